@@ -1,0 +1,33 @@
+# headrace_library(NAME SOURCES... DEPS...): one static library per folder of cpp/.
+# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest.
+
+add_library(headrace_flags INTERFACE)
+target_compile_options(headrace_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
+  # A contraction the compiler picks per instantiation would change bits with the tile size:
+  # kernels ask for fused multiply-add by name.
+  -ffp-contract=off -fno-math-errno
+  $<$<BOOL:${HEADRACE_WERROR}>:-Werror>)
+target_include_directories(headrace_flags INTERFACE
+  ${PROJECT_SOURCE_DIR}/cpp ${PROJECT_SOURCE_DIR}/cpp/include)
+target_compile_definitions(headrace_flags INTERFACE HEADRACE_VERSION="${PROJECT_VERSION}")
+if(HEADRACE_SANITIZE)
+  target_compile_options(headrace_flags INTERFACE
+    -fsanitize=${HEADRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  target_link_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE})
+endif()
+
+function(headrace_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC headrace_flags ${ARG_DEPS})
+endfunction()
+
+function(headrace_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()

@@ -1,0 +1,245 @@
+#pragma once
+
+// Backend: the ops a model is made of, on one device.
+//
+// Threads: a Backend is used by one thread at a time (its model's loop thread).
+// Memory: every TensorView passed to an op points into memory from allocate(), except where host
+// memory is named. Ops of one backend run in call order; read_back() is the only call that waits.
+// Aliasing: outputs may not overlap inputs unless an op says so.
+// Determinism: a row's result depends on that row's inputs alone, never on the number of rows, on
+// their order or on the number of threads (bit for bit). Reductions run in one fixed order per
+// weight shape.
+// Errors: a shape that breaks an op's contract is our bug (InternalError). Memory that cannot be
+// had throws Error(kOutOfMemory).
+//
+// Notation: T rows of the step, S rows that sample, H hidden size, V vocabulary, d head size,
+// nq query heads, nkv key/value heads. "act" is activation_dtype(): float32 on the CPU.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/rope.h"
+#include "backend/sample_op.h"
+#include "backend/step_batch.h"
+#include "tensor/tensor_view.h"
+
+namespace headrace {
+
+/// A part of a weight matrix as a checkpoint stores it.
+struct WeightPart {
+  const void* data = nullptr;  ///< host memory (usually the mapped file), unaligned
+  DType dtype = DType::kF32;   ///< kF32, kBF16, kF16 or kF64
+  int64_t n = 0;               ///< output features this part gives
+  int64_t k = 0;               ///< input features
+  /// false: element (n, k) is at data[n * row_stride + k] ([out, in], PyTorch).
+  /// true:  element (n, k) is at data[k * row_stride + n] ([in, out], Paddle).
+  bool transposed = false;
+  int64_t row_stride = 0;  ///< in elements
+};
+
+/// How a weight will be used, which decides its layout.
+enum class WeightUse : uint8_t {
+  kLinear,         ///< linear() only
+  kGateUp,         ///< linear_silu_mul(): first half of the rows is gate, second half up
+  kEmbedding,      ///< embed() only
+  kTiedEmbedding,  ///< both embed() and linear()
+};
+
+struct WeightSpec {
+  std::vector<WeightPart> parts;  ///< stacked along n, all of the same k
+  DType storage = DType::kF32;    ///< kF32, kBF16 or kF16: how the backend keeps it
+  WeightUse use = WeightUse::kLinear;
+};
+
+/// One weight matrix [n, k] in a backend's own layout. Made by Backend::pack_weight; must be
+/// destroyed before its backend.
+class PackedWeight {
+ public:
+  virtual ~PackedWeight() = default;
+  int64_t n() const noexcept { return n_; }
+  int64_t k() const noexcept { return k_; }
+  DType storage() const noexcept { return storage_; }
+  /// Bytes of memory held; also the bytes a decode step must read.
+  size_t bytes() const noexcept { return bytes_; }
+
+ protected:
+  PackedWeight(int64_t n, int64_t k, DType storage, size_t bytes)
+      : n_(n), k_(k), storage_(storage), bytes_(bytes) {}
+
+ private:
+  int64_t n_, k_;
+  DType storage_;
+  size_t bytes_;
+};
+
+struct KvCacheSpec {
+  int32_t num_layers = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;       ///< multiple of 16, 16..256
+  int32_t block_size = 64;    ///< tokens per block: a multiple of 16
+  DType dtype = DType::kF32;  ///< kF32, kBF16 or kF16
+};
+
+/// Keys and values of all layers, in blocks; layout is the backend's. Must be destroyed before
+/// its backend.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  const KvCacheSpec& spec() const noexcept { return spec_; }
+  int32_t num_blocks() const noexcept { return num_blocks_; }
+
+ protected:
+  KvCache(const KvCacheSpec& spec, int32_t num_blocks) : spec_(spec), num_blocks_(num_blocks) {}
+
+ private:
+  KvCacheSpec spec_;
+  int32_t num_blocks_;
+};
+
+/// Heads of one layer and what happens to queries and keys before attention.
+struct QkvSpec {
+  int32_t num_heads = 0;     ///< nq, a multiple of nkv
+  int32_t num_kv_heads = 0;  ///< nkv
+  int32_t head_dim = 0;
+  /// [d] weights of a per-head RMS norm on q and k before RoPE (Qwen3), act dtype; data == null:
+  /// none.
+  TensorView q_norm, k_norm;
+  float norm_eps = 1e-6f;
+};
+
+struct AttentionSpec {
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  float scale = 1.0f;  ///< multiplies q . k
+  /// Row at position p sees keys at positions (p - window, p]; 0 = all of [0, p].
+  int32_t window = 0;
+};
+
+struct DeviceInfo {
+  std::string name;         ///< "cpu" or "cuda:0"
+  std::string description;  ///< e.g. "AMD EPYC, avx512_bf16, 2 threads"
+  std::string isa;          ///< CPU: the kernels in use
+  int32_t num_threads = 0;
+  size_t total_bytes = 0;  ///< memory of the device
+  size_t free_bytes = 0;   ///< available now
+};
+
+/// What a model needs, asked at load so that an unsupported one fails there, by name.
+struct BackendNeeds {
+  DType storage = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  int32_t head_dim = 0;
+  int32_t block_size = 64;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual DeviceInfo device_info() const = 0;
+  /// Throws Error(kUnsupported) naming what this backend cannot run.
+  virtual void require(const BackendNeeds& needs) const = 0;
+  /// Dtype of activations for a model whose weights are kept in `storage`.
+  virtual DType activation_dtype(DType storage) const = 0;
+
+  // --- memory ---------------------------------------------------------------------------------
+
+  /// `bytes` of device memory, aligned to 256. The buffer must not outlive the backend.
+  struct Buffer {
+    void* data = nullptr;
+    size_t bytes = 0;
+    std::shared_ptr<void> owner;  ///< releases the memory
+  };
+  virtual Buffer allocate(size_t bytes) = 0;
+  /// Bytes held now by buffers, weights and caches of this backend.
+  virtual size_t bytes_in_use() const = 0;
+  /// Host to device; returns when `source` may be reused.
+  virtual void upload(const void* source, void* device, size_t bytes) = 0;
+  /// Waits for all ops, then copies device to host.
+  virtual void read_back(const void* device, void* destination, size_t bytes) = 0;
+
+  /// Packs a weight from host memory, reading each source byte once. Never holds more than the
+  /// packed weight plus 1 MiB per thread.
+  virtual std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) = 0;
+  /// A vector [n] (norm weights, biases) as activations, from a 1-column part.
+  virtual TensorView pack_vector(const WeightPart& part, Buffer* owner) = 0;
+
+  virtual size_t kv_block_bytes(const KvCacheSpec& spec) const = 0;
+  virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) = 0;
+
+  // --- a step ---------------------------------------------------------------------------------
+
+  /// Uploads the step's indices. embed(), rope_table(), attention() and the fused cache write use
+  /// them until the next begin_step(). REQUIRES: the batch's contract (step_batch.h).
+  virtual void begin_step(const StepBatch& batch) = 0;
+
+  /// out [T, H] act = rows of `table` at the step's token ids. REQUIRES: ids in [0, table.n()).
+  /// Moves T*H*(storage + act) bytes.
+  virtual void embed(const PackedWeight& table, TensorView out) = 0;
+
+  /// out [T, rotary_dim] f32: for each row cos of all pairs, then sin of all pairs, times the
+  /// attention factor.
+  virtual void rope_table(const RopeSpec& spec, TensorView out) = 0;
+
+  /// out = x / sqrt(mean(x^2) + eps) * weight, per row. x, out [T, H] act; weight [H] act.
+  /// float32 accumulation. out may be x.
+  virtual void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) = 0;
+
+  /// residual += delta, then out = rms_norm(residual). All [T, H]. out may be delta.
+  virtual void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                            TensorView out) = 0;
+
+  /// out [T, n] = x [T, k] . W^T (+ bias [n] act, may be empty). float32 accumulation.
+  /// Moves W.bytes() + T*(k + n)*act bytes.
+  virtual void linear(TensorView x, const PackedWeight& weight, TensorView bias,
+                      TensorView out) = 0;
+
+  /// out [T, n/2] = silu(gate) * up where gate‖up = x . W^T (+ bias [n]). W packed with kGateUp.
+  virtual void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                               TensorView out) = 0;
+
+  /// qkv [T, (nq + 2*nkv)*d]: q heads, k heads, v heads of each row. Normalises q and k if the
+  /// spec says so, rotates both by `rope_table` [T, rotary_dim] (q in place), and writes k and v
+  /// of every row into `cache` at the step's positions, rounded to the cache's dtype.
+  virtual void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
+                             TensorView rope_table, KvCache& cache, int32_t layer) = 0;
+
+  /// out [T, nq*d] = softmax(scale * q . K^T + mask) . V of each row over the keys and values
+  /// that `cache` holds for its sequence, its own position included: causal. q is the first
+  /// nq*d columns of qkv. Mixed prefill chunks and decodes in one call. Keys are visited in tiles
+  /// anchored at position 0, merged in index order, whatever the block size.
+  virtual void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
+                         int32_t layer, TensorView out) = 0;
+
+  /// out[i] = x[rows[i]]. rows is host memory; out [rows.size(), H].
+  virtual void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) = 0;
+
+  /// Draws a token for each row; the call returns when the results are on the host.
+  /// `logits` [S, V'] f32 with V' >= vocab_size; ids >= vocab_size are never drawn. Per row, in
+  /// this order (float32):
+  ///   1. ids >= vocab_size and ids not in `allowed` := -inf
+  ///   2. raw log-probabilities read here
+  ///   3. += bias
+  ///   4. `masked` ids := -inf
+  ///   5. repetition: seen l := l < 0 ? l * r : l / r; then l -= count * frequency + (count > 0)
+  ///      * presence
+  ///   6. l /= temperature (unless greedy)
+  ///   7. `banned` ids := -inf
+  ///   8. processed log-probabilities read here
+  ///   9. p = softmax(l); drop p < min_p * max(p); keep the top_k largest; of those keep the
+  ///      smallest set of largest p whose sum >= top_p * (sum of the kept); renormalise; draw
+  ///      u = philox(seed, position) and take the first token, in descending order of (p, then
+  ///      ascending id), whose cumulative sum exceeds u.
+  /// The top-k/top-p set is found without sorting the vocabulary.
+  /// If everything is -inf, the result is the smallest id allowed by step 1 (or 0).
+  /// `logits` is overwritten.
+  virtual void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
+                      std::span<SampleResult> results) = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,33 @@
+#pragma once
+
+// What one engine step computes: the tokens of all scheduled requests, flattened.
+
+#include <cstdint>
+#include <span>
+
+namespace headrace {
+
+/// The scheduled tokens of one sequence: rows [first_row, first_row + num_rows) of the step,
+/// at absolute positions start_pos, start_pos + 1, ...
+struct SeqSlice {
+  int32_t first_row = 0;
+  int32_t num_rows = 0;   ///< >= 1; a decode has 1
+  int32_t start_pos = 0;  ///< tokens of this sequence already in the KV cache
+  /// Block table: blocks[i] holds positions [i * block_size, (i + 1) * block_size).
+  /// Covers at least start_pos + num_rows positions.
+  std::span<const int32_t> blocks;
+};
+
+/// Host memory, owned by the caller and unchanged until the step's results have been read.
+/// T rows in all. Sequences are disjoint, in row order, and cover all T rows.
+struct StepBatch {
+  std::span<const int32_t> token_ids;  ///< [T]
+  std::span<const int32_t> positions;  ///< [T] absolute position of each row
+  /// [T] sequence length that dynamic RoPE scaling sees for each row (see rope.h); other kinds
+  /// of scaling ignore it.
+  std::span<const int32_t> rope_lens;
+  std::span<const SeqSlice> seqs;
+  std::span<const int32_t> logit_rows;  ///< [S] ascending rows whose logits are wanted
+};
+
+}  // namespace headrace

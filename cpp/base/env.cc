@@ -1,0 +1,38 @@
+#include "base/env.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+std::optional<std::string> get(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+}  // namespace
+
+std::optional<int32_t> env_num_threads() {
+  const auto text = get("HEADRACE_NUM_THREADS");
+  if (!text) return std::nullopt;
+  int32_t value = 0;
+  const char* end = text->data() + text->size();
+  const auto [stop, error] = std::from_chars(text->data(), end, value);
+  if (error != std::errc() || stop != end || value < 1 || value > 1024) {
+    throw_error(ErrorCode::kInvalidArgument, "HEADRACE_NUM_THREADS is '", *text,
+                "': set it to a whole number from 1 to 1024, or unset it.");
+  }
+  return value;
+}
+
+std::optional<std::string> env_cpu_isa() { return get("HEADRACE_CPU_ISA"); }
+
+std::optional<std::string> env_log_level() { return get("HEADRACE_LOG_LEVEL"); }
+
+}  // namespace headrace

@@ -1,0 +1,20 @@
+#pragma once
+
+// The only place that reads environment variables.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace headrace {
+
+/// HEADRACE_NUM_THREADS: CPU threads, 1..1024. A malformed value throws Error(kInvalidArgument).
+std::optional<int32_t> env_num_threads();
+
+/// HEADRACE_CPU_ISA: force a kernel set, see CpuBackendOptions::isa.
+std::optional<std::string> env_cpu_isa();
+
+/// HEADRACE_LOG_LEVEL: "debug", "info", "warning" (default), "error" or "off".
+std::optional<std::string> env_log_level();
+
+}  // namespace headrace

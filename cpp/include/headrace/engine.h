@@ -1,0 +1,92 @@
+#pragma once
+
+// The engine: models by name, each with a loop thread of its own that batches its requests.
+//
+//   headrace::Engine engine;
+//   engine.install_model("m", {.path = "ERNIE-4.5-0.3B-PT"});
+//   engine.start_model("m");
+//   headrace::Request request = engine.submit("m", {.prompt_token_ids = ids});
+//   for (auto queue = request.results();;) {
+//     headrace::Output out = queue.get();
+//     ...
+//     if (out.finished) break;
+//   }
+//
+// States of a model: installed -> running -> stopped -> (released: the name is free again).
+// Every method may be called from any thread. Errors are thrown as headrace::Error.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/options.h"
+#include "headrace/request.h"
+#include "headrace/status.h"
+#include "headrace/version.h"
+
+namespace headrace {
+
+enum class ModelState : uint8_t { kInstalled, kRunning, kStopping, kStopped, kFailed };
+
+struct ModelInfo {
+  std::string name, path, family;  ///< family: the HF model_type
+  std::string device, isa, dtype, kv_cache_dtype;
+  int64_t num_parameters = 0;
+  int32_t vocab_size = 0, hidden_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0;
+  int32_t head_dim = 0, intermediate_size = 0;
+  int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
+  int32_t num_kv_blocks = 0, num_threads = 0;
+  size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
+  double load_seconds = 0;
+  std::vector<int32_t> eos_token_ids;  ///< config.json and generation_config.json together
+};
+
+/// Counters since start_model; all but the gauges only grow.
+struct ModelStats {
+  ModelState state = ModelState::kInstalled;
+  int32_t waiting_requests = 0, running_requests = 0;  // gauges
+  int32_t total_kv_blocks = 0, free_kv_blocks = 0;     // gauges; cached blocks are free
+  int32_t cached_kv_blocks = 0;                        // gauge: free, but hold a prefix
+  uint64_t finished_requests = 0, preemptions = 0, steps = 0;
+  uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
+  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
+  double busy_seconds = 0;  // in steps
+  size_t memory_bytes = 0;  // gauge: held by the model
+};
+
+class Engine {
+ public:
+  explicit Engine(EngineOptions options = {});
+  /// Cancels what still runs and releases every model. Queues and requests stay readable.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Reads the folder, packs the weights and reserves memory. On failure nothing is left behind.
+  void install_model(const std::string& name, const ModelOptions& options);
+  /// Warms up and starts to serve.
+  void start_model(const std::string& name);
+  /// Refuses new requests and waits until those in hand have finished.
+  void stop_model(const std::string& name);
+  /// Cancels what still runs, then gives all memory of the model back.
+  void release_model(const std::string& name);
+
+  /// Queues a request. Throws on a bad one (kInvalidArgument, kLimitExceeded), for an unknown
+  /// model (kNotFound) or one that isn't running (kInvalidState); other requests never notice.
+  Request submit(const std::string& model, RequestOptions options);
+
+  ModelInfo model_info(const std::string& name) const;
+  ModelStats model_stats(const std::string& name) const;
+  std::vector<std::string> models() const;
+
+  /// Drops every block of the prefix cache that no running request uses.
+  void clear_prefix_cache(const std::string& name);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace

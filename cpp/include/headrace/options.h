@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace headrace {
+
+enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
+
+/// Called from any thread, one call at a time. Must not call back into the engine.
+using LogSink = std::function<void(LogLevel, std::string_view)>;
+
+struct EngineOptions {
+  /// Empty: messages are dropped. The library never prints.
+  LogSink log_sink;
+};
+
+/// How one model is loaded and run. 0 or "" means: choose.
+struct ModelOptions {
+  std::string path;             ///< folder with config.json and *.safetensors
+  std::string device = "auto";  ///< "auto" or "cpu"
+  std::string dtype = "auto";   ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
+  std::string kv_cache_dtype = "auto";  ///< "auto" (the dtype), "float32", "bfloat16", "float16"
+  int32_t num_threads = 0;  ///< CPU threads; 0 = HEADRACE_NUM_THREADS, else usable cores
+  std::string cpu_isa;      ///< see docs/developing: force a CPU kernel set
+
+  int32_t max_model_len = 0;  ///< prompt + output; 0 = the model's, as far as memory allows
+  int32_t max_num_seqs = 64;  ///< sequences running at once, 1..4096
+  int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = 512 (at least max_num_seqs)
+  int32_t block_size = 64;             ///< tokens per KV block: 16, 32, 64, 128 or 256
+  int32_t num_kv_blocks = 0;           ///< 0 = from kv_cache_bytes
+  size_t kv_cache_bytes = 0;           ///< 0 = memory_utilization of the free memory, at most what
+                                       ///< max_num_seqs x max_model_len can use
+  double memory_utilization = 0.9;     ///< (0, 1]: share of free memory the model may take in all
+  bool enable_prefix_caching = true;
+  /// Prompts longer than this are prefilled in chunks of at most this many tokens; 0 = whole
+  /// budget.
+  int32_t max_prefill_chunk = 0;
+  /// Load no weights; fill them with small pseudo-random numbers (benchmarks).
+  bool dummy_weights = false;
+};
+
+}  // namespace headrace

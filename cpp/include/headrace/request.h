@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headrace/result_queue.h"
+#include "headrace/sampling_params.h"
+
+namespace headrace {
+
+struct RequestOptions {
+  std::string request_id;                 ///< for messages only; "" = the engine makes one
+  std::vector<int32_t> prompt_token_ids;  ///< 1 .. max_model_len - 1 ids within the vocabulary
+  SamplingParams sampling;
+  int32_t priority = 0;  ///< lower runs first; equal ones in order of arrival
+  /// Gives up (finish_reason error, kDeadlineExceeded) when this much time has passed since
+  /// submit(). nullopt: never.
+  std::optional<std::chrono::nanoseconds> timeout;
+};
+
+/// Handle of a submitted request. Copies refer to the same request; any thread may use it.
+/// Dropping every handle and queue does not cancel the request.
+class Request {
+ public:
+  explicit Request(std::shared_ptr<internal::RequestState> state);
+
+  const std::string& id() const;
+  uint64_t seed() const;  ///< the seed in use, also when the engine picked it
+  ResultQueue results() const;
+  /// Ends the request with kAbort; what it generated stays readable. Returns at once; no effect
+  /// on a finished one.
+  void cancel();
+  /// Waits until it has finished.
+  void wait() const;
+  /// False if `timeout` passed first.
+  bool wait(std::chrono::nanoseconds timeout) const;
+
+ private:
+  std::shared_ptr<internal::RequestState> state_;
+};
+
+}  // namespace headrace

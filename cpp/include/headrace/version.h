@@ -1,0 +1,8 @@
+#pragma once
+
+namespace headrace {
+
+/// "MAJOR.MINOR.PATCH".
+const char* version() noexcept;
+
+}  // namespace headrace

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace headrace {
+
+/// A tensor in a mapped checkpoint file. `data` has no alignment.
+struct CheckpointTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  const void* data = nullptr;
+  size_t bytes = 0;
+};
+
+/// The safetensors files of a folder, memory-mapped: model.safetensors, or the shards that
+/// model.safetensors.index.json names. Thread safe after construction.
+class Checkpoint {
+ public:
+  /// Throws Error(kNotFound) when there are no weights and Error(kCorruptFile) naming file and
+  /// fault for anything that breaks the format (see docs/reliability.md): header over 100 MB, not
+  /// JSON, duplicate names, offsets out of range, overlapping or leaving gaps, shape x dtype that
+  /// is not the byte count, index entries outside the folder, a file shorter than its header says.
+  explicit Checkpoint(const std::filesystem::path& folder);
+  ~Checkpoint();
+
+  /// Null if there is none of that name.
+  const CheckpointTensor* find(std::string_view name) const;
+  const std::vector<CheckpointTensor>& tensors() const;  ///< sorted by name
+
+  /// Tells the kernel that these pages will not be used again.
+  void drop_pages(const CheckpointTensor& tensor) const;
+  /// Throws Error(kCorruptFile) if a mapped file has shrunk since it was opened.
+  void check_unchanged() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/checkpoint.h"
+#include "model/model_config.h"
+
+namespace headrace {
+
+struct DecoderOptions {
+  DType storage = DType::kF32;  ///< of the linear weights
+  int32_t max_rows = 512;       ///< T of the largest step
+  int32_t max_logit_rows = 64;  ///< S of the largest step
+  bool dummy_weights = false;   ///< pseudo-random weights; the checkpoint may be null
+};
+
+/// A decoder-only transformer: one forward for every family, driven by ModelConfig.
+/// Owns its weights and its scratch memory; forward() allocates nothing.
+class Decoder {
+ public:
+  /// Loads and packs all weights. Throws Error(kCorruptFile/kNotFound/kUnsupported/kOutOfMemory)
+  /// naming the tensor. Each checkpoint page is read once and dropped after it is packed.
+  Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
+          const DecoderOptions& options);
+  ~Decoder();
+
+  /// Computes a step: writes keys and values of every row, returns logits [S, V] f32 of
+  /// batch.logit_rows, valid until the next call.
+  TensorView forward(const StepBatch& batch, KvCache& cache);
+
+  size_t weight_bytes() const;
+  size_t scratch_bytes() const;
+  int64_t num_parameters() const;
+  /// Weights a decode step reads (head included, an untied embedding excluded).
+  size_t bytes_per_step() const;
+
+  /// Scratch that a Decoder with these options will take, before it is made.
+  static size_t plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
+                                   DType activation);
+  /// Packed weights' bytes, before they are loaded (exact up to layout padding).
+  static size_t plan_weight_bytes(const ModelConfig& config, DType storage);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,228 @@
+"""The C++ engine (pybind11). No logic lives in the bindings: see cpp/include/headrace/*.h."""
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+__version__: str
+
+class HeadraceError(RuntimeError):
+    """Base of the engine's errors. `code` is the stable name, e.g. "limit_exceeded".
+
+    kInvalidArgument is raised as InvalidArgumentError, which is a ValueError too.
+    """
+
+    code: str
+
+class InvalidArgumentError(HeadraceError, ValueError): ...
+
+class RequestStatus(IntEnum):
+    WAITING = 0
+    PREFILL = 1
+    GENERATING = 2
+    FINISHED = 3
+
+class FinishReason(IntEnum):
+    NONE = 0
+    STOP = 1
+    LENGTH = 2
+    ABORT = 3
+    ERROR = 4
+
+class LogprobsKind(IntEnum):
+    RAW_LOGPROBS = 0
+    RAW_LOGITS = 1
+    PROCESSED_LOGPROBS = 2
+    PROCESSED_LOGITS = 3
+
+class ModelState(IntEnum):
+    INSTALLED = 0
+    RUNNING = 1
+    STOPPING = 2
+    STOPPED = 3
+    FAILED = 4
+
+class SamplingParams:
+    """headrace/sampling_params.h, field by field. Keyword-only; an unknown one is a TypeError."""
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        repetition_penalty: float = 1.0,
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        logit_bias: Sequence[tuple[int, float]] = (),
+        bad_words: Sequence[Sequence[int]] = (),
+        max_tokens: int = 0,
+        min_tokens: int = 0,
+        ignore_eos: bool = False,
+        stop_token_ids: Sequence[int] = (),
+        stop_sequences: Sequence[Sequence[int]] = (),
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
+        logprobs_kind: LogprobsKind = LogprobsKind.RAW_LOGPROBS,
+        temperature_scaled_logprobs: bool = False,
+        top_p_normalized_logprobs: bool = False,
+    ) -> None: ...
+
+class ModelOptions:
+    """headrace/options.h, field by field. Keyword-only."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        device: str = "auto",
+        dtype: str = "auto",
+        kv_cache_dtype: str = "auto",
+        num_threads: int = 0,
+        cpu_isa: str = "",
+        max_model_len: int = 0,
+        max_num_seqs: int = 64,
+        max_num_batched_tokens: int = 0,
+        block_size: int = 64,
+        num_kv_blocks: int = 0,
+        kv_cache_bytes: int = 0,
+        memory_utilization: float = 0.9,
+        enable_prefix_caching: bool = True,
+        max_prefill_chunk: int = 0,
+        dummy_weights: bool = False,
+    ) -> None: ...
+
+class PositionLogprobs:
+    token: int
+    logprob: float
+    rank: int
+    top: list[tuple[int, float]]
+
+class Output:
+    token_ids: list[int]
+    logprobs: list[PositionLogprobs]
+    prompt_logprobs: list[PositionLogprobs]
+    finished: bool
+    finish_reason: FinishReason
+    stop_token: int
+    error_code: str
+    error_message: str
+
+class RequestStats:
+    arrival_time: float
+    first_scheduled_time: float
+    first_token_time: float
+    last_token_time: float
+    finished_time: float
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    preemptions: int
+
+class ResultQueue:
+    def get(self, timeout: float | None = None) -> Output | None:
+        """Waits (GIL released, interruptible by signals); None only if `timeout` seconds passed."""
+    def get_nowait(self) -> Output | None: ...
+    def status(self) -> RequestStatus: ...
+    def generated_length(self) -> int: ...
+    def stats(self) -> RequestStats: ...
+    def on_output(self, callback: Callable[[], None] | None) -> None: ...
+
+class Request:
+    @property
+    def id(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    def results(self) -> ResultQueue: ...
+    def cancel(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+class OutputSelector:
+    """Waits for output of any of many requests: one waiting thread for a whole batch.
+
+    A request added here reports its tag each time new output is there; the caller then reads the
+    request's queue with get_nowait().
+    """
+
+    def __init__(self) -> None: ...
+    def add(self, queue: ResultQueue, tag: int) -> None: ...
+    def remove(self, queue: ResultQueue) -> None: ...
+    def wait(self, timeout: float | None = None) -> list[int]:
+        """Tags with new output, each once, in order of arrival; [] if `timeout` seconds passed.
+
+        The GIL is released; KeyboardInterrupt is raised within 100 ms of a signal.
+        """
+
+class ModelInfo:
+    name: str
+    path: str
+    family: str
+    device: str
+    isa: str
+    dtype: str
+    kv_cache_dtype: str
+    num_parameters: int
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    num_kv_blocks: int
+    num_threads: int
+    weight_bytes: int
+    kv_cache_bytes: int
+    scratch_bytes: int
+    load_seconds: float
+    eos_token_ids: list[int]
+
+class ModelStats:
+    state: ModelState
+    waiting_requests: int
+    running_requests: int
+    total_kv_blocks: int
+    free_kv_blocks: int
+    cached_kv_blocks: int
+    finished_requests: int
+    preemptions: int
+    steps: int
+    prompt_tokens: int
+    generated_tokens: int
+    prefix_hit_tokens: int
+    prefix_miss_tokens: int
+    busy_seconds: float
+    memory_bytes: int
+
+class Engine:
+    def __init__(self, *, log_sink: Callable[[str, str], None] | None = None) -> None:
+        """`log_sink(level, message)` gets the engine's log lines; level as in logging, lower case."""
+    def install_model(self, name: str, options: ModelOptions) -> None: ...
+    def start_model(self, name: str) -> None: ...
+    def stop_model(self, name: str) -> None: ...
+    def release_model(self, name: str) -> None: ...
+    def submit(
+        self,
+        model: str,
+        *,
+        prompt_token_ids: Sequence[int],
+        sampling: SamplingParams,
+        request_id: str = "",
+        priority: int = 0,
+        timeout: float | None = None,
+    ) -> Request: ...
+    def model_info(self, name: str) -> ModelInfo: ...
+    def model_stats(self, name: str) -> ModelStats: ...
+    def models(self) -> list[str]: ...
+    def clear_prefix_cache(self, name: str) -> None: ...
+    def close(self) -> None:
+        """Cancels and releases everything; later calls raise. Idempotent."""
+
+def available_cpu_isas() -> list[str]: ...
+def model_family(folder: str) -> ModelInfo:
+    """Shapes of a model folder from its config alone; no weights are read (memory fields are 0)."""
