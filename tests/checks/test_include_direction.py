@@ -1,0 +1,66 @@
+"""Includes point down only: base <- tensor <- memory <- backend <- {kv, model, sample} <- sched
+<- engine <- {bindings, tests}. `sched` uses `kv` but neither `backend` ops nor `model`."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Folders of cpp/ and what each may include besides itself and the public headers it implements.
+ALLOWED = {
+    "base": set(),
+    "tensor": {"base"},
+    "memory": {"base", "tensor"},
+    "backend": {"base", "tensor", "memory"},
+    "kv": {"base", "tensor", "memory", "backend"},
+    "model": {"base", "tensor", "memory", "backend"},
+    "sample": {"base", "tensor", "memory", "backend"},
+    "sched": {"base", "kv"},
+    "engine": {"base", "tensor", "memory", "backend", "kv", "model", "sample", "sched"},
+    "include/headrace": set(),
+}
+PUBLIC = "headrace"
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(ROOT / "cpp").parts
+    return "include/headrace" if parts[0] == "include" else parts[0]
+
+
+def sources() -> list[Path]:
+    return sorted(p for p in (ROOT / "cpp").rglob("*") if p.suffix in {".h", ".cc", ".inc"})
+
+
+def violations(room: str, text: str) -> list[str]:
+    found = []
+    for target in INCLUDE.findall(text):
+        head = target.split("/")[0]
+        if head not in {room, PUBLIC, *ALLOWED[room]}:
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_includes_point_down(path: Path) -> None:
+    assert violations(room_of(path), path.read_text()) == []
+
+
+def test_an_upward_edge_is_found() -> None:
+    assert violations("kv", '#include "sched/scheduler.h"\n') == ["sched/scheduler.h"]
+    assert violations("sched", '#include "backend/backend.h"\n') == ["backend/backend.h"]
+
+
+def test_cpp_never_includes_cuda() -> None:
+    for path in sources():
+        assert not re.search(r"#\s*include\s*[<\"]cuda", path.read_text()), path
+
+
+def test_public_headers_hold_no_feature_switch() -> None:
+    for path in (ROOT / "cpp/include/headrace").glob("*.h"):
+        text = path.read_text()
+        assert not re.search(r"#\s*if", text), f"{path.name} has a conditional"
+        assert "pybind" not in text
+        assert "cuda" not in re.sub(r'//.*|"[^"]*"', "", text).lower()

@@ -1,0 +1,60 @@
+"""What the built objects may not contain.
+
+Set HEADRACE_BUILD_DIR to a CMake build folder (tests/run does)."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BUILD = os.environ.get("HEADRACE_BUILD_DIR")
+pytestmark = pytest.mark.skipif(BUILD is None, reason="HEADRACE_BUILD_DIR is not set")
+
+# The library never aborts, exits or prints. (std::terminate is the run-time's own.)
+FORBIDDEN = {
+    "abort", "exit", "_exit", "quick_exit", "printf", "puts", "putchar", "fprintf", "vprintf",
+    "perror", "_ZSt4cout", "_ZSt4cerr", "_ZSt4clog", "stdout", "stderr", "__assert_fail",
+    "__printf_chk", "__fprintf_chk",
+}  # fmt: skip
+
+
+def nm(path: Path) -> list[tuple[str, str]]:
+    """(type letter, symbol) of every symbol."""
+    out = subprocess.run(["nm", "-p", path], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"(?:^|\s)([A-Za-z?])\s(\S+)$", out, re.MULTILINE)
+
+
+def libraries() -> list[Path]:
+    assert BUILD is not None
+    return sorted((Path(BUILD) / "cpp").rglob("libheadrace_*.a"))
+
+
+def isa_objects() -> list[Path]:
+    assert BUILD is not None
+    pattern = re.compile(r"(baseline|avx2|avx512|avx512_bf16)\.cc\.o$")
+    return sorted(p for p in (Path(BUILD) / "cpp").rglob("*.o") if pattern.search(p.name))
+
+
+def test_the_library_never_aborts_exits_or_prints() -> None:
+    assert libraries(), f"no libraries in {BUILD}"
+    bad = [
+        f"{lib.name}: {name}"
+        for lib in libraries()
+        for kind, name in nm(lib)
+        if kind == "U" and name.split("@")[0] in FORBIDDEN
+    ]
+    assert not bad, bad
+
+
+def test_isa_objects_leak_no_shared_symbols() -> None:
+    """A weak function compiled with AVX-512 could replace the baseline's copy at link time."""
+    assert len(isa_objects()) >= 4, "where are the ISA objects?"
+    bad = [
+        f"{obj.name}: {kind} {name}"
+        for obj in isa_objects()
+        for kind, name in nm(obj)
+        if kind in "WVuvw" and name != "__gxx_personality_v0"
+    ]
+    assert not bad, bad
