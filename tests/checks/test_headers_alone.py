@@ -31,9 +31,9 @@ def compile_alone(header: Path) -> tuple[Path, str]:
     import nlohmann_json
 
     json_include = Path(next(iter(nlohmann_json.__path__))) / "include"
+    includes = ["-I.", "-Iinclude", f"-I{json_include}"]
     result = subprocess.run(
-        ["g++", "-std=c++20", "-fsyntax-only", "-I.", "-Iinclude", f"-I{json_include}"]
-        + [*flags_of(header), "-x", "c++", "-"],
+        ["g++", "-std=c++20", "-fsyntax-only", *includes, *flags_of(header), "-x", "c++", "-"],
         input=f'#include "{name}"\n',
         cwd=ROOT / "cpp",
         capture_output=True,

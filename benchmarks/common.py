@@ -1,0 +1,94 @@
+"""What the benchmarks share: limits of this machine, floors, and how figures are printed."""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import make_checkpoint
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Rates with all threads: bytes/s and operations/s."""
+
+    read: float
+    f32: float
+    bf16: float
+    int8: float
+
+
+def limits_binary() -> Path:
+    """Compiled once into the temporary folder; needs g++."""
+    binary = Path(tempfile.gettempdir()) / f"headrace-limits-{os.getuid()}"
+    source = ROOT / "benchmarks/limits.cc"
+    if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["g++", "-O3", "-std=c++20", "-pthread", source, "-o", binary], check=True)
+    return binary
+
+
+def measure_limits(threads: int, gib: float = 1.0) -> Limits:
+    out = subprocess.run(
+        [limits_binary(), str(threads), str(gib)], capture_output=True, text=True, check=True
+    )
+    found = json.loads(out.stdout)
+    return Limits(
+        found["read_gb_s"] * 1e9,
+        found["f32_gflop_s"] * 1e9,
+        found["bf16_gflop_s"] * 1e9,
+        found["int8_gop_s"] * 1e9,
+    )
+
+
+def matmul_parameters(config: dict) -> int:
+    """Parameters that every generated token multiplies: all matrices, the head included."""
+    shapes = make_checkpoint.tensor_shapes(config)
+    return sum(s[0] * s[1] for s in shapes.values() if len(s) == 2)
+
+
+def kv_bytes_per_token(config: dict) -> int:
+    per_layer = 2 * config["num_key_value_heads"] * config["head_dim"] * 2
+    return per_layer * config["num_hidden_layers"]
+
+
+def decode_floor(config: dict, context: float, limits: Limits) -> float:
+    """Seconds: a one-token step reads all bf16 matrices and the context's keys and values."""
+    bytes_read = 2 * matmul_parameters(config) + context * kv_bytes_per_token(config)
+    return bytes_read / limits.read
+
+
+def prefill_floor(config: dict, tokens: int, limits: Limits) -> float:
+    """Seconds for `tokens` prompt tokens at the bf16 (else f32) peak; the head for one row."""
+    head = config["vocab_size"] * config["hidden_size"]
+    operations = 2 * tokens * (matmul_parameters(config) - head) + 2 * head
+    d = config["num_attention_heads"] * config["head_dim"]
+    operations += config["num_hidden_layers"] * 2 * tokens * tokens * d  # causal half of 2 products
+    return operations / (limits.bf16 or limits.f32)
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--shape", default="qwen2-0.5b", choices=sorted(make_checkpoint.SHAPES))
+    parser.add_argument("--folder", type=Path, help="where checkpoints are kept")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser
+
+
+def checkpoint(args: argparse.Namespace) -> tuple[Path, dict]:
+    base = args.folder or Path(tempfile.gettempdir()) / "headrace-checkpoints"
+    return make_checkpoint.write(args.shape, base / args.shape), make_checkpoint.SHAPES[args.shape]
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def report(**figures: object) -> None:
+    print(json.dumps(figures), flush=True)

@@ -1,0 +1,114 @@
+"""Writes a random-weight checkpoint at a published shape.
+
+    python benchmarks/make_checkpoint.py SHAPE FOLDER [--spread 0.02] [--seed 0]
+
+SHAPE is ernie-4.5-0.3b, qwen2-0.5b, llama-3.2-1b or smoke. Weights are bfloat16; norms are 1. The
+tokenizer is the shipped model's, so that the folder opens like any other: benchmarks feed token
+ids. With a small spread and a tied head a model repeats one token: use --spread 0.3 where tokens
+are compared."""
+
+import argparse
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+TOKENIZER = ROOT / "examples/tiny_model/checkpoint"
+
+_ERNIE = {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "use_bias": False}
+_QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+_LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+
+
+def _shape(base: dict, vocab: int, hidden: int, inter: int, layers: int, heads: int, kv: int,
+           head_dim: int, theta: float, eps: float, context: int) -> dict:  # fmt: skip
+    return base | {
+        "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inter,
+        "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
+        "head_dim": head_dim, "rope_theta": theta, "rms_norm_eps": eps,
+        "max_position_embeddings": context, "tie_word_embeddings": True, "hidden_act": "silu",
+        "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+
+
+SHAPES = {
+    "ernie-4.5-0.3b": _shape(_ERNIE, 103424, 1024, 3072, 18, 16, 2, 128, 5e5, 1e-5, 131072),
+    "qwen2-0.5b": _shape(_QWEN2, 151936, 896, 4864, 24, 14, 2, 64, 1e6, 1e-6, 131072),
+    "llama-3.2-1b": _shape(_LLAMA, 128256, 2048, 8192, 16, 32, 8, 64, 5e5, 1e-5, 131072),
+    "smoke": _shape(_ERNIE, 4096, 128, 384, 2, 4, 2, 32, 5e5, 1e-5, 4096),
+}
+
+
+def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
+    """Every tensor of the checkpoint, in file order."""
+    hidden, inter, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config["vocab_size"], hidden),
+        "model.norm.weight": (hidden,),
+    }
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            shapes[f"{layer}{norm}.weight"] = (hidden,)
+        for name, rows in (("q", q), ("k", kv), ("v", kv)):
+            shapes[f"{layer}self_attn.{name}_proj.weight"] = (rows, hidden)
+            if config["model_type"] == "qwen2":
+                shapes[f"{layer}self_attn.{name}_proj.bias"] = (rows,)
+        shapes[f"{layer}self_attn.o_proj.weight"] = (hidden, q)
+        shapes[f"{layer}mlp.gate_proj.weight"] = (inter, hidden)
+        shapes[f"{layer}mlp.up_proj.weight"] = (inter, hidden)
+        shapes[f"{layer}mlp.down_proj.weight"] = (hidden, inter)
+    return shapes
+
+
+def to_bfloat16(values: np.ndarray) -> np.ndarray:
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path:
+    """Makes `folder` unless it already holds this checkpoint; returns it."""
+    config = SHAPES[shape]
+    identity = {"shape": shape, "spread": spread, "seed": seed}
+    stamp = folder / "made_by.json"
+    if stamp.exists() and json.loads(stamp.read_text()) == identity:
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(TOKENIZER / name, folder / name)
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    shapes = tensor_shapes(config)
+    header, offset = {}, 0
+    for name, dims in shapes.items():
+        size = 2 * int(np.prod(dims))
+        header[name] = {"dtype": "BF16", "shape": dims, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    rng = np.random.default_rng(seed)
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name, dims in shapes.items():
+            file.write(to_bfloat16(_values(rng, name, dims, spread)).tobytes())
+    stamp.write_text(json.dumps(identity))
+    return folder
+
+
+def _values(rng: np.random.Generator, name: str, dims: tuple[int, ...], spread: float):
+    if len(dims) == 1:
+        return np.ones(dims) if name.endswith("norm.weight") else np.zeros(dims)
+    return rng.standard_normal(dims, dtype=np.float32) * np.float32(spread)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shape", choices=sorted(SHAPES))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--spread", type=float, default=0.02)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    print(write(args.shape, args.folder, args.spread, args.seed))

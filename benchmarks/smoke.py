@@ -1,0 +1,25 @@
+"""Runs every benchmark once on a tiny shape, so that none rots. No figure is judged."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+RUNS = [
+    ["latency.py", "--prompt", "32", "--output", "8"],
+    ["throughput.py", "--requests", "4", "--prompt", "16", "--output", "8", "--mixed"],
+    ["startup.py"],
+]
+
+
+def main() -> None:
+    for name, *flags in RUNS:
+        command = [sys.executable, str(HERE / name), "--shape", "smoke", "--repeats", "1", *flags]
+        print("+", name, *flags, flush=True)
+        subprocess.run(command, check=True)
+    print(f"{len(RUNS)} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
