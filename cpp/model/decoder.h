@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backend/backend.h"
@@ -14,7 +15,7 @@ namespace headrace {
 struct DecoderOptions {
   DType storage = DType::kF32;  ///< of the linear weights
   int32_t max_rows = 512;       ///< T of the largest step
-  int32_t max_logit_rows = 64;  ///< S of the largest step
+  int32_t max_logit_rows = 64;  ///< S of the largest forward() or logits() call
   bool dummy_weights = false;   ///< pseudo-random weights; the checkpoint may be null
 };
 
@@ -29,8 +30,13 @@ class Decoder {
   ~Decoder();
 
   /// Computes a step: writes keys and values of every row, returns logits [S, V] f32 of
-  /// batch.logit_rows, valid until the next call.
+  /// batch.logit_rows (may be empty), valid until the next call of forward() or logits().
+  /// REQUIRES: T <= max_rows, S <= max_logit_rows.
   TensorView forward(const StepBatch& batch, KvCache& cache);
+  /// Logits [rows.size(), V] of other rows of the last step, for a step that wants more of them
+  /// than max_logit_rows: prompt log-probabilities are read in several calls. Overwrites the
+  /// logits returned before. `rows` ascend and are at most max_logit_rows.
+  TensorView logits(std::span<const int32_t> rows);
 
   size_t weight_bytes() const;
   size_t scratch_bytes() const;
