@@ -3,8 +3,9 @@
 // Scheduler: which tokens the next step computes. A pure state machine: no thread, clock, device
 // or tensor. README.md in this folder is the normative description.
 //
-// One round: plan(now) -> the engine runs the step -> commit(sampled tokens). add() and cancel()
-// may come at any time between rounds. Not thread safe: the loop thread owns it.
+// One round: plan(now) -> the engine runs the step -> commit(sampled tokens) or abandon_step().
+// add() and cancel() may come at any time. Not thread safe: the loop thread owns it.
+// An unknown id, or a call out of turn, is our bug: InternalError, and nothing has changed.
 
 #include <cstdint>
 #include <memory>
@@ -17,7 +18,7 @@ namespace headrace {
 using SeqId = uint64_t;
 
 struct SchedulerConfig {
-  int32_t max_num_seqs = 64;             ///< sequences in a step
+  int32_t max_num_seqs = 64;             ///< sequences that hold blocks, thus also in a step
   int32_t max_num_batched_tokens = 512;  ///< rows in a step; >= max_num_seqs
   int32_t max_prefill_chunk = 0;  ///< rows of one prompt per step; 0 = no bound but the budget
   int32_t max_model_len = 0;
@@ -34,12 +35,14 @@ struct SeqSpec {
   std::vector<int32_t> end_tokens;  ///< EOS (unless ignored) and stop tokens; sorted, unique
   std::vector<std::vector<int32_t>> stop_sequences;
   int32_t priority = 0;           ///< lower first
-  double deadline = 0;            ///< in the clock of plan(now); 0 = none
+  double deadline = 0;            ///< in the clock of plan(now); passed when now >= it; 0 = none
   bool read_prefix_cache = true;  ///< false for prompt_logprobs
   /// Identity of what else decides keys and values (adapter, media, dynamic RoPE length): blocks
   /// are shared only within one namespace.
   uint64_t cache_namespace = 0;
-  bool wants_all_prompt_logits = false;  ///< logits for every computed prompt position
+  /// Logits for every prompt position: such a sequence never reads the prefix cache. After a
+  /// preemption it computes its prompt rows again.
+  bool wants_all_prompt_logits = false;
 };
 
 enum class SeqEnd : uint8_t { kNone, kStopToken, kStopSequence, kLength, kCancelled, kDeadline };
@@ -47,16 +50,17 @@ enum class SeqEnd : uint8_t { kNone, kStopToken, kStopSequence, kLength, kCancel
 /// The rows that one sequence has in a step.
 struct PlannedSeq {
   SeqId id = 0;
-  int32_t start_pos = 0;   ///< tokens already computed; the first row's position
-  int32_t num_tokens = 0;  ///< rows
+  int32_t start_pos = 0;          ///< tokens already computed; the first row's position
+  int32_t num_tokens = 0;         ///< rows, >= 1
+  int32_t num_prompt_tokens = 0;  ///< of the request; what it has generated does not count
   /// The last row's logits give the next token.
   bool samples = false;
   std::span<const int32_t> tokens;  ///< [num_tokens] ids; valid until commit()
-  std::span<const int32_t> blocks;  ///< block table; valid until commit()
+  std::span<const int32_t> blocks;  ///< block table, covers all rows; valid until commit()
 };
 
 struct StepPlan {
-  std::vector<PlannedSeq> seqs;        ///< in row order
+  std::vector<PlannedSeq> seqs;        ///< in row order: by priority, then by arrival
   std::vector<SeqId> first_scheduled;  ///< entered a step for the first time, with this plan
   std::vector<SeqId> preempted;        ///< lost their blocks to make room; will be recomputed
   std::vector<SeqId> expired;          ///< deadline passed: already ended, not part of the step
@@ -68,40 +72,56 @@ struct StepPlan {
 struct CommittedSeq {
   SeqId id = 0;
   std::optional<int32_t> token;  ///< the sampled token, part of the output
-  SeqEnd end = SeqEnd::kNone;    ///< other than kNone: the sequence has left the scheduler
+  /// Other than kNone: the sequence has left the scheduler. kCancelled: by cancel() while planned.
+  SeqEnd end = SeqEnd::kNone;
 };
 
 struct SchedulerStats {
   int32_t waiting = 0, running = 0;
-  int32_t total_blocks = 0, free_blocks = 0, cached_blocks = 0;
-  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, preemptions = 0;
+  int32_t total_blocks = 0;
+  int32_t free_blocks = 0;    ///< held by no sequence; cached ones are among them
+  int32_t cached_blocks = 0;  ///< held by no sequence, but hold a prefix
+  /// Prompt tokens found or not found when a sequence was first admitted; those that don't read
+  /// the cache count in neither.
+  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
+  uint64_t preemptions = 0;
 };
 
 class Scheduler {
  public:
+  /// REQUIRES: every number of the config is positive (max_prefill_chunk may be 0).
   explicit Scheduler(const SchedulerConfig& config);
   ~Scheduler();
 
   /// REQUIRES: fits() is true.
   SeqId add(SeqSpec spec);
-  /// False: even alone, prompt + max_tokens never fit the blocks.
+  /// False: even alone, prompt + max_tokens never fit the blocks. (The last token of a sequence
+  /// is never computed and needs no room.)
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
-  /// Ends a sequence now; false if it has already ended. Between plan() and commit() the
-  /// sequence's rows are still computed and its token is dropped.
+  /// Ends a sequence now; false if it has already ended or been cancelled. A sequence of the
+  /// pending plan keeps its blocks, which are being written, until commit(); its token is dropped
+  /// and commit() lists it once more, as kCancelled.
   bool cancel(SeqId id);
 
-  /// The next step. Empty when nothing can run. REQUIRES: the last plan has been committed.
+  /// The next step. Not empty unless every sequence has ended (those in `expired` too); an empty
+  /// plan needs no commit. REQUIRES: the last plan has been committed or abandoned.
   StepPlan plan(double now);
-  /// `sampled[i]` is the token of the i-th planned sequence with samples == true.
+  /// `sampled[i]` is the token of the i-th planned sequence with samples == true (cancelled ones
+  /// too). Lists every sequence of the plan, in its order.
   std::vector<CommittedSeq> commit(std::span<const int32_t> sampled);
-  /// The step could not be computed: ends the sequences of the plan (kCancelled), frees their
-  /// blocks and caches none of them.
+  /// The step could not be computed: ends the sequences of the plan (kCancelled) and frees their
+  /// blocks; what the step wrote is not cached. Lists every sequence of the plan, those cancelled
+  /// meanwhile too.
   std::vector<SeqId> abandon_step();
 
-  bool has_work() const;                               ///< something waits or runs
-  int32_t cached_prompt_tokens(SeqId id) const;        ///< prefix hit when it was first admitted
-  int32_t rope_len(SeqId id, int32_t position) const;  ///< StepBatch::rope_lens
+  bool has_work() const;  ///< some sequence has not ended
+  /// Prefix hit when it was first admitted (0 before). REQUIRES: the sequence has not ended.
+  int32_t cached_prompt_tokens(SeqId id) const;
+  /// StepBatch::rope_lens: the prompt's length for prompt tokens, position + 1 for generated ones,
+  /// whatever preemption did. REQUIRES: the sequence has not ended.
+  int32_t rope_len(SeqId id, int32_t position) const;
   SchedulerStats stats() const;
+  /// Forgets every cached block that no sequence holds.
   void clear_prefix_cache();
 
  private:
