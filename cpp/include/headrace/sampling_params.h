@@ -29,7 +29,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  ///< > 0; over prompt and output
   float frequency_penalty = 0.0f;   ///< [-2, 2]; output only
   float presence_penalty = 0.0f;    ///< [-2, 2]; output only
-  /// Added to the logits. At most 1024 entries; ids within the vocabulary.
+  /// Added to the logits. At most 1024 entries, each id once and within the vocabulary; finite.
   std::vector<std::pair<int32_t, float>> logit_bias;
   /// Token sequences never generated: the last token of a sequence is banned when the tokens
   /// before it have just been generated. Each has 1..64 ids; at most 1024 sequences.
@@ -38,14 +38,16 @@ struct SamplingParams {
   int32_t max_tokens = 0;               ///< generated tokens; 0 = as many as the context leaves
   int32_t min_tokens = 0;               ///< EOS and stop tokens are impossible before this many
   bool ignore_eos = false;              ///< don't stop at the model's EOS tokens
-  std::vector<int32_t> stop_token_ids;  ///< end the request; the token is part of the output
+  /// End the request; the token is part of the output. At most 1024 ids within the vocabulary.
+  std::vector<int32_t> stop_token_ids;
   /// End the request when its output ends in one of these (1..64 ids each, at most 64).
   std::vector<std::vector<int32_t>> stop_sequences;
 
-  /// nullopt: none. k >= 0: log-probability of each generated token and of the k best.
+  /// nullopt: none. k in [0, vocabulary]: log-probability of each generated token and of the k
+  /// best.
   std::optional<int32_t> logprobs;
-  /// The same for each prompt token but the first. Such a request reads nothing from the prefix
-  /// cache.
+  /// The same for each prompt token but the first; there the processed kinds are the raw ones.
+  /// Such a request reads nothing from the prefix cache.
   std::optional<int32_t> prompt_logprobs;
   LogprobsKind logprobs_kind = LogprobsKind::kRawLogprobs;
   bool temperature_scaled_logprobs = false;  ///< raw ones of logits / temperature
