@@ -1,0 +1,104 @@
+"""Reads golden cases with numpy alone.
+
+for name in case_names():
+    golden = load_case(name)
+    golden.prompts[0].logits        # float32 [steps, vocabulary]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parent
+_NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GoldenPrompt:
+    """What float32 transformers says about one prompt."""
+
+    prompt: list[int]
+    tokens: list[int]  # greedy continuation
+    logits: np.ndarray  # float32 [len(steps), vocabulary]
+    token_logprobs: np.ndarray  # float32 [len(tokens)], of each greedy token
+    gaps: np.ndarray  # float32 [len(tokens)], best logit minus second best
+    prompt_logprobs: np.ndarray  # float32 [len(prompt) - 1], of prompt[1:]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Golden:
+    """One case. `folder` is the checkpoint; `steps` names the rows of each `logits`."""
+
+    name: str
+    folder: Path
+    meta: dict[str, Any]  # golden.json
+    prompts: list[GoldenPrompt]
+
+    @property
+    def steps(self) -> list[int]:
+        return list(self.meta["steps"])
+
+    @property
+    def logit_tolerance(self) -> float:
+        """Largest allowed |engine - golden| of a logit, engine in float32."""
+        return float(self.meta["tolerance"]["logits"])
+
+    @property
+    def logprob_tolerance(self) -> float:
+        """Largest allowed |engine - golden| of a log-probability, engine in float32."""
+        return float(self.meta["tolerance"]["logprobs"])
+
+
+def case_names() -> list[str]:
+    return sorted(path.parent.name for path in ROOT.glob("*/golden.json"))
+
+
+def load_case(name: str) -> Golden:
+    folder = ROOT / name
+    meta = json.loads((folder / "golden.json").read_text())
+    arrays = read_safetensors(folder / "golden.safetensors")
+    prompts = [
+        GoldenPrompt(
+            prompt=entry["prompt"],
+            tokens=entry["tokens"],
+            logits=arrays[f"logits.{index}"],
+            token_logprobs=arrays[f"token_logprobs.{index}"],
+            gaps=arrays[f"gaps.{index}"],
+            prompt_logprobs=arrays.get(f"prompt_logprobs.{index}", np.zeros(0, np.float32)),
+        )
+        for index, entry in enumerate(meta["prompts"])
+    ]
+    return Golden(name, folder, meta, prompts)
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """All tensors of one file; bfloat16 and float16 are widened to float32."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
+    body = memoryview(data)[8 + size :]
+    return {name: _array(body, entry) for name, entry in header.items()}
+
+
+def read_checkpoint(folder: Path) -> dict[str, np.ndarray]:
+    """All weights of a checkpoint folder, sharded or not, as float32."""
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        return read_safetensors(folder / "model.safetensors")
+    weight_map = json.loads(index.read_text())["weight_map"]
+    shards = {name: read_safetensors(folder / name) for name in set(weight_map.values())}
+    return {name: shards[shard][name] for name, shard in weight_map.items()}
+
+
+def _array(body: memoryview, entry: dict[str, Any]) -> np.ndarray:
+    begin, end = entry["data_offsets"]
+    raw = np.frombuffer(body[begin:end], _NUMPY[entry["dtype"]]).reshape(entry["shape"])
+    if entry["dtype"] == "BF16":
+        return (raw.astype(np.uint32) << 16).view(np.float32)
+    return raw.astype(np.float32)

@@ -1,0 +1,269 @@
+"""Checks the committed golden folders with numpy alone: complete, consistent, and able to fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import load
+import reference
+from cases import (
+    CASES,
+    LOGIT_STEPS,
+    MIN_DISTINCT,
+    MIN_GAP,
+    NEW_TOKENS,
+    PROMPT_LENGTHS,
+    TOLERANCE_FACTOR,
+)
+
+EXPECTED = [case.name for case in CASES]
+EXPECTED += [case.paddle_twin[0] for case in CASES if case.paddle_twin]
+MAX_TOTAL_BYTES = 6_000_000
+
+
+def config_of(golden: load.Golden) -> dict[str, Any]:
+    return json.loads((golden.folder / "config.json").read_text())
+
+
+def largest_logit_error(golden: load.Golden, rules: reference.Rules) -> float:
+    """Of the numpy decoder under `rules`, over all stored logits."""
+    weights = load.read_checkpoint(golden.folder)
+    errors = []
+    for p in golden.prompts:
+        logits = reference.logits(rules, weights, p.prompt + p.tokens[:-1], len(p.prompt))
+        rows = len(p.prompt) - 1 + np.array(golden.steps)
+        errors.append(np.abs(logits[rows] - p.logits).max())
+    return float(max(errors))
+
+
+@pytest.fixture(params=EXPECTED)
+def golden(request: pytest.FixtureRequest) -> load.Golden:
+    return load.load_case(request.param)
+
+
+def test_each_case_has_a_folder_and_each_folder_a_case() -> None:
+    assert sorted(EXPECTED) == load.case_names()
+
+
+def test_files_are_small() -> None:
+    files = [path for path in load.ROOT.rglob("*") if path.is_file()]
+    total = sum(path.stat().st_size for path in files if "__pycache__" not in path.parts)
+    assert total < MAX_TOTAL_BYTES
+
+
+def test_cases_cover_head_sizes_families_and_storage() -> None:
+    rules = {name: reference.rules_of(config_of(load.load_case(name))) for name in EXPECTED}
+    assert {rule.head_dim for rule in rules.values()} >= {16, 48, 64, 80, 96, 128, 256}
+    in_bf16 = {case.config["model_type"] for case in CASES if case.storage == "bfloat16"}
+    assert in_bf16 == {"llama", "mistral", "qwen2", "qwen3", "ernie4_5"}
+    assert {case.storage for case in CASES} == {"float32", "bfloat16", "float16"}
+
+
+def test_configs_are_the_declared_ones() -> None:
+    for case in CASES:
+        assert config_of(load.load_case(case.name)) == case.config
+        if case.paddle_twin:
+            name, config = case.paddle_twin
+            assert config_of(load.load_case(name)) == config
+
+
+def test_shapes_and_ranges(golden: load.Golden) -> None:
+    vocabulary = config_of(golden)["vocab_size"]
+    assert tuple(golden.steps) == LOGIT_STEPS
+    assert tuple(len(p.prompt) for p in golden.prompts) == PROMPT_LENGTHS
+    for p in golden.prompts:
+        assert p.logits.shape == (len(LOGIT_STEPS), vocabulary)
+        assert p.token_logprobs.shape == p.gaps.shape == (NEW_TOKENS,)
+        assert p.prompt_logprobs.shape == (len(p.prompt) - 1,)
+        assert len(p.tokens) == NEW_TOKENS
+        assert all(0 <= token < vocabulary for token in p.prompt + p.tokens)
+        assert (p.token_logprobs <= 0).all()
+        assert (p.prompt_logprobs <= 0).all()
+        for array in (p.logits, p.token_logprobs, p.gaps, p.prompt_logprobs):
+            assert array.dtype == np.float32
+            assert np.isfinite(array).all()
+
+
+def test_greedy_decoding_is_clear(golden: load.Golden) -> None:
+    generation = json.loads((golden.folder / "generation_config.json").read_text())
+    ends = set(np.atleast_1d(generation["eos_token_id"]).tolist())
+    for p in golden.prompts:
+        assert p.gaps.min() >= MIN_GAP * p.logits.std(axis=-1).mean() * 0.9
+        assert p.gaps.min() >= 2 * golden.logit_tolerance
+        assert len(set(p.tokens)) >= MIN_DISTINCT
+        assert not ends & set(p.tokens)
+
+
+def test_stored_numbers_agree_with_each_other(golden: load.Golden) -> None:
+    for p in golden.prompts:
+        chosen = [p.tokens[step] for step in golden.steps]
+        assert p.logits.argmax(axis=-1).tolist() == chosen
+        best = np.sort(p.logits.astype(np.float64), axis=-1)
+        assert np.allclose(best[:, -1] - best[:, -2], p.gaps[golden.steps], atol=1e-5)
+        logprobs = best[:, -1] - np.log(np.exp(best).sum(axis=-1))
+        assert np.allclose(logprobs, p.token_logprobs[golden.steps], atol=1e-5)
+
+
+def test_tolerance_is_the_stated_multiple_of_a_measured_error(golden: load.Golden) -> None:
+    error, tolerance = golden.meta["float32_error"], golden.meta["tolerance"]
+    assert tolerance["factor"] == TOLERANCE_FACTOR
+    for kind in ("logits", "logprobs"):
+        assert tolerance[kind] == TOLERANCE_FACTOR * error[kind]
+    # A relative error of float32's 2^-24, amplified, but by no more than 2^12 in two layers.
+    assert 2**-24 < error["logits"] / golden.meta["logit_std"] < 2**-12
+
+
+def test_bfloat16_errors_are_recorded_and_plausible(golden: load.Golden) -> None:
+    if golden.meta["storage"] != "bfloat16":
+        assert "bfloat16_error" not in golden.meta
+        return
+    for attention in ("sdpa", "eager"):
+        error = golden.meta["bfloat16_error"][attention]
+        relative = error["logits_rms"] / golden.meta["logit_std"]
+        assert 2**-9 < relative < 2**-4
+        assert error["logits_max"] > error["logits_rms"]
+        assert error["prompt_logprobs_max"] > error["prompt_logprobs_rms"] > 0
+
+
+def test_weights_are_of_the_stated_dtype(golden: load.Golden) -> None:
+    dtypes = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+    for path in golden.folder.glob("model*.safetensors"):
+        data = path.read_bytes()
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        header.pop("__metadata__")
+        assert {entry["dtype"] for entry in header.values()} == {dtypes[golden.meta["storage"]]}
+
+
+def test_rope_table_follows_the_rules(golden: load.Golden) -> None:
+    rope = golden.meta["rope"]
+    frequencies, factor = reference.inverse_frequencies(reference.rules_of(config_of(golden)))
+    assert np.allclose(frequencies, rope["inv_freq"], rtol=5e-7, atol=0)
+    assert factor == pytest.approx(rope["attention_factor"], rel=1e-12)
+
+
+def test_numpy_decoder_gives_the_golden_answers(golden: load.Golden) -> None:
+    rules = reference.rules_of(config_of(golden))
+    weights = load.read_checkpoint(golden.folder)
+    for p in golden.prompts:
+        size = len(p.prompt)
+        logits = reference.logits(rules, weights, p.prompt + p.tokens[:-1], size)
+        assert logits[size - 1 :].argmax(axis=-1).tolist() == p.tokens
+        rows = size - 1 + np.array(golden.steps)
+        assert np.abs(logits[rows] - p.logits).max() < golden.logit_tolerance
+        logprobs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        given = logprobs[np.arange(size - 1), p.prompt[1:]]
+        made = logprobs[np.arange(size - 1, len(logits)), p.tokens]
+        assert np.abs(given - p.prompt_logprobs).max(initial=0) < golden.logprob_tolerance
+        assert np.abs(made - p.token_logprobs).max() < golden.logprob_tolerance
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.paddle_twin], ids=lambda c: c.name)
+def test_paddle_twin_has_the_same_weights_and_answers(case: Any) -> None:
+    twin, original = load.load_case(case.paddle_twin[0]), load.load_case(case.name)
+    rules = reference.rules_of(config_of(original))
+    plain = load.read_checkpoint(original.folder)
+    paddle = load.read_checkpoint(twin.folder)
+    assert not set(paddle) & set(plain) - {"lm_head.weight"}
+    rewritten = reference.pytorch_layout(rules, paddle)
+    assert rewritten.keys() == plain.keys()
+    assert all(np.array_equal(rewritten[name], plain[name]) for name in plain)
+    for ours, theirs in zip(twin.prompts, original.prompts, strict=True):
+        assert ours.tokens == theirs.tokens
+        assert np.array_equal(ours.logits, theirs.logits)
+
+
+def with_rope(**changes: Any) -> Callable[[reference.Rules], reference.Rules]:
+    def mutate(rules: reference.Rules) -> reference.Rules:
+        return dataclasses.replace(rules, rope={**rules.rope, **changes})
+
+    return mutate
+
+
+def with_windows(change: Callable[[int | None], int | None]) -> Callable:
+    def mutate(rules: reference.Rules) -> reference.Rules:
+        return dataclasses.replace(rules, windows=[change(window) for window in rules.windows])
+
+    return mutate
+
+
+def with_eps(rules: reference.Rules) -> reference.Rules:
+    return dataclasses.replace(rules, eps=1e-6 if rules.eps == 1e-5 else 1e-5)
+
+
+def with_other_pairs(rules: reference.Rules) -> reference.Rules:
+    return dataclasses.replace(rules, interleaved=not rules.interleaved)
+
+
+def without_qk_norm(rules: reference.Rules) -> reference.Rules:
+    return dataclasses.replace(rules, qk_norm=False)
+
+
+def with_reversed_windows(rules: reference.Rules) -> reference.Rules:
+    return dataclasses.replace(rules, windows=rules.windows[::-1])
+
+
+MISTAKES = [
+    *((name, "eps", with_eps) for name in EXPECTED),
+    *((name, "rotated pairs", with_other_pairs) for name in EXPECTED),
+    *((name, "no q/k norm", without_qk_norm) for name in ("qwen3", "qwen3_window")),
+    *(
+        (name, "no rope scaling", with_rope(rope_type="default", type="default"))
+        for name in ("llama3_rope", "llama_linear", "llama_dynamic", "llama_yarn", "qwen2_yarn")
+    ),
+    ("llama3_rope", "original length", with_rope(original_max_position_embeddings=512)),
+    ("llama3_rope", "blend", with_rope(low_freq_factor=3.99)),
+    ("llama_yarn", "truncated range", with_rope(truncate=True)),
+    ("llama_yarn", "betas", with_rope(beta_fast=32, beta_slow=1)),
+    ("llama_yarn", "attention factor from mscale", with_rope(mscale=None)),
+    ("llama_yarn", "attention factor", with_rope(attention_factor=1.0)),
+    ("qwen2_yarn", "attention factor", with_rope(attention_factor=1.0)),
+    ("qwen2_yarn", "untruncated range", with_rope(truncate=False)),
+    ("qwen2_yarn", "original length", with_rope(original_max_position_embeddings=256)),
+    *(
+        (name, mistake, with_windows(change))
+        for name in ("mistral_window", "qwen2_window", "qwen3_window")
+        for mistake, change in (
+            ("window + 1", lambda window: window and window + 1),
+            ("window - 1", lambda window: window and window - 1),
+            ("no window", lambda window: None),
+        )
+    ),
+    ("qwen2_window", "layers", with_reversed_windows),
+    ("qwen3_window", "layers", with_reversed_windows),
+    ("qwen2", "window used", with_windows(lambda window: 48)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "mutate"), MISTAKES, ids=[f"{m[0]}-{m[1]}" for m in MISTAKES]
+)
+def test_a_wrong_rule_would_be_seen(name: str, mistake: str, mutate: Callable) -> None:
+    golden = load.load_case(name)
+    error = largest_logit_error(golden, mutate(reference.rules_of(config_of(golden))))
+    assert error > 10 * golden.logit_tolerance, mistake
+
+
+def test_dynamic_rope_depends_on_the_prompt_length() -> None:
+    """Rotating by own position alone, or by the whole length, gives other logits."""
+    golden = load.load_case("llama_dynamic")
+    rules = reference.rules_of(config_of(golden))
+    weights = load.read_checkpoint(golden.folder)
+    for p in golden.prompts:
+        ids = p.prompt + p.tokens[:-1]
+        rows = len(p.prompt) - 1 + np.array(golden.steps)
+        behind = len(p.prompt) > rules.max_positions
+        by_position = np.abs(reference.logits(rules, weights, ids, 1)[rows] - p.logits)
+        by_total = np.abs(reference.logits(rules, weights, ids, len(ids))[rows] - p.logits)
+        assert (by_position.max() > 10 * golden.logit_tolerance) == behind
+        if len(p.prompt) > 1:  # 64 tokens from one alone end exactly at max_positions
+            assert by_total.max() > 10 * golden.logit_tolerance
