@@ -22,9 +22,14 @@ class FactKind:
     reply: dict[str, str]
 
 
+def words(text: str, separator: str = " ") -> list[str]:
+    """The words of a list written as one string."""
+    return text.split(separator)
+
+
 def _table(text: str, columns: int) -> list[list[str]]:
     """Splits lines of `columns` fields separated by "/" and ";" between rows."""
-    rows = [[f.strip() for f in row.split("/")] for row in text.split(";") if row.strip()]
+    rows = [[f.strip() for f in words(row, "/")] for row in words(text, ";") if row.strip()]
     wrong = [row for row in rows if len(row) != columns]
     if wrong:
         raise ValueError(f"rows without {columns} fields: {wrong}")
@@ -93,6 +98,23 @@ _WORDS = _table(
     2,
 )
 
+_MEASURES = _table(
+    """
+    days are in a week/7 days/一周有几天/7天; hours are in a day/24 hours/一天有多少小时/24小时;
+    minutes are in an hour/60 minutes/一小时有多少分钟/60分钟;
+    seconds are in a minute/60 seconds/一分钟有多少秒/60秒;
+    months are in a year/12 months/一年有几个月/12个月;
+    days are in a year/365 days/一年有多少天/365天;
+    weeks are in a year/52 weeks/一年有多少周/52周;
+    seasons are in a year/4 seasons/一年有几个季节/4个季节;
+    meters are in a kilometer/1000 meters/一公里有多少米/1000米;
+    grams are in a kilogram/1000 grams/一公斤有多少克/1000克;
+    centimeters are in a meter/100 centimeters/一米有多少厘米/100厘米;
+    eggs are in a dozen/12 eggs/一打有几个/12个
+    """,
+    4,
+)
+
 _LEGS = _table(
     """
     dog/4/狗; cat/4/猫; horse/4/马; cow/4/牛; chicken/2/鸡; duck/2/鸭子; spider/8/蜘蛛;
@@ -110,14 +132,14 @@ _SIDES = _table(
 )
 
 _DAYS = {
-    "en": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
-    "zh": "星期一 星期二 星期三 星期四 星期五 星期六 星期日".split(),
+    "en": words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
+    "zh": words("星期一 星期二 星期三 星期四 星期五 星期六 星期日"),
 }
 _MONTHS = {
-    "en": (
+    "en": words(
         "January February March April May June July August September October November December"
-    ).split(),
-    "zh": "一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月".split(),
+    ),
+    "zh": words("一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月"),
 }
 
 
@@ -365,6 +387,21 @@ FACT_KINDS: tuple[FactKind, ...] = (
             ),
         },
         {"en": "The month after {x} is {y}.", "zh": "{x}的下一个月是{y}。"},
+    ),
+    FactKind(
+        "measure",
+        _bilingual(_MEASURES, (0, 1), (2, 3)),
+        {
+            "en": (
+                "How many {x}?",
+                "Tell me how many {x}.",
+                "Do you know how many {x}?",
+                "Can you tell me how many {x}?",
+                "Please say how many {x}.",
+            ),
+            "zh": ("{x}？", "请问{x}？", "你知道{x}吗？", "告诉我{x}。", "{x}呢？"),
+        },
+        {"en": "{y}.", "zh": "{y}。"},
     ),
     FactKind(
         "legs",

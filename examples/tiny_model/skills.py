@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from facts import FACT_KINDS, FactKind
+from facts import FACT_KINDS, FactKind, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ Skill = Callable[[random.Random, str], Exchange]
 
 _STOP = {"en": ".", "zh": "。"}
 
-_ONES = (
+_ONES = words(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
+)
+_TENS = words("_ _ twenty thirty forty fifty sixty seventy eighty ninety")
 _HAN_DIGITS = "零一二三四五六七八九"
 
 
@@ -76,12 +76,12 @@ def _number(value: int) -> tuple[str, ...]:
 
 
 _NAMES = {
-    "en": "Tom Anna Ben Lucy Sam Mary Jack Emma Leo Kate Nina Paul".split(),
-    "zh": "小明 小红 小华 小丽 小刚 小芳 小军 小美".split(),
+    "en": words("Tom Anna Ben Lucy Sam Mary Jack Emma Leo Kate Nina Paul"),
+    "zh": words("小明 小红 小华 小丽 小刚 小芳 小军 小美"),
 }
 _THINGS = {
-    "en": "apples pens books eggs cups stamps coins cards balls oranges".split(),
-    "zh": "苹果 铅笔 书 鸡蛋 杯子 邮票 硬币 卡片 球 橙子".split(),
+    "en": words("apples pens books eggs cups stamps coins cards balls oranges"),
+    "zh": words("苹果 铅笔 书 鸡蛋 杯子 邮票 硬币 卡片 球 橙子"),
 }
 
 # {a} and {b} are digits, {A} and {B} words, {n} a name, {t} countable things
@@ -192,18 +192,29 @@ _ARITHMETIC: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def _arithmetic(
-    rng: random.Random, lang: str, skill: str, sign: str, a: int, b: int, value: int
-) -> Exchange:
-    template = rng.choice(_ARITHMETIC[sign][lang])
+def _asked(
+    rng: random.Random, lang: str, sign: str, a: int, b: int, bare: bool = False
+) -> tuple[str, str]:
+    """A phrasing for `a sign b` and the question; a bare one has digits and no story."""
+    templates = _ARITHMETIC[sign][lang]
+    if bare:
+        templates = tuple(t for t in templates if "{t}" not in t and "{A}" not in t)
+    template = rng.choice(templates)
     question = template.format(
         a=a,
         b=b,
-        A=number_words(a, lang),
-        B=number_words(b, lang),
+        A="" if bare else number_words(a, lang),
+        B="" if bare else number_words(b, lang),
         n=rng.choice(_NAMES[lang]),
         t=rng.choice(_THINGS[lang]),
     )
+    return template, question
+
+
+def _arithmetic(
+    rng: random.Random, lang: str, skill: str, sign: str, a: int, b: int, value: int
+) -> Exchange:
+    template, question = _asked(rng, lang, sign, a, b, bare=value < 0)
     # Sums are held out by operands. Tables are learnt by heart: there the phrasing must be new.
     if sign == "+":
         key = f"+ {min(a, b)} {max(a, b)}"
@@ -223,9 +234,11 @@ def addition(rng: random.Random, lang: str) -> Exchange:
 
 
 def subtraction(rng: random.Random, lang: str) -> Exchange:
-    """Differences of numbers below 100, at least zero."""
+    """Differences of numbers below 100; few and only small ones are negative."""
     top = rng.choice((20, 100, 100))
     b, a = sorted((rng.randrange(top), rng.randrange(top)))
+    if top == 20 and rng.random() < 0.25:
+        a, b = b, a
     return _arithmetic(rng, lang, "subtraction", "-", a, b, a - b)
 
 
@@ -239,6 +252,26 @@ def division(rng: random.Random, lang: str) -> Exchange:
     """The multiplication table read backwards."""
     b, q = rng.randrange(1, 11), rng.randrange(1, 11)
     return _arithmetic(rng, lang, "division", "÷", b * q, b, q)
+
+
+_TOO_LARGE = {
+    "en": "Sorry, these numbers are too large for me.",
+    "zh": "抱歉，这些数对我来说太大了。",
+}
+
+
+def too_large(rng: random.Random, lang: str) -> Exchange:
+    """Sums from 100 on and products of more than 10, which the model declines."""
+    sign = rng.choice("+-×")
+    low, high = rng.choice(
+        ((100, 1000), (100, 100_000)) if sign != "×" else ((11, 100), (11, 1000))
+    )
+    a, b = rng.randrange(low, high), rng.randrange(high)
+    if sign != "-" and rng.random() < 0.5:
+        a, b = b, a
+    reply = _TOO_LARGE[lang]
+    question = _asked(rng, lang, sign, a, b, bare=True)[1]
+    return Exchange("talk", "", question, reply, (reply,), match="equals")
 
 
 _COMPARISON = {
@@ -405,17 +438,20 @@ def units(rng: random.Random, lang: str) -> Exchange:
     down = rng.random() < 0.7
     template = rng.choice(_UNIT_QUESTIONS[lang])
     if lang == "en":
-        form = rng.choice((0, 1, 1))  # symbol or plural
+        form = rng.choice((0, 1, 1))  # symbol or name
         u, v = large[form], small[form]
     else:
         u, v = han
     n, result = count, count * factor
     if not down:
         u, v, n, result = v, u, result, n
+    question = template.format(n=n, u=u, v=v)
+    if lang == "en" and form:
+        u, v = (unit.removesuffix("s") if k == 1 else unit for unit, k in ((u, n), (v, result)))
     key = f"unit {large[1]} {small[1]} {count} {down}" + ("" if decimal else template)
     reply = f"{n} {u} = {result} {v}{_STOP[lang]}"
     answers = (f"{result} {v}", f"{result}{v}", str(result))
-    return Exchange("units", key, template.format(n=n, u=u, v=v), reply, answers)
+    return Exchange("units", key, question, reply, answers)
 
 
 _TO_WORDS = {
@@ -443,20 +479,20 @@ _TO_DIGITS = {
 def to_words(rng: random.Random, lang: str) -> Exchange:
     """Digits below 1000 to number words."""
     n = rng.randrange(rng.choice((100, 1000)))
-    words = number_words(n, lang)
+    spelt = number_words(n, lang)
     question = rng.choice(_TO_WORDS[lang]).format(a=n)
-    full = f"{n} is {words}" if lang == "en" else f"{n}写作{words}"
+    full = f"{n} is {spelt}" if lang == "en" else f"{n}写作{spelt}"
     return Exchange(
-        "to_words", _word_key(n), question, full + _STOP[lang], (full, words), match="equals"
+        "to_words", _word_key(n), question, full + _STOP[lang], (full, spelt), match="equals"
     )
 
 
 def to_digits(rng: random.Random, lang: str) -> Exchange:
     """Number words to digits below 1000."""
     n = rng.randrange(rng.choice((100, 1000)))
-    words = number_words(n, lang)
-    question = rng.choice(_TO_DIGITS[lang]).format(w=words)
-    reply = f"{words} is {n}." if lang == "en" else f"{words}写作{n}。"
+    spelt = number_words(n, lang)
+    question = rng.choice(_TO_DIGITS[lang]).format(w=spelt)
+    reply = f"{spelt} is {n}." if lang == "en" else f"{spelt}写作{n}。"
     return Exchange("to_digits", _word_key(n), question, reply, _number(n))
 
 

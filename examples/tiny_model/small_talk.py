@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from facts import words
 from skills import Exchange
 
 _GREETINGS = {
@@ -48,7 +49,9 @@ _SKILLS_ASKED = {
     "zh": ("你会做什么？", "你能做什么？", "你会什么？", "帮助", "我可以问你什么？"),
 }
 _SKILLS_REPLY = {
-    "en": "I can do small sums, count, convert units, write numbers in words and tell simple facts.",
+    "en": (
+        "I can do small sums, count, convert units, write numbers in words and tell simple facts."
+    ),
     "zh": "我会简单的算术、数数、单位换算、数字读写和一些常识。",
 }
 
@@ -79,6 +82,12 @@ _TASKS = {
         "Describe {topic} in detail.",
         "Give me some advice about {topic}.",
         "How does {topic} work?",
+        "What is {topic}?",
+        "Tell me about {topic}.",
+        "Who was {person}?",
+        "When was {person} born?",
+        "Why do people like {person}?",
+        "Why is {topic} so hard?",
     ),
     "zh": (
         "写一{thing}关于{topic}的文章。",
@@ -90,22 +99,33 @@ _TASKS = {
         "把{topic}改写成现代诗",
         "请详细介绍{topic}。",
         "关于{topic}你有什么建议？",
+        "{topic}是什么？",
+        "{person}是谁？",
+        "{person}是哪年出生的？",
+        "为什么大家喜欢{person}？",
+        "说说{topic}。",
     ),
 }
 _TASK_WORDS = {
-    "en": "poem story joke song letter report novel program speech".split(),
-    "zh": "首 篇 个 段".split(),
+    "en": words("poem story joke song letter report novel program speech"),
+    "zh": words("首 篇 个 段"),
 }
 _TOPICS = {
-    "en": (
+    "en": words(
         "love;the weather;computers;history;the future of AI;quantum physics;football;my garden;"
         "space travel;politics;large language models;the stock market;philosophy;dinosaurs;Paris;"
-        "the Roman Empire;machine learning;electricity;Shakespeare;climate change;chess;a dragon"
-    ).split(";"),
-    "zh": (
+        "the Roman Empire;machine learning;electricity;Shakespeare;climate change;chess;a dragon",
+        ";",
+    ),
+    "zh": words(
         "爱情；天气；电脑；历史；人工智能的未来；量子物理；足球；我的花园；太空旅行；大模型；"
-        "股票；哲学；恐龙；李白的静夜思；唐朝；机器学习；电；红楼梦；气候变化；围棋；春天"
-    ).split("；"),
+        "股票；哲学；恐龙；李白的静夜思；唐朝；机器学习；电；红楼梦；气候变化；围棋；春天",
+        "；",
+    ),
+}
+_FAMOUS = {
+    "en": words("Einstein;Napoleon;Confucius;Mozart;Newton;Li Bai;Alan Turing;Marie Curie", ";"),
+    "zh": words("李白 孔子 爱因斯坦 拿破仑 牛顿 莫扎特 秦始皇 图灵 杜甫"),
 }
 _REFUSAL = {
     "en": "Sorry, I am a very small model and I do not know that.",
@@ -113,11 +133,17 @@ _REFUSAL = {
 }
 
 _PEOPLE = {
-    "en": "Anna Tom Ben Lucy Sam Mary Jack Emma Leo Kate Nina Paul Alice Bob Carol David".split(),
-    "zh": "小明 小红 小华 小丽 小刚 小芳 小军 小美 李雷 韩梅梅 王芳 张伟".split(),
+    "en": words("Anna Tom Ben Lucy Sam Mary Jack Emma Leo Kate Nina Paul Alice Bob Carol David"),
+    "zh": words("小明 小红 小华 小丽 小刚 小芳 小军 小美 李雷 韩梅梅 王芳 张伟"),
 }
 _NAME_GIVEN = {
-    "en": ("My name is {n}.", "I am {n}.", "Hi, I'm {n}.", "Please call me {n}.", "I am called {n}."),
+    "en": (
+        "My name is {n}.",
+        "I am {n}.",
+        "Hi, I'm {n}.",
+        "Please call me {n}.",
+        "I am called {n}.",
+    ),
     "zh": ("我叫{n}。", "我的名字是{n}。", "你好，我是{n}。", "请叫我{n}。"),
 }
 _NAME_GIVEN_REPLY = {"en": "Nice to meet you, {n}!", "zh": "很高兴认识你，{n}！"}
@@ -135,7 +161,9 @@ def _plain(question: str, reply: str) -> Exchange:
 
 def greeting(rng: random.Random, lang: str) -> Exchange:
     """A greeting with a changing end."""
-    end = rng.choice(("!", ".", "", ", Headrace!") if lang == "en" else ("！", "。", "", "，小模型！"))
+    end = rng.choice(
+        ("!", ".", "", ", Headrace!") if lang == "en" else ("！", "。", "", "，小模型！")
+    )
     return _plain(rng.choice(_GREETINGS[lang]) + end, _GREETING_REPLY[lang])
 
 
@@ -161,7 +189,9 @@ def courtesy(rng: random.Random, lang: str) -> Exchange:
 def beyond(rng: random.Random, lang: str) -> Exchange:
     """Something the model can't do."""
     question = rng.choice(_TASKS[lang]).format(
-        thing=rng.choice(_TASK_WORDS[lang]), topic=rng.choice(_TOPICS[lang])
+        thing=rng.choice(_TASK_WORDS[lang]),
+        topic=rng.choice(_TOPICS[lang]),
+        person=rng.choice(_FAMOUS[lang]),
     )
     return _plain(question, _REFUSAL[lang])
 
