@@ -1,0 +1,85 @@
+#pragma once
+
+// The CPU backend over one kernel set. Methods are spread over files by what they do:
+//   cpu_backend.cc  construction, memory, weights, begin_step
+//   linear.cc       linear, linear_silu_mul
+//   rows.cc         embed, rope_table, rms_norm, add_rms_norm, gather_rows
+//   kv_cache.cc     kv_block_bytes, make_kv_cache, rope_kv_write
+//   attention.cc    attention
+//   sample.cc       sample
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_isa.h"
+#include "backend/cpu/host_memory.h"
+#include "backend/cpu/thread_pool.h"
+
+namespace headrace {
+
+class CpuBackend final : public Backend {
+ public:
+  /// `isa` must be available on this machine.
+  CpuBackend(const CpuIsa& isa, int32_t num_threads, size_t memory_limit);
+
+  DeviceInfo device_info() const override;
+  void require(const BackendNeeds& needs) const override;
+  DType activation_dtype(DType storage) const override;
+
+  Buffer allocate(size_t bytes) override;
+  size_t bytes_in_use() const override;
+  void upload(const void* source, void* device, size_t bytes) override;
+  void read_back(const void* device, void* destination, size_t bytes) override;
+
+  std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override;
+  TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
+  size_t kv_block_bytes(const KvCacheSpec& spec) const override;
+  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
+
+  void begin_step(const StepBatch& batch) override;
+  void embed(const PackedWeight& table, TensorView out) override;
+  void rope_table(const RopeSpec& spec, TensorView out) override;
+  void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override;
+  void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                    TensorView out) override;
+  void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
+  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       TensorView out) override;
+  void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
+                     TensorView rope_table, KvCache& cache, int32_t layer) override;
+  void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
+                 TensorView out) override;
+  void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
+  void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
+              std::span<SampleResult> results) override;
+
+ private:
+  /// Scratch of one op, aligned to 256 bytes, contents undefined. The next call invalidates it. It
+  /// grows to the largest size asked for, so that a step allocates nothing after the first.
+  std::byte* scratch(size_t bytes);
+
+  /// Runs body(begin, end) over rows on as many threads as their work is worth. `row_bytes`: memory
+  /// one row touches.
+  template <class Body>
+  void for_rows(int64_t rows, int64_t row_bytes, const Body& body) {
+    // Waking a thread costs about what it costs to touch this much cached memory.
+    constexpr int64_t kGrainBytes = 64 * 1024;
+    const int64_t grain = row_bytes >= kGrainBytes ? 1 : kGrainBytes / (row_bytes + 1) + 1;
+    pool_.parallel_for(rows, grain,
+                       [&body](int64_t begin, int64_t end, int32_t) { body(begin, end); });
+  }
+
+  void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
+                  const TensorView& out, PanelEpilogue epilogue);
+
+  const CpuIsa* isa_;
+  HostMemory memory_;
+  ThreadPool pool_;
+  Buffer scratch_;
+  StepBatch step_;  ///< of the current step; its spans are the caller's
+};
+
+}  // namespace headrace

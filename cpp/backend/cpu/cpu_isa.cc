@@ -1,0 +1,77 @@
+#include "backend/cpu/cpu_isa.h"
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/check.h"
+
+#define HEADRACE_DECLARE_KERNELS(isa)              \
+  namespace headrace::isa {                        \
+  extern const LinearKernels kLinearKernels;       \
+  extern const RowKernels kRowKernels;             \
+  extern const AttentionKernels kAttentionKernels; \
+  extern const SampleKernels kSampleKernels;       \
+  }
+
+HEADRACE_DECLARE_KERNELS(baseline)
+HEADRACE_DECLARE_KERNELS(avx2)
+HEADRACE_DECLARE_KERNELS(avx512)
+HEADRACE_DECLARE_KERNELS(avx512_bf16)
+
+namespace headrace {
+
+namespace {
+
+bool has_baseline() { return true; }
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
+constexpr CpuIsa kIsas[] = {
+    {"avx512_bf16", "AVX-512 F, BW, VL, DQ, BF16", has_avx512_bf16, &avx512_bf16::kLinearKernels,
+     &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels, &avx512_bf16::kSampleKernels},
+    {"avx512", "AVX-512 F, BW, VL, DQ", has_avx512, &avx512::kLinearKernels, &avx512::kRowKernels,
+     &avx512::kAttentionKernels, &avx512::kSampleKernels},
+    {"avx2", "AVX2, FMA, F16C", has_avx2, &avx2::kLinearKernels, &avx2::kRowKernels,
+     &avx2::kAttentionKernels, &avx2::kSampleKernels},
+    {"baseline", "x86-64", has_baseline, &baseline::kLinearKernels, &baseline::kRowKernels,
+     &baseline::kAttentionKernels, &baseline::kSampleKernels},
+};
+
+}  // namespace
+
+std::span<const CpuIsa> all_cpu_isas() noexcept { return kIsas; }
+
+std::vector<std::string> available_cpu_isas() {
+  std::vector<std::string> names;
+  for (const CpuIsa& isa : kIsas) {
+    if (isa.available()) names.emplace_back(isa.name);
+  }
+  names.emplace_back("reference");
+  return names;
+}
+
+const CpuIsa& select_cpu_isa(const std::string& name) {
+  std::string problem = str_cat("CPU instruction set '", name, "' is unknown");
+  for (const CpuIsa& isa : kIsas) {
+    if (!name.empty() && name != isa.name) continue;
+    if (isa.available()) return isa;
+    if (!name.empty())
+      problem = str_cat("this machine's CPU lacks ", isa.needs, " for '", name, "'");
+  }
+  std::string names;
+  for (const std::string& available : available_cpu_isas()) {
+    names += (names.empty() ? "" : ", ") + available;
+  }
+  throw_error(ErrorCode::kUnsupported, problem, "; available here: ", names,
+              " (set HEADRACE_CPU_ISA or CpuBackendOptions::isa to one of these, or to nothing)");
+}
+
+}  // namespace headrace

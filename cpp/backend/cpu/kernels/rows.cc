@@ -1,0 +1,91 @@
+#include "backend/cpu/kernels_rows.h"
+
+#include "backend/cpu/simd/simd.h"
+
+// Compiled once per ISA.
+
+namespace headrace::HEADRACE_ISA {
+namespace {
+
+/// 1 / sqrt(mean(x^2) + eps) after x[i] = value(i, count) has been stored by `value`. Four sums,
+/// each a vector, added as a tree: the order depends on n alone.
+template <class Value>
+HEADRACE_SIMD_INLINE F32 inverse_rms(int64_t n, float eps, const Value& value) {
+  F32 sums[4] = {zero(), zero(), zero(), zero()};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    for (int s = 0; s < 4; ++s) {
+      const F32 x = value(i + s * kLanes, kLanes);
+      sums[s] = fma(x, x, sums[s]);
+    }
+  }
+  for (int s = 0; i < n; i += kLanes, ++s) {
+    const F32 x = value(i, static_cast<int>(n - i < kLanes ? n - i : kLanes));
+    sums[s] = fma(x, x, sums[s]);
+  }
+  const float sum = reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+  const F32 mean = div(set1(sum), set1(static_cast<float>(n)));
+  return div(set1(1.0f), sqrt(add(mean, set1(eps))));
+}
+
+HEADRACE_SIMD_INLINE F32 load_up_to(const float* p, int count) {
+  return count == kLanes ? load(p) : load_part(p, count);
+}
+
+HEADRACE_SIMD_INLINE void store_up_to(float* p, F32 v, int count) {
+  if (count == kLanes) {
+    store(p, v);
+  } else {
+    store_part(p, v, count);
+  }
+}
+
+HEADRACE_SIMD_INLINE void scale(const float* x, const float* weight, F32 factor, int64_t n,
+                                float* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int count = static_cast<int>(n - i < kLanes ? n - i : kLanes);
+    const F32 y = mul(mul(load_up_to(x + i, count), factor), load_up_to(weight + i, count));
+    store_up_to(out + i, y, count);
+  }
+}
+
+void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* out) {
+  const F32 factor =
+      inverse_rms(n, eps, [x](int64_t i, int count) { return load_up_to(x + i, count); });
+  scale(x, weight, factor, n, out);
+}
+
+void add_rms_norm(float* residual, const float* delta, const float* weight, float eps, int64_t n,
+                  float* out) {
+  const F32 factor = inverse_rms(n, eps, [residual, delta](int64_t i, int count) {
+    const F32 sum = add(load_up_to(residual + i, count), load_up_to(delta + i, count));
+    store_up_to(residual + i, sum, count);
+    return sum;
+  });
+  scale(residual, weight, factor, n, out);
+}
+
+template <class Load>
+HEADRACE_SIMD_INLINE void widen(const uint16_t* in, int64_t n, float* out, const Load& load16) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(out + i, load16(in + i));
+  if (i == n) return;
+  uint16_t last[kLanes] = {};
+  for (int64_t j = i; j < n; ++j) last[j - i] = in[j];
+  store_part(out + i, load16(last), static_cast<int>(n - i));
+}
+
+void from_bf16(const uint16_t* in, int64_t n, float* out) {
+  widen(in, n, out, [](const uint16_t* p) { return load_bf16(p); });
+}
+
+void from_f16(const uint16_t* in, int64_t n, float* out) {
+  widen(in, n, out, [](const uint16_t* p) { return load_f16(p); });
+}
+
+}  // namespace
+
+extern const RowKernels kRowKernels;
+const RowKernels kRowKernels = {rms_norm, add_rms_norm, from_bf16, from_f16};
+
+}  // namespace headrace::HEADRACE_ISA

@@ -1,0 +1,114 @@
+#pragma once
+
+// Kernels of one ISA that read and write the KV cache. Only types from C headers here, see
+// kernels_linear.h.
+//
+// Attention is softmax(scale * q . K^T) . V with float32 queries, probabilities and sums; keys and
+// values are read in the cache's precision and widened. What makes a row's bits independent of its
+// company, of chunking, of the block size and of the number of threads:
+//
+// * a score is one lane that visits the head's dimensions in ascending order;
+// * keys are taken in tiles of kTileTokens, tile i being positions [64 i, 64 (i + 1)), with an
+//   online softmax from tile to tile; a row sees only its own first and last key;
+// * a tile's probabilities are summed as kTileTokens / lanes vectors in order, then by the tree of
+//   reduce_add; unseen keys count as 0;
+// * an output element is one lane that adds p * v in ascending order of the keys the row sees;
+// * every kSplitTokens positions the online softmax starts afresh, and the splits' results are
+//   merged in index order. Who computes a split, and when, changes nothing.
+
+#include <stdint.h>
+
+namespace headrace {
+
+constexpr int kKvLanes = 16;       ///< keys of this many tokens lie side by side
+constexpr int kTileTokens = 64;    ///< keys per step of the online softmax
+constexpr int kSplitTokens = 512;  ///< keys per independently computed partial result
+constexpr int kMaxTaskRows = 32;   ///< query rows (positions x heads) of one attention task
+constexpr int kMaxHeadDim = 256;
+
+/// One layer of a KV cache; see kv_cache.h for the layout. Strides in elements.
+struct KvLayerView {
+  void* data;
+  int64_t block_stride;
+  int64_t head_stride;   ///< block_size * head_dim
+  int64_t value_offset;  ///< from a block's keys to its values
+  int32_t block_size;
+  int32_t head_dim;
+};
+
+/// Normalises, rotates and stores one KV head of one row, and the query heads that use it.
+struct KvWriteTask {
+  float* queries;      ///< [num_queries][head_dim], rotated in place
+  float* key;          ///< [head_dim], rotated in place
+  const float* value;  ///< [head_dim]
+  int32_t num_queries;
+  const float* q_norm;  ///< [head_dim] or null
+  const float* k_norm;
+  float norm_eps;
+  const float* cos_sin;  ///< [rotary_dim / 2] cosines, then sines
+  int32_t rotary_dim;
+  bool interleaved;
+  const KvLayerView* cache;
+  int64_t block;
+  int32_t slot;  ///< in the block
+  int32_t kv_head;
+};
+
+/// Queries of consecutive positions and of query heads that share a KV head, over whole splits.
+struct AttentionTask {
+  const float* queries;  ///< head 0 of the first position; heads are head_dim apart
+  int64_t query_stride;  ///< from one position to the next
+  int32_t num_positions;
+  int32_t num_heads;  ///< num_positions * num_heads <= kMaxTaskRows
+  int32_t first_position;
+  int32_t window;  ///< 0: none
+  float scale;
+  const KvLayerView* cache;
+  const int32_t* blocks;  ///< the sequence's block table
+  int32_t kv_head;
+  int32_t first_split;
+  int32_t end_split;
+  float* scratch;  ///< attention_scratch_floats(head_dim), 64-byte aligned
+  /// null: all splits are here: the result goes to `out`. Else each split's partial result goes
+  /// to partials + (split - first_split) * partial_floats(head_dim, rows).
+  float* partials;
+  float* out;  ///< laid out as the queries are
+  int64_t out_stride;
+};
+
+// Static, so that no ISA's copy of them is seen by the linker.
+
+/// A partial result: sums of p * v [rows][head_dim], maxima of the scores [rows], sums of p [rows].
+static inline int64_t partial_floats(int32_t head_dim, int32_t rows) {
+  return static_cast<int64_t>(rows) * (head_dim + 2);
+}
+
+/// Queries, two partial results, one tile of probabilities.
+static inline int64_t attention_scratch_floats(int32_t head_dim) {
+  return static_cast<int64_t>(kMaxTaskRows) * (head_dim + kTileTokens) +
+         2 * partial_floats(head_dim, kMaxTaskRows);
+}
+
+/// Merges a task's partial results in index order into its output.
+struct MergeTask {
+  float* partials;  ///< [num_splits]; the first one is overwritten
+  int32_t num_splits;
+  int32_t num_positions;
+  int32_t num_heads;
+  int32_t head_dim;
+  float* out;
+  int64_t out_stride;
+};
+
+/// Kernels for one way of storing keys and values.
+struct KvFormat {
+  void (*write)(const KvWriteTask& task);
+  void (*attend)(const AttentionTask& task);
+};
+
+struct AttentionKernels {
+  KvFormat f32, bf16, f16;
+  void (*merge)(const MergeTask& task);
+};
+
+}  // namespace headrace

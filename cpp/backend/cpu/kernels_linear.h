@@ -1,0 +1,57 @@
+#pragma once
+
+// The linear kernels of one ISA. Only types from C headers here: this file is compiled into every
+// ISA's objects.
+//
+// A weight [n, k] is cut into panels of panel_cols columns (output features). A panel holds its
+// columns' weights one k after the other, so that a thread that takes consecutive panels reads one
+// sequential stream. With group = 1 a panel is [k][panel_cols], with group = 2 (bf16)
+// [k/2][panel_cols][2]; k and n are padded with zeros.
+//
+// Each output element is one lane of one accumulator that visits k in ascending order, whatever
+// the number of rows: that is what keeps a row's bits independent of its company.
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace headrace {
+
+/// What to do with a panel's finished products.
+enum class PanelEpilogue : uint8_t {
+  kStore,    ///< out[col] = acc + bias
+  kSiluMul,  ///< vectors alternate gate, up: out[col] = silu(gate + bias) * (up + up_bias)
+};
+
+/// The product of `rows` packed rows with one panel.
+struct PanelTask {
+  const void* activations;  ///< from pack_rows, of `rows` rows
+  const void* panel;
+  int64_t k_groups;  ///< groups of k in the panel and in the activations
+  int64_t rows;
+  float* accumulators;  ///< scratch, round_up(rows, tile_rows) * panel_cols floats, 64-aligned
+  const float* bias;    ///< [cols], of the panel's first output, or null
+  const float* up_bias;
+  float* out;  ///< [rows][out_stride], at the panel's first output
+  int64_t out_stride;
+  int32_t cols;  ///< outputs that exist: <= panel_cols (half of it for kSiluMul)
+  PanelEpilogue epilogue;
+};
+
+/// Kernels for one way of storing weights.
+struct LinearFormat {
+  int32_t group;             ///< consecutive k of a column side by side: 1 or 2
+  int32_t activation_bytes;  ///< of a packed activation: 4 (float32) or 2 (bf16)
+  /// Packs rows [rows][k] for panel_product: tiles of tile_rows rows, each [k_groups][rows][group],
+  /// the last tile with the rows that are left. Tiles start rows * k_groups * group elements apart.
+  void (*pack_rows)(const float* x, int64_t row_stride, int64_t rows, int64_t k, void* packed);
+  void (*panel_product)(const PanelTask& task);
+};
+
+struct LinearKernels {
+  int32_t lanes;       ///< floats in a vector; the unit that gate and up alternate in
+  int32_t panel_cols;  ///< 4 * lanes
+  int32_t tile_rows;   ///< rows that share one pass over a panel
+  LinearFormat f32, bf16, f16;
+};
+
+}  // namespace headrace

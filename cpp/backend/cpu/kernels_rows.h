@@ -1,0 +1,20 @@
+#pragma once
+
+// Row-wise kernels of one ISA. Only types from C headers here, see kernels_linear.h.
+
+#include <stdint.h>
+
+namespace headrace {
+
+struct RowKernels {
+  /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]. out may be x.
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
+  /// residual += delta; out = rms_norm(residual). out may be delta.
+  void (*add_rms_norm)(float* residual, const float* delta, const float* weight, float eps,
+                       int64_t n, float* out);
+  /// Widens n numbers.
+  void (*from_bf16)(const uint16_t* in, int64_t n, float* out);
+  void (*from_f16)(const uint16_t* in, int64_t n, float* out);
+};
+
+}  // namespace headrace

@@ -1,0 +1,105 @@
+#include <algorithm>
+
+#include "backend/cpu/cpu_backend_impl.h"
+#include "backend/cpu/op_checks.h"
+#include "backend/cpu/packed_panels.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace {
+
+namespace {
+
+// Packed activations of a block of rows, which stay in the second-level cache while panels pass.
+constexpr int64_t kBlockBytes = 384 * 1024;
+constexpr int64_t kMaxBlockRows = 384;
+
+/// Rows that meet a panel together: a multiple of the kernels' tile.
+int64_t block_rows(int64_t rows, int64_t row_bytes, int64_t tile) {
+  const int64_t fitting = std::clamp(kBlockBytes / row_bytes, 4 * tile, kMaxBlockRows);
+  // Blocks of one size, so that the last is not a stub that reads all weights for a few rows.
+  const int64_t blocks = ceil_div(rows, fitting);
+  return round_up(ceil_div(rows, blocks), tile);
+}
+
+/// A product cut into tasks: blocks of rows x panels. All in bytes, rows and panels.
+struct LinearPlan {
+  int64_t row_bytes;  ///< of packed activations
+  int64_t block_rows;
+  int64_t blocks;
+  int64_t panels;
+  int64_t activation_bytes;   ///< of all packed rows, rounded up to a cache line
+  int64_t accumulator_bytes;  ///< per thread
+};
+
+LinearPlan plan_linear(int64_t rows, const PackedPanels& weight, const LinearKernels& kernels,
+                       const LinearFormat& format) {
+  LinearPlan plan;
+  plan.row_bytes = weight.k_groups() * format.group * format.activation_bytes;
+  plan.block_rows = block_rows(rows, plan.row_bytes, kernels.tile_rows);
+  plan.blocks = ceil_div(rows, plan.block_rows);
+  plan.panels = weight.num_panels();
+  plan.activation_bytes = round_up(rows * plan.row_bytes, int64_t{64});
+  plan.accumulator_bytes =
+      plan.block_rows * kernels.panel_cols * static_cast<int64_t>(sizeof(float));
+  return plan;
+}
+
+}  // namespace
+
+void CpuBackend::run_linear(const TensorView& x, const PackedWeight& packed, const TensorView& bias,
+                            const TensorView& out, PanelEpilogue epilogue) {
+  const auto* weight = dynamic_cast<const PackedPanels*>(&packed);
+  HEADRACE_CHECK(weight != nullptr && !weight->layout().row_major &&
+                     weight->layout().gate_up == (epilogue == PanelEpilogue::kSiluMul),
+                 "the weight was packed for another use");
+  check_linear(x, packed, bias, out, weight->outputs());
+  if (x.rows() == 0) return;
+  const LinearKernels& kernels = *isa_->linear;
+  const LinearFormat& format = linear_format(kernels, weight->storage());
+  const LinearPlan plan = plan_linear(x.rows(), *weight, kernels, format);
+  const auto threads = static_cast<int64_t>(pool_.num_threads());
+  std::byte* activations =
+      scratch(static_cast<size_t>(plan.activation_bytes + threads * plan.accumulator_bytes));
+  std::byte* accumulators = activations + plan.activation_bytes;
+
+  const int64_t tiles = ceil_div(x.rows(), int64_t{kernels.tile_rows});
+  for_rows(tiles, kernels.tile_rows * plan.row_bytes, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kernels.tile_rows;
+    const int64_t last = std::min(end * kernels.tile_rows, x.rows());
+    format.pack_rows(x.row<float>(first), x.row_stride, last - first, x.cols(),
+                     activations + first * plan.row_bytes);
+  });
+
+  const float* bias_data = bias.data == nullptr ? nullptr : bias.as<float>();
+  const int64_t panel_outputs = weight->panel_outputs();
+  pool_.parallel_for(plan.blocks * plan.panels, 1, [&](int64_t task, int64_t, int32_t thread) {
+    const int64_t panel = task % plan.panels;
+    const int64_t first_row = task / plan.panels * plan.block_rows;
+    const int64_t first_output = panel * panel_outputs;
+    PanelTask job;
+    job.activations = activations + first_row * plan.row_bytes;
+    job.panel = weight->panel(panel);
+    job.k_groups = weight->k_groups();
+    job.rows = std::min(plan.block_rows, x.rows() - first_row);
+    job.accumulators = reinterpret_cast<float*>(accumulators + thread * plan.accumulator_bytes);
+    job.bias = bias_data == nullptr ? nullptr : bias_data + first_output;
+    job.up_bias = bias_data == nullptr ? nullptr : job.bias + weight->outputs();
+    job.out = out.row<float>(first_row) + first_output;
+    job.out_stride = out.row_stride;
+    job.cols = static_cast<int32_t>(std::min(panel_outputs, weight->outputs() - first_output));
+    job.epilogue = epilogue;
+    format.panel_product(job);
+  });
+}
+
+void CpuBackend::linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) {
+  run_linear(x, weight, bias, out, PanelEpilogue::kStore);
+}
+
+void CpuBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                                 TensorView out) {
+  run_linear(x, weight, bias, out, PanelEpilogue::kSiluMul);
+}
+
+}  // namespace headrace

@@ -1,0 +1,251 @@
+#include "backend/cpu/packed_panels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/weight_source.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr int64_t kBlock = 256;  // k elements interleaved at a time
+
+/// Where a panel's column comes from; part == nullptr: padding.
+struct Column {
+  const WeightPart* part = nullptr;
+  int64_t feature = 0;
+};
+
+Column find_feature(const WeightSpec& spec, int64_t feature) {
+  for (const WeightPart& part : spec.parts) {
+    if (feature < part.n) return {&part, feature};
+    feature -= part.n;
+  }
+  return {};
+}
+
+Column panel_column(const WeightSpec& spec, const PackedPanels& weight, int64_t panel,
+                    int32_t column) {
+  const PanelLayout& layout = weight.layout();
+  const int64_t first = panel * weight.panel_outputs();
+  if (!layout.gate_up) return find_feature(spec, first + column);
+  const int32_t vector = column / layout.lanes;
+  const int64_t output = first + vector / 2 * layout.lanes + column % layout.lanes;
+  if (output >= weight.outputs()) return {};
+  return find_feature(spec, output + (vector % 2) * weight.outputs());
+}
+
+template <class Storage>
+Storage to_storage(DType dtype, float value);
+template <>
+float to_storage<float>(DType, float value) {
+  return value;
+}
+template <>
+uint16_t to_storage<uint16_t>(DType dtype, float value) {
+  return dtype == DType::kBF16 ? f32_to_bf16(value) : f32_to_f16(value);
+}
+
+/// `count` <= kBlock adjacent elements at `element` of a part's data, as they are stored.
+template <class Storage>
+void read_stored(const WeightPart& part, int64_t element, DType storage, int64_t count,
+                 Storage* out) {
+  const char* from =
+      static_cast<const char*>(part.data) + element * static_cast<int64_t>(dtype_size(part.dtype));
+  if (part.dtype == storage) {
+    std::memcpy(out, from, static_cast<size_t>(count) * sizeof(Storage));
+    return;
+  }
+  float wide[kBlock];
+  read_elements(from, part.dtype, 1, count, wide);
+  for (int64_t i = 0; i < count; ++i) out[i] = to_storage<Storage>(storage, wide[i]);
+}
+
+/// Packs one panel block by block: columns are gathered into block_ [cols][kBlock], then
+/// interleaved into the panel.
+template <class Storage>
+class PanelPacker {
+ public:
+  PanelPacker(const WeightSpec& spec, const PackedPanels& weight)
+      : spec_(spec),
+        weight_(weight),
+        columns_(static_cast<size_t>(weight.layout().cols)),
+        block_(columns_.size() * kBlock) {}
+
+  void pack(int64_t panel, std::byte* destination) {
+    const PanelLayout& layout = weight_.layout();
+    for (int32_t c = 0; c < layout.cols; ++c) {
+      columns_[static_cast<size_t>(c)] = panel_column(spec_, weight_, panel, c);
+    }
+    auto* out = reinterpret_cast<Storage*>(destination);
+    for (int64_t first = 0; first < weight_.k(); first += kBlock) {
+      const int64_t count = std::min(kBlock, weight_.k() - first);
+      std::fill(block_.begin(), block_.end(), Storage{0});
+      gather(first, count);
+      const int64_t groups = ceil_div(count, int64_t{layout.group});
+      if (layout.group == 2) {
+        interleave<2>(groups, out);
+      } else {
+        interleave<1>(groups, out);
+      }
+      out += groups * layout.group * layout.cols;
+    }
+  }
+
+ private:
+  void gather(int64_t first, int64_t count) {
+    for (size_t c = 0; c < columns_.size();) {
+      const Column& column = columns_[c];
+      if (column.part == nullptr) {
+        ++c;
+      } else if (!column.part->transposed) {
+        read_stored(*column.part, column.feature * column.part->row_stride + first, spec_.storage,
+                    count, &block_[c * kBlock]);
+        ++c;
+      } else {
+        c += gather_run(c, first, count);
+      }
+    }
+  }
+
+  /// Columns from `c` on that lie side by side in a transposed part; returns how many.
+  size_t gather_run(size_t c, int64_t first, int64_t count) {
+    const Column start = columns_[c];
+    size_t length = 1;
+    while (c + length < columns_.size() && columns_[c + length].part == start.part &&
+           columns_[c + length].feature == start.feature + static_cast<int64_t>(length)) {
+      ++length;
+    }
+    Storage run[kBlock];
+    for (int64_t i = 0; i < count; ++i) {
+      read_stored(*start.part, (first + i) * start.part->row_stride + start.feature, spec_.storage,
+                  static_cast<int64_t>(length), run);
+      for (size_t j = 0; j < length; ++j) {
+        block_[(c + j) * kBlock + static_cast<size_t>(i)] = run[j];
+      }
+    }
+    return length;
+  }
+
+  template <size_t kGroup>
+  void interleave(int64_t groups, Storage* out) const {
+    const size_t cols = columns_.size();
+    for (size_t g = 0; g < static_cast<size_t>(groups); ++g) {
+      for (size_t c = 0; c < cols; ++c) {
+        std::memcpy(out + (g * cols + c) * kGroup, &block_[c * kBlock + g * kGroup],
+                    kGroup * sizeof(Storage));
+      }
+    }
+  }
+
+  const WeightSpec& spec_;
+  const PackedPanels& weight_;
+  std::vector<Column> columns_;
+  std::vector<Storage> block_;
+};
+
+template <class Storage>
+void pack_rows(const WeightSpec& spec, const PackedPanels& weight, int64_t begin, int64_t end,
+               std::byte* memory) {
+  std::vector<float> wide(static_cast<size_t>(weight.k()));
+  for (int64_t row = begin; row < end; ++row) {
+    auto* out = reinterpret_cast<Storage*>(memory) + row * weight.k();
+    const Column column = find_feature(spec, row);
+    if (column.part->dtype == spec.storage && !column.part->transposed) {
+      read_stored(*column.part, column.feature * column.part->row_stride, spec.storage, weight.k(),
+                  out);
+      continue;
+    }
+    read_weight_row(spec, row, 0, weight.k(), wide.data());
+    for (int64_t i = 0; i < weight.k(); ++i) {
+      out[i] = to_storage<Storage>(spec.storage, wide[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+template <class Storage>
+void pack_all(const WeightSpec& spec, const PackedPanels& weight, std::byte* memory,
+              ThreadPool& pool) {
+  if (weight.layout().row_major) {
+    pool.parallel_for(weight.n(), 64, [&](int64_t begin, int64_t end, int32_t) {
+      pack_rows<Storage>(spec, weight, begin, end, memory);
+    });
+    return;
+  }
+  pool.parallel_for(weight.num_panels(), 1, [&](int64_t begin, int64_t end, int32_t) {
+    PanelPacker<Storage> packer(spec, weight);
+    for (int64_t panel = begin; panel < end; ++panel) {
+      packer.pack(panel, memory + panel * weight.panel_bytes());
+    }
+  });
+}
+
+PanelLayout layout_for(const WeightSpec& spec, const LinearKernels& kernels) {
+  const LinearFormat& format = linear_format(kernels, spec.storage);
+  PanelLayout layout;
+  layout.cols = kernels.panel_cols;
+  layout.lanes = kernels.lanes;
+  layout.group = format.group;
+  layout.gate_up = spec.use == WeightUse::kGateUp;
+  layout.row_major = spec.use == WeightUse::kEmbedding;
+  layout.element_bytes = static_cast<int32_t>(dtype_size(spec.storage));
+  if (layout.row_major) layout.cols = layout.group = 1;
+  return layout;
+}
+
+}  // namespace
+
+const LinearFormat& linear_format(const LinearKernels& kernels, DType storage) {
+  if (storage == DType::kBF16) return kernels.bf16;
+  if (storage == DType::kF16) return kernels.f16;
+  HEADRACE_CHECK(storage == DType::kF32, dtype_name(storage));
+  return kernels.f32;
+}
+
+PackedPanels::PackedPanels(int64_t n, int64_t k, DType storage, const PanelLayout& layout,
+                           Backend::Buffer memory)
+    : PackedWeight(n, k, storage, memory.bytes), layout_(layout), memory_(std::move(memory)) {}
+
+int64_t PackedPanels::num_panels() const noexcept {
+  return ceil_div(outputs(), int64_t{panel_outputs()});
+}
+
+int64_t PackedPanels::k_groups() const noexcept { return ceil_div(k(), int64_t{layout_.group}); }
+
+int64_t PackedPanels::panel_bytes() const noexcept {
+  return k_groups() * layout_.group * layout_.cols * layout_.element_bytes;
+}
+
+PackedPanels::Row PackedPanels::row(int64_t n) const noexcept {
+  const std::byte* first =
+      panel(n / layout_.cols) + n % layout_.cols * layout_.group * layout_.element_bytes;
+  return {first, int64_t{layout_.cols} * layout_.group};
+}
+
+std::unique_ptr<PackedPanels> pack_panels(const WeightSpec& spec, const LinearKernels& kernels,
+                                          HostMemory& memory, ThreadPool& pool) {
+  const WeightExtent extent = check_weight(spec);
+  const PanelLayout layout = layout_for(spec, kernels);
+  const PackedPanels shape(extent.n, extent.k, spec.storage, layout, {});
+  const auto bytes = checked_mul(static_cast<uint64_t>(shape.num_panels()),
+                                 static_cast<uint64_t>(shape.panel_bytes()));
+  HEADRACE_CHECK(bytes && *bytes <= std::numeric_limits<int64_t>::max(), extent.n, " x ", extent.k);
+  Backend::Buffer buffer = memory.allocate(*bytes);
+  auto* data = static_cast<std::byte*>(buffer.data);
+  auto weight =
+      std::make_unique<PackedPanels>(extent.n, extent.k, spec.storage, layout, std::move(buffer));
+  if (spec.storage == DType::kF32) {
+    pack_all<float>(spec, *weight, data, pool);
+  } else {
+    pack_all<uint16_t>(spec, *weight, data, pool);
+  }
+  return weight;
+}
+
+}  // namespace headrace

@@ -1,0 +1,65 @@
+#pragma once
+
+// Weights in the layout of the linear kernels (kernels_linear.h), and embedding tables by rows.
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_isa.h"
+#include "backend/cpu/host_memory.h"
+#include "backend/cpu/thread_pool.h"
+
+namespace headrace {
+
+/// How a weight lies in memory.
+struct PanelLayout {
+  int32_t cols = 0;        ///< columns of a panel
+  int32_t lanes = 0;       ///< columns before gate and up change places (gate_up only)
+  int32_t group = 0;       ///< consecutive k of a column side by side
+  bool gate_up = false;    ///< outputs are n/2; panels alternate gate and up
+  bool row_major = false;  ///< [n][k] as it is: an embedding table, no panels
+  int32_t element_bytes = 0;
+};
+
+/// Panels one after the other, each [k_groups][cols][group], zero-padded.
+class PackedPanels final : public PackedWeight {
+ public:
+  PackedPanels(int64_t n, int64_t k, DType storage, const PanelLayout& layout,
+               Backend::Buffer memory);
+
+  const PanelLayout& layout() const noexcept { return layout_; }
+  /// Features that epilogues produce: n, or n / 2 for gate_up.
+  int64_t outputs() const noexcept { return layout_.gate_up ? n() / 2 : n(); }
+  /// Outputs a full panel produces.
+  int32_t panel_outputs() const noexcept {
+    return layout_.gate_up ? layout_.cols / 2 : layout_.cols;
+  }
+  int64_t num_panels() const noexcept;
+  int64_t k_groups() const noexcept;
+  int64_t panel_bytes() const noexcept;
+  const std::byte* panel(int64_t i) const noexcept {
+    return static_cast<const std::byte*>(memory_.data) + i * panel_bytes();
+  }
+  /// Elements (row, 0 .. k) in storage dtype.
+  struct Row {
+    const std::byte* first;
+    int64_t group_stride;  ///< elements between groups of layout().group adjacent elements
+  };
+  /// REQUIRES: not gate_up.
+  Row row(int64_t n) const noexcept;
+
+ private:
+  PanelLayout layout_;
+  Backend::Buffer memory_;
+};
+
+/// The kernels for weights kept as `storage`.
+const LinearFormat& linear_format(const LinearKernels& kernels, DType storage);
+
+/// Packs on the pool's threads, reading each source byte once. Throws InternalError for a malformed
+/// spec and Error(kOutOfMemory) when memory is short.
+std::unique_ptr<PackedPanels> pack_panels(const WeightSpec& spec, const LinearKernels& kernels,
+                                          HostMemory& memory, ThreadPool& pool);
+
+}  // namespace headrace

@@ -1,0 +1,136 @@
+#include "backend/cpu/reference/reference_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backend/cpu/weight_source.h"
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+/// float32 [layer][block][slot][k heads, then v heads][d], values rounded to the cache's dtype.
+class ReferenceKvCache final : public KvCache {
+ public:
+  ReferenceKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer memory)
+      : KvCache(spec, num_blocks), memory_(std::move(memory)) {}
+
+  float* at(int32_t layer, const SeqSlice& seq, int32_t position) const {
+    const KvCacheSpec& s = spec();
+    const int32_t block = seq.blocks[static_cast<size_t>(position / s.block_size)];
+    HEADRACE_CHECK(block >= 0 && block < num_blocks() && layer >= 0 && layer < s.num_layers, block);
+    const int64_t slot =
+        (int64_t{layer} * num_blocks() + block) * s.block_size + position % s.block_size;
+    return static_cast<float*>(memory_.data) + slot * 2 * s.num_kv_heads * s.head_dim;
+  }
+
+ private:
+  Backend::Buffer memory_;
+};
+
+void normalize(float* head, int32_t dim, const TensorView& weight, float eps) {
+  if (weight.data == nullptr) return;
+  double sum = 0.0;
+  for (int32_t i = 0; i < dim; ++i) sum += static_cast<double>(head[i]) * head[i];
+  const double factor = 1.0 / std::sqrt(sum / dim + static_cast<double>(eps));
+  for (int32_t i = 0; i < dim; ++i) {
+    head[i] = static_cast<float>(head[i] * factor * weight.as<float>()[i]);
+  }
+}
+
+void rotate(float* head, const RopeSpec& rope, const float* table) {
+  const int32_t pairs = rope.rotary_dim / 2;
+  for (int32_t i = 0; i < pairs; ++i) {
+    const bool neox = rope.style == RopeStyle::kNeox;
+    float& first = head[neox ? i : 2 * i];
+    float& second = head[neox ? i + pairs : 2 * i + 1];
+    const double a = first, b = second, c = table[i], s = table[pairs + i];
+    first = static_cast<float>(a * c - b * s);
+    second = static_cast<float>(b * c + a * s);
+  }
+}
+
+void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const float* table,
+               DType dtype, float* slot) {
+  const int32_t d = spec.head_dim;
+  float* k = qkv + spec.num_heads * d;
+  for (int32_t h = 0; h < spec.num_heads; ++h) {
+    normalize(qkv + h * d, d, spec.q_norm, spec.norm_eps);
+    rotate(qkv + h * d, rope, table);
+  }
+  for (int32_t h = 0; h < spec.num_kv_heads; ++h) {
+    normalize(k + h * d, d, spec.k_norm, spec.norm_eps);
+    rotate(k + h * d, rope, table);
+  }
+  for (int32_t i = 0; i < 2 * spec.num_kv_heads * d; ++i) slot[i] = round_to(dtype, k[i]);
+}
+
+}  // namespace
+
+size_t reference_kv_block_bytes(const KvCacheSpec& spec) {
+  return size_t{8} * static_cast<size_t>(spec.num_layers) * static_cast<size_t>(spec.block_size) *
+         static_cast<size_t>(spec.num_kv_heads) * static_cast<size_t>(spec.head_dim);
+}
+
+std::unique_ptr<KvCache> make_reference_kv_cache(const KvCacheSpec& spec, int32_t num_blocks,
+                                                 HostMemory& memory) {
+  return std::make_unique<ReferenceKvCache>(
+      spec, num_blocks,
+      memory.allocate(reference_kv_block_bytes(spec) * static_cast<size_t>(num_blocks)));
+}
+
+void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSpec& spec,
+                             const RopeSpec& rope, TensorView rope_table, KvCache& cache,
+                             int32_t layer) {
+  auto& slots = dynamic_cast<ReferenceKvCache&>(cache);
+  for (const SeqSlice& seq : batch.seqs) {
+    for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const int32_t row = seq.first_row + i;
+      write_row(qkv.row<float>(row), spec, rope, rope_table.row<float>(row), cache.spec().dtype,
+                slots.at(layer, seq, seq.start_pos + i));
+    }
+  }
+}
+
+void reference_attention(const StepBatch& batch, TensorView q, const AttentionSpec& spec,
+                         const KvCache& cache, int32_t layer, TensorView out) {
+  const auto& slots = dynamic_cast<const ReferenceKvCache&>(cache);
+  const int32_t d = spec.head_dim;
+  std::vector<double> weights, sums(static_cast<size_t>(d));
+  for (const SeqSlice& seq : batch.seqs) {
+    for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const int32_t position = seq.start_pos + i;
+      const int32_t first = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
+      for (int32_t h = 0; h < spec.num_heads; ++h) {
+        const float* query = q.row<float>(seq.first_row + i) + h * d;
+        const int32_t kv_head = h / (spec.num_heads / spec.num_kv_heads);
+        double largest = -std::numeric_limits<double>::infinity();
+        weights.clear();
+        for (int32_t p = first; p <= position; ++p) {
+          const float* key = slots.at(layer, seq, p) + kv_head * d;
+          double dot = 0.0;
+          for (int32_t j = 0; j < d; ++j) dot += static_cast<double>(query[j]) * key[j];
+          weights.push_back(dot * static_cast<double>(spec.scale));
+          largest = std::max(largest, weights.back());
+        }
+        double total = 0.0;
+        sums.assign(static_cast<size_t>(d), 0.0);
+        for (int32_t p = first; p <= position; ++p) {
+          const double weight = std::exp(weights[static_cast<size_t>(p - first)] - largest);
+          const float* value = slots.at(layer, seq, p) + (spec.num_kv_heads + kv_head) * d;
+          total += weight;
+          for (int32_t j = 0; j < d; ++j) sums[static_cast<size_t>(j)] += weight * value[j];
+        }
+        float* to = out.row<float>(seq.first_row + i) + h * d;
+        for (int32_t j = 0; j < d; ++j) {
+          to[j] = static_cast<float>(sums[static_cast<size_t>(j)] / total);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace headrace

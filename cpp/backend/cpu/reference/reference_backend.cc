@@ -1,0 +1,194 @@
+#include "backend/cpu/reference/reference_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/host_info.h"
+#include "backend/cpu/host_memory.h"
+#include "backend/cpu/op_checks.h"
+#include "backend/cpu/reference/reference_attention.h"
+#include "backend/cpu/reference/reference_sample.h"
+#include "backend/cpu/rope_angles.h"
+#include "backend/cpu/weight_source.h"
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+/// float32 [n][k].
+class ReferenceWeight final : public PackedWeight {
+ public:
+  ReferenceWeight(WeightExtent extent, const WeightSpec& spec, Backend::Buffer memory)
+      : PackedWeight(extent.n, extent.k, spec.storage, memory.bytes), memory_(std::move(memory)) {}
+
+  float* row(int64_t i) const { return static_cast<float*>(memory_.data) + i * k(); }
+
+ private:
+  Backend::Buffer memory_;
+};
+
+double dot(const float* a, const float* b, int64_t n) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+void norm_row(const float* x, const float* weight, float eps, int64_t n, float* out) {
+  const double mean = dot(x, x, n) / static_cast<double>(n);
+  const double factor = 1.0 / std::sqrt(mean + static_cast<double>(eps));
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
+}
+
+class ReferenceBackend final : public Backend {
+ public:
+  explicit ReferenceBackend(size_t memory_limit) : memory_(memory_limit) {}
+
+  DeviceInfo device_info() const override {
+    const HostMemoryInfo memory = host_memory_info();
+    return {"cpu",
+            cpu_brand() + ", reference, 1 thread",
+            "reference",
+            1,
+            memory.total_bytes,
+            memory.available_bytes};
+  }
+  void require(const BackendNeeds& needs) const override { require_cpu_needs(needs); }
+  DType activation_dtype(DType) const override { return DType::kF32; }
+
+  Buffer allocate(size_t bytes) override { return memory_.allocate(bytes); }
+  size_t bytes_in_use() const override { return memory_.bytes_in_use(); }
+  void upload(const void* source, void* device, size_t bytes) override {
+    std::memcpy(device, source, bytes);
+  }
+  void read_back(const void* device, void* destination, size_t bytes) override {
+    std::memcpy(destination, device, bytes);
+  }
+
+  std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override {
+    const WeightExtent extent = check_weight(spec);
+    auto weight = std::make_unique<ReferenceWeight>(
+        extent, spec, allocate(static_cast<size_t>(extent.n * extent.k) * sizeof(float)));
+    for (int64_t i = 0; i < extent.n; ++i) {
+      float* row = weight->row(i);
+      read_weight_row(spec, i, 0, extent.k, row);
+      for (int64_t j = 0; j < extent.k; ++j) row[j] = round_to(spec.storage, row[j]);
+    }
+    return weight;
+  }
+
+  TensorView pack_vector(const WeightPart& part, Buffer* owner) override {
+    *owner = allocate(static_cast<size_t>(part.n) * sizeof(float));
+    read_vector(part, static_cast<float*>(owner->data));
+    return TensorView(owner->data, DType::kF32, {part.n});
+  }
+
+  size_t kv_block_bytes(const KvCacheSpec& spec) const override {
+    return reference_kv_block_bytes(spec);
+  }
+  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override {
+    return make_reference_kv_cache(spec, num_blocks, memory_);
+  }
+
+  void begin_step(const StepBatch& batch) override {
+    check_batch(batch);
+    batch_ = batch;
+  }
+
+  void embed(const PackedWeight& table, TensorView out) override {
+    check_embed(batch_, table, out);
+    const auto& weight = dynamic_cast<const ReferenceWeight&>(table);
+    for (int64_t i = 0; i < out.rows(); ++i) {
+      const float* from = weight.row(batch_.token_ids[static_cast<size_t>(i)]);
+      std::copy_n(from, out.cols(), out.row<float>(i));
+    }
+  }
+
+  void rope_table(const RopeSpec& spec, TensorView out) override {
+    check_rope_table(batch_, spec, out);
+    for (size_t i = 0; i < batch_.positions.size(); ++i) {
+      rope_angles(spec, batch_.positions[i], batch_.rope_lens[i],
+                  out.row<float>(static_cast<int64_t>(i)));
+    }
+  }
+
+  void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override {
+    check_rms_norm(x, weight, out);
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      norm_row(x.row<float>(i), weight.as<float>(), eps, x.cols(), out.row<float>(i));
+    }
+  }
+
+  void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                    TensorView out) override {
+    check_add_rms_norm(residual, delta, weight, out);
+    for (int64_t i = 0; i < residual.rows(); ++i) {
+      float* row = residual.row<float>(i);
+      for (int64_t j = 0; j < residual.cols(); ++j) row[j] += delta.row<float>(i)[j];
+      norm_row(row, weight.as<float>(), eps, residual.cols(), out.row<float>(i));
+    }
+  }
+
+  void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override {
+    check_linear(x, weight, bias, out, weight.n());
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      for (int64_t j = 0; j < weight.n(); ++j) {
+        out.row<float>(i)[j] = static_cast<float>(product(x, i, weight, j, bias));
+      }
+    }
+  }
+
+  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       TensorView out) override {
+    const int64_t half = weight.n() / 2;
+    check_linear(x, weight, bias, out, half);
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      for (int64_t j = 0; j < half; ++j) {
+        const double gate = product(x, i, weight, j, bias);
+        const double up = product(x, i, weight, half + j, bias);
+        out.row<float>(i)[j] = static_cast<float>(gate / (1.0 + std::exp(-gate)) * up);
+      }
+    }
+  }
+
+  void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
+                     TensorView rope_table, KvCache& cache, int32_t layer) override {
+    reference_rope_kv_write(batch_, qkv, spec, rope, rope_table, cache, layer);
+  }
+  void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
+                 TensorView out) override {
+    reference_attention(batch_, q, spec, cache, layer, out);
+  }
+
+  void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {
+    check_gather_rows(x, rows, out);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::copy_n(x.row<float>(rows[i]), x.cols(), out.row<float>(static_cast<int64_t>(i)));
+    }
+  }
+
+  void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
+              std::span<SampleResult> results) override {
+    reference_sample(logits, vocab_size, rows, results);
+  }
+
+ private:
+  static double product(const TensorView& x, int64_t row, const PackedWeight& weight, int64_t col,
+                        const TensorView& bias) {
+    const float* w = dynamic_cast<const ReferenceWeight&>(weight).row(col);
+    const double sum = dot(x.row<float>(row), w, weight.k());
+    return bias.data == nullptr ? sum : sum + static_cast<double>(bias.as<float>()[col]);
+  }
+
+  HostMemory memory_;
+  StepBatch batch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend(size_t memory_limit) {
+  return std::make_unique<ReferenceBackend>(memory_limit);
+}
+
+}  // namespace headrace

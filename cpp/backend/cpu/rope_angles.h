@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backend/rope.h"
+
+namespace headrace {
+
+/// Fills out [rotary_dim] for one token: cos of all pairs, then sin of all pairs, times the
+/// attention factor. The angle is the float32 product position * inv_freq, as models were trained;
+/// its cosine is exact to float32. `rope_len` matters to dynamic scaling only, see rope.h.
+void rope_angles(const RopeSpec& spec, int32_t position, int32_t rope_len, float* out);
+
+}  // namespace headrace

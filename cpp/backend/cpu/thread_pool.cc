@@ -1,0 +1,146 @@
+#include "backend/cpu/thread_pool.h"
+
+#include <emmintrin.h>
+
+#include <chrono>
+#include <utility>
+
+#include "backend/cpu/host_info.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr int64_t kSpinNanoseconds = 50'000;
+
+uint64_t tagged(uint32_t number, int64_t value) {
+  return static_cast<uint64_t>(number) << 32 | static_cast<uint32_t>(value);
+}
+uint32_t tag(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
+
+/// Spins until `done()` or the time is over; returns the last done().
+template <class Done>
+bool spin(int64_t nanoseconds, const Done& done) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::nanoseconds(nanoseconds);
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (done()) return true;
+      _mm_pause();
+    }
+  } while (Clock::now() < deadline);
+  return done();
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int32_t num_threads)
+    : num_threads_(num_threads),
+      // With more threads than cores a spinning thread only keeps a working one waiting.
+      spin_nanoseconds_(num_threads <= usable_cores() ? kSpinNanoseconds : 0) {
+  HEADRACE_CHECK(num_threads >= 1, num_threads);
+  shares_ = std::make_unique<Share[]>(static_cast<size_t>(num_threads));
+  threads_.reserve(static_cast<size_t>(num_threads - 1));
+  for (int32_t i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { worker(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  number_.fetch_add(1);
+  {
+    const std::lock_guard lock(mutex_);
+    wake_workers_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::run(const Loop& loop) {
+  const int64_t chunks = ceil_div(loop.count, loop.grain);
+  HEADRACE_CHECK(loop.grain > 0 && chunks < (int64_t{1} << 31), loop.grain, " ", chunks);
+  const uint32_t number = number_.load(std::memory_order_relaxed) + 1;
+  loop_ = loop;
+  chunks_left_.store(chunks, std::memory_order_relaxed);
+  for (int32_t i = 0; i < num_threads_; ++i) {
+    Share& share = shares_[static_cast<size_t>(i)];
+    // A late thread may still hold the old words: `end` first, so that it never pairs the new
+    // `next` with an old `end`.
+    share.end.store(tagged(number, chunks * (i + 1) / num_threads_), std::memory_order_release);
+    share.next.store(tagged(number, chunks * i / num_threads_), std::memory_order_release);
+  }
+  number_.store(number);
+  if (sleeping_workers_.load() > 0) {
+    const std::lock_guard lock(mutex_);
+    wake_workers_.notify_all();
+  }
+  work(number, 0);
+  wait_for_chunks();
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = std::exchange(failure_, nullptr);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void ThreadPool::work(uint32_t number, int32_t thread) {
+  for (int32_t i = 0; i < num_threads_; ++i) {
+    Share& share = shares_[static_cast<size_t>((thread + i) % num_threads_)];
+    while (run_chunk(share, number, thread)) {
+    }
+  }
+}
+
+bool ThreadPool::run_chunk(Share& share, uint32_t number, int32_t thread) {
+  const uint64_t end = share.end.load(std::memory_order_acquire);
+  uint64_t next = share.next.load(std::memory_order_relaxed);
+  do {
+    if (tag(next) != number || tag(end) != number || next >= end) return false;
+  } while (!share.next.compare_exchange_weak(next, next + 1, std::memory_order_acquire,
+                                             std::memory_order_relaxed));
+  // The chunk taken is not done yet, so its loop cannot end: loop_ stays as it is.
+  const int64_t begin = static_cast<int64_t>(static_cast<uint32_t>(next)) * loop_.grain;
+  const int64_t stop = begin + loop_.grain < loop_.count ? begin + loop_.grain : loop_.count;
+  try {
+    loop_.call(loop_.context, begin, stop, thread);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+  if (chunks_left_.fetch_sub(1) == 1 && caller_sleeps_.load()) {
+    const std::lock_guard lock(mutex_);
+    wake_caller_.notify_one();
+  }
+  return true;
+}
+
+void ThreadPool::worker(int32_t thread) {
+  uint32_t number = 0;
+  while (wait_for_loop(number)) {
+    number = number_.load(std::memory_order_acquire);
+    work(number, thread);
+  }
+}
+
+bool ThreadPool::wait_for_loop(uint32_t last_number) {
+  const auto changed = [&] { return number_.load() != last_number; };
+  if (!spin(spin_nanoseconds_, changed)) {
+    std::unique_lock lock(mutex_);
+    sleeping_workers_.fetch_add(1);
+    wake_workers_.wait(lock, changed);
+    sleeping_workers_.fetch_sub(1);
+  }
+  return !stop_.load();
+}
+
+void ThreadPool::wait_for_chunks() {
+  const auto done = [&] { return chunks_left_.load() == 0; };
+  if (spin(spin_nanoseconds_, done)) return;
+  std::unique_lock lock(mutex_);
+  caller_sleeps_.store(true);
+  wake_caller_.wait(lock, done);
+  caller_sleeps_.store(false);
+}
+
+}  // namespace headrace

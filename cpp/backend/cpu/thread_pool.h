@@ -1,0 +1,86 @@
+#pragma once
+
+// A persistent pool of threads for data-parallel loops. The caller works too, as thread 0.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace headrace {
+
+/// Owned and driven by one thread at a time; loops don't nest. Workers spin for some tens of
+/// microseconds after a loop, then sleep until the next.
+class ThreadPool {
+ public:
+  /// `num_threads` >= 1, the caller's included: starts num_threads - 1 threads.
+  explicit ThreadPool(int32_t num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int32_t num_threads() const noexcept { return num_threads_; }
+
+  /// Calls body(begin, end, thread) on ranges that cover [0, count) once, each at most `grain`
+  /// long, and returns when all are done. Each thread is given a contiguous share, which it takes
+  /// in order; a thread that is through helps the others, so which thread runs a range is not
+  /// determined: results must not depend on it. `thread` is below num_threads() and no two ranges
+  /// run at once with the same one. The first exception of a body is thrown again here, after all
+  /// other ranges have run.
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, const Body& body) {
+    if (count <= 0) return;
+    if (num_threads_ == 1 || count <= grain) {
+      for (int64_t i = 0; i < count; i += grain) {
+        body(i, i + grain < count ? i + grain : count, 0);
+      }
+      return;
+    }
+    run({[](const void* context, int64_t begin, int64_t end, int32_t thread) {
+           (*static_cast<const Body*>(context))(begin, end, thread);
+         },
+         &body, count, grain});
+  }
+
+ private:
+  struct Loop {
+    void (*call)(const void* context, int64_t begin, int64_t end, int32_t thread);
+    const void* context;
+    int64_t count;
+    int64_t grain;
+  };
+  /// A thread's share: chunks [next, end). Both words carry the loop's number in their high half,
+  /// so that a thread that wakes late cannot take a chunk of another loop.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> next{0};
+    std::atomic<uint64_t> end{0};
+  };
+
+  void run(const Loop& loop);
+  void work(uint32_t number, int32_t thread);
+  bool run_chunk(Share& share, uint32_t number, int32_t thread);
+  void worker(int32_t thread);
+  bool wait_for_loop(uint32_t last_number);
+  void wait_for_chunks();
+
+  const int32_t num_threads_;
+  const int64_t spin_nanoseconds_;
+  Loop loop_{};
+  std::unique_ptr<Share[]> shares_;
+  alignas(64) std::atomic<uint32_t> number_{0};      ///< of the current loop
+  alignas(64) std::atomic<int64_t> chunks_left_{0};  ///< of the current loop
+  std::atomic<int32_t> sleeping_workers_{0};
+  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_workers_;
+  std::condition_variable wake_caller_;
+  std::exception_ptr failure_;  ///< guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,103 @@
+#include "backend/cpu/weight_source.h"
+
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace {
+
+namespace {
+
+template <class T>
+T load_unaligned(const char* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+template <class T, class Convert>
+void read_run(const char* from, int64_t stride, int64_t count, float* out, const Convert& convert) {
+  const int64_t step = stride * static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < count; ++i) out[i] = convert(load_unaligned<T>(from + i * step));
+}
+
+void check_part(const WeightPart& part) {
+  HEADRACE_CHECK(part.dtype == DType::kF32 || part.dtype == DType::kBF16 ||
+                     part.dtype == DType::kF16 || part.dtype == DType::kF64,
+                 dtype_name(part.dtype));
+  HEADRACE_CHECK(part.data != nullptr && part.n > 0 && part.k > 0, part.n, " x ", part.k);
+  HEADRACE_CHECK(part.row_stride >= (part.transposed ? part.n : part.k), part.row_stride);
+  const auto rows = static_cast<uint64_t>(part.transposed ? part.k : part.n);
+  const auto elements = checked_mul(rows, static_cast<uint64_t>(part.row_stride));
+  const auto bytes = elements ? checked_mul(*elements, 8) : std::nullopt;
+  HEADRACE_CHECK(bytes && *bytes <= std::numeric_limits<int64_t>::max(), "weight of ", part.n,
+                 " x ", part.k, " is too large");
+}
+
+}  // namespace
+
+WeightExtent check_weight(const WeightSpec& spec) {
+  HEADRACE_CHECK(!spec.parts.empty());
+  HEADRACE_CHECK(
+      spec.storage == DType::kF32 || spec.storage == DType::kBF16 || spec.storage == DType::kF16,
+      dtype_name(spec.storage));
+  WeightExtent extent{0, spec.parts.front().k};
+  for (const WeightPart& part : spec.parts) {
+    check_part(part);
+    HEADRACE_CHECK(part.k == extent.k, part.k, " and ", extent.k);
+    extent.n += part.n;
+    HEADRACE_CHECK(extent.n < (int64_t{1} << 40), extent.n);
+  }
+  HEADRACE_CHECK(spec.use != WeightUse::kGateUp || extent.n % 2 == 0, extent.n);
+  return extent;
+}
+
+void read_elements(const void* data, DType dtype, int64_t stride, int64_t count, float* out) {
+  const auto* from = static_cast<const char*>(data);
+  switch (dtype) {
+    case DType::kF32:
+      return read_run<float>(from, stride, count, out, [](float x) { return x; });
+    case DType::kBF16:
+      return read_run<uint16_t>(from, stride, count, out, bf16_to_f32);
+    case DType::kF16:
+      return read_run<uint16_t>(from, stride, count, out, f16_to_f32);
+    case DType::kF64:
+      return read_run<double>(from, stride, count, out,
+                              [](double x) { return static_cast<float>(x); });
+    default:
+      HEADRACE_CHECK(false, dtype_name(dtype));
+  }
+}
+
+void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t count,
+                     float* out) {
+  for (const WeightPart& part : spec.parts) {
+    if (row >= part.n) {
+      row -= part.n;
+      continue;
+    }
+    const auto* data = static_cast<const char*>(part.data);
+    const auto size = static_cast<int64_t>(dtype_size(part.dtype));
+    const int64_t at =
+        part.transposed ? first * part.row_stride + row : row * part.row_stride + first;
+    return read_elements(data + at * size, part.dtype, part.transposed ? part.row_stride : 1, count,
+                         out);
+  }
+  HEADRACE_CHECK(false, row);
+}
+
+void read_vector(const WeightPart& part, float* out) {
+  check_part(part);
+  HEADRACE_CHECK(part.k == 1, part.k);
+  read_elements(part.data, part.dtype, part.transposed ? 1 : part.row_stride, part.n, out);
+}
+
+float round_to(DType storage, float value) {
+  if (storage == DType::kBF16) return bf16_to_f32(f32_to_bf16(value));
+  if (storage == DType::kF16) return f16_to_f32(f32_to_f16(value));
+  return value;
+}
+
+}  // namespace headrace
