@@ -1,0 +1,93 @@
+#include "kv/prefix_index.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace headrace {
+
+PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size, Hash hash) : hash_(hash) {
+  HEADRACE_CHECK(num_blocks >= 0 && block_size > 0, num_blocks, " x ", block_size);
+  block_size_ = static_cast<size_t>(block_size);
+  const auto n = static_cast<size_t>(num_blocks);
+  entries_.resize(n);
+  tokens_.resize(n * block_size_);
+  buckets_.assign(std::bit_ceil(n + 1), kNone);
+}
+
+const PrefixIndex::Entry& PrefixIndex::entry(int32_t block) const {
+  HEADRACE_CHECK(block >= 0 && static_cast<size_t>(block) < entries_.size(), "block ", block);
+  return entries_[static_cast<size_t>(block)];
+}
+
+std::span<const int32_t> PrefixIndex::tokens(int32_t block) const {
+  HEADRACE_CHECK(contains(block), "block ", block);
+  return {tokens_.data() + static_cast<size_t>(block) * block_size_, block_size_};
+}
+
+uint64_t PrefixIndex::hash_at(const Place& place, std::span<const int32_t> tokens) const {
+  HEADRACE_CHECK(tokens.size() == block_size_, tokens.size());
+  HEADRACE_CHECK(place.parent == kNone || contains(place.parent), "parent ", place.parent);
+  return hash_(place.parent == kNone ? place.cache_namespace : entry(place.parent).hash, tokens);
+}
+
+int32_t PrefixIndex::find_hashed(uint64_t hash, const Place& place,
+                                 std::span<const int32_t> wanted) const {
+  int32_t block = buckets_[hash & (buckets_.size() - 1)];
+  for (; block != kNone; block = entry(block).next_in_bucket) {
+    const Entry& candidate = entry(block);
+    if (candidate.hash != hash || candidate.parent != place.parent) continue;
+    if (place.parent == kNone && candidate.cache_namespace != place.cache_namespace) continue;
+    if (std::ranges::equal(tokens(block), wanted)) return block;
+  }
+  return kNone;
+}
+
+int32_t PrefixIndex::find(const Place& place, std::span<const int32_t> tokens) const {
+  return find_hashed(hash_at(place, tokens), place, tokens);
+}
+
+void PrefixIndex::insert(const Place& place, std::span<const int32_t> tokens, int32_t block) {
+  const uint64_t hash = hash_at(place, tokens);
+  HEADRACE_CHECK(!contains(block) && block != place.parent, "block ", block);
+  HEADRACE_CHECK(find_hashed(hash, place, tokens) == kNone, "block ", block);
+  int32_t* const head = bucket(hash);
+  entries_[static_cast<size_t>(block)] = {hash, place.cache_namespace, place.parent, 0, *head,
+                                          true};
+  *head = block;
+  std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(
+                                                  static_cast<size_t>(block) * block_size_));
+  if (place.parent != kNone) ++entries_[static_cast<size_t>(place.parent)].children;
+  ++size_;
+}
+
+void PrefixIndex::erase(int32_t block) {
+  const Entry& gone = entry(block);
+  HEADRACE_CHECK(gone.indexed && gone.children == 0, "block ", block);
+  int32_t* link = bucket(gone.hash);
+  while (*link != block) link = &entries_[static_cast<size_t>(*link)].next_in_bucket;
+  *link = gone.next_in_bucket;
+  if (gone.parent != kNone) --entries_[static_cast<size_t>(gone.parent)].children;
+  entries_[static_cast<size_t>(block)] = {};
+  --size_;
+}
+
+uint64_t PrefixIndex::hash_tokens(uint64_t seed, std::span<const int32_t> tokens) noexcept {
+  constexpr uint64_t kOdd1 = 0x9e3779b97f4a7c15u, kOdd2 = 0xd6e8feb86659fd93u;
+  // One-to-one in `hash`: the product carries bits up, the shift brings them down again.
+  const auto mix = [](uint64_t hash, uint64_t word) {
+    hash = (hash ^ (word * kOdd2)) * kOdd1;
+    return hash ^ (hash >> 32);
+  };
+  const auto bits = [&](size_t i) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(tokens[i]));
+  };
+  const size_t even = tokens.size() / 2 * 2;
+  uint64_t hash = mix(seed, tokens.size());
+  for (size_t i = 0; i < even; i += 2) hash = mix(hash, bits(i) | bits(i + 1) << 32);
+  if (even < tokens.size()) hash = mix(hash, bits(even));
+  return mix(mix(hash, kOdd1), kOdd2);
+}
+
+}  // namespace headrace
