@@ -1,0 +1,168 @@
+#include "sched/planner.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace {
+
+Planner::Planner(SchedulerState& state)
+    : state_(state), rows_left_(state.config.max_num_batched_tokens) {}
+
+StepPlan Planner::make(double now) {
+  expire(now);
+  decodes_ahead_ = static_cast<int32_t>(std::ranges::count_if(
+      state_.running, [](const Sequence* seq) { return seq->remaining() == 1; }));
+  while (true) {
+    Sequence* const candidate = next_to_admit();
+    if (candidate != nullptr) {
+      admission_open_ = admit(*candidate);
+    } else if (visited_ < state_.running.size()) {
+      schedule(*state_.running[visited_]);
+      ++visited_;
+    } else {
+      break;
+    }
+  }
+  make_pending();
+  return std::move(plan_);
+}
+
+void Planner::expire(double now) {
+  while (!state_.deadlines.empty() && state_.deadlines.begin()->first <= now) {
+    const SeqId id = state_.deadlines.begin()->second;
+    state_.expired.push_back(id);
+    state_.remove(*state_.sequences.at(id));
+  }
+}
+
+/// The first waiting sequence if its turn has come: all its seniors have been visited.
+Sequence* Planner::next_to_admit() const {
+  // Who has just lost its blocks would only take them back from whom they were freed for.
+  if (!admission_open_ || !plan_.preempted.empty() || state_.waiting.empty()) return nullptr;
+  Sequence* const first = *state_.waiting.begin();
+  const bool has_turn =
+      visited_ == state_.running.size() || is_senior(*first, *state_.running[visited_]);
+  return has_turn ? first : nullptr;
+}
+
+/// Moves a waiting sequence to running[visited_] if there is a row, a place and room for it.
+bool Planner::admit(Sequence& seq) {
+  auto& running = state_.running;
+  while (static_cast<int32_t>(running.size()) >= state_.config.max_num_seqs) {
+    if (!preempt_most_junior(visited_)) return false;
+  }
+  if (prefill_rows() < 1) return false;
+  if (seq.reads_cache()) {
+    // At least one token is left to compute: its logits are what is wanted.
+    const auto all_but_one = std::span<const int32_t>(seq.tokens).first(seq.tokens.size() - 1);
+    seq.blocks = state_.blocks.acquire_prefix(seq.spec.cache_namespace, all_but_one);
+  }
+  try {
+    if (!make_room_for(seq)) {
+      state_.drop_blocks(seq);
+      return false;
+    }
+    running.insert(running.begin() + static_cast<std::ptrdiff_t>(visited_), &seq);
+  } catch (...) {
+    state_.drop_blocks(seq);
+    throw;
+  }
+  state_.waiting.erase(&seq);
+  seq.published = seq.num_blocks();
+  seq.computed = seq.published * seq.block_size;
+  if (seq.remaining() == 1) ++decodes_ahead_;
+  if (seq.reads_cache() && !seq.scheduled_before && state_.blocks.prefix_caching()) {
+    seq.cached_prompt_tokens = seq.computed;
+    state_.prefix_hit_tokens += static_cast<uint64_t>(seq.computed);
+    state_.prefix_miss_tokens += static_cast<uint64_t>(seq.remaining());
+  }
+  return true;
+}
+
+/// Whether the blocks suffice for all of `seq`, after its juniors have given theirs if need be.
+bool Planner::make_room_for(const Sequence& seq) {
+  const int32_t wanted = seq.blocks_ahead() - seq.num_blocks() + blocks_promised_;
+  while (state_.blocks.available() < wanted) {
+    if (preempt_most_junior(visited_)) continue;
+    HEADRACE_CHECK(visited_ > 0, "sequence ", seq.id, " does not fit alone");
+    return false;
+  }
+  return true;
+}
+
+/// Gives running[visited_] its rows of this step: none if there are no rows or blocks for it.
+void Planner::schedule(Sequence& seq) {
+  int32_t rows = 1;
+  if (seq.remaining() == 1) {
+    --decodes_ahead_;
+  } else {
+    rows = std::min(seq.remaining(), prefill_rows());
+    if (const int32_t chunk = state_.config.max_prefill_chunk; chunk > 0) {
+      rows = std::min(rows, chunk);
+    }
+  }
+  rows = cover(seq, seq.computed + rows) - seq.computed;
+  HEADRACE_CHECK(rows > 0 || visited_ > 0, "sequence ", seq.id, " has no senior and cannot go on");
+  blocks_promised_ += std::max(0, seq.blocks_ahead() - seq.num_blocks());
+  if (rows <= 0) return;
+  rows_left_ -= rows;
+  plan_.num_rows += rows;
+
+  PlannedSeq planned;
+  planned.id = seq.id;
+  planned.start_pos = seq.computed;
+  planned.num_tokens = rows;
+  planned.num_prompt_tokens = seq.num_prompt;
+  planned.samples = rows == seq.remaining();
+  planned.tokens = std::span<const int32_t>(seq.tokens)
+                       .subspan(static_cast<size_t>(seq.computed), static_cast<size_t>(rows));
+  planned.blocks = seq.blocks;
+  plan_.seqs.push_back(planned);
+  planned_.push_back(&seq);
+}
+
+/// Takes blocks until `positions` are covered, from juniors if need be. Returns how many are.
+int32_t Planner::cover(Sequence& seq, int32_t positions) {
+  seq.blocks.reserve(static_cast<size_t>(ceil_div(positions, seq.block_size)));
+  while (seq.num_blocks() * seq.block_size < positions) {
+    const int32_t block = state_.blocks.take();
+    if (block != KvBlocks::kNone) {
+      seq.blocks.push_back(block);
+    } else if (!preempt_most_junior(visited_ + 1)) {
+      break;
+    }
+  }
+  return std::min(positions, seq.num_blocks() * seq.block_size);
+}
+
+/// Sends the most junior of running[first ..) back to wait; false if there is none.
+bool Planner::preempt_most_junior(size_t first) {
+  if (state_.running.size() <= first) return false;
+  Sequence& victim = *state_.running.back();
+  plan_.preempted.push_back(victim.id);
+  state_.waiting.insert(&victim);
+  state_.running.pop_back();
+  if (victim.remaining() == 1) --decodes_ahead_;
+  state_.drop_blocks(victim);
+  ++state_.preemptions;
+  return true;
+}
+
+/// From here on the rows are to be committed.
+void Planner::make_pending() {
+  for (const Sequence* seq : planned_) {
+    if (!seq->scheduled_before) plan_.first_scheduled.push_back(seq->id);
+  }
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    planned_[i]->planned = plan_.seqs[i].num_tokens;
+    planned_[i]->scheduled_before = true;
+  }
+  state_.pending = std::move(planned_);
+  plan_.expired = std::exchange(state_.expired, {});
+}
+
+}  // namespace headrace

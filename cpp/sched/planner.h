@@ -1,0 +1,45 @@
+#pragma once
+
+// Planner: makes one step's plan. README.md in this folder gives the rules it follows.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sched/state.h"
+
+namespace headrace {
+
+/// Used once. Every single change it makes (a block taken, a sequence admitted or preempted) keeps
+/// the state whole, and rows are pending only once the plan is complete: if it throws, nothing is
+/// lost and planning may be tried again.
+class Planner {
+ public:
+  explicit Planner(SchedulerState& state);
+
+  /// Visits all sequences, senior first, and gives each what it may have.
+  StepPlan make(double now);
+
+ private:
+  void expire(double now);
+  Sequence* next_to_admit() const;
+  bool admit(Sequence& seq);
+  bool make_room_for(const Sequence& seq);
+  void schedule(Sequence& seq);
+  int32_t cover(Sequence& seq, int32_t positions);
+  bool preempt_most_junior(size_t first);
+  void make_pending();
+  /// Rows that prefill may take: the unvisited decodes keep theirs.
+  int32_t prefill_rows() const noexcept { return rows_left_ - decodes_ahead_; }
+
+  SchedulerState& state_;
+  StepPlan plan_;
+  std::vector<Sequence*> planned_;  ///< of plan_.seqs
+  size_t visited_ = 0;              ///< running[0 .. visited_) have got what they get
+  bool admission_open_ = true;
+  int32_t rows_left_;
+  int32_t decodes_ahead_ = 0;    ///< running sequences, not yet visited, that need one row
+  int32_t blocks_promised_ = 0;  ///< that visited sequences will soon want
+};
+
+}  // namespace headrace

@@ -1,0 +1,171 @@
+#include "sched/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "sched/planner.h"
+#include "sched/state.h"
+
+namespace headrace {
+
+struct Scheduler::Impl : SchedulerState {
+  using SchedulerState::SchedulerState;
+  SeqId last_id = 0;
+
+  Sequence& get(SeqId id) const {
+    const auto found = sequences.find(id);
+    HEADRACE_CHECK(found != sequences.end(), "no sequence ", id);
+    return *found->second;
+  }
+  void publish_full_blocks(Sequence& seq);
+};
+
+namespace {
+
+/// Positions and a block more stay within int32.
+constexpr int32_t kMaxPositions = 1 << 30;
+
+const SchedulerConfig& checked(const SchedulerConfig& config) {
+  HEADRACE_CHECK(config.max_num_seqs > 0, config.max_num_seqs);
+  HEADRACE_CHECK(config.max_num_batched_tokens >= config.max_num_seqs,
+                 config.max_num_batched_tokens);
+  HEADRACE_CHECK(config.max_prefill_chunk >= 0, config.max_prefill_chunk);
+  HEADRACE_CHECK(config.block_size > 0 && config.num_blocks > 0, config.num_blocks, " x ",
+                 config.block_size);
+  HEADRACE_CHECK(config.max_model_len > 0 && config.max_model_len <= kMaxPositions &&
+                     config.block_size <= kMaxPositions,
+                 config.max_model_len);
+  return config;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerConfig& config)
+    : impl_(std::make_unique<Impl>(checked(config))) {}
+
+Scheduler::~Scheduler() = default;
+
+bool Scheduler::fits(int64_t prompt_tokens, int64_t max_tokens) const {
+  const int64_t room = int64_t{impl_->config.num_blocks} * impl_->config.block_size;
+  return prompt_tokens >= 1 && prompt_tokens <= room && max_tokens >= 1 && max_tokens <= room &&
+         prompt_tokens + max_tokens - 1 <= room;
+}
+
+SeqId Scheduler::add(SeqSpec spec) {
+  const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
+  HEADRACE_CHECK(prompt_tokens >= 1 && spec.max_tokens >= 1, prompt_tokens, " + ", spec.max_tokens);
+  HEADRACE_CHECK(prompt_tokens + spec.max_tokens <= impl_->config.max_model_len, prompt_tokens,
+                 " + ", spec.max_tokens);
+  HEADRACE_CHECK(fits(prompt_tokens, spec.max_tokens), prompt_tokens, " + ", spec.max_tokens);
+  HEADRACE_CHECK(!std::isnan(spec.deadline));
+  HEADRACE_CHECK(std::ranges::is_sorted(spec.end_tokens));
+  HEADRACE_CHECK(std::ranges::none_of(spec.stop_sequences, &std::vector<int32_t>::empty));
+  const SeqId id = ++impl_->last_id;
+  auto owner = std::make_unique<Sequence>(id, std::move(spec), impl_->config.block_size);
+  Sequence& seq = *owner;
+  impl_->sequences.emplace(id, std::move(owner));
+  try {
+    impl_->waiting.insert(&seq);
+    if (seq.spec.deadline != 0) impl_->deadlines.emplace(seq.spec.deadline, id);
+  } catch (...) {
+    impl_->remove(seq);
+    throw;
+  }
+  return id;
+}
+
+bool Scheduler::cancel(SeqId id) {
+  const auto found = impl_->sequences.find(id);
+  if (found == impl_->sequences.end() || found->second->cancelled) return false;
+  Sequence& seq = *found->second;
+  if (seq.planned > 0) {
+    seq.cancelled = true;
+  } else {
+    impl_->remove(seq);
+  }
+  return true;
+}
+
+StepPlan Scheduler::plan(double now) {
+  HEADRACE_CHECK(impl_->pending.empty(), "the last plan is still pending");
+  return Planner(*impl_).make(now);
+}
+
+std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled) {
+  HEADRACE_CHECK(!impl_->pending.empty(), "nothing is planned");
+  const auto samples = [](const Sequence* seq) { return seq->planned == seq->remaining(); };
+  const auto expected = std::ranges::count_if(impl_->pending, samples);
+  HEADRACE_CHECK(std::cmp_equal(sampled.size(), expected), sampled.size(), " tokens for ", expected,
+                 " sequences");
+  std::vector<CommittedSeq> out;
+  out.reserve(impl_->pending.size());
+  auto token = sampled.begin();
+  for (Sequence* const seq : std::exchange(impl_->pending, {})) {
+    const bool has_token = samples(seq);
+    seq->computed += std::exchange(seq->planned, 0);
+    impl_->publish_full_blocks(*seq);
+    CommittedSeq result;
+    result.id = seq->id;
+    if (seq->cancelled) {
+      result.end = SeqEnd::kCancelled;
+    } else if (has_token) {
+      result.token = *token;
+      seq->tokens.push_back(*token);
+      result.end = seq->end_after_last_token();
+    }
+    if (has_token) ++token;
+    if (result.end != SeqEnd::kNone) impl_->remove(*seq);
+    out.push_back(result);
+  }
+  return out;
+}
+
+void Scheduler::Impl::publish_full_blocks(Sequence& seq) {
+  const auto size = static_cast<size_t>(seq.block_size);
+  for (; seq.published < seq.computed / seq.block_size; ++seq.published) {
+    const auto index = static_cast<size_t>(seq.published);
+    blocks.publish(seq.spec.cache_namespace, seq.blocks, index,
+                   std::span<const int32_t>(seq.tokens).subspan(index * size, size));
+  }
+}
+
+std::vector<SeqId> Scheduler::abandon_step() {
+  HEADRACE_CHECK(!impl_->pending.empty(), "nothing is planned");
+  std::vector<SeqId> ended;
+  ended.reserve(impl_->pending.size());
+  for (Sequence* const seq : std::exchange(impl_->pending, {})) {
+    ended.push_back(seq->id);
+    impl_->remove(*seq);
+  }
+  return ended;
+}
+
+bool Scheduler::has_work() const { return !impl_->sequences.empty(); }
+
+int32_t Scheduler::cached_prompt_tokens(SeqId id) const {
+  return impl_->get(id).cached_prompt_tokens;
+}
+
+int32_t Scheduler::rope_len(SeqId id, int32_t position) const {
+  return std::max(impl_->get(id).num_prompt, position + 1);
+}
+
+SchedulerStats Scheduler::stats() const {
+  const BlockPool& pool = impl_->blocks.pool();
+  SchedulerStats out;
+  out.waiting = static_cast<int32_t>(impl_->waiting.size());
+  out.running = static_cast<int32_t>(impl_->running.size());
+  out.total_blocks = pool.num_blocks();
+  out.free_blocks = impl_->blocks.available();
+  out.cached_blocks = pool.num_cached();
+  out.prefix_hit_tokens = impl_->prefix_hit_tokens;
+  out.prefix_miss_tokens = impl_->prefix_miss_tokens;
+  out.preemptions = impl_->preemptions;
+  return out;
+}
+
+void Scheduler::clear_prefix_cache() { impl_->blocks.clear_cache(); }
+
+}  // namespace headrace

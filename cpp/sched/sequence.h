@@ -1,0 +1,56 @@
+#pragma once
+
+// Sequence: the scheduler's record of a request, and when its output ends.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sched/scheduler.h"
+
+namespace headrace {
+
+struct Sequence {
+  Sequence(SeqId id, SeqSpec spec, int32_t block_size);
+
+  const SeqId id;
+  SeqSpec spec;  ///< its prompt has moved to `tokens`
+  const int32_t num_prompt;
+  const int32_t block_size;
+
+  std::vector<int32_t> tokens;  ///< prompt, then output
+  /// Covers `computed` and, when planned, the planned rows. The first `published` blocks are in
+  /// the prefix index, the others are private.
+  std::vector<int32_t> blocks;
+  int32_t computed = 0;   ///< tokens whose keys and values are in the blocks
+  int32_t published = 0;  ///< blocks
+  int32_t planned = 0;    ///< rows in the pending plan
+  int32_t cached_prompt_tokens = 0;
+  bool scheduled_before = false;
+  bool cancelled = false;  ///< by cancel() while planned
+
+  int32_t num_tokens() const noexcept { return static_cast<int32_t>(tokens.size()); }
+  int32_t num_blocks() const noexcept { return static_cast<int32_t>(blocks.size()); }
+  /// >= 1 until it ends: the last token's logits are always still to come.
+  int32_t remaining() const noexcept { return num_tokens() - computed; }
+  bool reads_cache() const noexcept {
+    return spec.read_prefix_cache && !spec.wants_all_prompt_logits;
+  }
+
+  /// Blocks for its known tokens and one block of tokens more, as far as it may still grow: what
+  /// an admission should leave it.
+  int32_t blocks_ahead() const noexcept;
+  /// Whether the last of `tokens`, just generated, ends it.
+  SeqEnd end_after_last_token() const;
+};
+
+/// Scheduling order: priority, then arrival. `a` is senior to `b`.
+inline bool is_senior(const Sequence& a, const Sequence& b) noexcept {
+  return a.spec.priority != b.spec.priority ? a.spec.priority < b.spec.priority : a.id < b.id;
+}
+
+struct SeniorFirst {
+  bool operator()(const Sequence* a, const Sequence* b) const noexcept { return is_senior(*a, *b); }
+};
+
+}  // namespace headrace

@@ -1,0 +1,23 @@
+#include "sched/state.h"
+
+#include <algorithm>
+
+namespace headrace {
+
+void SchedulerState::drop_blocks(Sequence& seq) {
+  blocks.release(seq.blocks);
+  seq.blocks.clear();
+  seq.computed = seq.published = 0;
+}
+
+void SchedulerState::remove(Sequence& seq) {
+  drop_blocks(seq);
+  waiting.erase(&seq);
+  const auto place = std::ranges::lower_bound(running, &seq, SeniorFirst());
+  if (place != running.end() && *place == &seq) running.erase(place);
+  const SeqId id = seq.id;
+  deadlines.erase({seq.spec.deadline, id});
+  sequences.erase(id);
+}
+
+}  // namespace headrace

@@ -1,0 +1,40 @@
+#pragma once
+
+// SchedulerState: the sequences, where they are, and the blocks. README.md names the states.
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kv/kv_blocks.h"
+#include "sched/scheduler.h"
+#include "sched/sequence.h"
+
+namespace headrace {
+
+struct SchedulerState {
+  explicit SchedulerState(const SchedulerConfig& config_in)
+      : config(config_in),
+        blocks(config_in.num_blocks, config_in.block_size, config_in.enable_prefix_caching) {}
+
+  const SchedulerConfig config;
+  KvBlocks blocks;
+  /// Owns every sequence that has not ended. Each is in exactly one of `waiting` and `running`.
+  std::unordered_map<SeqId, std::unique_ptr<Sequence>> sequences;
+  std::set<Sequence*, SeniorFirst> waiting;      ///< hold no blocks
+  std::vector<Sequence*> running;                ///< hold blocks; senior first
+  std::vector<Sequence*> pending;                ///< of the plan not yet committed; in row order
+  std::set<std::pair<double, SeqId>> deadlines;  ///< of the sequences that have one
+  std::vector<SeqId> expired;                    ///< since the last plan that was returned
+  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, preemptions = 0;
+
+  /// Releases its blocks: nothing of it is computed any more.
+  void drop_blocks(Sequence& seq);
+  /// Ends a sequence: releases its blocks and destroys it.
+  void remove(Sequence& seq);
+};
+
+}  // namespace headrace
