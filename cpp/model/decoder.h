@@ -17,6 +17,7 @@ struct DecoderOptions {
   int32_t max_rows = 512;       ///< T of the largest step
   int32_t max_logit_rows = 64;  ///< S of the largest forward() or logits() call
   bool dummy_weights = false;   ///< pseudo-random weights; the checkpoint may be null
+  float dummy_spread = 0.02f;   ///< their standard deviation (norms are 1)
 };
 
 /// A decoder-only transformer: one forward for every family, driven by ModelConfig.
@@ -24,7 +25,10 @@ struct DecoderOptions {
 class Decoder {
  public:
   /// Loads and packs all weights. Throws Error(kCorruptFile/kNotFound/kUnsupported/kOutOfMemory)
-  /// naming the tensor. Each checkpoint page is read once and dropped after it is packed.
+  /// naming the tensor; names, shapes and dtypes are all checked before the first one is packed.
+  /// Each checkpoint page is read once and dropped after it is packed. Throws
+  /// Error(kInvalidArgument) for options out of range. `backend` must outlive the decoder; the
+  /// checkpoint is not needed any more after this.
   Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
           const DecoderOptions& options);
   ~Decoder();
@@ -38,6 +42,7 @@ class Decoder {
   /// logits returned before. `rows` ascend and are at most max_logit_rows.
   TensorView logits(std::span<const int32_t> rows);
 
+  const ModelConfig& config() const;
   size_t weight_bytes() const;
   size_t scratch_bytes() const;
   int64_t num_parameters() const;

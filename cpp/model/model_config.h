@@ -20,8 +20,8 @@ enum class CheckpointLayout : uint8_t {
 struct ModelConfig {
   std::string model_type;    ///< e.g. "qwen3"
   std::string architecture;  ///< e.g. "Qwen3ForCausalLM"
+  /// What the config alone suggests; a checkpoint's tensor names decide (weight_sources.h).
   CheckpointLayout layout = CheckpointLayout::kTorch;
-  std::string prefix = "model.";  ///< of tensor names: "model." or "ernie."
 
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;
@@ -38,7 +38,8 @@ struct ModelConfig {
   RopeSpec rope;
   std::vector<int32_t> layer_window;  ///< [num_layers] sliding window, 0 = full attention
   DType checkpoint_dtype = DType::kF32;
-  std::vector<int32_t> eos_token_ids;  ///< config.json and generation_config.json, unique
+  /// Of config.json and generation_config.json, unique; ids behind the vocabulary left out.
+  std::vector<int32_t> eos_token_ids;
 };
 
 /// Reads <folder>/config.json (and generation_config.json if there). Throws Error: kNotFound,

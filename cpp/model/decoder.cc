@@ -1,0 +1,233 @@
+#include "model/decoder.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "model/scratch.h"
+#include "model/weight_loader.h"
+#include "model/weight_sources.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr int32_t kMaxRows = 1 << 20;
+
+struct LayerWeights {
+  DeviceVector input_norm, mlp_norm, q_norm, k_norm;
+  std::unique_ptr<PackedWeight> qkv, o, gate_up, down;
+  DeviceVector qkv_bias, o_bias, gate_up_bias, down_bias;
+  int32_t window = 0;
+};
+
+LayerWeights load_layer(WeightLoader& loader, const LayerSources& sources) {
+  LayerWeights layer;
+  layer.input_norm = loader.vector(sources.input_norm);
+  layer.qkv = loader.matrix(sources.qkv);
+  layer.qkv_bias = loader.vector(sources.qkv_bias);
+  layer.q_norm = loader.vector(sources.attention_norm_q);
+  layer.k_norm = loader.vector(sources.attention_norm_k);
+  layer.o = loader.matrix(sources.o);
+  layer.o_bias = loader.vector(sources.o_bias);
+  layer.mlp_norm = loader.vector(sources.mlp_norm);
+  layer.gate_up = loader.matrix(sources.gate_up);
+  layer.gate_up_bias = loader.vector(sources.gate_up_bias);
+  layer.down = loader.matrix(sources.down);
+  layer.down_bias = loader.vector(sources.down_bias);
+  return layer;
+}
+
+void check_options(const DecoderOptions& options) {
+  const auto check = [](const char* name, int32_t value) {
+    if (value < 1 || value > kMaxRows) {
+      throw_error(ErrorCode::kInvalidArgument, name, " is ", value, ": it must be from 1 to ",
+                  kMaxRows, ".");
+    }
+  };
+  check("max_rows", options.max_rows);
+  check("max_logit_rows", options.max_logit_rows);
+}
+
+}  // namespace
+
+struct Decoder::Impl {
+  Impl(Backend& backend_in, const ModelConfig& config_in, const Checkpoint* checkpoint,
+       const DecoderOptions& options_in);
+
+  TensorView forward(const StepBatch& batch, KvCache& cache);
+  void attend(const LayerWeights& layer, int32_t index, KvCache& cache, const Scratch& step);
+  void feed_forward(const LayerWeights& layer, const Scratch& step);
+  Scratch views(int64_t rows) const;
+  void keep_logit_rows(std::span<const int32_t> rows, Scratch& step);
+
+  Backend& backend;
+  ModelConfig config;
+  DecoderOptions options;
+  std::unique_ptr<PackedWeight> embedding, head;  // no head: the embedding is tied
+  std::vector<LayerWeights> layers;
+  DeviceVector final_norm;
+  size_t weight_bytes = 0;
+  int64_t num_parameters = 0;
+  Backend::Buffer scratch_memory;
+  Scratch scratch;
+};
+
+Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Checkpoint* checkpoint,
+                    const DecoderOptions& options_in)
+    : backend(backend_in), config(config_in), options(options_in) {
+  check_options(options);
+  if (options.dummy_weights) checkpoint = nullptr;
+  HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
+  const TensorNaming naming =
+      checkpoint == nullptr ? likely_naming(config) : detect_naming(config, *checkpoint);
+  const ModelSources sources = list_sources(config, naming);
+  if (checkpoint != nullptr) check_sources(sources, *checkpoint);
+
+  const size_t bytes_before = backend.bytes_in_use();
+  WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
+  embedding = loader.matrix(sources.embedding);
+  for (const LayerSources& layer : sources.layers) {
+    layers.push_back(load_layer(loader, layer));
+    layers.back().window = config.layer_window[layers.size() - 1];
+  }
+  final_norm = loader.vector(sources.final_norm);
+  head = loader.matrix(sources.head);
+  weight_bytes = backend.bytes_in_use() - bytes_before;
+  for (const MatrixSource* source : sources.matrices()) num_parameters += source->n() * source->k;
+  for (const VectorSource* source : sources.vectors()) num_parameters += source->n();
+
+  const DType activation = backend.activation_dtype(options.storage);
+  size_t bytes = 0;
+  lay_out_scratch(config, options, activation, nullptr, &bytes);
+  scratch_memory = backend.allocate(bytes);
+  scratch = lay_out_scratch(config, options, activation, scratch_memory.data, &bytes);
+}
+
+TensorView Decoder::Impl::forward(const StepBatch& batch, KvCache& cache) {
+  const auto rows = static_cast<int64_t>(batch.token_ids.size());
+  const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
+  HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
+  HEADRACE_CHECK(logit_rows <= options.max_logit_rows && logit_rows <= rows, logit_rows);
+  const KvCacheSpec& kv = cache.spec();
+  HEADRACE_CHECK(kv.num_layers == config.num_layers && kv.num_kv_heads == config.num_kv_heads &&
+                 kv.head_dim == config.head_dim);
+
+  Scratch step = views(rows);
+  backend.begin_step(batch);
+  backend.embed(*embedding, step.residual);
+  backend.rope_table(config.rope, step.rope);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerWeights& layer = layers[i];
+    if (i == 0) {
+      backend.rms_norm(step.residual, layer.input_norm.view, config.rms_norm_eps, step.normed);
+    } else {
+      backend.add_rms_norm(step.residual, step.delta, layer.input_norm.view, config.rms_norm_eps,
+                           step.normed);
+    }
+    attend(layer, static_cast<int32_t>(i), cache, step);
+    // Behind the last attention only the rows that want logits matter.
+    if (i + 1 == layers.size()) keep_logit_rows(batch.logit_rows, step);
+    if (step.residual.rows() == 0) return step.logits;
+    feed_forward(layer, step);
+  }
+  backend.add_rms_norm(step.residual, step.delta, final_norm.view, config.rms_norm_eps,
+                       step.normed);
+  backend.linear(step.normed, head ? *head : *embedding, {}, step.logits);
+  return step.logits;
+}
+
+/// mixed = attention(normed), before its output projection.
+void Decoder::Impl::attend(const LayerWeights& layer, int32_t index, KvCache& cache,
+                           const Scratch& step) {
+  const int32_t d = config.head_dim;
+  const QkvSpec qkv{.num_heads = config.num_heads,
+                    .num_kv_heads = config.num_kv_heads,
+                    .head_dim = d,
+                    .q_norm = layer.q_norm.view,
+                    .k_norm = layer.k_norm.view,
+                    .norm_eps = config.rms_norm_eps};
+  const AttentionSpec attention{.num_heads = config.num_heads,
+                                .num_kv_heads = config.num_kv_heads,
+                                .head_dim = d,
+                                .scale = 1.0f / std::sqrt(static_cast<float>(d)),
+                                .window = layer.window};
+  backend.linear(step.normed, *layer.qkv, layer.qkv_bias.view, step.qkv);
+  backend.rope_kv_write(step.qkv, qkv, config.rope, step.rope, cache, index);
+  const TensorView q = step.qkv.columns(0, int64_t{config.num_heads} * d);
+  backend.attention(q, attention, cache, index, step.mixed);
+}
+
+/// residual += o(mixed); delta = down(silu(gate(norm(residual))) * up(norm(residual))).
+void Decoder::Impl::feed_forward(const LayerWeights& layer, const Scratch& step) {
+  backend.linear(step.mixed, *layer.o, layer.o_bias.view, step.delta);
+  backend.add_rms_norm(step.residual, step.delta, layer.mlp_norm.view, config.rms_norm_eps,
+                       step.normed);
+  backend.linear_silu_mul(step.normed, *layer.gate_up, layer.gate_up_bias.view, step.gated);
+  backend.linear(step.gated, *layer.down, layer.down_bias.view, step.delta);
+}
+
+Scratch Decoder::Impl::views(int64_t rows) const {
+  Scratch step = scratch;
+  for (TensorView* view : {&step.residual, &step.normed, &step.delta, &step.rope, &step.qkv,
+                           &step.mixed, &step.gated}) {
+    *view = view->first_rows(rows);
+  }
+  return step;
+}
+
+void Decoder::Impl::keep_logit_rows(std::span<const int32_t> rows, Scratch& step) {
+  const auto count = static_cast<int64_t>(rows.size());
+  step.logits = step.logits.first_rows(count);
+  if (count == step.residual.rows()) return;  // ascending, hence all of them in order
+  step.chosen_residual = step.chosen_residual.first_rows(count);
+  step.chosen_mixed = step.chosen_mixed.first_rows(count);
+  if (count > 0) {
+    backend.gather_rows(step.residual, rows, step.chosen_residual);
+    backend.gather_rows(step.mixed, rows, step.chosen_mixed);
+  }
+  step.residual = step.chosen_residual;
+  step.mixed = step.chosen_mixed;
+  for (TensorView* view : {&step.normed, &step.delta, &step.gated}) *view = view->first_rows(count);
+}
+
+Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
+                 const DecoderOptions& options)
+    : impl_(std::make_unique<Impl>(backend, config, checkpoint, options)) {}
+
+Decoder::~Decoder() = default;
+
+TensorView Decoder::forward(const StepBatch& batch, KvCache& cache) {
+  return impl_->forward(batch, cache);
+}
+
+const ModelConfig& Decoder::config() const { return impl_->config; }
+
+size_t Decoder::weight_bytes() const { return impl_->weight_bytes; }
+
+size_t Decoder::scratch_bytes() const { return impl_->scratch_memory.bytes; }
+
+int64_t Decoder::num_parameters() const { return impl_->num_parameters; }
+
+size_t Decoder::bytes_per_step() const {
+  return impl_->weight_bytes - (impl_->head ? impl_->embedding->bytes() : 0);
+}
+
+size_t Decoder::plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
+                                   DType activation) {
+  check_options(options);
+  size_t bytes = 0;
+  lay_out_scratch(config, options, activation, nullptr, &bytes);
+  return bytes;
+}
+
+size_t Decoder::plan_weight_bytes(const ModelConfig& config, DType storage) {
+  const ModelSources sources = list_sources(config, likely_naming(config));
+  int64_t matrices = 0, vectors = 0;
+  for (const MatrixSource* source : sources.matrices()) matrices += source->n() * source->k;
+  for (const VectorSource* source : sources.vectors()) vectors += source->n();
+  return static_cast<size_t>(matrices) * dtype_size(storage) +
+         static_cast<size_t>(vectors) * dtype_size(DType::kF32);
+}
+
+}  // namespace headrace

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/config_reader.h"
+#include "model/model_config.h"
+
+namespace headrace {
+
+/// What transformers takes for keys that a config.json leaves out.
+struct FamilyDefaults {
+  int32_t vocab_size = 32000;
+  int32_t hidden_size = 4096;
+  int32_t intermediate_size = 11008;
+  int32_t num_layers = 32;
+  int32_t num_heads = 32;
+  int32_t num_kv_heads = 0;  ///< 0: as many as heads
+  int32_t head_dim = 0;      ///< 0: hidden_size / num_heads
+  int32_t max_position_embeddings = 32768;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  bool tie_word_embeddings = false;
+};
+
+/// One model family: everything that sets it apart from the others.
+struct Family {
+  std::string_view model_type;                  ///< in config.json
+  std::vector<std::string_view> architectures;  ///< that this build runs; the first is the usual
+  FamilyDefaults defaults;
+  RopeStyle rope_style = RopeStyle::kNeox;
+  bool has_paddle_layout = false;
+  /// Reads the family's own keys: biases, norms, windows. `config` has its shape already and one
+  /// layer_window of 0 per layer.
+  void (*read)(ConfigReader& reader, ModelConfig& config) = nullptr;
+  /// Keys of published configs that don't change what is computed ("fuse_*": a beginning).
+  std::vector<std::string_view> harmless_keys;
+};
+
+/// All families of this build.
+std::span<const Family* const> all_families();
+/// Null if there is none of that model_type.
+const Family* find_family(std::string_view model_type);
+
+const Family& llama_family();
+const Family& mistral_family();
+const Family& qwen2_family();
+const Family& qwen3_family();
+const Family& ernie4_5_family();
+
+/// Longest sliding window accepted.
+inline constexpr int64_t kMaxWindow = int64_t{1} << 30;
+
+/// use_sliding_window, sliding_window, max_window_layers and layer_types as Qwen means them.
+void read_qwen_windows(ConfigReader& reader, ModelConfig& config);
+
+/// Per layer whether it slides, from layer_types; nullopt if the key is absent.
+std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers);
+
+/// For families that ignore layer_types: refuses a list that contradicts config.layer_window.
+void require_agreeing_layer_types(ConfigReader& reader, const ModelConfig& config);
+
+}  // namespace headrace

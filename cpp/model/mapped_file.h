@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace headrace {
+
+/// A regular file, open and mapped read-only. Thread safe after construction.
+class MappedFile {
+ public:
+  /// Throws Error(kNotFound) or Error(kIo) naming the path.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const noexcept { return path_; }
+  uint64_t size() const noexcept { return size_; }
+  /// First byte; null if the file is empty. Touching a page that the file has lost since kills the
+  /// process, hence check_size().
+  const char* data() const noexcept { return data_; }
+  bool contains(const void* address) const noexcept;
+
+  /// Copies a range through read(2), which cannot fault. Throws Error(kCorruptFile) at an end of
+  /// file inside it. REQUIRES: offset + bytes <= size().
+  void read(uint64_t offset, void* destination, size_t bytes) const;
+  /// Lets go of the pages that hold [address, address + bytes); they stay in the file cache.
+  void drop(const void* address, size_t bytes) const noexcept;
+  /// Throws Error(kCorruptFile) if the file has another size than when it was opened.
+  void check_size() const;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
+  char* data_ = nullptr;
+};
+
+}  // namespace headrace

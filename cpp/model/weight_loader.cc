@@ -1,0 +1,124 @@
+#include "model/weight_loader.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+template <class T>
+T load_as(const void* data, int64_t i) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(data) + static_cast<size_t>(i) * sizeof(T),
+              sizeof(T));
+  return value;
+}
+
+float number_at(const CheckpointTensor& tensor, int64_t i) {
+  switch (tensor.dtype) {
+    case DType::kF32:
+      return load_as<float>(tensor.data, i);
+    case DType::kBF16:
+      return bf16_to_f32(load_as<uint16_t>(tensor.data, i));
+    case DType::kF16:
+      return f16_to_f32(load_as<uint16_t>(tensor.data, i));
+    case DType::kF64:
+      return static_cast<float>(load_as<double>(tensor.data, i));
+    default:
+      HEADRACE_CHECK(false, dtype_name(tensor.dtype));
+      return 0.0f;
+  }
+}
+
+/// Runs `pack`; an error of the backend names the tensor it concerns.
+template <class Pack>
+auto naming_tensor(const std::string& name, Pack pack) {
+  try {
+    return pack();
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& e) {
+    throw_error(e.code(), "while loading tensor ", name, ": ", e.what());
+  }
+}
+
+}  // namespace
+
+WeightLoader::WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage,
+                           float dummy_spread)
+    : backend_(backend), checkpoint_(checkpoint), storage_(storage), dummy_(dummy_spread) {}
+
+std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
+  if (source.empty()) return nullptr;
+  return naming_tensor(source.parts.front().name, [&] {
+    WeightSpec spec{.storage = storage_, .use = source.use};
+    if (checkpoint_ == nullptr) {
+      spec.parts = dummy_.parts(source);
+      return backend_.pack_weight(spec);
+    }
+    checkpoint_->check_unchanged();
+    spec.parts = stored_parts(source);
+    auto packed = backend_.pack_weight(spec);
+    drop(source.parts);
+    return packed;
+  });
+}
+
+DeviceVector WeightLoader::vector(const VectorSource& source) {
+  DeviceVector out;
+  if (source.empty()) return out;
+  naming_tensor(source.parts.front().name, [&] {
+    const std::vector<float> numbers =
+        checkpoint_ == nullptr ? dummy_.numbers(source) : stored_numbers(source);
+    const WeightPart part{.data = numbers.data(),
+                          .dtype = DType::kF32,
+                          .n = source.n(),
+                          .k = 1,
+                          .transposed = false,
+                          .row_stride = 1};
+    out.view = backend_.pack_vector(part, &out.buffer);
+    return 0;
+  });
+  return out;
+}
+
+std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) const {
+  std::vector<WeightPart> parts;
+  for (const StoredPart& part : source.parts) {
+    const CheckpointTensor& tensor = stored(part);
+    parts.push_back({.data = tensor.data,
+                     .dtype = tensor.dtype,
+                     .n = part.n,
+                     .k = source.k,
+                     .transposed = source.transposed,
+                     .row_stride = source.transposed ? part.n : source.k});
+  }
+  return parts;
+}
+
+std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) const {
+  checkpoint_->check_unchanged();
+  std::vector<float> out;
+  for (const StoredPart& part : source.parts) {
+    const CheckpointTensor& tensor = stored(part);
+    for (int64_t i = 0; i < part.n; ++i) out.push_back(number_at(tensor, i));
+  }
+  drop(source.parts);
+  return out;
+}
+
+const CheckpointTensor& WeightLoader::stored(const StoredPart& part) const {
+  const CheckpointTensor* tensor = checkpoint_->find(part.name);
+  HEADRACE_CHECK(tensor != nullptr, part.name);
+  return *tensor;
+}
+
+void WeightLoader::drop(const std::vector<StoredPart>& parts) const {
+  for (const StoredPart& part : parts) checkpoint_->drop_pages(stored(part));
+}
+
+}  // namespace headrace

@@ -1,0 +1,248 @@
+#include "model/weight_sources.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "model/families/family.h"
+#include "model/json.h"
+
+namespace headrace {
+
+namespace {
+
+int64_t total(const std::vector<StoredPart>& parts) {
+  int64_t n = 0;
+  for (const StoredPart& part : parts) n += part.n;
+  return n;
+}
+
+template <class Source>
+std::vector<const Source*> present(std::initializer_list<const Source*> sources) {
+  std::vector<const Source*> out;
+  for (const Source* source : sources) {
+    if (!source->empty()) out.push_back(source);
+  }
+  return out;
+}
+
+VectorSource norm(const std::string& module, int64_t n) {
+  return {.parts = {{module + ".weight", n}}, .is_norm = true};
+}
+
+/// The projections of one layer in one layout.
+class LayerLister {
+ public:
+  LayerLister(const ModelConfig& config, const TensorNaming& naming, int32_t layer)
+      : config_(config),
+        paddle_(naming.layout == CheckpointLayout::kPaddle),
+        stem_(naming.prefix + "layers." + std::to_string(layer) + ".") {}
+
+  LayerSources list() const {
+    const int64_t hidden = config_.hidden_size, wide = config_.intermediate_size;
+    const int64_t q = int64_t{config_.num_heads} * config_.head_dim;
+    const int64_t kv = int64_t{config_.num_kv_heads} * config_.head_dim;
+    const std::vector<StoredPart> qkv =
+        paddle_ ? std::vector<StoredPart>{{"self_attn.qkv_proj", q + 2 * kv}}
+                : std::vector<StoredPart>{
+                      {"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
+    // up_gate_proj holds the gate first, whatever its name says.
+    const std::vector<StoredPart> gate_up =
+        paddle_ ? std::vector<StoredPart>{{"mlp.up_gate_proj", 2 * wide}}
+                : std::vector<StoredPart>{{"mlp.gate_proj", wide}, {"mlp.up_proj", wide}};
+    const std::vector<StoredPart> o{{"self_attn.o_proj", hidden}};
+    const std::vector<StoredPart> down{{"mlp.down_proj", hidden}};
+
+    LayerSources out;
+    out.input_norm = norm(stem_ + "input_layernorm", hidden);
+    out.mlp_norm = norm(stem_ + "post_attention_layernorm", hidden);
+    if (config_.qk_norm) {
+      out.attention_norm_q = norm(stem_ + "self_attn.q_norm", config_.head_dim);
+      out.attention_norm_k = norm(stem_ + "self_attn.k_norm", config_.head_dim);
+    }
+    out.qkv = matrix(qkv, hidden, WeightUse::kLinear);
+    out.o = matrix(o, q, WeightUse::kLinear);
+    out.gate_up = matrix(gate_up, hidden, WeightUse::kGateUp);
+    out.down = matrix(down, wide, WeightUse::kLinear);
+    if (config_.qkv_bias) out.qkv_bias = bias(qkv);
+    if (config_.o_bias) out.o_bias = bias(o);
+    if (config_.mlp_bias) {
+      out.gate_up_bias = bias(gate_up);
+      out.down_bias = bias(down);
+    }
+    return out;
+  }
+
+ private:
+  MatrixSource matrix(const std::vector<StoredPart>& modules, int64_t k, WeightUse use) const {
+    return {.parts = named(modules, ".weight"), .k = k, .transposed = paddle_, .use = use};
+  }
+
+  VectorSource bias(const std::vector<StoredPart>& modules) const {
+    return {.parts = named(modules, ".bias")};
+  }
+
+  std::vector<StoredPart> named(std::vector<StoredPart> modules, const char* kind) const {
+    for (StoredPart& part : modules) part.name = stem_ + part.name + kind;
+    return modules;
+  }
+
+  const ModelConfig& config_;
+  bool paddle_;
+  std::string stem_;
+};
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (const int64_t dim : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(dim);
+  return out + "]";
+}
+
+/// Compares the sources with what a checkpoint holds.
+class SourceChecker {
+ public:
+  explicit SourceChecker(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  void expect(const std::string& name, const std::vector<int64_t>& shape) {
+    const CheckpointTensor* tensor = checkpoint_.find(name);
+    if (tensor == nullptr) {
+      throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", name, " ",
+                  shape_text(shape), ".");
+    }
+    if (tensor->shape != shape) {
+      throw_error(ErrorCode::kCorruptFile, "tensor ", name, " has the shape ",
+                  shape_text(tensor->shape), "; config.json asks for ", shape_text(shape), ".");
+    }
+    const DType dtype = tensor->dtype;
+    if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16 &&
+        dtype != DType::kF64) {
+      throw_error(ErrorCode::kUnsupported, "tensor ", name, " is stored as ", dtype_name(dtype),
+                  ": this build loads float32, bfloat16, float16 and float64 weights.");
+    }
+    expected_.insert(name);
+  }
+
+  void refuse_others(bool tied) const {
+    constexpr size_t kShownNames = 3;
+    std::string names;
+    size_t count = 0;
+    for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
+      if (expected_.contains(tensor.name) || is_ignored(tensor.name, tied)) continue;
+      if (++count <= kShownNames) names += (count > 1 ? ", " : "") + in_quotes(tensor.name);
+    }
+    if (count == 0) return;
+    throw_error(ErrorCode::kUnsupported, "the checkpoint has ", count,
+                " tensors that this model has no place for: ", names,
+                count > kShownNames ? ", ..." : "", ".");
+  }
+
+ private:
+  static bool is_ignored(std::string_view name, bool tied) {
+    if (name.ends_with("rotary_emb.inv_freq")) return true;  // recomputed from the config
+    if (tied && name == "lm_head.weight") return true;       // a copy of the embedding
+    for (const std::string_view prefix : {"model.", "ernie."}) {
+      // The layers that draft several tokens at once are not part of the model proper.
+      if (name.starts_with(prefix) && name.substr(prefix.size()).starts_with("mtp_")) return true;
+    }
+    return false;
+  }
+
+  const Checkpoint& checkpoint_;
+  std::set<std::string, std::less<>> expected_;
+};
+
+}  // namespace
+
+int64_t MatrixSource::n() const noexcept { return total(parts); }
+
+int64_t VectorSource::n() const noexcept { return total(parts); }
+
+std::vector<const MatrixSource*> LayerSources::matrices() const {
+  return present({&qkv, &o, &gate_up, &down});
+}
+
+std::vector<const VectorSource*> LayerSources::vectors() const {
+  return present({&input_norm, &attention_norm_q, &attention_norm_k, &mlp_norm, &qkv_bias, &o_bias,
+                  &gate_up_bias, &down_bias});
+}
+
+std::vector<const MatrixSource*> ModelSources::matrices() const {
+  std::vector<const MatrixSource*> out = present({&embedding, &head});
+  for (const LayerSources& layer : layers) {
+    for (const MatrixSource* source : layer.matrices()) out.push_back(source);
+  }
+  return out;
+}
+
+std::vector<const VectorSource*> ModelSources::vectors() const {
+  std::vector<const VectorSource*> out = present({&final_norm});
+  for (const LayerSources& layer : layers) {
+    for (const VectorSource* source : layer.vectors()) out.push_back(source);
+  }
+  return out;
+}
+
+TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const Family* family = find_family(config.model_type);
+  const bool paddle_known = family != nullptr && family->has_paddle_layout;
+  for (const char* prefix : {"model.", "ernie."}) {
+    const std::string attention = std::string(prefix) + "layers.0.self_attn.";
+    if (checkpoint.find(attention + "qkv_proj.weight") != nullptr) {
+      if (!paddle_known) {
+        throw_error(ErrorCode::kUnsupported, "the checkpoint has the fused tensor ", attention,
+                    "qkv_proj.weight, a layout that ", config.model_type, " has not.");
+      }
+      return {CheckpointLayout::kPaddle, prefix};
+    }
+    if (checkpoint.find(attention + "q_proj.weight") == nullptr) continue;
+    if (std::string_view(prefix) == "ernie.") {
+      throw_error(ErrorCode::kUnsupported, "the checkpoint has ", attention,
+                  "q_proj.weight: Paddle's layout without fused qkv_proj is not supported.");
+    }
+    return {CheckpointLayout::kTorch, prefix};
+  }
+  throw_error(ErrorCode::kNotFound,
+              "the checkpoint has no tensor model.layers.0.self_attn.q_proj.weight",
+              paddle_known ? " nor ernie.layers.0.self_attn.qkv_proj.weight." : ".");
+}
+
+TensorNaming likely_naming(const ModelConfig& config) {
+  return {config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
+}
+
+ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming) {
+  const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
+  ModelSources out;
+  out.embedding = {
+      .parts = {{naming.prefix + "embed_tokens.weight", vocab}},
+      .k = hidden,
+      .use = config.tie_word_embeddings ? WeightUse::kTiedEmbedding : WeightUse::kEmbedding};
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    out.layers.push_back(LayerLister(config, naming, layer).list());
+  }
+  out.final_norm = norm(naming.prefix + "norm", hidden);
+  if (!config.tie_word_embeddings) {
+    out.head = {.parts = {{"lm_head.weight", vocab}},
+                .k = hidden,
+                .transposed = naming.layout == CheckpointLayout::kPaddle};
+  }
+  return out;
+}
+
+void check_sources(const ModelSources& sources, const Checkpoint& checkpoint) {
+  SourceChecker checker(checkpoint);
+  for (const MatrixSource* source : sources.matrices()) {
+    for (const StoredPart& part : source->parts) {
+      checker.expect(part.name, source->transposed ? std::vector<int64_t>{source->k, part.n}
+                                                   : std::vector<int64_t>{part.n, source->k});
+    }
+  }
+  for (const VectorSource* source : sources.vectors()) {
+    for (const StoredPart& part : source->parts) checker.expect(part.name, {part.n});
+  }
+  checker.refuse_others(sources.head.empty());
+}
+
+}  // namespace headrace

@@ -1,0 +1,80 @@
+#pragma once
+
+// Which stored tensors make up which weight of a decoder: all tensor names are here.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/checkpoint.h"
+#include "model/model_config.h"
+
+namespace headrace {
+
+/// A stored tensor that gives `n` output features of a matrix or `n` numbers of a vector.
+struct StoredPart {
+  std::string name;
+  int64_t n = 0;
+};
+
+/// A weight matrix [n, k]: stored tensors stacked along n. Empty: the model has none.
+struct MatrixSource {
+  std::vector<StoredPart> parts;
+  int64_t k = 0;
+  bool transposed = false;  ///< stored [k, n] instead of [n, k]
+  WeightUse use = WeightUse::kLinear;
+
+  bool empty() const noexcept { return parts.empty(); }
+  int64_t n() const noexcept;
+};
+
+/// Stored vectors, one behind the other. Empty: the model has none.
+struct VectorSource {
+  std::vector<StoredPart> parts;
+  bool is_norm = false;  ///< a norm's weights, as opposed to a bias
+
+  bool empty() const noexcept { return parts.empty(); }
+  int64_t n() const noexcept;
+};
+
+struct LayerSources {
+  VectorSource input_norm, attention_norm_q, attention_norm_k, mlp_norm;
+  MatrixSource qkv, o, gate_up, down;
+  VectorSource qkv_bias, o_bias, gate_up_bias, down_bias;
+
+  std::vector<const MatrixSource*> matrices() const;  ///< not empty ones, likewise below
+  std::vector<const VectorSource*> vectors() const;
+};
+
+struct ModelSources {
+  MatrixSource embedding;  ///< [V, H]
+  std::vector<LayerSources> layers;
+  VectorSource final_norm;
+  MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
+
+  std::vector<const MatrixSource*> matrices() const;
+  std::vector<const VectorSource*> vectors() const;
+};
+
+/// How a checkpoint lays out and names its tensors.
+struct TensorNaming {
+  CheckpointLayout layout = CheckpointLayout::kTorch;
+  std::string prefix = "model.";
+};
+
+/// By the names in the checkpoint. Throws Error(kUnsupported) for a layout that this family has
+/// not, Error(kNotFound) naming the tensor that should be there.
+TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint);
+
+/// By the config alone.
+TensorNaming likely_naming(const ModelConfig& config);
+
+ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming);
+
+/// Throws Error(kNotFound) for a tensor that is missing, Error(kCorruptFile) for a wrong shape,
+/// naming tensor, expected and found shape, and Error(kUnsupported) for an element type that is
+/// no float and for tensors that the model has no place for.
+void check_sources(const ModelSources& sources, const Checkpoint& checkpoint);
+
+}  // namespace headrace

@@ -1,0 +1,84 @@
+#include "cpp/model/golden_case.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+
+#include "base/check.h"
+#include "model/json.h"
+#include "model/safetensors.h"
+
+namespace headrace {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot read " + path.string());
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::map<std::string, std::vector<float>> read_arrays(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  const std::string header = bytes.substr(8, length);
+  const char* data = bytes.data() + 8 + length;
+  std::map<std::string, std::vector<float>> arrays;
+  for (const auto& entry :
+       parse_safetensors_header(header, bytes.size() - 8 - length, path.string())) {
+    std::vector<float> values((entry.end - entry.begin) / sizeof(float));
+    std::memcpy(values.data(), data + entry.begin, entry.end - entry.begin);
+    arrays.emplace(entry.name, std::move(values));
+  }
+  return arrays;
+}
+
+}  // namespace
+
+std::vector<std::string> golden_case_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(HEADRACE_GOLDEN_DIR)) {
+    if (fs::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+GoldenCase load_golden_case(const std::string& name) {
+  GoldenCase out;
+  out.name = name;
+  out.folder = fs::path(HEADRACE_GOLDEN_DIR) / name;
+  const Json json = Json::parse(read_file(out.folder / "golden.json"));
+  auto arrays = read_arrays(out.folder / "golden.safetensors");
+  out.storage = json.at("storage");
+  out.twin_of = json.value("twin_of", "");
+  out.steps = json.at("steps").get<std::vector<int32_t>>();
+  out.inv_freq = json.at("rope").at("inv_freq").get<std::vector<float>>();
+  out.attention_factor = json.at("rope").at("attention_factor");
+  out.logit_tolerance = json.at("tolerance").at("logits");
+  out.logprob_tolerance = json.at("tolerance").at("logprobs");
+  if (json.contains("bfloat16_error")) {
+    const Json& sdpa = json.at("bfloat16_error").at("sdpa");
+    const Json& eager = json.at("bfloat16_error").at("eager");
+    out.bfloat16.present = true;
+    out.bfloat16.logits_rms = sdpa.at("logits_rms");
+    out.bfloat16.logits_max =
+        std::max(sdpa.at("logits_max").get<double>(), eager.at("logits_max").get<double>());
+  }
+  for (size_t i = 0; i < json.at("prompts").size(); ++i) {
+    const Json& entry = json.at("prompts").at(i);
+    const std::string index = str_cat(".", i);
+    out.prompts.push_back({entry.at("prompt").get<std::vector<int32_t>>(),
+                           entry.at("tokens").get<std::vector<int32_t>>(), arrays["logits" + index],
+                           arrays["token_logprobs" + index], arrays["prompt_logprobs" + index]});
+  }
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,43 @@
+#pragma once
+
+// Reads tests/golden: what transformers answers for each tiny checkpoint (see its README.md).
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace headrace {
+
+struct GoldenPrompt {
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> tokens;         ///< greedy continuation
+  std::vector<float> logits;           ///< [steps, vocabulary]
+  std::vector<float> token_logprobs;   ///< [tokens]
+  std::vector<float> prompt_logprobs;  ///< [prompt - 1]
+};
+
+/// Errors of transformers' own bfloat16 run against its float32 one.
+struct GoldenBfloat16 {
+  bool present = false;
+  double logits_max = 0.0;  ///< the larger of its two attention variants
+  double logits_rms = 0.0;  ///< of the default variant
+};
+
+struct GoldenCase {
+  std::string name;
+  std::filesystem::path folder;
+  std::string storage;  ///< dtype of the file
+  std::string twin_of;  ///< the case with the same weights in the other layout, or ""
+  std::vector<int32_t> steps;
+  std::vector<float> inv_freq;
+  double attention_factor = 1.0;
+  double logit_tolerance = 0.0, logprob_tolerance = 0.0;
+  GoldenBfloat16 bfloat16;
+  std::vector<GoldenPrompt> prompts;
+};
+
+/// Names of all cases, sorted.
+std::vector<std::string> golden_case_names();
+GoldenCase load_golden_case(const std::string& name);
+
+}  // namespace headrace
