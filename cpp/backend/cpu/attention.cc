@@ -109,12 +109,10 @@ int64_t unit_partial_floats(const Unit& unit, int32_t head_dim) {
 void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
                            int32_t layer, TensorView out) {
   check_attention(step_, q, spec, cache, layer, out);
-  const KvLayerView view = dynamic_cast<const CpuKvCache&>(cache).layer(layer);
+  const auto& tiled = dynamic_cast<const CpuKvCache&>(cache);
+  const KvLayerView view = tiled.layer(layer);
   const AttentionKernels& kernels = *isa_->attention;
-  const DType dtype = cache.spec().dtype;
-  const KvFormat& format = dtype == DType::kF32    ? kernels.f32
-                           : dtype == DType::kBF16 ? kernels.bf16
-                                                   : kernels.f16;
+  const KvFormat& format = tiled.format(kernels);
 
   const UnitCutter cutter(step_, spec);
   Totals totals;
@@ -125,12 +123,11 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
   });
   // With few units (long decodes) the splits of a unit become tasks of their own.
   const int64_t threads = pool_.num_threads();
-  const bool by_split = threads > 1 && totals.units < 4 * threads &&
-                        totals.splits > totals.units && totals.partial_floats <= kMaxPartialFloats;
+  const bool by_split = threads > 1 && totals.units < 4 * threads && totals.splits > totals.units &&
+                        totals.partial_floats <= kMaxPartialFloats;
 
   constexpr int64_t kAlign = 64;
-  const int64_t unit_bytes =
-      round_up(totals.units * static_cast<int64_t>(sizeof(Unit)), kAlign);
+  const int64_t unit_bytes = round_up(totals.units * static_cast<int64_t>(sizeof(Unit)), kAlign);
   const int64_t worker_bytes = round_up(
       attention_scratch_floats(spec.head_dim) * static_cast<int64_t>(sizeof(float)), kAlign);
   const int64_t partial_bytes =
@@ -159,9 +156,10 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
     return;
   }
   pool_.parallel_for(totals.splits, 1, [&](int64_t begin, int64_t, int32_t thread) {
-    const Unit& unit = *(std::upper_bound(units, units + totals.units, begin,
-                                          [](int64_t i, const Unit& u) { return i < u.first_task; }) -
-                         1);
+    const Unit& unit =
+        *(std::upper_bound(units, units + totals.units, begin,
+                           [](int64_t i, const Unit& u) { return i < u.first_task; }) -
+          1);
     const int64_t split = begin - unit.first_task;
     AttentionTask task = task_of(unit, q, spec, view, out);
     task.scratch = reinterpret_cast<float*>(workers + thread * worker_bytes);

@@ -4,7 +4,8 @@
 //   cpu_backend.cc  construction, memory, weights, begin_step
 //   linear.cc       linear, linear_silu_mul
 //   rows.cc         embed, rope_table, rms_norm, add_rms_norm, gather_rows
-//   kv_cache.cc     kv_block_bytes, make_kv_cache, rope_kv_write
+//   kv_cache.cc     kv_block_bytes, make_kv_cache
+//   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
 //   sample.cc       sample
 

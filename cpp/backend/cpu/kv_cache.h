@@ -29,6 +29,8 @@ class CpuKvCache final : public KvCache {
   static size_t block_bytes(const KvCacheSpec& spec);
 
   KvLayerView layer(int32_t layer) const;
+  /// The kernels for this cache's dtype.
+  const KvFormat& format(const AttentionKernels& kernels) const;
 
   /// Widens the key and the value [head_dim] of one token, for tests.
   void read(int32_t layer, int32_t block, int32_t kv_head, int32_t slot, float* key,

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <utility>
 #include <vector>
 
+#include "backend/cpu/op_checks_attention.h"
 #include "backend/cpu/weight_source.h"
-#include "base/check.h"
 
 namespace headrace {
 
@@ -19,12 +19,14 @@ class ReferenceKvCache final : public KvCache {
       : KvCache(spec, num_blocks), memory_(std::move(memory)) {}
 
   float* at(int32_t layer, const SeqSlice& seq, int32_t position) const {
+    const int32_t size = spec().block_size;
+    return at(layer, seq.blocks[static_cast<size_t>(position / size)], position % size);
+  }
+
+  float* at(int32_t layer, int32_t block, int32_t slot) const {
     const KvCacheSpec& s = spec();
-    const int32_t block = seq.blocks[static_cast<size_t>(position / s.block_size)];
-    HEADRACE_CHECK(block >= 0 && block < num_blocks() && layer >= 0 && layer < s.num_layers, block);
-    const int64_t slot =
-        (int64_t{layer} * num_blocks() + block) * s.block_size + position % s.block_size;
-    return static_cast<float*>(memory_.data) + slot * 2 * s.num_kv_heads * s.head_dim;
+    const int64_t token = (int64_t{layer} * num_blocks() + block) * s.block_size + slot;
+    return static_cast<float*>(memory_.data) + token * 2 * s.num_kv_heads * s.head_dim;
   }
 
  private:
@@ -68,23 +70,57 @@ void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const floa
   for (int32_t i = 0; i < 2 * spec.num_kv_heads * d; ++i) slot[i] = round_to(dtype, k[i]);
 }
 
+/// One head of one row: `keys(p)` and `values(p)` give the head's key and value at position p.
+template <class Keys, class Values>
+void attend(const float* query, int32_t d, double scale, int32_t first, int32_t position,
+            const Keys& keys, const Values& values, float* out) {
+  std::vector<double> scores;
+  for (int32_t p = first; p <= position; ++p) {
+    const float* key = keys(p);
+    double dot = 0.0;
+    for (int32_t j = 0; j < d; ++j) dot += static_cast<double>(query[j]) * key[j];
+    scores.push_back(dot * scale);
+  }
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  double total = 0.0;
+  std::vector<double> sums(static_cast<size_t>(d), 0.0);
+  for (int32_t p = first; p <= position; ++p) {
+    const double weight = std::exp(scores[static_cast<size_t>(p - first)] - largest);
+    const float* value = values(p);
+    total += weight;
+    for (int32_t j = 0; j < d; ++j) sums[static_cast<size_t>(j)] += weight * value[j];
+  }
+  for (int32_t j = 0; j < d; ++j) out[j] = static_cast<float>(sums[static_cast<size_t>(j)] / total);
+}
+
 }  // namespace
 
 size_t reference_kv_block_bytes(const KvCacheSpec& spec) {
+  check_kv_spec(spec, 0);
   return size_t{8} * static_cast<size_t>(spec.num_layers) * static_cast<size_t>(spec.block_size) *
          static_cast<size_t>(spec.num_kv_heads) * static_cast<size_t>(spec.head_dim);
 }
 
 std::unique_ptr<KvCache> make_reference_kv_cache(const KvCacheSpec& spec, int32_t num_blocks,
                                                  HostMemory& memory) {
+  check_kv_spec(spec, num_blocks);
   return std::make_unique<ReferenceKvCache>(
       spec, num_blocks,
       memory.allocate(reference_kv_block_bytes(spec) * static_cast<size_t>(num_blocks)));
 }
 
+void reference_kv_read(const KvCache& cache, int32_t layer, int32_t block, int32_t kv_head,
+                       int32_t slot, float* key, float* value) {
+  const KvCacheSpec& spec = cache.spec();
+  const float* from = dynamic_cast<const ReferenceKvCache&>(cache).at(layer, block, slot);
+  std::copy_n(from + kv_head * spec.head_dim, spec.head_dim, key);
+  std::copy_n(from + (spec.num_kv_heads + kv_head) * spec.head_dim, spec.head_dim, value);
+}
+
 void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSpec& spec,
                              const RopeSpec& rope, TensorView rope_table, KvCache& cache,
                              int32_t layer) {
+  check_rope_kv_write(batch, qkv, spec, rope, rope_table, cache, layer);
   auto& slots = dynamic_cast<ReferenceKvCache&>(cache);
   for (const SeqSlice& seq : batch.seqs) {
     for (int32_t i = 0; i < seq.num_rows; ++i) {
@@ -97,37 +133,21 @@ void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSp
 
 void reference_attention(const StepBatch& batch, TensorView q, const AttentionSpec& spec,
                          const KvCache& cache, int32_t layer, TensorView out) {
+  check_attention(batch, q, spec, cache, layer, out);
   const auto& slots = dynamic_cast<const ReferenceKvCache&>(cache);
   const int32_t d = spec.head_dim;
-  std::vector<double> weights, sums(static_cast<size_t>(d));
   for (const SeqSlice& seq : batch.seqs) {
     for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const int32_t row = seq.first_row + i;
       const int32_t position = seq.start_pos + i;
       const int32_t first = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
       for (int32_t h = 0; h < spec.num_heads; ++h) {
-        const float* query = q.row<float>(seq.first_row + i) + h * d;
         const int32_t kv_head = h / (spec.num_heads / spec.num_kv_heads);
-        double largest = -std::numeric_limits<double>::infinity();
-        weights.clear();
-        for (int32_t p = first; p <= position; ++p) {
-          const float* key = slots.at(layer, seq, p) + kv_head * d;
-          double dot = 0.0;
-          for (int32_t j = 0; j < d; ++j) dot += static_cast<double>(query[j]) * key[j];
-          weights.push_back(dot * static_cast<double>(spec.scale));
-          largest = std::max(largest, weights.back());
-        }
-        double total = 0.0;
-        sums.assign(static_cast<size_t>(d), 0.0);
-        for (int32_t p = first; p <= position; ++p) {
-          const double weight = std::exp(weights[static_cast<size_t>(p - first)] - largest);
-          const float* value = slots.at(layer, seq, p) + (spec.num_kv_heads + kv_head) * d;
-          total += weight;
-          for (int32_t j = 0; j < d; ++j) sums[static_cast<size_t>(j)] += weight * value[j];
-        }
-        float* to = out.row<float>(seq.first_row + i) + h * d;
-        for (int32_t j = 0; j < d; ++j) {
-          to[j] = static_cast<float>(sums[static_cast<size_t>(j)] / total);
-        }
+        attend(
+            q.row<float>(row) + h * d, d, static_cast<double>(spec.scale), first, position,
+            [&](int32_t p) { return slots.at(layer, seq, p) + kv_head * d; },
+            [&](int32_t p) { return slots.at(layer, seq, p) + (spec.num_kv_heads + kv_head) * d; },
+            out.row<float>(row) + h * d);
       }
     }
   }

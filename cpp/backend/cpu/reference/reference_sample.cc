@@ -1,7 +1,5 @@
 #include "backend/cpu/reference/reference_sample.h"
 
-#include "base/check.h"
-
 namespace headrace {
 
 void reference_sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,

@@ -1,0 +1,224 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "parity/attention_harness.h"
+
+namespace headrace::test {
+namespace {
+
+constexpr DType kDtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+std::string describe(const AttentionShape& s, const std::string& isa) {
+  return str_cat(isa, " ", dtype_name(s.dtype), " heads ", s.num_heads, "/", s.num_kv_heads, " x ",
+                 s.head_dim, " block ", s.block_size, " window ", s.window);
+}
+
+/// A mixed step after histories of several lengths: a first token, a prefill from 0, a chunk in
+/// the middle of a tile, decodes short of and past a split, a chunk across a split's edge.
+std::vector<float> run_mixed_step(Backend& backend, const AttentionShape& shape, uint32_t seed) {
+  AttentionHarness harness(backend, shape, 6, 1200, seed);
+  const int32_t history[] = {0, 0, 120, 529, 1100, 500};
+  const int32_t rows[] = {1, 37, 9, 1, 1, 20};
+  std::vector<Slice> write, run;
+  for (int32_t s = 0; s < 6; ++s) {
+    if (history[s] > 0) write.push_back({s, history[s]});
+    run.push_back({s, rows[s]});
+  }
+  harness.step(write, /*attend=*/false);
+  return harness.step(run);
+}
+
+// Bound on |out - exact| for |q|, |k|, |v| <= a, with u = 2^-24 and both sides reading the same
+// rounded keys and values:
+//   score:  q * scale rounds once and each of the d steps of the dot product twice at most (the
+//           baseline has no fma), so |ds| <= (2 d + 2) u scale sum|q_i k_i| <= (2 d + 2) u S,
+//           S = scale d a^2. The subtraction of the maximum adds u (|s| + |max|) <= 2 u S.
+//   p = exp(s - max): relative error <= 2 (|ds| + ...) (the score's and the maximum's) + 4 u (exp).
+//   sum p v and sum p: at most n + 2 additions each after `t` rescalings, each of relative error
+//           u, as are the final division and product.
+// |dout| <= a (2 (4 d + 8) u S + 2 (n + 3 t + 16) u).
+double tolerance(const AttentionShape& shape, int n) {
+  const double u = 0x1p-24, a = static_cast<double>(shape.value_scale);
+  const double score = std::sqrt(static_cast<double>(shape.head_dim)) * a * a;
+  const double tiles = n / 64.0 + 1;
+  return a * u * (2 * (4 * shape.head_dim + 8) * score + 2 * (n + 3 * tiles + 16));
+}
+
+void expect_close(const std::vector<float>& out, const std::vector<float>& expected,
+                  double tolerance, const std::string& what) {
+  ASSERT_EQ(out.size(), expected.size());
+  double worst = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double error = std::abs(static_cast<double>(out[i]) - expected[i]);
+    if (!(error <= worst)) worst = std::isnan(error) ? 1e30 : error;
+  }
+  EXPECT_LE(worst, tolerance) << what;
+}
+
+class AttentionParity : public testing::TestWithParam<std::tuple<DType, int32_t>> {};
+
+TEST_P(AttentionParity, MatchesTheReferenceOnEveryIsa) {
+  const auto [dtype, head_dim] = GetParam();
+  const std::pair<int32_t, int32_t> heads[] = {{1, 1}, {4, 4}, {6, 2}, {7, 1}, {16, 2}, {40, 1}};
+  const int32_t blocks[] = {16, 32, 64, 128};
+  const int32_t windows[] = {0, 1, 40, 600, 0, 64};
+  const auto reference = backend_of("reference");
+  for (size_t i = 0; i < std::size(heads); ++i) {
+    AttentionShape shape;
+    std::tie(shape.num_heads, shape.num_kv_heads) = heads[i];
+    shape.head_dim = head_dim;
+    shape.dtype = dtype;
+    // Each head count meets another block size and window for every head_dim.
+    shape.block_size = blocks[(i + static_cast<size_t>(head_dim) / 16) % std::size(blocks)];
+    shape.window = windows[(i + static_cast<size_t>(head_dim) / 16) % std::size(windows)];
+    const auto seed = static_cast<uint32_t>(1000 * head_dim) + static_cast<uint32_t>(i);
+    const std::vector<float> expected = run_mixed_step(*reference, shape, seed);
+    for (const std::string& isa : kernel_isas()) {
+      expect_close(run_mixed_step(*backend_of(isa), shape, seed), expected, tolerance(shape, 1101),
+                   describe(shape, isa) + str_cat(" seed ", seed));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionParity,
+                         testing::Combine(testing::ValuesIn(kDtypes),
+                                          testing::Values(16, 48, 64, 80, 96, 128, 256)),
+                         [](const auto& instance) {
+                           return str_cat(dtype_name(std::get<0>(instance.param)), "_",
+                                          std::get<1>(instance.param));
+                         });
+
+TEST(Attention, EveryBlockSizeMeetsEveryWindow) {
+  const auto reference = backend_of("reference");
+  AttentionShape shape{6, 2, 48, 16, 0, DType::kBF16};
+  for (shape.window = 0; shape.window <= 700; shape.window = shape.window * 3 + 5) {
+    shape.block_size = 16;
+    const std::vector<float> expected = run_mixed_step(*reference, shape, 5);
+    for (; shape.block_size <= 256; shape.block_size += shape.block_size < 64 ? 16 : 64) {
+      for (const std::string& isa : kernel_isas()) {
+        expect_close(run_mixed_step(*backend_of(isa), shape, 5), expected, tolerance(shape, 1101),
+                     describe(shape, isa));
+      }
+    }
+  }
+}
+
+// Scores of some hundreds: almost all probabilities underflow, none may become NaN.
+TEST(Attention, SurvivesLargeScores) {
+  const auto reference = backend_of("reference");
+  AttentionShape shape{4, 2, 64, 64, 0, DType::kF32, 12.0f};
+  const std::vector<float> expected = run_mixed_step(*reference, shape, 3);
+  for (const std::string& isa : kernel_isas()) {
+    expect_close(run_mixed_step(*backend_of(isa), shape, 3), expected, tolerance(shape, 1101),
+                 describe(shape, isa));
+  }
+}
+
+// --- the same bits ----------------------------------------------------------------------------
+
+class AttentionBits : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr int32_t kTokens = 600;
+
+  static std::vector<float> run(const AttentionShape& shape, int32_t chunk, int32_t threads) {
+    const auto backend = backend_of(GetParam(), threads);
+    AttentionHarness harness(*backend, shape, 3, 1400, 11);
+    return harness.run_alone(0, kTokens, chunk);
+  }
+
+  /// Sequence 0 in slices of changing length beside two others.
+  static std::vector<float> run_in_company(const AttentionShape& shape, int32_t threads) {
+    const auto backend = backend_of(GetParam(), threads);
+    AttentionHarness harness(*backend, shape, 3, 1400, 11);
+    harness.step({{2, 700}}, /*attend=*/false);
+    std::vector<float> all;
+    for (int32_t done = 0, chunk = 1; done < kTokens; done += chunk, chunk = chunk % 90 + 13) {
+      chunk = std::min(chunk, kTokens - done);
+      const std::vector<Slice> slices = {{1, 5 + chunk % 3}, {0, chunk}, {2, 1}};
+      const std::vector<float> out = harness.step(slices);
+      const auto width = static_cast<std::ptrdiff_t>(shape.num_heads) * shape.head_dim;
+      const auto first = out.begin() + slices[0].rows * width;
+      all.insert(all.end(), first, first + chunk * width);
+    }
+    return all;
+  }
+};
+
+TEST_P(AttentionBits, DependOnTheSequenceAlone) {
+  for (const DType dtype : kDtypes) {
+    for (const int32_t window : {0, 100}) {
+      AttentionShape shape{7, 1, 80, 64, window, dtype};
+      const std::vector<float> expected = run(shape, kTokens, 1);
+      const std::string what = describe(shape, GetParam());
+      // A chunk of 1 is a decode: the same bits as the prefill of that position.
+      for (const int32_t chunk : {1, 7, 64}) {
+        EXPECT_TRUE(run(shape, chunk, 2) == expected) << what << " chunk " << chunk;
+      }
+      EXPECT_TRUE(run(shape, kTokens, 2) == expected) << what << " 2 threads";
+      EXPECT_TRUE(run(shape, 64, 3) == expected) << what << " 3 threads";
+      EXPECT_TRUE(run_in_company(shape, 2) == expected) << what << " in company";
+      EXPECT_TRUE(run_in_company(shape, 3) == expected) << what << " in company, 3 threads";
+      for (const int32_t block_size : {16, 48, 128, 256}) {
+        shape.block_size = block_size;
+        EXPECT_TRUE(run(shape, 64, 2) == expected) << what << " block " << block_size;
+      }
+    }
+  }
+}
+
+// A long decode's splits are tasks of their own when there are threads to share them.
+TEST_P(AttentionBits, LongDecodesSplitOverThreads) {
+  for (const int32_t window : {0, 1500}) {
+    AttentionShape shape{4, 1, 64, 32, window, DType::kBF16};
+    std::vector<std::vector<float>> outs;
+    for (const int32_t threads : {1, 2, 3}) {
+      const auto backend = backend_of(GetParam(), threads);
+      AttentionHarness harness(*backend, shape, 1, 3000, 2);
+      harness.step({{0, 2900}}, /*attend=*/false);
+      outs.push_back(harness.step({{0, 3}}));
+    }
+    EXPECT_TRUE(outs[0] == outs[1] && outs[1] == outs[2]) << describe(shape, GetParam());
+  }
+}
+
+// A key or value of infinity or NaN reaches the rows that see it and no others, not even those
+// that share its tile.
+TEST_P(AttentionBits, LaterTokensNeverReachEarlierRows) {
+  const auto backend = backend_of(GetParam());
+  for (const float poison :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    const AttentionShape shape{3, 1, 32, 16, 20, DType::kF32};
+    AttentionHarness clean(*backend, shape, 1, 100, 4), bad(*backend, shape, 1, 100, 4);
+    std::vector<float> row = clean.row_of(0, 50);
+    std::fill(row.begin() + 3 * 32, row.end(), poison);
+    bad.set_row(0, 50, row);
+    const std::vector<float> expected = clean.step({{0, 100}}), out = bad.step({{0, 100}});
+    const size_t width = 3 * 32;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t position = i / width;
+      if (position >= 50 && position < 70) {
+        ASSERT_FALSE(std::isfinite(out[i]) && poison != poison) << "position " << position;
+      } else {
+        ASSERT_EQ(out[i], expected[i]) << "position " << position;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionBits, testing::ValuesIn(kernel_isas()),
+                         [](const auto& instance) { return instance.param; });
+
+TEST(Attention, RefusesWhatBreaksItsContract) {
+  const auto backend = backend_of("");
+  AttentionShape shape;
+  AttentionHarness harness(*backend, shape, 1, 64, 1);
+  EXPECT_THROW(harness.step({{0, 300}}), InternalError) << "more tokens than blocks";
+  const KvCacheSpec odd{1, 1, 24, 64, DType::kF32};
+  EXPECT_THROW(backend->make_kv_cache(odd, 1), InternalError);
+}
+
+}  // namespace
+}  // namespace headrace::test
