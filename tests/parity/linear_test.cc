@@ -1,0 +1,252 @@
+// linear and linear_silu_mul: every kernel set against the reference, and against itself in other
+// company.
+
+#include <cmath>
+#include <cstring>
+
+#include "parity/parity.h"
+
+namespace headrace::parity {
+namespace {
+
+struct Shape {
+  int64_t n, k;
+};
+
+// Nothing here divides by a panel, a tile or a pair of k; the larger ones span several of each.
+constexpr Shape kShapes[] = {{1, 1},   {2, 1},    {6, 2},    {10, 7},    {66, 33},
+                             {64, 64}, {130, 65}, {94, 301}, {200, 1030}};
+constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 12, 13, 70};
+
+using Param = std::tuple<std::string, DType>;
+
+std::string param_name(const testing::TestParamInfo<Param>& info) {
+  return std::get<0>(info.param) + "_" + dtype_name(std::get<1>(info.param));
+}
+
+struct Problem {
+  int64_t n, k;
+  std::vector<float> weight, bias;
+};
+
+Problem random_problem(Random& random, Shape shape) {
+  return {shape.n, shape.k, random.uniforms(shape.n * shape.k), random.uniforms(shape.n)};
+}
+
+/// x [rows, k] through a weight kept as `storage`; empty bias: none.
+std::vector<float> run(Backend& backend, const Problem& p, DType storage, WeightUse use,
+                       const std::vector<float>& x) {
+  const StoredMatrix stored(p.weight, p.n, p.k, storage);
+  const auto weight = backend.pack_weight({{stored.part()}, storage, use});
+  const auto rows = static_cast<int64_t>(x.size()) / p.k;
+  const int64_t outputs = use == WeightUse::kGateUp ? p.n / 2 : p.n;
+  const Matrix input(backend, rows, p.k, x);
+  const Matrix bias(backend, 1, p.n, p.bias);
+  const Matrix out(backend, rows, outputs);
+  const TensorView bias_view = p.bias.empty() ? TensorView() : bias.vector();
+  if (use == WeightUse::kGateUp) {
+    backend.linear_silu_mul(input.view(), *weight, bias_view, out.view());
+  } else {
+    backend.linear(input.view(), *weight, bias_view, out.view());
+  }
+  return out.values();
+}
+
+class LinearParity : public testing::TestWithParam<Param> {
+ protected:
+  std::string isa() const { return std::get<0>(GetParam()); }
+  DType storage() const { return std::get<1>(GetParam()); }
+  bool rounds_activations() const { return isa() == "avx512_bf16" && storage() == DType::kBF16; }
+
+  /// Bound on the error of sum_k x[k] w[k] + bias given A = sum |x||w| + |bias|. A sum of K rounded
+  /// products in any fixed order is off by at most gamma_{K+1} A with gamma_m = m u / (1 - m u)
+  /// (Higham, Accuracy and Stability, 3.1; K + 1 for kernels that round products too, one more for
+  /// the bias, one for the reference's own rounding to float32). Activations rounded to bf16 are
+  /// each off by 2^-8 |x|, which adds 2^-8 A. The bf16 instruction also flushes subnormals: 2^-126
+  /// for each of K terms.
+  double bound(int64_t k, double magnitude) const {
+    const double m = static_cast<double>(k + 3) * kF32Roundoff;
+    const double activations = rounds_activations() ? kBF16Roundoff : 0.0;
+    return magnitude * (m / (1.0 - m) + activations * (1.0 + m)) +
+           static_cast<double>(k) * 0x1p-126;
+  }
+
+  /// sum |x||w| + |bias| of one output, with the weight as stored.
+  double magnitude(const Problem& p, const std::vector<float>& x, int64_t row, int64_t col) const {
+    double sum = p.bias.empty() ? 0.0 : std::abs(static_cast<double>(p.bias[size_t(col)]));
+    for (int64_t i = 0; i < p.k; ++i) {
+      // A stored weight is at most 1 + 2^-8 times what it was made of.
+      sum += std::abs(static_cast<double>(x[size_t(row * p.k + i)]) *
+                      p.weight[size_t(col * p.k + i)]) *
+             (1.0 + kBF16Roundoff);
+    }
+    return sum;
+  }
+};
+
+TEST_P(LinearParity, MatchesReference) {
+  HEADRACE_REQUIRE_ISA(isa());
+  const auto reference = make_cpu_backend({.isa = "reference"});
+  const auto backend = make_backend(isa());
+  Random random(1);
+  SCOPED_TRACE(random.trace());
+  for (const Shape shape : kShapes) {
+    for (const bool with_bias : {true, false}) {
+      Problem p = random_problem(random, shape);
+      if (!with_bias) p.bias.clear();
+      for (const int64_t rows : kRows) {
+        const std::vector<float> x = random.uniforms(rows * p.k);
+        const auto want = run(*reference, p, storage(), WeightUse::kLinear, x);
+        const auto got = run(*backend, p, storage(), WeightUse::kLinear, x);
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < p.n; ++j) {
+            const auto at = size_t(i * p.n + j);
+            ASSERT_NEAR(got[at], want[at], bound(p.k, magnitude(p, x, i, j)))
+                << "[" << i << ", " << j << "] of " << rows << " x " << p.k << " -> " << p.n;
+          }
+        }
+      }
+    }
+  }
+}
+
+// silu(g) * u: |silu'| <= 1.1, so errors of the two sums enter as 1.1 |u| dg + |silu(g)| du (and
+// their product); exp within 2 ulp, one sum, one quotient and one product add at most 8 roundoffs.
+TEST_P(LinearParity, SiluMulMatchesReference) {
+  HEADRACE_REQUIRE_ISA(isa());
+  const auto reference = make_cpu_backend({.isa = "reference"});
+  const auto backend = make_backend(isa());
+  Random random(2);
+  SCOPED_TRACE(random.trace());
+  for (const Shape shape : kShapes) {
+    if (shape.n % 2 != 0) continue;
+    const Problem p = random_problem(random, shape);
+    const int64_t half = p.n / 2;
+    for (const int64_t rows : kRows) {
+      const std::vector<float> x = random.uniforms(rows * p.k);
+      const auto sums = run(*reference, p, storage(), WeightUse::kLinear, x);
+      const auto want = run(*reference, p, storage(), WeightUse::kGateUp, x);
+      const auto got = run(*backend, p, storage(), WeightUse::kGateUp, x);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < half; ++j) {
+          const double gate = sums[size_t(i * p.n + j)];
+          const double up = sums[size_t(i * p.n + half + j)];
+          const double gate_error = bound(p.k, magnitude(p, x, i, j));
+          const double up_error = bound(p.k, magnitude(p, x, i, half + j));
+          const double silu = std::abs(gate / (1.0 + std::exp(-gate)));
+          const double tolerance = 1.1 * gate_error * (std::abs(up) + up_error) + silu * up_error +
+                                   8.0 * kF32Roundoff * silu * std::abs(up);
+          const auto at = size_t(i * half + j);
+          ASSERT_NEAR(got[at], want[at], tolerance)
+              << "[" << i << ", " << j << "] of " << rows << " x " << p.k << " -> " << p.n;
+        }
+      }
+    }
+  }
+}
+
+// Small whole numbers are exact in every storage dtype and every order of summation, so that any
+// misplaced element shows however large the sum.
+TEST_P(LinearParity, WholeNumbersAreExact) {
+  HEADRACE_REQUIRE_ISA(isa());
+  const auto reference = make_cpu_backend({.isa = "reference"});
+  const auto backend = make_backend(isa());
+  Random random(3);
+  SCOPED_TRACE(random.trace());
+  for (const Shape shape : kShapes) {
+    const Problem p{shape.n, shape.k, random.integers(shape.n * shape.k, -9, 9),
+                    random.integers(shape.n, -99, 99)};
+    for (const int64_t rows : kRows) {
+      const std::vector<float> x = random.integers(rows * p.k, -9, 9);
+      ASSERT_EQ(run(*backend, p, storage(), WeightUse::kLinear, x),
+                run(*reference, p, storage(), WeightUse::kLinear, x))
+          << rows << " x " << p.k << " -> " << p.n;
+    }
+  }
+}
+
+// The guarantee behind "same tokens every time": a row's bits depend on the row alone.
+TEST_P(LinearParity, RowsDoNotDependOnTheirCompany) {
+  HEADRACE_REQUIRE_ISA(isa());
+  Random random(4);
+  SCOPED_TRACE(random.trace());
+  const auto alone = make_backend(isa(), 1);
+  for (const WeightUse use : {WeightUse::kLinear, WeightUse::kGateUp}) {
+    for (const Shape shape : {Shape{130, 65}, Shape{94, 301}, Shape{200, 1030}}) {
+      const Problem p = random_problem(random, shape);
+      const int64_t outputs = use == WeightUse::kGateUp ? p.n / 2 : p.n;
+      const std::vector<float> row = random.uniforms(p.k);
+      const std::vector<float> want = run(*alone, p, storage(), use, row);
+      for (const int32_t threads : {1, 2, 3}) {
+        const auto backend = make_backend(isa(), threads);
+        for (const int64_t rows : kRows) {
+          const int64_t place = random.integer(0, rows - 1);
+          std::vector<float> x = random.uniforms(rows * p.k);
+          std::copy(row.begin(), row.end(), x.begin() + place * p.k);
+          const auto got = run(*backend, p, storage(), use, x);
+          ASSERT_EQ(0, std::memcmp(got.data() + place * outputs, want.data(),
+                                   want.size() * sizeof(float)))
+              << "row " << place << " of " << rows << ", " << threads << " threads, " << p.k
+              << " -> " << p.n;
+        }
+      }
+    }
+  }
+}
+
+// More rows than one block of packed activations holds (blocks are at least four tiles, and no
+// more than 384 KiB when rows are long).
+TEST_P(LinearParity, RowsDoNotDependOnBlocksOfRows) {
+  HEADRACE_REQUIRE_ISA(isa());
+  Random random(5);
+  SCOPED_TRACE(random.trace());
+  const auto backend = make_backend(isa(), 2);
+  const Problem p = random_problem(random, {70, 6001});
+  const std::vector<float> x = random.uniforms(50 * p.k);
+  const auto together = run(*backend, p, storage(), WeightUse::kLinear, x);
+  for (const int64_t place : {0, 23, 24, 47, 49}) {
+    const std::vector<float> row(x.begin() + place * p.k, x.begin() + (place + 1) * p.k);
+    const auto alone = run(*backend, p, storage(), WeightUse::kLinear, row);
+    ASSERT_EQ(
+        0, std::memcmp(together.data() + place * p.n, alone.data(), alone.size() * sizeof(float)))
+        << "row " << place;
+  }
+}
+
+TEST_P(LinearParity, WritesNothingBeyondItsColumns) {
+  HEADRACE_REQUIRE_ISA(isa());
+  const auto backend = make_backend(isa());
+  Random random(6);
+  SCOPED_TRACE(random.trace());
+  const Problem p = random_problem(random, {66, 33});
+  const StoredMatrix stored(p.weight, p.n, p.k, storage());
+  const auto weight = backend->pack_weight({{stored.part()}, storage(), WeightUse::kLinear});
+  const int64_t rows = 7, wide_in = p.k + 5, wide_out = p.n + 3;
+  const std::vector<float> x = random.uniforms(rows * wide_in);
+  const Matrix input(*backend, rows, wide_in, x);
+  const Matrix out(*backend, rows, wide_out, std::vector<float>(size_t(rows * wide_out), 42.0f));
+  backend->linear(input.view().columns(2, p.k), *weight, {}, out.view().columns(1, p.n));
+  std::vector<float> narrow;
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto first = x.begin() + i * wide_in + 2;
+    narrow.insert(narrow.end(), first, first + p.k);
+  }
+  Problem no_bias = p;
+  no_bias.bias.clear();
+  const auto want = run(*backend, no_bias, storage(), WeightUse::kLinear, narrow);
+  const auto got = out.values();
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < wide_out; ++j) {
+      const bool inside = j >= 1 && j <= p.n;
+      ASSERT_EQ(got[size_t(i * wide_out + j)], inside ? want[size_t(i * p.n + j - 1)] : 42.0f);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, LinearParity,
+                         testing::Combine(testing::ValuesIn(kernel_isas()),
+                                          testing::Values(DType::kF32, DType::kBF16, DType::kF16)),
+                         param_name);
+
+}  // namespace
+}  // namespace headrace::parity

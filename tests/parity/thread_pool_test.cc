@@ -1,0 +1,111 @@
+#include "backend/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+namespace headrace {
+namespace {
+
+TEST(ThreadPool, RunsEveryIndexOnce) {
+  for (const int32_t threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (const int64_t count : {0, 1, 2, 5, 64, 1000}) {
+      for (const int64_t grain : {1, 3, 64, 5000}) {
+        std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+        pool.parallel_for(count, grain, [&](int64_t begin, int64_t end, int32_t thread) {
+          EXPECT_LE(end - begin, grain);
+          EXPECT_GE(thread, 0);
+          EXPECT_LT(thread, threads);
+          for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+        });
+        for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, OneThreadIsTheCaller) {
+  ThreadPool pool(1);
+  const auto caller = std::this_thread::get_id();
+  pool.parallel_for(10, 1, [&](int64_t, int64_t, int32_t thread) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_EQ(thread, 0);
+  });
+}
+
+TEST(ThreadPool, NoTwoRangesShareAThreadIndexAtOnce) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> busy(4);
+  for (int round = 0; round < 50; ++round) {
+    pool.parallel_for(40, 1, [&](int64_t, int64_t, int32_t thread) {
+      EXPECT_EQ(busy[static_cast<size_t>(thread)].fetch_add(1), 0);
+      std::this_thread::yield();
+      busy[static_cast<size_t>(thread)].fetch_sub(1);
+    });
+  }
+}
+
+TEST(ThreadPool, IdleThreadsHelpABusyOne) {
+  ThreadPool pool(2);
+  // The first index holds whoever takes it until all others are done: its share must be taken over.
+  std::atomic<int> done{0};
+  pool.parallel_for(100, 1, [&](int64_t begin, int64_t, int32_t) {
+    if (begin == 0) {
+      while (done.load() < 99) std::this_thread::yield();
+    } else {
+      ++done;
+    }
+  });
+  EXPECT_EQ(done.load(), 99);
+}
+
+TEST(ThreadPool, CarriesAnExceptionAfterAllElseHasRun) {
+  for (const int32_t threads : {2, 3}) {
+    ThreadPool pool(threads);
+    for (int64_t bad = 0; bad < 20; ++bad) {
+      std::atomic<int> ran{0};
+      const auto loop = [&] {
+        pool.parallel_for(20, 1, [&](int64_t begin, int64_t, int32_t) {
+          ++ran;
+          if (begin == bad) throw std::runtime_error("index " + std::to_string(bad));
+        });
+      };
+      try {
+        loop();
+        FAIL() << "did not throw";
+      } catch (const std::runtime_error& e) {
+        EXPECT_EQ(e.what(), "index " + std::to_string(bad));
+      }
+      EXPECT_EQ(ran.load(), 20);
+    }
+    int64_t sum = 0;
+    pool.parallel_for(1, 1, [&](int64_t, int64_t, int32_t) { ++sum; });
+    EXPECT_EQ(sum, 1);
+  }
+}
+
+// Loops follow each other at once, after the workers have begun to sleep, and in between.
+TEST(ThreadPool, ManyLoopsInARow) {
+  ThreadPool pool(3);
+  int64_t total = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<int64_t> parts(16, 0);
+    pool.parallel_for(16, 1, [&](int64_t begin, int64_t, int32_t) {
+      parts[static_cast<size_t>(begin)] = begin + round;
+    });
+    for (const int64_t part : parts) total += part;
+    if (round % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(round % 7 * 50));
+  }
+  EXPECT_EQ(total, 3000LL * 120 + 16LL * 2999 * 3000 / 2);
+}
+
+TEST(ThreadPool, StartsAndStopsUnused) {
+  for (int i = 0; i < 50; ++i) ThreadPool pool(1 + i % 4);
+}
+
+}  // namespace
+}  // namespace headrace
