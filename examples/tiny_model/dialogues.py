@@ -1,7 +1,7 @@
 """Generates the dialogues the tiny model is trained on and the questions it is tested with.
 
 Everything follows from a seed. Whether a question is trained or held out follows from a hash of
-its key (see `skills.Exchange`), so a held-out question never occurs in training, in any place of
+its key (see `exchange.Exchange`), so a held-out question never occurs in training, in any place of
 any dialogue:
 
     python dialogues.py             # prints a few training dialogues
@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import arithmetic
 import skills
 import small_talk
-from skills import Exchange, Skill
+from exchange import STOP, Exchange, Skill
 
 Messages = list[dict[str, str]]
 
@@ -63,11 +64,11 @@ _WEIGHTS: dict[str, float] = {
 }
 
 SKILLS: dict[str, Skill] = {
-    "addition": skills.addition,
-    "subtraction": skills.subtraction,
-    "multiplication": skills.multiplication,
-    "division": skills.division,
-    "too_large": skills.too_large,
+    "addition": arithmetic.addition,
+    "subtraction": arithmetic.subtraction,
+    "multiplication": arithmetic.multiplication,
+    "division": arithmetic.division,
+    "too_large": arithmetic.too_large,
     "comparison": skills.comparison,
     "counting": skills.counting,
     "neighbour": skills.neighbour,
@@ -196,7 +197,7 @@ def _follow_up(rng: random.Random, last: Exchange, lang: str) -> Exchange | None
         "addition",
         f"+ {min(last.value, b)} {max(last.value, b)}",
         rng.choice(_FOLLOW_UPS[lang]).format(b=b),
-        f"{last.value} + {b} = {total}" + {"en": ".", "zh": "。"}[lang],
+        f"{last.value} + {b} = {total}" + STOP[lang],
         (str(total),),
         value=total,
     )

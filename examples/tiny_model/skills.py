@@ -1,280 +1,16 @@
-"""What the tiny model can do: one function per skill, each making one random question and answer.
+"""Skills besides arithmetic: comparing, counting, units, number words and remembered facts.
 
-A skill takes a random source and a language ("en" or "zh") and returns an `Exchange`. Its `key`
-names what must be new in a held-out question: the operands, the number or the list to count for
-skills that follow a rule, the pair of fact and phrasing for skills that are remembered. An exchange
-without a key (small talk) is never held out.
+A skill takes a random source and a language ("en" or "zh") and makes one `Exchange`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 
-from facts import FACT_KINDS, FactKind, words
+from exchange import STOP, Exchange, Skill, number_answer, number_words
+from facts import FACT_KINDS, FactKind
 
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A question, the reply to learn, and the endings (or whole replies) that count as right."""
-
-    skill: str
-    key: str
-    question: str
-    reply: str
-    answers: tuple[str, ...]
-    match: str = "ends"  # "ends": the reply ends with an answer; "equals": it is an answer
-    value: int | None = None  # the number found, for a follow-up question
-
-
-Skill = Callable[[random.Random, str], Exchange]
-
-_STOP = {"en": ".", "zh": "。"}
-
-_ONES = words(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
-)
-_TENS = words("_ _ twenty thirty forty fifty sixty seventy eighty ninety")
-_HAN_DIGITS = "零一二三四五六七八九"
-
-
-def english_number(n: int) -> str:
-    """The English words of 0 <= n < 1000."""
-    if n < 20:
-        return _ONES[n]
-    if n < 100:
-        return _TENS[n // 10] + (f"-{_ONES[n % 10]}" if n % 10 else "")
-    rest = f" and {english_number(n % 100)}" if n % 100 else ""
-    return f"{_ONES[n // 100]} hundred{rest}"
-
-
-def chinese_number(n: int) -> str:
-    """The Chinese characters of 0 <= n < 1000."""
-    if n < 10:
-        return _HAN_DIGITS[n]
-    if n < 20:
-        return "十" + (_HAN_DIGITS[n % 10] if n % 10 else "")
-    if n < 100:
-        return _HAN_DIGITS[n // 10] + "十" + (_HAN_DIGITS[n % 10] if n % 10 else "")
-    head, rest = _HAN_DIGITS[n // 100] + "百", n % 100
-    if rest == 0:
-        return head
-    if rest < 10:
-        return f"{head}零{_HAN_DIGITS[rest]}"
-    return head + _HAN_DIGITS[rest // 10] + "十" + (_HAN_DIGITS[rest % 10] if rest % 10 else "")
-
-
-def number_words(n: int, lang: str) -> str:
-    """The words of 0 <= n < 1000 in the language."""
-    return english_number(n) if lang == "en" else chinese_number(n)
-
-
-def _number(value: int) -> tuple[str, ...]:
-    return (str(value),)
-
-
-_NAMES = {
-    "en": words("Tom Anna Ben Lucy Sam Mary Jack Emma Leo Kate Nina Paul"),
-    "zh": words("小明 小红 小华 小丽 小刚 小芳 小军 小美"),
-}
-_THINGS = {
-    "en": words("apples pens books eggs cups stamps coins cards balls oranges"),
-    "zh": words("苹果 铅笔 书 鸡蛋 杯子 邮票 硬币 卡片 球 橙子"),
-}
-
-# {a} and {b} are digits, {A} and {B} words, {n} a name, {t} countable things
-_ARITHMETIC: dict[str, dict[str, tuple[str, ...]]] = {
-    "+": {
-        "en": (
-            "What is {a} + {b}?",
-            "{a} + {b} = ?",
-            "{a}+{b}=",
-            "{a} + {b}",
-            "What is {a} plus {b}?",
-            "Add {a} and {b}.",
-            "What is the sum of {a} and {b}?",
-            "How much is {a} + {b}?",
-            "Calculate {a} + {b}.",
-            "What is {A} plus {B}?",
-            "{n} has {a} {t} and gets {b} more. How many {t} does {n} have now?",
-            "There are {a} {t} here and {b} {t} there. How many {t} in all?",
-        ),
-        "zh": (
-            "{a} + {b} 等于多少？",
-            "{a}+{b}=?",
-            "{a}+{b}等于几？",
-            "{a}加{b}等于多少？",
-            "{a}加{b}是多少？",
-            "{a}和{b}的和是多少？",
-            "计算{a}+{b}。",
-            "请算一下{a}加{b}。",
-            "{A}加{B}等于多少？",
-            "{n}有{a}个{t}，又得到{b}个，现在有多少个{t}？",
-            "这里有{a}个{t}，那里有{b}个{t}，一共有多少个？",
-        ),
-    },
-    "-": {
-        "en": (
-            "What is {a} - {b}?",
-            "{a} - {b} = ?",
-            "{a}-{b}=",
-            "{a} - {b}",
-            "What is {a} minus {b}?",
-            "Subtract {b} from {a}.",
-            "What is the difference of {a} and {b}?",
-            "How much is {a} - {b}?",
-            "Calculate {a} - {b}.",
-            "What is {A} minus {B}?",
-            "Take {b} away from {a}.",
-            "{n} has {a} {t} and gives {b} away. How many {t} are left?",
-        ),
-        "zh": (
-            "{a} - {b} 等于多少？",
-            "{a}-{b}=?",
-            "{a}-{b}等于几？",
-            "{a}减{b}等于多少？",
-            "{a}减去{b}是多少？",
-            "{a}和{b}的差是多少？",
-            "计算{a}-{b}。",
-            "请算一下{a}减{b}。",
-            "{A}减{B}等于多少？",
-            "{n}有{a}个{t}，送出{b}个，还剩多少个？",
-        ),
-    },
-    "×": {
-        "en": (
-            "What is {a} × {b}?",
-            "{a} × {b} = ?",
-            "{a}*{b}=",
-            "{a} x {b}",
-            "What is {a} times {b}?",
-            "Multiply {a} by {b}.",
-            "What is the product of {a} and {b}?",
-            "How much is {a} * {b}?",
-            "Calculate {a} × {b}.",
-            "What is {A} times {B}?",
-            "There are {a} boxes with {b} {t} each. How many {t} in all?",
-        ),
-        "zh": (
-            "{a} × {b} 等于多少？",
-            "{a}×{b}=?",
-            "{a}*{b}等于几？",
-            "{a}乘以{b}等于多少？",
-            "{a}乘{b}是多少？",
-            "{a}和{b}的积是多少？",
-            "计算{a}×{b}。",
-            "请算一下{a}乘以{b}。",
-            "{A}乘以{B}等于多少？",
-            "有{a}个盒子，每个盒子有{b}个{t}，一共有多少个？",
-        ),
-    },
-    "÷": {
-        "en": (
-            "What is {a} ÷ {b}?",
-            "{a} / {b} = ?",
-            "What is {a} divided by {b}?",
-            "Divide {a} by {b}.",
-            "How much is {a} / {b}?",
-            "Calculate {a} ÷ {b}.",
-            "Share {a} {t} among {b} people. How many does each get?",
-        ),
-        "zh": (
-            "{a} ÷ {b} 等于多少？",
-            "{a}/{b}=?",
-            "{a}除以{b}等于多少？",
-            "{a}除以{b}是多少？",
-            "计算{a}÷{b}。",
-            "把{a}个{t}平均分给{b}个人，每人几个？",
-        ),
-    },
-}
-
-
-def _asked(
-    rng: random.Random, lang: str, sign: str, a: int, b: int, bare: bool = False
-) -> tuple[str, str]:
-    """A phrasing for `a sign b` and the question; a bare one has digits and no story."""
-    templates = _ARITHMETIC[sign][lang]
-    if bare:
-        templates = tuple(t for t in templates if "{t}" not in t and "{A}" not in t)
-    template = rng.choice(templates)
-    question = template.format(
-        a=a,
-        b=b,
-        A="" if bare else number_words(a, lang),
-        B="" if bare else number_words(b, lang),
-        n=rng.choice(_NAMES[lang]),
-        t=rng.choice(_THINGS[lang]),
-    )
-    return template, question
-
-
-def _arithmetic(
-    rng: random.Random, lang: str, skill: str, sign: str, a: int, b: int, value: int
-) -> Exchange:
-    template, question = _asked(rng, lang, sign, a, b, bare=value < 0)
-    # Sums are held out by operands. Tables are learnt by heart: there the phrasing must be new.
-    if sign == "+":
-        key = f"+ {min(a, b)} {max(a, b)}"
-    elif sign == "-":
-        key = f"- {a} {b}"
-    else:
-        key = f"{sign} {a} {b} {template}"
-    reply = f"{a} {sign} {b} = {value}{_STOP[lang]}"
-    return Exchange(skill, key, question, reply, _number(value), value=value)
-
-
-def addition(rng: random.Random, lang: str) -> Exchange:
-    """Sums of numbers below 100."""
-    top = rng.choice((20, 100, 100))
-    a, b = rng.randrange(top), rng.randrange(top)
-    return _arithmetic(rng, lang, "addition", "+", a, b, a + b)
-
-
-def subtraction(rng: random.Random, lang: str) -> Exchange:
-    """Differences of numbers below 100; few and only small ones are negative."""
-    top = rng.choice((20, 100, 100))
-    b, a = sorted((rng.randrange(top), rng.randrange(top)))
-    if top == 20 and rng.random() < 0.25:
-        a, b = b, a
-    return _arithmetic(rng, lang, "subtraction", "-", a, b, a - b)
-
-
-def multiplication(rng: random.Random, lang: str) -> Exchange:
-    """The multiplication table up to 10 x 10."""
-    a, b = rng.randrange(11), rng.randrange(11)
-    return _arithmetic(rng, lang, "multiplication", "×", a, b, a * b)
-
-
-def division(rng: random.Random, lang: str) -> Exchange:
-    """The multiplication table read backwards."""
-    b, q = rng.randrange(1, 11), rng.randrange(1, 11)
-    return _arithmetic(rng, lang, "division", "÷", b * q, b, q)
-
-
-_TOO_LARGE = {
-    "en": "Sorry, these numbers are too large for me.",
-    "zh": "抱歉，这些数对我来说太大了。",
-}
-
-
-def too_large(rng: random.Random, lang: str) -> Exchange:
-    """Sums from 100 on and products of more than 10, which the model declines."""
-    sign = rng.choice("+-×")
-    low, high = rng.choice(
-        ((100, 1000), (100, 100_000)) if sign != "×" else ((11, 100), (11, 1000))
-    )
-    a, b = rng.randrange(low, high), rng.randrange(high)
-    if sign != "-" and rng.random() < 0.5:
-        a, b = b, a
-    reply = _TOO_LARGE[lang]
-    question = _asked(rng, lang, sign, a, b, bare=True)[1]
-    return Exchange("talk", "", question, reply, (reply,), match="equals")
-
-
-_COMPARISON = {
+_COMPARISON: dict[str, dict[str, tuple[str, ...]]] = {
     "larger": {
         "en": (
             "Which is larger, {a} or {b}?",
@@ -298,6 +34,7 @@ _COMPARISON = {
 def comparison(rng: random.Random, lang: str) -> Exchange:
     """The larger or the smaller of two numbers below 100."""
     a, b = rng.sample(range(100), 2)
+    key = f"<> {min(a, b)} {max(a, b)}"
     which = rng.choice(("larger", "smaller"))
     value = max(a, b) if which == "larger" else min(a, b)
     question = rng.choice(_COMPARISON[which][lang]).format(a=a, b=b)
@@ -305,7 +42,7 @@ def comparison(rng: random.Random, lang: str) -> Exchange:
         reply = f"The {which} number is {value}."
     else:
         reply = f"更{'大' if which == 'larger' else '小'}的数是{value}。"
-    return Exchange("comparison", f"<> {min(a, b)} {max(a, b)}", question, reply, _number(value))
+    return Exchange("comparison", key, question, reply, number_answer(value))
 
 
 _COUNT = {
@@ -343,10 +80,10 @@ def counting(rng: random.Random, lang: str) -> Exchange:
     question = rng.choice(templates).format(a=numbers[0], b=numbers[-1], s=abs(step))
     listed = ", ".join(map(str, numbers))
     key = f"count {numbers[0]} {numbers[-1]} {step}"
-    return Exchange("counting", key, question, listed + _STOP[lang], (listed,), match="equals")
+    return Exchange("counting", key, question, listed + STOP[lang], (listed,), match="equals")
 
 
-_NEIGHBOUR = {
+_NEIGHBOUR: dict[int, dict[str, tuple[str, ...]]] = {
     1: {
         "en": (
             "What number comes after {a}?",
@@ -375,7 +112,7 @@ def neighbour(rng: random.Random, lang: str) -> Exchange:
         reply = f"The number {'after' if step > 0 else 'before'} {a} is {a + step}."
     else:
         reply = f"{a}{'后' if step > 0 else '前'}面的数是{a + step}。"
-    return Exchange("neighbour", f"next {a} {step}", question, reply, _number(a + step))
+    return Exchange("neighbour", f"next {a} {step}", question, reply, number_answer(a + step))
 
 
 _PARITY = {
@@ -449,7 +186,7 @@ def units(rng: random.Random, lang: str) -> Exchange:
     if lang == "en" and form:
         u, v = (unit.removesuffix("s") if k == 1 else unit for unit, k in ((u, n), (v, result)))
     key = f"unit {large[1]} {small[1]} {count} {down}" + ("" if decimal else template)
-    reply = f"{n} {u} = {result} {v}{_STOP[lang]}"
+    reply = f"{n} {u} = {result} {v}{STOP[lang]}"
     answers = (f"{result} {v}", f"{result}{v}", str(result))
     return Exchange("units", key, question, reply, answers)
 
@@ -483,7 +220,7 @@ def to_words(rng: random.Random, lang: str) -> Exchange:
     question = rng.choice(_TO_WORDS[lang]).format(a=n)
     full = f"{n} is {spelt}" if lang == "en" else f"{n}写作{spelt}"
     return Exchange(
-        "to_words", _word_key(n), question, full + _STOP[lang], (full, spelt), match="equals"
+        "to_words", _word_key(n), question, full + STOP[lang], (full, spelt), match="equals"
     )
 
 
@@ -493,7 +230,7 @@ def to_digits(rng: random.Random, lang: str) -> Exchange:
     spelt = number_words(n, lang)
     question = rng.choice(_TO_DIGITS[lang]).format(w=spelt)
     reply = f"{spelt} is {n}." if lang == "en" else f"{spelt}写作{n}。"
-    return Exchange("to_digits", _word_key(n), question, reply, _number(n))
+    return Exchange("to_digits", _word_key(n), question, reply, number_answer(n))
 
 
 def _word_key(n: int) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from exchange import Exchange
 from facts import words
-from skills import Exchange
 
 _GREETINGS = {
     "en": ("Hello", "Hi", "Hey", "Good morning", "Good evening", "Hello there", "Hi there"),
