@@ -99,8 +99,12 @@ std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled) {
   const auto expected = std::ranges::count_if(impl_->pending, samples);
   HEADRACE_CHECK(std::cmp_equal(sampled.size(), expected), sampled.size(), " tokens for ", expected,
                  " sequences");
+  // All memory first: what follows cannot fail half way.
   std::vector<CommittedSeq> out;
   out.reserve(impl_->pending.size());
+  for (Sequence* const seq : impl_->pending) {
+    if (seq->tokens.size() == seq->tokens.capacity()) seq->tokens.reserve(2 * seq->tokens.size());
+  }
   auto token = sampled.begin();
   for (Sequence* const seq : std::exchange(impl_->pending, {})) {
     const bool has_token = samples(seq);

@@ -1,0 +1,77 @@
+#include "cpp/sched/fake_model.h"
+
+#include <algorithm>
+
+namespace headrace::fake {
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0xbf58476d1ce4e5b9u;
+  return hash ^ (hash >> 29);
+}
+
+uint64_t stored_value(const SeqSpec& spec, uint64_t previous, int32_t token, int32_t rope_len) {
+  const int32_t seen_len = spec.cache_namespace >= kDynamicRope ? rope_len : 0;
+  return mix(mix(previous, static_cast<uint64_t>(token) + 1), static_cast<uint64_t>(seen_len));
+}
+
+uint64_t namespace_value(const SeqSpec& spec) { return mix(11, spec.cache_namespace); }
+
+int32_t choose(uint64_t all_values, const SeqSpec& spec, int32_t num_output) {
+  auto token = static_cast<int32_t>(all_values % kVocab);
+  const auto masked = [&] {
+    return num_output < spec.min_tokens && std::ranges::count(spec.end_tokens, token) > 0;
+  };
+  while (masked()) token = (token + 1) % kVocab;
+  return token;
+}
+
+Finished run_alone(const SeqSpec& spec) {
+  Finished out;
+  const auto prompt_len = static_cast<int32_t>(spec.prompt.size());
+  uint64_t last = namespace_value(spec), all = 0;
+  for (const int32_t token : spec.prompt)
+    all = mix(all, last = stored_value(spec, last, token, prompt_len));
+  while (true) {
+    const int32_t token = choose(all, spec, static_cast<int32_t>(out.output.size()));
+    out.output.push_back(token);
+    const auto count = static_cast<int32_t>(out.output.size());
+    if (count >= spec.min_tokens) {
+      if (std::ranges::count(spec.end_tokens, token) > 0) out.end = SeqEnd::kStopToken;
+      for (const auto& stop : spec.stop_sequences) {
+        const auto n = static_cast<int32_t>(stop.size());
+        if (out.end == SeqEnd::kNone && n <= count &&
+            std::equal(stop.begin(), stop.end(), out.output.end() - n)) {
+          out.end = SeqEnd::kStopSequence;
+        }
+      }
+    }
+    if (out.end == SeqEnd::kNone && count == spec.max_tokens) out.end = SeqEnd::kLength;
+    if (out.end != SeqEnd::kNone) return out;
+    all = mix(all, last = stored_value(spec, last, token, prompt_len + count));
+  }
+}
+
+std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
+                               const std::function<const SeqSpec&(SeqId)>& spec_of,
+                               const RopeLen& rope_len) {
+  for (const PlannedSeq& seq : plan.seqs) {
+    const SeqSpec& spec = spec_of(seq.id);
+    for (int32_t i = 0; i < seq.num_tokens; ++i) {
+      const int32_t p = seq.start_pos + i;
+      const uint64_t previous = p == 0 ? namespace_value(spec) : kv.at(seq.blocks, p - 1);
+      kv.at(seq.blocks, p) =
+          stored_value(spec, previous, seq.tokens[static_cast<size_t>(i)], rope_len(seq.id, p));
+    }
+  }
+  std::vector<uint64_t> out;
+  for (const PlannedSeq& seq : plan.seqs) {
+    uint64_t all = 0;
+    for (int32_t p = 0; p < seq.start_pos + seq.num_tokens; ++p) {
+      all = mix(all, kv.at(seq.blocks, p));
+    }
+    out.push_back(all);
+  }
+  return out;
+}
+
+}  // namespace headrace::fake

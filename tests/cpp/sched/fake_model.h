@@ -1,0 +1,66 @@
+#pragma once
+
+// A model without mathematics: the key/value of a position is a hash of everything that decides
+// it (namespace, rope length, token, and the stored value before it), and the next token is a hash
+// of all stored values up to the last position. A token that is misplaced, repeated or lost, or a
+// block that holds another's values, changes what is generated.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "sched/scheduler.h"
+
+namespace headrace::fake {
+
+constexpr int32_t kVocab = 11;
+
+/// In namespaces from here on (kDynamicRope + prompt length) the rope length decides the values,
+/// as it does in models with dynamic RoPE scaling; elsewhere it doesn't.
+constexpr uint64_t kDynamicRope = 1000;
+
+uint64_t mix(uint64_t hash, uint64_t value);
+/// Value stored for a token, given the value stored before it (the namespace's for the first).
+uint64_t stored_value(const SeqSpec& spec, uint64_t previous, int32_t token, int32_t rope_len);
+uint64_t namespace_value(const SeqSpec& spec);
+/// The next token given the hash of all values. While `num_output` < min_tokens, end tokens are
+/// masked, as the sampler does.
+int32_t choose(uint64_t all_values, const SeqSpec& spec, int32_t num_output);
+
+struct Finished {
+  std::vector<int32_t> output;
+  SeqEnd end = SeqEnd::kNone;
+};
+/// What a request gives when it runs alone; written without the scheduler's code.
+Finished run_alone(const SeqSpec& spec);
+
+/// The paged cache of a backend.
+class KvStore {
+ public:
+  KvStore(int32_t num_blocks, int32_t block_size)
+      : block_size_(block_size),
+        values_(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size)) {}
+  uint64_t& at(std::span<const int32_t> table, int32_t position) {
+    const int32_t block = table[static_cast<size_t>(position / block_size_)];
+    return values_[static_cast<size_t>(block) * static_cast<size_t>(block_size_) +
+                   static_cast<size_t>(position % block_size_)];
+  }
+  /// What an abandoned step may leave behind in a block.
+  void spoil(std::span<const int32_t> table, int32_t first, int32_t count) {
+    for (int32_t p = first; p < first + count; ++p) at(table, p) = ~uint64_t{0};
+  }
+
+ private:
+  int32_t block_size_;
+  std::vector<uint64_t> values_;
+};
+
+using RopeLen = std::function<int32_t(SeqId, int32_t)>;
+/// Runs a step: writes the rows of every sequence, then reads what each needs. Returns, for each
+/// planned sequence, the hash of all its values.
+std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
+                               const std::function<const SeqSpec&(SeqId)>& spec_of,
+                               const RopeLen& rope_len);
+
+}  // namespace headrace::fake

@@ -1,0 +1,82 @@
+#pragma once
+
+// Drives a scheduler with the fake model and checks, at every step, what README.md promises.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "cpp/sched/fake_model.h"
+#include "sched/scheduler.h"
+
+namespace headrace::fake {
+
+class Scenario {
+ public:
+  Scenario(const SchedulerConfig& config, uint64_t seed);
+
+  /// Requests are added at random times; some are cancelled, expire or lose their step.
+  struct Options {
+    int num_requests = 20;
+    uint64_t arrivals_per_step = 4;  ///< less than this
+    int32_t max_prompt = 30;
+    int32_t max_output = 20;
+    bool cancellations = true;
+    bool deadlines = true;
+    bool abandoned_steps = true;
+    bool priorities = true;
+    /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
+    std::function<void(int64_t)> arm;
+  };
+  /// Runs until everything has ended. Reports failures through GoogleTest.
+  void run(const Options& options);
+
+  uint64_t tokens_generated() const { return tokens_generated_; }
+  const SchedulerStats& last_stats() const { return stats_; }
+
+ private:
+  struct Job {
+    SeqSpec spec;
+    Finished alone;               ///< what it must give
+    std::vector<int32_t> tokens;  ///< prompt, then what it has given
+    bool running = false;         ///< holds blocks, as far as the plans tell
+    bool scheduled = false;       ///< was in a plan before
+    bool cancelled = false;       ///< between plan and commit
+    int32_t computed = 0;
+    int32_t num_output() const { return static_cast<int32_t>(tokens.size() - spec.prompt.size()); }
+  };
+
+  uint64_t below(uint64_t n) { return random_() % n; }
+  bool once_in(uint64_t n) { return below(n) == 0; }
+  SeqSpec random_spec(const Options& options);
+  void add_request(const Options& options);
+  void cancel_random();
+  void step(const Options& options);
+  template <class Call>
+  auto with_failing_allocations(const Options& options, const Call& call);
+  void check_expired(const StepPlan& plan);
+  void check_preempted(const StepPlan& plan, const Options& options);
+  void check_rows(const StepPlan& plan);
+  void check_sequence(const PlannedSeq& seq);
+  void check_order(const StepPlan& plan);
+  void check_blocks(const StepPlan& plan);
+  void commit(const StepPlan& plan, const std::vector<uint64_t>& values, const Options& options);
+  void abandon(const StepPlan& plan);
+  void check_stats();
+  const Job* most_senior() const;
+
+  SchedulerConfig config_;
+  std::mt19937_64 random_;
+  Scheduler scheduler_;
+  KvStore kv_;
+  bool dynamic_rope_;
+  std::map<SeqId, Job> jobs_;  ///< that have not ended
+  SchedulerStats stats_;
+  int to_add_ = 0;
+  double now_ = 0;
+  uint64_t tokens_generated_ = 0;
+};
+
+}  // namespace headrace::fake

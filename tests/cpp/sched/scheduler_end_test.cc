@@ -1,0 +1,179 @@
+// How a sequence ends: stop tokens and sequences, length, cancellation, deadlines.
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "headrace/status.h"
+#include "sched/scheduler.h"
+
+namespace headrace {
+namespace {
+
+using Ids = std::vector<SeqId>;
+
+SchedulerConfig config_of() {
+  SchedulerConfig config;
+  config.max_num_seqs = 2;
+  config.max_num_batched_tokens = 8;
+  config.max_model_len = 100;
+  config.block_size = 4;
+  config.num_blocks = 50;
+  return config;
+}
+
+SeqSpec spec_of(int32_t prompt, int32_t max_tokens) {
+  SeqSpec spec;
+  spec.prompt.assign(static_cast<size_t>(prompt), 1);
+  spec.max_tokens = max_tokens;
+  return spec;
+}
+
+struct Ended {
+  size_t tokens;
+  SeqEnd end;
+  bool operator==(const Ended&) const = default;
+};
+
+void PrintTo(const Ended& ended, std::ostream* out) {
+  *out << ended.tokens << " tokens, end " << static_cast<int>(ended.end);
+}
+
+/// Feeds `output` to a lone sequence until it ends.
+Ended feed(const SeqSpec& spec, const std::vector<int32_t>& output) {
+  Scheduler scheduler(config_of());
+  const SeqId id = scheduler.add(spec);
+  for (size_t i = 0; i < output.size();) {
+    const StepPlan plan = scheduler.plan(0);
+    const bool samples = plan.seqs.at(0).samples;
+    const auto committed =
+        scheduler.commit(std::span(output).subspan(i, static_cast<size_t>(samples)));
+    EXPECT_EQ(committed.at(0).id, id);
+    EXPECT_EQ(committed[0].token.has_value(), samples);
+    i += samples;
+    if (samples) {
+      EXPECT_EQ(*committed[0].token, output[i - 1]);
+    }
+    if (committed[0].end != SeqEnd::kNone) {
+      EXPECT_FALSE(scheduler.has_work());
+      EXPECT_EQ(scheduler.stats().free_blocks, 50);
+      return {i, committed[0].end};
+    }
+  }
+  EXPECT_TRUE(scheduler.has_work());
+  return {output.size(), SeqEnd::kNone};
+}
+
+TEST(SequenceEnd, StopsAtATokenASequenceOrTheLength) {
+  SeqSpec spec = spec_of(3, 5);
+  EXPECT_EQ(feed(spec, {9, 9, 9, 9, 9, 9}), (Ended{5, SeqEnd::kLength}));
+  spec.end_tokens = {3, 6, 8};
+  EXPECT_EQ(feed(spec, {9, 6, 9}), (Ended{2, SeqEnd::kStopToken}));
+  EXPECT_EQ(feed(spec, {8}), (Ended{1, SeqEnd::kStopToken}));
+  EXPECT_EQ(feed(spec, {9, 9, 9, 9, 3}), (Ended{5, SeqEnd::kStopToken})) << "not the length";
+  EXPECT_EQ(feed(spec, {9, 7, 5}), (Ended{3, SeqEnd::kNone}));
+  spec.stop_sequences = {{4, 5}, {2, 2, 2}};
+  EXPECT_EQ(feed(spec, {4, 4, 5, 9}), (Ended{3, SeqEnd::kStopSequence}));
+  EXPECT_EQ(feed(spec, {2, 2, 1, 2, 9}), (Ended{5, SeqEnd::kLength}));
+  EXPECT_EQ(feed(spec, {1, 2, 2, 2}), (Ended{4, SeqEnd::kStopSequence}));
+  EXPECT_EQ(feed(spec_of(20, 1), {1}), (Ended{1, SeqEnd::kLength})) << "after three chunks";
+}
+
+TEST(SequenceEnd, AStopSequenceLiesInTheOutputAlone) {
+  SeqSpec spec = spec_of(3, 9);  // the prompt is 1 1 1
+  spec.stop_sequences = {{1, 1}};
+  EXPECT_EQ(feed(spec, {1, 2, 1, 1}), (Ended{4, SeqEnd::kStopSequence}));
+}
+
+TEST(SequenceEnd, NothingButLengthBeforeMinTokens) {
+  SeqSpec spec = spec_of(3, 6);
+  spec.min_tokens = 3;
+  spec.end_tokens = {5};
+  spec.stop_sequences = {{7, 8}};
+  EXPECT_EQ(feed(spec, {7, 8, 5}), (Ended{3, SeqEnd::kStopToken}));
+  EXPECT_EQ(feed(spec, {5, 5, 9, 5}), (Ended{4, SeqEnd::kStopToken}));
+  EXPECT_EQ(feed(spec, {9, 7, 8}), (Ended{3, SeqEnd::kStopSequence})) << "begun before";
+  spec.min_tokens = 6;
+  EXPECT_EQ(feed(spec, {5, 7, 8, 5, 5, 9}), (Ended{6, SeqEnd::kLength}));
+}
+
+TEST(SequenceEnd, CancelledWhileWaiting) {
+  Scheduler scheduler(config_of());
+  const SeqId id = scheduler.add(spec_of(3, 3));
+  EXPECT_TRUE(scheduler.cancel(id));
+  EXPECT_FALSE(scheduler.cancel(id));
+  EXPECT_FALSE(scheduler.cancel(12345));
+  EXPECT_FALSE(scheduler.has_work());
+  EXPECT_TRUE(scheduler.plan(0).empty());
+}
+
+TEST(SequenceEnd, CancelledBetweenSteps) {
+  Scheduler scheduler(config_of());
+  const SeqId id = scheduler.add(spec_of(3, 3)), other = scheduler.add(spec_of(3, 3));
+  scheduler.plan(0);
+  scheduler.commit(std::vector<int32_t>{5, 5});
+  EXPECT_TRUE(scheduler.cancel(id));
+  EXPECT_EQ(scheduler.stats().total_blocks - scheduler.stats().free_blocks, 1);
+  const StepPlan plan = scheduler.plan(0);
+  ASSERT_EQ(plan.seqs.size(), 1u);
+  EXPECT_EQ(plan.seqs[0].id, other);
+}
+
+TEST(SequenceEnd, CancelledWhilePlanned) {
+  Scheduler scheduler(config_of());
+  const SeqId id = scheduler.add(spec_of(4, 3)), other = scheduler.add(spec_of(4, 3));
+  scheduler.plan(0);
+  EXPECT_TRUE(scheduler.cancel(id));
+  EXPECT_FALSE(scheduler.cancel(id));
+  EXPECT_EQ(scheduler.stats().total_blocks - scheduler.stats().free_blocks, 2)
+      << "they are being written";
+  const auto committed = scheduler.commit(std::vector<int32_t>{5, 6});
+  ASSERT_EQ(committed.size(), 2u);
+  EXPECT_EQ(committed[0].id, id);
+  EXPECT_EQ(committed[0].end, SeqEnd::kCancelled);
+  EXPECT_FALSE(committed[0].token.has_value());
+  EXPECT_EQ(committed[1].id, other);
+  EXPECT_EQ(committed[1].token, 6) << "not its neighbour's";
+  EXPECT_FALSE(scheduler.cancel(id));
+  EXPECT_EQ(scheduler.stats().running, 1);
+}
+
+TEST(SequenceEnd, DeadlinesEndWhoeverWaitsOrRuns) {
+  Scheduler scheduler(config_of());
+  SeqSpec hurried = spec_of(3, 50), patient = spec_of(3, 50), never = spec_of(3, 50);
+  hurried.deadline = 10;
+  patient.deadline = std::numeric_limits<double>::infinity();
+  const SeqId a = scheduler.add(hurried), b = scheduler.add(patient), c = scheduler.add(never);
+  hurried.deadline = 5;
+  const SeqId d = scheduler.add(hurried);  // no place for it yet
+  scheduler.plan(4.9);
+  EXPECT_EQ(scheduler.commit(std::vector<int32_t>{5, 5}).size(), 2u);
+  StepPlan plan = scheduler.plan(5);
+  EXPECT_EQ(plan.expired, (Ids{d}));
+  EXPECT_EQ(plan.seqs.size(), 2u);
+  scheduler.commit(std::vector<int32_t>{5, 5});
+  plan = scheduler.plan(11);
+  EXPECT_EQ(plan.expired, (Ids{a}));
+  ASSERT_EQ(plan.seqs.size(), 2u);
+  EXPECT_EQ(plan.seqs[0].id, b);
+  EXPECT_EQ(plan.seqs[1].id, c);
+  EXPECT_FALSE(scheduler.cancel(a));
+  hurried.deadline = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(scheduler.add(hurried), InternalError);
+}
+
+TEST(SequenceEnd, AllExpiredGivesAnEmptyPlan) {
+  Scheduler scheduler(config_of());
+  SeqSpec spec = spec_of(3, 5);
+  spec.deadline = 1;
+  const SeqId id = scheduler.add(spec);
+  const StepPlan plan = scheduler.plan(2);
+  EXPECT_TRUE(plan.empty());
+  EXPECT_EQ(plan.expired, (Ids{id}));
+  EXPECT_FALSE(scheduler.has_work());
+  EXPECT_TRUE(scheduler.plan(3).expired.empty());
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cpp/sched/scenario.h"
+
+namespace headrace::fake {
+namespace {
+
+SchedulerConfig random_config(uint64_t seed) {
+  std::mt19937_64 random(seed * 7919);
+  const auto between = [&](int32_t low, int32_t high) {
+    return low + static_cast<int32_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  SchedulerConfig config;
+  config.max_num_seqs = between(1, 8);
+  config.max_num_batched_tokens = config.max_num_seqs + between(0, 30);
+  config.max_prefill_chunk = between(0, 2) == 0 ? between(1, 8) : 0;
+  config.block_size = between(1, 5);
+  config.num_blocks = between(1, 40);
+  config.max_model_len = between(10, 60);
+  config.enable_prefix_caching = between(0, 4) > 0;
+  return config;
+}
+
+TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
+  uint64_t tokens = 0, preemptions = 0, hits = 0;
+  for (uint64_t seed = 1; seed <= 10000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Scenario scenario(random_config(seed), seed);
+    scenario.run({});
+    if (HasFailure()) return;
+    tokens += scenario.tokens_generated();
+    preemptions += scenario.last_stats().preemptions;
+    hits += scenario.last_stats().prefix_hit_tokens;
+  }
+  // The scenarios reach what they are meant to reach.
+  EXPECT_GT(tokens, 50000u);
+  EXPECT_GT(preemptions, 1000u);
+  EXPECT_GT(hits, 10000u);
+}
+
+TEST(SchedulerProperty, ThousandRequestsWithRoomForATenth) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SchedulerConfig config;
+    config.max_num_seqs = 256;
+    config.max_num_batched_tokens = 512;
+    config.block_size = 16;
+    config.max_model_len = 160;
+    config.num_blocks = 400;  // requests need 4 blocks on average
+    Scenario scenario(config, seed);
+    scenario.run(
+        {.num_requests = 1000, .arrivals_per_step = 60, .max_prompt = 100, .max_output = 60});
+    if (HasFailure()) return;
+    EXPECT_GT(scenario.last_stats().preemptions, 0u);
+  }
+}
+
+TEST(SchedulerProperty, NothingIsLostWithoutCancellation) {
+  SchedulerConfig config;
+  config.max_num_seqs = 16;
+  config.max_num_batched_tokens = 64;
+  config.block_size = 4;
+  config.max_model_len = 100;
+  config.num_blocks = 25;  // one of the largest fits
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Scenario scenario(config, seed);
+    scenario.run({.num_requests = 100,
+                  .max_prompt = 50,
+                  .max_output = 40,
+                  .cancellations = false,
+                  .deadlines = false,
+                  .abandoned_steps = false});
+    if (HasFailure()) return;
+    EXPECT_GT(scenario.last_stats().preemptions, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace headrace::fake
