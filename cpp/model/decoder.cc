@@ -56,10 +56,11 @@ struct Decoder::Impl {
        const DecoderOptions& options_in);
 
   TensorView forward(const StepBatch& batch, KvCache& cache);
+  TensorView logits(std::span<const int32_t> rows);
   void attend(const LayerWeights& layer, int32_t index, KvCache& cache, const Scratch& step);
   void feed_forward(const LayerWeights& layer, const Scratch& step);
   Scratch views(int64_t rows) const;
-  void keep_logit_rows(std::span<const int32_t> rows, Scratch& step);
+  void choose_rows(std::span<const int32_t> rows, Scratch& step);
 
   Backend& backend;
   ModelConfig config;
@@ -71,6 +72,7 @@ struct Decoder::Impl {
   int64_t num_parameters = 0;
   Backend::Buffer scratch_memory;
   Scratch scratch;
+  int64_t last_rows = 0;  // of the last step
 };
 
 Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Checkpoint* checkpoint,
@@ -106,14 +108,13 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Che
 
 TensorView Decoder::Impl::forward(const StepBatch& batch, KvCache& cache) {
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
-  const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
   HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
-  HEADRACE_CHECK(logit_rows <= options.max_logit_rows && logit_rows <= rows, logit_rows);
   const KvCacheSpec& kv = cache.spec();
   HEADRACE_CHECK(kv.num_layers == config.num_layers && kv.num_kv_heads == config.num_kv_heads &&
                  kv.head_dim == config.head_dim);
 
-  Scratch step = views(rows);
+  const Scratch step = views(rows);
+  last_rows = rows;
   backend.begin_step(batch);
   backend.embed(*embedding, step.residual);
   backend.rope_table(config.rope, step.rope);
@@ -126,11 +127,20 @@ TensorView Decoder::Impl::forward(const StepBatch& batch, KvCache& cache) {
                            step.normed);
     }
     attend(layer, static_cast<int32_t>(i), cache, step);
-    // Behind the last attention only the rows that want logits matter.
-    if (i + 1 == layers.size()) keep_logit_rows(batch.logit_rows, step);
-    if (step.residual.rows() == 0) return step.logits;
-    feed_forward(layer, step);
+    if (i + 1 < layers.size()) feed_forward(layer, step);
   }
+  return logits(batch.logit_rows);
+}
+
+// Behind the last attention only the rows that want logits matter.
+TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  HEADRACE_CHECK(count <= options.max_logit_rows && count <= last_rows, count);
+  Scratch step = views(last_rows);
+  step.logits = step.logits.first_rows(count);
+  if (count == 0) return step.logits;
+  choose_rows(rows, step);
+  feed_forward(layers.back(), step);
   backend.add_rms_norm(step.residual, step.delta, final_norm.view, config.rms_norm_eps,
                        step.normed);
   backend.linear(step.normed, head ? *head : *embedding, {}, step.logits);
@@ -176,19 +186,17 @@ Scratch Decoder::Impl::views(int64_t rows) const {
   return step;
 }
 
-void Decoder::Impl::keep_logit_rows(std::span<const int32_t> rows, Scratch& step) {
+// Leaves the step's own rows as they are, for those that are asked for later.
+void Decoder::Impl::choose_rows(std::span<const int32_t> rows, Scratch& step) {
   const auto count = static_cast<int64_t>(rows.size());
-  step.logits = step.logits.first_rows(count);
-  if (count == step.residual.rows()) return;  // ascending, hence all of them in order
+  for (TensorView* view : {&step.normed, &step.delta, &step.gated}) *view = view->first_rows(count);
+  if (count == step.residual.rows()) return;  // ascending, hence all of them in order: none later
   step.chosen_residual = step.chosen_residual.first_rows(count);
   step.chosen_mixed = step.chosen_mixed.first_rows(count);
-  if (count > 0) {
-    backend.gather_rows(step.residual, rows, step.chosen_residual);
-    backend.gather_rows(step.mixed, rows, step.chosen_mixed);
-  }
+  backend.gather_rows(step.residual, rows, step.chosen_residual);
+  backend.gather_rows(step.mixed, rows, step.chosen_mixed);
   step.residual = step.chosen_residual;
   step.mixed = step.chosen_mixed;
-  for (TensorView* view : {&step.normed, &step.delta, &step.gated}) *view = view->first_rows(count);
 }
 
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
@@ -200,6 +208,8 @@ Decoder::~Decoder() = default;
 TensorView Decoder::forward(const StepBatch& batch, KvCache& cache) {
   return impl_->forward(batch, cache);
 }
+
+TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits(rows); }
 
 const ModelConfig& Decoder::config() const { return impl_->config; }
 

@@ -47,11 +47,11 @@ Scratch lay_out_scratch(const ModelConfig& config, const DecoderOptions& options
   out.chosen_residual = carver.matrix(s, hidden, activation);
   out.chosen_mixed = carver.matrix(s, q, activation);
   out.logits = carver.matrix(s, config.vocab_size, DType::kF32);
+  out.mixed = carver.matrix(t, q, activation);
 
   // Attention is over when the feed-forward block begins.
   const size_t shared = carver.offset();
   out.qkv = carver.matrix(t, q + 2 * kv, activation);
-  out.mixed = carver.matrix(t, q, activation);
   const size_t attention_end = carver.offset();
   carver.move_to(shared);
   out.gated = carver.matrix(t, config.intermediate_size, activation);

@@ -15,7 +15,7 @@ struct Scratch {
   TensorView delta;            ///< [T, H] what a block adds to the residual
   TensorView rope;             ///< [T, rotary_dim] f32
   TensorView qkv;              ///< [T, (nq + 2 nkv) d]; shares memory with gated
-  TensorView mixed;            ///< [T, nq d] values mixed by attention; shares memory with gated
+  TensorView mixed;            ///< [T, nq d] values mixed by attention
   TensorView gated;            ///< [T, I]
   TensorView chosen_residual;  ///< [S, H] rows that want logits
   TensorView chosen_mixed;     ///< [S, nq d]

@@ -33,6 +33,7 @@ class SamplerState {
   void append(int32_t token);
 
   int32_t generated() const noexcept { return generated_; }
+  bool wants_logprobs() const noexcept { return params_.logprobs.has_value(); }
 
  private:
   void note_seen(int32_t token, int32_t output_count);

@@ -42,7 +42,31 @@ class ModelState(IntEnum):
     FAILED = 4
 
 class SamplingParams:
-    """headrace/sampling_params.h, field by field. Keyword-only; an unknown one is a TypeError."""
+    """headrace/sampling_params.h, field by field. Keyword-only; an unknown one is a TypeError.
+
+    Values are checked by Engine.submit. Attributes that are sequences are copies: assign to them.
+    """
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    seed: int | None
+    repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Sequence[tuple[int, float]]
+    bad_words: Sequence[Sequence[int]]
+    max_tokens: int
+    min_tokens: int
+    ignore_eos: bool
+    stop_token_ids: Sequence[int]
+    stop_sequences: Sequence[Sequence[int]]
+    logprobs: int | None
+    prompt_logprobs: int | None
+    logprobs_kind: LogprobsKind
+    temperature_scaled_logprobs: bool
+    top_p_normalized_logprobs: bool
 
     def __init__(
         self,
@@ -72,6 +96,23 @@ class SamplingParams:
 class ModelOptions:
     """headrace/options.h, field by field. Keyword-only."""
 
+    path: str
+    device: str
+    dtype: str
+    kv_cache_dtype: str
+    num_threads: int
+    cpu_isa: str
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    num_kv_blocks: int
+    kv_cache_bytes: int
+    memory_utilization: float
+    enable_prefix_caching: bool
+    max_prefill_chunk: int
+    dummy_weights: bool
+
     def __init__(
         self,
         *,
@@ -100,6 +141,8 @@ class PositionLogprobs:
     top: list[tuple[int, float]]
 
 class Output:
+    """headrace/result_queue.h. Each access to a list makes a new one: read it once."""
+
     token_ids: list[int]
     logprobs: list[PositionLogprobs]
     prompt_logprobs: list[PositionLogprobs]
@@ -123,11 +166,15 @@ class RequestStats:
 class ResultQueue:
     def get(self, timeout: float | None = None) -> Output | None:
         """Waits (GIL released, interruptible by signals); None only if `timeout` seconds passed."""
-    def get_nowait(self) -> Output | None: ...
+    def get_nowait(self) -> Output | None:
+        """None if nothing new is there; so, too, once the last output has been taken."""
     def status(self) -> RequestStatus: ...
     def generated_length(self) -> int: ...
     def stats(self) -> RequestStats: ...
-    def on_output(self, callback: Callable[[], None] | None) -> None: ...
+    def on_output(self, callback: Callable[[], None] | None) -> None:
+        """`callback` runs on the engine's thread whenever new output is there, and once at once if
+        some is already. What it raises goes to sys.unraisablehook. None unsets; returns when no call
+        of the old one is running. Dropped after the last output. An OutputSelector uses it too."""
 
 class Request:
     @property
@@ -201,10 +248,15 @@ class ModelStats:
 
 class Engine:
     def __init__(self, *, log_sink: Callable[[str, str], None] | None = None) -> None:
-        """`log_sink(level, message)` gets the engine's log lines; level as in logging, lower case."""
+        """`log_sink(level, message)` gets the engine's log lines; level as in logging, lower case.
+
+        The engine keeps the sink, out of the garbage collector's sight, until it is collected: a
+        sink that refers to the engine keeps both alive.
+        """
     def install_model(self, name: str, options: ModelOptions) -> None: ...
     def start_model(self, name: str) -> None: ...
-    def stop_model(self, name: str) -> None: ...
+    def stop_model(self, name: str) -> None:
+        """Interruptible by signals; the model then goes on stopping."""
     def release_model(self, name: str) -> None: ...
     def submit(
         self,
@@ -221,8 +273,11 @@ class Engine:
     def models(self) -> list[str]: ...
     def clear_prefix_cache(self, name: str) -> None: ...
     def close(self) -> None:
-        """Cancels and releases everything; later calls raise. Idempotent."""
+        """Cancels and releases everything; later calls raise. Idempotent. Also done at exit."""
 
 def available_cpu_isas() -> list[str]: ...
 def model_family(folder: str) -> ModelInfo:
-    """Shapes of a model folder from its config alone; no weights are read (memory fields are 0)."""
+    """Shapes of a model folder from its config alone; no weights are read.
+
+    Fields that only an installed model has (name, device, memory...) are empty or 0.
+    """

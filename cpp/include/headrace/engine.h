@@ -12,9 +12,15 @@
 //     if (out.finished) break;
 //   }
 //
-// States of a model: installed -> running -> stopped -> (released: the name is free again).
-// Every method may be called from any thread. Errors are thrown as headrace::Error.
+// States of a model: installed -> running -> stopping -> stopped -> (released: the name is free
+// again). A stopped model may be started again. One whose steps keep failing is failed: it ends
+// its requests with an error and can only be released.
+// Every method may be called from any thread, but for callbacks (ResultQueue::on_output, LogSink):
+// they run on the threads of the models, which cannot wait for themselves, and must not start,
+// stop or release (kInvalidState). Errors are thrown as headrace::Error; kNotFound is a name that
+// is not installed.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +33,10 @@
 #include "headrace/version.h"
 
 namespace headrace {
+
+namespace internal {
+struct EngineAccess;
+}
 
 enum class ModelState : uint8_t { kInstalled, kRunning, kStopping, kStopped, kFailed };
 
@@ -65,27 +75,33 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Reads the folder, packs the weights and reserves memory. On failure nothing is left behind.
+  /// kInvalidState if the name is taken.
   void install_model(const std::string& name, const ModelOptions& options);
-  /// Warms up and starts to serve.
+  /// Warms up and starts to serve. kInvalidState unless it is installed or stopped.
   void start_model(const std::string& name);
-  /// Refuses new requests and waits until those in hand have finished.
+  /// Refuses new requests and waits until those in hand have finished. At once for a model that is
+  /// stopped or failed; kInvalidState for one that was never started.
   void stop_model(const std::string& name);
-  /// Cancels what still runs, then gives all memory of the model back.
+  /// The same; false if `timeout` passed first: the model goes on stopping.
+  bool stop_model(const std::string& name, std::chrono::nanoseconds timeout);
+  /// Cancels what still runs, in any state, then gives all memory of the model back.
   void release_model(const std::string& name);
 
   /// Queues a request. Throws on a bad one (kInvalidArgument, kLimitExceeded), for an unknown
   /// model (kNotFound) or one that isn't running (kInvalidState); other requests never notice.
-  Request submit(const std::string& model, RequestOptions options);
+  Request submit(const std::string& name, RequestOptions options);
 
   ModelInfo model_info(const std::string& name) const;
   ModelStats model_stats(const std::string& name) const;
   std::vector<std::string> models() const;
 
-  /// Drops every block of the prefix cache that no running request uses.
+  /// Drops every block of the prefix cache that no running request uses; returns when it is done.
   void clear_prefix_cache(const std::string& name);
 
  private:
+  friend struct internal::EngineAccess;
   class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

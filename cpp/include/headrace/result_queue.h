@@ -79,17 +79,22 @@ class ResultQueue {
   Output get();
   /// The same; nullopt if nothing came within `timeout`.
   std::optional<Output> get(std::chrono::nanoseconds timeout);
-  /// nullopt if nothing new is there.
+  /// nullopt if nothing new is there; so, too, once the last output has been taken.
   std::optional<Output> get_nowait();
 
   RequestStatus status() const;
   size_t generated_length() const;  ///< tokens generated so far, taken or not
   RequestStats stats() const;
 
-  /// `callback` runs on the engine's thread whenever new output is there (and once at once if
-  /// some is already). It must be quick and must not throw. Replaces the one set before; an
-  /// empty one unsets; returns when no call of the old one is running.
+  /// `callback` runs on the engine's thread whenever new output is there (and once at once, on the
+  /// caller's, if some is already). Calls never overlap. It must be quick and must not throw; it
+  /// may call any method of this class and Engine::submit. Replaces the one set before; an empty
+  /// one unsets; returns when no call of the old one is running, unless called from within it. It
+  /// is dropped after the last output.
   void on_output(std::function<void()> callback);
+
+  /// Whether both read the same request.
+  bool operator==(const ResultQueue& other) const = default;
 
  private:
   std::shared_ptr<internal::RequestState> state_;

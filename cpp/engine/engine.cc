@@ -1,0 +1,148 @@
+#include "headrace/engine.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine_access.h"
+#include "engine/served_model.h"
+
+namespace headrace {
+
+using internal::ModelLoader;
+using internal::ServedModel;
+
+class Engine::Impl {
+ public:
+  Impl(EngineOptions options, ModelLoader loader)
+      : logger_(std::make_shared<Logger>(std::move(options.log_sink), log_level_from_env())),
+        loader_(std::move(loader)) {}
+
+  ~Impl() {
+    for (const auto& [name, model] : models_) model->release();
+  }
+
+  void install(const std::string& name, const ModelOptions& options) {
+    reserve_name(name);
+    std::shared_ptr<ServedModel> model;
+    try {
+      model = std::make_shared<ServedModel>(loader_(name, options, *logger_), logger_);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      installing_.erase(name);
+      throw;
+    }
+    log_installed(model->info());
+    const std::lock_guard lock(mutex_);
+    installing_.erase(name);
+    models_.emplace(name, std::move(model));
+  }
+
+  void release(const std::string& name) {
+    const auto model = find(name);
+    if (model->on_own_thread()) {
+      throw_error(ErrorCode::kInvalidState, "model '", name,
+                  "' can't be released from a callback on its own thread.");
+    }
+    const bool released = model->release();
+    const std::lock_guard lock(mutex_);
+    const auto found = models_.find(name);
+    if (found != models_.end() && found->second == model) models_.erase(found);
+    if (!released) refuse_unknown(name);
+  }
+
+  Request submit(const std::string& name, RequestOptions options) {
+    const auto model = find(name);
+    if (options.request_id.empty()) options.request_id = str_cat("request-", ++request_count_);
+    return model->submit(std::move(options));
+  }
+
+  std::shared_ptr<ServedModel> find(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = models_.find(name);
+    if (found == models_.end()) refuse_unknown(name);
+    return found->second;
+  }
+
+  std::vector<std::string> names() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> out;
+    for (const auto& [name, model] : models_) out.push_back(name);
+    return out;
+  }
+
+ private:
+  void reserve_name(const std::string& name) {
+    if (name.empty()) throw_error(ErrorCode::kInvalidArgument, "a model's name can't be empty.");
+    const std::lock_guard lock(mutex_);
+    if (models_.contains(name) || !installing_.insert(name).second) {
+      throw_error(ErrorCode::kInvalidState, "model '", name,
+                  "' is installed already: release it first or choose another name.");
+    }
+  }
+
+  [[noreturn]] static void refuse_unknown(const std::string& name) {
+    throw_error(ErrorCode::kNotFound, "no model '", name, "' is installed.");
+  }
+
+  void log_installed(const ModelInfo& info) {
+    logger_->log(LogLevel::kInfo, "model '", info.name, "' (", info.family, ", ",
+                 info.num_parameters, " parameters, ", info.dtype, ") is installed on ",
+                 info.device, " (", info.isa, ", ", info.num_threads,
+                 " threads): ", info.weight_bytes >> 20, " MiB of weights, ", info.num_kv_blocks,
+                 " KV blocks of ", info.block_size, " tokens, loaded in ", info.load_seconds, " s");
+  }
+
+  const std::shared_ptr<Logger> logger_;
+  const ModelLoader loader_;
+  std::atomic<uint64_t> request_count_{0};
+
+  mutable std::mutex mutex_;  // guards what follows; never held while a model works
+  std::map<std::string, std::shared_ptr<ServedModel>> models_;
+  std::set<std::string> installing_;
+};
+
+std::unique_ptr<Engine> internal::EngineAccess::make(EngineOptions options, ModelLoader loader) {
+  auto impl = std::make_unique<Engine::Impl>(std::move(options), std::move(loader));
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(EngineOptions options)
+    : Engine(std::make_unique<Impl>(std::move(options), internal::load_model)) {}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Engine::~Engine() = default;
+
+void Engine::install_model(const std::string& name, const ModelOptions& options) {
+  impl_->install(name, options);
+}
+
+void Engine::start_model(const std::string& name) { impl_->find(name)->start(); }
+
+void Engine::stop_model(const std::string& name) { impl_->find(name)->stop(std::nullopt); }
+
+bool Engine::stop_model(const std::string& name, std::chrono::nanoseconds timeout) {
+  return impl_->find(name)->stop(timeout);
+}
+
+void Engine::release_model(const std::string& name) { impl_->release(name); }
+
+Request Engine::submit(const std::string& name, RequestOptions options) {
+  return impl_->submit(name, std::move(options));
+}
+
+ModelInfo Engine::model_info(const std::string& name) const { return impl_->find(name)->info(); }
+
+ModelStats Engine::model_stats(const std::string& name) const { return impl_->find(name)->stats(); }
+
+std::vector<std::string> Engine::models() const { return impl_->names(); }
+
+void Engine::clear_prefix_cache(const std::string& name) {
+  impl_->find(name)->clear_prefix_cache();
+}
+
+}  // namespace headrace

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/check.h"
+#include "engine/decoder_runner.h"
+#include "engine/loaded_model.h"
+#include "engine/memory_plan.h"
+#include "model/checkpoint.h"
+#include "model/decoder.h"
+#include "model/weight_sources.h"
+
+namespace headrace::internal {
+
+namespace {
+
+constexpr int32_t kDefaultBatchedTokens = 512;
+// Bounds the logits' scratch memory; steps that want more rows read them in several calls.
+constexpr int32_t kMaxLogitRows = 128;
+
+DType parse_dtype(const std::string& name, DType automatic) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  return automatic;
+}
+
+DType storage_dtype(const ModelOptions& options, const ModelConfig& config) {
+  const bool usable =
+      config.checkpoint_dtype == DType::kBF16 || config.checkpoint_dtype == DType::kF16;
+  return parse_dtype(options.dtype, usable ? config.checkpoint_dtype : DType::kF32);
+}
+
+struct Shapes {
+  DecoderOptions decoder;
+  KvCacheSpec cache;
+};
+
+Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config) {
+  Shapes out;
+  out.decoder.storage = storage_dtype(options, config);
+  out.decoder.max_rows = options.max_num_batched_tokens > 0
+                             ? options.max_num_batched_tokens
+                             : std::max(kDefaultBatchedTokens, options.max_num_seqs);
+  out.decoder.max_logit_rows = std::min(options.max_num_seqs, kMaxLogitRows);
+  out.decoder.dummy_weights = options.dummy_weights;
+  out.cache.num_layers = config.num_layers;
+  out.cache.num_kv_heads = config.num_kv_heads;
+  out.cache.head_dim = config.head_dim;
+  out.cache.block_size = options.block_size;
+  out.cache.dtype = parse_dtype(options.kv_cache_dtype, out.decoder.storage);
+  return out;
+}
+
+MemoryPlan make_memory_plan(const ModelOptions& options, const ModelConfig& config,
+                            const Shapes& shapes, const Backend& backend) {
+  MemoryRequest request;
+  request.free_bytes = backend.device_info().free_bytes;
+  request.utilization = options.memory_utilization;
+  request.weight_bytes = Decoder::plan_weight_bytes(config, shapes.decoder.storage);
+  request.scratch_bytes = Decoder::plan_scratch_bytes(
+      config, shapes.decoder, backend.activation_dtype(shapes.decoder.storage));
+  request.block_bytes = backend.kv_block_bytes(shapes.cache);
+  request.block_size = options.block_size;
+  request.max_num_seqs = options.max_num_seqs;
+  request.model_max_len = config.max_position_embeddings;
+  request.max_model_len = options.max_model_len;
+  request.num_kv_blocks = options.num_kv_blocks;
+  request.kv_cache_bytes = options.kv_cache_bytes;
+  return plan_memory(request);
+}
+
+std::unique_ptr<Decoder> load_decoder(const ModelOptions& options, const ModelConfig& config,
+                                      const DecoderOptions& shape, Backend& backend) {
+  std::unique_ptr<Checkpoint> checkpoint;
+  if (!options.dummy_weights) checkpoint = std::make_unique<Checkpoint>(options.path);
+  auto decoder = std::make_unique<Decoder>(backend, config, checkpoint.get(), shape);
+  if (checkpoint) checkpoint->check_unchanged();
+  return decoder;
+}
+
+SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
+                                 const MemoryPlan& plan) {
+  SchedulerConfig out;
+  out.max_num_seqs = options.max_num_seqs;
+  out.max_num_batched_tokens = shapes.decoder.max_rows;
+  out.max_prefill_chunk = options.max_prefill_chunk;
+  out.max_model_len = plan.max_model_len;
+  out.block_size = options.block_size;
+  out.num_blocks = plan.num_kv_blocks;
+  out.enable_prefix_caching = options.enable_prefix_caching;
+  return out;
+}
+
+void warn_about_length(const std::string& name, const ModelOptions& options,
+                       const ModelConfig& config, Logger& logger) {
+  if (options.max_model_len > config.max_position_embeddings) {
+    logger.log(LogLevel::kWarning, "model '", name, "': max_model_len ", options.max_model_len,
+               " is beyond the ", config.max_position_embeddings,
+               " positions of its max_position_embeddings; text behind them may be poor.");
+  }
+}
+
+}  // namespace
+
+ModelInfo describe_config(const std::string& name, const std::string& path,
+                          const ModelConfig& config) {
+  ModelInfo info;
+  info.name = name;
+  info.path = path;
+  info.family = config.model_type;
+  info.dtype = dtype_name(config.checkpoint_dtype);
+  info.vocab_size = config.vocab_size;
+  info.hidden_size = config.hidden_size;
+  info.num_layers = config.num_layers;
+  info.num_heads = config.num_heads;
+  info.num_kv_heads = config.num_kv_heads;
+  info.head_dim = config.head_dim;
+  info.intermediate_size = config.intermediate_size;
+  info.max_model_len = config.max_position_embeddings;
+  info.eos_token_ids = config.eos_token_ids;
+  const ModelSources sources = list_sources(config, likely_naming(config));
+  for (const MatrixSource* matrix : sources.matrices()) {
+    info.num_parameters += matrix->n() * matrix->k;
+  }
+  for (const VectorSource* vector : sources.vectors()) info.num_parameters += vector->n();
+  return info;
+}
+
+LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger) {
+  const auto start = std::chrono::steady_clock::now();
+  validate_model_options(options);
+  const ModelConfig config = load_model_config(options.path);
+  const Shapes shapes = choose_shapes(options, config);
+  warn_about_length(name, options, config, logger);
+
+  auto backend = make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
+  backend->require({.storage = shapes.decoder.storage,
+                    .kv_dtype = shapes.cache.dtype,
+                    .head_dim = config.head_dim,
+                    .block_size = options.block_size});
+  const MemoryPlan plan = make_memory_plan(options, config, shapes, *backend);
+  auto decoder = load_decoder(options, config, shapes.decoder, *backend);
+  auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
+
+  LoadedModel out;
+  out.scheduler = scheduler_config(options, shapes, plan);
+  out.dynamic_rope_max = config.rope.dynamic_original_max;
+  ModelInfo& info = out.info = describe_config(name, options.path, config);
+  const DeviceInfo device = backend->device_info();
+  info.device = device.name;
+  info.isa = device.isa;
+  info.num_threads = device.num_threads;
+  info.dtype = dtype_name(shapes.decoder.storage);
+  info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
+  info.num_parameters = decoder->num_parameters();
+  info.max_model_len = plan.max_model_len;
+  info.max_num_seqs = out.scheduler.max_num_seqs;
+  info.max_num_batched_tokens = out.scheduler.max_num_batched_tokens;
+  info.block_size = options.block_size;
+  info.num_kv_blocks = plan.num_kv_blocks;
+  info.weight_bytes = decoder->weight_bytes();
+  info.scratch_bytes = decoder->scratch_bytes();
+  info.kv_cache_bytes =
+      static_cast<size_t>(plan.num_kv_blocks) * backend->kv_block_bytes(shapes.cache);
+  out.runner = std::make_unique<DecoderRunner>(std::move(backend), std::move(decoder),
+                                               std::move(cache), shapes.decoder.max_logit_rows);
+  info.load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "engine/step_runner.h"
+#include "headrace/engine.h"
+#include "headrace/options.h"
+#include "model/model_config.h"
+#include "sched/scheduler.h"
+
+namespace headrace::internal {
+
+/// A model in memory, not yet running.
+struct LoadedModel {
+  ModelInfo info;
+  SchedulerConfig scheduler;
+  int32_t dynamic_rope_max = 0;  ///< RopeSpec::dynamic_original_max
+  std::unique_ptr<StepRunner> runner;
+};
+
+using ModelLoader = std::function<LoadedModel(const std::string& name, const ModelOptions& options,
+                                              Logger& logger)>;
+
+/// Throws Error(kInvalidArgument) naming the first option out of range, its value and its range.
+void validate_model_options(const ModelOptions& options);
+
+/// Reads the folder, plans the memory, packs the weights and reserves the KV cache on the backend
+/// that the options name.
+LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger);
+
+/// The fields of ModelInfo that the config alone gives.
+ModelInfo describe_config(const std::string& name, const std::string& path,
+                          const ModelConfig& config);
+
+}  // namespace headrace::internal

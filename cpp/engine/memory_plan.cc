@@ -1,0 +1,97 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace::internal {
+
+namespace {
+
+std::string megabytes(size_t bytes) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / (1 << 20) << " MiB";
+  return out.str();
+}
+
+size_t budget_for_kv(const MemoryRequest& request) {
+  const auto budget =
+      static_cast<size_t>(request.utilization * static_cast<double>(request.free_bytes));
+  const size_t fixed = request.weight_bytes + request.scratch_bytes;
+  if (fixed >= budget || budget - fixed < request.block_bytes) {
+    throw_error(ErrorCode::kOutOfMemory, "the model needs ", megabytes(request.weight_bytes),
+                " for weights, ", megabytes(request.scratch_bytes), " for scratch and at least ",
+                megabytes(request.block_bytes), " for its KV cache, but may take ",
+                megabytes(budget), " (memory_utilization ", request.utilization, " of ",
+                megabytes(request.free_bytes),
+                " free): free memory, raise memory_utilization or lower max_num_batched_tokens.");
+  }
+  return budget - fixed;
+}
+
+int32_t to_blocks(size_t blocks) {
+  return static_cast<int32_t>(
+      std::min<size_t>(blocks, static_cast<size_t>(std::numeric_limits<int32_t>::max())));
+}
+
+int32_t requested_blocks(const MemoryRequest& request) {
+  if (request.num_kv_blocks > 0) return request.num_kv_blocks;
+  const size_t blocks = request.kv_cache_bytes / request.block_bytes;
+  if (blocks == 0) {
+    throw_error(ErrorCode::kLimitExceeded, "kv_cache_bytes is ", request.kv_cache_bytes,
+                ", less than one KV block of ", request.block_bytes,
+                " bytes: raise it or lower block_size.");
+  }
+  return to_blocks(blocks);
+}
+
+// Blocks that max_num_seqs sequences of full length can use.
+size_t useful_blocks(const MemoryRequest& request, int32_t max_model_len) {
+  return static_cast<size_t>(request.max_num_seqs) *
+         static_cast<size_t>(ceil_div<int64_t>(max_model_len, request.block_size));
+}
+
+[[noreturn]] void refuse_length(const MemoryRequest& request, int64_t tokens, bool by_option) {
+  throw_error(by_option ? ErrorCode::kLimitExceeded : ErrorCode::kOutOfMemory, "max_model_len ",
+              request.max_model_len, " needs a KV cache of as many tokens, but ",
+              by_option ? "the one asked for" : "the one that fits the memory", " holds ", tokens,
+              by_option ? ": raise kv_cache_bytes or num_kv_blocks, or lower max_model_len."
+                        : ": lower max_model_len, raise memory_utilization or free memory.");
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const MemoryRequest& request) {
+  const size_t budget = budget_for_kv(request);
+  const bool by_option = request.num_kv_blocks > 0 || request.kv_cache_bytes > 0;
+  const int32_t wanted_len =
+      request.max_model_len > 0 ? request.max_model_len : request.model_max_len;
+
+  MemoryPlan plan;
+  if (by_option) {
+    plan.num_kv_blocks = requested_blocks(request);
+    const auto bytes = checked_mul(static_cast<uint64_t>(plan.num_kv_blocks), request.block_bytes);
+    if (!bytes || *bytes > budget) {
+      throw_error(ErrorCode::kOutOfMemory, "a KV cache of ", plan.num_kv_blocks, " blocks (",
+                  megabytes(bytes.value_or(std::numeric_limits<size_t>::max())), ") exceeds the ",
+                  megabytes(budget),
+                  " that memory_utilization leaves for it: lower num_kv_blocks or kv_cache_bytes, "
+                  "or raise memory_utilization.");
+    }
+  } else {
+    plan.num_kv_blocks =
+        to_blocks(std::min(useful_blocks(request, wanted_len), budget / request.block_bytes));
+  }
+
+  const int64_t tokens = int64_t{plan.num_kv_blocks} * request.block_size;
+  if (request.max_model_len > tokens) refuse_length(request, tokens, by_option);
+  plan.max_model_len = static_cast<int32_t>(std::min<int64_t>(wanted_len, tokens));
+  return plan;
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headrace::internal {
+
+/// What a model asks for, in bytes and tokens. 0 of an option means: choose.
+struct MemoryRequest {
+  size_t free_bytes = 0;     ///< of the device, before the model is loaded
+  double utilization = 0.9;  ///< share of it that the model may take
+  size_t weight_bytes = 0;   ///< packed
+  size_t scratch_bytes = 0;
+  size_t block_bytes = 0;   ///< of one KV block
+  int32_t block_size = 64;  ///< tokens of one KV block
+  int32_t max_num_seqs = 64;
+  int32_t model_max_len = 0;  ///< the model's max_position_embeddings
+  int32_t max_model_len = 0;  ///< option
+  int32_t num_kv_blocks = 0;  ///< option
+  size_t kv_cache_bytes = 0;  ///< option
+};
+
+struct MemoryPlan {
+  int32_t num_kv_blocks = 0;
+  int32_t max_model_len = 0;
+};
+
+/// Divides the memory. Throws Error(kOutOfMemory) when the budget can't hold what was asked for and
+/// Error(kLimitExceeded) when max_model_len is larger than a KV cache of the given size; both name
+/// the numbers and the remedy.
+MemoryPlan plan_memory(const MemoryRequest& request);
+
+}  // namespace headrace::internal

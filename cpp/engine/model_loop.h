@@ -1,0 +1,91 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/model_control.h"
+#include "engine/step.h"
+#include "engine/step_runner.h"
+#include "headrace/engine.h"
+#include "sched/scheduler.h"
+
+namespace headrace::internal {
+
+/// Seconds of the clock that deadlines are in.
+double monotonic_seconds();
+
+/// The body of a model's thread: takes commands, plans, computes, commits, publishes.
+///
+/// A step that fails ends its own requests; kMaxFailedSteps in a row, or a broken scheduler, end
+/// the loop as kFailed. Whatever happens, every request that reached the loop is finished when
+/// run() returns.
+class ModelLoop {
+ public:
+  static constexpr int kMaxFailedSteps = 3;
+
+  ModelLoop(std::string name, const SchedulerConfig& config, std::unique_ptr<StepRunner> runner,
+            std::shared_ptr<ModelControl> control, std::shared_ptr<Logger> logger);
+
+  // --- while run() is not running -------------------------------------------------------------
+
+  /// Computes one token. Uses block 0 of the cache: REQUIRES that run() has never run.
+  void warm_up();
+  void reset_counters();
+  void clear_prefix_cache();
+  /// Gives the model's memory back. Only stats() and fits() may be called after it.
+  void free_memory();
+
+  /// The thread's body: returns when stopped, released or failed.
+  void run() noexcept;
+
+  // --- any thread -----------------------------------------------------------------------------
+
+  /// As of the end of the last step; state and requests on their way are for the caller to add.
+  ModelStats stats() const;
+  /// Whether a request of that size fits the KV cache at all.
+  bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
+
+ private:
+  void serve();
+  void apply(Command& command);
+  void admit(PreparedRequest request);
+  void cancel(const RequestState& request);
+  void step();
+  void note_plan(const StepPlan& plan);
+  bool compute(const StepPlan& plan);
+  void collect(const StepPlan& plan, const std::vector<CommittedSeq>& committed);
+  void end(SeqId id, const Ending& ending);
+  void end_all(const Ending& ending);
+  void fail(const std::exception_ptr& why) noexcept;
+  void publish();
+  void update_stats();
+
+  const std::string name_;
+  const std::shared_ptr<ModelControl> control_;
+  const std::shared_ptr<Logger> logger_;
+  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<Scheduler> scheduler_;
+
+  // Owned by the loop thread while it runs.
+  Step step_;
+  std::vector<Command> commands_;
+  std::unordered_map<SeqId, LiveRequest> live_;
+  std::unordered_map<const RequestState*, SeqId> ids_;
+  std::vector<LiveRequest*> planned_;
+  std::vector<std::pair<std::shared_ptr<RequestState>, OutputDelta>> outbox_;
+  size_t published_ = 0;  // of outbox_
+  int failed_steps_ = 0;
+  ModelStats counters_;
+  SchedulerStats at_start_;
+
+  mutable std::mutex stats_mutex_;
+  ModelStats stats_;  // guarded by stats_mutex_
+};
+
+}  // namespace headrace::internal

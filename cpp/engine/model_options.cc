@@ -1,0 +1,72 @@
+#include <array>
+#include <limits>
+#include <string>
+
+#include "base/check.h"
+#include "engine/loaded_model.h"
+
+namespace headrace::internal {
+
+namespace {
+
+constexpr int32_t kMaxModelLen = 1 << 24;
+constexpr int32_t kMaxSeqs = 4096;
+constexpr int32_t kMaxBatchedTokens = 1 << 20;
+constexpr int32_t kMaxThreads = 1024;
+
+template <class T>
+void check_range(const char* field, T value, T low, T high, const char* note) {
+  if (value < low || value > high) {
+    throw_error(ErrorCode::kInvalidArgument, field, " must be in [", low, ", ", high, "]", note,
+                ", got ", value, ".");
+  }
+}
+
+template <size_t N, class T>
+void check_one_of(const char* field, const T& value, const std::array<T, N>& allowed) {
+  std::string names;
+  for (const T& name : allowed) {
+    if (value == name) return;
+    names += str_cat(names.empty() ? "" : ", ", name);
+  }
+  throw_error(ErrorCode::kInvalidArgument, field, " must be one of ", names, ", got ", value, ".");
+}
+
+}  // namespace
+
+void validate_model_options(const ModelOptions& options) {
+  if (options.path.empty()) {
+    throw_error(ErrorCode::kInvalidArgument, "path is empty: name the model's folder.");
+  }
+  if (options.device != "auto" && options.device != "cpu") {
+    throw_error(ErrorCode::kUnsupported, "device '", options.device,
+                "' is not supported by this build: use auto or cpu.");
+  }
+  const std::array<std::string, 4> dtypes = {"auto", "float32", "bfloat16", "float16"};
+  check_one_of("dtype", options.dtype, dtypes);
+  check_one_of("kv_cache_dtype", options.kv_cache_dtype, dtypes);
+  check_range("num_threads", options.num_threads, 0, kMaxThreads, " (0: choose)");
+  check_range("max_model_len", options.max_model_len, 0, kMaxModelLen, " (0: choose)");
+  if (options.max_model_len == 1) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "max_model_len must hold a prompt token and a generated one: at least 2, got 1.");
+  }
+  check_range("max_num_seqs", options.max_num_seqs, 1, kMaxSeqs, "");
+  check_range("max_num_batched_tokens", options.max_num_batched_tokens, 0, kMaxBatchedTokens,
+              " (0: choose)");
+  if (options.max_num_batched_tokens > 0 && options.max_num_batched_tokens < options.max_num_seqs) {
+    throw_error(ErrorCode::kInvalidArgument, "max_num_batched_tokens must be at least max_num_seqs",
+                " = ", options.max_num_seqs, ", got ", options.max_num_batched_tokens, ".");
+  }
+  check_one_of("block_size", options.block_size, std::array<int32_t, 5>{16, 32, 64, 128, 256});
+  check_range("num_kv_blocks", options.num_kv_blocks, 0, std::numeric_limits<int32_t>::max(),
+              " (0: choose)");
+  if (!(options.memory_utilization > 0.0 && options.memory_utilization <= 1.0)) {
+    throw_error(ErrorCode::kInvalidArgument, "memory_utilization must be in (0, 1], got ",
+                options.memory_utilization, ".");
+  }
+  check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,
+              " (0: no bound)");
+}
+
+}  // namespace headrace::internal

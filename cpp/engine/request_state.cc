@@ -1,0 +1,184 @@
+#include "engine/request_state.h"
+
+#include <utility>
+
+namespace headrace::internal {
+
+namespace {
+
+double seconds_since_epoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// wait_for() adds the timeout to the clock: a century is as good as for ever and can't overflow.
+constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365 * 100);
+
+template <class Ready>
+bool wait_until_ready(std::condition_variable& signal, std::unique_lock<std::mutex>& lock,
+                      const std::optional<std::chrono::nanoseconds>& timeout, Ready ready) {
+  if (!timeout || *timeout >= kForever) {
+    signal.wait(lock, ready);
+    return true;
+  }
+  return signal.wait_for(lock, *timeout, ready);
+}
+
+}  // namespace
+
+RequestState::RequestState(std::string id, uint64_t seed, int32_t prompt_tokens,
+                           std::weak_ptr<ModelControl> model)
+    : id_(std::move(id)), seed_(seed), model_(std::move(model)) {
+  stats_.arrival_time = seconds_since_epoch();
+  stats_.prompt_tokens = prompt_tokens;
+}
+
+bool RequestState::has_output() const noexcept {
+  return !pending_.token_ids.empty() || !pending_.prompt_logprobs.empty() ||
+         (pending_.finished && !last_taken_);
+}
+
+Output RequestState::take() {
+  Output out;
+  out.token_ids.swap(pending_.token_ids);
+  out.logprobs.swap(pending_.logprobs);
+  out.prompt_logprobs.swap(pending_.prompt_logprobs);
+  out.finished = pending_.finished;
+  out.finish_reason = pending_.finish_reason;
+  out.stop_token = pending_.stop_token;
+  out.error_code = pending_.error_code;
+  out.error_message = pending_.error_message;
+  last_taken_ = pending_.finished;
+  return out;
+}
+
+std::optional<Output> RequestState::get(std::optional<std::chrono::nanoseconds> timeout) {
+  std::unique_lock lock(mutex_);
+  const auto ready = [this] { return has_output() || pending_.finished; };
+  if (!wait_until_ready(output_came_, lock, timeout, ready)) return std::nullopt;
+  return take();
+}
+
+std::optional<Output> RequestState::get_nowait() {
+  const std::lock_guard lock(mutex_);
+  if (!has_output()) return std::nullopt;
+  return take();
+}
+
+RequestStatus RequestState::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+size_t RequestState::generated_length() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(stats_.generated_tokens);
+}
+
+RequestStats RequestState::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
+  std::unique_lock lock(mutex_);
+  return wait_until_ready(finished_, lock, timeout, [this] { return pending_.finished; });
+}
+
+void RequestState::note_scheduled(int32_t cached_tokens) {
+  const std::lock_guard lock(mutex_);
+  stats_.first_scheduled_time = seconds_since_epoch();
+  stats_.cached_tokens = cached_tokens;
+}
+
+void RequestState::note_prefill() {
+  const std::lock_guard lock(mutex_);
+  if (status_ == RequestStatus::kWaiting) status_ = RequestStatus::kPrefill;
+}
+
+void RequestState::note_preempted() {
+  const std::lock_guard lock(mutex_);
+  ++stats_.preemptions;
+  if (status_ == RequestStatus::kPrefill) status_ = RequestStatus::kWaiting;
+}
+
+void RequestState::apply(OutputDelta& delta) {
+  for (auto& entry : delta.prompt_logprobs) pending_.prompt_logprobs.push_back(std::move(entry));
+  if (delta.token) {
+    const double now = seconds_since_epoch();
+    pending_.token_ids.push_back(*delta.token);
+    if (delta.logprobs) pending_.logprobs.push_back(std::move(*delta.logprobs));
+    if (stats_.generated_tokens++ == 0) stats_.first_token_time = now;
+    stats_.last_token_time = now;
+    status_ = RequestStatus::kGenerating;
+  }
+  if (delta.finish_reason != FinishReason::kNone) {
+    pending_.finished = true;
+    pending_.finish_reason = delta.finish_reason;
+    pending_.stop_token = delta.stop_token;
+    pending_.error_code = delta.error_code;
+    pending_.error_message = std::move(delta.error_message);
+    status_ = RequestStatus::kFinished;
+    stats_.finished_time = seconds_since_epoch();
+  }
+}
+
+void RequestState::publish(OutputDelta delta) {
+  std::unique_lock lock(mutex_);
+  if (pending_.finished) return;
+  apply(delta);
+  const bool finished = pending_.finished;
+  callback_due_ = true;
+  lock.unlock();
+  if (finished) {
+    output_came_.notify_all();
+    finished_.notify_all();
+  } else {
+    output_came_.notify_one();
+  }
+  lock.lock();
+  run_callback(lock);
+}
+
+// Whoever finds a call in progress leaves the next one to the thread that makes it: calls never
+// overlap and the loop thread never waits for a callback that another thread runs.
+void RequestState::run_callback(std::unique_lock<std::mutex>& lock) {
+  if (running_callback_) return;
+  while (callback_due_ && callback_) {
+    callback_due_ = false;
+    // After the last output there is nothing to call for: what the callback holds can go.
+    Callback call = pending_.finished ? std::exchange(callback_, nullptr) : callback_;
+    running_callback_ = call;
+    running_thread_ = std::this_thread::get_id();
+    lock.unlock();
+    try {
+      (*call)();
+    } catch (...) {  // it must not throw; one that does harms nobody else
+    }
+    lock.lock();
+    Callback done = std::exchange(running_callback_, nullptr);
+    running_thread_ = {};
+    callback_done_.notify_all();
+    lock.unlock();
+    call.reset();
+    done.reset();
+    lock.lock();
+    if (running_callback_) return;
+  }
+}
+
+void RequestState::on_output(std::function<void()> callback) {
+  Callback fresh, old, running;  // outlive the lock: their destructors may run foreign code
+  if (callback) fresh = std::make_shared<std::function<void()>>(std::move(callback));
+  std::unique_lock lock(mutex_);
+  old = std::exchange(callback_, fresh);
+  if (running_thread_ != std::this_thread::get_id()) {
+    running = running_callback_;
+    callback_done_.wait(lock, [&] { return !running || running_callback_ != running; });
+  }
+  if (fresh && callback_ == fresh && has_output()) {
+    callback_due_ = true;
+    run_callback(lock);
+  }
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "headrace/result_queue.h"
+
+namespace headrace::internal {
+
+class ModelControl;
+
+/// What one step, or the end, adds to a request's output.
+struct OutputDelta {
+  std::optional<int32_t> token;
+  std::optional<PositionLogprobs> logprobs;
+  std::vector<PositionLogprobs> prompt_logprobs;
+  FinishReason finish_reason = FinishReason::kNone;  ///< other than kNone: this is the last
+  int32_t stop_token = -1;
+  ErrorCode error_code = ErrorCode::kOk;
+  std::string error_message;
+};
+
+/// The meeting point of a request's owner and its model's loop thread; shared by handles, queues
+/// and loop, so that it outlives each of them.
+class RequestState {
+ public:
+  /// Arrives now. `model` may die before this object.
+  RequestState(std::string id, uint64_t seed, int32_t prompt_tokens,
+               std::weak_ptr<ModelControl> model);
+
+  const std::string& id() const noexcept { return id_; }
+  uint64_t seed() const noexcept { return seed_; }
+
+  // --- any thread -----------------------------------------------------------------------------
+
+  /// See ResultQueue: nullopt timeouts wait for ever.
+  std::optional<Output> get(std::optional<std::chrono::nanoseconds> timeout);
+  std::optional<Output> get_nowait();
+  RequestStatus status() const;
+  size_t generated_length() const;
+  RequestStats stats() const;
+  void on_output(std::function<void()> callback);
+  bool wait(std::optional<std::chrono::nanoseconds> timeout) const;
+
+  // --- the loop thread (or whoever ends a request that never reached it) -----------------------
+
+  /// Its first tokens enter a step.
+  void note_scheduled(int32_t cached_tokens);
+  /// Its prompt is being computed, for the first time or again.
+  void note_prefill();
+  void note_preempted();
+  /// Makes the delta visible, wakes readers, then runs the callback with no lock held. Does
+  /// nothing once finished.
+  void publish(OutputDelta delta);
+
+  /// For ModelControl.
+  std::shared_ptr<ModelControl> model() const { return model_.lock(); }
+
+ private:
+  using Callback = std::shared_ptr<std::function<void()>>;
+
+  bool has_output() const noexcept;
+  Output take();
+  void apply(OutputDelta& delta);
+  void run_callback(std::unique_lock<std::mutex>& lock);
+
+  const std::string id_;
+  const uint64_t seed_;
+  const std::weak_ptr<ModelControl> model_;
+
+  mutable std::mutex mutex_;  // guards what follows; never held in a callback
+  mutable std::condition_variable output_came_;
+  mutable std::condition_variable finished_;
+  Output pending_;           // not yet taken; `finished` and the reason stay once set
+  bool last_taken_ = false;  // the output that said `finished` has been handed out
+  RequestStatus status_ = RequestStatus::kWaiting;
+  RequestStats stats_;
+
+  Callback callback_;
+  bool callback_due_ = false;
+  Callback running_callback_;  // the one being called, by running_thread_
+  std::thread::id running_thread_;
+  std::condition_variable callback_done_;
+};
+
+}  // namespace headrace::internal

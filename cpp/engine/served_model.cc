@@ -1,0 +1,158 @@
+#include "engine/served_model.h"
+
+#include <malloc.h>
+
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::internal {
+
+namespace {
+
+const char* state_name(ModelState state) {
+  switch (state) {
+    case ModelState::kInstalled:
+      return "installed but not started";
+    case ModelState::kRunning:
+      return "running";
+    case ModelState::kStopping:
+      return "stopping";
+    case ModelState::kStopped:
+      return "stopped";
+    case ModelState::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+RequestLimits make_limits(const LoadedModel& loaded) {
+  RequestLimits limits;
+  limits.vocab_size = loaded.info.vocab_size;
+  limits.max_model_len = loaded.scheduler.max_model_len;
+  limits.num_kv_blocks = loaded.scheduler.num_blocks;
+  limits.block_size = loaded.scheduler.block_size;
+  limits.dynamic_rope_max = loaded.dynamic_rope_max;
+  limits.eos_token_ids = loaded.info.eos_token_ids;
+  return limits;
+}
+
+}  // namespace
+
+ServedModel::ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger)
+    : info_(loaded.info),
+      logger_(std::move(logger)),
+      control_(std::make_shared<ModelControl>()),
+      loop_(std::make_shared<ModelLoop>(info_.name, loaded.scheduler, std::move(loaded.runner),
+                                        control_, logger_)),
+      limits_(make_limits(loaded)) {
+  limits_.fits = [this](int64_t prompt_tokens, int64_t max_tokens) {
+    return loop_->fits(prompt_tokens, max_tokens);
+  };
+}
+
+ServedModel::~ServedModel() { release(); }
+
+bool ServedModel::on_own_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
+
+void ServedModel::refuse_on_own_thread(const char* action) const {
+  if (on_own_thread()) {
+    throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be ", action,
+                " from a callback on its own thread.");
+  }
+}
+
+void ServedModel::join() {
+  if (thread_.joinable()) thread_.join();
+  thread_id_ = std::thread::id();
+}
+
+void ServedModel::start() {
+  refuse_on_own_thread("started");
+  const std::lock_guard lock(lifecycle_mutex_);
+  const ModelState state = control_->state();
+  if (released_ || (state != ModelState::kInstalled && state != ModelState::kStopped)) {
+    throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be started: it is ",
+                released_ ? "released" : state_name(state), ".");
+  }
+  join();
+  if (!started_) loop_->warm_up();
+  loop_->reset_counters();
+  try {
+    // The loop idles until begin(): if there is no thread, nothing has been accepted.
+    thread_ = std::thread([loop = loop_] { loop->run(); });
+  } catch (const std::system_error& error) {
+    throw_error(ErrorCode::kIo, "model '", info_.name, "': no thread to run it: ", error.what());
+  }
+  thread_id_ = thread_.get_id();
+  started_ = true;
+  control_->begin();
+  logger_->log(LogLevel::kInfo, "model '", info_.name, "' is running");
+}
+
+bool ServedModel::stop(std::optional<std::chrono::nanoseconds> timeout) {
+  refuse_on_own_thread("stopped");
+  if (control_->state() == ModelState::kInstalled) {
+    throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be stopped: it is ",
+                state_name(ModelState::kInstalled), ".");
+  }
+  return control_->stop(timeout);
+}
+
+bool ServedModel::release() {
+  if (on_own_thread()) {
+    control_->release();
+    const std::lock_guard lock(lifecycle_mutex_);
+    if (thread_.joinable()) thread_.detach();
+    return !std::exchange(released_, true);
+  }
+  const std::lock_guard lock(lifecycle_mutex_);
+  if (released_) return false;
+  released_ = true;
+  control_->release();
+  join();
+  loop_->free_memory();
+  malloc_trim(0);
+  logger_->log(LogLevel::kInfo, "model '", info_.name, "' is released");
+  return true;
+}
+
+Request ServedModel::submit(RequestOptions options) {
+  PreparedRequest request =
+      prepare_request(std::move(options), limits_, control_, monotonic_seconds());
+  Request handle(request.state);
+  if (!control_->submit(std::move(request))) {
+    const ModelState state = control_->state();
+    const std::string why = control_->failure();
+    throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' takes no requests: it is ",
+                state == ModelState::kRunning ? "being released" : state_name(state),
+                why.empty() ? "." : ": ", why);
+  }
+  return handle;
+}
+
+ModelStats ServedModel::stats() const {
+  ModelStats out = loop_->stats();
+  out.state = control_->state();
+  out.waiting_requests += static_cast<int32_t>(control_->pending_requests());
+  return out;
+}
+
+void ServedModel::clear_prefix_cache() {
+  for (;;) {
+    if (auto done = control_->clear_cache()) {
+      // Its own thread can't wait for itself: the cache is cleared before the next step.
+      if (on_own_thread() || done->get()) return;
+      continue;
+    }
+    const std::lock_guard lock(lifecycle_mutex_);
+    const ModelState state = control_->state();
+    if (state == ModelState::kRunning || state == ModelState::kStopping) continue;
+    join();
+    if (!released_ && state != ModelState::kFailed) loop_->clear_prefix_cache();
+    return;
+  }
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/sample_op.h"
+#include "backend/step_batch.h"
+#include "tensor/tensor_view.h"
+
+namespace headrace::internal {
+
+/// What the loop needs of a model: logits of a step, and tokens drawn from them. One thread at a
+/// time.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+
+  /// Decoder::forward: logits of batch.logit_rows, valid until the next call.
+  virtual TensorView forward(const StepBatch& batch) = 0;
+  /// Decoder::logits: of other rows of the same step.
+  virtual TensorView logits(std::span<const int32_t> rows) = 0;
+  /// Most rows that one call of forward() or logits() gives.
+  virtual int32_t max_logit_rows() const = 0;
+  /// Backend::sample over the model's vocabulary.
+  virtual void sample(TensorView logits, std::span<const SampleRow> rows,
+                      std::span<SampleResult> results) = 0;
+  /// Memory the model holds now.
+  virtual size_t memory_bytes() const = 0;
+};
+
+}  // namespace headrace::internal

@@ -1,0 +1,231 @@
+#include <pybind11/stl.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/log.h"
+#include "bindings.h"
+#include "engine/loaded_model.h"
+#include "engine/output_selector.h"
+#include "engine_holder.h"
+#include "headrace/engine.h"
+#include "py_callback.h"
+#include "waiting.h"
+
+namespace py = pybind11;
+
+namespace headrace::python {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+std::shared_ptr<EngineHolder> make_engine(const std::optional<py::object>& log_sink) {
+  EngineOptions options;
+  if (log_sink) {
+    options.log_sink = [callback = PyCallback(*log_sink)](LogLevel level, std::string_view text) {
+      callback(log_level_name(level), text);
+    };
+  }
+  return EngineHolder::make(std::move(options));
+}
+
+/// Calls `method` of the engine without the GIL.
+template <class Method, class... Args>
+auto without_gil(const EngineHolder& holder, Method method, Args&&... args) {
+  const GilRelease release;
+  const auto engine = holder.get();
+  return ((*engine).*method)(std::forward<Args>(args)...);
+}
+
+std::vector<int32_t> to_token_ids(const std::vector<int64_t>& ids) {
+  std::vector<int32_t> out;
+  out.reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] > std::numeric_limits<int32_t>::max()) {
+      throw Error(ErrorCode::kInvalidArgument, "prompt_token_ids[" + std::to_string(i) + "] is " +
+                                                   std::to_string(ids[i]) +
+                                                   ", which is no token id.");
+    }
+    out.push_back(static_cast<int32_t>(ids[i]));
+  }
+  return out;
+}
+
+Request submit(const EngineHolder& holder, const std::string& model,
+               const std::vector<int64_t>& prompt_token_ids, const SamplingParams& sampling,
+               const std::string& request_id, int32_t priority,
+               const std::optional<double>& timeout) {
+  RequestOptions options;
+  options.request_id = request_id;
+  options.prompt_token_ids = to_token_ids(prompt_token_ids);
+  options.sampling = sampling;
+  options.priority = priority;
+  options.timeout = to_timeout(timeout);
+  return without_gil(holder, &Engine::submit, model, std::move(options));
+}
+
+std::optional<Output> get(ResultQueue& queue, const std::optional<double>& timeout) {
+  std::optional<Output> out;
+  try_then_wait(to_timeout(timeout), [&](std::optional<nanoseconds> slice) {
+    out = slice ? queue.get(*slice) : queue.get();
+    return out.has_value();
+  });
+  return out;
+}
+
+void on_output(ResultQueue& queue, const std::optional<py::object>& callback) {
+  std::function<void()> function;
+  if (callback) function = PyCallback(*callback);
+  const GilRelease release;
+  queue.on_output(std::move(function));
+}
+
+void stop_model(const EngineHolder& holder, const std::string& name) {
+  wait_interruptibly(std::nullopt, [&](std::optional<nanoseconds> slice) {
+    const auto engine = holder.get();
+    if (slice) return engine->stop_model(name, *slice);
+    engine->stop_model(name);
+    return true;
+  });
+}
+
+/// A selector waits for callbacks, which may want the GIL.
+struct DeleteWithoutGil {
+  void operator()(OutputSelector* selector) const {
+    const GilRelease release;
+    delete selector;
+  }
+};
+
+void bind_request(py::module_& module) {
+  py::class_<ResultQueue>(module, "ResultQueue")
+      .def("get", get, py::arg("timeout") = py::none())
+      .def("get_nowait", &ResultQueue::get_nowait)
+      .def("status", &ResultQueue::status)
+      .def("generated_length", &ResultQueue::generated_length)
+      .def("stats", &ResultQueue::stats)
+      .def("on_output", on_output, py::arg("callback").none(true));
+
+  py::class_<Request>(module, "Request")
+      .def_property_readonly("id", &Request::id)
+      .def_property_readonly("seed", &Request::seed)
+      .def("results", &Request::results)
+      .def("cancel", &Request::cancel)
+      .def(
+          "wait",
+          [](const Request& request, const std::optional<double>& timeout) {
+            return try_then_wait(to_timeout(timeout), [&](std::optional<nanoseconds> slice) {
+              if (slice) return request.wait(*slice);
+              request.wait();
+              return true;
+            });
+          },
+          py::arg("timeout") = py::none());
+
+  py::class_<OutputSelector, std::unique_ptr<OutputSelector, DeleteWithoutGil>>(module,
+                                                                                "OutputSelector")
+      .def(py::init())
+      .def(
+          "add",
+          [](OutputSelector& selector, const ResultQueue& queue, int64_t tag) {
+            const GilRelease release;
+            selector.add(queue, tag);
+          },
+          py::arg("queue"), py::arg("tag"))
+      .def(
+          "remove",
+          [](OutputSelector& selector, const ResultQueue& queue) {
+            const GilRelease release;
+            selector.remove(queue);
+          },
+          py::arg("queue"))
+      .def(
+          "wait",
+          [](OutputSelector& selector, const std::optional<double>& timeout) {
+            try_then_wait(to_timeout(timeout),
+                          [&](std::optional<nanoseconds> slice) { return selector.wait(slice); });
+            return selector.take();
+          },
+          py::arg("timeout") = py::none());
+}
+
+void bind_engine_class(py::module_& module) {
+  using H = EngineHolder;
+  py::class_<H, std::shared_ptr<H>>(module, "Engine")
+      .def(py::init(&make_engine), py::kw_only(), py::arg("log_sink") = py::none())
+      .def(
+          "install_model",
+          [](const H& holder, const std::string& name, const ModelOptions& options) {
+            without_gil(holder, &Engine::install_model, name, ModelOptions(options));
+          },
+          py::arg("name"), py::arg("options"))
+      .def(
+          "start_model",
+          [](const H& holder, const std::string& name) {
+            without_gil(holder, &Engine::start_model, name);
+          },
+          py::arg("name"))
+      .def("stop_model", stop_model, py::arg("name"))
+      .def(
+          "release_model",
+          [](const H& holder, const std::string& name) {
+            without_gil(holder, &Engine::release_model, name);
+          },
+          py::arg("name"))
+      .def("submit", submit, py::arg("model"), py::kw_only(), py::arg("prompt_token_ids"),
+           py::arg("sampling"), py::arg("request_id") = "", py::arg("priority") = 0,
+           py::arg("timeout") = py::none())
+      .def(
+          "model_info",
+          [](const H& holder, const std::string& name) {
+            return without_gil(holder, &Engine::model_info, name);
+          },
+          py::arg("name"))
+      .def(
+          "model_stats",
+          [](const H& holder, const std::string& name) {
+            return without_gil(holder, &Engine::model_stats, name);
+          },
+          py::arg("name"))
+      .def("models", [](const H& holder) { return without_gil(holder, &Engine::models); })
+      .def(
+          "clear_prefix_cache",
+          [](const H& holder, const std::string& name) {
+            without_gil(holder, &Engine::clear_prefix_cache, name);
+          },
+          py::arg("name"))
+      .def("close", [](H& holder) {
+        const GilRelease release;
+        holder.close();
+      });
+}
+
+// Runs before the interpreter is torn down: no thread of ours touches Python afterwards.
+void at_exit() {
+  const GilRelease release;
+  InterpreterGate::instance().close();
+  EngineHolder::close_all();
+}
+
+}  // namespace
+
+void bind_engine(py::module_& module) {
+  bind_request(module);
+  bind_engine_class(module);
+  module.def("available_cpu_isas", available_cpu_isas);
+  module.def(
+      "model_family",
+      [](const std::string& folder) {
+        const GilRelease release;
+        return internal::describe_config("", folder, load_model_config(folder));
+      },
+      py::arg("folder"));
+  py::module_::import("atexit").attr("register")(py::cpp_function(at_exit));
+}
+
+}  // namespace headrace::python

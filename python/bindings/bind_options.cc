@@ -1,0 +1,64 @@
+#include <pybind11/native_enum.h>
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "headrace/options.h"
+#include "headrace/sampling_params.h"
+#include "struct_binder.h"
+
+namespace py = pybind11;
+
+namespace headrace::python {
+
+void bind_options(py::module_& module) {
+  py::native_enum<LogprobsKind>(module, "LogprobsKind", "enum.IntEnum")
+      .value("RAW_LOGPROBS", LogprobsKind::kRawLogprobs)
+      .value("RAW_LOGITS", LogprobsKind::kRawLogits)
+      .value("PROCESSED_LOGPROBS", LogprobsKind::kProcessedLogprobs)
+      .value("PROCESSED_LOGITS", LogprobsKind::kProcessedLogits)
+      .finalize();
+
+  using S = SamplingParams;
+  StructBinder<S>(module, "SamplingParams", "How tokens are chosen: headrace/sampling_params.h.")
+      .field("temperature", &S::temperature)
+      .field("top_p", &S::top_p)
+      .field("top_k", &S::top_k)
+      .field("min_p", &S::min_p)
+      .field("seed", &S::seed)
+      .field("repetition_penalty", &S::repetition_penalty)
+      .field("frequency_penalty", &S::frequency_penalty)
+      .field("presence_penalty", &S::presence_penalty)
+      .field("logit_bias", &S::logit_bias)
+      .field("bad_words", &S::bad_words)
+      .field("max_tokens", &S::max_tokens)
+      .field("min_tokens", &S::min_tokens)
+      .field("ignore_eos", &S::ignore_eos)
+      .field("stop_token_ids", &S::stop_token_ids)
+      .field("stop_sequences", &S::stop_sequences)
+      .field("logprobs", &S::logprobs)
+      .field("prompt_logprobs", &S::prompt_logprobs)
+      .field("logprobs_kind", &S::logprobs_kind)
+      .field("temperature_scaled_logprobs", &S::temperature_scaled_logprobs)
+      .field("top_p_normalized_logprobs", &S::top_p_normalized_logprobs);
+
+  using M = ModelOptions;
+  StructBinder<M>(module, "ModelOptions", "How a model is loaded and run: headrace/options.h.")
+      .required("path", &M::path)
+      .field("device", &M::device)
+      .field("dtype", &M::dtype)
+      .field("kv_cache_dtype", &M::kv_cache_dtype)
+      .field("num_threads", &M::num_threads)
+      .field("cpu_isa", &M::cpu_isa)
+      .field("max_model_len", &M::max_model_len)
+      .field("max_num_seqs", &M::max_num_seqs)
+      .field("max_num_batched_tokens", &M::max_num_batched_tokens)
+      .field("block_size", &M::block_size)
+      .field("num_kv_blocks", &M::num_kv_blocks)
+      .field("kv_cache_bytes", &M::kv_cache_bytes)
+      .field("memory_utilization", &M::memory_utilization)
+      .field("enable_prefix_caching", &M::enable_prefix_caching)
+      .field("max_prefill_chunk", &M::max_prefill_chunk)
+      .field("dummy_weights", &M::dummy_weights);
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,130 @@
+#include <pybind11/native_enum.h>
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "headrace/engine.h"
+#include "headrace/result_queue.h"
+
+namespace py = pybind11;
+
+namespace headrace::python {
+
+namespace {
+
+void bind_enums(py::module_& module) {
+  py::native_enum<RequestStatus>(module, "RequestStatus", "enum.IntEnum")
+      .value("WAITING", RequestStatus::kWaiting)
+      .value("PREFILL", RequestStatus::kPrefill)
+      .value("GENERATING", RequestStatus::kGenerating)
+      .value("FINISHED", RequestStatus::kFinished)
+      .finalize();
+  py::native_enum<FinishReason>(module, "FinishReason", "enum.IntEnum")
+      .value("NONE", FinishReason::kNone)
+      .value("STOP", FinishReason::kStop)
+      .value("LENGTH", FinishReason::kLength)
+      .value("ABORT", FinishReason::kAbort)
+      .value("ERROR", FinishReason::kError)
+      .finalize();
+  py::native_enum<ModelState>(module, "ModelState", "enum.IntEnum")
+      .value("INSTALLED", ModelState::kInstalled)
+      .value("RUNNING", ModelState::kRunning)
+      .value("STOPPING", ModelState::kStopping)
+      .value("STOPPED", ModelState::kStopped)
+      .value("FAILED", ModelState::kFailed)
+      .finalize();
+}
+
+void bind_output(py::module_& module) {
+  using L = PositionLogprobs;
+  py::class_<L>(module, "PositionLogprobs")
+      .def_readonly("token", &L::token)
+      .def_readonly("logprob", &L::logprob)
+      .def_readonly("rank", &L::rank)
+      .def_readonly("top", &L::top);
+
+  using O = Output;
+  py::class_<O>(module, "Output")
+      .def_readonly("token_ids", &O::token_ids)
+      .def_readonly("logprobs", &O::logprobs)
+      .def_readonly("prompt_logprobs", &O::prompt_logprobs)
+      .def_readonly("finished", &O::finished)
+      .def_readonly("finish_reason", &O::finish_reason)
+      .def_readonly("stop_token", &O::stop_token)
+      .def_property_readonly("error_code",
+                             [](const O& output) { return error_code_name(output.error_code); })
+      .def_readonly("error_message", &O::error_message);
+
+  using R = RequestStats;
+  py::class_<R>(module, "RequestStats")
+      .def_readonly("arrival_time", &R::arrival_time)
+      .def_readonly("first_scheduled_time", &R::first_scheduled_time)
+      .def_readonly("first_token_time", &R::first_token_time)
+      .def_readonly("last_token_time", &R::last_token_time)
+      .def_readonly("finished_time", &R::finished_time)
+      .def_readonly("prompt_tokens", &R::prompt_tokens)
+      .def_readonly("cached_tokens", &R::cached_tokens)
+      .def_readonly("generated_tokens", &R::generated_tokens)
+      .def_readonly("preemptions", &R::preemptions);
+}
+
+void bind_model_info(py::module_& module) {
+  using I = ModelInfo;
+  py::class_<I>(module, "ModelInfo")
+      .def_readonly("name", &I::name)
+      .def_readonly("path", &I::path)
+      .def_readonly("family", &I::family)
+      .def_readonly("device", &I::device)
+      .def_readonly("isa", &I::isa)
+      .def_readonly("dtype", &I::dtype)
+      .def_readonly("kv_cache_dtype", &I::kv_cache_dtype)
+      .def_readonly("num_parameters", &I::num_parameters)
+      .def_readonly("vocab_size", &I::vocab_size)
+      .def_readonly("hidden_size", &I::hidden_size)
+      .def_readonly("num_layers", &I::num_layers)
+      .def_readonly("num_heads", &I::num_heads)
+      .def_readonly("num_kv_heads", &I::num_kv_heads)
+      .def_readonly("head_dim", &I::head_dim)
+      .def_readonly("intermediate_size", &I::intermediate_size)
+      .def_readonly("max_model_len", &I::max_model_len)
+      .def_readonly("max_num_seqs", &I::max_num_seqs)
+      .def_readonly("max_num_batched_tokens", &I::max_num_batched_tokens)
+      .def_readonly("block_size", &I::block_size)
+      .def_readonly("num_kv_blocks", &I::num_kv_blocks)
+      .def_readonly("num_threads", &I::num_threads)
+      .def_readonly("weight_bytes", &I::weight_bytes)
+      .def_readonly("kv_cache_bytes", &I::kv_cache_bytes)
+      .def_readonly("scratch_bytes", &I::scratch_bytes)
+      .def_readonly("load_seconds", &I::load_seconds)
+      .def_readonly("eos_token_ids", &I::eos_token_ids);
+}
+
+void bind_model_stats(py::module_& module) {
+  using S = ModelStats;
+  py::class_<S>(module, "ModelStats")
+      .def_readonly("state", &S::state)
+      .def_readonly("waiting_requests", &S::waiting_requests)
+      .def_readonly("running_requests", &S::running_requests)
+      .def_readonly("total_kv_blocks", &S::total_kv_blocks)
+      .def_readonly("free_kv_blocks", &S::free_kv_blocks)
+      .def_readonly("cached_kv_blocks", &S::cached_kv_blocks)
+      .def_readonly("finished_requests", &S::finished_requests)
+      .def_readonly("preemptions", &S::preemptions)
+      .def_readonly("steps", &S::steps)
+      .def_readonly("prompt_tokens", &S::prompt_tokens)
+      .def_readonly("generated_tokens", &S::generated_tokens)
+      .def_readonly("prefix_hit_tokens", &S::prefix_hit_tokens)
+      .def_readonly("prefix_miss_tokens", &S::prefix_miss_tokens)
+      .def_readonly("busy_seconds", &S::busy_seconds)
+      .def_readonly("memory_bytes", &S::memory_bytes);
+}
+
+}  // namespace
+
+void bind_results(py::module_& module) {
+  bind_enums(module);
+  bind_output(module);
+  bind_model_info(module);
+  bind_model_stats(module);
+}
+
+}  // namespace headrace::python

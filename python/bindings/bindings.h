@@ -1,0 +1,14 @@
+#pragma once
+
+// One bind_x per file; module.cc calls them in this order.
+
+#include <pybind11/pybind11.h>
+
+namespace headrace::python {
+
+void bind_errors(pybind11::module_& module);
+void bind_options(pybind11::module_& module);
+void bind_results(pybind11::module_& module);
+void bind_engine(pybind11::module_& module);
+
+}  // namespace headrace::python

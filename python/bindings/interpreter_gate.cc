@@ -1,0 +1,62 @@
+#include "interpreter_gate.h"
+
+#include <unistd.h>
+
+namespace headrace::python {
+
+InterpreterGate& InterpreterGate::instance() {
+  static auto* const gate = new InterpreterGate;
+  return *gate;
+}
+
+bool InterpreterGate::enter() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  ++inside_;
+  return true;
+}
+
+void InterpreterGate::leave() {
+  const std::lock_guard lock(mutex_);
+  if (--inside_ == 0) empty_.notify_all();
+}
+
+void InterpreterGate::close() {
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  closer_ = std::this_thread::get_id();
+  empty_.wait(lock, [this] { return inside_ == 0; });
+}
+
+bool InterpreterGate::closed_by_this_thread() {
+  const std::lock_guard lock(mutex_);
+  return closed_ && closer_ == std::this_thread::get_id();
+}
+
+GilRelease::GilRelease() {
+  if (!InterpreterGate::instance().closed_by_this_thread()) saved_ = PyEval_SaveThread();
+}
+
+GilRelease::~GilRelease() {
+  if (saved_ == nullptr) return;
+  auto& gate = InterpreterGate::instance();
+  if (gate.closed_by_this_thread()) {
+    PyEval_RestoreThread(saved_);
+    return;
+  }
+  while (!gate.enter()) pause();
+  PyEval_RestoreThread(saved_);
+  gate.leave();
+}
+
+GilAcquire::GilAcquire() : entered_(InterpreterGate::instance().enter()) {
+  if (entered_) state_ = PyGILState_Ensure();
+}
+
+GilAcquire::~GilAcquire() {
+  if (!entered_) return;
+  PyGILState_Release(state_);
+  InterpreterGate::instance().leave();
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,11 @@
+#include "bindings.h"
+#include "headrace/version.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The C++ engine: see cpp/include/headrace/*.h.";
+  module.attr("__version__") = headrace::version();
+  headrace::python::bind_errors(module);
+  headrace::python::bind_options(module);
+  headrace::python::bind_results(module);
+  headrace::python::bind_engine(module);
+}
