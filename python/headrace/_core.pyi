@@ -173,8 +173,9 @@ class ResultQueue:
     def stats(self) -> RequestStats: ...
     def on_output(self, callback: Callable[[], None] | None) -> None:
         """`callback` runs on the engine's thread whenever new output is there, and once at once if
-        some is already. What it raises goes to sys.unraisablehook. None unsets; returns when no call
-        of the old one is running. Dropped after the last output. An OutputSelector uses it too."""
+        some is already. What it raises goes to sys.unraisablehook. None unsets; returns when no
+        call of the old one is running. Dropped after the last output. An OutputSelector uses it.
+        """
 
 class Request:
     @property

@@ -35,9 +35,9 @@ struct SamplingParams {
   /// before it have just been generated. Each has 1..64 ids; at most 1024 sequences.
   std::vector<std::vector<int32_t>> bad_words;
 
-  int32_t max_tokens = 0;               ///< generated tokens; 0 = as many as the context leaves
-  int32_t min_tokens = 0;               ///< EOS and stop tokens are impossible before this many
-  bool ignore_eos = false;              ///< don't stop at the model's EOS tokens
+  int32_t max_tokens = 0;   ///< generated tokens; 0 = as many as the context leaves
+  int32_t min_tokens = 0;   ///< EOS and stop tokens are impossible before this many
+  bool ignore_eos = false;  ///< don't stop at the model's EOS tokens
   /// End the request; the token is part of the output. At most 1024 ids within the vocabulary.
   std::vector<int32_t> stop_token_ids;
   /// End the request when its output ends in one of these (1..64 ids each, at most 64).
