@@ -1,0 +1,80 @@
+"""Headrace: fast offline inference for large language models.
+
+    from headrace import LLM, SamplingParams
+
+    llm = LLM("path/to/model")
+    outputs = llm.generate(["Once upon a time"], SamplingParams(max_tokens=64))
+
+Importing this package loads nothing else; names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace._core import HeadraceError
+    from headrace._core import __version__ as __version__
+    from headrace.errors import EngineError
+    from headrace.llm import LLM
+    from headrace.outputs import CompletionOutput, RequestMetrics, RequestOutput
+    from headrace.sampling_params import GuidedDecodingParams, SamplingParams
+
+__all__ = [
+    "LLM",
+    "CompletionOutput",
+    "EngineError",
+    "GuidedDecodingParams",
+    "HeadraceError",
+    "RequestMetrics",
+    "RequestOutput",
+    "SamplingParams",
+    "shipped_model",
+    "version",
+]
+
+_HOMES = {
+    "LLM": "headrace.llm",
+    "SamplingParams": "headrace.sampling_params",
+    "GuidedDecodingParams": "headrace.sampling_params",
+    "RequestOutput": "headrace.outputs",
+    "CompletionOutput": "headrace.outputs",
+    "RequestMetrics": "headrace.outputs",
+    "EngineError": "headrace.errors",
+    "HeadraceError": "headrace._core",
+    "__version__": "headrace._core",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
+def version() -> str:
+    """The version of this package, "MAJOR.MINOR.PATCH"."""
+    return str(__getattr__("__version__"))
+
+
+def shipped_model() -> str:
+    """The folder of the small model that comes with the package.
+
+    Raises FileNotFoundError if this installation has none.
+    """
+    package = Path(__file__).resolve().parent
+    source = package.parent.parent / "examples" / "tiny_model" / "checkpoint"
+    for folder in (package / "models" / "tiny", source):
+        if (folder / "config.json").is_file():
+            return str(folder)
+    raise FileNotFoundError(
+        "This installation has no shipped model; pass the folder of a model instead"
+    )

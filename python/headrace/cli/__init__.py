@@ -1,0 +1,57 @@
+"""The `headrace` command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.cli import bench, chat, generate, info
+from headrace.cli.options import UsageError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line; its exit status: 0, 1 for a failure, 2 for wrong usage."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if not hasattr(args, "run"):
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        status: int = args.run(args)
+        return status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has gone; keep the interpreter's own flush at exit from complaining.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if args.debug:
+            raise
+        message = " ".join(str(error).split()) or type(error).__name__
+        print(f"headrace: error: {message}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+class _Version(argparse.Action):
+    """Prints the version; the engine is only imported when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from headrace import version
+
+        print(f"headrace {version()}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headrace", description="Run large language models on this machine."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in (chat, generate, bench, info):
+        command.add_parser(commands)
+    return parser

@@ -1,0 +1,112 @@
+"""headrace generate: continue prompts, or answer them with --chat."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from headrace.cli.options import (
+    UsageError,
+    add_engine_options,
+    add_model_option,
+    add_sampling_options,
+    load_model,
+    sampling_params,
+)
+
+if TYPE_CHECKING:
+    from headrace import LLM, RequestOutput, SamplingParams
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "generate",
+        help="continue prompts",
+        description="Continues each prompt; without one, standard input is the prompt.",
+    )
+    parser.add_argument("prompts", nargs="*", metavar="PROMPT")
+    add_model_option(parser, positional=False)
+    parser.add_argument("--chat", action="store_true", help="put each prompt in the chat template")
+    parser.add_argument("--system", help="system message, with --chat")
+    parser.add_argument("--lines", action="store_true", help="each line of the input is a prompt")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per prompt")
+    add_sampling_options(parser)
+    add_engine_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.system is not None and not args.chat:
+        raise UsageError("--system needs --chat")
+    params = sampling_params(args)
+    prompts = args.prompts or _standard_input(args.lines)
+    with load_model(args) as llm:
+        if len(prompts) == 1 and not args.json:
+            return _stream(llm, args, prompts, params)
+        show_bar = len(prompts) > 1 and sys.stderr.isatty()
+        failed = False
+        for output in _call(llm, args, prompts, params, use_tqdm=show_bar):
+            failed |= _print_result(output, args.json)
+    return 1 if failed else 0
+
+
+def _standard_input(lines: bool) -> list[str]:
+    text = sys.stdin.read()
+    prompts = [line for line in text.splitlines() if line] if lines else [text]
+    if not any(prompts):
+        raise UsageError("there is no prompt: pass one, or write it to standard input")
+    return prompts
+
+
+def _call(
+    llm: LLM, args: argparse.Namespace, prompts: list[str], params: SamplingParams, **how: Any
+) -> Any:
+    if not args.chat:
+        return llm.generate(prompts, params, **how)
+    system = [] if args.system is None else [{"role": "system", "content": args.system}]
+    conversations = [[*system, {"role": "user", "content": prompt}] for prompt in prompts]
+    return llm.chat(conversations, params, **how)
+
+
+def _stream(llm: LLM, args: argparse.Namespace, prompts: list[str], params: SamplingParams) -> int:
+    failed = False
+    for (output,) in _call(llm, args, prompts, params, use_tqdm=False, stream=True):
+        failed |= _report_error(output)
+        sys.stdout.write(output.outputs.text)
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+    return 1 if failed else 0
+
+
+def _print_result(output: RequestOutput, as_json: bool) -> bool:
+    """Whether the request failed."""
+    failed = _report_error(output)
+    completion = output.outputs
+    if completion is None:
+        return True
+    if not as_json:
+        if not failed:
+            print(completion.text)
+        return failed
+    record = {
+        "prompt": output.prompt,
+        "text": completion.text,
+        "token_ids": completion.token_ids,
+        "finish_reason": completion.finish_reason,
+        "stop_reason": completion.stop_reason,
+        "prompt_tokens": len(output.prompt_token_ids),
+        "cached_tokens": output.num_cached_tokens,
+        "error_code": output.error_code,
+        "error_msg": output.error_msg,
+    }
+    print(json.dumps(record, ensure_ascii=False))
+    return failed
+
+
+def _report_error(output: RequestOutput) -> bool:
+    if output.error_code == 200:
+        return False
+    print(f"headrace: error: {output.error_msg}", file=sys.stderr)
+    return True

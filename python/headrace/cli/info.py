@@ -1,0 +1,111 @@
+"""headrace info: what a model folder holds and what it takes to run it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from headrace.cli.options import add_engine_options, add_model_option, load_model, model_path
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "info",
+        help="describe a model folder",
+        description="Describes a model folder. Without --load no weights are read.",
+    )
+    add_model_option(parser)
+    parser.add_argument("--load", action="store_true", help="load it and show what it really takes")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_engine_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    facts = _loaded(args) if args.load else _described(args)
+    if args.json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return 0
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name.replace('_', ' '):<{width}}  {_shown(name, value)}")
+    return 0
+
+
+def _described(args: argparse.Namespace) -> dict[str, Any]:
+    from headrace import runtime
+    from headrace.hub import resolve_model
+
+    folder = resolve_model(model_path(args))
+    info = runtime.model_shapes(str(folder))
+    files = sorted(Path(folder).glob("*.safetensors"))
+    return {
+        **_shapes(info, str(folder)),
+        "checkpoint_files": len(files),
+        "checkpoint_bytes": sum(file.stat().st_size for file in files),
+        **_kv_needs(info, args.max_model_len or info.max_model_len),
+        "cpu_isas": runtime.available_cpu_isas(),
+    }
+
+
+def _loaded(args: argparse.Namespace) -> dict[str, Any]:
+    with load_model(args) as llm:
+        info = llm.model_info
+        return {
+            **_shapes(info, info.path),
+            "device": info.device,
+            "isa": info.isa,
+            "num_threads": info.num_threads,
+            "weight_bytes": info.weight_bytes,
+            "kv_cache_dtype": info.kv_cache_dtype,
+            "kv_cache_bytes": info.kv_cache_bytes,
+            "num_kv_blocks": info.num_kv_blocks,
+            "block_size": info.block_size,
+            "cacheable_tokens": info.num_kv_blocks * info.block_size,
+            "scratch_bytes": info.scratch_bytes,
+            "max_num_seqs": info.max_num_seqs,
+            "max_num_batched_tokens": info.max_num_batched_tokens,
+            "load_seconds": round(info.load_seconds, 3),
+        }
+
+
+def _shapes(info: Any, path: str) -> dict[str, Any]:
+    names = (
+        "family",
+        "dtype",
+        "num_parameters",
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_layers",
+        "num_heads",
+        "num_kv_heads",
+        "head_dim",
+        "max_model_len",
+        "eos_token_ids",
+    )
+    return {"path": path, **{name: getattr(info, name) for name in names}}
+
+
+def _kv_needs(info: Any, context: int) -> dict[str, Any]:
+    element = 4 if info.dtype == "float32" else 2
+    per_token = 2 * info.num_layers * info.num_kv_heads * info.head_dim * element
+    return {"kv_bytes_per_token": per_token, "kv_bytes_of_full_context": per_token * context}
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, int) and "bytes" in name:
+        return f"{value:,} ({_size(value)})"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

@@ -1,0 +1,121 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace import LLM, SamplingParams
+
+# What `/set` and the sampling options know, with the type of each.
+SAMPLING_FIELDS: dict[str, type] = {
+    "max_tokens": int,
+    "temperature": float,
+    "top_p": float,
+    "top_k": int,
+    "min_p": float,
+    "repetition_penalty": float,
+    "presence_penalty": float,
+    "frequency_penalty": float,
+    "seed": int,
+}
+_HELP = {
+    "max_tokens": "tokens to generate at most",
+    "temperature": "0 always takes the most likely token",
+    "top_p": "sample from the likeliest tokens of this total probability",
+    "top_k": "sample from this many tokens",
+    "min_p": "drop tokens less likely than this share of the likeliest",
+    "repetition_penalty": "above 1 discourages what has been said",
+    "presence_penalty": "-2 .. 2",
+    "frequency_penalty": "-2 .. 2",
+    "seed": "makes the answers repeatable",
+}
+
+
+class UsageError(Exception):
+    """The command line asks for something that can't be."""
+
+
+def add_model_option(parser: argparse.ArgumentParser, positional: bool = True) -> None:
+    text = "folder of the model, or its id on the hub; default: the shipped model"
+    if positional:
+        parser.add_argument("model", nargs="?", help=text)
+    else:
+        parser.add_argument("-m", "--model", help=text)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("engine")
+    group.add_argument("--tokenizer", help="folder of another tokenizer")
+    group.add_argument("--dtype", help="auto, float32 or bfloat16")
+    group.add_argument("--max-model-len", type=int, help="prompt and output together, in tokens")
+    group.add_argument("--max-num-seqs", type=int, help="sequences that run at once")
+    group.add_argument("--max-num-batched-tokens", type=int, help="tokens computed in one step")
+    group.add_argument("--block-size", type=int, help="tokens per KV block")
+    group.add_argument(
+        "--num-kv-blocks", type=int, dest="num_gpu_blocks_override", help="KV blocks"
+    )
+    group.add_argument("--threads", type=int, dest="num_threads", help="CPU threads")
+    group.add_argument("--no-prefix-caching", action="store_true", help="recompute every prompt")
+    group.add_argument("--chat-template", help="a template, or the path of one")
+    group.add_argument("--debug", action="store_true", help="show tracebacks")
+
+
+def add_sampling_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sampling (default: the model's own values)")
+    for name, kind in SAMPLING_FIELDS.items():
+        group.add_argument("--" + name.replace("_", "-"), type=kind, help=_HELP[name])
+    group.add_argument("--stop", action="append", help="end before this text; repeatable")
+    group.add_argument("--ignore-eos", action="store_true", help="go on after end-of-sequence")
+
+
+def model_path(args: argparse.Namespace) -> str:
+    """The model asked for, else the shipped one."""
+    from headrace import shipped_model
+
+    return args.model or shipped_model()
+
+
+def load_model(args: argparse.Namespace, **more: Any) -> LLM:
+    """The LLM the options describe. Raises UsageError for options it can't have."""
+    from headrace.engine_args import EngineArgs
+    from headrace.llm import LLM
+
+    names = (
+        "tokenizer",
+        "dtype",
+        "max_model_len",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "block_size",
+        "num_gpu_blocks_override",
+        "num_threads",
+        "chat_template",
+    )
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given.update(more)
+    if args.no_prefix_caching:
+        given["enable_prefix_caching"] = False
+    own = {k: v for k, v in given.items() if k not in ("tokenizer", "chat_template")}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            EngineArgs.from_kwargs(own)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from error
+    return LLM(model_path(args), **given)
+
+
+def sampling_params(args: argparse.Namespace) -> SamplingParams:
+    """The SamplingParams the options describe. Raises UsageError for values out of range."""
+    from headrace import SamplingParams
+
+    given = {
+        name: getattr(args, name) for name in SAMPLING_FIELDS if getattr(args, name) is not None
+    }
+    try:
+        return SamplingParams(stop=args.stop, ignore_eos=args.ignore_eos, **given)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,111 @@
+"""Runs a script written for FastDeploy, unchanged:
+
+    python -m headrace.compat script.py [arguments]
+
+`import fastdeploy` and imports from its modules are served from the modules of the same name in
+headrace. `install()` does the same inside a running program.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import io
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ALIAS = "fastdeploy"
+
+
+class _Alias(ModuleType):
+    """A module whose names are another's."""
+
+    def __init__(self, name: str, target: ModuleType) -> None:
+        super().__init__(name, target.__doc__)
+        self.__dict__["_target"] = target
+        if hasattr(target, "__path__"):
+            self.__path__: list[str] = []  # a package, whose modules the finder below serves
+        if hasattr(target, "__all__"):
+            self.__all__ = list(target.__all__)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(self.__dict__["_target"], name)
+        except AttributeError:
+            raise AttributeError(
+                f"{self.__name__} has no {name!r} here: it is served by headrace, which doesn't "
+                "provide that name"
+            ) from None
+
+    def __dir__(self) -> list[str]:
+        return dir(self.__dict__["_target"])
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Serves `fastdeploy` and its submodules."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != ALIAS and not fullname.startswith(ALIAS + "."):
+            return None
+        own = "headrace" + fullname[len(ALIAS) :]
+        if importlib.util.find_spec(own) is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=own)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        target = importlib.import_module("headrace" + spec.name[len(ALIAS) :])
+        return _Alias(spec.name, target)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run: the names are the target's."""
+
+
+def install() -> None:
+    """From now on `fastdeploy` is headrace. A real fastdeploy is not looked for."""
+    if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def run_script(script: str, arguments: Sequence[str]) -> int:
+    """Runs a script as __main__; its exit status. Tracebacks start at the script."""
+    try:
+        with io.open_code(str(Path(script).absolute())) as file:
+            source = file.read()
+    except OSError as error:
+        print(f"headrace.compat: cannot read {script}: {error.strerror}", file=sys.stderr)
+        return 2
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=script, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    install()
+    try:
+        exec(compile(source, script, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        # Without the frame of this function, which the script didn't write.
+        own = error.__traceback__.tb_next if error.__traceback__ else None
+        traceback.print_exception(type(error), error, own)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def main() -> int:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print("usage: python -m headrace.compat script.py [arguments]", file=sys.stderr)
+        return 0 if len(sys.argv) > 1 else 2
+    return run_script(sys.argv[1], sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""FastDeploy's module paths of parameters and results."""

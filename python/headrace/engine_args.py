@@ -1,0 +1,273 @@
+"""The keyword arguments of `LLM`: names and defaults of FastDeploy's engine arguments."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from headrace.errors import UnsupportedError
+from headrace.sampling_params import MAX_SEED
+
+_MAX_INT32 = 2**31 - 1
+LOGPROBS_MODES = ("raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits")
+
+
+def _only(value: Any) -> dict[str, Any]:
+    """The one value this version supports beside the default."""
+    return {"only": value}
+
+
+def _missing(what: str, only: Any = None) -> dict[str, Any]:
+    """Any other value would need something that isn't there."""
+    return {"missing": what, "only": only}
+
+
+def _no_effect(why: str, only: Any = None) -> dict[str, Any]:
+    """Any other value is accepted and ignored, with a warning."""
+    return {"no_effect": why, "only": only}
+
+
+_ONE_PROCESS = "Headrace runs in one process and opens no ports"
+_CPU_ONLY = "it tunes GPU execution, and the model runs on the CPU"
+_MEDIA = "it is about images and video, and the model reads text only"
+_SERVING = "it is about serving, and this is offline inference"
+_SPLIT = "prompts and outputs share one pool of KV blocks"
+_CHUNKS = "every step is filled to max_num_batched_tokens from all prompts in turn"
+
+
+@dataclass(slots=True, frozen=True)
+class EngineArgs:
+    """Checked when made: raises ValueError (UnsupportedError for what this version lacks).
+
+    Defaults are FastDeploy's, except where they would hold back offline batches on a CPU:
+    max_model_len is the model's own, as far as memory allows (FastDeploy: 2048); max_num_seqs is
+    64 (FastDeploy: 8); seed None draws a fresh seed for every request without one (FastDeploy: 0).
+
+    max_model_len: most tokens of prompt and output together, >= 16.
+    max_num_seqs: sequences that run at once, 1 .. 512; more wait.
+    max_num_batched_tokens: tokens computed in one step; None lets the engine choose.
+    block_size: tokens per KV block: 16, 32, 64, 128 or 256.
+    num_gpu_blocks_override: number of KV blocks; None: from gpu_memory_utilization.
+    gpu_memory_utilization: share of the free memory the model may take, in (0, 1].
+    enable_prefix_caching: keep the KV blocks of finished requests for later prompts.
+    dtype: "auto" (the checkpoint's), "float32" or "bfloat16".
+    device: "auto" or "cpu".
+    num_threads: CPU threads; 0: HEADRACE_NUM_THREADS, else the usable cores.
+    seed: makes the draws of requests without a seed of their own repeatable: they take seeds from
+        this one in order of submission.
+    enable_logprob, max_logprobs, logprobs_mode: whether requests may ask for log-probabilities, of
+        how many tokens (-1: of the whole vocabulary), and which: raw or processed (after
+        penalties, temperature and bad words), logprobs or logits.
+    load_choices: "dummy" fills the weights with random numbers, for benchmarks.
+    raise_on_error: raise EngineError for a failed request instead of reporting it in its output.
+    """
+
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int | None = None
+    block_size: int = 64
+    num_gpu_blocks_override: int | None = None
+    gpu_memory_utilization: float = 0.9
+    enable_prefix_caching: bool = True
+    dtype: str = "auto"
+    device: str = "auto"
+    num_threads: int = 0
+    seed: int | None = None
+    enable_logprob: bool = False
+    max_logprobs: int = 20
+    logprobs_mode: str = "raw_logprobs"
+    load_choices: str = "default_v1"
+    raise_on_error: bool = False
+    logits_processors: list[Any] | None = None
+
+    tensor_parallel_size: int = field(default=1, metadata=_only(1))
+    data_parallel_size: int = field(default=1, metadata=_only(1))
+    enable_expert_parallel: bool = field(default=False, metadata=_only(False))
+    quantization: Any = field(default=None, metadata=_missing("quantized weights"))
+    kv_cache_quant_type: Any = field(default=None, metadata=_missing("a quantized KV cache"))
+    reasoning_parser: str | None = field(default=None, metadata=_missing("reasoning parsers"))
+    tool_call_parser: str | None = field(default=None, metadata=_missing("tool-call parsers"))
+    tool_parser_plugin: str | None = field(default=None, metadata=_missing("tool-call parsers"))
+    guided_decoding_backend: str = field(default="off", metadata=_missing("guided decoding", "off"))
+    guided_decoding_disable_any_whitespace: bool = field(
+        default=False, metadata=_missing("guided decoding")
+    )
+    speculative_config: Any = field(default=None, metadata=_missing("speculative decoding"))
+    enable_early_stop: bool = field(
+        default=False, metadata=_missing("stopping early on repetition")
+    )
+    early_stop_config: Any = field(default=None, metadata=_missing("stopping early on repetition"))
+    enable_mm: bool = field(default=False, metadata=_missing("vision models"))
+    routing_replay_config: Any = field(
+        default=None, metadata=_missing("the replay of expert routing")
+    )
+    enable_keep_sampling_mask: bool = field(
+        default=False, metadata=_missing("the output of sampling masks")
+    )
+    enable_entropy: bool = field(default=False, metadata=_missing("the output of entropies"))
+    runner: str = field(default="auto", metadata=_missing("pooling models", "generate"))
+    convert: str = field(default="auto", metadata=_missing("pooling models", "none"))
+    override_pooler_config: Any = field(default=None, metadata=_missing("pooling models"))
+    model_impl: str = field(
+        default="auto", metadata=_missing("other implementations of a model", "fastdeploy")
+    )
+    use_internode_ll_two_stage: bool = field(default=False, metadata=_missing("expert parallelism"))
+
+    kv_cache_ratio: float = field(default=0.75, metadata=_no_effect(_SPLIT))
+    static_decode_blocks: int = field(default=2, metadata=_no_effect(_SPLIT))
+    prealloc_dec_block_slot_num_threshold: int = field(default=12, metadata=_no_effect(_SPLIT))
+    enable_chunked_prefill: bool | None = field(
+        default=None, metadata=_no_effect("it is always on", True)
+    )
+    max_num_partial_prefills: int = field(default=1, metadata=_no_effect(_CHUNKS))
+    max_long_partial_prefills: int = field(default=1, metadata=_no_effect(_CHUNKS))
+    long_prefill_token_threshold: int = field(default=0, metadata=_no_effect(_CHUNKS))
+    enable_output_caching: bool | None = field(
+        default=None,
+        metadata=_no_effect("outputs are cached like prompts, with enable_prefix_caching", True),
+    )
+    swap_space: float | None = field(
+        default=None, metadata=_no_effect("the KV cache already is in main memory")
+    )
+    use_warmup: int = field(default=0, metadata=_no_effect("the engine always warms up"))
+    graph_optimization_config: Any = field(default=None, metadata=_no_effect(_CPU_ONLY))
+    plas_attention_config: Any = field(
+        default=None, metadata=_no_effect("attention is computed exactly")
+    )
+    disable_custom_all_reduce: bool = field(
+        default=False, metadata=_no_effect("there is one device")
+    )
+    enable_overlap_schedule: bool = field(default=True, metadata=_no_effect(_CPU_ONLY))
+    lm_head_fp32: bool = field(
+        default=False, metadata=_no_effect("logits are always computed in float32")
+    )
+    moe_gate_fp32: bool = field(
+        default=False, metadata=_no_effect("routing is always computed in float32")
+    )
+    limit_mm_per_prompt: Any = field(default=None, metadata=_no_effect(_MEDIA))
+    mm_processor_kwargs: Any = field(default=None, metadata=_no_effect(_MEDIA))
+    max_encoder_cache: int = field(default=-1, metadata=_no_effect(_MEDIA))
+    max_processor_cache: float = field(default=-1, metadata=_no_effect(_MEDIA))
+    deploy_modality: str = field(default="mixed", metadata=_no_effect(_MEDIA, "text"))
+    ips: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
+    port: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
+    metrics_port: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
+    engine_worker_queue_port: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
+    cache_queue_port: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
+    pd_comm_port: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
+    rdma_comm_ports: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
+    api_key: Any = field(default=None, metadata=_no_effect(_SERVING))
+    served_model_name: str | None = field(default=None, metadata=_no_effect(_SERVING))
+    splitwise_role: str = field(default="mixed", metadata=_no_effect(_SERVING))
+    router: Any = field(default=None, metadata=_no_effect(_SERVING))
+    scheduler_name: str = field(default="local", metadata=_no_effect(_SERVING))
+    scheduler_config: Any = field(default=None, metadata=_no_effect(_SERVING))
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            self._apply_rule(item.name, item.default, item.metadata)
+        self._check_sizes()
+        self._check_choices()
+
+    def _apply_rule(self, name: str, default: Any, rule: Mapping[str, Any]) -> None:
+        value = getattr(self, name)
+        if not rule or value is None or value == default or value == rule["only"]:
+            return
+        if "missing" in rule:
+            raise UnsupportedError(
+                f"{name}={value!r}: this version of Headrace does not have {rule['missing']} yet; "
+                f"leave {name} out"
+            )
+        if "no_effect" in rule:
+            # The frames between are this one, __post_init__, __init__, from_kwargs, LLM.__init__.
+            warnings.warn(
+                f"{name}={value!r} has no effect: {rule['no_effect']}", UserWarning, stacklevel=6
+            )
+            return
+        raise UnsupportedError(f"{name}={value!r}: only {name}={rule['only']!r} is supported")
+
+    def _check_sizes(self) -> None:
+        _check_int("max_model_len", self.max_model_len, 16, optional=True)
+        _check_int("max_num_seqs", self.max_num_seqs, 1, 512)
+        _check_int("max_num_batched_tokens", self.max_num_batched_tokens, 1, optional=True)
+        _check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
+        _check_int("num_threads", self.num_threads, 0, 4096)
+        _check_int("seed", self.seed, 0, MAX_SEED, optional=True)
+        if isinstance(self.max_logprobs, int) and self.max_logprobs < -1:
+            raise ValueError(f"max_logprobs ({self.max_logprobs}) can't be less than -1.")
+        _check_int("max_logprobs", self.max_logprobs, -1)
+        _check_choice("block_size", self.block_size, (16, 32, 64, 128, 256))
+        _check_share("gpu_memory_utilization", self.gpu_memory_utilization)
+        _check_share("kv_cache_ratio", self.kv_cache_ratio)
+
+    def _check_choices(self) -> None:
+        for name in ("enable_prefix_caching", "enable_logprob", "raise_on_error"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be a bool, got {getattr(self, name)!r}")
+        _check_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
+        _check_choice("device", self.device, ("auto", "cpu"))
+        _check_choice("logprobs_mode", self.logprobs_mode, LOGPROBS_MODES)
+        _check_choice("load_choices", self.load_choices, ("default_v1", "default", "dummy"))
+        for processor in self.logits_processors or ():
+            name = processor.rpartition(":")[2] if isinstance(processor, str) else repr(processor)
+            if name != "LogitBiasLogitsProcessor":
+                raise UnsupportedError(
+                    f"logits_processors: {name} is not available; this version of Headrace has "
+                    "LogitBiasLogitsProcessor, which is always on"
+                )
+
+    @classmethod
+    def from_kwargs(cls, kwargs: Mapping[str, Any]) -> EngineArgs:
+        """Raises TypeError for an unknown name, with the nearest known one."""
+        names = [item.name for item in fields(cls)]
+        for name in kwargs:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"LLM() got an unexpected keyword argument {name!r}{hint}")
+        return cls(**kwargs)
+
+    def model_options(self, path: str) -> dict[str, Any]:
+        """The engine's options for the model folder at `path`."""
+        return {
+            "path": path,
+            "device": self.device,
+            "dtype": self.dtype,
+            "num_threads": self.num_threads,
+            "max_model_len": self.max_model_len or 0,
+            "max_num_seqs": self.max_num_seqs,
+            "max_num_batched_tokens": self.max_num_batched_tokens or 0,
+            "block_size": self.block_size,
+            "num_kv_blocks": self.num_gpu_blocks_override or 0,
+            "memory_utilization": self.gpu_memory_utilization,
+            "enable_prefix_caching": self.enable_prefix_caching,
+            "dummy_weights": self.load_choices == "dummy",
+        }
+
+
+def _check_int(
+    name: str, value: Any, low: int, high: int = _MAX_INT32, optional: bool = False
+) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    if not low <= value <= high:
+        above = f"at least {low}" if high == _MAX_INT32 else f"in [{low}, {high}]"
+        raise ValueError(f"{name} must be {above}, got {value}")
+
+
+def _check_share(name: str, value: Any) -> None:
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must be in (0, 1], got {value}")
+
+
+def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value not in choices:
+        allowed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")

@@ -1,0 +1,56 @@
+"""What an output must conform to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class GuidedDecodingParams:
+    """Constrains an output to one of: a JSON schema, a regular expression, a list of choices, a
+    grammar, any JSON object, a structural tag. At most one may be set.
+
+    This version checks the object and refuses a request that carries it.
+    """
+
+    json: str | dict[str, Any] | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.to_dict()) > 1:
+            raise ValueError(
+                "You can only use one kind of guided decoding "
+                "('json', 'json_object', 'regex', 'choice', 'grammar', 'structural_tag')."
+            )
+        if self.json is not None and not isinstance(self.json, (str, dict)):
+            raise TypeError(f"json must be a str or a dict, got {type(self.json).__name__}")
+        for name in ("regex", "grammar", "structural_tag"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"{name} must be a str, got {type(value).__name__}")
+        if self.choice is not None:
+            self._check_choice(self.choice)
+
+    @staticmethod
+    def _check_choice(choice: Any) -> None:
+        if not isinstance(choice, list) or not all(isinstance(item, str) for item in choice):
+            raise TypeError(f"choice must be a list of str, got {choice!r}")
+        if not choice:
+            raise ValueError("choice must not be empty")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The one that is set, under the request's name for it ("guided_json", ...)."""
+        values = {
+            "guided_json": self.json,
+            "guided_regex": self.regex,
+            "guided_choice": self.choice,
+            "guided_grammar": self.grammar,
+            "structural_tag": self.structural_tag,
+            "guided_json_object": self.json_object or None,
+        }
+        return {name: value for name, value in values.items() if value is not None}

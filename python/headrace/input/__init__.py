@@ -1,0 +1,1 @@
+"""FastDeploy's module paths of the tokenizers."""

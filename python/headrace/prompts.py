@@ -1,0 +1,215 @@
+"""What callers may pass as prompts, made into token ids."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import UnsupportedError
+from headrace.text.chat_template import checked_variables
+from headrace.text.messages import parse_messages
+from headrace.text.tokenizer import Tokenizer
+
+_DICT_KEYS = frozenset(
+    {
+        "prompt",
+        "prompt_token_ids",
+        "completion_token_ids",
+        "messages",
+        "multimodal_data",
+        "bad_words",
+        "add_special_tokens",
+        "tools",
+        "chat_template",
+        "chat_template_kwargs",
+        "add_generation_prompt",
+        "request_id",
+    }
+)
+
+
+@dataclass(slots=True)
+class Prompt:
+    """A prompt the engine can run."""
+
+    token_ids: list[int]
+    shown: Any  # what RequestOutput.prompt says
+    bad_words: Sequence[str] = ()
+    request_id: str | None = None
+
+
+@dataclass(slots=True)
+class ChatOptions:
+    """What applies to all conversations of a call."""
+
+    template: str | None = None
+    kwargs: Mapping[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    variables: dict[str, Any] = field(init=False)
+    add_generation_prompt: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.variables = checked_variables(self.kwargs)
+        self.template = self.variables.pop("chat_template", None) or self.template
+        self.add_generation_prompt = self.variables.pop("add_generation_prompt", True)
+
+
+def prompt_list(prompts: Any) -> list[Any]:
+    """The prompts of a call, one item each. Raises TypeError or ValueError for a wrong form."""
+    if prompts is None:
+        raise ValueError("prompts and prompt_ids cannot be both None.")
+    if isinstance(prompts, str):
+        return [prompts]
+    if isinstance(prompts, Mapping):
+        if not any(prompts.get(key) for key in ("prompt", "prompt_token_ids", "messages")):
+            raise ValueError(
+                "prompts must be a input dict with 'prompt', 'prompt_token_ids' or 'messages', "
+                f"got the keys {sorted(map(str, prompts))}"
+            )
+        return [prompts]
+    items = _as_list(prompts)
+    if items is None:
+        raise _wrong_type(prompts)
+    if items and _is_id(items[0]):
+        return [items]
+    for item in items:
+        if not isinstance(item, (str, Mapping)) and _as_list(item) is None:
+            raise _wrong_type(item)
+    return items
+
+
+def read_prompt(item: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
+    """Raises ValueError or TypeError for a bad prompt. Never changes `item`."""
+    if isinstance(item, str):
+        return Prompt(_encode(tokenizer, item), item)
+    if isinstance(item, Mapping):
+        return _read_dict(item, tokenizer, chat)
+    return Prompt(_ids(item, "prompt_token_ids"), item)
+
+
+def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
+    unknown = sorted(str(key) for key in item if key not in _DICT_KEYS)
+    if unknown:
+        warnings.warn(f"prompt: unknown keys {', '.join(unknown)} have no effect", stacklevel=2)
+    if any(_present(value) for value in (item.get("multimodal_data") or {}).values()):
+        raise UnsupportedError(
+            "multimodal_data: this version of Headrace runs text models only; leave it out"
+        )
+    add_special = bool(item.get("add_special_tokens", False))
+    if _present(item.get("prompt_token_ids")):
+        ids = _ids(item["prompt_token_ids"], "prompt_token_ids")
+    elif isinstance(item.get("prompt"), str):
+        ids = _encode(tokenizer, item["prompt"], add_special)
+    elif _present(item.get("prompt")):
+        ids = _ids(item["prompt"], "prompt")
+    elif item.get("messages"):
+        own = ChatOptions(
+            item.get("chat_template") or chat.template,
+            item.get("chat_template_kwargs"),
+            tool_list(item.get("tools")),
+        )
+        if "add_generation_prompt" in item:
+            own.add_generation_prompt = bool(item["add_generation_prompt"])
+        ids = read_conversation(item["messages"], tokenizer, own).token_ids
+    else:
+        raise ValueError("Request must contain 'prompt_token_ids', 'prompt', or 'messages'")
+    if _present(item.get("completion_token_ids")):
+        ids = ids + _ids(item["completion_token_ids"], "completion_token_ids")
+    bad_words = item.get("bad_words") or ()
+    if isinstance(bad_words, str) or not all(isinstance(word, str) for word in bad_words):
+        raise TypeError(f"bad_words must be a list of strings, got {bad_words!r}")
+    request_id = item.get("request_id")
+    return Prompt(ids, item, bad_words, None if request_id is None else str(request_id))
+
+
+def conversation_list(messages: Any) -> list[Any]:
+    """The conversations of a call, one item each. Raises TypeError for a wrong form."""
+    items = None if isinstance(messages, (str, Mapping)) else _as_list(messages)
+    if items is None:
+        raise TypeError(f"messages must be a list of messages, got {type(messages).__name__}")
+    if items and isinstance(items[0], Mapping):
+        return [items]
+    for item in items:
+        if isinstance(item, (str, Mapping)) or _as_list(item) is None:
+            raise TypeError(f"a conversation must be a list of messages, got {type(item).__name__}")
+    return items
+
+
+def read_conversation(messages: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
+    """Raises ValueError for a bad conversation or template."""
+    parsed = parse_messages(messages)
+    if tokenizer is None:
+        raise ValueError("chat needs a tokenizer, and the model folder has none")
+    text = tokenizer.apply_chat_template(
+        parsed,
+        tools=chat.tools,
+        chat_template=chat.template,
+        add_generation_prompt=chat.add_generation_prompt,
+        tokenize=False,
+        **chat.variables,
+    )
+    return Prompt(tokenizer.encode(text), text)
+
+
+def tool_list(tools: Any) -> list[dict[str, Any]] | None:
+    """Tool definitions as dicts; accepts one or several, as dicts or objects with model_dump().
+
+    Raises RuntimeError for a malformed one.
+    """
+    if tools is None:
+        return None
+    items = tools if isinstance(tools, (list, tuple)) else [tools]
+    return [_tool(item) for item in items] or None
+
+
+def _tool(item: Any) -> dict[str, Any]:
+    if hasattr(item, "model_dump"):
+        item = item.model_dump(exclude_none=True)
+    function = item.get("function") if isinstance(item, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise RuntimeError(
+            "Failed to validate 'tools' parameter in chat method: expected "
+            f"{{'type': 'function', 'function': {{'name': ...}}}}, got {item!r}"
+        )
+    return {"type": "function", **item}
+
+
+def _encode(tokenizer: Tokenizer | None, text: str, add_special_tokens: bool = False) -> list[int]:
+    if tokenizer is None:
+        raise ValueError("the model folder has no tokenizer: pass token ids instead of text")
+    return tokenizer.encode(text, add_special_tokens)
+
+
+def _ids(value: Any, name: str) -> list[int]:
+    items = _as_list(value)
+    if items is None or not all(_is_id(item) for item in items):
+        raise TypeError(f"{name} must be a list of token ids, got {value!r:.100}")
+    return [operator.index(item) for item in items]
+
+
+def _is_id(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _as_list(value: Any) -> list[Any] | None:
+    """Lists, tuples, and arrays that have tolist()."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, tuple):
+        return list(value)
+    converted = value.tolist() if hasattr(value, "tolist") else None
+    return converted if isinstance(converted, list) else None
+
+
+def _present(value: Any) -> bool:
+    return value is not None and (not hasattr(value, "__len__") or len(value) > 0)
+
+
+def _wrong_type(value: Any) -> TypeError:
+    return TypeError(
+        f"Invalid type for 'prompt': {type(value)}, expected one of ['str', 'list', 'dict']."
+    )

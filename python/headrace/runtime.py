@@ -1,0 +1,124 @@
+"""The engine with one model in it. The only module that touches `_core`."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace import _core
+from headrace.errors import EngineError
+
+logger = logging.getLogger("headrace")
+
+_MODEL = "model"
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_BAD_REQUEST = frozenset({"invalid_argument", "limit_exceeded", "unsupported", "not_found"})
+
+
+class ModelSession:
+    """Loads a model, serves requests and gives everything back on `close` (at exit at the latest).
+
+    Any thread may call any method.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """`options`: of _core.ModelOptions. Raises HeadraceError; nothing is left behind then."""
+        engine = _core.Engine(log_sink=_log)
+        try:
+            engine.install_model(_MODEL, _core.ModelOptions(**options))
+            engine.start_model(_MODEL)
+            self.info = engine.model_info(_MODEL)
+        except BaseException:
+            engine.close()
+            raise
+        self._engine = engine
+        # Also runs at interpreter exit, before the modules that the engine's threads need are gone.
+        self._finalizer = weakref.finalize(self, engine.close)
+
+    def submit(
+        self, prompt_token_ids: Sequence[int], sampling: _core.SamplingParams, request_id: str
+    ) -> _core.Request:
+        """Raises HeadraceError for a bad request."""
+        if not self._finalizer.alive:
+            raise EngineError("the LLM has been closed", 500)
+        return self._engine.submit(
+            _MODEL, prompt_token_ids=prompt_token_ids, sampling=sampling, request_id=request_id
+        )
+
+    def stats(self) -> _core.ModelStats:
+        """Counters since the model was loaded."""
+        return self._engine.model_stats(_MODEL)
+
+    def clear_prefix_cache(self) -> None:
+        self._engine.clear_prefix_cache(_MODEL)
+
+    @property
+    def closed(self) -> bool:
+        return not self._finalizer.alive
+
+    def close(self) -> None:
+        """Cancels what runs and gives all memory back. Idempotent."""
+        self._finalizer()
+
+
+def _log(level: str, message: str) -> None:
+    logger.log(_LEVELS.get(level, logging.INFO), "%s", message)
+
+
+def new_selector() -> _core.OutputSelector:
+    return _core.OutputSelector()
+
+
+def sampling_params(**values: Any) -> _core.SamplingParams:
+    return _core.SamplingParams(**values)
+
+
+def logprobs_kind(mode: str) -> _core.LogprobsKind:
+    """One of engine_args.LOGPROBS_MODES as the engine names it."""
+    return _core.LogprobsKind[mode.upper()]
+
+
+def finish_reason(reason: _core.FinishReason) -> str:
+    """ "stop", "length", "abort" or "error"."""
+    return _core.FinishReason(reason).name.lower()
+
+
+def http_code(error_code: str) -> int:
+    """The RequestOutput.error_code for one of the engine's stable codes."""
+    if error_code in _BAD_REQUEST:
+        return 400
+    return 499 if error_code == "cancelled" else 500
+
+
+def request_errors() -> tuple[type[Exception], ...]:
+    """What makes one request fail without touching the others."""
+    return (ValueError, TypeError, EngineError, _core.HeadraceError)
+
+
+def describe_error(error: Exception) -> tuple[int, str]:
+    """RequestOutput.error_code and error_msg."""
+    if isinstance(error, EngineError):
+        return error.error_code, str(error)
+    if isinstance(error, _core.HeadraceError):
+        return http_code(error.code), str(error)
+    return 400, str(error)
+
+
+def core_version() -> str:
+    return _core.__version__
+
+
+def available_cpu_isas() -> list[str]:
+    return list(_core.available_cpu_isas())
+
+
+def model_shapes(folder: str) -> _core.ModelInfo:
+    """Family and shapes from the folder's config alone."""
+    return _core.model_family(folder)

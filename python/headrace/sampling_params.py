@@ -1,0 +1,276 @@
+"""How the tokens of one request are chosen, and when it ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from headrace.guided_decoding import GuidedDecodingParams
+
+__all__ = ["GuidedDecodingParams", "SamplingParams"]
+
+MAX_SEED = 922337203685477580
+
+
+class _DefaultInt(int):
+    """A default that the caller didn't choose: generation_config.json may replace it."""
+
+
+class _DefaultFloat(float):
+    """The same for a float."""
+
+
+def is_default(value: object) -> bool:
+    """Whether a field still holds the default, rather than an equal value the caller gave."""
+    return value is None or isinstance(value, (_DefaultInt, _DefaultFloat))
+
+
+@dataclass(slots=True)
+class SamplingParams:
+    """Fields left at their default take the value of the model's generation_config.json, else a
+    neutral one: temperature 1, top_p 1, top_k off, no penalties. A `do_sample: false` there means
+    greedy decoding, unless temperature, top_p, top_k or min_p is given. Values are checked here;
+    the object is never changed by a call.
+
+    n: outputs per prompt. A call returns n RequestOutputs in a row for the prompt, with
+        `outputs.index` 0 .. n-1; with a seed, output i is drawn with seed + i.
+    best_of: unused.
+    presence_penalty, frequency_penalty: in [-2, 2]; subtracted for tokens already generated, once
+        or once per occurrence.
+    repetition_penalty: > 0; scales down (> 1) tokens that occurred in prompt or output.
+    temperature: >= 0; 0 is greedy.
+    top_p: in [0, 1]; the smallest set of tokens whose probability reaches it. 0 is greedy.
+    top_k: the k most likely tokens; 0 or -1: all.
+    min_p: in [0, 1]; drops tokens less likely than min_p times the most likely one.
+    seed: makes the draws repeatable; None: a fresh one for each request.
+    stop: strings that end the output. They are found in the text, also across token borders. Text
+        and token_ids end before the string: token_ids with the last token that lies wholly before
+        it.
+    stop_token_ids: tokens that end the output; like the end-of-sequence token, such a token is the
+        last of token_ids and not in the text. A list of lists is accepted too: a sequence of
+        several ids ends the output when it has been generated, and stays in token_ids and text.
+    include_stop_str_in_output: keep the stop string (or stop token) in text and token_ids.
+    ignore_eos: go on after end-of-sequence tokens.
+    stop_seqs_len: unused.
+    max_tokens: generated tokens, at most; None: as many as the context leaves. Clamped so that
+        prompt and output fit max_model_len.
+    min_tokens: before this many, end-of-sequence and stop tokens can't be generated and stop
+        strings don't count.
+    reasoning_max_tokens, response_max_tokens: checked, without effect until reasoning parsers
+        exist.
+    logprobs: log-probabilities of this many best tokens (and of the chosen one) per position; -1:
+        of the whole vocabulary. Needs LLM(enable_logprob=True).
+    prompt_logprobs: the same for the prompt. Such a request doesn't read the prefix cache.
+    temp_scaled_logprobs: raw log-probabilities after division by the temperature.
+    top_p_normalized_logprobs: raw log-probabilities renormalised over the top_p set.
+    bad_words: words never generated, at the start of a text or after a space. Of a word of several
+        tokens the last is banned after the others.
+    bad_words_token_ids: tokens never generated.
+    guided_decoding: see GuidedDecodingParams.
+    logits_processors_args: {"logit_bias": {token id: bias}}; biases are added to the logits.
+    skip_special_tokens: leave special tokens out of the text.
+    """
+
+    n: int = 1
+    best_of: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int = _DefaultInt(0)
+    min_p: float = _DefaultFloat(0.0)
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | list[list[int]] | None = None
+    stop_seqs_len: int | None = None
+    max_tokens: int | None = None
+    reasoning_max_tokens: int | None = None
+    response_max_tokens: int | None = None
+    min_tokens: int = 1
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    temp_scaled_logprobs: bool = False
+    top_p_normalized_logprobs: bool = False
+    bad_words: list[str] | None = None
+    guided_decoding: GuidedDecodingParams | None = None
+    bad_words_token_ids: list[int] | None = None
+    logits_processors_args: dict[str, Any] | None = None
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        self._check_lengths()
+        self._check_logprobs()
+        self._check_lists()
+        if self.reasoning_max_tokens is not None and self.max_tokens is not None:
+            self.reasoning_max_tokens = min(self.reasoning_max_tokens, self.max_tokens)
+
+    @classmethod
+    def from_dict(cls, req_dict: Mapping[str, Any]) -> SamplingParams:
+        """From the keys that are fields; others are ignored, missing ones have their default."""
+        return cls(**{f.name: req_dict[f.name] for f in fields(cls) if f.name in req_dict})
+
+    @classmethod
+    def from_generic_request(cls, req: Any) -> SamplingParams:
+        """From the attributes (or keys, of a mapping) that are fields and not None."""
+        names = [f.name for f in fields(cls)]
+        if isinstance(req, Mapping):
+            values = {name: req.get(name) for name in names}
+        else:
+            values = {name: getattr(req, name, None) for name in names}
+        return cls(**{name: value for name, value in values.items() if value is not None})
+
+    @classmethod
+    def from_optional(
+        cls,
+        n: int | None = None,
+        best_of: int | None = None,
+        presence_penalty: float | None = None,
+        frequency_penalty: float | None = None,
+        repetition_penalty: float | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        min_p: float | None = None,
+        **others: Any,
+    ) -> SamplingParams:
+        """None means a neutral value here, not the model's own default; max_tokens is 8192."""
+
+        def given(value: Any, neutral: Any) -> Any:
+            return neutral if value is None else value
+
+        values = {name: value for name, value in others.items() if value is not None}
+        return cls(
+            n=given(n, 1),
+            best_of=best_of,
+            presence_penalty=given(presence_penalty, 0.0),
+            frequency_penalty=given(frequency_penalty, 0.0),
+            repetition_penalty=given(repetition_penalty, 1.0),
+            temperature=given(temperature, 1.0),
+            top_p=given(top_p, 1.0),
+            top_k=given(top_k, 0),
+            min_p=given(min_p, 0.0),
+            **{"max_tokens": 8192, **values},
+        )
+
+    def stop_strings(self) -> list[str]:
+        """`stop` as a list."""
+        if self.stop is None:
+            return []
+        return [self.stop] if isinstance(self.stop, str) else list(self.stop)
+
+    def _check_numbers(self) -> None:
+        if not isinstance(self.n, int):
+            raise ValueError(f"n must be an int, but is of type {type(self.n)}")
+        if self.n < 1:
+            raise ValueError(f"n must be at least 1, got {self.n}.")
+        self._check_range("presence_penalty", -2, 2, "in [-2, 2]")
+        self._check_range("frequency_penalty", -2, 2, "in [-2, 2]")
+        self._check_range("repetition_penalty", math.ulp(0.0), math.inf, "greater than zero")
+        self._check_range("temperature", 0, math.inf, "non-negative")
+        self._check_range("top_p", 0, 1, "in [0, 1]")
+        self._check_top_k()
+        self._check_range("min_p", 0, 1, "in [0, 1]")
+        self._check_int("seed", 0, f"in [0, {MAX_SEED}]", MAX_SEED)
+
+    def _check_top_k(self) -> None:
+        if isinstance(self.top_k, (int, float)) and self.top_k < -1:
+            raise ValueError(f"top_k must be 0 (disable), or at least 1, got {self.top_k}.")
+        if not isinstance(self.top_k, int):
+            raise TypeError(f"top_k must be an integer, got {type(self.top_k).__name__}")
+
+    def _check_lengths(self) -> None:
+        self._check_int("max_tokens", 1, "at least 1")
+        for name in ("reasoning_max_tokens", "response_max_tokens", "min_tokens"):
+            self._check_int(name, 0, "greater than or equal to 0")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"min_tokens must be less than or equal to max_tokens={self.max_tokens}, "
+                f"got {self.min_tokens}."
+            )
+
+    def _check_logprobs(self) -> None:
+        for name in ("logprobs", "prompt_logprobs"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, int):
+                raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+            if value < -1:
+                raise ValueError(f"{name} must be a non-negative value or -1, got {value}.")
+
+    def _check_lists(self) -> None:
+        if not _is_text_list(self.stop_strings()):
+            raise TypeError(f"stop must be a string or a list of strings, got {self.stop!r}")
+        if "" in self.stop_strings():
+            raise ValueError("stop must not contain an empty string.")
+        if self.bad_words is not None and not _is_text_list(self.bad_words):
+            raise TypeError(f"bad_words must be a list of strings, got {self.bad_words!r}")
+        ids = self.bad_words_token_ids
+        if ids is not None and not _is_id_list(ids):
+            raise TypeError(f"bad_words_token_ids must be a list of token ids, got {ids!r}")
+        if self.stop_token_ids is not None:
+            for item in self.stop_token_ids:
+                if not (_is_id_list([item]) or (_is_id_list(item) and item)):
+                    raise TypeError(
+                        f"stop_token_ids must be a list of token ids, got {self.stop_token_ids!r}"
+                    )
+        guided = self.guided_decoding
+        if guided is not None and not isinstance(guided, GuidedDecodingParams):
+            raise TypeError(
+                f"guided_decoding must be a GuidedDecodingParams, got {type(guided).__name__}"
+            )
+        if self.logits_processors_args is not None:
+            self.logits_processors_args = _checked_processor_args(self.logits_processors_args)
+
+    def _check_range(self, name: str, low: float, high: float, range_text: str) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+        if not low <= value <= high or value == math.inf:
+            raise ValueError(f"{name} must be {range_text}, got {value}.")
+
+    def _check_int(self, name: str, low: int, range_text: str, high: float = math.inf) -> None:
+        value = getattr(self, name)
+        if value is None and name != "min_tokens":
+            return
+        if not isinstance(value, int):
+            raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+        if not low <= value <= high:
+            raise ValueError(f"{name} must be {range_text}, got {value}.")
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+
+
+def _is_id_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(item, int) and not isinstance(item, bool) for item in value
+    )
+
+
+def _checked_processor_args(args: Any) -> dict[str, Any]:
+    """A copy with logit_bias as {int: float}."""
+    if not isinstance(args, dict):
+        raise TypeError(f"logits_processors_args must be a dict, got {type(args).__name__}")
+    bias = args.get("logit_bias")
+    if bias is None:
+        return dict(args)
+    if not isinstance(bias, dict):
+        raise TypeError(f"logit_bias must be a dict, but got {type(bias).__name__}")
+    try:
+        cast = {int(key): float(value) for key, value in bias.items()}
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "failed to cast logit_bias to the correct {key -> value} type, "
+            f"expected {{int -> float}}: {error}"
+        ) from error
+    return {**args, "logit_bias": cast}

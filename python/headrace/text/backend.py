@@ -1,0 +1,36 @@
+"""What a tokenizer file format has to offer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.text.detokenizer import Detokenizer
+
+
+class Backend(Protocol):
+    """Encodes and decodes by one kind of tokenizer file. Thread safe."""
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
+
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        """A fresh detokenizer for one output."""
+        ...
+
+    def token_text(self, token_id: int) -> str:
+        """The text of one token in the middle of an output; special ones as they are written."""
+        ...
+
+    def token_of(self, token_id: int) -> str | None:
+        """The vocabulary's spelling, None for an unknown id."""
+        ...
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a vocabulary spelling, None for an unknown token."""
+        ...
+
+    def size(self) -> int:
+        """Number of ids, added tokens included."""
+        ...

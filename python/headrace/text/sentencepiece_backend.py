@@ -1,0 +1,233 @@
+"""tokenizer.model, by the `sentencepiece` package, for folders without a tokenizer.json.
+
+Special and added tokens are cut out of the text first; what lies between them is encoded and
+decoded by sentencepiece, each stretch on its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from headrace.errors import TokenizerError
+from headrace.text.decoders import byte_of
+from headrace.text.detokenizer import Detokenizer
+from headrace.text.tokenizer_files import TokenizerFiles
+
+_SPACE = "\u2581"
+_UNKNOWN = "\ufffd"
+
+
+class SentencePieceBackend:
+    """A sentencepiece model with the added and special tokens of the folder."""
+
+    def __init__(self, path: Path, files: TokenizerFiles) -> None:
+        try:
+            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            self._base_size = int(self._model.vocab_size())
+        except Exception as error:  # OSError or RuntimeError, depending on the package's version
+            raise TokenizerError(f"{path} is not a sentencepiece model: {error}") from error
+        self._ids: dict[str, int] = {}  # tokens cut out of the text
+        self._special: set[int] = set()
+        self._collect(files)
+        self._names = {token_id: token for token, token_id in self._ids.items()}
+        tokens = sorted(self._ids, key=len, reverse=True)
+        self._splitter = re.compile("|".join(map(re.escape, tokens))) if tokens else None
+        self._style = _Style(self._model, files)
+        self._bos = self._ids.get(files.special_tokens.get("bos_token", ""))
+        self._eos = self._ids.get(files.special_tokens.get("eos_token", ""))
+        llama = str(files.config.get("tokenizer_class", "")).startswith(("Llama", "CodeLlama"))
+        self._add_bos = (
+            llama if files.flag("add_bos_token") is None else files.flag("add_bos_token")
+        )
+        self._add_eos = bool(files.flag("add_eos_token"))
+
+    def _collect(self, files: TokenizerFiles) -> None:
+        for token in files.added_tokens:
+            if token.id is not None:
+                self._ids[token.content] = token.id
+                if token.special:
+                    self._special.add(token.id)
+        for content in [*files.special_tokens.values(), *files.additional_special_tokens]:
+            token_id = self._ids.get(content)
+            if token_id is None:
+                token_id = self._base_id(content)
+            if token_id is not None:
+                self._ids[content] = token_id
+                self._special.add(token_id)
+
+    def _base_id(self, token: str) -> int | None:
+        token_id = int(self._model.piece_to_id(token))
+        return token_id if self._model.id_to_piece(token_id) == token else None
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        ids: list[int] = []
+        if add_special_tokens and self._add_bos and self._bos is not None:
+            ids.append(self._bos)
+        place = 0
+        for match in self._splitter.finditer(text) if self._splitter else ():
+            ids += self._style.encode(text[place : match.start()], is_first=place == 0)
+            ids.append(self._ids[match.group()])
+            place = match.end()
+        ids += self._style.encode(text[place:], is_first=place == 0)
+        if add_special_tokens and self._add_eos and self._eos is not None:
+            ids.append(self._eos)
+        return ids
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        detokenizer = self.detokenizer(skip_special_tokens)
+        texts = [detokenizer.push(token_id) for token_id in ids]
+        return "".join(texts) + detokenizer.finish()
+
+    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+        return _PieceDetokenizer(self, skip_special_tokens)
+
+    def token_text(self, token_id: int) -> str:
+        if token_id in self._names:
+            return self._names[token_id]
+        if self.byte_of(token_id) is not None:
+            return self.decode([token_id], skip_special_tokens=False)
+        return self.piece_text(token_id)
+
+    def token_of(self, token_id: int) -> str | None:
+        if token_id in self._names:
+            return self._names[token_id]
+        return self._model.id_to_piece(token_id) if self._has(token_id) else None
+
+    def id_of(self, token: str) -> int | None:
+        return self._ids[token] if token in self._ids else self._base_id(token)
+
+    def size(self) -> int:
+        return max(self._base_size, *(token_id + 1 for token_id in self._ids.values()), 0)
+
+    def _has(self, token_id: int) -> bool:
+        return 0 <= token_id < self._base_size
+
+    def cut_out(self, token_id: int) -> str | None:
+        """The text of a special or added token, None for any other id."""
+        return self._names.get(token_id)
+
+    def is_special(self, token_id: int) -> bool:
+        return token_id in self._special
+
+    def byte_of(self, token_id: int) -> int | None:
+        if not self._has(token_id) or not self._model.is_byte(token_id):
+            return None
+        return byte_of(self._model.id_to_piece(token_id))
+
+    def piece_text(self, token_id: int, at_start: bool = False) -> str:
+        """The text of a piece of a stretch, at its start or later."""
+        return self._style.piece_text(token_id, at_start) if self._has(token_id) else ""
+
+    @property
+    def drops_every_leading_space(self) -> bool:
+        return self._style.drops_every_leading_space
+
+
+class _Style:
+    """How a model treats the space at the start of a stretch. Read off its answers."""
+
+    def __init__(self, model: sentencepiece.SentencePieceProcessor, files: TokenizerFiles) -> None:
+        self._model = model
+        word = next(
+            (
+                i
+                for i in range(model.vocab_size())
+                if model.id_to_piece(i).startswith(_SPACE)
+                and len(model.id_to_piece(i)) > 1
+                and not model.is_control(i)
+                and not model.is_unknown(i)
+            ),
+            None,
+        )
+        space = model.piece_to_id(_SPACE)
+        has_space = model.id_to_piece(space) == _SPACE
+        self._drops_space = word is None or not model.decode([word]).startswith(" ")
+        self.drops_every_leading_space = (
+            word is not None and has_space and not model.decode([space, word]).startswith(" ")
+        )
+        self._unknown_text = model.decode([model.unk_id()]) if model.unk_id() >= 0 else ""
+        # Without "legacy" only the first stretch of a text gets the dummy space in front.
+        self._first_only = files.config.get("legacy") is False
+        self._anchor = files.special_tokens.get("unk_token", "<unk>")
+        self._anchor_length = len(model.encode(self._anchor)) if self._first_only else 0
+
+    def encode(self, text: str, is_first: bool) -> list[int]:
+        if not text:
+            return []
+        try:
+            if is_first or not self._first_only:
+                return [int(i) for i in self._model.encode(text)]
+            ids = self._model.encode(self._anchor + text)
+            return [int(i) for i in ids[self._anchor_length :]]
+        except UnicodeEncodeError as error:
+            raise TokenizerError(f"cannot tokenize the text: {error}") from error
+
+    def piece_text(self, token_id: int, at_start: bool) -> str:
+        model = self._model
+        if model.is_control(token_id):
+            return ""
+        if model.is_unknown(token_id):
+            return str(self._unknown_text)
+        piece: str = model.id_to_piece(token_id)
+        if at_start and self._drops_space and piece.startswith(_SPACE):
+            piece = piece[1:]
+        return piece.replace(_SPACE, " ")
+
+
+class _PieceDetokenizer:
+    """Sentencepiece's decoding rules, one id at a time."""
+
+    __slots__ = ("_at_start", "_backend", "_bytes", "_skip_special")
+
+    def __init__(self, backend: SentencePieceBackend, skip_special: bool) -> None:
+        self._backend = backend
+        self._skip_special = skip_special
+        self._bytes = bytearray()
+        self._at_start = True
+
+    def push(self, token_id: int) -> str:
+        backend = self._backend
+        token = backend.cut_out(token_id)
+        if token is not None:
+            held = self.finish()
+            self._at_start = True
+            return held if self._skip_special and backend.is_special(token_id) else held + token
+        byte = backend.byte_of(token_id)
+        if byte is not None:
+            self._bytes.append(byte)
+            self._at_start = False
+            return self._settled_bytes()
+        held = self.finish()
+        text = backend.piece_text(token_id, self._at_start)
+        if text or (backend.token_of(token_id) == _SPACE and not backend.drops_every_leading_space):
+            self._at_start = False
+        return held + text
+
+    def finish(self) -> str:
+        held = _UNKNOWN * len(self._bytes)
+        self._bytes.clear()
+        return held
+
+    @property
+    def holding(self) -> bool:
+        return bool(self._bytes)
+
+    def _settled_bytes(self) -> str:
+        """Whole characters and bytes that can't begin one, off the front of the run."""
+        settled = []
+        while self._bytes:
+            try:
+                settled.append(self._bytes.decode("utf-8"))
+                self._bytes.clear()
+            except UnicodeDecodeError as error:
+                settled.append(self._bytes[: error.start].decode("utf-8"))
+                del self._bytes[: error.start]
+                if error.reason == "unexpected end of data":
+                    break
+                settled.append(_UNKNOWN)
+                del self._bytes[0]
+        return "".join(settled)

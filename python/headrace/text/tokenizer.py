@@ -1,0 +1,207 @@
+"""The tokenizer of a model folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import TokenizerError
+from headrace.text.backend import Backend
+from headrace.text.chat_template import find_template, render_template
+from headrace.text.detokenizer import Detokenizer
+from headrace.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
+
+SENTENCEPIECE_FILES = ("tokenizer.model", "spm.model", "ernie_token_100k.model")
+
+
+class Tokenizer:
+    """Text to ids and back, and the model's chat template. Thread safe.
+
+    No special token is added to a text unless `add_special_tokens=True` asks for it, so a raw
+    prompt is tokenized exactly as written.
+    """
+
+    def __init__(self, backend: Backend, files: TokenizerFiles) -> None:
+        self._backend = backend
+        self._files = files
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike[str], revision: str = "master") -> Tokenizer:
+        """The tokenizer of a local model folder, or of a model on the hub.
+
+        Raises TokenizerError if the folder has no tokenizer this version can read.
+        """
+        from headrace.hub import resolve_model
+
+        folder = resolve_model(os.fspath(path), revision, weights=False)
+        tokenizer = cls._from_folder(folder)
+        if tokenizer is None:
+            raise TokenizerError(
+                f"{folder} has no tokenizer: expected tokenizer.json or one of "
+                f"{', '.join(SENTENCEPIECE_FILES)}"
+            )
+        return tokenizer
+
+    @classmethod
+    def _from_folder(cls, folder: Path) -> Tokenizer | None:
+        """None if the folder has no tokenizer file."""
+        files = read_tokenizer_files(folder)
+        if (folder / "tokenizer.json").is_file():
+            from headrace.text.fast_backend import FastBackend
+
+            return cls(FastBackend(folder / "tokenizer.json", files), files)
+        for name in SENTENCEPIECE_FILES:
+            if (folder / name).is_file():
+                from headrace.text.sentencepiece_backend import SentencePieceBackend
+
+                return cls(SentencePieceBackend(folder / name, files), files)
+        return None
+
+    # Text and ids.
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """The ids of a text. Special tokens written out in the text become their ids."""
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, got {type(text).__name__}")
+        return self._backend.encode(text, add_special_tokens)
+
+    def decode(self, token_ids: int | Sequence[int], skip_special_tokens: bool = False) -> str:
+        """The text of ids. Unknown ids have no text."""
+        ids = [token_ids] if isinstance(token_ids, int) else token_ids
+        return self._backend.decode(ids, skip_special_tokens)
+
+    def detokenizer(self, skip_special_tokens: bool = False) -> Detokenizer:
+        """A fresh incremental detokenizer, exact with respect to `decode`."""
+        return self._backend.detokenizer(skip_special_tokens)
+
+    def token_text(self, token_id: int) -> str:
+        """The text one token adds in the middle of an output (U+FFFD for part of a character)."""
+        return self._backend.token_text(token_id)
+
+    def tokenize(self, text: str) -> list[str]:
+        """The vocabulary's spelling of each token of a text."""
+        return [self._backend.token_of(token_id) or "" for token_id in self.encode(text)]
+
+    def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> Any:
+        """The id of a token or the ids of several; the unknown token's for one not there."""
+        if isinstance(tokens, str):
+            token_id = self._backend.id_of(tokens)
+            return self.unk_token_id if token_id is None else token_id
+        return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> Any:
+        """The spelling of an id or of several; None for one not there."""
+        if isinstance(ids, int):
+            return self._backend.token_of(ids)
+        return [self._backend.token_of(token_id) for token_id in ids]
+
+    def __len__(self) -> int:
+        return self._backend.size()
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, added tokens included."""
+        return self._backend.size()
+
+    # Special tokens.
+
+    @property
+    def special_tokens_map(self) -> dict[str, str]:
+        """The named special tokens, e.g. {"bos_token": "<s>"}."""
+        return dict(self._files.special_tokens)
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """Every special token once, the named ones first."""
+        added = (token.content for token in self._files.added_tokens if token.special)
+        named = self._files.special_tokens.values()
+        return list(dict.fromkeys([*named, *self._files.additional_special_tokens, *added]))
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        ids = (self._backend.id_of(token) for token in self.all_special_tokens)
+        return [token_id for token_id in ids if token_id is not None]
+
+    @property
+    def bos_token(self) -> str | None:
+        return self._files.special_tokens.get("bos_token")
+
+    @property
+    def eos_token(self) -> str | None:
+        return self._files.special_tokens.get("eos_token")
+
+    @property
+    def unk_token(self) -> str | None:
+        return self._files.special_tokens.get("unk_token")
+
+    @property
+    def pad_token(self) -> str | None:
+        return self._files.special_tokens.get("pad_token")
+
+    @property
+    def bos_token_id(self) -> int | None:
+        return self._special_id(self.bos_token)
+
+    @property
+    def eos_token_id(self) -> int | None:
+        return self._special_id(self.eos_token)
+
+    @property
+    def unk_token_id(self) -> int | None:
+        return self._special_id(self.unk_token)
+
+    @property
+    def pad_token_id(self) -> int | None:
+        return self._special_id(self.pad_token)
+
+    def _special_id(self, token: str | None) -> int | None:
+        return None if token is None else self._backend.id_of(token)
+
+    # Chat.
+
+    @property
+    def chat_template(self) -> str | None:
+        """The folder's own template."""
+        return self._files.templates.get("default")
+
+    def apply_chat_template(
+        self,
+        conversation: Sequence[Mapping[str, Any]] | Mapping[str, Any],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template: str | None = None,
+        add_generation_prompt: bool = True,
+        tokenize: bool = True,
+        **variables: Any,
+    ) -> Any:
+        """The conversation as the model wants to read it: ids, or text with `tokenize=False`.
+
+        `conversation` is a list of messages, or a mapping with that list under "messages".
+        `chat_template` is Jinja text or the name of one of the folder's templates; other keywords
+        are variables of the template. Unlike in transformers, the generation prompt is included
+        unless `add_generation_prompt=False`. The template sees the messages unchanged.
+
+        Raises TemplateError if there is no template or it fails.
+        """
+        for ignored in ("split_special_tokens", "add_special_tokens"):
+            variables.pop(ignored, None)
+        messages = conversation
+        if isinstance(conversation, Mapping):
+            messages = conversation.get("messages") or []
+        text = render_template(
+            find_template(self._files.templates, chat_template, with_tools=bool(tools)),
+            {
+                **self._files.special_tokens,
+                **variables,
+                "messages": messages,
+                "tools": tools,
+                "add_generation_prompt": add_generation_prompt,
+            },
+        )
+        return self.encode(text) if tokenize else text
+
+
+def load_tokenizer(folder: Path) -> Tokenizer | None:
+    """The tokenizer of a local folder; None if it has none."""
+    return Tokenizer._from_folder(folder)

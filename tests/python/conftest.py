@@ -1,0 +1,66 @@
+"""Fixtures: a tiny tokenizer folder, and an LLM over the fake engine."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+if importlib.util.find_spec("headrace") is None:
+    sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fake_core  # noqa: E402
+
+HAS_ENGINE = importlib.util.find_spec("headrace._core") is not None
+if not HAS_ENGINE:  # the package can be tested before the engine is built
+    sys.modules["headrace._core"] = fake_core
+
+from model_folders import byte_level_folder  # noqa: E402
+
+from headrace import LLM, runtime  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder for the fake engine: config, byte-level tokenizer, chat template."""
+    return byte_level_folder(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture
+def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """headrace over fake_core; its script is reset afterwards."""
+    monkeypatch.setattr(runtime, "_core", fake_core)
+    monkeypatch.setattr(fake_core, "script", None)
+    monkeypatch.setattr(fake_core, "prefix_hits", 0)
+    return fake_core
+
+
+@pytest.fixture
+def make_llm(fake_engine: Any, toy_folder: Path) -> Iterator[Callable[..., LLM]]:
+    """LLM(toy_folder, **kwargs) over the fake engine, closed at the end of the test."""
+    made: list[LLM] = []
+
+    def make(folder: Path = toy_folder, **kwargs: Any) -> LLM:
+        made.append(LLM(str(folder), **kwargs))
+        return made[-1]
+
+    yield make
+    for llm in made:
+        llm.close()
+
+
+@pytest.fixture
+def llm(make_llm: Callable[..., LLM]) -> LLM:
+    return make_llm()
+
+
+def pytest_report_header() -> str:
+    return (
+        f"headrace engine: {'built' if HAS_ENGINE else 'not built, end-to-end tests are skipped'}"
+    )

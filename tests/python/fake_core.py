@@ -1,0 +1,542 @@
+"""A pure-Python stand-in for headrace._core, with a toy model whose answers tests can script.
+
+Without a script the model echoes: it generates the tokens of its prompt, then end-of-sequence.
+A script replaces that: `fake_core.script = lambda prompt, output, seed: next_token`. One loop
+thread per model advances every running request by one token per step, as the engine does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+__version__ = "0.0.0"
+
+Script = Callable[[list[int], list[int], int], int]
+
+script: Script | None = None
+step_seconds = 0.0005
+prefix_hits = 0  # num_cached_tokens reported for every request
+
+
+class HeadraceError(RuntimeError):
+    def __init__(self, message: str, code: str = "internal") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidArgumentError(HeadraceError, ValueError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "invalid_argument")
+
+
+class RequestStatus(IntEnum):
+    WAITING = 0
+    PREFILL = 1
+    GENERATING = 2
+    FINISHED = 3
+
+
+class FinishReason(IntEnum):
+    NONE = 0
+    STOP = 1
+    LENGTH = 2
+    ABORT = 3
+    ERROR = 4
+
+
+class LogprobsKind(IntEnum):
+    RAW_LOGPROBS = 0
+    RAW_LOGITS = 1
+    PROCESSED_LOGPROBS = 2
+    PROCESSED_LOGITS = 3
+
+
+class ModelState(IntEnum):
+    INSTALLED = 0
+    RUNNING = 1
+    STOPPING = 2
+    STOPPED = 3
+    FAILED = 4
+
+
+@dataclass(kw_only=True)
+class SamplingParams:
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Any = ()
+    bad_words: Any = ()
+    max_tokens: int = 0
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: Any = ()
+    stop_sequences: Any = ()
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    logprobs_kind: LogprobsKind = LogprobsKind.RAW_LOGPROBS
+    temperature_scaled_logprobs: bool = False
+    top_p_normalized_logprobs: bool = False
+
+
+@dataclass(kw_only=True)
+class ModelOptions:
+    path: str
+    device: str = "auto"
+    dtype: str = "auto"
+    kv_cache_dtype: str = "auto"
+    num_threads: int = 0
+    cpu_isa: str = ""
+    max_model_len: int = 0
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 0
+    block_size: int = 64
+    num_kv_blocks: int = 0
+    kv_cache_bytes: int = 0
+    memory_utilization: float = 0.9
+    enable_prefix_caching: bool = True
+    max_prefill_chunk: int = 0
+    dummy_weights: bool = False
+
+
+@dataclass
+class PositionLogprobs:
+    token: int
+    logprob: float
+    rank: int
+    top: list[tuple[int, float]]
+
+
+@dataclass
+class Output:
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[PositionLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[PositionLogprobs] = field(default_factory=list)
+    finished: bool = False
+    finish_reason: FinishReason = FinishReason.NONE
+    stop_token: int = -1
+    error_code: str = "ok"
+    error_message: str = ""
+
+
+@dataclass
+class RequestStats:
+    arrival_time: float = 0.0
+    first_scheduled_time: float = 0.0
+    first_token_time: float = 0.0
+    last_token_time: float = 0.0
+    finished_time: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    preemptions: int = 0
+
+
+class _State:
+    """What a request, its queue and its model share."""
+
+    def __init__(self, name: str, prompt: list[int], sampling: SamplingParams) -> None:
+        self.name, self.prompt, self.sampling = name, prompt, sampling
+        self.seed = sampling.seed if sampling.seed is not None else time.monotonic_ns()
+        self.output: list[int] = []
+        self.changed = threading.Condition()
+        self.news = Output()
+        self.has_news = False
+        self.cancelled = False
+        self.callback: Callable[[], None] | None = None
+        self.stats = RequestStats(
+            arrival_time=time.time(), prompt_tokens=len(prompt), cached_tokens=prefix_hits
+        )
+
+    def publish(self, change: Callable[[Output], None]) -> None:
+        with self.changed:
+            change(self.news)
+            self.has_news = True
+            self.changed.notify_all()
+            callback = self.callback
+        if callback is not None:
+            callback()
+
+
+class ResultQueue:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get(self, timeout: float | None = None) -> Output | None:
+        with self._state.changed:
+            if not self._state.changed.wait_for(self._ready, timeout):
+                return None
+        return self._take()
+
+    def _ready(self) -> bool:
+        return self._state.has_news or self._state.news.finished
+
+    def get_nowait(self) -> Output | None:
+        return self._take() if self._state.has_news else None
+
+    def _take(self) -> Output:
+        state = self._state
+        with state.changed:
+            taken, state.has_news = state.news, False
+            kept = (taken.finished, taken.finish_reason, taken.stop_token)
+            state.news = Output([], [], [], *kept, taken.error_code, taken.error_message)
+            return taken
+
+    def status(self) -> RequestStatus:
+        if self._state.news.finished:
+            return RequestStatus.FINISHED
+        return RequestStatus.GENERATING if self._state.output else RequestStatus.WAITING
+
+    def generated_length(self) -> int:
+        return len(self._state.output)
+
+    def stats(self) -> RequestStats:
+        return self._state.stats
+
+    def on_output(self, callback: Callable[[], None] | None) -> None:
+        with self._state.changed:
+            self._state.callback = callback
+            ready = self._ready()
+        if ready and callback is not None:
+            callback()
+
+
+class Request:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    @property
+    def id(self) -> str:
+        return self._state.name
+
+    @property
+    def seed(self) -> int:
+        return self._state.seed
+
+    def results(self) -> ResultQueue:
+        return ResultQueue(self._state)
+
+    def cancel(self) -> None:
+        self._state.cancelled = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        with self._state.changed:
+            return self._state.changed.wait_for(lambda: self._state.news.finished, timeout)
+
+
+class OutputSelector:
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._tags: deque[int] = deque()
+
+    def add(self, queue: ResultQueue, tag: int) -> None:
+        queue.on_output(lambda: self._report(tag))
+
+    def remove(self, queue: ResultQueue) -> None:
+        queue.on_output(None)
+
+    def _report(self, tag: int) -> None:
+        with self._changed:
+            if tag not in self._tags:
+                self._tags.append(tag)
+            self._changed.notify_all()
+
+    def wait(self, timeout: float | None = None) -> list[int]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._tags, timeout)
+            tags = list(self._tags)
+            self._tags.clear()
+            return tags
+
+
+@dataclass
+class ModelInfo:
+    name: str = ""
+    path: str = ""
+    family: str = "toy"
+    device: str = "cpu"
+    isa: str = "toy"
+    dtype: str = "float32"
+    kv_cache_dtype: str = "float32"
+    num_parameters: int = 1000
+    vocab_size: int = 0
+    hidden_size: int = 8
+    num_layers: int = 1
+    num_heads: int = 1
+    num_kv_heads: int = 1
+    head_dim: int = 8
+    intermediate_size: int = 16
+    max_model_len: int = 0
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    block_size: int = 0
+    num_kv_blocks: int = 100
+    num_threads: int = 1
+    weight_bytes: int = 4000
+    kv_cache_bytes: int = 6400
+    scratch_bytes: int = 100
+    load_seconds: float = 0.001
+    eos_token_ids: list[int] = field(default_factory=list)
+
+
+@dataclass
+class ModelStats:
+    state: ModelState = ModelState.RUNNING
+    waiting_requests: int = 0
+    running_requests: int = 0
+    total_kv_blocks: int = 100
+    free_kv_blocks: int = 100
+    cached_kv_blocks: int = 0
+    finished_requests: int = 0
+    preemptions: int = 0
+    steps: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    prefix_miss_tokens: int = 0
+    busy_seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+def _eos_ids(folder: Path, config: dict[str, Any]) -> list[int]:
+    ids: list[int] = []
+    generation = folder / "generation_config.json"
+    sources = [config, json.loads(generation.read_text()) if generation.is_file() else {}]
+    for source in sources:
+        value = source.get("eos_token_id")
+        ids += value if isinstance(value, list) else [] if value is None else [value]
+    return sorted(set(ids))
+
+
+def model_family(folder: str) -> ModelInfo:
+    path = Path(folder)
+    if not (path / "config.json").is_file():
+        raise HeadraceError(f"{folder} has no config.json", "not_found")
+    config = json.loads((path / "config.json").read_text())
+    return ModelInfo(
+        path=folder,
+        vocab_size=config["vocab_size"],
+        max_model_len=config.get("max_position_embeddings", 512),
+        eos_token_ids=_eos_ids(path, config),
+    )
+
+
+class _Model:
+    """The loop thread: one token per running request and step."""
+
+    def __init__(self, name: str, options: ModelOptions) -> None:
+        self.options = options
+        self.info = model_family(options.path)
+        self.info.name = name
+        self.info.max_model_len = options.max_model_len or self.info.max_model_len
+        self.info.max_num_seqs = options.max_num_seqs
+        self.info.block_size = options.block_size
+        self.stats = ModelStats()
+        self.lock = threading.Condition()
+        self.waiting: deque[_State] = deque()
+        self.running: list[_State] = []
+        self.stopping = False
+        self.thread = threading.Thread(target=self._loop, daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def submit(self, state: _State) -> None:
+        if not 1 <= len(state.prompt) <= self.info.max_model_len - 1:
+            raise HeadraceError(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
+        bad = [t for t in (*state.prompt, *state.sampling.stop_token_ids) if not self._known(t)]
+        if bad:
+            raise InvalidArgumentError(f"token {bad[0]} is outside of the vocabulary")
+        with self.lock:
+            self.waiting.append(state)
+            self.lock.notify_all()
+
+    def _known(self, token: int) -> bool:
+        return 0 <= token < self.info.vocab_size
+
+    def close(self) -> None:
+        with self.lock:
+            self.stopping = True
+            self.lock.notify_all()
+        if self.thread.is_alive():
+            self.thread.join()
+
+    def _loop(self) -> None:
+        while True:
+            with self.lock:
+                self.lock.wait_for(lambda: self.stopping or self.waiting or self.running)
+                if self.stopping:
+                    break
+                while self.waiting and len(self.running) < self.options.max_num_seqs:
+                    self.running.append(self.waiting.popleft())
+                now = list(self.running)
+            self.stats.steps += 1
+            for state in now:
+                self._advance(state)
+            self.running = [state for state in self.running if not state.news.finished]
+            time.sleep(step_seconds)
+        for state in [*self.running, *self.waiting]:
+            self._end(state, FinishReason.ABORT)
+
+    def _advance(self, state: _State) -> None:
+        if state.cancelled:
+            self._end(state, FinishReason.ABORT)
+            return
+        now, stats = time.time(), state.stats
+        if not stats.first_scheduled_time:
+            stats.first_scheduled_time = now
+            if state.sampling.prompt_logprobs is not None:
+                positions = self._prompt_positions(state)
+                state.publish(lambda news: news.prompt_logprobs.extend(positions))
+        try:
+            token = self._choose(state)
+        except Exception as error:
+            message = str(error)
+            state.publish(lambda news: _set_error(news, message))
+            return
+        state.output.append(token)
+        stats.generated_tokens = len(state.output)
+        stats.first_token_time = stats.first_token_time or now
+        stats.last_token_time = now
+        self.stats.generated_tokens += 1
+        self._emit(state, token)
+
+    def _emit(self, state: _State, token: int) -> None:
+        params = state.sampling
+        room = self.info.max_model_len - len(state.prompt)
+        limit = min(params.max_tokens or room, room)
+        sequences = [list(s) for s in params.stop_sequences]
+
+        def change(news: Output) -> None:
+            news.token_ids.append(token)
+            if params.logprobs is not None:
+                news.logprobs.append(_position(token, params.logprobs, self.info.vocab_size))
+
+        state.publish(change)  # before the status that ends the request
+        if token in self._ends(params):
+            self._end(state, FinishReason.STOP, token)
+        elif any(state.output[-len(s) :] == s for s in sequences):
+            self._end(state, FinishReason.STOP)
+        elif len(state.output) >= limit:
+            self._end(state, FinishReason.LENGTH)
+
+    def _ends(self, params: SamplingParams) -> set[int]:
+        own = () if params.ignore_eos else self.info.eos_token_ids
+        return {*own, *params.stop_token_ids}
+
+    def _choose(self, state: _State) -> int:
+        params, place = state.sampling, len(state.output)
+        for token, bias in params.logit_bias:
+            if bias >= 100:
+                return token
+        eos = self.info.eos_token_ids[0] if self.info.eos_token_ids else 0
+        if script is not None:
+            token = script(state.prompt, state.output, state.seed)
+        else:
+            token = state.prompt[place] if place < len(state.prompt) else eos
+        banned = {
+            s[-1] for s in params.bad_words if state.output[1 - len(s) :] == s[:-1] or len(s) == 1
+        }
+        if place < params.min_tokens:
+            banned |= self._ends(params)
+        while token in banned:
+            token = (token + 1) % self.info.vocab_size
+        return token
+
+    def _prompt_positions(self, state: _State) -> list[PositionLogprobs]:
+        count = state.sampling.prompt_logprobs or 0
+        return [_position(token, count, self.info.vocab_size) for token in state.prompt[1:]]
+
+    def _end(self, state: _State, reason: FinishReason, stop_token: int = -1) -> None:
+        state.stats.finished_time = time.time()
+        self.stats.finished_requests += 1
+
+        def change(news: Output) -> None:
+            news.finished, news.finish_reason, news.stop_token = True, reason, stop_token
+
+        state.publish(change)
+
+
+def _set_error(news: Output, message: str) -> None:
+    news.finished, news.finish_reason = True, FinishReason.ERROR
+    news.error_code, news.error_message = "internal", message
+
+
+def _position(token: int, count: int, vocab_size: int) -> PositionLogprobs:
+    """A fixed distribution: token t has log-probability -(t + 1) / 10, so its rank is t + 1."""
+    top = [(t, -(t + 1) / 10) for t in range(min(count, vocab_size))]
+    return PositionLogprobs(token, -(token + 1) / 10, token + 1, top)
+
+
+class Engine:
+    def __init__(self, *, log_sink: Callable[[str, str], None] | None = None) -> None:
+        self._models: dict[str, _Model] = {}
+        self._closed = False
+        self._log = log_sink or (lambda level, message: None)
+
+    def install_model(self, name: str, options: ModelOptions) -> None:
+        self._models[name] = _Model(name, options)
+        self._log("info", f"installed {name}")
+
+    def start_model(self, name: str) -> None:
+        self._models[name].start()
+
+    def stop_model(self, name: str) -> None:
+        self._models[name].close()
+
+    def release_model(self, name: str) -> None:
+        self._models.pop(name).close()
+
+    def submit(
+        self,
+        model: str,
+        *,
+        prompt_token_ids: Any,
+        sampling: SamplingParams,
+        request_id: str = "",
+        priority: int = 0,
+        timeout: float | None = None,
+    ) -> Request:
+        if self._closed:
+            raise HeadraceError("the engine is closed", "invalid_state")
+        for item in fields(sampling):
+            value = getattr(sampling, item.name)
+            if isinstance(value, float) and math.isnan(value):
+                raise InvalidArgumentError(f"{item.name} is nan")
+        state = _State(request_id, list(prompt_token_ids), sampling)
+        self._models[model].submit(state)
+        return Request(state)
+
+    def model_info(self, name: str) -> ModelInfo:
+        return self._models[name].info
+
+    def model_stats(self, name: str) -> ModelStats:
+        return self._models[name].stats
+
+    def models(self) -> list[str]:
+        return list(self._models)
+
+    def clear_prefix_cache(self, name: str) -> None:
+        pass
+
+    def close(self) -> None:
+        self._closed = True
+        for name in list(self._models):
+            self.release_model(name)
+
+
+def available_cpu_isas() -> list[str]:
+    return ["toy"]
