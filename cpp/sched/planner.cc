@@ -41,8 +41,7 @@ void Planner::expire(double now) {
 
 /// The first waiting sequence if its turn has come: all its seniors have been visited.
 Sequence* Planner::next_to_admit() const {
-  // Who has just lost its blocks would only take them back from whom they were freed for.
-  if (!admission_open_ || has_preempted_ || state_.waiting.empty()) return nullptr;
+  if (!admission_open_ || state_.waiting.empty()) return nullptr;
   Sequence* const first = *state_.waiting.begin();
   const bool has_turn =
       visited_ == state_.running.size() || is_senior(*first, *state_.running[visited_]);
@@ -144,7 +143,6 @@ bool Planner::preempt_most_junior(size_t first) {
   if (state_.running.size() <= first) return false;
   Sequence& victim = *state_.running.back();
   state_.preempted.push_back(victim.id);
-  has_preempted_ = true;
   state_.waiting.insert(&victim);
   state_.running.pop_back();
   if (victim.remaining() == 1) --decodes_ahead_;

@@ -37,7 +37,6 @@ class Planner {
   std::vector<Sequence*> planned_;  ///< of plan_.seqs
   size_t visited_ = 0;              ///< running[0 .. visited_) have got what they get
   bool admission_open_ = true;
-  bool has_preempted_ = false;
   int32_t rows_left_;
   int32_t decodes_ahead_ = 0;    ///< running sequences, not yet visited, that need one row
   int32_t blocks_promised_ = 0;  ///< that visited sequences will soon want

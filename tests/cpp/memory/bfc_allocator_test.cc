@@ -148,7 +148,7 @@ void run_random_operations(uint64_t seed) {
 }
 
 TEST(BfcAllocator, KeepsItsInvariantsUnderRandomOperations) {
-  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+  for (uint64_t seed = 1; seed <= 1000; ++seed) {
     run_random_operations(seed);
     if (HasFatalFailure()) return;
   }
