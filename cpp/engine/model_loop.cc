@@ -229,6 +229,7 @@ void ModelLoop::note_plan(const StepPlan& plan) {
     if (live.sampler->generated() == 0) live.state->note_prefill();
     planned_.push_back(&live);
   }
+  update_stats();
 }
 
 bool ModelLoop::compute(const StepPlan& plan) {

@@ -46,7 +46,7 @@ class ModelLoop {
 
   // --- any thread -----------------------------------------------------------------------------
 
-  /// As of the end of the last step; state and requests on their way are for the caller to add.
+  /// As of the last plan or commit; state and requests on their way are for the caller to add.
   ModelStats stats() const;
   /// Whether a request of that size fits the KV cache at all.
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;

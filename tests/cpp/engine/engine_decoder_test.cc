@@ -1,0 +1,255 @@
+// The engine over a real decoder: a tiny Llama with pseudo-random weights on the CPU backend.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "backend/cpu/cpu_backend.h"
+#include "cpp/engine/expect_error.h"
+#include "fakes/fake_model.h"
+
+namespace headrace {
+namespace {
+
+using testing::expect_error;
+using testing::read_all;
+using Ids = std::vector<int32_t>;
+
+constexpr int32_t kVocab = 97;
+
+/// A model folder that lives as long as the object.
+class TinyFolder {
+ public:
+  explicit TinyFolder(const std::string& extra_keys = "") {
+    static std::atomic<int> count{0};
+    path_ = std::filesystem::temp_directory_path() /
+            ("headrace_engine_" + std::to_string(getpid()) + "_" + std::to_string(++count));
+    std::filesystem::create_directories(path_);
+    std::ofstream(path_ / "config.json")
+        << R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 97,
+               "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+               "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
+               "max_position_embeddings": 256, "rope_theta": 10000.0, "hidden_act": "silu",
+               "tie_word_embeddings": false, "torch_dtype": "float32", "eos_token_id": 2)"
+        << extra_keys << "}";
+  }
+  ~TinyFolder() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+ModelOptions tiny_options(const TinyFolder& folder) {
+  ModelOptions options;
+  options.path = folder.path();
+  options.dummy_weights = true;
+  options.num_threads = 1;
+  options.max_num_seqs = 8;
+  options.max_num_batched_tokens = 64;
+  options.num_kv_blocks = 64;
+  options.block_size = 16;
+  return options;
+}
+
+struct Job {
+  Ids prompt;
+  SamplingParams sampling;
+};
+
+std::vector<Job> random_jobs(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  std::vector<Job> jobs;
+  for (int i = 0; i < 24; ++i) {
+    Job job;
+    job.prompt.assign(static_cast<size_t>(pick(0, 40)), pick(3, 5));
+    for (int k = pick(1, 15); k > 0; --k) job.prompt.push_back(pick(3, kVocab - 1));
+    job.sampling.max_tokens = pick(1, 70);
+    job.sampling.ignore_eos = pick(0, 1);
+    job.sampling.temperature = pick(0, 1) ? 0.0f : 1.0f;
+    job.sampling.top_k = pick(0, 1) ? 0 : 20;
+    job.sampling.top_p = pick(0, 1) ? 1.0f : 0.9f;
+    job.sampling.seed = static_cast<uint64_t>(i);
+    job.sampling.logprobs = 2;
+    if (i % 6 == 0) job.sampling.prompt_logprobs = 1;
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+std::vector<Output> run(const ModelOptions& options, const std::vector<Job>& jobs, bool together,
+                        ModelStats* stats = nullptr) {
+  Engine engine;
+  engine.install_model("m", options);
+  engine.start_model("m");
+  std::vector<Request> requests;
+  std::vector<Output> out;
+  for (const Job& job : jobs) {
+    RequestOptions request;
+    request.prompt_token_ids = job.prompt;
+    request.sampling = job.sampling;
+    requests.push_back(engine.submit("m", request));
+    if (!together) requests.back().wait();
+  }
+  for (const Request& request : requests) out.push_back(read_all(request.results()));
+  if (stats != nullptr) *stats = engine.model_stats("m");
+  return out;
+}
+
+void expect_same(const std::vector<Output>& a, const std::vector<Output>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(a[i].error_message, "");
+    EXPECT_EQ(a[i].token_ids, b[i].token_ids);
+    EXPECT_EQ(a[i].finish_reason, b[i].finish_reason);
+    const auto same = [](const PositionLogprobs& x, const PositionLogprobs& y) {
+      return x.token == y.token && x.logprob == y.logprob && x.rank == y.rank && x.top == y.top;
+    };
+    EXPECT_TRUE(std::ranges::equal(a[i].logprobs, b[i].logprobs, same));
+    EXPECT_TRUE(std::ranges::equal(a[i].prompt_logprobs, b[i].prompt_logprobs, same));
+  }
+}
+
+class EngineDecoder : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EngineDecoder, TokensAndLogprobsDependOnTheRequestAlone) {
+  const auto seed = static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE(seed);
+  const TinyFolder folder;
+  const std::vector<Job> jobs = random_jobs(seed);
+  ModelOptions options = tiny_options(folder);
+  options.cpu_isa = GetParam();
+  options.enable_prefix_caching = false;
+  const std::vector<Output> alone = run(options, jobs, false);
+  for (const Output& out : alone) EXPECT_EQ(out.error_code, ErrorCode::kOk) << out.error_message;
+
+  expect_same(run(options, jobs, true), alone);
+  options.enable_prefix_caching = true;
+  options.num_threads = 2;
+  ModelStats stats;
+  expect_same(run(options, jobs, true, &stats), alone);
+  EXPECT_GT(stats.prefix_hit_tokens, 0u);
+
+  options.max_model_len = 128;
+  options.num_kv_blocks = 12;
+  options.max_num_batched_tokens = 24;
+  options.max_prefill_chunk = 5;
+  expect_same(run(options, jobs, true, &stats), alone);
+  EXPECT_GT(stats.preemptions, 0u);
+  EXPECT_EQ(stats.free_kv_blocks, 12);
+
+  options.block_size = 64;
+  options.num_kv_blocks = 3;
+  options.num_threads = 1;
+  expect_same(run(options, jobs, true, &stats), alone);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, EngineDecoder, ::testing::ValuesIn(available_cpu_isas()),
+                         [](const auto& param_info) { return param_info.param; });
+
+TEST(EngineDecoderModel, TellsWhatItIs) {
+  const TinyFolder folder;
+  ModelOptions options = tiny_options(folder);
+  options.cpu_isa = "baseline";
+  options.num_threads = 2;
+  options.dtype = "bfloat16";
+  Engine engine;
+  engine.install_model("m", options);
+  const ModelInfo info = engine.model_info("m");
+  EXPECT_EQ(info.name, "m");
+  EXPECT_EQ(info.path, folder.path());
+  EXPECT_EQ(info.family, "llama");
+  EXPECT_EQ(info.device, "cpu");
+  EXPECT_EQ(info.isa, "baseline");
+  EXPECT_EQ(info.num_threads, 2);
+  EXPECT_EQ(info.dtype, "bfloat16");
+  EXPECT_EQ(info.kv_cache_dtype, "bfloat16");
+  EXPECT_EQ(info.vocab_size, kVocab);
+  EXPECT_EQ(info.head_dim, 16);
+  EXPECT_EQ(info.max_model_len, 256);
+  EXPECT_EQ(info.max_num_batched_tokens, 64);
+  EXPECT_EQ(info.num_kv_blocks, 64);
+  EXPECT_EQ(info.eos_token_ids, (Ids{2}));
+  const int64_t per_layer = 64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64;
+  EXPECT_EQ(info.num_parameters, 2 * kVocab * 64 + 2 * per_layer + 64);
+  EXPECT_GE(info.weight_bytes, static_cast<size_t>(info.num_parameters) * 2);
+  EXPECT_EQ(info.kv_cache_bytes, 64u * 16 * 2 * 2 * 2 * 16 * 2) << "blocks, tokens, layers, k+v...";
+  EXPECT_GT(info.scratch_bytes, 0u);
+  EXPECT_EQ(engine.model_stats("m").memory_bytes,
+            info.weight_bytes + info.kv_cache_bytes + info.scratch_bytes);
+}
+
+TEST(EngineDecoderModel, BadFoldersAndSizesAreRefused) {
+  const TinyFolder folder;
+  Engine engine;
+  ModelOptions options = tiny_options(folder);
+  options.path = folder.path() + "/nowhere";
+  expect_error(ErrorCode::kNotFound, {"nowhere"}, [&] { engine.install_model("m", options); });
+  options = tiny_options(folder);
+  options.dummy_weights = false;
+  expect_error(ErrorCode::kNotFound, {}, [&] { engine.install_model("m", options); });
+  options = tiny_options(folder);
+  options.max_model_len = 2000;
+  expect_error(ErrorCode::kLimitExceeded, {"2000", "1024"},
+               [&] { engine.install_model("m", options); });
+  options = tiny_options(folder);
+  options.num_kv_blocks = std::numeric_limits<int32_t>::max();
+  expect_error(ErrorCode::kOutOfMemory, {"2147483647"},
+               [&] { engine.install_model("m", options); });
+  options = tiny_options(folder);
+  options.cpu_isa = "z80";
+  expect_error(ErrorCode::kUnsupported, {"z80"}, [&] { engine.install_model("m", options); });
+  EXPECT_TRUE(engine.models().empty());
+}
+
+// Keys beyond the original length depend on the prompt's length: only equal lengths may share.
+TEST(EngineDecoderModel, DynamicRopeSharesBlocksOnlyAmongEqualLengths) {
+  const TinyFolder folder(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0})");
+  ModelOptions options = tiny_options(folder);
+  options.max_model_len = 400;
+  Engine engine;
+  engine.install_model("m", options);
+  engine.start_model("m");
+  const auto cached = [&](size_t length) {
+    RequestOptions request;
+    request.prompt_token_ids = Ids(length, 5);
+    request.sampling = {.temperature = 0, .max_tokens = 2};
+    Request handle = engine.submit("m", request);
+    handle.wait();
+    return handle.results().stats().cached_tokens;
+  };
+  EXPECT_EQ(cached(300), 0);
+  EXPECT_EQ(cached(300), 288);
+  EXPECT_EQ(cached(310), 0);
+  EXPECT_EQ(cached(200), 0);
+  EXPECT_EQ(cached(250), 192);
+}
+
+TEST(EngineDecoderModel, TwoModelsShareNothing) {
+  const TinyFolder one, two(R"(, "attention_bias": false)");
+  Engine engine;
+  engine.install_model("a", tiny_options(one));
+  engine.install_model("b", tiny_options(two));
+  engine.start_model("a");
+  engine.start_model("b");
+  const auto generate = [&](const std::string& name) {
+    RequestOptions request;
+    request.prompt_token_ids = {5, 6, 7};
+    request.sampling = {.temperature = 0, .max_tokens = 40};
+    return engine.submit(name, request);
+  };
+  Request a = generate("a"), b = generate("b");
+  EXPECT_EQ(read_all(a.results()).token_ids, read_all(b.results()).token_ids);
+  engine.release_model("a");
+  EXPECT_EQ(read_all(generate("b").results()).error_message, "");
+}
+
+}  // namespace
+}  // namespace headrace

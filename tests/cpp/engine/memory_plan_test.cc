@@ -1,0 +1,103 @@
+#include "engine/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "headrace/status.h"
+
+namespace headrace::internal {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+
+MemoryRequest base() {
+  MemoryRequest request;
+  request.free_bytes = 1000 * kMiB;
+  request.utilization = 0.5;
+  request.weight_bytes = 100 * kMiB;
+  request.scratch_bytes = 100 * kMiB;
+  request.block_bytes = kMiB;
+  request.block_size = 64;
+  request.max_num_seqs = 4;
+  request.model_max_len = 1000;
+  return request;
+}
+
+std::string refusal(const MemoryRequest& request, ErrorCode code) {
+  try {
+    plan_memory(request);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "was accepted";
+  return "";
+}
+
+void expect_mentions(const std::string& text, std::initializer_list<const char*> words) {
+  for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
+}
+
+TEST(MemoryPlan, TakesWhatTheSequencesCanUse) {
+  const MemoryPlan plan = plan_memory(base());
+  EXPECT_EQ(plan.num_kv_blocks, 4 * 16) << "4 sequences of 1000 tokens in blocks of 64";
+  EXPECT_EQ(plan.max_model_len, 1000);
+}
+
+TEST(MemoryPlan, TakesNoMoreThanTheBudget) {
+  MemoryRequest request = base();
+  request.max_num_seqs = 64;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 300);
+  request.model_max_len = 1 << 20;
+  const MemoryPlan plan = plan_memory(request);
+  EXPECT_EQ(plan.num_kv_blocks, 300);
+  EXPECT_EQ(plan.max_model_len, 300 * 64) << "as far as the cache goes";
+}
+
+TEST(MemoryPlan, ExplicitSizesWin) {
+  MemoryRequest request = base();
+  request.kv_cache_bytes = 10 * kMiB + 5;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 10);
+  EXPECT_EQ(plan_memory(request).max_model_len, 640);
+  request.num_kv_blocks = 3;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 3) << "over kv_cache_bytes";
+  request.max_model_len = 192;
+  EXPECT_EQ(plan_memory(request).max_model_len, 192);
+}
+
+TEST(MemoryPlan, MayGoBeyondTheModelsLength) {
+  MemoryRequest request = base();
+  request.max_model_len = 2000;
+  EXPECT_EQ(plan_memory(request).max_model_len, 2000);
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 4 * 32);
+}
+
+TEST(MemoryPlan, RefusesALengthThatDoesNotFit) {
+  MemoryRequest request = base();
+  request.max_model_len = 20000;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"max_model_len 20000", "19200", "lower max_model_len"});
+  request.num_kv_blocks = 100;
+  expect_mentions(refusal(request, ErrorCode::kLimitExceeded),
+                  {"max_model_len 20000", "6400", "num_kv_blocks"});
+}
+
+TEST(MemoryPlan, RefusesWhatTheBudgetCannotHold) {
+  MemoryRequest request = base();
+  request.weight_bytes = 450 * kMiB;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"450.0 MiB", "100.0 MiB", "500.0 MiB", "memory_utilization"});
+  request = base();
+  request.num_kv_blocks = 301;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory), {"301", "300.0 MiB"});
+  request.num_kv_blocks = std::numeric_limits<int32_t>::max();
+  request.block_bytes = size_t{1} << 62;
+  refusal(request, ErrorCode::kOutOfMemory);
+  request = base();
+  request.kv_cache_bytes = 10;
+  expect_mentions(refusal(request, ErrorCode::kLimitExceeded), {"kv_cache_bytes is 10", "1048576"});
+}
+
+}  // namespace
+}  // namespace headrace::internal

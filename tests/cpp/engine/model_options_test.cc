@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "engine/loaded_model.h"
+#include "headrace/status.h"
+
+namespace headrace::internal {
+namespace {
+
+using O = ModelOptions;
+
+struct BadOption {
+  const char* name;
+  std::function<void(O&)> spoil;
+  std::vector<std::string> mentions;
+  ErrorCode code = ErrorCode::kInvalidArgument;
+};
+
+class BadOptions : public ::testing::TestWithParam<BadOption> {};
+
+TEST_P(BadOptions, AreRefusedByName) {
+  O options{.path = "folder"};
+  validate_model_options(options);
+  GetParam().spoil(options);
+  try {
+    validate_model_options(options);
+    FAIL() << "was accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), GetParam().code);
+    for (const auto& word : GetParam().mentions) {
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, BadOptions,
+    ::testing::Values(
+        BadOption{"path", [](O& o) { o.path = ""; }, {"path"}},
+        BadOption{"device", [](O& o) { o.device = "cuda"; }, {"cuda"}, ErrorCode::kUnsupported},
+        BadOption{"dtype", [](O& o) { o.dtype = "int8"; }, {"dtype", "int8", "bfloat16"}},
+        BadOption{"kv", [](O& o) { o.kv_cache_dtype = "fp8"; }, {"kv_cache_dtype", "fp8"}},
+        BadOption{"threads", [](O& o) { o.num_threads = -1; }, {"num_threads", "-1"}},
+        BadOption{"len", [](O& o) { o.max_model_len = -5; }, {"max_model_len", "-5"}},
+        BadOption{"len_1", [](O& o) { o.max_model_len = 1; }, {"max_model_len", "2"}},
+        BadOption{"len_big", [](O& o) { o.max_model_len = 1 << 25; }, {"max_model_len"}},
+        BadOption{"seqs_0", [](O& o) { o.max_num_seqs = 0; }, {"max_num_seqs", "[1, 4096]"}},
+        BadOption{"seqs", [](O& o) { o.max_num_seqs = 4097; }, {"max_num_seqs", "4097"}},
+        BadOption{"tokens", [](O& o) { o.max_num_batched_tokens = 63; }, {"63", "64"}},
+        BadOption{"block", [](O& o) { o.block_size = 48; }, {"block_size", "16, 32, 64", "48"}},
+        BadOption{"blocks", [](O& o) { o.num_kv_blocks = -1; }, {"num_kv_blocks"}},
+        BadOption{
+            "use_0", [](O& o) { o.memory_utilization = 0; }, {"memory_utilization", "(0, 1]"}},
+        BadOption{"use_2", [](O& o) { o.memory_utilization = 2; }, {"memory_utilization", "2"}},
+        BadOption{"use_nan",
+                  [](O& o) { o.memory_utilization = std::numeric_limits<double>::quiet_NaN(); },
+                  {"nan"}},
+        BadOption{"chunk", [](O& o) { o.max_prefill_chunk = -1; }, {"max_prefill_chunk", "-1"}}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+}  // namespace
+}  // namespace headrace::internal

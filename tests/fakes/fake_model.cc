@@ -1,0 +1,269 @@
+#include "fakes/fake_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine_access.h"
+
+namespace headrace::testing {
+
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9e3779b97f4a7c15u + b + 0x7f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+float unit(uint64_t hash) {
+  return (static_cast<float>(hash >> 40) + 0.5f) / static_cast<float>(1 << 24);
+}
+
+float fake_logit(uint64_t history, int32_t token) {
+  return 8.0f * unit(mix(history, static_cast<uint64_t>(token))) - 4.0f;
+}
+
+uint64_t extend(uint64_t history, int32_t token) {
+  return mix(history, static_cast<uint64_t>(token) + 1);
+}
+
+size_t best(std::span<const float> values) {
+  return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+}
+
+void process(std::span<float> logits, const SampleRow& row) {
+  for (const LogitBias& bias : row.bias) logits[static_cast<size_t>(bias.token)] += bias.bias;
+  for (int32_t token : row.masked) logits[static_cast<size_t>(token)] = kMinusInfinity;
+  for (const SeenToken& seen : row.seen) {
+    float& l = logits[static_cast<size_t>(seen.token)];
+    l = l < 0 ? l * row.repetition_penalty : l / row.repetition_penalty;
+    const auto count = static_cast<float>(seen.output_count);
+    l -= count * row.frequency_penalty + (count > 0 ? row.presence_penalty : 0.0f);
+  }
+  if (!row.greedy) {
+    for (float& l : logits) l /= row.temperature;
+  }
+  for (int32_t token : row.banned) logits[static_cast<size_t>(token)] = kMinusInfinity;
+}
+
+// The Gumbel trick: a draw from the softmax that depends on (seed, position) alone.
+int32_t draw(std::span<float> logits, const SampleRow& row) {
+  const uint64_t key = mix(row.seed, row.position);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] -= std::log(-std::log(unit(mix(key, i))));
+  return static_cast<int32_t>(best(logits));
+}
+
+void report(std::span<const float> raw, int32_t num_logprobs, SampleResult& result) {
+  double sum = 0;
+  for (float l : raw) sum += std::exp(static_cast<double>(l));
+  const auto logprob = [&](size_t i) { return raw[i] - static_cast<float>(std::log(sum)); };
+  const auto token = static_cast<size_t>(result.token);
+  result.logprob = logprob(token);
+  result.rank =
+      1 + static_cast<int32_t>(std::ranges::count_if(raw, [&](float l) { return l > raw[token]; }));
+  std::vector<size_t> order(raw.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return raw[a] > raw[b]; });
+  result.top.clear();
+  for (size_t i = 0; i < static_cast<size_t>(num_logprobs); ++i) {
+    result.top.push_back({static_cast<int32_t>(order[i]), logprob(order[i])});
+  }
+}
+
+}  // namespace
+
+void FakeControl::hold() {
+  const std::lock_guard lock(mutex_);
+  held_ = true;
+}
+
+void FakeControl::resume() {
+  const std::lock_guard lock(mutex_);
+  held_ = false;
+  changed_.notify_all();
+}
+
+void FakeControl::wait_until_held() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return waiting_; });
+}
+
+void FakeControl::pass() {
+  {
+    std::unique_lock lock(mutex_);
+    waiting_ = held_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !held_; });
+    waiting_ = false;
+  }
+  ++steps;
+  if (failures_ != 0) {
+    if (failures_ > 0) --failures_;
+    throw Error(ErrorCode::kDevice, "injected failure");
+  }
+}
+
+FakeRunner::FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> control)
+    : shape_(shape),
+      control_(std::move(control)),
+      cells_(static_cast<size_t>(shape.num_blocks) * static_cast<size_t>(shape.block_size)),
+      logits_(static_cast<size_t>(shape.max_logit_rows) * static_cast<size_t>(shape.vocab_size)) {
+  ++control_->models_alive;
+}
+
+FakeRunner::~FakeRunner() { --control_->models_alive; }
+
+FakeRunner::Cell& FakeRunner::cell(const SeqSlice& seq, int32_t position) {
+  const auto index = static_cast<size_t>(position / shape_.block_size);
+  HEADRACE_CHECK(index < seq.blocks.size(), position);
+  const int32_t block = seq.blocks[index];
+  HEADRACE_CHECK(block >= 0 && block < shape_.num_blocks, block);
+  return cells_[static_cast<size_t>(block * shape_.block_size + position % shape_.block_size)];
+}
+
+TensorView FakeRunner::forward(const StepBatch& batch) {
+  control_->pass();
+  const size_t rows = batch.token_ids.size();
+  control_->rows += static_cast<int>(rows);
+  HEADRACE_CHECK(rows > 0 && batch.positions.size() == rows && batch.rope_lens.size() == rows);
+  int32_t next_row = 0;
+  for (const SeqSlice& seq : batch.seqs) {  // all writes come before all reads, as in a layer
+    HEADRACE_CHECK(seq.first_row == next_row && seq.num_rows >= 1);
+    next_row += seq.num_rows;
+    for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const auto row = static_cast<size_t>(seq.first_row + i);
+      HEADRACE_CHECK(batch.positions[row] == seq.start_pos + i);
+      cell(seq, seq.start_pos + i) = {batch.token_ids[row], seq.start_pos + i};
+    }
+  }
+  HEADRACE_CHECK(static_cast<size_t>(next_row) == rows);
+  row_hashes_.clear();
+  for (const SeqSlice& seq : batch.seqs) {
+    uint64_t history = 0;
+    for (int32_t position = 0; position < seq.start_pos + seq.num_rows; ++position) {
+      const Cell& seen = cell(seq, position);
+      HEADRACE_CHECK(seen.position == position, "row of position ", position, " is lost");
+      history = extend(history, seen.token);
+      if (position >= seq.start_pos) row_hashes_.push_back(history);
+    }
+  }
+  return logits(batch.logit_rows);
+}
+
+TensorView FakeRunner::logits(std::span<const int32_t> rows) {
+  const auto count = static_cast<int32_t>(rows.size());
+  HEADRACE_CHECK(count <= shape_.max_logit_rows, count);
+  control_->most_logit_rows = std::max(control_->most_logit_rows.load(), count);
+  TensorView out(logits_.data(), DType::kF32, {count, shape_.vocab_size});
+  for (int32_t i = 0; i < count; ++i) {
+    const uint64_t history = row_hashes_.at(static_cast<size_t>(rows[static_cast<size_t>(i)]));
+    for (int32_t token = 0; token < shape_.vocab_size; ++token) {
+      out.row<float>(i)[token] = fake_logit(history, token);
+    }
+  }
+  return out;
+}
+
+void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
+                        std::span<SampleResult> results) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const SampleRow& row = rows[i];
+    const std::span<float> values(logits.row<float>(row.logits_row),
+                                  static_cast<size_t>(shape_.vocab_size));
+    const std::vector<float> raw(values.begin(), values.end());
+    if (row.forced_token >= 0) {
+      results[i].token = row.forced_token;
+    } else {
+      process(values, row);
+      results[i].token = row.greedy ? static_cast<int32_t>(best(values)) : draw(values, row);
+    }
+    if (row.num_logprobs >= 0) report(raw, row.num_logprobs, results[i]);
+  }
+}
+
+std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int32_t vocab_size) {
+  uint64_t history = 0;
+  for (int32_t token : prompt) history = extend(history, token);
+  std::vector<int32_t> out;
+  std::vector<float> logits(static_cast<size_t>(vocab_size));
+  while (std::cmp_less(out.size(), count)) {
+    for (int32_t token = 0; token < vocab_size; ++token) {
+      logits[static_cast<size_t>(token)] = fake_logit(history, token);
+    }
+    out.push_back(static_cast<int32_t>(best(logits)));
+    history = extend(history, out.back());
+  }
+  return out;
+}
+
+internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShape shape) {
+  return [control, shape](const std::string& name, const ModelOptions& options, Logger&) {
+    if (control->fail_loading) throw Error(ErrorCode::kCorruptFile, "injected loading failure");
+    FakeShape own = shape;
+    own.block_size = options.block_size;
+    if (options.num_kv_blocks > 0) own.num_blocks = options.num_kv_blocks;
+    internal::LoadedModel out;
+    out.scheduler.max_num_seqs = options.max_num_seqs;
+    out.scheduler.max_num_batched_tokens =
+        std::max(options.max_num_batched_tokens, options.max_num_seqs);
+    out.scheduler.max_prefill_chunk = options.max_prefill_chunk;
+    out.scheduler.max_model_len = options.max_model_len;
+    out.scheduler.block_size = own.block_size;
+    out.scheduler.num_blocks = own.num_blocks;
+    out.scheduler.enable_prefix_caching = options.enable_prefix_caching;
+    out.info.name = name;
+    out.info.vocab_size = own.vocab_size;
+    out.info.max_model_len = options.max_model_len;
+    out.info.eos_token_ids = {0};
+    out.runner = std::make_unique<FakeRunner>(own, control);
+    return out;
+  };
+}
+
+ModelOptions FakeEngine::default_options() {
+  ModelOptions options;
+  options.path = "fake";
+  options.max_model_len = 256;
+  options.max_num_seqs = 8;
+  options.max_num_batched_tokens = 64;
+  options.block_size = 16;
+  options.num_kv_blocks = 64;
+  return options;
+}
+
+FakeEngine::FakeEngine(ModelOptions options, FakeShape shape)
+    : control(std::make_shared<FakeControl>()),
+      engine(internal::EngineAccess::make({}, fake_loader(control, shape))) {
+  engine->install_model("m", options);
+  engine->start_model("m");
+}
+
+Request FakeEngine::submit(std::vector<int32_t> prompt, SamplingParams sampling,
+                           RequestOptions rest) {
+  rest.prompt_token_ids = std::move(prompt);
+  rest.sampling = std::move(sampling);
+  return engine->submit("m", std::move(rest));
+}
+
+Output read_all(ResultQueue queue) {
+  Output all;
+  for (;;) {
+    Output next = queue.get();
+    std::ranges::copy(next.token_ids, std::back_inserter(all.token_ids));
+    std::ranges::copy(next.logprobs, std::back_inserter(all.logprobs));
+    std::ranges::copy(next.prompt_logprobs, std::back_inserter(all.prompt_logprobs));
+    if (!next.finished) continue;
+    next.token_ids = std::move(all.token_ids);
+    next.logprobs = std::move(all.logprobs);
+    next.prompt_logprobs = std::move(all.prompt_logprobs);
+    return next;
+  }
+}
+
+}  // namespace headrace::testing

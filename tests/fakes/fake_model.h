@@ -1,0 +1,107 @@
+#pragma once
+
+// A language model without arithmetic: the next token is a hash of all tokens before it, read back
+// from a fake KV cache. Whatever mixes up rows, blocks, positions or requests changes the output.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/loaded_model.h"
+#include "engine/step_runner.h"
+#include "headrace/engine.h"
+
+namespace headrace::testing {
+
+/// What a test does to a fake model while it runs, and sees of it. Shared by test and model.
+class FakeControl {
+ public:
+  /// Steps wait from now on / go on.
+  void hold();
+  void resume();
+  /// Returns when a step is waiting. REQUIRES: hold(), and something to run.
+  void wait_until_held();
+  /// The next `count` steps throw Error(kDevice); -1: all of them.
+  void fail_steps(int count) { failures_ = count; }
+
+  std::atomic<int> models_alive{0};
+  std::atomic<int> steps{0};
+  std::atomic<int> rows{0};
+  std::atomic<int> most_logit_rows{0};  ///< of one call
+  std::atomic<bool> fail_loading{false};
+
+  /// Called by the model in each step.
+  void pass();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+  bool waiting_ = false;
+  std::atomic<int> failures_{0};
+};
+
+struct FakeShape {
+  int32_t vocab_size = 50;
+  int32_t num_blocks = 64;
+  int32_t block_size = 16;
+  int32_t max_logit_rows = 8;
+};
+
+class FakeRunner final : public internal::StepRunner {
+ public:
+  FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> control);
+  ~FakeRunner() override;
+
+  /// Throws InternalError if the batch is not what its contract says, or if a row's history is not
+  /// in the cache.
+  TensorView forward(const StepBatch& batch) override;
+  TensorView logits(std::span<const int32_t> rows) override;
+  int32_t max_logit_rows() const override { return shape_.max_logit_rows; }
+  void sample(TensorView logits, std::span<const SampleRow> rows,
+              std::span<SampleResult> results) override;
+  size_t memory_bytes() const override { return cells_.size() * sizeof(Cell); }
+
+ private:
+  struct Cell {
+    int32_t token = -1;
+    int32_t position = -1;
+  };
+
+  Cell& cell(const SeqSlice& seq, int32_t position);
+
+  const FakeShape shape_;
+  const std::shared_ptr<FakeControl> control_;
+  std::vector<Cell> cells_;
+  std::vector<uint64_t> row_hashes_;
+  std::vector<float> logits_;
+};
+
+/// What a greedy request without any processing generates.
+std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count,
+                                 int32_t vocab_size = FakeShape{}.vocab_size);
+
+/// A loader of fake models, shaped by the options. EOS is token 0; the path is not read.
+internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShape shape = {});
+
+/// An engine of fake models; "m" is installed, and started.
+struct FakeEngine {
+  explicit FakeEngine(ModelOptions options = default_options(), FakeShape shape = {});
+
+  static ModelOptions default_options();
+  Request submit(std::vector<int32_t> prompt, SamplingParams sampling = {.temperature = 0},
+                 RequestOptions rest = {});
+
+  std::shared_ptr<FakeControl> control;
+  std::unique_ptr<Engine> engine;
+};
+
+/// Everything a request gives, until it has finished.
+Output read_all(ResultQueue queue);
+
+}  // namespace headrace::testing
