@@ -17,6 +17,7 @@ void SchedulerState::remove(Sequence& seq) {
   if (place != running.end() && *place == &seq) running.erase(place);
   const SeqId id = seq.id;
   deadlines.erase({seq.spec.deadline, id});
+  std::erase(preempted, id);
   sequences.erase(id);
 }
 
