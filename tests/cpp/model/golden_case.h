@@ -17,7 +17,7 @@ struct GoldenPrompt {
 };
 
 /// Errors of transformers' own bfloat16 run against its float32 one.
-struct GoldenBfloat16 {
+struct Bfloat16Error {
   bool present = false;
   double logits_max = 0.0;  ///< the larger of its two attention variants
   double logits_rms = 0.0;  ///< of the default variant
@@ -32,7 +32,7 @@ struct GoldenCase {
   std::vector<float> inv_freq;
   double attention_factor = 1.0;
   double logit_tolerance = 0.0, logprob_tolerance = 0.0;
-  GoldenBfloat16 bfloat16;
+  Bfloat16Error bfloat16;
   std::vector<GoldenPrompt> prompts;
 };
 

@@ -1,0 +1,86 @@
+#include "cpp/model/decoder_harness.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/checked_math.h"
+#include "model/checkpoint.h"
+#include "model/model_config.h"
+
+namespace headrace {
+
+DecoderHarness::DecoderHarness(const std::string& isa, const std::string& folder,
+                               const HarnessOptions& options)
+    : backend_(make_cpu_backend({.num_threads = options.num_threads, .isa = isa})) {
+  const ModelConfig config = load_model_config(folder);
+  {
+    const Checkpoint checkpoint(folder);
+    decoder_ = std::make_unique<Decoder>(
+        *backend_, config, &checkpoint,
+        DecoderOptions{.storage = options.storage, .max_logit_rows = options.max_logit_rows});
+  }
+  const int32_t per_sequence = ceil_div(options.max_tokens, options.block_size);
+  const KvCacheSpec spec{.num_layers = config.num_layers,
+                         .num_kv_heads = config.num_kv_heads,
+                         .head_dim = config.head_dim,
+                         .block_size = options.block_size,
+                         .dtype = options.kv_dtype};
+  cache_ = backend_->make_kv_cache(spec, per_sequence * options.num_sequences);
+  // Neighbouring blocks of a sequence lie num_sequences apart, last ones first.
+  sequences_.resize(static_cast<size_t>(options.num_sequences));
+  for (int32_t i = 0; i < options.num_sequences; ++i) {
+    for (int32_t block = per_sequence - 1; block >= 0; --block) {
+      sequences_[static_cast<size_t>(i)].blocks.push_back(block * options.num_sequences + i);
+    }
+  }
+}
+
+void DecoderHarness::start(int32_t sequence, int32_t prompt_length) {
+  sequences_[static_cast<size_t>(sequence)].length = 0;
+  sequences_[static_cast<size_t>(sequence)].prompt_length = prompt_length;
+}
+
+std::vector<std::vector<float>> DecoderHarness::step(const std::vector<Chunk>& chunks) {
+  size_t rows = 0;
+  for (const Chunk& chunk : chunks) rows += chunk.tokens.size();
+  std::vector<int32_t> all(rows);
+  std::iota(all.begin(), all.end(), 0);
+  return run(chunks, all);
+}
+
+std::vector<std::vector<float>> DecoderHarness::step(const Chunk& chunk,
+                                                     std::vector<int32_t> logit_rows) {
+  return run({chunk}, logit_rows);
+}
+
+std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& chunks,
+                                                    const std::vector<int32_t>& logit_rows) {
+  std::vector<int32_t> ids, positions, rope_lens;
+  std::vector<SeqSlice> slices;
+  for (const Chunk& chunk : chunks) {
+    Sequence& sequence = sequences_[static_cast<size_t>(chunk.sequence)];
+    const auto count = static_cast<int32_t>(chunk.tokens.size());
+    slices.push_back({static_cast<int32_t>(ids.size()), count, sequence.length, sequence.blocks});
+    for (const int32_t token : chunk.tokens) {
+      ids.push_back(token);
+      positions.push_back(sequence.length++);
+      rope_lens.push_back(std::max(sequence.length, sequence.prompt_length));
+    }
+  }
+  const StepBatch batch{ids, positions, rope_lens, slices, logit_rows};
+  const TensorView logits = decoder_->forward(batch, *cache_);
+  std::vector<std::vector<float>> out(logit_rows.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].resize(static_cast<size_t>(logits.cols()));
+    backend_->read_back(logits.row<float>(static_cast<int64_t>(i)), out[i].data(),
+                        out[i].size() * sizeof(float));
+  }
+  return out;
+}
+
+int32_t argmax(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace headrace

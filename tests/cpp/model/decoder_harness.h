@@ -1,0 +1,68 @@
+#pragma once
+
+// Drives a Decoder without an engine: a KV cache, block tables and steps made by hand.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/decoder.h"
+
+namespace headrace {
+
+/// Tokens that one sequence adds in a step.
+struct Chunk {
+  int32_t sequence = 0;
+  std::vector<int32_t> tokens;
+};
+
+struct HarnessOptions {
+  DType storage = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  int32_t block_size = 16;
+  int32_t num_threads = 0;
+  int32_t max_logit_rows = 512;
+  int32_t num_sequences = 4;
+  int32_t max_tokens = 256;  ///< per sequence
+};
+
+/// A backend of one ISA, a decoder of one checkpoint folder and sequences in its cache, whose
+/// blocks lie scattered.
+class DecoderHarness {
+ public:
+  DecoderHarness(const std::string& isa, const std::string& folder, const HarnessOptions& options);
+
+  /// Forgets what a sequence has seen. `prompt_length` is what dynamic rope goes by.
+  void start(int32_t sequence, int32_t prompt_length);
+
+  /// One step; returns the logits of all its rows, [rows][V].
+  std::vector<std::vector<float>> step(const std::vector<Chunk>& chunks);
+  /// The same of one sequence, with the logits of the given rows alone.
+  std::vector<std::vector<float>> step(const Chunk& chunk, std::vector<int32_t> logit_rows);
+
+  const ModelConfig& config() const { return decoder_->config(); }
+  Decoder& decoder() { return *decoder_; }
+  Backend& backend() { return *backend_; }
+
+ private:
+  struct Sequence {
+    int32_t length = 0, prompt_length = 0;
+    std::vector<int32_t> blocks;
+  };
+
+  std::vector<std::vector<float>> run(const std::vector<Chunk>& chunks,
+                                      const std::vector<int32_t>& logit_rows);
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<KvCache> cache_;
+  std::vector<Sequence> sequences_;
+};
+
+/// Lowest id of the largest logit.
+int32_t argmax(std::span<const float> logits);
+
+}  // namespace headrace
