@@ -11,7 +11,7 @@ Importing this package loads nothing else; names are imported when they are firs
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,11 +70,12 @@ def shipped_model() -> str:
 
     Raises FileNotFoundError if this installation has none.
     """
-    package = Path(__file__).resolve().parent
-    source = package.parent.parent / "examples" / "tiny_model" / "checkpoint"
-    for folder in (package / "models" / "tiny", source):
-        if (folder / "config.json").is_file():
-            return str(folder)
+    package = os.path.dirname(os.path.abspath(__file__))
+    installed = os.path.join(package, "models", "tiny")
+    source = os.path.join(package, "..", "..", "examples", "tiny_model", "checkpoint")
+    for folder in (installed, os.path.normpath(source)):
+        if os.path.isfile(os.path.join(folder, "config.json")):
+            return folder
     raise FileNotFoundError(
         "This installation has no shipped model; pass the folder of a model instead"
     )

@@ -256,8 +256,7 @@ def _check_int(
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
     if not low <= value <= high:
-        above = f"at least {low}" if high == _MAX_INT32 else f"in [{low}, {high}]"
-        raise ValueError(f"{name} must be {above}, got {value}")
+        raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
 
 
 def _check_share(name: str, value: Any) -> None:

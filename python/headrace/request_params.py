@@ -72,6 +72,8 @@ def check_shared(params: SamplingParams, args: EngineArgs, vocab_size: int) -> N
 
 def _check_logprobs(name: str, wanted: int, args: EngineArgs, vocab_size: int) -> None:
     allowed = vocab_size if args.max_logprobs == -1 else args.max_logprobs
+    if allowed > vocab_size:
+        raise ValueError(f"max_logprobs ({allowed}) exceeds vocabulary size ({vocab_size}).")
     if not args.enable_logprob:
         raise ValueError(
             f"{name} is only supported if `enable_logprob` is set to true in startup config."

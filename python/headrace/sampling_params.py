@@ -205,7 +205,8 @@ class SamplingParams:
                 raise ValueError(f"{name} must be a non-negative value or -1, got {value}.")
 
     def _check_lists(self) -> None:
-        if not _is_text_list(self.stop_strings()):
+        stop = self.stop
+        if stop is not None and not isinstance(stop, str) and not _is_text_list(stop):
             raise TypeError(f"stop must be a string or a list of strings, got {self.stop!r}")
         if "" in self.stop_strings():
             raise ValueError("stop must not contain an empty string.")

@@ -87,7 +87,7 @@ class ByteFallback:
         try:
             return (run.decode("utf-8"),)
         except UnicodeDecodeError:
-            return ("\ufffd" * len(run),)
+            return ("\ufffd",) * len(run)
 
     @property
     def holding(self) -> bool:

@@ -59,14 +59,17 @@ class FastBackend:
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         try:
             encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
-        except Exception as error:  # a text with lone surrogates, or one the model can't represent
-            raise TokenizerError(f"cannot tokenize the text: {error}") from error
+        except BaseException as error:  # lone surrogates, or a text the model can't represent
+            raise _as_tokenizer_error(error, "tokenize the text") from error
         ids: list[int] = encoding.ids
         return self._ends.apply(ids) if add_special_tokens else ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         known = [i for i in ids if i >= 0]
-        text: str = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
+        try:
+            text: str = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
+        except BaseException as error:
+            raise _as_tokenizer_error(error, "decode the ids") from error
         return text
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
@@ -126,3 +129,10 @@ class _SequenceEnds:
         if self._eos is not None and self._add_eos is not None and self._add_eos != ends:
             ids = [*ids, self._eos] if self._add_eos else ids[:-1]
         return ids
+
+
+def _as_tokenizer_error(error: BaseException, doing: str) -> BaseException:
+    """Rust panics reach Python as a BaseException that can only be told by its name."""
+    if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+        return TokenizerError(f"cannot {doing}: {error}")
+    return error

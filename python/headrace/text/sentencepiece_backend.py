@@ -163,7 +163,7 @@ class _Style:
                 return [int(i) for i in self._model.encode(text)]
             ids = self._model.encode(self._anchor + text)
             return [int(i) for i in ids[self._anchor_length :]]
-        except UnicodeEncodeError as error:
+        except Exception as error:  # which one depends on the package's version
             raise TokenizerError(f"cannot tokenize the text: {error}") from error
 
     def piece_text(self, token_id: int, at_start: bool) -> str:

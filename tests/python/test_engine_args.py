@@ -1,0 +1,212 @@
+"""Every engine argument: accepted, refused or warned about."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from headrace.engine_args import EngineArgs
+from headrace.errors import UnsupportedError
+
+OPTIONS = [
+    ("max_model_len", 128, "max_model_len", 128),
+    ("max_num_seqs", 4, "max_num_seqs", 4),
+    ("max_num_batched_tokens", 256, "max_num_batched_tokens", 256),
+    ("block_size", 32, "block_size", 32),
+    ("num_gpu_blocks_override", 77, "num_kv_blocks", 77),
+    ("gpu_memory_utilization", 0.5, "memory_utilization", 0.5),
+    ("enable_prefix_caching", False, "enable_prefix_caching", False),
+    ("dtype", "float32", "dtype", "float32"),
+    ("device", "cpu", "device", "cpu"),
+    ("num_threads", 3, "num_threads", 3),
+    ("load_choices", "dummy", "dummy_weights", True),
+]
+HERE_ONLY = {"seed": 5, "enable_logprob": True, "max_logprobs": -1, "raise_on_error": True}
+MORE = {"logprobs_mode": "processed_logits", "logits_processors": ["LogitBiasLogitsProcessor"]}
+
+NO_EFFECT: dict[str, Any] = {
+    "kv_cache_ratio": 0.5,
+    "static_decode_blocks": 3,
+    "prealloc_dec_block_slot_num_threshold": 5,
+    "enable_chunked_prefill": False,
+    "max_num_partial_prefills": 2,
+    "max_long_partial_prefills": 2,
+    "long_prefill_token_threshold": 100,
+    "enable_output_caching": False,
+    "swap_space": 4.0,
+    "use_warmup": 1,
+    "graph_optimization_config": {"use_cudagraph": True},
+    "plas_attention_config": {"x": 1},
+    "disable_custom_all_reduce": True,
+    "enable_overlap_schedule": False,
+    "lm_head_fp32": True,
+    "moe_gate_fp32": True,
+    "limit_mm_per_prompt": {"image": 1},
+    "mm_processor_kwargs": {"fps": 1},
+    "max_encoder_cache": 1,
+    "max_processor_cache": 1,
+    "deploy_modality": "vision",
+    "ips": "10.0.0.1",
+    "port": 8000,
+    "metrics_port": 8001,
+    "engine_worker_queue_port": 8002,
+    "cache_queue_port": 8003,
+    "pd_comm_port": 8004,
+    "rdma_comm_ports": [1],
+    "api_key": "k",
+    "served_model_name": "m",
+    "splitwise_role": "prefill",
+    "router": "r",
+    "scheduler_name": "global",
+    "scheduler_config": {},
+}
+UNSUPPORTED: dict[str, Any] = {
+    "tensor_parallel_size": 2,
+    "data_parallel_size": 2,
+    "enable_expert_parallel": True,
+    "quantization": "wint4",
+    "kv_cache_quant_type": "int8",
+    "reasoning_parser": "ernie-45-vl",
+    "tool_call_parser": "ernie-x1",
+    "tool_parser_plugin": "plugin.py",
+    "guided_decoding_backend": "xgrammar",
+    "guided_decoding_disable_any_whitespace": True,
+    "speculative_config": {"method": "ngram"},
+    "enable_early_stop": True,
+    "early_stop_config": {"window_size": 9},
+    "enable_mm": True,
+    "routing_replay_config": {"x": 1},
+    "enable_keep_sampling_mask": True,
+    "enable_entropy": True,
+    "runner": "pooling",
+    "convert": "embed",
+    "override_pooler_config": {"x": 1},
+    "model_impl": "paddleformers",
+    "use_internode_ll_two_stage": True,
+}
+SILENT: dict[str, Any] = {
+    "tensor_parallel_size": 1,
+    "data_parallel_size": 1,
+    "enable_chunked_prefill": True,
+    "enable_output_caching": True,
+    "guided_decoding_backend": "off",
+    "kv_cache_ratio": 0.75,
+    "deploy_modality": "text",
+    "runner": "generate",
+    "convert": "none",
+    "model_impl": "fastdeploy",
+    "quantization": None,
+    "enable_mm": False,
+    "load_choices": "default",
+}
+
+
+def args(**values: Any) -> EngineArgs:
+    return EngineArgs.from_kwargs(values)
+
+
+def test_every_argument_is_in_a_table() -> None:
+    tables = [HERE_ONLY, MORE, NO_EFFECT, UNSUPPORTED, {name for name, *_ in OPTIONS}]
+    assert {field.name for field in fields(EngineArgs)} == set().union(*tables)
+
+
+@pytest.mark.parametrize(("name", "value", "option", "expected"), OPTIONS)
+def test_reaches_the_engine(name: str, value: Any, option: str, expected: Any) -> None:
+    options = args(**{name: value}).model_options("folder")
+    assert options[option] == expected
+    assert args().model_options("folder")[option] != expected
+
+
+def test_defaults_leave_the_choice_to_the_engine() -> None:
+    options = args().model_options("folder")
+    assert options["path"] == "folder"
+    assert options["max_num_seqs"] == 64
+    zeros = ("max_model_len", "max_num_batched_tokens", "num_kv_blocks", "num_threads")
+    assert all(options[name] == 0 for name in zeros)
+
+
+@pytest.mark.parametrize(("name", "value"), [*HERE_ONLY.items(), *MORE.items()])
+def test_kept(name: str, value: Any) -> None:
+    assert getattr(args(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize(("name", "value"), NO_EFFECT.items())
+def test_one_warning(name: str, value: Any) -> None:
+    with pytest.warns(UserWarning, match="has no effect") as caught:
+        args(**{name: value})
+    assert len(caught) == 1
+    assert str(caught[0].message).startswith(f"{name}={value!r} has no effect: ")
+
+
+@pytest.mark.parametrize(("name", "value"), UNSUPPORTED.items())
+def test_unsupported(name: str, value: Any) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        args(**{name: value})
+    assert str(caught.value).startswith(f"{name}={value!r}: ")
+
+
+@pytest.mark.parametrize(("name", "value"), SILENT.items())
+def test_silent(name: str, value: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        args(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("max_model_len", 15, r"max_model_len must be in \[16, \d+\], got 15"),
+        ("max_num_seqs", 0, r"max_num_seqs must be in \[1, 512\], got 0"),
+        ("max_num_seqs", 513, r"max_num_seqs must be in \[1, 512\], got 513"),
+        ("max_num_batched_tokens", 0, r"max_num_batched_tokens must be in \[1, \d+\], got 0"),
+        ("num_gpu_blocks_override", 0, r"num_gpu_blocks_override must be in \[1, \d+\], got 0"),
+        ("num_threads", -1, "num_threads must be in .*, got -1"),
+        ("max_model_len", 2**31, rf"max_model_len must be in \[16, \d+\], got {2**31}"),
+        ("seed", -1, "seed must be in .*, got -1"),
+        ("max_logprobs", -2, r"max_logprobs \(-2\) can't be less than -1."),
+        ("block_size", 48, "block_size must be one of 16, 32, 64, 128, 256, got 48"),
+        ("gpu_memory_utilization", 0, r"gpu_memory_utilization must be in \(0, 1\], got 0"),
+        ("gpu_memory_utilization", 1.5, r"gpu_memory_utilization must be in \(0, 1\], got 1.5"),
+        ("dtype", "int8", "dtype must be one of .*, got 'int8'"),
+        ("device", "gpu", "device must be one of .*, got 'gpu'"),
+        ("logprobs_mode", "raw", "logprobs_mode must be one of .*, got 'raw'"),
+        ("load_choices", "x", "load_choices must be one of .*, got 'x'"),
+        ("logits_processors", ["Mine"], "logits_processors: Mine is not available"),
+    ],
+)
+def test_out_of_range(name: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        args(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_model_len", "128"),
+        ("max_num_seqs", None),
+        ("max_num_seqs", True),
+        ("gpu_memory_utilization", "0.5"),
+        ("enable_prefix_caching", 1),
+        ("max_logprobs", 2.5),
+    ],
+)
+def test_wrong_type(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be a"):
+        args(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("max_model_length", "max_model_len"), ("tensor_parallel", "tensor_parallel_size")],
+)
+def test_unknown_names_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'.*'{near}'"):
+        args(**{name: 1})
+
+
+def test_unknown_without_a_near_one() -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzzzzzzz'$"):
+        args(zzzzzzzz=1)

@@ -1,0 +1,522 @@
+"""LLM.generate over the fake engine: prompts, order, endings, defaults, logprobs."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import model_folders
+import pytest
+from model_folders import write_json
+
+from headrace import LLM, CompletionOutput, RequestOutput, SamplingParams
+
+Make = Callable[..., LLM]
+
+
+def texts(outputs: list[RequestOutput]) -> list[str]:
+    return [out(output).text or "" for output in outputs]
+
+
+def out(output: RequestOutput) -> CompletionOutput:
+    assert output.outputs is not None
+    return output.outputs
+
+
+def generate(llm: LLM, prompts: Any, params: Any = None) -> list[RequestOutput]:
+    return llm.generate(prompts, params, use_tqdm=False)
+
+
+def says(fake: Any, llm: LLM, text: str, end: bool = True) -> None:
+    """The model generates this text whatever the prompt."""
+    tokenizer = llm.get_tokenizer()
+    assert tokenizer is not None
+    ids = tokenizer.encode(text) + ([2] if end else [])
+    fake.script = lambda prompt, output, seed: ids[min(len(output), len(ids) - 1)]
+
+
+class TestPrompts:
+    def test_every_form(self, llm: LLM) -> None:
+        tokenizer = llm.get_tokenizer()
+        assert tokenizer is not None
+        ids = tokenizer.encode("hello")
+        for prompts in (
+            "hello",
+            ["hello"],
+            ("hello",),
+            ids,
+            [ids],
+            [tuple(ids)],
+            {"prompt": "hello"},
+            [{"prompt": "hello"}],
+            {"prompt": "", "prompt_token_ids": ids},
+            {"prompt_token_ids": ids},
+            {"prompt": ids},
+            {"prompt": "hel", "completion_token_ids": tokenizer.encode("lo")},
+            [{"prompt": "hello", "multimodal_data": {"image": []}}],
+        ):
+            (output,) = generate(llm, prompts)
+            assert out(output).text == "hello", prompts
+            assert tokenizer.decode(output.prompt_token_ids) == "hello"
+
+    def test_arrays_are_read_by_tolist(self, llm: LLM) -> None:
+        class Array:
+            def __init__(self, values: list[Any]) -> None:
+                self.values = values
+
+            def tolist(self) -> list[Any]:
+                return self.values
+
+        assert len(generate(llm, Array([5, 6, 7]))) == 1
+        assert len(generate(llm, [Array([5, 6]), Array([7])])) == 2
+
+    def test_prompt_is_the_original_object(self, llm: LLM) -> None:
+        prompts = ["hello", [40, 41], {"prompt": "x"}]
+        for given, output in zip(prompts, generate(llm, prompts), strict=True):
+            assert output.prompt is given
+
+    def test_callers_objects_stay_unchanged(self, llm: LLM) -> None:
+        prompts = [{"prompt": "hello", "bad_words": ["x"]}, {"prompt_token_ids": [40, 41]}]
+        params = [SamplingParams(max_tokens=10**6, stop=["q"]), SamplingParams(temperature=1e-9)]
+        before = copy.deepcopy((prompts, params))
+        generate(llm, prompts, params)
+        assert (prompts, params) == before
+
+    def test_order(self, llm: LLM) -> None:
+        prompts = ["word " * (20 - i) + str(i) for i in range(20)]
+        assert texts(generate(llm, prompts)) == prompts
+
+    def test_empty_batch(self, llm: LLM) -> None:
+        assert generate(llm, []) == []
+
+    def test_special_tokens_only_when_asked(self, llm: LLM) -> None:
+        plain, special = generate(
+            llm, [{"prompt": "hi"}, {"prompt": "hi", "add_special_tokens": True}]
+        )
+        assert special.prompt_token_ids == [1, *plain.prompt_token_ids]
+
+    def test_messages_in_a_dict(self, llm: LLM) -> None:
+        messages = [{"role": "user", "content": "hi"}]
+        asked = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
+        tokenizer = llm.get_tokenizer()
+        assert tokenizer is not None
+        (output,) = generate(llm, asked)
+        assert tokenizer.decode(output.prompt_token_ids) == "<s>User: hi\n[plain]Assistant: "
+
+    def test_request_id(self, llm: LLM) -> None:
+        (output,) = generate(llm, {"prompt": "x", "request_id": "mine"})
+        assert output.request_id == "mine"
+        several = generate(llm, {"prompt": "x", "request_id": "mine"}, SamplingParams(n=2))
+        assert [one.request_id for one in several] == ["mine_0", "mine_1"]
+
+    def test_unknown_keys_warn(self, llm: LLM) -> None:
+        with pytest.warns(UserWarning, match="unknown keys colour have no effect"):
+            generate(llm, {"prompt": "x", "colour": "red"})
+
+    @pytest.mark.parametrize(
+        ("prompts", "kind", "message"),
+        [
+            (None, ValueError, "prompts and prompt_ids cannot be both None."),
+            (5, TypeError, "Invalid type for 'prompt': <class 'int'>, expected one of"),
+            (["a", 5.5], TypeError, "Invalid type for 'prompt': <class 'float'>"),
+            ({"text": "a"}, ValueError, "prompts must be a input dict"),
+            ({}, ValueError, "prompts must be a input dict"),
+        ],
+    )
+    def test_wrong_form_of_the_call(
+        self, llm: LLM, prompts: Any, kind: type[Exception], message: str
+    ) -> None:
+        with pytest.raises(kind, match=message):
+            generate(llm, prompts)
+
+    @pytest.mark.parametrize("count", [2, 4])
+    def test_as_many_params_as_prompts(self, llm: LLM, count: int) -> None:
+        with pytest.raises(ValueError, match="prompts and sampling_params must be the same length"):
+            generate(llm, ["a"] * 3, [SamplingParams()] * count)
+
+    def test_params_of_a_wrong_type(self, llm: LLM) -> None:
+        with pytest.raises(TypeError, match="sampling_params must be a SamplingParams"):
+            generate(llm, "a", {"temperature": 1})
+
+    def test_one_in_a_list_serves_all(self, llm: LLM) -> None:
+        outputs = generate(llm, ["one two", "three four"], [SamplingParams(max_tokens=1)])
+        assert [len(out(output).token_ids) for output in outputs] == [1, 1]
+
+
+class TestEndings:
+    def test_end_of_sequence(self, llm: LLM) -> None:
+        (output,) = generate(llm, "hello")
+        assert output.finished
+        assert out(output).token_ids[-1] == 2
+        assert (out(output).text, out(output).finish_reason) == ("hello", "stop")
+        assert out(output).stop_reason is None
+
+    def test_length(self, llm: LLM) -> None:
+        (output,) = generate(llm, "one two three", SamplingParams(max_tokens=2))
+        assert len(out(output).token_ids) == 2
+        assert out(output).finish_reason == "length"
+
+    def test_length_is_what_the_context_leaves(self, make_llm: Make, fake_engine: Any) -> None:
+        llm = make_llm(max_model_len=32)
+        fake_engine.script = lambda prompt, output, seed: 40
+        for params in (None, SamplingParams(max_tokens=10**6)):
+            (output,) = generate(llm, [[40] * 20], params)
+            assert len(out(output).token_ids) == 12
+            assert out(output).finish_reason == "length"
+
+    def test_ignore_eos(self, llm: LLM, fake_engine: Any) -> None:
+        fake_engine.script = lambda prompt, output, seed: 2
+        params = SamplingParams(ignore_eos=True, max_tokens=3, skip_special_tokens=False)
+        (output,) = generate(llm, "x", params)
+        assert out(output).token_ids == [2, 2, 2]
+        assert out(output).text == "</s></s></s>"
+
+    def test_stop_string(self, llm: LLM) -> None:
+        (output,) = generate(llm, "one two three four", SamplingParams(stop=["three", "nine"]))
+        assert out(output).text == "one two "
+        assert (out(output).finish_reason, out(output).stop_reason) == ("stop", "three")
+        tokenizer = llm.get_tokenizer()
+        assert tokenizer is not None
+        assert tokenizer.decode(out(output).token_ids) == "one two"
+
+    def test_stop_string_kept(self, llm: LLM) -> None:
+        params = SamplingParams(stop="three", include_stop_str_in_output=True)
+        (output,) = generate(llm, "one two three four", params)
+        assert out(output).text == "one two three"
+
+    def test_stop_string_ends_the_request_in_the_engine(self, llm: LLM, fake_engine: Any) -> None:
+        says(fake_engine, llm, "go on stop here and " + "more " * 300)
+        generate(llm, "x", SamplingParams(stop="stop", max_tokens=400))
+        assert llm.stats().generated_tokens < 300
+        assert llm.request_ids() == []
+
+    @pytest.mark.parametrize("form", [[40], [[40]]])
+    def test_stop_token(self, llm: LLM, fake_engine: Any, form: Any) -> None:
+        fake_engine.script = lambda prompt, output, seed: 38 + len(output)
+        (output,) = generate(llm, "x", SamplingParams(stop_token_ids=form))
+        assert out(output).token_ids == [38, 39, 40]
+        tokenizer = llm.get_tokenizer()
+        assert tokenizer is not None
+        assert out(output).text == tokenizer.decode([38, 39])
+        assert (out(output).finish_reason, out(output).stop_reason) == ("stop", 40)
+        params = SamplingParams(stop_token_ids=form, include_stop_str_in_output=True)
+        assert out(generate(llm, "x", params)[0]).text == tokenizer.decode([38, 39, 40])
+
+    def test_stop_token_sequence(self, llm: LLM, fake_engine: Any) -> None:
+        fake_engine.script = lambda prompt, output, seed: 38 + len(output)
+        (output,) = generate(llm, "x", SamplingParams(stop_token_ids=[[39, 40], [50, 51]]))
+        assert out(output).token_ids == [38, 39, 40]
+        assert out(output).stop_reason == [39, 40]
+
+    def test_min_tokens_hold_everything_back(self, llm: LLM) -> None:
+        params = SamplingParams(min_tokens=4, stop=["two"], max_tokens=30)
+        (output,) = generate(llm, "one two three two one", params)
+        assert out(output).text == "one two three "
+
+    def test_no_end_before_min_tokens(self, llm: LLM, fake_engine: Any) -> None:
+        fake_engine.script = lambda prompt, output, seed: 2
+        (output,) = generate(llm, "x", SamplingParams(min_tokens=3))
+        assert len(out(output).token_ids) == 4
+        assert out(output).token_ids.count(2) == 1
+
+    def test_tokenizer_may_name_another_end(self, make_llm: Make, tmp_path: Path) -> None:
+        folder = model_folders.byte_level_folder(tmp_path)
+        model_folders.write_config(folder, 512, eos_token_id=3)
+        llm = make_llm(folder)
+        (output,) = generate(llm, [[40, 2, 41]])
+        assert out(output).token_ids == [40, 2]
+        assert (out(output).finish_reason, out(output).stop_reason) == ("stop", None)
+        (output,) = generate(llm, [[40, 2, 41]], SamplingParams(ignore_eos=True, max_tokens=3))
+        assert out(output).token_ids == [40, 2, 41]
+
+    def test_special_tokens_in_text(self, llm: LLM) -> None:
+        params = [SamplingParams(), SamplingParams(skip_special_tokens=False)]
+        assert texts(generate(llm, ["a<pad>b"] * 2, params)) == ["ab", "a<pad>b"]
+
+    def test_multi_byte_text(self, llm: LLM) -> None:
+        text = "你好 👩\u200d👩\u200d👧 naïve €"
+        assert texts(generate(llm, text)) == [text]
+
+
+class TestSeveralOutputs:
+    def test_in_a_row(self, llm: LLM, fake_engine: Any) -> None:
+        fake_engine.script = lambda prompt, output, seed: seed % 400 if not output else 2
+        outputs = generate(llm, ["a", "b"], [SamplingParams(n=3, seed=50), SamplingParams(n=2)])
+        assert [output.prompt for output in outputs] == ["a"] * 3 + ["b"] * 2
+        assert [out(output).index for output in outputs] == [0, 1, 2, 0, 1]
+        assert [out(output).token_ids[0] for output in outputs[:3]] == [50, 51, 52]
+        assert len({output.request_id for output in outputs}) == 5
+
+    def test_fresh_seeds(self, llm: LLM, fake_engine: Any) -> None:
+        seeds = []
+
+        def script(prompt: list[int], output: list[int], seed: int) -> int:
+            seeds.append(seed)
+            return 2
+
+        fake_engine.script = script
+        generate(llm, ["a"] * 8, SamplingParams())
+        assert len(set(seeds)) == 8
+
+    def test_seed_of_the_llm(self, make_llm: Make, fake_engine: Any) -> None:
+        seeds: list[list[int]] = [[], []]
+
+        def run(seen: list[int]) -> None:
+            def script(prompt: list[int], output: list[int], seed: int) -> int:
+                seen.append(seed)
+                return 2
+
+            fake_engine.script = script
+            llm = make_llm(seed=7)
+            for prompt in ("a", "b", "c"):
+                generate(llm, prompt)
+
+        for seen in seeds:
+            run(seen)
+        assert seeds[0] == seeds[1]
+        assert len(set(seeds[0])) == 3
+
+
+class TestDefaults:
+    """User value, else generation_config.json, else neutral."""
+
+    @pytest.fixture
+    def sent(self, monkeypatch: pytest.MonkeyPatch, fake_engine: Any) -> list[Any]:
+        seen: list[Any] = []
+        real = fake_engine.Engine.submit
+
+        def submit(engine: Any, model: str, **how: Any) -> Any:
+            seen.append(how["sampling"])
+            return real(engine, model, **how)
+
+        monkeypatch.setattr(fake_engine.Engine, "submit", submit)
+        return seen
+
+    def llm_with(self, make_llm: Make, folder: Path, config: Any) -> LLM:
+        model_folders.byte_level_folder(folder)
+        write_json(folder / "generation_config.json", config)
+        return make_llm(folder)
+
+    def test_neutral(self, llm: LLM, sent: list[Any]) -> None:
+        generate(llm, "x", SamplingParams())
+        (own,) = sent
+        assert (own.temperature, own.top_p, own.top_k, own.min_p) == (1.0, 1.0, 0, 0.0)
+        assert (own.repetition_penalty, own.frequency_penalty, own.presence_penalty) == (1, 0, 0)
+        assert (own.min_tokens, own.seed, own.logprobs, own.ignore_eos) == (1, None, None, False)
+
+    def test_the_model_s(self, make_llm: Make, tmp_path: Path, sent: list[Any]) -> None:
+        config = {"temperature": 0.6, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05}
+        llm = self.llm_with(make_llm, tmp_path, {**config, "do_sample": True})
+        generate(llm, "x")
+        generate(llm, "x", SamplingParams(temperature=0.1, top_k=0, top_p=1.0))
+        first, second = sent
+        assert all(getattr(first, name) == value for name, value in config.items())
+        assert (second.temperature, second.top_k, second.top_p) == (0.1, 0, 1.0)
+        assert second.repetition_penalty == 1.05
+
+    def test_do_sample_false_is_greedy(
+        self, make_llm: Make, tmp_path: Path, sent: list[Any]
+    ) -> None:
+        llm = self.llm_with(make_llm, tmp_path, {"do_sample": False, "temperature": 0.6})
+        for params in (SamplingParams(), SamplingParams(repetition_penalty=1.1)):
+            generate(llm, "x", params)
+        for params in (SamplingParams(top_p=0.9), SamplingParams(temperature=1.0)):
+            generate(llm, "x", params)
+        assert [own.temperature for own in sent] == [0.0, 0.0, 0.6, 1.0]
+
+    def test_bad_generation_config(self, make_llm: Make, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"generation_config.json: top_p must be in"):
+            self.llm_with(make_llm, tmp_path, {"top_p": 3})
+
+    def test_default_sampling_params(self, make_llm: Make) -> None:
+        assert make_llm(max_model_len=77).default_sampling_params == SamplingParams(max_tokens=77)
+
+    def test_everything_arrives(self, llm: LLM, sent: list[Any], fake_engine: Any) -> None:
+        params = SamplingParams(
+            temperature=0.5,
+            top_p=0.4,
+            top_k=3,
+            min_p=0.2,
+            seed=11,
+            repetition_penalty=1.2,
+            frequency_penalty=0.3,
+            presence_penalty=-0.4,
+            max_tokens=9,
+            min_tokens=2,
+            ignore_eos=True,
+            stop_token_ids=[7, [8, 9]],
+            bad_words_token_ids=[44],
+            logits_processors_args={"logit_bias": {"12": -1}},
+        )
+        generate(llm, "x", params)
+        (own,) = sent
+        names = ("temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")
+        names += ("frequency_penalty", "presence_penalty", "max_tokens", "min_tokens", "ignore_eos")
+        assert all(getattr(own, name) == getattr(params, name) for name in names)
+        assert own.stop_token_ids == [7]
+        assert own.stop_sequences == [[8, 9]]
+        assert own.bad_words == [[44]]
+        assert own.logit_bias == [(12, -1.0)]
+
+    def test_bad_words_both_ways(self, llm: LLM, sent: list[Any]) -> None:
+        tokenizer = llm.get_tokenizer()
+        assert tokenizer is not None
+        generate(
+            llm, {"prompt": "x", "bad_words": ["dog"]}, SamplingParams(bad_words=[" fox", "zzz"])
+        )
+        words = ("fox", " fox", "zzz", " zzz", "dog", " dog")
+        assert sent[0].bad_words == sorted(tokenizer.encode(word) for word in words)
+        assert any(len(ids) > 1 for ids in sent[0].bad_words)
+
+
+class TestLogprobs:
+    def test_structure(self, make_llm: Make) -> None:
+        llm = make_llm(enable_logprob=True)
+        (output,) = generate(
+            llm, [[1, 40]], SamplingParams(logprobs=2, ignore_eos=True, max_tokens=2)
+        )
+        first, second = out(output).logprobs or []
+        assert {token: (p.logprob, p.rank) for token, p in first.items()} == {
+            1: (-0.2, 2),
+            0: (-0.1, 1),
+        }
+        assert {token: p.rank for token, p in second.items()} == {40: 41, 0: 1, 1: 2}
+        tokenizer = llm.get_tokenizer()
+        assert tokenizer is not None
+        assert second[40].decoded_token == tokenizer.token_text(40)
+        table = out(output).top_logprobs
+        assert table is not None
+        assert table.logprob_token_ids == [[1, 0, 1], [40, 0, 1]]
+        assert table.logprobs == [[-0.2, -0.1, -0.2], [-4.1, -0.1, -0.2]]
+        assert table.sampled_token_ranks == [2, 41]
+        assert out(output).logprob == -4.1
+
+    def test_none_unless_asked(self, make_llm: Make) -> None:
+        (output,) = generate(make_llm(enable_logprob=True), "x")
+        assert out(output).logprobs is None
+        assert out(output).top_logprobs is None
+        assert output.prompt_logprobs is None
+
+    def test_only_the_chosen(self, make_llm: Make) -> None:
+        llm = make_llm(enable_logprob=True)
+        (output,) = generate(llm, [[40]], SamplingParams(logprobs=0, max_tokens=1))
+        assert [list(entry) for entry in out(output).logprobs or []] == [[40]]
+
+    def test_the_whole_vocabulary(self, make_llm: Make) -> None:
+        llm = make_llm(enable_logprob=True, max_logprobs=-1)
+        size = llm.model_info.vocab_size
+        (output,) = generate(llm, [[40]], SamplingParams(logprobs=-1, max_tokens=1))
+        assert len((out(output).logprobs or [])[0]) == size
+
+    def test_prompt(self, make_llm: Make) -> None:
+        llm = make_llm(enable_logprob=True)
+        for output in generate(llm, [[1, 40, 0]], SamplingParams(prompt_logprobs=1, n=2)):
+            first, second, third = output.prompt_logprobs or []
+            assert first is None
+            assert second is not None
+            assert {token: p.rank for token, p in second.items()} == {40: 41, 0: 1}
+            assert third is not None
+            assert {token: p.rank for token, p in third.items()} == {0: 1}
+
+    def test_cut_with_the_stop_string(self, make_llm: Make) -> None:
+        llm = make_llm(enable_logprob=True)
+        params = SamplingParams(logprobs=1, stop="three")
+        (output,) = generate(llm, "one two three four", params)
+        ids = out(output).token_ids
+        assert [next(iter(entry)) for entry in out(output).logprobs or []] == ids
+
+    @pytest.mark.parametrize(
+        ("config", "params", "message"),
+        [
+            ({}, {"logprobs": 1}, "logprobs is only supported if `enable_logprob` is set to true"),
+            ({}, {"prompt_logprobs": 1}, "prompt_logprobs is only supported if `enable_logprob`"),
+            (
+                {"enable_logprob": True},
+                {"logprobs": 21},
+                r"Number of logprobs requested \(21\) exceeds maximum allowed value \(20\)\.",
+            ),
+            (
+                {"enable_logprob": True},
+                {"logprobs": -1},
+                r"Number of logprobs\(-1\) requested \(\d+\) exceeds maximum allowed value \(20\)",
+            ),
+            (
+                {"enable_logprob": True},
+                {"prompt_logprobs": -1},
+                r"Number of prompt_logprobs\(-1\) requested \(\d+\) exceeds maximum allowed",
+            ),
+            (
+                {"enable_logprob": True, "max_logprobs": 10**6},
+                {"logprobs": 1},
+                r"max_logprobs \(1000000\) exceeds vocabulary size \(\d+\)\.",
+            ),
+        ],
+    )
+    def test_gates(self, make_llm: Make, config: Any, params: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            generate(make_llm(**config), ["a", "b"], SamplingParams(**params))
+
+
+class TestResults:
+    def test_metrics(self, llm: LLM, fake_engine: Any) -> None:
+        fake_engine.prefix_hits = 64
+        (output,) = generate(llm, "one two three")
+        own = output.metrics
+        assert own is not None
+        assert output.num_cached_tokens == own.gpu_cache_token_num == 64
+        assert output.prompt_token_ids_len == own.prompt_token_ids_len
+        assert own.arrival_time == own.request_start_time
+        times = [
+            own.arrival_time,
+            own.preprocess_start_time,
+            own.preprocess_end_time,
+            own.engine_get_req_time,
+            own.inference_start_time,
+            own.engine_recv_first_token_time,
+            own.engine_recv_latest_token_time,
+        ]
+        assert None not in times
+        assert times == sorted(times)  # type: ignore[type-var]
+        start = own.inference_start_time or 0.0
+        last = own.engine_recv_latest_token_time or 0.0
+        assert own.first_token_time == (own.engine_recv_first_token_time or 0.0) - start
+        assert own.time_in_queue == start - (own.preprocess_end_time or 0.0)
+        assert own.model_forward_time == last - start
+        assert own.model_execute_time == last - (own.arrival_time or 0.0)
+
+    def test_fields(self, llm: LLM) -> None:
+        (output,) = generate(llm, "one two")
+        assert (output.error_code, output.error_msg, output.finished) == (200, None, True)
+        assert out(output).completion_tokens == out(output).text
+        assert (out(output).send_idx, out(output).reasoning_content) == (0, None)
+
+    def test_progress_bar(self, llm: LLM, capsys: pytest.CaptureFixture[str]) -> None:
+        llm.generate(["one two three"] * 3)
+        shown = capsys.readouterr().err
+        assert "Processed prompts: 100%" in shown
+        last = shown.rsplit("est. speed input: ", 1)[1]
+        assert float(last.split(" ", 1)[0]) > 0
+        assert float(last.split("output: ", 1)[1].split(" ", 1)[0]) > 0
+        generate(llm, ["x"])
+        assert capsys.readouterr() == ("", "")
+
+    def test_warnings_point_at_the_caller(self, make_llm: Make, toy_folder: Path) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            LLM(str(toy_folder), kv_cache_ratio=0.5).close()
+        assert [one.filename for one in caught] == [__file__]
+
+    def test_without_a_tokenizer(self, make_llm: Make, tmp_path: Path) -> None:
+        model_folders.write_config(tmp_path, 64)
+        llm = make_llm(tmp_path)
+        ids, text, stop = llm.generate(
+            [[5, 6], "hello", [5]],
+            [SamplingParams(), SamplingParams(), SamplingParams(stop="x")],
+            use_tqdm=False,
+        )
+        assert (out(ids).token_ids, out(ids).text) == ([5, 6, 2], "")
+        assert text.error_msg == "the model folder has no tokenizer: pass token ids instead of text"
+        assert "stop strings need a tokenizer" in (stop.error_msg or "")

@@ -1,0 +1,68 @@
+"""Conversations as callers write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.errors import UnsupportedError
+from headrace.text.messages import parse_messages
+
+
+def content(value: Any) -> str:
+    (message,) = parse_messages([{"role": "user", "content": value}])
+    return str(message["content"])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("hi", "hi"),
+        (None, ""),
+        ([], ""),
+        ([{"type": "text", "text": "a"}], "a"),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb"),
+        (["a", {"type": "text", "text": "b"}], "a\nb"),
+    ],
+)
+def test_content(given: Any, expected: str) -> None:
+    assert content(given) == expected
+
+
+@pytest.mark.parametrize("kind", ["image_url", "image", "video_url", "video", "audio_url"])
+def test_media_wait_for_vision_models(kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"'{kind}': .* runs text models only"):
+        content([{"type": kind, kind: {"url": "x"}}])
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([], "messages must not be empty"),
+        (["hi"], "a message must be a dict, got str"),
+        ([{"content": "x"}], "a message must have a role, got None"),
+        ([{"role": 5, "content": "x"}], "a message must have a role, got 5"),
+        ([{"role": "user"}], "the message of role 'user' has no content"),
+        ([{"role": "user", "content": 5}], "must be a string or a list of parts, got int"),
+        ([{"role": "user", "content": [{"type": "smell"}]}], "Unknown content part type: smell"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "a text part must have a string"),
+    ],
+)
+def test_malformed(messages: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_messages(messages)
+
+
+def test_tool_calls_are_read() -> None:
+    calls = [
+        {"id": "1", "function": {"name": "f", "arguments": '{"a": 1}'}},
+        {"id": "2", "function": {"name": "g", "arguments": "not json"}},
+    ]
+    original = [{"role": "assistant", "content": None, "tool_calls": calls, "extra": 1}]
+    (message,) = parse_messages(original)
+    assert message["content"] == ""
+    assert message["extra"] == 1
+    assert message["tool_calls"][0]["function"]["arguments"] == {"a": 1}
+    assert message["tool_calls"][1]["function"]["arguments"] == "not json"
+    assert calls[0]["function"] == {"name": "f", "arguments": '{"a": 1}'}  # the caller's

@@ -1,0 +1,212 @@
+"""Stop strings are found as if the text were read character by character."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import model_folders
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace import SamplingParams
+from headrace.sequence import GeneratedToken, Increment, SequenceText
+from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
+from headrace.text.tokenizer import Tokenizer
+
+
+def some_stops(alphabet: str, least: int = 1) -> st.SearchStrategy[list[str]]:
+    strings = st.text(alphabet=alphabet, min_size=1, max_size=5)
+    return st.lists(strings, min_size=least, max_size=4)
+
+
+def naive_match(text: str, stops: list[str]) -> StopMatch | None:
+    for end in range(1, len(text) + 1):
+        found = [stop for stop in stops if text[:end].endswith(stop)]
+        if found:
+            longest = max(found, key=len)
+            return StopMatch(longest, end - len(longest), end)
+    return None
+
+
+def naive_held(text: str, stops: list[str]) -> int:
+    """The longest suffix that is the start of a stop string."""
+    starts = {stop[:n] for stop in stops for n in range(1, len(stop))}
+    return max((n for n in range(len(text) + 1) if text[len(text) - n :] in starts), default=0)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    pieces=st.lists(st.text(alphabet="ab你c", max_size=4), max_size=12),
+    stops=some_stops("ab你"),
+)
+def test_scanner_finds_the_first_end(pieces: list[str], stops: list[str]) -> None:
+    scanner = StopScanner(StopStrings(stops))
+    text = ""
+    for piece in pieces:
+        text += piece
+        match = scanner.scan(piece)
+        assert match == naive_match(text, stops)
+        if match is not None:
+            return
+        assert scanner.settled == len(text) - naive_held(text, stops)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text(alphabet="ab", max_size=20),
+    stops=st.lists(st.text(alphabet="ab", min_size=1, max_size=5), min_size=1, max_size=4),
+)
+def test_ignored_matches_hold_nothing_back_for_long(text: str, stops: list[str]) -> None:
+    scanner = StopScanner(StopStrings(stops))
+    for place, char in enumerate(text, start=1):
+        assert scanner.scan(char, may_stop=False) is None
+        assert scanner.settled == place - naive_held(text[:place], stops)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    with tempfile.TemporaryDirectory() as folder:
+        model_folders.byte_level_folder(Path(folder))
+        return Tokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def fallback_tokenizer() -> Tokenizer:
+    with tempfile.TemporaryDirectory() as folder:
+        model_folders.byte_fallback().save(str(Path(folder, "tokenizer.json")))
+        return Tokenizer.from_pretrained(folder)
+
+
+def run(
+    tokenizer: Tokenizer, ids: list[int], stop: list[str], **params: object
+) -> tuple[list[Increment], StopMatch | None]:
+    """The increments after each token, then after the end."""
+    own = SamplingParams(stop=stop, **params)  # type: ignore[arg-type]
+    text = SequenceText(tokenizer, own, StopStrings(stop) if stop else None)
+    increments = []
+    for token_id in ids:
+        text.push(GeneratedToken(token_id))
+        increments.append(text.take())
+        if text.match is not None:
+            return increments, text.match
+    text.finish()
+    return [*increments, text.take()], text.match
+
+
+def joined(increments: list[Increment]) -> tuple[list[int], str]:
+    ids = [token.id for increment in increments for token in increment.tokens]
+    return ids, "".join(increment.text for increment in increments)
+
+
+LINES = st.text(alphabet="the quick fox, 你好🙂é\n", max_size=40)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    text=LINES,
+    stops=st.lists(st.text(alphabet="the 你好🙂q,", min_size=1, max_size=5), max_size=3),
+    include=st.booleans(),
+)
+def test_output_ends_where_the_text_says(
+    tokenizer: Tokenizer, text: str, stops: list[str], include: bool
+) -> None:
+    ids = tokenizer.encode(text)
+    increments, match = run(tokenizer, ids, stops, include_stop_str_in_output=include)
+    kept, shown = joined(increments)
+    expected = naive_match(text, stops)
+    assert match == expected
+    if expected is None:
+        assert (kept, shown) == (ids, text)
+        return
+    assert shown == text[: expected.end if include else expected.start]
+    if include:  # with the token that completes it
+        assert kept == ids[: len(kept)]
+        assert tokenizer.decode(kept).startswith(shown)
+        assert not tokenizer.decode(kept[:-1]).startswith(shown)
+    else:  # the longest run of whole tokens before it
+        prefixes = [n for n in range(len(ids) + 1) if shown.startswith(tokenizer.decode(ids[:n]))]
+        assert kept == ids[: max(prefixes)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=LINES,
+    stops=st.lists(st.text(alphabet="the 你", min_size=1, max_size=4), min_size=1, max_size=3),
+)
+def test_nothing_shown_is_taken_back(tokenizer: Tokenizer, text: str, stops: list[str]) -> None:
+    increments, _ = run(tokenizer, tokenizer.encode(text), stops)
+    _, whole = joined(increments)
+    for count in range(len(increments)):
+        ids, shown = joined(increments[:count])
+        assert whole.startswith(shown)
+        assert shown.startswith(tokenizer.decode(ids))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=LINES,
+    stops=st.lists(st.text(alphabet="the 你", min_size=1, max_size=4), min_size=1, max_size=3),
+    least=st.integers(0, 12),
+)
+def test_min_tokens_holds_stop_strings_back(
+    tokenizer: Tokenizer, text: str, stops: list[str], least: int
+) -> None:
+    ids = tokenizer.encode(text)
+    increments, match = run(tokenizer, ids, stops, min_tokens=least)
+    settled = len(tokenizer.decode(ids[: max(least - 1, 0)]).rstrip("\ufffd"))
+    if match is None:
+        assert joined(increments)[1] == text
+    else:
+        assert match.end > settled
+        assert len(increments) >= min(least, len(ids))
+
+
+def test_stop_inside_a_token(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("Hello, world!")
+    increments, match = run(tokenizer, ids, ["lo"])
+    kept, shown = joined(increments)
+    assert match is not None
+    assert shown == "Hel"
+    assert tokenizer.decode(kept) in ("Hel", "He", "H", "")
+
+
+def test_a_false_start_is_released_at_once(tokenizer: Tokenizer) -> None:
+    ids = [*tokenizer.encode("a"), *tokenizer.encode("b"), *tokenizer.encode("x")]
+    increments, _ = run(tokenizer, ids, ["abc"])
+    assert [increment.text for increment in increments] == ["", "", "abx", ""]
+    assert [len(increment.tokens) for increment in increments] == [0, 0, 3, 0]
+
+
+def test_held_text_comes_at_the_end(tokenizer: Tokenizer) -> None:
+    increments, match = run(tokenizer, tokenizer.encode("ab"), ["abc"])
+    assert match is None
+    assert joined(increments) == (tokenizer.encode("ab"), "ab")
+
+
+def test_tokens_of_a_byte_run_before_the_stop_are_kept(fallback_tokenizer: Tokenizer) -> None:
+    ids = fallback_tokenizer.encode("龍🙂")
+    increments, match = run(fallback_tokenizer, ids, ["🙂"])
+    kept, shown = joined(increments)
+    assert match is not None
+    assert shown == "龍"
+    assert fallback_tokenizer.decode(kept) == "龍"
+
+
+def test_an_ending_token_has_no_text(tokenizer: Tokenizer) -> None:
+    text = SequenceText(tokenizer, SamplingParams(skip_special_tokens=False), None)
+    text.push(GeneratedToken(tokenizer.encode("a")[0]))
+    text.push(GeneratedToken(2), has_text=False)
+    text.finish()
+    increment = text.take()
+    assert increment.text == "a"
+    assert [token.id for token in increment.tokens][-1] == 2
+
+
+def test_without_a_tokenizer_there_is_no_text() -> None:
+    text = SequenceText(None, SamplingParams(), None)
+    text.push(GeneratedToken(5))
+    text.finish()
+    increment = text.take()
+    assert (increment.text, [token.id for token in increment.tokens]) == ("", [5])
