@@ -72,37 +72,102 @@ class UnitCutter {
   int32_t group_, parts_, heads_, rows_;
 };
 
+/// Work to share out, in key-by-row splits, and what its partial results take.
 struct Totals {
   int64_t units = 0;
   int64_t splits = 0;
   int64_t partial_floats = 0;
+  int64_t work = 0;
+  int64_t largest_work = 0;
+
+  void add(const Unit& unit, int64_t unit_floats) {
+    const int64_t unit_work = int64_t{unit.num_splits} * unit.num_rows;
+    ++units;
+    splits += unit.num_splits;
+    partial_floats += unit_floats;
+    work += unit_work;
+    largest_work = std::max(largest_work, unit_work);
+  }
+  /// Would one unit (a long decode) keep the other threads waiting?
+  bool is_lopsided(int64_t threads) const {
+    return threads > 1 && splits > units && largest_work * 2 * threads > work;
+  }
 };
 
-AttentionTask task_of(const Unit& unit, const TensorView& q, const AttentionSpec& spec,
-                      const KvLayerView& cache, const TensorView& out) {
-  const int64_t row = unit.seq->first_row + unit.first_row;
-  const int64_t column = static_cast<int64_t>(unit.first_head) * spec.head_dim;
-  AttentionTask task{};
-  task.queries = q.row<float>(row) + column;
-  task.query_stride = q.row_stride;
-  task.num_positions = unit.num_rows;
-  task.num_heads = unit.num_heads;
-  task.first_position = unit.seq->start_pos + unit.first_row;
-  task.window = spec.window;
-  task.scale = spec.scale;
-  task.cache = &cache;
-  task.blocks = unit.seq->blocks.data();
-  task.kv_head = unit.kv_head;
-  task.first_split = unit.first_split;
-  task.end_split = unit.first_split + unit.num_splits;
-  task.out = out.row<float>(row) + column;
-  task.out_stride = out.row_stride;
-  return task;
+class AttentionRun {
+ public:
+  AttentionRun(const TensorView& q, const AttentionSpec& spec, const KvLayerView& cache,
+               const TensorView& out)
+      : q_(q), spec_(spec), cache_(cache), out_(out) {}
+
+  AttentionTask task(const Unit& unit) const {
+    const int64_t row = unit.seq->first_row + unit.first_row;
+    const int64_t column = static_cast<int64_t>(unit.first_head) * spec_.head_dim;
+    AttentionTask task{};
+    task.queries = q_.row<float>(row) + column;
+    task.query_stride = q_.row_stride;
+    task.num_positions = unit.num_rows;
+    task.num_heads = unit.num_heads;
+    task.first_position = unit.seq->start_pos + unit.first_row;
+    task.window = spec_.window;
+    task.scale = spec_.scale;
+    task.cache = &cache_;
+    task.blocks = unit.seq->blocks.data();
+    task.kv_head = unit.kv_head;
+    task.first_split = unit.first_split;
+    task.end_split = unit.first_split + unit.num_splits;
+    task.out = out_.row<float>(row) + column;
+    task.out_stride = out_.row_stride;
+    return task;
+  }
+
+  /// Of one split.
+  int64_t partial_size(const Unit& unit) const {
+    return partial_floats(spec_.head_dim, unit.num_rows * unit.num_heads);
+  }
+
+  MergeTask merge_task(const Unit& unit, float* partials) const {
+    const AttentionTask whole = task(unit);
+    return {partials + unit.first_partial,
+            unit.num_splits,
+            unit.num_rows,
+            unit.num_heads,
+            spec_.head_dim,
+            whole.out,
+            whole.out_stride};
+  }
+
+ private:
+  const TensorView& q_;
+  const AttentionSpec& spec_;
+  const KvLayerView& cache_;
+  const TensorView& out_;
+};
+
+/// The unit whose splits include task `task`.
+const Unit& unit_of(const Unit* units, int64_t count, int64_t task) {
+  return *(std::upper_bound(units, units + count, task,
+                            [](int64_t t, const Unit& unit) { return t < unit.first_task; }) -
+           1);
 }
 
-int64_t unit_partial_floats(const Unit& unit, int32_t head_dim) {
-  return partial_floats(head_dim, unit.num_rows * unit.num_heads);
-}
+/// Where things lie in the op's scratch memory.
+struct ScratchLayout {
+  size_t worker_offset;
+  size_t worker_bytes;
+  size_t partial_offset;
+  size_t bytes;
+
+  ScratchLayout(const Totals& totals, bool by_split, int32_t head_dim, size_t threads) {
+    constexpr size_t kAlign = 64;
+    worker_offset = round_up(static_cast<size_t>(totals.units) * sizeof(Unit), kAlign);
+    worker_bytes =
+        round_up(static_cast<size_t>(attention_scratch_floats(head_dim)) * sizeof(float), kAlign);
+    partial_offset = worker_offset + worker_bytes * threads;
+    const int64_t floats = by_split ? totals.partial_floats : 0;
+    bytes = partial_offset + static_cast<size_t>(floats) * sizeof(float);
+  }
+};
 
 }  // namespace
 
@@ -113,67 +178,51 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
   const KvLayerView view = tiled.layer(layer);
   const AttentionKernels& kernels = *isa_->attention;
   const KvFormat& format = tiled.format(kernels);
-
+  const AttentionRun run(q, spec, view, out);
   const UnitCutter cutter(step_, spec);
-  Totals totals;
-  cutter.for_each([&](const Unit& unit) {
-    ++totals.units;
-    totals.splits += unit.num_splits;
-    totals.partial_floats += unit.num_splits * unit_partial_floats(unit, spec.head_dim);
-  });
-  // With few units (long decodes) the splits of a unit become tasks of their own.
-  const int64_t threads = pool_.num_threads();
-  const bool by_split = threads > 1 && totals.units < 4 * threads && totals.splits > totals.units &&
-                        totals.partial_floats <= kMaxPartialFloats;
 
-  constexpr int64_t kAlign = 64;
-  const int64_t unit_bytes = round_up(totals.units * static_cast<int64_t>(sizeof(Unit)), kAlign);
-  const int64_t worker_bytes = round_up(
-      attention_scratch_floats(spec.head_dim) * static_cast<int64_t>(sizeof(float)), kAlign);
-  const int64_t partial_bytes =
-      by_split ? totals.partial_floats * static_cast<int64_t>(sizeof(float)) : 0;
-  std::byte* memory =
-      scratch(static_cast<size_t>(unit_bytes + worker_bytes * threads + partial_bytes));
-  Unit* const units = reinterpret_cast<Unit*>(memory);
-  std::byte* const workers = memory + unit_bytes;
-  float* const partials = reinterpret_cast<float*>(workers + worker_bytes * threads);
+  Totals totals;
+  cutter.for_each(
+      [&](const Unit& unit) { totals.add(unit, unit.num_splits * run.partial_size(unit)); });
+  const bool by_split =
+      totals.is_lopsided(pool_.num_threads()) && totals.partial_floats <= kMaxPartialFloats;
+  const ScratchLayout layout(totals, by_split, spec.head_dim,
+                             static_cast<size_t>(pool_.num_threads()));
+  std::byte* const memory = scratch(layout.bytes);
+  auto* const units = reinterpret_cast<Unit*>(memory);
+  auto* const partials = reinterpret_cast<float*>(memory + layout.partial_offset);
+  const auto worker = [&](int32_t thread) {
+    return reinterpret_cast<float*>(memory + layout.worker_offset +
+                                    static_cast<size_t>(thread) * layout.worker_bytes);
+  };
 
   Totals placed;
   cutter.for_each([&](const Unit& unit) {
-    Unit& to = units[placed.units++] = unit;
+    Unit& to = units[placed.units] = unit;
     to.first_task = placed.splits;
     to.first_partial = placed.partial_floats;
-    placed.splits += unit.num_splits;
-    placed.partial_floats += unit.num_splits * unit_partial_floats(unit, spec.head_dim);
+    placed.add(unit, unit.num_splits * run.partial_size(unit));
   });
-
   if (!by_split) {
-    pool_.parallel_for(totals.units, 1, [&](int64_t begin, int64_t, int32_t thread) {
-      AttentionTask task = task_of(units[begin], q, spec, view, out);
-      task.scratch = reinterpret_cast<float*>(workers + thread * worker_bytes);
+    pool_.parallel_for(totals.units, 1, [&](int64_t i, int64_t, int32_t thread) {
+      AttentionTask task = run.task(units[i]);
+      task.scratch = worker(thread);
       format.attend(task);
     });
     return;
   }
-  pool_.parallel_for(totals.splits, 1, [&](int64_t begin, int64_t, int32_t thread) {
-    const Unit& unit =
-        *(std::upper_bound(units, units + totals.units, begin,
-                           [](int64_t i, const Unit& u) { return i < u.first_task; }) -
-          1);
-    const int64_t split = begin - unit.first_task;
-    AttentionTask task = task_of(unit, q, spec, view, out);
-    task.scratch = reinterpret_cast<float*>(workers + thread * worker_bytes);
-    task.first_split = unit.first_split + static_cast<int32_t>(split);
+  pool_.parallel_for(totals.splits, 1, [&](int64_t i, int64_t, int32_t thread) {
+    const Unit& unit = unit_of(units, totals.units, i);
+    const int64_t split = i - unit.first_task;
+    AttentionTask task = run.task(unit);
+    task.scratch = worker(thread);
+    task.first_split += static_cast<int32_t>(split);
     task.end_split = task.first_split + 1;
-    task.partials =
-        partials + unit.first_partial + split * unit_partial_floats(unit, spec.head_dim);
+    task.partials = partials + unit.first_partial + split * run.partial_size(unit);
     format.attend(task);
   });
-  pool_.parallel_for(totals.units, 1, [&](int64_t begin, int64_t, int32_t) {
-    const Unit& unit = units[begin];
-    const AttentionTask task = task_of(unit, q, spec, view, out);
-    kernels.merge({partials + unit.first_partial, unit.num_splits, unit.num_rows, unit.num_heads,
-                   spec.head_dim, task.out, task.out_stride});
+  pool_.parallel_for(totals.units, 1, [&](int64_t i, int64_t, int32_t) {
+    kernels.merge(run.merge_task(units[i], partials));
   });
 }
 

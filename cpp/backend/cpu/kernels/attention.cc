@@ -140,19 +140,27 @@ void attend_rows(int rows, const Tile<Kv>& tile, const float* q, const Visible* 
   }
 }
 
-/// The groups of the tile at `start` that hold positions in [first, end).
+/// The keys of the 16 tokens at `position`.
+template <class Kv>
+const typename Kv::Element* keys_at(const AttentionTask& task, int64_t position) {
+  const int block_size = task.cache->block_size;
+  return key_group<Kv>(*task.cache, task.blocks[position / block_size], task.kv_head,
+                       static_cast<int>(position % block_size) / kKvLanes);
+}
+
+/// The groups of the tile at `start` that hold positions in [first, end), and those that the task
+/// reads next.
 template <class Kv>
 Tile<Kv> locate(const AttentionTask& task, int64_t start, int64_t first, int64_t end) {
   Tile<Kv> tile{};
   tile.head_dim = task.cache->head_dim;
-  const int block_size = task.cache->block_size;
+  const int64_t task_end = static_cast<int64_t>(task.end_split) * kSplitTokens;
   for (int g = 0; g < kTileGroups; ++g) {
-    const int64_t position = start + g * kKvLanes;
+    const int64_t position = start + g * kKvLanes, next = position + kTileTokens;
     if (position + kKvLanes <= first || position >= end) continue;
-    const int64_t block = task.blocks[position / block_size];
-    const int group = static_cast<int>(position % block_size) / kKvLanes;
-    tile.keys[g] = key_group<Kv>(*task.cache, block, task.kv_head, group);
-    tile.values[g] = value_group<Kv>(*task.cache, block, task.kv_head, group);
+    tile.keys[g] = keys_at<Kv>(task, position);
+    tile.values[g] = tile.keys[g] + task.cache->value_offset;
+    tile.next_keys[g] = next < end && next < task_end ? keys_at<Kv>(task, next) : tile.keys[g];
   }
   return tile;
 }
