@@ -50,7 +50,9 @@ class EngineArgs:
     max_num_seqs: sequences that run at once, 1 .. 512; more wait.
     max_num_batched_tokens: tokens computed in one step; None lets the engine choose.
     block_size: tokens per KV block: 16, 32, 64, 128 or 256.
-    num_gpu_blocks_override: number of KV blocks; None: from gpu_memory_utilization.
+    num_gpu_blocks_override: number of KV blocks; None: from kv_cache_bytes.
+    kv_cache_bytes: memory for the KV cache; 0: from gpu_memory_utilization, at most what
+        max_num_seqs sequences of max_model_len tokens can use.
     gpu_memory_utilization: share of the free memory the model may take, in (0, 1].
     enable_prefix_caching: keep the KV blocks of finished requests for later prompts.
     dtype: "auto" (the checkpoint's), "float32" or "bfloat16".
@@ -70,6 +72,7 @@ class EngineArgs:
     max_num_batched_tokens: int | None = None
     block_size: int = 64
     num_gpu_blocks_override: int | None = None
+    kv_cache_bytes: int = 0
     gpu_memory_utilization: float = 0.9
     enable_prefix_caching: bool = True
     dtype: str = "auto"
@@ -194,6 +197,7 @@ class EngineArgs:
         _check_int("max_num_seqs", self.max_num_seqs, 1, 512)
         _check_int("max_num_batched_tokens", self.max_num_batched_tokens, 1, optional=True)
         _check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
+        _check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)
         _check_int("num_threads", self.num_threads, 0, 4096)
         _check_int("seed", self.seed, 0, MAX_SEED, optional=True)
         if isinstance(self.max_logprobs, int) and self.max_logprobs < -1:
@@ -242,6 +246,7 @@ class EngineArgs:
             "max_num_batched_tokens": self.max_num_batched_tokens or 0,
             "block_size": self.block_size,
             "num_kv_blocks": self.num_gpu_blocks_override or 0,
+            "kv_cache_bytes": self.kv_cache_bytes,
             "memory_utilization": self.gpu_memory_utilization,
             "enable_prefix_caching": self.enable_prefix_caching,
             "dummy_weights": self.load_choices == "dummy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,6 +36,10 @@ class ModelSession:
             engine.install_model(_MODEL, _core.ModelOptions(**options))
             engine.start_model(_MODEL)
             self.info = engine.model_info(_MODEL)
+        except _core.HeadraceError as error:
+            engine.close()
+            error.args = (_with_own_names(str(error)),)
+            raise
         except BaseException:
             engine.close()
             raise
@@ -66,6 +71,12 @@ class ModelSession:
     def close(self) -> None:
         """Cancels what runs and gives all memory back. Idempotent."""
         self._finalizer()
+
+
+def _with_own_names(message: str) -> str:
+    """An error of loading, with the names that LLM has for the engine's options."""
+    message = message.replace("num_kv_blocks", "num_gpu_blocks_override")
+    return re.sub(r"\bmemory_utilization\b", "gpu_memory_utilization", message)
 
 
 def _log(level: str, message: str) -> None:

@@ -1,0 +1,252 @@
+"""The `headrace` command over the fake engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(
+    fake_engine: Any,
+    toy_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """run(command, *arguments, stdin=text, model=True): status, stdout, stderr."""
+
+    def call(*words: str, stdin: str = "", model: bool = True) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        if model:
+            flag = ["--model"] if words[0] == "generate" else []
+            words = (words[0], *flag, str(toy_folder), *words[1:])
+        capsys.readouterr()
+        try:
+            status = main(words)
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return call
+
+
+def test_version(run: Run) -> None:
+    assert run("--version", model=False) == (0, f"headrace {headrace.version()}\n", "")
+
+
+def test_no_command_shows_the_help(run: Run) -> None:
+    status, out, err = run(model=False)
+    assert (status, out) == (2, "")
+    for command in ("chat", "generate", "bench", "info"):
+        assert command in err
+
+
+@pytest.mark.parametrize("words", [("sing",), ("generate", "--temperature", "hot")])
+def test_wrong_usage(run: Run, words: tuple[str, ...]) -> None:
+    status, _, err = run(*words, model=False)
+    assert status == 2
+    assert err.splitlines()[-1].startswith("headrace")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (
+            ("generate", "--temperature", "-1", "x"),
+            2,
+            "temperature must be non-negative, got -1.0.",
+        ),
+        (("generate", "--block-size", "7", "x"), 2, "block_size must be one of"),
+        (("generate", "--system", "s", "x"), 2, "--system needs --chat"),
+        (("generate", "-m", "/no/model", "x"), 1, "There is no model folder /no/model"),
+        (("chat", "/no/model"), 1, "There is no model folder /no/model"),
+        (("info", "/no/model"), 1, "There is no model folder /no/model"),
+        (("bench", "/no/model"), 1, "There is no model folder /no/model"),
+        (("bench", "--num-prompts", "0"), 2, "--num-prompts must be at least 1"),
+    ],
+)
+def test_errors_are_one_line(run: Run, words: tuple[str, ...], status: int, message: str) -> None:
+    got, out, err = run(*words, model=False)
+    assert (got, out) == (status, "")
+    assert err.startswith(f"headrace: error: {message}")
+    assert err.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(run: Run) -> None:
+    with pytest.raises(FileNotFoundError):
+        run("generate", "--debug", "-m", "/no/model", "x", model=False)
+
+
+class TestGenerate:
+    def test_one_prompt(self, run: Run) -> None:
+        assert run("generate", "hello 你好") == (0, "hello 你好\n", "")
+
+    def test_several_prompts(self, run: Run) -> None:
+        assert run("generate", "one", "two three") == (0, "one\ntwo three\n", "")
+
+    def test_standard_input(self, run: Run) -> None:
+        assert run("generate", stdin="one\ntwo") == (0, "one\ntwo\n", "")
+        assert run("generate", "--lines", stdin="one\n\ntwo\n") == (0, "one\ntwo\n", "")
+        status, _, err = run("generate", stdin="")
+        assert status == 2
+        assert "there is no prompt" in err
+
+    def test_chat_template(self, run: Run) -> None:
+        _, out, _ = run("generate", "--chat", "--system", "S", "hi")
+        assert out == "S\nUser: hi\nAssistant: \n"
+
+    def test_sampling_options(self, run: Run) -> None:
+        words = (
+            "generate",
+            "--stop",
+            "three",
+            "--max-tokens",
+            "50",
+            "--top-p",
+            "0.9",
+            "--seed",
+            "3",
+        )
+        assert run(*words, "one two three")[1] == "one two \n"
+        assert run("generate", "--max-tokens", "1", "one two three")[1] == "one\n"
+
+    def test_json(self, run: Run) -> None:
+        status, out, err = run("generate", "--json", "你好", "")
+        good, bad = map(json.loads, out.splitlines())
+        assert (good["text"], good["finish_reason"], good["error_code"]) == ("你好", "stop", 200)
+        assert (bad["error_code"], bad["finish_reason"]) == (400, "error")
+        assert status == 1
+        assert err.startswith("headrace: error: Invalid input")
+
+    def test_a_bad_prompt(self, run: Run) -> None:
+        status, _, err = run("generate", "--max-model-len", "16", "word " * 20)
+        assert status == 1
+        assert "exceeds the limit max_model_len(16)" in err
+
+    def test_the_shipped_model(
+        self, run: Run, toy_folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(headrace, "shipped_model", lambda: str(toy_folder))
+        assert run("generate", "hi", model=False)[1] == "hi\n"
+
+
+class TestChat:
+    def test_history(self, run: Run) -> None:
+        status, out, err = run("chat", "--system", "S", stdin="one\ntwo\n")
+        first = "S\nUser: one\nAssistant: "
+        assert (status, err) == (0, "")
+        assert out == f"{first}\n{first}{first}\n"  # the echo ends at the </s> of the history
+
+    def test_reset_and_system(self, run: Run) -> None:
+        lines = "one\n/reset\ntwo\n/system Be kind.\nthree\n/system\nfour\n"
+        _, out, _ = run("chat", stdin=lines)
+        assert out == (
+            "User: one\nAssistant: \nUser: two\nAssistant: \n"
+            "Be kind.\nUser: three\nAssistant: \nUser: four\nAssistant: \n"
+        )
+
+    def test_set(self, run: Run) -> None:
+        lines = "/set max_tokens 2\none\n/set max_tokens default\n/reset\ntwo\n"
+        _, out, _ = run("chat", stdin=lines)
+        assert out == "User\nUser: two\nAssistant: \n"
+
+    @pytest.mark.parametrize(
+        ("line", "message"),
+        [
+            ("/set", "usage: /set NAME VALUE"),
+            ("/set colour red", "usage: /set NAME VALUE"),
+            ("/set temperature -1", "temperature must be non-negative, got -1.0."),
+            ("/set top_k many", "invalid literal"),
+            ("/dance", "unknown command /dance"),
+        ],
+    )
+    def test_wrong_commands(self, run: Run, line: str, message: str) -> None:
+        status, _, err = run("chat", stdin=f"{line}\nhi\n")
+        assert status == 1
+        assert err.startswith(f"headrace: error: {message}")
+
+    def test_help_and_exit(self, run: Run) -> None:
+        status, out, _ = run("chat", stdin="/help\n/exit\nnot sent\n")
+        assert status == 0
+        assert "/reset" in out
+        assert "not sent" not in out
+
+    def test_an_error_leaves_the_history_alone(self, run: Run) -> None:
+        lines = "word " * 30 + "\nhi\n"
+        status, out, err = run("chat", "--max-model-len", "40", stdin=lines)
+        assert status == 1
+        assert "exceeds the limit" in err or "Input text is too long" in err
+        assert out.endswith("User: hi\nAssistant: \n")
+
+    def test_ctrl_c_stops_a_reply(self, run: Run, fake_engine: Any) -> None:
+        calls = []
+
+        def script(prompt: list[int], output: list[int], seed: int) -> int:
+            calls.append(tuple(prompt))
+            return 40 if len(set(calls)) == 1 else 2  # the second reply ends at once
+
+        fake_engine.script = script
+        timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        status, out, err = run("chat", "--max-model-len", "100000", stdin="one\ntwo\n")
+        timer.join()
+        assert (status, err) == (0, "")
+        assert " [stopped]\n" in out
+        assert len(set(calls)) == 2
+
+
+class TestInfo:
+    def test_text(self, run: Run, toy_folder: Path) -> None:
+        status, out, _ = run("info")
+        assert status == 0
+        facts = dict(line.split("  ", 1) for line in out.splitlines())
+        assert facts["path"].strip() == str(toy_folder)
+        assert facts["family"].strip() == "toy"
+
+    @pytest.mark.parametrize("flags", [(), ("--load",)])
+    def test_json(self, run: Run, flags: tuple[str, ...]) -> None:
+        _, out, _ = run("info", "--json", *flags)
+        facts = json.loads(out)
+        assert facts["max_model_len"] == 512
+        if flags:
+            assert facts["cacheable_tokens"] == facts["num_kv_blocks"] * facts["block_size"]
+        else:
+            assert facts["kv_bytes_per_token"] == 2 * 1 * 1 * 8 * 4
+            assert facts["checkpoint_files"] == 0
+
+
+class TestBench:
+    WORDS = ("bench", "--num-prompts", "4", "--input-len", "8", "--output-len", "5")
+
+    def test_json(self, run: Run) -> None:
+        status, out, err = run(*self.WORDS, "--iterations", "2", "--json")
+        assert (status, err) == (0, "")
+        report = json.loads(out)
+        assert report["throughput"]["num_prompts"] == 4
+        assert report["throughput"]["output_tokens_per_second"] > 0
+        assert report["latency"]["iterations"] == 2
+        spread = report["latency"]["time_per_output_token"]
+        assert 0 < spread["min"] <= spread["median"] <= spread["max"]
+
+    def test_text(self, run: Run) -> None:
+        _, out, _ = run(*self.WORDS)
+        assert out.splitlines()[1].startswith("throughput  4 prompts of 8 tokens, 5 tokens each:")
+        assert "time to first token" in out
+
+    def test_too_long_for_the_model(self, run: Run) -> None:
+        status, _, err = run("bench", "--input-len", "1000")
+        assert status == 2
+        assert "exceeds the limit max_model_len" in err
