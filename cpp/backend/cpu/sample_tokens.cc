@@ -9,32 +9,28 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-/// Weights below exp(-12) = 6e-6 are left out at first.
-constexpr float kReach = 12.0f;
+/// Distances from the maximum: weights from 0.02, from 6e-6, all.
+constexpr float kReach[] = {4.0f, 12.0f, std::numeric_limits<float>::infinity()};
 
 }  // namespace
 
 BestTokens::BestTokens(const VocabularyPasses& passes, const RowValues& values, Candidate* memory)
     : passes_(passes), values_(values), memory_(memory), buffer_(memory + passes.size()) {
-  collect(values.max - kReach);
-  // The maximum may be infinite, or so large that the difference is lost.
-  if (tokens_.empty()) collect_all();
+  // None are found if the maximum is infinite, or so large that the difference is lost.
+  while (tokens_.empty()) widen();
 }
 
-void BestTokens::collect(float threshold) {
+void BestTokens::widen() {
+  ++stage_;
+  complete_ = std::isinf(kReach[stage_]);
+  const float threshold = complete_ ? kNever : values_.max - kReach[stage_];
   tokens_ = passes_.collect(values_.data, threshold, values_.max, memory_);
-}
-
-void BestTokens::collect_all() {
-  if (complete_) return;
-  collect(kNever);
-  complete_ = true;
 }
 
 void BestTokens::keep_min_p(float min_p) {
   if (min_p <= 0.0f) return;
-  // The threshold lies a little below, so that the weights themselves decide.
-  if (std::log(min_p) < 1.0f - kReach) collect_all();
+  // Well within reach, so that the weights themselves decide.
+  while (!complete_ && kReach[stage_] < 1.0f - std::log(min_p)) widen();
   const auto end = std::remove_if(tokens_.begin(), tokens_.end(),
                                   [&](const Candidate& c) { return c.weight < min_p; });
   tokens_ = {tokens_.begin(), end};
@@ -42,7 +38,7 @@ void BestTokens::keep_min_p(float min_p) {
 }
 
 void BestTokens::keep_top(size_t count) {
-  if (tokens_.size() < count) collect_all();
+  while (!complete_ && tokens_.size() < count) widen();
   tokens_ = tokens_.first(keep_best(tokens_, count, buffer_));
   complete_ = true;
 }
@@ -52,7 +48,7 @@ double BestTokens::total() const {
 }
 
 FoundCandidate BestTokens::find(double target, Reach reach) {
-  if (!complete_ && !(total_weight(tokens_) > target)) collect_all();
+  while (!complete_ && !(total_weight(tokens_) > target)) widen();
   return find_by_weight(tokens_, target, reach, buffer_);
 }
 

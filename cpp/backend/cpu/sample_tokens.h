@@ -17,8 +17,8 @@ struct RowValues {
   float max;
 };
 
-/// The best tokens of a row: at first only those within reach of the best one, which nearly always
-/// are enough; all that are not at -inf when more are asked for.
+/// The best tokens of a row: at first only those close to the best one, which nearly always are
+/// enough; then more, and at last all that are not at -inf.
 class BestTokens {
  public:
   /// `memory`: two arrays of passes.size() candidates. REQUIRES: values.max > -inf.
@@ -37,14 +37,15 @@ class BestTokens {
   std::span<const Candidate> sorted(size_t count);
 
  private:
-  void collect(float threshold);
-  void collect_all();
+  /// Takes in more tokens. REQUIRES: !complete_.
+  void widen();
 
   const VocabularyPasses& passes_;
   const RowValues values_;
   Candidate* const memory_;
   Candidate* const buffer_;
   std::span<Candidate> tokens_;
+  int stage_ = -1;         ///< how far the tokens reach
   bool complete_ = false;  ///< tokens_ holds every token not dropped
 };
 

@@ -32,9 +32,11 @@ HEADRACE_SIMD_INLINE F32 weight_of(F32 x, F32 max_value) {
 
 void forbid(float* x, int64_t n, const uint32_t* allowed) {
   for (int64_t word = 0; word * 32 < n; ++word) {
-    if (allowed[word] == 0xffffffffu) continue;
-    for (int64_t i = word * 32; i < n && i < word * 32 + 32; ++i) {
-      if (((allowed[word] >> (i % 32)) & 1u) == 0) x[i] = kNever;
+    const uint32_t bits = allowed[word];
+    if (bits == 0xffffffffu) continue;
+    const int64_t begin = word * 32, end = begin + 32 < n ? begin + 32 : n;
+    for (int64_t i = begin; i < end; ++i) {
+      if (((bits >> (i % 32)) & 1u) == 0) x[i] = kNever;
     }
   }
 }
