@@ -81,6 +81,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Che
   check_options(options);
   if (options.dummy_weights) checkpoint = nullptr;
   HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
+  HEADRACE_CHECK(config.layer_window.size() == static_cast<size_t>(config.num_layers));
   const TensorNaming naming =
       checkpoint == nullptr ? likely_naming(config) : detect_naming(config, *checkpoint);
   const ModelSources sources = list_sources(config, naming);
@@ -95,6 +96,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Che
   }
   final_norm = loader.vector(sources.final_norm);
   head = loader.matrix(sources.head);
+  if (checkpoint != nullptr) checkpoint->check_unchanged();
   weight_bytes = backend.bytes_in_use() - bytes_before;
   for (const MatrixSource* source : sources.matrices()) num_parameters += source->n() * source->k;
   for (const VectorSource* source : sources.vectors()) num_parameters += source->n();

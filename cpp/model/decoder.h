@@ -35,7 +35,8 @@ class Decoder {
 
   /// Computes a step: writes keys and values of every row, returns logits [S, V] f32 of
   /// batch.logit_rows (may be empty), valid until the next call of forward() or logits().
-  /// REQUIRES: T <= max_rows, S <= max_logit_rows.
+  /// REQUIRES: 1 <= T <= max_rows, S <= max_logit_rows, token ids in [0, vocab_size), a cache of
+  /// this model's shape.
   TensorView forward(const StepBatch& batch, KvCache& cache);
   /// Logits [rows.size(), V] of other rows of the last step, for a step that wants more of them
   /// than max_logit_rows: prompt log-probabilities are read in several calls. Overwrites the

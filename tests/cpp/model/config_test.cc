@@ -305,6 +305,12 @@ TEST(Config, LoadsAFolder) {
   expect_error(ErrorCode::kCorruptFile, {"at most"}, [&] { load_model_config(folder.path()); });
 }
 
+TEST(Config, ShippedModel) {
+  const ModelConfig c = load_model_config(HEADRACE_TINY_MODEL);
+  EXPECT_EQ(c.model_type, "ernie4_5");
+  EXPECT_EQ(c.layout, CheckpointLayout::kTorch);
+}
+
 TEST(Config, SupportedTypes) {
   EXPECT_EQ(supported_model_types(),
             (std::vector<std::string>{"llama", "mistral", "qwen2", "qwen3", "ernie4_5"}));

@@ -50,8 +50,12 @@ std::vector<std::vector<float>> DecoderHarness::step(const std::vector<Chunk>& c
 }
 
 std::vector<std::vector<float>> DecoderHarness::step(const Chunk& chunk,
-                                                     std::vector<int32_t> logit_rows) {
+                                                     const std::vector<int32_t>& logit_rows) {
   return run({chunk}, logit_rows);
+}
+
+std::vector<std::vector<float>> DecoderHarness::more(const std::vector<int32_t>& logit_rows) {
+  return read(decoder_->logits(logit_rows));
 }
 
 std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& chunks,
@@ -68,9 +72,11 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
       rope_lens.push_back(std::max(sequence.length, sequence.prompt_length));
     }
   }
-  const StepBatch batch{ids, positions, rope_lens, slices, logit_rows};
-  const TensorView logits = decoder_->forward(batch, *cache_);
-  std::vector<std::vector<float>> out(logit_rows.size());
+  return read(decoder_->forward({ids, positions, rope_lens, slices, logit_rows}, *cache_));
+}
+
+std::vector<std::vector<float>> DecoderHarness::read(const TensorView& logits) {
+  std::vector<std::vector<float>> out(static_cast<size_t>(logits.rows()));
   for (size_t i = 0; i < out.size(); ++i) {
     out[i].resize(static_cast<size_t>(logits.cols()));
     backend_->read_back(logits.row<float>(static_cast<int64_t>(i)), out[i].data(),

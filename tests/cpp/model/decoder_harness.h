@@ -41,7 +41,9 @@ class DecoderHarness {
   /// One step; returns the logits of all its rows, [rows][V].
   std::vector<std::vector<float>> step(const std::vector<Chunk>& chunks);
   /// The same of one sequence, with the logits of the given rows alone.
-  std::vector<std::vector<float>> step(const Chunk& chunk, std::vector<int32_t> logit_rows);
+  std::vector<std::vector<float>> step(const Chunk& chunk, const std::vector<int32_t>& logit_rows);
+  /// The logits of other rows of the last step.
+  std::vector<std::vector<float>> more(const std::vector<int32_t>& logit_rows);
 
   const ModelConfig& config() const { return decoder_->config(); }
   Decoder& decoder() { return *decoder_; }
@@ -55,6 +57,7 @@ class DecoderHarness {
 
   std::vector<std::vector<float>> run(const std::vector<Chunk>& chunks,
                                       const std::vector<int32_t>& logit_rows);
+  std::vector<std::vector<float>> read(const TensorView& logits);
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Decoder> decoder_;

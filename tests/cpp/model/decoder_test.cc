@@ -113,6 +113,18 @@ TEST_P(SameBits, WhicheverRowsWantLogits) {
   EXPECT_EQ(one.step({{2, {ids.back()}}}), Rows{all.back()});
 }
 
+TEST_P(SameBits, ReadInSeveralCalls) {
+  DecoderHarness one = harness();
+  const std::vector<int32_t> ids = prompt();
+  const Rows all = feed(one, 0, ids, {ids.size()});
+  one.start(1, static_cast<int32_t>(ids.size()));
+  EXPECT_EQ(one.step({1, ids}, {0, 5}), (Rows{all[0], all[5]}));
+  EXPECT_EQ(one.more({6, 7, 100}), (Rows{all[6], all[7], all[100]}));
+  EXPECT_EQ(one.more({5}), Rows{all[5]});
+  // The next step starts from the cache alone.
+  EXPECT_EQ(one.step({{1, {ids.back()}}}).size(), 1u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Setups, SameBits, testing::ValuesIn(setups()),
                          [](const auto& test) { return test.param.isa + "_" + test.param.name; });
 
