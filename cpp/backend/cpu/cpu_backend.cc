@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "backend/cpu/cpu_backend_impl.h"
-#include "backend/cpu/host_info.h"
+#include "backend/cpu/cpu_info.h"
 #include "backend/cpu/op_checks.h"
 #include "backend/cpu/packed_panels.h"
 #include "backend/cpu/reference/reference_backend.h"
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
 #include "base/env.h"
+#include "memory/mmap_allocator.h"
 
 namespace headrace {
 
@@ -18,7 +19,7 @@ CpuBackend::CpuBackend(const CpuIsa& isa, int32_t num_threads, size_t memory_lim
     : isa_(&isa), memory_(memory_limit), pool_(num_threads) {}
 
 DeviceInfo CpuBackend::device_info() const {
-  const HostMemoryInfo memory = host_memory_info();
+  const RawMemoryInfo memory = host_memory_info();
   DeviceInfo info;
   info.name = "cpu";
   info.isa = isa_->name;
@@ -26,7 +27,7 @@ DeviceInfo CpuBackend::device_info() const {
   info.description = str_cat(cpu_brand(), ", ", info.isa, ", ", info.num_threads,
                              info.num_threads == 1 ? " thread" : " threads");
   info.total_bytes = memory.total_bytes;
-  info.free_bytes = memory.available_bytes;
+  info.free_bytes = memory.free_bytes;
   return info;
 }
 

@@ -2,7 +2,6 @@
 
 // Memory of the CPU backend: aligned, counted and bounded.
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
 
@@ -10,24 +9,23 @@
 
 namespace headrace {
 
-/// Hands out zeroed memory aligned to 256 bytes (large pieces: to a page, on huge pages where the
-/// system grants them). Thread-safe. Pieces may outlive the object.
+/// Hands out pieces of large mappings, so that small weights share huge pages with their neighbours
+/// too. Thread-safe. Pieces may outlive the object.
 class HostMemory {
  public:
   /// `limit`: upper bound on bytes_in_use(); 0 = none.
   explicit HostMemory(size_t limit);
 
-  /// Throws Error(kOutOfMemory), naming the size and what is left, if it does not fit.
+  /// `bytes` aligned to 256, contents undefined. Throws Error(kOutOfMemory), naming what was asked
+  /// for, the limit and what is in use, if they cannot be had.
   Backend::Buffer allocate(size_t bytes);
   size_t bytes_in_use() const noexcept;
 
  private:
-  struct Meter {
-    std::atomic<size_t> bytes_in_use{0};
-  };
+  struct Heap;
   void reserve(size_t bytes);
 
-  std::shared_ptr<Meter> meter_;
+  std::shared_ptr<Heap> heap_;
   size_t limit_;
 };
 

@@ -28,7 +28,8 @@ struct PanelTask {
   const void* panel;
   int64_t k_groups;  ///< groups of k in the panel and in the activations
   int64_t rows;
-  float* accumulators;  ///< scratch, round_up(rows, tile_rows) * panel_cols floats, 64-aligned
+  int64_t tile_rows;    ///< as given to pack_rows
+  float* accumulators;  ///< scratch, rows * panel_cols floats, aligned to 64 bytes
   const float* bias;    ///< [cols], of the panel's first output, or null
   const float* up_bias;
   float* out;  ///< [rows][out_stride], at the panel's first output
@@ -41,16 +42,18 @@ struct PanelTask {
 struct LinearFormat {
   int32_t group;             ///< consecutive k of a column side by side: 1 or 2
   int32_t activation_bytes;  ///< of a packed activation: 4 (float32) or 2 (bf16)
-  /// Packs rows [rows][k] for panel_product: tiles of tile_rows rows, each [k_groups][rows][group],
-  /// the last tile with the rows that are left. Tiles start rows * k_groups * group elements apart.
-  void (*pack_rows)(const float* x, int64_t row_stride, int64_t rows, int64_t k, void* packed);
+  /// Packs rows [rows][k] of x for panel_product: tiles of tile_rows rows side by side, each
+  /// [k_groups][rows][group], the last tile with the rows that are left. A tile starts
+  /// k_groups * group elements after the one before for each row of that.
+  void (*pack_rows)(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t tile_rows,
+                    void* packed);
   void (*panel_product)(const PanelTask& task);
 };
 
 struct LinearKernels {
   int32_t lanes;       ///< floats in a vector; the unit that gate and up alternate in
   int32_t panel_cols;  ///< 4 * lanes
-  int32_t tile_rows;   ///< rows that share one pass over a panel
+  int32_t tile_rows;   ///< most rows that can share one pass over a panel
   LinearFormat f32, bf16, f16;
 };
 

@@ -11,32 +11,32 @@ namespace headrace {
 namespace {
 
 // Packed activations of a block of rows, which stay in the second-level cache while panels pass.
-constexpr int64_t kBlockBytes = 384 * 1024;
+constexpr int64_t kBlockBytes = 768 * 1024;
 constexpr int64_t kMaxBlockRows = 384;
-
-/// Rows that meet a panel together: a multiple of the kernels' tile.
-int64_t block_rows(int64_t rows, int64_t row_bytes, int64_t tile) {
-  const int64_t fitting = std::clamp(kBlockBytes / row_bytes, 4 * tile, kMaxBlockRows);
-  // Blocks of one size, so that the last is not a stub that reads all weights for a few rows.
-  const int64_t blocks = ceil_div(rows, fitting);
-  return round_up(ceil_div(rows, blocks), tile);
-}
 
 /// A product cut into tasks: blocks of rows x panels. All in bytes, rows and panels.
 struct LinearPlan {
-  int64_t row_bytes;  ///< of packed activations
-  int64_t block_rows;
+  int64_t row_bytes;   ///< of packed activations
+  int64_t tile_rows;   ///< rows that pass a panel at once
+  int64_t block_rows;  ///< rows that meet a panel together: whole tiles
   int64_t blocks;
   int64_t panels;
   int64_t activation_bytes;   ///< of all packed rows, rounded up to a cache line
   int64_t accumulator_bytes;  ///< per thread
 };
 
+/// Even shares of `count`, none above `most`.
+int64_t even_share(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
+
 LinearPlan plan_linear(int64_t rows, const PackedPanels& weight, const LinearKernels& kernels,
                        const LinearFormat& format) {
   LinearPlan plan;
   plan.row_bytes = weight.k_groups() * format.group * format.activation_bytes;
-  plan.block_rows = block_rows(rows, plan.row_bytes, kernels.tile_rows);
+  const int64_t most_tile = kernels.tile_rows;
+  const int64_t most = std::clamp(kBlockBytes / plan.row_bytes, 4 * most_tile, kMaxBlockRows);
+  const int64_t even_block = even_share(rows, most);
+  plan.tile_rows = even_share(even_block, most_tile);
+  plan.block_rows = round_up(even_block, plan.tile_rows);
   plan.blocks = ceil_div(rows, plan.block_rows);
   plan.panels = weight.num_panels();
   plan.activation_bytes = round_up(rows * plan.row_bytes, int64_t{64});
@@ -63,11 +63,11 @@ void CpuBackend::run_linear(const TensorView& x, const PackedWeight& packed, con
       scratch(static_cast<size_t>(plan.activation_bytes + threads * plan.accumulator_bytes));
   std::byte* accumulators = activations + plan.activation_bytes;
 
-  const int64_t tiles = ceil_div(x.rows(), int64_t{kernels.tile_rows});
-  for_rows(tiles, kernels.tile_rows * plan.row_bytes, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * kernels.tile_rows;
-    const int64_t last = std::min(end * kernels.tile_rows, x.rows());
-    format.pack_rows(x.row<float>(first), x.row_stride, last - first, x.cols(),
+  const int64_t tiles = ceil_div(x.rows(), plan.tile_rows);
+  for_rows(tiles, plan.tile_rows * plan.row_bytes, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * plan.tile_rows;
+    const int64_t last = std::min(end * plan.tile_rows, x.rows());
+    format.pack_rows(x.row<float>(first), x.row_stride, last - first, x.cols(), plan.tile_rows,
                      activations + first * plan.row_bytes);
   });
 
@@ -82,6 +82,7 @@ void CpuBackend::run_linear(const TensorView& x, const PackedWeight& packed, con
     job.panel = weight->panel(panel);
     job.k_groups = weight->k_groups();
     job.rows = std::min(plan.block_rows, x.rows() - first_row);
+    job.tile_rows = plan.tile_rows;
     job.accumulators = reinterpret_cast<float*>(accumulators + thread * plan.accumulator_bytes);
     job.bias = bias_data == nullptr ? nullptr : bias_data + first_output;
     job.up_bias = bias_data == nullptr ? nullptr : job.bias + weight->outputs();

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "backend/cpu/host_info.h"
+#include "backend/cpu/cpu_info.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 

@@ -11,10 +11,10 @@ constexpr int kVectors = 4;  // of a panel's row
 constexpr int kPanelCols = kVectors * kLanes;
 // Accumulators are kTileRows * 4 vectors: 24 of AVX-512's 32 registers, 12 of 16 elsewhere.
 constexpr int kTileRows = kLanes == 16 ? 6 : 3;
-// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them.
+// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them. With
+// few tiles smaller blocks let the hardware's prefetcher run through the computation of the others.
 constexpr int64_t kBlockBytes = 16 * 1024;
-// How far ahead of its use a panel is fetched when one tile is all there is to do with it.
-constexpr int64_t kPrefetchBytes = 4096;
+constexpr int64_t kSmallBlockBytes = 8 * 1024;
 
 // A format says how one group of k meets the accumulators of R rows.
 
@@ -93,37 +93,59 @@ struct FormatBf16Dot {
 };
 #endif
 
-/// Adds k groups [first, last) to the accumulators [R][kPanelCols] of one tile, or starts them.
+/// A run over k for one tile of rows.
+struct TileTask {
+  const void* activations;
+  const void* panel;
+  int64_t first, last;  ///< groups of k
+  float* accumulators;  ///< [rows][kPanelCols], started at k = 0, added to afterwards
+  const char* fetch;    ///< what to bring closer meanwhile,
+  int64_t fetch_lines;  ///< so many cache lines (0, 1, 2 or 4) with each group of k
+};
+
 template <class Format, int R>
-void accumulate(const void* activations, const void* panel, int64_t first, int64_t last,
-                float* accumulators) {
+void accumulate(const TileTask& task) {
   constexpr int64_t kActivationStep = R * Format::kGroup;
   constexpr int64_t kWeightStep = kPanelCols * Format::kGroup;
-  constexpr int64_t kStepBytes =
-      kWeightStep * static_cast<int64_t>(sizeof(typename Format::Weight));
-  const auto* a =
-      static_cast<const typename Format::Activation*>(activations) + first * kActivationStep;
-  const auto* b = static_cast<const typename Format::Weight*>(panel) + first * kWeightStep;
+  const auto* a = static_cast<const typename Format::Activation*>(task.activations) +
+                  task.first * kActivationStep;
+  const auto* b =
+      static_cast<const typename Format::Weight*>(task.panel) + task.first * kWeightStep;
+  // Unrolled, or the compiler keeps the array in memory.
   F32 c[R][kVectors];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      c[r][v] = first == 0 ? zero() : load(accumulators + (r * kVectors + v) * kLanes);
+      c[r][v] = task.first == 0 ? zero() : load(task.accumulators + (r * kVectors + v) * kLanes);
     }
   }
-  for (int64_t i = first; i < last; ++i) {
-    for (int64_t line = 0; line < kStepBytes; line += 64) {
-      prefetch(reinterpret_cast<const char*>(b) + kPrefetchBytes + line);
+  const char* fetch = task.fetch;
+  const int64_t fetch_lines = task.fetch_lines;
+  for (int64_t i = task.first; i < task.last; ++i) {
+    if (fetch_lines != 0) {
+      prefetch(fetch);
+      if (fetch_lines >= 2) prefetch(fetch + 64);
+      if (fetch_lines == 4) {
+        prefetch(fetch + 128);
+        prefetch(fetch + 192);
+      }
+      fetch += fetch_lines * 64;
     }
     Format::template step<R>(a, b, c);
     a += kActivationStep;
     b += kWeightStep;
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < kVectors; ++v) store(accumulators + (r * kVectors + v) * kLanes, c[r][v]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      store(task.accumulators + (r * kVectors + v) * kLanes, c[r][v]);
+    }
   }
 }
 
-using Accumulate = void (*)(const void*, const void*, int64_t, int64_t, float*);
+using Accumulate = void (*)(const TileTask&);
 
 template <class Format>
 Accumulate accumulate_for(int64_t rows) {
@@ -181,18 +203,28 @@ template <class Format>
 void panel_product(const PanelTask& task) {
   constexpr int64_t kStepBytes =
       kPanelCols * Format::kGroup * static_cast<int64_t>(sizeof(typename Format::Weight));
-  constexpr int64_t kBlock = kBlockBytes / kStepBytes;
-  const int64_t tile_bytes =
+  constexpr int64_t kStepLines = kStepBytes / 64;
+  const int64_t row_bytes =
       task.k_groups * Format::kGroup * static_cast<int64_t>(sizeof(typename Format::Activation));
-  // With one tile nothing is gained by stopping on the way.
-  const int64_t block = task.rows <= kTileRows ? task.k_groups : kBlock;
+  const int64_t tiles = (task.rows + task.tile_rows - 1) / task.tile_rows;
+  const int64_t block = tiles == 1  ? task.k_groups
+                        : tiles < 4 ? kSmallBlockBytes / kStepBytes
+                                    : kBlockBytes / kStepBytes;
+  // From three tiles on, the first ones share in fetching the next block (or the next panel's
+  // first). One or two leave a sequential stream, which the hardware reads ahead faster than
+  // prefetches do: those wait for the first-level cache's few outstanding misses.
+  int64_t fetching_tiles = tiles < 3 ? 0 : kStepLines;
+  while (fetching_tiles > tiles) fetching_tiles /= 2;
   for (int64_t first = 0; first < task.k_groups; first += block) {
     const int64_t last = first + block < task.k_groups ? first + block : task.k_groups;
-    for (int64_t row = 0; row < task.rows; row += kTileRows) {
+    const char* fetch = static_cast<const char*>(task.panel) + last * kStepBytes;
+    for (int64_t row = 0, tile = 0; row < task.rows; row += task.tile_rows, ++tile) {
       const int64_t left = task.rows - row;
-      const auto run = accumulate_for<Format>(left < kTileRows ? left : kTileRows);
-      run(static_cast<const char*>(task.activations) + row * tile_bytes, task.panel, first, last,
-          task.accumulators + row * kPanelCols);
+      const int64_t fetch_lines = tile < fetching_tiles ? kStepLines / fetching_tiles : 0;
+      accumulate_for<Format>(left < task.tile_rows ? left : task.tile_rows)(
+          {static_cast<const char*>(task.activations) + row * row_bytes, task.panel, first, last,
+           task.accumulators + row * kPanelCols, fetch, fetch_lines});
+      fetch += (last - first) * fetch_lines * 64;
     }
   }
   for (int64_t row = 0; row < task.rows; ++row) {
@@ -201,9 +233,9 @@ void panel_product(const PanelTask& task) {
 }
 
 void pack_rows_f32(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t padded_k,
-                   int group, float* out) {
-  for (int64_t row = 0; row < rows; row += kTileRows) {
-    const int64_t tile = rows - row < kTileRows ? rows - row : kTileRows;
+                   int group, int64_t tile_rows, float* out) {
+  for (int64_t row = 0; row < rows; row += tile_rows) {
+    const int64_t tile = rows - row < tile_rows ? rows - row : tile_rows;
     float* to = out + row * padded_k;
     for (int64_t i = 0; i < padded_k; i += group) {
       for (int64_t r = 0; r < tile; ++r) {
@@ -215,15 +247,17 @@ void pack_rows_f32(const float* x, int64_t row_stride, int64_t rows, int64_t k, 
   }
 }
 
-void pack_rows_single(const float* x, int64_t row_stride, int64_t rows, int64_t k, void* packed) {
-  pack_rows_f32(x, row_stride, rows, k, k, 1, static_cast<float*>(packed));
+void pack_rows_single(const float* x, int64_t row_stride, int64_t rows, int64_t k,
+                      int64_t tile_rows, void* packed) {
+  pack_rows_f32(x, row_stride, rows, k, k, 1, tile_rows, static_cast<float*>(packed));
 }
 
 #if defined(HEADRACE_HAS_BF16_DOT)
-void pack_rows_bf16(const float* x, int64_t row_stride, int64_t rows, int64_t k, void* packed) {
+void pack_rows_bf16(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t tile_rows,
+                    void* packed) {
   const int64_t padded_k = (k + 1) / 2 * 2;
-  for (int64_t row = 0; row < rows; row += kTileRows) {
-    const int64_t tile = rows - row < kTileRows ? rows - row : kTileRows;
+  for (int64_t row = 0; row < rows; row += tile_rows) {
+    const int64_t tile = rows - row < tile_rows ? rows - row : tile_rows;
     auto* to = static_cast<uint16_t*>(packed) + row * padded_k;
     for (int64_t r = 0; r < tile; ++r) {
       const float* from = x + (row + r) * row_stride;
@@ -242,8 +276,9 @@ void pack_rows_bf16(const float* x, int64_t row_stride, int64_t rows, int64_t k,
 }
 constexpr LinearFormat kBf16 = {2, 2, pack_rows_bf16, panel_product<FormatBf16Dot>};
 #else
-void pack_rows_pairs(const float* x, int64_t row_stride, int64_t rows, int64_t k, void* packed) {
-  pack_rows_f32(x, row_stride, rows, k, (k + 1) / 2 * 2, 2, static_cast<float*>(packed));
+void pack_rows_pairs(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t tile_rows,
+                     void* packed) {
+  pack_rows_f32(x, row_stride, rows, k, (k + 1) / 2 * 2, 2, tile_rows, static_cast<float*>(packed));
 }
 constexpr LinearFormat kBf16 = {2, 4, pack_rows_pairs, panel_product<FormatBf16>};
 #endif

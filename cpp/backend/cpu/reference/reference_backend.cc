@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/host_info.h"
+#include "backend/cpu/cpu_info.h"
 #include "backend/cpu/host_memory.h"
 #include "backend/cpu/op_checks.h"
 #include "backend/cpu/reference/reference_attention.h"
@@ -12,6 +12,7 @@
 #include "backend/cpu/rope_angles.h"
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
+#include "memory/mmap_allocator.h"
 
 namespace headrace {
 
@@ -46,13 +47,13 @@ class ReferenceBackend final : public Backend {
   explicit ReferenceBackend(size_t memory_limit) : memory_(memory_limit) {}
 
   DeviceInfo device_info() const override {
-    const HostMemoryInfo memory = host_memory_info();
+    const RawMemoryInfo memory = host_memory_info();
     return {"cpu",
             cpu_brand() + ", reference, 1 thread",
             "reference",
             1,
             memory.total_bytes,
-            memory.available_bytes};
+            memory.free_bytes};
   }
   void require(const BackendNeeds& needs) const override { require_cpu_needs(needs); }
   DType activation_dtype(DType) const override { return DType::kF32; }
