@@ -316,6 +316,10 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
   } catch (...) {  // out of memory, most likely: an error without a message is better than none
     ending.message.clear();
   }
+  {
+    const std::lock_guard lock(stats_mutex_);
+    stats_.waiting_requests = stats_.running_requests = 0;
+  }
   std::vector<Command> late = control_->finish(ModelState::kFailed, ending);
   for (; published_ < outbox_.size(); ++published_) {
     auto& [state, delta] = outbox_[published_];
@@ -332,8 +336,6 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
   outbox_.clear();
   live_.clear();
   ids_.clear();
-  const std::lock_guard lock(stats_mutex_);
-  stats_.waiting_requests = stats_.running_requests = 0;
 }
 
 }  // namespace headrace::internal

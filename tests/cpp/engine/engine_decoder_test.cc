@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <random>
 
 #include "backend/cpu/cpu_backend.h"
@@ -83,20 +84,30 @@ std::vector<Job> random_jobs(unsigned seed) {
   return jobs;
 }
 
+Request submit(Engine& engine, const Job& job) {
+  RequestOptions request;
+  request.prompt_token_ids = job.prompt;
+  request.sampling = job.sampling;
+  return engine.submit("m", request);
+}
+
 std::vector<Output> run(const ModelOptions& options, const std::vector<Job>& jobs, bool together,
                         ModelStats* stats = nullptr) {
   Engine engine;
   engine.install_model("m", options);
   engine.start_model("m");
+  std::promise<void> all_submitted;
+  Request plug = submit(engine, {{3}, {.max_tokens = 1}});
+  if (together) {  // the model's thread waits in this callback
+    plug.results().on_output([done = all_submitted.get_future().share()] { done.wait(); });
+  }
   std::vector<Request> requests;
   std::vector<Output> out;
   for (const Job& job : jobs) {
-    RequestOptions request;
-    request.prompt_token_ids = job.prompt;
-    request.sampling = job.sampling;
-    requests.push_back(engine.submit("m", request));
+    requests.push_back(submit(engine, job));
     if (!together) requests.back().wait();
   }
+  all_submitted.set_value();
   for (const Request& request : requests) out.push_back(read_all(request.results()));
   if (stats != nullptr) *stats = engine.model_stats("m");
   return out;

@@ -95,9 +95,11 @@ TEST(EngineStress, AnyBatchChunkAndCacheSizeGivesTheSameOutput) {
     options.num_kv_blocks = shape.blocks;
     FakeEngine fake(options, {.max_logit_rows = 5});
     std::vector<Request> requests;
+    fake.control->hold();  // all are there before the first step ends
     for (const Job& job : jobs) {
       requests.push_back(fake.submit(job.prompt, job.sampling, {.priority = job.priority}));
     }
+    fake.control->resume();
     for (size_t i = 0; i < jobs.size(); ++i) {
       expect_same(read_all(requests[i].results()), expected[i], i);
     }
