@@ -27,6 +27,15 @@ from headrace.sampling_params import SamplingParams
 from headrace.text.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
+Prompts = (
+    str
+    | Mapping[str, Any]
+    | Sequence[str]
+    | Sequence[int]
+    | Sequence[Sequence[int]]
+    | Sequence[Mapping[str, Any]]
+)
+Messages = Sequence[Mapping[str, Any]] | Sequence[Sequence[Mapping[str, Any]]]
 Params = SamplingParams | Sequence[SamplingParams] | None
 
 
@@ -83,7 +92,7 @@ class LLM:
     @overload
     def generate(
         self,
-        prompts: Any,
+        prompts: Prompts,
         sampling_params: Params = ...,
         use_tqdm: bool = ...,
         stream: Literal[False] = ...,
@@ -91,12 +100,17 @@ class LLM:
 
     @overload
     def generate(
-        self, prompts: Any, sampling_params: Params = ..., use_tqdm: bool = ..., *, stream: bool
-    ) -> list[RequestOutput] | OutputStream: ...
+        self,
+        prompts: Prompts,
+        sampling_params: Params = ...,
+        use_tqdm: bool = ...,
+        *,
+        stream: Literal[True],
+    ) -> OutputStream: ...
 
     def generate(
         self,
-        prompts: Any,
+        prompts: Prompts,
         sampling_params: Params = None,
         use_tqdm: bool = True,
         stream: bool = False,
@@ -127,7 +141,7 @@ class LLM:
     @overload
     def chat(
         self,
-        messages: Any,
+        messages: Messages,
         sampling_params: Params = ...,
         use_tqdm: bool = ...,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
@@ -139,19 +153,19 @@ class LLM:
     @overload
     def chat(
         self,
-        messages: Any,
+        messages: Messages,
         sampling_params: Params = ...,
         use_tqdm: bool = ...,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
         chat_template: str | None = ...,
         tools: Any = ...,
         *,
-        stream: bool,
-    ) -> list[RequestOutput] | OutputStream: ...
+        stream: Literal[True],
+    ) -> OutputStream: ...
 
     def chat(
         self,
-        messages: Any,
+        messages: Messages,
         sampling_params: Params = None,
         use_tqdm: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,

@@ -137,7 +137,7 @@ class Session:
         stream = self.llm.chat(messages, self.params, use_tqdm=False, stream=True)
         try:
             for increment in stream:
-                for output in increment if isinstance(increment, list) else [increment]:
+                for output in increment:
                     if output is None or output.outputs is None:
                         continue
                     if output.error_code != 200:
