@@ -160,7 +160,6 @@ def skill_scores(model: Decoder, encoder: Encoder, per_skill: int = 40) -> dict[
 def train(args: argparse.Namespace) -> None:
     """Trains from scratch or from a saved state, reports as it goes, and exports."""
     torch.manual_seed(args.seed)
-    torch.set_num_threads(args.threads)
     first = 0
     if args.resume:
         state = torch.load(args.resume, weights_only=True)
@@ -276,6 +275,7 @@ def main() -> None:
     parser.add_argument("--resume", type=Path, help="training state to go on from")
     parser.add_argument("--score", action="store_true", help="only score the exported folder")
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     if not args.score:
         train(args)
     for dtype in (torch.float32, torch.bfloat16):
