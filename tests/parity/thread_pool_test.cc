@@ -37,6 +37,20 @@ TEST(ThreadPool, OneThreadIsTheCaller) {
   });
 }
 
+// A thread that wakes for a loop only when the pool is already being destroyed must still leave.
+TEST(ThreadPool, EndsWhileThreadsAreLate) {
+  for (int round = 0; round < 3000; ++round) {
+    const int32_t threads = 2 + round % 8;
+    ThreadPool pool(threads);
+    std::atomic<int> sum{0};
+    const int loops = round % 3;
+    for (int loop = 0; loop < loops; ++loop) {
+      pool.parallel_for(2, 1, [&](int64_t, int64_t, int32_t) { ++sum; });
+    }
+    ASSERT_EQ(sum.load(), 2 * loops);
+  }
+}
+
 TEST(ThreadPool, NoTwoRangesShareAThreadIndexAtOnce) {
   ThreadPool pool(4);
   std::vector<std::atomic<int>> busy(4);

@@ -48,7 +48,6 @@ ThreadPool::ThreadPool(int32_t num_threads)
 
 ThreadPool::~ThreadPool() {
   stop_.store(true);
-  number_.fetch_add(1);
   {
     const std::lock_guard lock(mutex_);
     wake_workers_.notify_all();
@@ -124,7 +123,8 @@ void ThreadPool::worker(int32_t thread) {
 }
 
 bool ThreadPool::wait_for_loop(uint32_t last_number) {
-  const auto changed = [&] { return number_.load() != last_number; };
+  // The number alone won't do: a worker that was late for a loop may already have seen the last.
+  const auto changed = [&] { return number_.load() != last_number || stop_.load(); };
   if (!spin(spin_nanoseconds_, changed)) {
     std::unique_lock lock(mutex_);
     sleeping_workers_.fetch_add(1);
