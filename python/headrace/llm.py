@@ -22,7 +22,7 @@ from headrace.prompts import (
     tool_list,
 )
 from headrace.request_params import RequestPlanner, check_shared, read_generation_defaults
-from headrace.runtime import ModelSession
+from headrace.runtime import SessionLoader
 from headrace.sampling_params import SamplingParams
 from headrace.text.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
@@ -79,9 +79,10 @@ class LLM:
         branch = revision or "master"
         folder = resolve_model(model, branch)
         own = None if tokenizer is None else resolve_model(tokenizer, branch, weights=False)
-        self._tokenizer = load_tokenizer(own or folder)
-        defaults = read_generation_defaults(folder)
-        self._session = ModelSession(self.args.model_options(str(folder)))
+        with SessionLoader(self.args.model_options(str(folder))) as loader:
+            self._tokenizer = load_tokenizer(own or folder)
+            defaults = read_generation_defaults(folder)
+            self._session = loader.session()
         self.model_info = self._session.info
         seeds = None if self.args.seed is None else random.Random(self.args.seed)
         self._planner = RequestPlanner(self.args, defaults, self._tokenizer, self.model_info, seeds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,6 +73,47 @@ class ModelSession:
     def close(self) -> None:
         """Cancels what runs and gives all memory back. Idempotent."""
         self._finalizer()
+
+
+class SessionLoader:
+    """Loads a ModelSession in a thread, which needs no GIL, while the caller does something else.
+
+        with SessionLoader(options) as loader:
+            tokenizer = ...
+            session = loader.session()
+
+    Leaving the block by an exception closes a session that was loaded meanwhile.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._session: ModelSession | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._load, name="headrace-load")
+
+    def __enter__(self) -> SessionLoader:
+        self._thread.start()
+        # Lets the thread come as far as the engine before the caller may keep the GIL to itself.
+        time.sleep(0.002)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._thread.join()
+        if kind is not None and self._session is not None:
+            self._session.close()
+
+    def _load(self) -> None:
+        try:
+            self._session = ModelSession(self._options)
+        except BaseException as error:
+            self._error = error
+
+    def session(self) -> ModelSession:
+        """Waits for it; raises what loading raised."""
+        self._thread.join()
+        if self._session is None:
+            raise self._error or RuntimeError("the model was not loaded")
+        return self._session
 
 
 def _with_own_names(message: str) -> str:

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import model_folders
 import pytest
 
 from headrace import LLM, EngineError, GuidedDecodingParams, RequestOutput, SamplingParams
+from headrace.errors import TokenizerError
 
 Make = Callable[..., LLM]
 FOREVER = SamplingParams(ignore_eos=True, max_tokens=10**6)
@@ -309,6 +311,20 @@ class TestClose:
     def test_nothing_is_left_after_a_failed_start(self, make_llm: Make, tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match=r"has no config.json"):
             make_llm(tmp_path)
+
+    def test_a_broken_tokenizer_leaves_no_engine(
+        self, make_llm: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_engine: Any
+    ) -> None:
+        closed = []
+        real = fake_engine.Engine.close
+        monkeypatch.setattr(
+            fake_engine.Engine, "close", lambda engine: (closed.append(1), real(engine))
+        )
+        model_folders.byte_level_folder(tmp_path)
+        (tmp_path / "tokenizer.json").write_text("{")
+        with pytest.raises(TokenizerError, match=r"is not a valid tokenizer\.json"):
+            make_llm(tmp_path)
+        assert closed == [1]
 
     def test_quiet_at_exit(self, toy_folder: Path) -> None:
         here = Path(__file__).parent

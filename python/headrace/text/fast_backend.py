@@ -26,7 +26,8 @@ class FastBackend:
         self._tokenizer.no_padding()
         self._add_missing(files.added_tokens)
         self._ends = _SequenceEnds(self._tokenizer, files)
-        self._decoder = json.loads(self._tokenizer.to_str())["decoder"]
+        decoder = self._tokenizer.decoder
+        self._decoder = None if decoder is None else json.loads(decoder.__getstate__())
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {token.content for token in added.values() if token.special}
         self._streamable = self._can_stream()
