@@ -48,8 +48,8 @@ class Sequence {
   Sequence(Backend& backend, const HeadShape& shape, DType dtype, int32_t layers, int32_t context)
       : backend_(backend), shape_(shape), layers_(layers) {
     const int32_t blocks = context / kBlockSize + 1;
-    cache_ = backend.make_kv_cache(
-        {layers, shape.num_kv_heads, shape.head_dim, kBlockSize, dtype}, blocks);
+    cache_ = backend.make_kv_cache({layers, shape.num_kv_heads, shape.head_dim, kBlockSize, dtype},
+                                   blocks);
     for (int32_t b = 0; b < blocks; ++b) table_.push_back(b);
     qkv_.resize(static_cast<size_t>(kMaxRows * width()));
     uint32_t state = 1;
@@ -137,8 +137,8 @@ class Bench {
 
  private:
   void decode(const HeadShape& shape, DType dtype, int32_t context) {
-    const double layer_bytes =
-        2.0 * context * shape.num_kv_heads * shape.head_dim * static_cast<double>(dtype_size(dtype));
+    const double layer_bytes = 2.0 * context * shape.num_kv_heads * shape.head_dim *
+                               static_cast<double>(dtype_size(dtype));
     const auto layers = static_cast<int32_t>(std::ceil(256e6 / layer_bytes));
     Sequence sequence(*backend_, shape, dtype, layers, context);
     sequence.write_seconds(context - 1, 1);
