@@ -35,13 +35,16 @@ class _Alias(ModuleType):
             self.__all__ = list(target.__all__)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return getattr(self.__dict__["_target"], name)
-        except AttributeError:
-            raise AttributeError(
-                f"{self.__name__} has no {name!r} here: it is served by headrace, which doesn't "
-                "provide that name"
-            ) from None
+        target = self.__dict__["_target"]
+        if hasattr(target, name):
+            return getattr(target, name)
+        # FastDeploy imports its submodules itself: they are there without an import.
+        if hasattr(target, "__path__") and importlib.util.find_spec(f"{target.__name__}.{name}"):
+            return importlib.import_module(f"{self.__name__}.{name}")
+        raise AttributeError(
+            f"{self.__name__} has no {name!r} here: it is served by headrace, which doesn't "
+            "provide that name"
+        )
 
     def __dir__(self) -> list[str]:
         return dir(self.__dict__["_target"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -79,7 +80,8 @@ class LLM:
         branch = revision or "master"
         folder = resolve_model(model, branch)
         own = None if tokenizer is None else resolve_model(tokenizer, branch, weights=False)
-        with SessionLoader(self.args.model_options(str(folder))) as loader:
+        name = os.path.basename(os.path.normpath(model)) or "model"
+        with SessionLoader(name, self.args.model_options(str(folder))) as loader:
             self._tokenizer = load_tokenizer(own or folder)
             defaults = read_generation_defaults(folder)
             self._session = loader.session()

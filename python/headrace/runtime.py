@@ -15,7 +15,6 @@ from headrace.errors import EngineError
 
 logger = logging.getLogger("headrace")
 
-_MODEL = "model"
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -31,13 +30,17 @@ class ModelSession:
     Any thread may call any method.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        """`options`: of _core.ModelOptions. Raises HeadraceError; nothing is left behind then."""
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        """`name`: for messages. `options`: of _core.ModelOptions.
+
+        Raises HeadraceError; nothing is left behind then.
+        """
         engine = _core.Engine(log_sink=_log)
+        self._name = name
         try:
-            engine.install_model(_MODEL, _core.ModelOptions(**options))
-            engine.start_model(_MODEL)
-            self.info = engine.model_info(_MODEL)
+            engine.install_model(self._name, _core.ModelOptions(**options))
+            engine.start_model(self._name)
+            self.info = engine.model_info(self._name)
         except _core.HeadraceError as error:
             engine.close()
             error.args = (_with_own_names(str(error)),)
@@ -56,15 +59,15 @@ class ModelSession:
         if not self._finalizer.alive:
             raise EngineError("the LLM has been closed", 500)
         return self._engine.submit(
-            _MODEL, prompt_token_ids=prompt_token_ids, sampling=sampling, request_id=request_id
+            self._name, prompt_token_ids=prompt_token_ids, sampling=sampling, request_id=request_id
         )
 
     def stats(self) -> _core.ModelStats:
         """Counters since the model was loaded."""
-        return self._engine.model_stats(_MODEL)
+        return self._engine.model_stats(self._name)
 
     def clear_prefix_cache(self) -> None:
-        self._engine.clear_prefix_cache(_MODEL)
+        self._engine.clear_prefix_cache(self._name)
 
     @property
     def closed(self) -> bool:
@@ -78,14 +81,15 @@ class ModelSession:
 class SessionLoader:
     """Loads a ModelSession in a thread, which needs no GIL, while the caller does something else.
 
-        with SessionLoader(options) as loader:
+        with SessionLoader(name, options) as loader:
             tokenizer = ...
             session = loader.session()
 
     Leaving the block by an exception closes a session that was loaded meanwhile.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self._name = name
         self._options = options
         self._session: ModelSession | None = None
         self._error: BaseException | None = None
@@ -104,7 +108,7 @@ class SessionLoader:
 
     def _load(self) -> None:
         try:
-            self._session = ModelSession(self._options)
+            self._session = ModelSession(self._name, self._options)
         except BaseException as error:
             self._error = error
 

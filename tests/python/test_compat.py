@@ -69,6 +69,9 @@ def test_module_paths(tmp_path: Path, toy_folder: Path) -> None:
         tmp_path,
         f"""
 import fastdeploy
+
+submodule = fastdeploy.entrypoints.llm.LLM  # without an import of its own
+
 import fastdeploy.engine.request
 import headrace
 from fastdeploy import LLM, SamplingParams
@@ -80,7 +83,7 @@ from fastdeploy.input.ernie4_5_tokenizer import Ernie4_5Tokenizer
 from fastdeploy.utils import EngineError
 from fastdeploy.worker.output import Logprob
 
-assert LLM is AlsoSame is headrace.LLM
+assert LLM is AlsoSame is submodule is headrace.LLM
 assert SamplingParams is Same is headrace.SamplingParams
 assert fastdeploy.engine.request.RequestOutput is headrace.RequestOutput
 assert fastdeploy.version() == headrace.version()
