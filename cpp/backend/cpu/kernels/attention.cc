@@ -96,6 +96,12 @@ void update_softmax(float* scores, Visible visible, const Partial& partial, int 
   partial.totals[row] += reduce_add(total);
 }
 
+/// add_values for one row, often with nothing to add.
+template <class Kv>
+void add_row_values(const Tile<Kv>& tile, const float* p, int first, int end, float* sums) {
+  if (first < end) add_values<Kv, 1>(tile, p, first, end, sums);
+}
+
 /// One tile for `Rows` rows. Keys that only some of the rows see are added row by row.
 template <class Kv, int Rows>
 void attend_block(const Tile<Kv>& tile, const float* q, const Visible* visible, float* scores,
@@ -118,15 +124,15 @@ void attend_block(const Tile<Kv>& tile, const float* q, const Visible* visible, 
     const Visible v = visible[r];
     if (v.first >= v.end) continue;
     update_softmax(scores + r * kTileTokens, v, partial, r, tile.head_dim);
-    add_values<Kv, 1>(tile, scores + r * kTileTokens, v.first,
-                      v.end < common.first ? v.end : common.first,
-                      partial.sums + static_cast<int64_t>(r) * tile.head_dim);
+    add_row_values(tile, scores + r * kTileTokens, v.first,
+                   v.end < common.first ? v.end : common.first,
+                   partial.sums + static_cast<int64_t>(r) * tile.head_dim);
   }
   if (common.first >= kTileTokens) return;
   add_values<Kv, Rows>(tile, scores, common.first, common.end, partial.sums);
   for (int r = 0; r < Rows; ++r) {
-    add_values<Kv, 1>(tile, scores + r * kTileTokens, common.end, visible[r].end,
-                      partial.sums + static_cast<int64_t>(r) * tile.head_dim);
+    add_row_values(tile, scores + r * kTileTokens, common.end, visible[r].end,
+                   partial.sums + static_cast<int64_t>(r) * tile.head_dim);
   }
 }
 
@@ -227,6 +233,22 @@ void write_output(const Partial& partial, int head_dim, int num_positions, int n
   }
 }
 
+/// Scales the queries and lays them out by register blocks (query_index).
+void pack_queries(const AttentionTask& task, float* q) {
+  const int head_dim = task.cache->head_dim;
+  const F32 scale = set1(task.scale);
+  for (int r = 0; r < task.num_positions * task.num_heads; ++r) {
+    const float* from = task.queries + r / task.num_heads * task.query_stride +
+                        static_cast<int64_t>(r % task.num_heads) * head_dim;
+    float scaled[kMaxHeadDim];
+    for (int i = 0; i < head_dim; i += kLanes) store(scaled + i, mul(load(from + i), scale));
+    float* to = q + static_cast<int64_t>(r / kBlockRows * kBlockRows) * head_dim;
+    for (int i = 0; i < head_dim; i += 2) {
+      __builtin_memcpy(to + query_index(r % kBlockRows, i), scaled + i, 2 * sizeof(float));
+    }
+  }
+}
+
 template <class Kv>
 void attend(const AttentionTask& task) {
   const int rows = task.num_positions * task.num_heads;
@@ -234,13 +256,7 @@ void attend(const AttentionTask& task) {
   float* q = task.scratch;
   float* scores = q + static_cast<int64_t>(kMaxTaskRows) * head_dim;
   float* partials = scores + kMaxTaskRows * kTileTokens;
-  const F32 scale = set1(task.scale);
-  for (int r = 0; r < rows; ++r) {
-    const float* from = task.queries + r / task.num_heads * task.query_stride +
-                        static_cast<int64_t>(r % task.num_heads) * head_dim;
-    float* to = q + static_cast<int64_t>(r) * head_dim;
-    for (int i = 0; i < head_dim; i += kLanes) store(to + i, mul(load(from + i), scale));
-  }
+  pack_queries(task, q);
   if (task.partials != nullptr) {
     for (int64_t split = task.first_split; split < task.end_split; ++split) {
       float* to = task.partials + (split - task.first_split) * partial_floats(head_dim, rows);

@@ -42,6 +42,9 @@ HEADRACE_SIMD_INLINE void fetch_pair_ahead(const Element* p) {
   if constexpr (sizeof(Element) == 4) fetch_ahead(p + kKvLanes);
 }
 
+/// Place of a query's element in its register block: the rows' pairs of dimensions side by side.
+constexpr int query_index(int row, int dim) { return (dim / 2 * kBlockRows + row) * 2 + dim % 2; }
+
 /// scores[r][lanes] = q[r] . keys for `Vectors` vectors of keys from lane `first` of the tile on.
 template <class Kv, int Rows, int Vectors>
 HEADRACE_SIMD_INLINE void dot_keys(const Tile<Kv>& tile, const float* q, int first, float* scores) {
@@ -55,20 +58,27 @@ HEADRACE_SIMD_INLINE void dot_keys(const Tile<Kv>& tile, const float* q, int fir
     for (int r = 0; r < Rows; ++r) sum[r][v] = zero();
   }
   for (int pair = 0; pair < tile.head_dim / 2; ++pair) {
-    F32 even[Vectors], odd[Vectors];
+    F32 keys[Vectors];
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) {
-      const int lane = (first + v * kLanes) % kKvLanes;
-      Kv::widen_keys(group[v], pair, lane, even[v], odd[v]);
+      keys[v] = Kv::even_keys(group[v], pair, (first + v * kLanes) % kKvLanes);
       if (v % kGroupVectors == 0) fetch_pair_ahead(ahead[v] + 2 * pair * kKvLanes);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-      const float* row = q + r * tile.head_dim + 2 * pair;
+      const F32 query = set1(q[query_index(r, 2 * pair)]);
 #pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sum[r][v] = fma(set1(row[0]), even[v], sum[r][v]);
+      for (int v = 0; v < Vectors; ++v) sum[r][v] = fma(query, keys[v], sum[r][v]);
+    }
 #pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sum[r][v] = fma(set1(row[1]), odd[v], sum[r][v]);
+    for (int v = 0; v < Vectors; ++v) {
+      keys[v] = Kv::odd_keys(group[v], pair, (first + v * kLanes) % kKvLanes);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const F32 query = set1(q[query_index(r, 2 * pair + 1)]);
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) sum[r][v] = fma(query, keys[v], sum[r][v]);
     }
   }
 #pragma GCC unroll 8

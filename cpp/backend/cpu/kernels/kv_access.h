@@ -11,9 +11,11 @@ namespace {
 /// Keys [head_dim][16] per 16 tokens.
 struct KvF32 {
   using Element = float;
-  static void widen_keys(const float* group, int pair, int lane, F32& even, F32& odd) {
-    even = load(group + 2 * pair * kKvLanes + lane);
-    odd = load(group + (2 * pair + 1) * kKvLanes + lane);
+  static F32 even_keys(const float* group, int pair, int lane) {
+    return load(group + 2 * pair * kKvLanes + lane);
+  }
+  static F32 odd_keys(const float* group, int pair, int lane) {
+    return load(group + (2 * pair + 1) * kKvLanes + lane);
   }
   static F32 widen(const float* p) { return load(p); }
   static void narrow(float* p, F32 v) { store(p, v); }
@@ -22,9 +24,11 @@ struct KvF32 {
 
 struct KvF16 {
   using Element = uint16_t;
-  static void widen_keys(const uint16_t* group, int pair, int lane, F32& even, F32& odd) {
-    even = load_f16(group + 2 * pair * kKvLanes + lane);
-    odd = load_f16(group + (2 * pair + 1) * kKvLanes + lane);
+  static F32 even_keys(const uint16_t* group, int pair, int lane) {
+    return load_f16(group + 2 * pair * kKvLanes + lane);
+  }
+  static F32 odd_keys(const uint16_t* group, int pair, int lane) {
+    return load_f16(group + (2 * pair + 1) * kKvLanes + lane);
   }
   static F32 widen(const uint16_t* p) { return load_f16(p); }
   static void narrow(uint16_t* p, F32 v) { store_f16(p, v); }
@@ -34,8 +38,11 @@ struct KvF16 {
 /// Keys [head_dim / 2][16][2] per 16 tokens: pairs of dimensions, as bf16 dot products want them.
 struct KvBF16 {
   using Element = uint16_t;
-  static void widen_keys(const uint16_t* group, int pair, int lane, F32& even, F32& odd) {
-    load_bf16_pairs(group + 2 * (pair * kKvLanes + lane), even, odd);
+  static F32 even_keys(const uint16_t* group, int pair, int lane) {
+    return load_bf16_even(group + 2 * (pair * kKvLanes + lane));
+  }
+  static F32 odd_keys(const uint16_t* group, int pair, int lane) {
+    return load_bf16_odd(group + 2 * (pair * kKvLanes + lane));
   }
   static F32 widen(const uint16_t* p) { return load_bf16(p); }
   static void narrow(uint16_t* p, F32 v) { store_bf16(p, v); }

@@ -16,16 +16,28 @@ void normalize(float* x, const float* weight, float eps, int head_dim) {
 }
 
 /// Products and sums are rounded one by one, as the published implementations do.
+HEADRACE_SIMD_INLINE void rotate(F32& a, F32& b, F32 cosine, F32 sine) {
+  const F32 turned = sub(mul(a, cosine), mul(b, sine));
+  b = add(mul(b, cosine), mul(a, sine));
+  a = turned;
+}
+
 void rotate_halves(float* x, const float* cos_sin, int half) {
-  for (int i = 0; i < half; i += kLanes) {
-    const int count = half - i < kLanes ? half - i : kLanes;
-    const F32 cosine = load_part(cos_sin + i, count);
-    const F32 sine = load_part(cos_sin + half + i, count);
-    const F32 a = load_part(x + i, count);
-    const F32 b = load_part(x + half + i, count);
-    store_part(x + i, sub(mul(a, cosine), mul(b, sine)), count);
-    store_part(x + half + i, add(mul(b, cosine), mul(a, sine)), count);
+  float* y = x + half;
+  const float* sines = cos_sin + half;
+  int i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    F32 a = load(x + i), b = load(y + i);
+    rotate(a, b, load(cos_sin + i), load(sines + i));
+    store(x + i, a);
+    store(y + i, b);
   }
+  if (i == half) return;
+  const int count = half - i;
+  F32 a = load_part(x + i, count), b = load_part(y + i, count);
+  rotate(a, b, load_part(cos_sin + i, count), load_part(sines + i, count));
+  store_part(x + i, a, count);
+  store_part(y + i, b, count);
 }
 
 void rotate_pairs(float* x, const float* cos_sin, int half) {

@@ -70,6 +70,15 @@ HEADRACE_SIMD_INLINE F32 load_bf16(const uint16_t* p) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
+HEADRACE_SIMD_INLINE F32 load_bf16_even(const uint16_t* p) {
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), 16));
+}
+HEADRACE_SIMD_INLINE F32 load_bf16_odd(const uint16_t* p) {
+  // Two shifts: a mask would take one of 16 registers, which the linear kernel has no more of.
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(bits, 16), 16));
+}
 HEADRACE_SIMD_INLINE void load_bf16_pairs(const uint16_t* p, F32& even, F32& odd) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   even = _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));

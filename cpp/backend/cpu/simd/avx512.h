@@ -61,6 +61,12 @@ HEADRACE_SIMD_INLINE F32 load_bf16(const uint16_t* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
+HEADRACE_SIMD_INLINE F32 load_bf16_even(const uint16_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+}
+HEADRACE_SIMD_INLINE F32 load_bf16_odd(const uint16_t* p) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(-0x10000)));
+}
 HEADRACE_SIMD_INLINE void load_bf16_pairs(const uint16_t* p, F32& even, F32& odd) {
   const __m512i bits = _mm512_loadu_si512(p);
   even = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));

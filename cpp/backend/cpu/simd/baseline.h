@@ -71,6 +71,13 @@ HEADRACE_SIMD_INLINE F32 load_bf16(const uint16_t* p) {
   const __m128i bits = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
   return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), bits));
 }
+HEADRACE_SIMD_INLINE F32 load_bf16_even(const uint16_t* p) {
+  return _mm_castsi128_ps(_mm_slli_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), 16));
+}
+HEADRACE_SIMD_INLINE F32 load_bf16_odd(const uint16_t* p) {
+  return _mm_castsi128_ps(_mm_and_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)),
+                                        _mm_set1_epi32(-0x10000)));
+}
 HEADRACE_SIMD_INLINE void load_bf16_pairs(const uint16_t* p, F32& even, F32& odd) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   even = _mm_castsi128_ps(_mm_slli_epi32(bits, 16));
