@@ -16,6 +16,22 @@ constexpr int kTileRows = kLanes == 16 ? 6 : 3;
 constexpr int64_t kBlockBytes = 16 * 1024;
 constexpr int64_t kSmallBlockBytes = 8 * 1024;
 
+/// c[r][v] += x[r] * w[v], one w at a time: accumulators, x and one w are all the registers that
+/// the ISAs with 16 of them have.
+template <int R, class Weights>
+HEADRACE_SIMD_INLINE void multiply(const float* x, int stride, const Weights& weights,
+                                   F32 (&c)[R][kVectors]) {
+  F32 rows[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) rows[r] = set1(x[r * stride]);
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const F32 w = weights(v);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) c[r][v] = fma(rows[r], w, c[r][v]);
+  }
+}
+
 // A format says how one group of k meets the accumulators of R rows.
 
 struct FormatF32 {
@@ -25,13 +41,7 @@ struct FormatF32 {
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
-    F32 w[kVectors];
-    for (int v = 0; v < kVectors; ++v) w[v] = load(b + v * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const F32 x = set1(a[r]);
-      for (int v = 0; v < kVectors; ++v) c[r][v] = fma(x, w[v], c[r][v]);
-    }
+    multiply<R>(a, 1, [b](int v) { return load(b + v * kLanes); }, c);
   }
 };
 
@@ -42,13 +52,7 @@ struct FormatF16 {
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
-    F32 w[kVectors];
-    for (int v = 0; v < kVectors; ++v) w[v] = load_f16(b + v * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const F32 x = set1(a[r]);
-      for (int v = 0; v < kVectors; ++v) c[r][v] = fma(x, w[v], c[r][v]);
-    }
+    multiply<R>(a, 1, [b](int v) { return load_f16(b + v * kLanes); }, c);
   }
 };
 
@@ -59,18 +63,10 @@ struct FormatBf16 {
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
-    F32 even[kVectors], odd[kVectors];
-    for (int v = 0; v < kVectors; ++v) load_bf16_pairs(b + 2 * v * kLanes, even[v], odd[v]);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const F32 x = set1(a[2 * r]);
-      for (int v = 0; v < kVectors; ++v) c[r][v] = fma(x, even[v], c[r][v]);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const F32 x = set1(a[2 * r + 1]);
-      for (int v = 0; v < kVectors; ++v) c[r][v] = fma(x, odd[v], c[r][v]);
-    }
+    multiply<R>(a, 2, [b](int v) { return load_bf16_even(b + 2 * v * kLanes); }, c);
+    // Odd activations loaded early would push accumulators out of the 16 registers.
+    __asm__ volatile("" ::: "memory");
+    multiply<R>(a + 1, 2, [b](int v) { return load_bf16_odd(b + 2 * v * kLanes); }, c);
   }
 };
 
@@ -82,12 +78,14 @@ struct FormatBf16Dot {
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
-    Bf16Pairs w[kVectors];
-    for (int v = 0; v < kVectors; ++v) w[v] = load_pairs(b + 2 * v * kLanes);
+    Bf16Pairs rows[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Bf16Pairs x = broadcast_pair(a + 2 * r);
-      for (int v = 0; v < kVectors; ++v) c[r][v] = dot_bf16(x, w[v], c[r][v]);
+    for (int r = 0; r < R; ++r) rows[r] = broadcast_pair(a + 2 * r);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const Bf16Pairs w = load_pairs(b + 2 * v * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) c[r][v] = dot_bf16(rows[r], w, c[r][v]);
     }
   }
 };

@@ -79,11 +79,6 @@ HEADRACE_SIMD_INLINE F32 load_bf16_odd(const uint16_t* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(bits, 16), 16));
 }
-HEADRACE_SIMD_INLINE void load_bf16_pairs(const uint16_t* p, F32& even, F32& odd) {
-  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  even = _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
-  odd = _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32(-0x10000)));
-}
 HEADRACE_SIMD_INLINE void store_bf16(uint16_t* p, F32 v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));

@@ -67,11 +67,6 @@ HEADRACE_SIMD_INLINE F32 load_bf16_even(const uint16_t* p) {
 HEADRACE_SIMD_INLINE F32 load_bf16_odd(const uint16_t* p) {
   return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(-0x10000)));
 }
-HEADRACE_SIMD_INLINE void load_bf16_pairs(const uint16_t* p, F32& even, F32& odd) {
-  const __m512i bits = _mm512_loadu_si512(p);
-  even = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
-  odd = _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(-0x10000)));
-}
 HEADRACE_SIMD_INLINE __m256i to_bf16(F32 v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

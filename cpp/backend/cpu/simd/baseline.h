@@ -78,11 +78,6 @@ HEADRACE_SIMD_INLINE F32 load_bf16_odd(const uint16_t* p) {
   return _mm_castsi128_ps(_mm_and_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)),
                                         _mm_set1_epi32(-0x10000)));
 }
-HEADRACE_SIMD_INLINE void load_bf16_pairs(const uint16_t* p, F32& even, F32& odd) {
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  even = _mm_castsi128_ps(_mm_slli_epi32(bits, 16));
-  odd = _mm_castsi128_ps(_mm_and_si128(bits, _mm_set1_epi32(-0x10000)));
-}
 /// The low halves of four 32-bit lanes.
 HEADRACE_SIMD_INLINE void store_low_halves(uint16_t* p, __m128i v) {
   const __m128i sign_extended = _mm_srai_epi32(_mm_slli_epi32(v, 16), 16);

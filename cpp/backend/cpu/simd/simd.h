@@ -25,8 +25,8 @@
 //                                above, NaN for NaN
 //   load_bf16(p) load_f16(p)     kLanes 16-bit numbers, widened exactly
 //   store_bf16(p, v) store_f16   rounded to nearest, ties to even
-//   load_bf16_even(p) load_bf16_odd(p)   of 2 * kLanes numbers those at even, at odd places
-//   load_bf16_pairs(p, e, o)     2 * kLanes numbers: those at even places, those at odd places
+//   load_bf16_even(p)            of 2 * kLanes numbers those at even places
+//   load_bf16_odd(p)             ... at odd places
 //   prefetch(p)                  into the first-level cache
 // AVX-512 with bf16 only (HEADRACE_HAS_BF16_DOT):
 //   dot_bf16(a, b, c)            c + a.odd * b.odd + a.even * b.even per lane
