@@ -1,5 +1,6 @@
 # headrace_library(NAME SOURCES... DEPS...): one static library per folder of cpp/.
-# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest.
+# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. The
+# label `threads` adds it to the target tsan_tests: what runs under ThreadSanitizer.
 
 add_library(headrace_flags INTERFACE)
 target_compile_options(headrace_flags INTERFACE
@@ -23,6 +24,8 @@ function(headrace_library name)
   target_link_libraries(${name} PUBLIC headrace_flags ${ARG_DEPS})
 endfunction()
 
+add_custom_target(tsan_tests)
+
 function(headrace_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -30,4 +33,7 @@ function(headrace_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  if("threads" IN_LIST ARG_LABELS)
+    add_dependencies(tsan_tests ${name})
+  endif()
 endfunction()
