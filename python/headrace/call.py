@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,17 +38,29 @@ class Registry:
         self._lock = threading.Lock()
         self._handles: dict[str, Any] = {}
 
-    def add(self, request_id: str, submit: Callable[[], Any]) -> Any:
-        """Submits under an id. Raises ValueError if a request of that id is in flight."""
+    def add(self, request_id: str, submit: Callable[[], Any], names: set[str]) -> Any:
+        """Submits under an id, which is added to `names` before it is in flight.
+
+        Raises ValueError if a request of that id is in flight.
+        """
         with self._lock:
             if request_id in self._handles:
                 raise ValueError(f"request_id {request_id!r} is already in use")
+            names.add(request_id)
             self._handles[request_id] = submit()
             return self._handles[request_id]
 
     def remove(self, request_id: str) -> None:
         with self._lock:
             self._handles.pop(request_id, None)
+
+    def withdraw(self, request_ids: Iterable[str]) -> None:
+        """Cancels and forgets those of them that are in flight."""
+        with self._lock:
+            handles = [self._handles.pop(name, None) for name in request_ids]
+        for handle in handles:
+            if handle is not None:
+                handle.cancel()
 
     def ids(self) -> list[str]:
         with self._lock:
@@ -79,6 +91,7 @@ class Call:
         self._jobs = jobs
         self._selector = runtime.new_selector()
         self._running: dict[int, LiveRequest] = {}
+        self._names: set[str] = set()  # of the requests in flight
         self._failures: dict[int, RequestOutput] = {}  # not yet given to the caller
         self.total = sum(job.params.n for job in jobs)
         self.input_tokens = 0
@@ -128,15 +141,18 @@ class Call:
         return failures
 
     def cancel(self) -> None:
-        """Cancels what still runs."""
-        for tag, live in list(self._running.items()):
-            live.handle.cancel()
-            self._drop(tag, live)
+        """Cancels what still runs, wherever an exception left it."""
+        self._registry.withdraw(self._names)
+        for live in self._running.values():
+            self._selector.remove(live.queue)
+        self._running.clear()
+        self._names.clear()
 
     def _drop(self, tag: int, live: LiveRequest) -> None:
-        del self._running[tag]
         self._selector.remove(live.queue)
         self._registry.remove(live.facts.request_id)
+        self._names.discard(live.facts.request_id)
+        del self._running[tag]
 
     def _submit(self, job: Job, tag: int, arrival: float, stops: StopStrings | None) -> None:
         facts = [self._new_facts(job, i, arrival) for i in range(job.params.n)]
@@ -193,7 +209,7 @@ class Call:
         def submit() -> Any:
             return self._session.submit(facts.prompt_token_ids, plan, facts.request_id)
 
-        handle = self._registry.add(facts.request_id, submit)
+        handle = self._registry.add(facts.request_id, submit, self._names)
         ends = self._planner.end_tokens(facts.params)
         live = LiveRequest(facts, handle, self._planner.tokenizer, stops, ends)
         self._running[tag] = live
