@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ if importlib.util.find_spec("headrace") is None:
 sys.path.insert(0, str(Path(__file__).parent))
 
 import fake_core  # noqa: E402
+
+# Background jobs of a shell start with SIGINT ignored, and so would the tests that raise it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HAS_ENGINE = importlib.util.find_spec("headrace._core") is not None
 if not HAS_ENGINE:  # the package can be tested before the engine is built

@@ -107,6 +107,7 @@ class Terminal:
     def __init__(self) -> None:
         self.process_id, self.file = pty.fork()
         if self.process_id == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execve(sys.executable, [sys.executable, "-m", "headrace", "chat"], ENVIRONMENT)
         self.seen = ""
 
