@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = {".h", ".cc", ".inc", ".cu", ".cuh", ".py"}
-MAX_LINES = 520
+MAX_LINES = 550
 
 
 def tracked() -> list[Path]:
