@@ -13,10 +13,47 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from enum import IntEnum
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from fake_types import (
+    FinishReason,
+    HeadraceError,
+    InvalidArgumentError,
+    LogprobsKind,
+    ModelInfo,
+    ModelOptions,
+    ModelState,
+    ModelStats,
+    Output,
+    PositionLogprobs,
+    RequestStats,
+    RequestStatus,
+    SamplingParams,
+)
+
+__all__ = [
+    "Engine",
+    "FinishReason",
+    "HeadraceError",
+    "InvalidArgumentError",
+    "LogprobsKind",
+    "ModelInfo",
+    "ModelOptions",
+    "ModelState",
+    "ModelStats",
+    "Output",
+    "OutputSelector",
+    "PositionLogprobs",
+    "Request",
+    "RequestStats",
+    "RequestStatus",
+    "ResultQueue",
+    "SamplingParams",
+    "available_cpu_isas",
+    "model_family",
+]
 
 __version__ = "0.0.0"
 
@@ -25,124 +62,6 @@ Script = Callable[[list[int], list[int], int], int]
 script: Script | None = None
 step_seconds = 0.0005
 prefix_hits = 0  # num_cached_tokens reported for every request
-
-
-class HeadraceError(RuntimeError):
-    def __init__(self, message: str, code: str = "internal") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class InvalidArgumentError(HeadraceError, ValueError):
-    def __init__(self, message: str) -> None:
-        super().__init__(message, "invalid_argument")
-
-
-class RequestStatus(IntEnum):
-    WAITING = 0
-    PREFILL = 1
-    GENERATING = 2
-    FINISHED = 3
-
-
-class FinishReason(IntEnum):
-    NONE = 0
-    STOP = 1
-    LENGTH = 2
-    ABORT = 3
-    ERROR = 4
-
-
-class LogprobsKind(IntEnum):
-    RAW_LOGPROBS = 0
-    RAW_LOGITS = 1
-    PROCESSED_LOGPROBS = 2
-    PROCESSED_LOGITS = 3
-
-
-class ModelState(IntEnum):
-    INSTALLED = 0
-    RUNNING = 1
-    STOPPING = 2
-    STOPPED = 3
-    FAILED = 4
-
-
-@dataclass(kw_only=True)
-class SamplingParams:
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    seed: int | None = None
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    logit_bias: Any = ()
-    bad_words: Any = ()
-    max_tokens: int = 0
-    min_tokens: int = 0
-    ignore_eos: bool = False
-    stop_token_ids: Any = ()
-    stop_sequences: Any = ()
-    logprobs: int | None = None
-    prompt_logprobs: int | None = None
-    logprobs_kind: LogprobsKind = LogprobsKind.RAW_LOGPROBS
-    temperature_scaled_logprobs: bool = False
-    top_p_normalized_logprobs: bool = False
-
-
-@dataclass(kw_only=True)
-class ModelOptions:
-    path: str
-    device: str = "auto"
-    dtype: str = "auto"
-    kv_cache_dtype: str = "auto"
-    num_threads: int = 0
-    cpu_isa: str = ""
-    max_model_len: int = 0
-    max_num_seqs: int = 64
-    max_num_batched_tokens: int = 0
-    block_size: int = 64
-    num_kv_blocks: int = 0
-    kv_cache_bytes: int = 0
-    memory_utilization: float = 0.9
-    enable_prefix_caching: bool = True
-    max_prefill_chunk: int = 0
-    dummy_weights: bool = False
-
-
-@dataclass
-class PositionLogprobs:
-    token: int
-    logprob: float
-    rank: int
-    top: list[tuple[int, float]]
-
-
-@dataclass
-class Output:
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[PositionLogprobs] = field(default_factory=list)
-    prompt_logprobs: list[PositionLogprobs] = field(default_factory=list)
-    finished: bool = False
-    finish_reason: FinishReason = FinishReason.NONE
-    stop_token: int = -1
-    error_code: str = "ok"
-    error_message: str = ""
-
-
-@dataclass
-class RequestStats:
-    arrival_time: float = 0.0
-    first_scheduled_time: float = 0.0
-    first_token_time: float = 0.0
-    last_token_time: float = 0.0
-    finished_time: float = 0.0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    preemptions: int = 0
 
 
 class _State:
@@ -260,55 +179,6 @@ class OutputSelector:
             tags = list(self._tags)
             self._tags.clear()
             return tags
-
-
-@dataclass
-class ModelInfo:
-    name: str = ""
-    path: str = ""
-    family: str = "toy"
-    device: str = "cpu"
-    isa: str = "toy"
-    dtype: str = "float32"
-    kv_cache_dtype: str = "float32"
-    num_parameters: int = 1000
-    vocab_size: int = 0
-    hidden_size: int = 8
-    num_layers: int = 1
-    num_heads: int = 1
-    num_kv_heads: int = 1
-    head_dim: int = 8
-    intermediate_size: int = 16
-    max_model_len: int = 0
-    max_num_seqs: int = 0
-    max_num_batched_tokens: int = 0
-    block_size: int = 0
-    num_kv_blocks: int = 100
-    num_threads: int = 1
-    weight_bytes: int = 4000
-    kv_cache_bytes: int = 6400
-    scratch_bytes: int = 100
-    load_seconds: float = 0.001
-    eos_token_ids: list[int] = field(default_factory=list)
-
-
-@dataclass
-class ModelStats:
-    state: ModelState = ModelState.RUNNING
-    waiting_requests: int = 0
-    running_requests: int = 0
-    total_kv_blocks: int = 100
-    free_kv_blocks: int = 100
-    cached_kv_blocks: int = 0
-    finished_requests: int = 0
-    preemptions: int = 0
-    steps: int = 0
-    prompt_tokens: int = 0
-    generated_tokens: int = 0
-    prefix_hit_tokens: int = 0
-    prefix_miss_tokens: int = 0
-    busy_seconds: float = 0.0
-    memory_bytes: int = 0
 
 
 def _eos_ids(folder: Path, config: dict[str, Any]) -> list[int]:
