@@ -60,6 +60,11 @@ class CompletionOutput:
     finish_reason: str | None = None
     stop_reason: int | str | list[int] | None = None
 
+    @property
+    def resoning_content(self) -> str | None:
+        """reasoning_content, as FastDeploy's first pages spell it."""
+        return self.reasoning_content
+
     def add(self, following: CompletionOutput) -> None:
         """Appends the next increment of a stream."""
         self.token_ids = [*self.token_ids, *following.token_ids]

@@ -103,3 +103,7 @@ def test_add_joins_increments() -> None:
 
 def test_metrics_to_dict() -> None:
     assert RequestMetrics(preempted_count=2).to_dict()["preempted_count"] == 2
+
+
+def test_the_first_pages_spelling() -> None:
+    assert CompletionOutput(reasoning_content="so").resoning_content == "so"
