@@ -1,6 +1,7 @@
 // linear at the shapes of published models, as shares of the limits measured in the same run.
 //
 //   micro_linear [ISA] [THREADS] [ROWS of the prefill]
+//   micro_linear smoke             a tiny shape, to see that it runs
 //
 // decode: one row through all matrices of the model, each read from memory: bytes of packed weights
 // a second, against a plain loop that reads as much. Memory speed drifts, so the loop runs before
@@ -36,7 +37,14 @@ struct ModelShape {
   MatrixShape head;
 };
 
-std::vector<ModelShape> models() {
+std::vector<ModelShape> smoke_models() {
+  return {{"smoke",
+           2,
+           {{"qkv", 96, 64, WeightUse::kLinear}, {"gate_up", 256, 64, WeightUse::kGateUp}},
+           {"head", 1000, 64, WeightUse::kTiedEmbedding}}};
+}
+
+std::vector<ModelShape> published_models() {
   return {{"Qwen2-0.5B",
            24,
            {{"qkv", 1152, 896, WeightUse::kLinear},
@@ -80,11 +88,11 @@ struct Layer {
 
 class Bench {
  public:
-  Bench(const std::string& isa, int threads, int64_t rows)
+  Bench(const std::string& isa, int threads, int64_t rows, size_t probe_bytes)
       : backend_(make_cpu_backend({.num_threads = threads, .isa = isa})),
         threads_(threads),
         rows_(rows),
-        probe_(threads, size_t{1} << 30) {
+        probe_(threads, probe_bytes) {
     source_ = noise(size_t{9728} * 4864);
     halves_.resize(source_.size());
     std::transform(source_.begin(), source_.end(), halves_.begin(), f32_to_bf16);
@@ -95,12 +103,12 @@ class Bench {
                                  sizeof(float));
   }
 
-  void run() {
+  void run(const std::vector<ModelShape>& models) {
     std::printf("%s\n", backend_->device_info().description.c_str());
     const double f32 = f32_peak(threads_), bf16 = bf16_peak(threads_);
     std::printf("peaks: f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", f32 * 1e-9, bf16 * 1e-9);
     const bool dot = backend_->device_info().isa == "avx512_bf16";
-    for (const ModelShape& model : models()) {
+    for (const ModelShape& model : models) {
       for (const int64_t rows : {1, 4, 8, 16}) decode(model, DType::kBF16, rows);
       prefill(model, DType::kBF16, dot ? bf16 : f32);
       decode(model, DType::kF32, 1);
@@ -213,9 +221,15 @@ class Bench {
 
 int main(int argc, char** argv) {
   const int default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const std::string isa = argc > 1 ? argv[1] : headrace::available_cpu_isas().front();
+  using namespace headrace::bench;
+  const bool smoke = argc > 1 && std::string(argv[1]) == "smoke";
+  const std::string isa = argc > 1 && !smoke ? argv[1] : headrace::available_cpu_isas().front();
   const int threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : default_threads;
   const int64_t rows = argc > 3 ? std::max(1, std::atoi(argv[3])) : 512;
-  headrace::bench::Bench(isa, threads, rows).run();
+  if (smoke) {
+    Bench(isa, 2, 20, size_t{4} << 20).run(smoke_models());
+  } else {
+    Bench(isa, threads, rows, size_t{1} << 30).run(published_models());
+  }
   return 0;
 }

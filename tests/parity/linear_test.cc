@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
+#include "base/check.h"
 #include "parity/parity.h"
 
 namespace headrace::parity {
@@ -16,7 +18,9 @@ struct Shape {
 // Nothing here divides by a panel, a tile or a pair of k; the larger ones span several of each.
 constexpr Shape kShapes[] = {{1, 1},   {2, 1},    {6, 2},    {10, 7},    {66, 33},
                              {64, 64}, {130, 65}, {94, 301}, {200, 1030}};
-constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 70};
+constexpr int64_t kMostRows = 70;
+constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, kMostRows};
+constexpr uint64_t kCaseSeed = 1;
 
 using Param = std::tuple<std::string, DType>;
 
@@ -52,6 +56,49 @@ std::vector<float> run(Backend& backend, const Problem& p, DType storage, Weight
   return out.values();
 }
 
+std::vector<float> first_rows(const std::vector<float>& x, int64_t rows, int64_t k) {
+  return {x.begin(), x.begin() + rows * k};
+}
+
+/// A problem with the reference's answers for the most rows: those of fewer are their first.
+struct Case {
+  Problem p;
+  std::vector<float> x;
+  std::vector<float> sums;       ///< [rows][n]
+  std::vector<float> silu_mul;   ///< [rows][n / 2]; empty for odd n
+  std::vector<float> magnitude;  ///< [rows][n] sum |x||w| + |bias|
+};
+
+std::vector<float> absolute(std::vector<float> values) {
+  for (float& x : values) x = std::abs(x);
+  return values;
+}
+
+/// The same for every ISA, so that the reference computes them once.
+const std::vector<Case>& cases(DType storage) {
+  static std::map<DType, std::vector<Case>> made;
+  std::vector<Case>& out = made[storage];
+  if (!out.empty()) return out;
+  Random random(kCaseSeed);
+  const auto reference = make_cpu_backend({.isa = "reference"});
+  for (const Shape shape : kShapes) {
+    for (const bool with_bias : {true, false}) {
+      Case c{random_problem(random, shape), random.uniforms(kMostRows * shape.k), {}, {}, {}};
+      if (!with_bias) c.p.bias.clear();
+      c.sums = run(*reference, c.p, storage, WeightUse::kLinear, c.x);
+      if (shape.n % 2 == 0) {
+        c.silu_mul = run(*reference, c.p, storage, WeightUse::kGateUp, c.x);
+      }
+      const Problem positive{shape.n, shape.k, absolute(c.p.weight), absolute(c.p.bias)};
+      c.magnitude = run(*reference, positive, DType::kF32, WeightUse::kLinear, absolute(c.x));
+      // A stored weight is at most 1 + 2^-8 times what it was made of.
+      for (float& m : c.magnitude) m *= 1.0f + 0x1.1p-8f;
+      out.push_back(std::move(c));
+    }
+  }
+  return out;
+}
+
 class LinearParity : public testing::TestWithParam<Param> {
  protected:
   std::string isa() const { return std::get<0>(GetParam()); }
@@ -64,46 +111,29 @@ class LinearParity : public testing::TestWithParam<Param> {
   /// the bias, one for the reference's own rounding to float32). Activations rounded to bf16 are
   /// each off by 2^-8 |x|, which adds 2^-8 A. The bf16 instruction also flushes subnormals: 2^-126
   /// for each of K terms.
-  double bound(int64_t k, double magnitude) const {
-    const double m = static_cast<double>(k + 3) * kF32Roundoff;
+  double bound(const Case& c, size_t at) const {
+    const double m = static_cast<double>(c.p.k + 3) * kF32Roundoff;
     const double activations = rounds_activations() ? kBF16Roundoff : 0.0;
-    return magnitude * (m / (1.0 - m) + activations * (1.0 + m)) +
-           static_cast<double>(k) * 0x1p-126;
-  }
-
-  /// sum |x||w| + |bias| of one output, with the weight as stored.
-  double magnitude(const Problem& p, const std::vector<float>& x, int64_t row, int64_t col) const {
-    double sum = p.bias.empty() ? 0.0 : std::abs(static_cast<double>(p.bias[size_t(col)]));
-    for (int64_t i = 0; i < p.k; ++i) {
-      // A stored weight is at most 1 + 2^-8 times what it was made of.
-      sum += std::abs(static_cast<double>(x[size_t(row * p.k + i)]) *
-                      p.weight[size_t(col * p.k + i)]) *
-             (1.0 + kBF16Roundoff);
-    }
-    return sum;
+    return static_cast<double>(c.magnitude[at]) * (m / (1.0 - m) + activations * (1.0 + m)) +
+           static_cast<double>(c.p.k) * 0x1p-126;
   }
 };
 
+std::string place(const Case& c, int64_t rows, int64_t i, int64_t j) {
+  return str_cat("[", i, ", ", j, "] of ", rows, " x ", c.p.k, " -> ", c.p.n, ", seed ", kCaseSeed);
+}
+
 TEST_P(LinearParity, MatchesReference) {
   HEADRACE_REQUIRE_ISA(isa());
-  const auto reference = make_cpu_backend({.isa = "reference"});
   const auto backend = make_backend(isa());
-  Random random(1);
-  SCOPED_TRACE(random.trace());
-  for (const Shape shape : kShapes) {
-    for (const bool with_bias : {true, false}) {
-      Problem p = random_problem(random, shape);
-      if (!with_bias) p.bias.clear();
-      for (const int64_t rows : kRows) {
-        const std::vector<float> x = random.uniforms(rows * p.k);
-        const auto want = run(*reference, p, storage(), WeightUse::kLinear, x);
-        const auto got = run(*backend, p, storage(), WeightUse::kLinear, x);
-        for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t j = 0; j < p.n; ++j) {
-            const auto at = size_t(i * p.n + j);
-            ASSERT_NEAR(got[at], want[at], bound(p.k, magnitude(p, x, i, j)))
-                << "[" << i << ", " << j << "] of " << rows << " x " << p.k << " -> " << p.n;
-          }
+  for (const Case& c : cases(storage())) {
+    for (const int64_t rows : kRows) {
+      const auto got =
+          run(*backend, c.p, storage(), WeightUse::kLinear, first_rows(c.x, rows, c.p.k));
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < c.p.n; ++j) {
+          const auto at = size_t(i * c.p.n + j);
+          ASSERT_NEAR(got[at], c.sums[at], bound(c, at)) << place(c, rows, i, j);
         }
       }
     }
@@ -114,31 +144,23 @@ TEST_P(LinearParity, MatchesReference) {
 // their product); exp within 2 ulp, one sum, one quotient and one product add at most 8 roundoffs.
 TEST_P(LinearParity, SiluMulMatchesReference) {
   HEADRACE_REQUIRE_ISA(isa());
-  const auto reference = make_cpu_backend({.isa = "reference"});
   const auto backend = make_backend(isa());
-  Random random(2);
-  SCOPED_TRACE(random.trace());
-  for (const Shape shape : kShapes) {
-    if (shape.n % 2 != 0) continue;
-    const Problem p = random_problem(random, shape);
-    const int64_t half = p.n / 2;
+  for (const Case& c : cases(storage())) {
+    if (c.p.n % 2 != 0) continue;
+    const int64_t half = c.p.n / 2;
     for (const int64_t rows : kRows) {
-      const std::vector<float> x = random.uniforms(rows * p.k);
-      const auto sums = run(*reference, p, storage(), WeightUse::kLinear, x);
-      const auto want = run(*reference, p, storage(), WeightUse::kGateUp, x);
-      const auto got = run(*backend, p, storage(), WeightUse::kGateUp, x);
+      const auto got =
+          run(*backend, c.p, storage(), WeightUse::kGateUp, first_rows(c.x, rows, c.p.k));
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < half; ++j) {
-          const double gate = sums[size_t(i * p.n + j)];
-          const double up = sums[size_t(i * p.n + half + j)];
-          const double gate_error = bound(p.k, magnitude(p, x, i, j));
-          const double up_error = bound(p.k, magnitude(p, x, i, half + j));
+          const auto gate_at = size_t(i * c.p.n + j), up_at = gate_at + size_t(half);
+          const double gate = c.sums[gate_at], up = c.sums[up_at];
+          const double gate_error = bound(c, gate_at), up_error = bound(c, up_at);
           const double silu = std::abs(gate / (1.0 + std::exp(-gate)));
           const double tolerance = 1.1 * gate_error * (std::abs(up) + up_error) + silu * up_error +
                                    8.0 * kF32Roundoff * silu * std::abs(up);
           const auto at = size_t(i * half + j);
-          ASSERT_NEAR(got[at], want[at], tolerance)
-              << "[" << i << ", " << j << "] of " << rows << " x " << p.k << " -> " << p.n;
+          ASSERT_NEAR(got[at], c.silu_mul[at], tolerance) << place(c, rows, i, j);
         }
       }
     }
@@ -156,11 +178,11 @@ TEST_P(LinearParity, WholeNumbersAreExact) {
   for (const Shape shape : kShapes) {
     const Problem p{shape.n, shape.k, random.integers(shape.n * shape.k, -9, 9),
                     random.integers(shape.n, -99, 99)};
+    const std::vector<float> x = random.integers(kMostRows * p.k, -9, 9);
+    const auto want = run(*reference, p, storage(), WeightUse::kLinear, x);
     for (const int64_t rows : kRows) {
-      const std::vector<float> x = random.integers(rows * p.k, -9, 9);
-      ASSERT_EQ(run(*backend, p, storage(), WeightUse::kLinear, x),
-                run(*reference, p, storage(), WeightUse::kLinear, x))
-          << rows << " x " << p.k << " -> " << p.n;
+      const auto got = run(*backend, p, storage(), WeightUse::kLinear, first_rows(x, rows, p.k));
+      ASSERT_EQ(got, first_rows(want, rows, p.n)) << rows << " x " << p.k << " -> " << p.n;
     }
   }
 }

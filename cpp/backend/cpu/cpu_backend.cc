@@ -52,6 +52,7 @@ std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {
 }
 
 TensorView CpuBackend::pack_vector(const WeightPart& part, Buffer* owner) {
+  check_vector(part);
   *owner = allocate(static_cast<size_t>(part.n) * sizeof(float));
   read_vector(part, static_cast<float*>(owner->data));
   return TensorView(owner->data, DType::kF32, {part.n});

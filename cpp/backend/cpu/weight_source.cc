@@ -88,9 +88,12 @@ void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t
   HEADRACE_CHECK(false, row);
 }
 
-void read_vector(const WeightPart& part, float* out) {
+void check_vector(const WeightPart& part) {
   check_part(part);
   HEADRACE_CHECK(part.k == 1, part.k);
+}
+
+void read_vector(const WeightPart& part, float* out) {
   read_elements(part.data, part.dtype, part.transposed ? 1 : part.row_stride, part.n, out);
 }
 

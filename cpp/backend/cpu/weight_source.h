@@ -23,7 +23,9 @@ void read_elements(const void* data, DType dtype, int64_t stride, int64_t count,
 /// Elements (row, first .. first + count) of the stacked parts as float32.
 void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t count, float* out);
 
-/// The elements of a 1-column part [n, 1] as float32. Throws InternalError if it is none.
+/// Throws InternalError unless the part is a readable column [n, 1].
+void check_vector(const WeightPart& part);
+/// Its elements as float32. REQUIRES: check_vector(part).
 void read_vector(const WeightPart& part, float* out);
 
 /// `value` as it reads after being kept as `storage`.

@@ -80,6 +80,7 @@ class ReferenceBackend final : public Backend {
   }
 
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override {
+    check_vector(part);
     *owner = allocate(static_cast<size_t>(part.n) * sizeof(float));
     read_vector(part, static_cast<float*>(owner->data));
     return TensorView(owner->data, DType::kF32, {part.n});
