@@ -96,6 +96,15 @@ def test_damaged_json(kind: str, seed: int) -> None:
             exercise(folder)
 
 
+def test_subword_prefix_that_merges_lack(tmp_path: Path) -> None:
+    """The tokenizers package would end the process over this one."""
+    spoiled = json.loads(json.dumps(originals()["tokenizer.json"]))
+    spoiled["model"]["continuing_subword_prefix"] = "\u2581"
+    model_folders.write_json(tmp_path / "tokenizer.json", spoiled)
+    with pytest.raises(TokenizerError, match="continuing_subword_prefix"):
+        Tokenizer.from_pretrained(tmp_path)
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_random_bytes_as_sentencepiece(data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +15,36 @@ from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDe
 from headrace.text.tokenizer_files import AddedToken, TokenizerFiles
 
 
+_SUBWORD_PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
+
+
+def _check_subword_prefix(path: Path) -> None:
+    """The package ends the process over a BPE model whose merges lack its own subword prefix."""
+    text = path.read_bytes()
+    if not _SUBWORD_PREFIX.search(text):
+        return
+    try:
+        model = json.loads(text)["model"]
+        prefix = model["continuing_subword_prefix"]
+        if model.get("type", "BPE") != "BPE" or not prefix:
+            return
+        pairs = [merge.split(" ", 1) if isinstance(merge, str) else merge
+                 for merge in model["merges"]]  # fmt: skip
+        fits = all(second.startswith(prefix) for _, second in pairs)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TokenizerError(f"{path} is not a valid tokenizer.json: {error!r}") from error
+    if not fits:
+        raise TokenizerError(
+            f"{path} is not a valid tokenizer.json: its merges do not carry its "
+            f"continuing_subword_prefix {prefix!r}"
+        )
+
+
 class FastBackend:
     """A tokenizer.json, completed by the added tokens of tokenizer_config.json."""
 
     def __init__(self, path: Path, files: TokenizerFiles) -> None:
+        _check_subword_prefix(path)
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the package raises bare Exception for a malformed file
