@@ -14,7 +14,6 @@ from headrace.text.decoders import Chain, NotStreamable, build_stages
 from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDetokenizer
 from headrace.text.tokenizer_files import AddedToken, TokenizerFiles
 
-
 _SUBWORD_PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
 
 
