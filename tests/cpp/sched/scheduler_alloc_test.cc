@@ -20,8 +20,12 @@ void* operator new(std::size_t bytes) {
   if (void* data = std::malloc(bytes > 0 ? bytes : 1)) return data;
   throw std::bad_alloc();
 }
+// GCC 12 takes this pair for a mismatch once it has inlined one half of it.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void operator delete(void* data) noexcept { std::free(data); }
 void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+#pragma GCC diagnostic pop
 
 namespace headrace::fake {
 namespace {
