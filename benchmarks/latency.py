@@ -6,24 +6,17 @@ The machine's limits are measured before and after each repeat and averaged: its
 changes within minutes."""
 
 import random
-import time
 
 import common
 from headrace import LLM, SamplingParams
 
 
 def run(llm: LLM, prompt: list[int], output: int) -> tuple[float, float]:
-    """Seconds to the first token and seconds per later token."""
+    """Seconds in the model up to the first token, and per later token."""
     params = SamplingParams(temperature=0.0, max_tokens=output, ignore_eos=True)
-    start = time.perf_counter()
-    first = last = start
-    count = 0
-    for (update,) in llm.generate(prompt, params, use_tqdm=False, stream=True):
-        if update is not None and update.outputs.token_ids:
-            last = time.perf_counter()
-            first = last if count == 0 else first
-            count += len(update.outputs.token_ids)
-    return first - start, (last - first) / max(1, count - 1)
+    (result,) = llm.generate(prompt, params, use_tqdm=False)
+    first, whole = result.metrics.first_token_time, result.metrics.model_forward_time
+    return first, (whole - first) / (output - 1)
 
 
 def main() -> None:
