@@ -52,7 +52,12 @@ ServedModel::ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger)
   };
 }
 
-ServedModel::~ServedModel() { release(); }
+ServedModel::~ServedModel() {
+  try {
+    release();
+  } catch (...) {  // only the log line behind the release can fail
+  }
+}
 
 bool ServedModel::on_own_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
 
@@ -70,6 +75,11 @@ void ServedModel::join() {
 
 void ServedModel::start() {
   refuse_on_own_thread("started");
+  begin();
+  logger_->log(LogLevel::kInfo, "model '", info_.name, "' is running");
+}
+
+void ServedModel::begin() {
   const std::lock_guard lock(lifecycle_mutex_);
   const ModelState state = control_->state();
   if (released_ || (state != ModelState::kInstalled && state != ModelState::kStopped)) {
@@ -88,7 +98,6 @@ void ServedModel::start() {
   thread_id_ = thread_.get_id();
   started_ = true;
   control_->begin();
-  logger_->log(LogLevel::kInfo, "model '", info_.name, "' is running");
 }
 
 bool ServedModel::stop(std::optional<std::chrono::nanoseconds> timeout) {
@@ -107,13 +116,15 @@ bool ServedModel::release() {
     if (thread_.joinable()) thread_.detach();
     return !std::exchange(released_, true);
   }
-  const std::lock_guard lock(lifecycle_mutex_);
-  if (released_) return false;
-  released_ = true;
-  control_->release();
-  join();
-  loop_->free_memory();
-  malloc_trim(0);
+  {
+    const std::lock_guard lock(lifecycle_mutex_);
+    if (released_) return false;
+    released_ = true;
+    control_->release();
+    join();
+    loop_->free_memory();
+    malloc_trim(0);
+  }
   logger_->log(LogLevel::kInfo, "model '", info_.name, "' is released");
   return true;
 }

@@ -41,6 +41,7 @@ class ServedModel {
 
  private:
   void refuse_on_own_thread(const char* action) const;
+  void begin();
   void join();
 
   const ModelInfo info_;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <random>
+#include <thread>
 
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/engine/expect_error.h"
@@ -91,16 +92,32 @@ Request submit(Engine& engine, const Job& job) {
   return engine.submit("m", request);
 }
 
+/// Holds the model's thread, in a callback, until `released` is ready.
+void hold(Engine& engine, const std::shared_future<void>& released) {
+  enum Stage { kOpen, kHeld, kMissed };
+  for (;;) {
+    auto stage = std::make_shared<std::atomic<Stage>>(kOpen);
+    Request plug = submit(engine, {{3}, {.max_tokens = 100, .ignore_eos = true}});
+    plug.results().on_output([stage, released, here = std::this_thread::get_id()] {
+      if (std::this_thread::get_id() == here) return;  // some output was there already
+      Stage open = kOpen;
+      if (stage->compare_exchange_strong(open, kHeld)) released.wait();
+    });
+    while (*stage == kOpen) {
+      Stage open = kOpen;
+      if (plug.wait(std::chrono::milliseconds(1))) stage->compare_exchange_strong(open, kMissed);
+    }
+    if (*stage == kHeld) return;
+  }
+}
+
 std::vector<Output> run(const ModelOptions& options, const std::vector<Job>& jobs, bool together,
                         ModelStats* stats = nullptr) {
   Engine engine;
   engine.install_model("m", options);
   engine.start_model("m");
   std::promise<void> all_submitted;
-  Request plug = submit(engine, {{3}, {.max_tokens = 1}});
-  if (together) {  // the model's thread waits in this callback
-    plug.results().on_output([done = all_submitted.get_future().share()] { done.wait(); });
-  }
+  if (together) hold(engine, all_submitted.get_future().share());
   std::vector<Request> requests;
   std::vector<Output> out;
   for (const Job& job : jobs) {

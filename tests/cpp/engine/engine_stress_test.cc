@@ -33,11 +33,11 @@ Job random_job(std::mt19937& random) {
   job.prompt.assign(static_cast<size_t>(pick(0, 60)), pick(1, 3));
   for (int i = pick(1, 40); i > 0; --i) job.prompt.push_back(pick(1, 49));
   SamplingParams& p = job.sampling;
-  p.max_tokens = pick(1, 60);
+  p.max_tokens = pick(1, 120);
   p.min_tokens = pick(0, std::min(5, p.max_tokens));
   p.temperature = pick(0, 1) ? 0.0f : 1.0f;
   p.seed = static_cast<uint64_t>(pick(0, 1000));
-  p.ignore_eos = pick(0, 1);
+  p.ignore_eos = pick(0, 3) > 0;
   if (pick(0, 3) == 0) p.repetition_penalty = 1.3f;
   if (pick(0, 3) == 0) p.presence_penalty = 0.7f;
   if (pick(0, 3) == 0) p.bad_words = {{pick(1, 49)}, {pick(1, 49), pick(1, 49)}};
