@@ -1,0 +1,26 @@
+#pragma once
+
+// The SIMD vocabulary as functions over arrays, compiled once per ISA (simd_ops.cc). Counts are
+// multiples of `lanes`.
+
+#include <stdint.h>
+
+namespace headrace {
+
+struct SimdOps {
+  int lanes;
+  void (*exp)(const float* in, int64_t count, float* out);
+  void (*to_bf16)(const float* in, int64_t count, uint16_t* out);
+  void (*to_f16)(const float* in, int64_t count, uint16_t* out);
+  void (*from_bf16)(const uint16_t* in, int64_t count, float* out);
+  void (*from_f16)(const uint16_t* in, int64_t count, float* out);
+  /// 2 * lanes numbers in; even and odd ones out.
+  void (*split_bf16)(const uint16_t* in, float* even, float* odd);
+  float (*reduce_add)(const float* lanes);
+  float (*reduce_max)(const float* lanes);
+  uint32_t (*greater_mask)(const float* a, const float* b);
+  /// out[0, n) = in[0, n); returns the sum of what load_part read.
+  float (*copy_part)(const float* in, int n, float* out);
+};
+
+}  // namespace headrace
