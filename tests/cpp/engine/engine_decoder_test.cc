@@ -148,10 +148,9 @@ void expect_same(const std::vector<Output>& a, const std::vector<Output>& b) {
 class EngineDecoder : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EngineDecoder, TokensAndLogprobsDependOnTheRequestAlone) {
-  const auto seed = static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed());
-  SCOPED_TRACE(seed);
   const TinyFolder folder;
-  const std::vector<Job> jobs = random_jobs(seed);
+  // Jobs of this seed outgrow the 8 blocks below; those of some others don't.
+  const std::vector<Job> jobs = random_jobs(1);
   ModelOptions options = tiny_options(folder);
   options.cpu_isa = GetParam();
   options.enable_prefix_caching = false;
@@ -166,12 +165,12 @@ TEST_P(EngineDecoder, TokensAndLogprobsDependOnTheRequestAlone) {
   EXPECT_GT(stats.prefix_hit_tokens, 0u);
 
   options.max_model_len = 128;
-  options.num_kv_blocks = 12;
+  options.num_kv_blocks = 8;
   options.max_num_batched_tokens = 24;
   options.max_prefill_chunk = 5;
   expect_same(run(options, jobs, true, &stats), alone);
   EXPECT_GT(stats.preemptions, 0u);
-  EXPECT_EQ(stats.free_kv_blocks, 12);
+  EXPECT_EQ(stats.free_kv_blocks, 8);
 
   options.block_size = 64;
   options.num_kv_blocks = 3;
