@@ -40,11 +40,11 @@ Backend::Buffer CpuBackend::allocate(size_t bytes) { return memory_.allocate(byt
 size_t CpuBackend::bytes_in_use() const { return memory_.bytes_in_use(); }
 
 void CpuBackend::upload(const void* source, void* device, size_t bytes) {
-  std::memcpy(device, source, bytes);
+  if (bytes > 0) std::memcpy(device, source, bytes);
 }
 
 void CpuBackend::read_back(const void* device, void* destination, size_t bytes) {
-  std::memcpy(destination, device, bytes);
+  if (bytes > 0) std::memcpy(destination, device, bytes);
 }
 
 std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {

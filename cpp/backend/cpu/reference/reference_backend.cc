@@ -61,10 +61,10 @@ class ReferenceBackend final : public Backend {
   Buffer allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t bytes_in_use() const override { return memory_.bytes_in_use(); }
   void upload(const void* source, void* device, size_t bytes) override {
-    std::memcpy(device, source, bytes);
+    if (bytes > 0) std::memcpy(device, source, bytes);
   }
   void read_back(const void* device, void* destination, size_t bytes) override {
-    std::memcpy(destination, device, bytes);
+    if (bytes > 0) std::memcpy(destination, device, bytes);
   }
 
   std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override {
