@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import tempfile
 from collections.abc import Callable
@@ -158,6 +159,16 @@ def test_sentencepiece_decodes_like_sentencepiece(data: st.DataObject) -> None:
         model, own = _sentencepiece_pair(json.dumps(options))
         ids = data.draw(st.lists(st.integers(3, model.vocab_size() - 1), max_size=12))
         assert streamed(own, ids, False) == model.decode(ids)
+
+
+@pytest.mark.parametrize("options", ["{}", '{"remove_extra_whitespaces": false}'])
+def test_leading_spaces_like_sentencepiece(options: str) -> None:
+    model, own = _sentencepiece_pair(options)
+    space = model.piece_to_id("\u2581")
+    word = next(i for i in range(300, model.vocab_size()) if model.id_to_piece(i)[0] == "\u2581")
+    byte = model.piece_to_id("<0x41>")
+    for ids in itertools.product([space, word, byte], repeat=4):
+        assert streamed(own, list(ids), False) == model.decode(list(ids))
 
 
 @functools.cache

@@ -224,8 +224,6 @@ class _PieceDetokenizer:
                 settled.append(self._bytes.decode("utf-8"))
                 self._bytes.clear()
             except UnicodeDecodeError as error:
-                settled.append(self._bytes[: error.start].decode("utf-8"))
-                del self._bytes[: error.start]
                 if error.reason == "unexpected end of data":
                     break
                 settled.append(_UNKNOWN)
