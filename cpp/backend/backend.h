@@ -76,6 +76,52 @@ class PackedWeight {
   size_t bytes_;
 };
 
+/// Ranks of an adapter's parts are rounded up to a multiple of this in lora()'s scratch.
+inline constexpr int64_t kLoraRankUnit = 16;
+
+/// What a low-rank adapter (LoRA) adds to columns [column, column + b.n) of a linear()'s output:
+/// scale * B (A x).
+struct LoraPart {
+  WeightPart a;  ///< n = rank, k = input features
+  WeightPart b;  ///< n = output features, k = rank
+  int64_t column = 0;
+  float scale = 1.0f;
+};
+
+struct LoraSpec {
+  std::vector<LoraPart> parts;  ///< columns don't overlap
+  int64_t n = 0;                ///< output features of the linear
+  int64_t k = 0;                ///< its input features
+  DType storage = DType::kF32;  ///< kF32, kBF16 or kF16: how the backend keeps A and B
+};
+
+/// What one adapter adds to one linear, in a backend's own layout. Immutable. Made by
+/// Backend::pack_lora; must be destroyed before its backend.
+class PackedLora {
+ public:
+  virtual ~PackedLora() = default;
+  int64_t n() const noexcept { return n_; }
+  int64_t k() const noexcept { return k_; }
+  /// Columns it needs of lora()'s scratch: the parts' ranks, each rounded up to kLoraRankUnit.
+  int64_t scratch_columns() const noexcept { return scratch_columns_; }
+  /// Bytes of memory held; also the bytes a decode step must read.
+  size_t bytes() const noexcept { return bytes_; }
+
+ protected:
+  PackedLora(int64_t n, int64_t k, int64_t scratch_columns, size_t bytes)
+      : n_(n), k_(k), scratch_columns_(scratch_columns), bytes_(bytes) {}
+
+ private:
+  int64_t n_, k_, scratch_columns_;
+  size_t bytes_;
+};
+
+/// Rows of a step that use one adapter.
+struct LoraGroup {
+  const PackedLora* lora = nullptr;
+  std::span<const int32_t> rows;  ///< distinct, in no other group
+};
+
 struct KvCacheSpec {
   int32_t num_layers = 0;
   int32_t num_kv_heads = 0;
@@ -169,6 +215,10 @@ class Backend {
   /// A vector [n] (norm weights, biases) as activations, from a 1-column part.
   virtual TensorView pack_vector(const WeightPart& part, Buffer* owner) = 0;
 
+  /// Packs one linear's adapter from host memory. Unlike all else, it may be called and its result
+  /// destroyed by any thread at any time, also during a step.
+  virtual std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) = 0;
+
   virtual size_t kv_block_bytes(const KvCacheSpec& spec) const = 0;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) = 0;
 
@@ -194,7 +244,8 @@ class Backend {
   virtual void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                             TensorView out) = 0;
 
-  /// out [T, n] = x [T, k] . W^T (+ bias [n] act, may be empty). float32 accumulation.
+  /// out [T, n] = x [T, k] . W^T (+ bias [n] act, may be empty). float32 accumulation. Of a W
+  /// packed with kGateUp it gives gate‖up.
   /// Moves W.bytes() + T*(k + n)*act bytes.
   virtual void linear(TensorView x, const PackedWeight& weight, TensorView bias,
                       TensorView out) = 0;
@@ -202,6 +253,17 @@ class Backend {
   /// out [T, n/2] = silu(gate) * up where gate‖up = x . W^T (+ bias [n]). W packed with kGateUp.
   virtual void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                                TensorView out) = 0;
+
+  /// out [T, n/2] = silu(gate) * up of gate_up [T, n]. After linear() it gives the bits of
+  /// linear_silu_mul(). Moves 1.5*T*n*act bytes.
+  virtual void silu_mul(TensorView gate_up, TensorView out) = 0;
+
+  /// out[row] += what the row's adapter adds for x[row], for the R rows of all groups; the other
+  /// rows stay as they are. x [T, k], out [T, n] act; scratch [>= R, >= scratch_columns() of every
+  /// group] f32, contents lost. float32 accumulation: A x first, then B.
+  /// Moves the bytes() of the groups' adapters + R*(k + 2*n)*act bytes.
+  virtual void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
+                    TensorView out) = 0;
 
   /// qkv [T, (nq + 2*nkv)*d]: q heads, k heads, v heads of each row. Normalises q and k if the
   /// spec says so, rotates both by `rope_table` [T, rotary_dim] (q in place), and writes k and v

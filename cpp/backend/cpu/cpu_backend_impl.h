@@ -3,7 +3,8 @@
 // The CPU backend over one kernel set. Methods are spread over files by what they do:
 //   cpu_backend.cc  construction, memory, weights, begin_step
 //   linear.cc       linear, linear_silu_mul
-//   rows.cc         embed, rope_table, rms_norm, add_rms_norm, gather_rows
+//   lora.cc         pack_lora, lora
+//   rows.cc         embed, rope_table, rms_norm, add_rms_norm, silu_mul, gather_rows
 //   kv_cache.cc     kv_block_bytes, make_kv_cache
 //   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
@@ -37,6 +38,7 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override;
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
+  std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
 
@@ -49,6 +51,9 @@ class CpuBackend final : public Backend {
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
+  void silu_mul(TensorView gate_up, TensorView out) override;
+  void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
+            TensorView out) override;
   void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                      TensorView rope_table, KvCache& cache, int32_t layer) override;
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,

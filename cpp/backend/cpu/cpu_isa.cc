@@ -6,6 +6,7 @@
 #define HEADRACE_DECLARE_KERNELS(isa)              \
   namespace headrace::isa {                        \
   extern const LinearKernels kLinearKernels;       \
+  extern const LoraKernels kLoraKernels;           \
   extern const RowKernels kRowKernels;             \
   extern const AttentionKernels kAttentionKernels; \
   extern const SampleKernels kSampleKernels;       \
@@ -36,13 +37,14 @@ bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf
 
 constexpr CpuIsa kIsas[] = {
     {"avx512_bf16", "AVX-512 F, BW, VL, DQ, BF16", has_avx512_bf16, &avx512_bf16::kLinearKernels,
-     &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels, &avx512_bf16::kSampleKernels},
-    {"avx512", "AVX-512 F, BW, VL, DQ", has_avx512, &avx512::kLinearKernels, &avx512::kRowKernels,
-     &avx512::kAttentionKernels, &avx512::kSampleKernels},
-    {"avx2", "AVX2, FMA, F16C", has_avx2, &avx2::kLinearKernels, &avx2::kRowKernels,
-     &avx2::kAttentionKernels, &avx2::kSampleKernels},
-    {"baseline", "x86-64", has_baseline, &baseline::kLinearKernels, &baseline::kRowKernels,
-     &baseline::kAttentionKernels, &baseline::kSampleKernels},
+     &avx512_bf16::kLoraKernels, &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels,
+     &avx512_bf16::kSampleKernels},
+    {"avx512", "AVX-512 F, BW, VL, DQ", has_avx512, &avx512::kLinearKernels, &avx512::kLoraKernels,
+     &avx512::kRowKernels, &avx512::kAttentionKernels, &avx512::kSampleKernels},
+    {"avx2", "AVX2, FMA, F16C", has_avx2, &avx2::kLinearKernels, &avx2::kLoraKernels,
+     &avx2::kRowKernels, &avx2::kAttentionKernels, &avx2::kSampleKernels},
+    {"baseline", "x86-64", has_baseline, &baseline::kLinearKernels, &baseline::kLoraKernels,
+     &baseline::kRowKernels, &baseline::kAttentionKernels, &baseline::kSampleKernels},
 };
 
 }  // namespace

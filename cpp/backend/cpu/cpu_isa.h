@@ -7,6 +7,7 @@
 
 #include "backend/cpu/kernels_attention.h"
 #include "backend/cpu/kernels_linear.h"
+#include "backend/cpu/kernels_lora.h"
 #include "backend/cpu/kernels_rows.h"
 #include "backend/cpu/kernels_sample.h"
 
@@ -17,6 +18,7 @@ struct CpuIsa {
   const char* needs;    ///< CPU features, for messages
   bool (*available)();  ///< does this machine have them?
   const LinearKernels* linear;
+  const LoraKernels* lora;
   const RowKernels* rows;
   const AttentionKernels* attention;
   const SampleKernels* sample;

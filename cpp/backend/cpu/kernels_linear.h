@@ -20,6 +20,7 @@ namespace headrace {
 enum class PanelEpilogue : uint8_t {
   kStore,    ///< out[col] = acc + bias
   kSiluMul,  ///< vectors alternate gate, up: out[col] = silu(gate + bias) * (up + up_bias)
+  kGateUp,   ///< the same vectors: out[col] = gate + bias, out[col + up_column] = up + up_bias
 };
 
 /// The product of `rows` packed rows with one panel.
@@ -34,7 +35,8 @@ struct PanelTask {
   const float* up_bias;
   float* out;  ///< [rows][out_stride], at the panel's first output
   int64_t out_stride;
-  int32_t cols;  ///< outputs that exist: <= panel_cols (half of it for kSiluMul)
+  int32_t cols;       ///< outputs that exist: <= panel_cols (half of it unless kStore)
+  int64_t up_column;  ///< kGateUp only
   PanelEpilogue epilogue;
 };
 

@@ -12,6 +12,8 @@ struct RowKernels {
   /// residual += delta; out = rms_norm(residual). out may be delta.
   void (*add_rms_norm)(float* residual, const float* delta, const float* weight, float eps,
                        int64_t n, float* out);
+  /// out[i] = silu(gate[i]) * up[i].
+  void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   /// Widens n numbers.
   void (*from_bf16)(const uint16_t* in, int64_t n, float* out);
   void (*from_f16)(const uint16_t* in, int64_t n, float* out);

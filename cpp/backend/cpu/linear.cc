@@ -51,9 +51,10 @@ void CpuBackend::run_linear(const TensorView& x, const PackedWeight& packed, con
                             const TensorView& out, PanelEpilogue epilogue) {
   const auto* weight = dynamic_cast<const PackedPanels*>(&packed);
   HEADRACE_CHECK(weight != nullptr && !weight->layout().row_major &&
-                     weight->layout().gate_up == (epilogue == PanelEpilogue::kSiluMul),
+                     weight->layout().gate_up == (epilogue != PanelEpilogue::kStore),
                  "the weight was packed for another use");
-  check_linear(x, packed, bias, out, weight->outputs());
+  check_linear(x, packed, bias, out,
+               epilogue == PanelEpilogue::kSiluMul ? weight->outputs() : packed.n());
   if (x.rows() == 0) return;
   const LinearKernels& kernels = *isa_->linear;
   const LinearFormat& format = linear_format(kernels, weight->storage());
@@ -89,13 +90,16 @@ void CpuBackend::run_linear(const TensorView& x, const PackedWeight& packed, con
     job.out = out.row<float>(first_row) + first_output;
     job.out_stride = out.row_stride;
     job.cols = static_cast<int32_t>(std::min(panel_outputs, weight->outputs() - first_output));
+    job.up_column = weight->outputs();
     job.epilogue = epilogue;
     format.panel_product(job);
   });
 }
 
 void CpuBackend::linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) {
-  run_linear(x, weight, bias, out, PanelEpilogue::kStore);
+  const auto* panels = dynamic_cast<const PackedPanels*>(&weight);
+  const bool gate_up = panels != nullptr && panels->layout().gate_up;
+  run_linear(x, weight, bias, out, gate_up ? PanelEpilogue::kGateUp : PanelEpilogue::kStore);
 }
 
 void CpuBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,

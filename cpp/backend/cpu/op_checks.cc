@@ -1,5 +1,6 @@
 #include "backend/cpu/op_checks.h"
 
+#include "backend/cpu/weight_source.h"
 #include "base/check.h"
 
 namespace headrace {
@@ -82,6 +83,44 @@ void check_linear(const TensorView& x, const PackedWeight& weight, const TensorV
                  " x ", x.cols(), " . ", weight.k(), " x ", weight.n(), " to ", out.rows(), " x ",
                  out.cols());
   if (bias.data != nullptr) check_vector(bias, weight.n());
+}
+
+void check_silu_mul(const TensorView& gate_up, const TensorView& out) {
+  check_matrix(gate_up);
+  check_matrix(out);
+  HEADRACE_CHECK(gate_up.rows() == out.rows() && gate_up.cols() == 2 * out.cols(), gate_up.rows(),
+                 " x ", gate_up.cols(), " to ", out.rows(), " x ", out.cols());
+}
+
+void check_lora_spec(const LoraSpec& spec) {
+  HEADRACE_CHECK(!spec.parts.empty() && storable(spec.storage), dtype_name(spec.storage));
+  for (const LoraPart& part : spec.parts) {
+    check_weight({{part.a}, spec.storage});
+    check_weight({{part.b}, spec.storage});
+    HEADRACE_CHECK(part.a.k == spec.k && part.b.k == part.a.n, part.a.k, ", ", part.b.k, " and ",
+                   part.a.n);
+    HEADRACE_CHECK(part.column >= 0 && part.b.n <= spec.n - part.column, part.column, " + ",
+                   part.b.n, " of ", spec.n);
+  }
+}
+
+void check_lora(const TensorView& x, std::span<const LoraGroup> groups, const TensorView& scratch,
+                const TensorView& out) {
+  check_matrix(x);
+  check_matrix(out);
+  check_matrix(scratch);
+  int64_t rows = 0;
+  for (const LoraGroup& group : groups) {
+    HEADRACE_CHECK(group.lora != nullptr && group.lora->k() == x.cols() &&
+                       group.lora->n() == out.cols() &&
+                       group.lora->scratch_columns() <= scratch.cols(),
+                   x.cols(), " to ", out.cols());
+    for (const int32_t row : group.rows) {
+      HEADRACE_CHECK(row >= 0 && row < x.rows() && row < out.rows(), row, " of ", out.rows());
+    }
+    rows += static_cast<int64_t>(group.rows.size());
+  }
+  HEADRACE_CHECK(rows <= scratch.rows(), rows, " of ", scratch.rows());
 }
 
 void check_gather_rows(const TensorView& x, std::span<const int32_t> rows, const TensorView& out) {

@@ -18,6 +18,11 @@ void check_add_rms_norm(const TensorView& residual, const TensorView& delta,
 /// `n`: columns of out.
 void check_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
                   const TensorView& out, int64_t n);
+void check_silu_mul(const TensorView& gate_up, const TensorView& out);
+/// The spec of one adapter's linear: sizes, columns, storage.
+void check_lora_spec(const LoraSpec& spec);
+void check_lora(const TensorView& x, std::span<const LoraGroup> groups, const TensorView& scratch,
+                const TensorView& out);
 void check_gather_rows(const TensorView& x, std::span<const int32_t> rows, const TensorView& out);
 /// Throws Error(kUnsupported) naming what the CPU cannot run.
 void require_cpu_needs(const BackendNeeds& needs);

@@ -95,6 +95,16 @@ void CpuBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView 
   });
 }
 
+void CpuBackend::silu_mul(TensorView gate_up, TensorView out) {
+  check_silu_mul(gate_up, out);
+  for_rows(out.rows(), 3 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* gate = gate_up.row<float>(i);
+      isa_->rows->silu_mul(gate, gate + out.cols(), out.cols(), out.row<float>(i));
+    }
+  });
+}
+
 void CpuBackend::gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) {
   check_gather_rows(x, rows, out);
   for_rows(out.rows(), 2 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {

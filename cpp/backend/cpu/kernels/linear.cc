@@ -193,7 +193,12 @@ void finish_row(const PanelTask& task, const float* acc, float* out) {
     const int count = task.cols - first;
     const F32 gate = add(load(acc + 2 * first), load_bias(task.bias, first, count));
     const F32 up = add(load(acc + 2 * first + kLanes), load_bias(task.up_bias, first, count));
-    store_up_to(out + first, mul(silu(gate), up), count);
+    if (task.epilogue == PanelEpilogue::kGateUp) {
+      store_up_to(out + first, gate, count);
+      store_up_to(out + task.up_column + first, up, count);
+    } else {
+      store_up_to(out + first, mul(silu(gate), up), count);
+    }
   }
 }
 

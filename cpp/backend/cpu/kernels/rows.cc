@@ -65,6 +65,13 @@ void add_rms_norm(float* residual, const float* delta, const float* weight, floa
   scale(residual, weight, factor, n, out);
 }
 
+void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int count = static_cast<int>(n - i < kLanes ? n - i : kLanes);
+    store_up_to(out + i, mul(silu(load_up_to(gate + i, count)), load_up_to(up + i, count)), count);
+  }
+}
+
 template <class Load>
 HEADRACE_SIMD_INLINE void widen(const uint16_t* in, int64_t n, float* out, const Load& load16) {
   int64_t i = 0;
@@ -86,6 +93,6 @@ void from_f16(const uint16_t* in, int64_t n, float* out) {
 }  // namespace
 
 extern const RowKernels kRowKernels;
-const RowKernels kRowKernels = {rms_norm, add_rms_norm, from_bf16, from_f16};
+const RowKernels kRowKernels = {rms_norm, add_rms_norm, silu_mul, from_bf16, from_f16};
 
 }  // namespace headrace::HEADRACE_ISA
