@@ -289,7 +289,7 @@ class Backend {
   ///   3. += bias
   ///   4. `masked` ids := -inf
   ///   5. repetition: seen l := l < 0 ? l * r : l / r; then l -= count * frequency + (count > 0)
-  ///      * presence
+  ///      * presence; penalized log-probabilities read here
   ///   6. l /= temperature (unless greedy)
   ///   7. `banned` ids := -inf
   ///   8. processed log-probabilities read here

@@ -14,6 +14,7 @@ enum class LogprobsMode : uint8_t {
   kRawLogits,
   kProcessedLogprobs,  ///< log-softmax after bias, penalties, temperature and bans
   kProcessedLogits,
+  kPenalizedLogprobs,  ///< log-softmax after bias and penalties, before temperature and bans
 };
 
 /// One token id that the request has seen. Each id appears once per row.
@@ -45,7 +46,7 @@ struct SampleRow {
   float presence_penalty = 0.0f;
   std::span<const SeenToken> seen;  ///< may be empty when the three penalties are neutral
   std::span<const LogitBias> bias;
-  std::span<const int32_t> masked;  ///< set to -inf before the penalties (EOS while min_tokens)
+  std::span<const int32_t> masked;  ///< set to -inf before the penalties (EOS early, n-grams)
   std::span<const int32_t> banned;  ///< set to -inf after temperature (bad words)
   /// Guided decoding: bit t of word t / 32 allows token t; covers the vocabulary; null = all.
   const uint32_t* allowed = nullptr;

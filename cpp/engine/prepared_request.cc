@@ -78,6 +78,7 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
   spec.min_tokens = options.sampling.min_tokens;
   spec.end_tokens = end_tokens(options.sampling, limits);
   spec.stop_sequences = options.sampling.stop_sequences;
+  spec.stop_sequences_anywhere = options.sampling.stop_sequences_anywhere;
   spec.priority = options.priority;
   if (options.timeout)
     spec.deadline = now + std::chrono::duration<double>(*options.timeout).count();

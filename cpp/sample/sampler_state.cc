@@ -26,6 +26,8 @@ LogprobsMode mode_of(LogprobsKind kind) {
       return LogprobsMode::kProcessedLogprobs;
     case LogprobsKind::kProcessedLogits:
       return LogprobsMode::kProcessedLogits;
+    case LogprobsKind::kPenalizedLogprobs:
+      return LogprobsMode::kPenalizedLogprobs;
   }
   return LogprobsMode::kRawLogprobs;
 }
@@ -49,7 +51,7 @@ SamplerState::SamplerState(SamplingParams params, uint64_t seed, std::span<const
       greedy_(is_greedy(params_)) {
   const bool repeats = params_.repetition_penalty != 1.0f;
   counts_seen_ = repeats || params_.frequency_penalty != 0.0f || params_.presence_penalty != 0.0f;
-  if (repeats) {
+  if (repeats && !params_.penalize_output_only) {
     for (int32_t token : prompt) note_seen(token, 0);
   }
   bias_.reserve(params_.logit_bias.size());
@@ -63,6 +65,9 @@ SamplerState::SamplerState(SamplingParams params, uint64_t seed, std::span<const
   }
   params_.bad_words.clear();
   update_banned();
+  if (params_.no_repeat_ngram_size > 0) {
+    ngrams_ = std::make_unique<NgramIndex>(params_.no_repeat_ngram_size, prompt);
+  }
 }
 
 SampleRow SamplerState::base_row(int32_t logits_row,
@@ -90,9 +95,20 @@ SampleRow SamplerState::next_row(int32_t logits_row) {
   row.presence_penalty = params_.presence_penalty;
   row.seen = seen_;
   row.bias = bias_;
-  if (generated_ < params_.min_tokens) row.masked = end_tokens_;
+  row.masked = masked_now();
   row.banned = banned_;
   return row;
+}
+
+std::span<const int32_t> SamplerState::masked_now() {
+  const std::span<const int32_t> ends =
+      generated_ < params_.min_tokens ? end_tokens_ : std::span<const int32_t>();
+  if (!ngrams_) return ends;
+  const std::span<const int32_t> repeats = ngrams_->followers();
+  if (ends.empty()) return repeats;
+  masked_.assign(ends.begin(), ends.end());
+  masked_.insert(masked_.end(), repeats.begin(), repeats.end());
+  return masked_;
 }
 
 SampleRow SamplerState::prompt_row(int32_t logits_row, int32_t token) const {
@@ -105,6 +121,7 @@ SampleRow SamplerState::prompt_row(int32_t logits_row, int32_t token) const {
 void SamplerState::append(int32_t token) {
   ++generated_;
   if (counts_seen_) note_seen(token, 1);
+  if (ngrams_) ngrams_->append(token);
   if (!longer_words_.empty()) {
     output_.push_back(token);
     update_banned();

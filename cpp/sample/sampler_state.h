@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -8,6 +9,7 @@
 
 #include "backend/sample_op.h"
 #include "headrace/sampling_params.h"
+#include "sample/ngram_index.h"
 
 namespace headrace {
 
@@ -38,6 +40,7 @@ class SamplerState {
  private:
   void note_seen(int32_t token, int32_t output_count);
   void update_banned();
+  std::span<const int32_t> masked_now();
   SampleRow base_row(int32_t logits_row, const std::optional<int32_t>& num_logprobs) const;
 
   SamplingParams params_;
@@ -50,6 +53,9 @@ class SamplerState {
   std::vector<LogitBias> bias_;
   std::vector<SeenToken> seen_;
   std::unordered_map<int32_t, size_t> seen_index_;  // token -> place in seen_
+
+  std::unique_ptr<NgramIndex> ngrams_;  // only for no_repeat_ngram_size
+  std::vector<int32_t> masked_;         // end tokens and what would repeat an n-gram
 
   std::vector<int32_t> always_banned_;              // bad words of one token
   std::vector<std::vector<int32_t>> longer_words_;  // the others

@@ -15,6 +15,7 @@ constexpr size_t kMaxBadWords = 1024;
 constexpr size_t kMaxStopTokens = 1024;
 constexpr size_t kMaxStopSequences = 64;
 constexpr size_t kMaxSequenceLength = 64;
+constexpr int32_t kMaxNgram = 64;
 
 template <class T>
 [[noreturn]] void refuse(std::string_view field, std::string_view range, const T& value) {
@@ -93,6 +94,9 @@ void validate_sampling_params(const SamplingParams& params, int32_t vocab_size) 
   }
   check_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f, "in [-2, 2]");
   check_range("presence_penalty", params.presence_penalty, -2.0f, 2.0f, "in [-2, 2]");
+  if (params.no_repeat_ngram_size < 0 || params.no_repeat_ngram_size > kMaxNgram) {
+    refuse("no_repeat_ngram_size", str_cat("in [0, ", kMaxNgram, "]"), params.no_repeat_ngram_size);
+  }
   check_biases(params.logit_bias, vocab_size);
   check_sequences("bad_words", params.bad_words, kMaxBadWords, vocab_size);
 
@@ -111,7 +115,7 @@ void validate_sampling_params(const SamplingParams& params, int32_t vocab_size) 
 
   check_count("logprobs", params.logprobs, vocab_size);
   check_count("prompt_logprobs", params.prompt_logprobs, vocab_size);
-  if (params.logprobs_kind > LogprobsKind::kProcessedLogits) {
+  if (params.logprobs_kind > LogprobsKind::kPenalizedLogprobs) {
     refuse("logprobs_kind", "one of LogprobsKind", static_cast<int>(params.logprobs_kind));
   }
 }

@@ -34,6 +34,8 @@ struct SeqSpec {
   int32_t min_tokens = 0;
   std::vector<int32_t> end_tokens;  ///< EOS (unless ignored) and stop tokens; sorted, unique
   std::vector<std::vector<int32_t>> stop_sequences;
+  /// Stop sequences end it before min_tokens too, and may begin in the prompt.
+  bool stop_sequences_anywhere = false;
   int32_t priority = 0;           ///< lower first
   double deadline = 0;            ///< in the clock of plan(now); passed when now >= it; 0 = none
   bool read_prefix_cache = true;  ///< false for prompt_logprobs

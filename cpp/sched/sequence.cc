@@ -21,17 +21,21 @@ int32_t Sequence::blocks_ahead() const noexcept {
   return static_cast<int32_t>(ceil_div<int64_t>(ahead, block_size));
 }
 
+bool Sequence::ends_in_stop_sequence(int32_t output_count) const {
+  if (output_count < spec.min_tokens && !spec.stop_sequences_anywhere) return false;
+  const int32_t first = spec.stop_sequences_anywhere ? 0 : num_prompt;
+  const std::span text = std::span(tokens).subspan(static_cast<size_t>(first));
+  return std::ranges::any_of(spec.stop_sequences, [&](const std::vector<int32_t>& stop) {
+    return stop.size() <= text.size() && std::ranges::equal(text.last(stop.size()), stop);
+  });
+}
+
 SeqEnd Sequence::end_after_last_token() const {
-  const std::span output = std::span(tokens).subspan(static_cast<size_t>(num_prompt));
-  const auto count = static_cast<int32_t>(output.size());
-  if (count >= spec.min_tokens) {
-    if (std::ranges::binary_search(spec.end_tokens, output.back())) return SeqEnd::kStopToken;
-    for (const std::vector<int32_t>& stop : spec.stop_sequences) {
-      if (stop.size() <= output.size() && std::ranges::equal(output.last(stop.size()), stop)) {
-        return SeqEnd::kStopSequence;
-      }
-    }
+  const int32_t count = num_tokens() - num_prompt;
+  if (count >= spec.min_tokens && std::ranges::binary_search(spec.end_tokens, tokens.back())) {
+    return SeqEnd::kStopToken;
   }
+  if (ends_in_stop_sequence(count)) return SeqEnd::kStopSequence;
   return count >= spec.max_tokens ? SeqEnd::kLength : SeqEnd::kNone;
 }
 

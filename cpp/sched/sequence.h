@@ -42,6 +42,9 @@ struct Sequence {
   int32_t blocks_ahead() const noexcept;
   /// Whether the last of `tokens`, just generated, ends it.
   SeqEnd end_after_last_token() const;
+
+ private:
+  bool ends_in_stop_sequence(int32_t output_count) const;
 };
 
 /// Scheduling order: priority, then arrival. `a` is senior to `b`.

@@ -16,6 +16,7 @@ void bind_options(py::module_& module) {
       .value("RAW_LOGITS", LogprobsKind::kRawLogits)
       .value("PROCESSED_LOGPROBS", LogprobsKind::kProcessedLogprobs)
       .value("PROCESSED_LOGITS", LogprobsKind::kProcessedLogits)
+      .value("PENALIZED_LOGPROBS", LogprobsKind::kPenalizedLogprobs)
       .finalize();
 
   using S = SamplingParams;
@@ -28,6 +29,8 @@ void bind_options(py::module_& module) {
       .field("repetition_penalty", &S::repetition_penalty)
       .field("frequency_penalty", &S::frequency_penalty)
       .field("presence_penalty", &S::presence_penalty)
+      .field("penalize_output_only", &S::penalize_output_only)
+      .field("no_repeat_ngram_size", &S::no_repeat_ngram_size)
       .field("logit_bias", &S::logit_bias)
       .field("bad_words", &S::bad_words)
       .field("max_tokens", &S::max_tokens)
@@ -35,6 +38,7 @@ void bind_options(py::module_& module) {
       .field("ignore_eos", &S::ignore_eos)
       .field("stop_token_ids", &S::stop_token_ids)
       .field("stop_sequences", &S::stop_sequences)
+      .field("stop_sequences_anywhere", &S::stop_sequences_anywhere)
       .field("logprobs", &S::logprobs)
       .field("prompt_logprobs", &S::prompt_logprobs)
       .field("logprobs_kind", &S::logprobs_kind)

@@ -33,6 +33,7 @@ class LogprobsKind(IntEnum):
     RAW_LOGITS = 1
     PROCESSED_LOGPROBS = 2
     PROCESSED_LOGITS = 3
+    PENALIZED_LOGPROBS = 4
 
 class ModelState(IntEnum):
     INSTALLED = 0
@@ -55,6 +56,8 @@ class SamplingParams:
     repetition_penalty: float
     frequency_penalty: float
     presence_penalty: float
+    penalize_output_only: bool
+    no_repeat_ngram_size: int
     logit_bias: Sequence[tuple[int, float]]
     bad_words: Sequence[Sequence[int]]
     max_tokens: int
@@ -62,6 +65,7 @@ class SamplingParams:
     ignore_eos: bool
     stop_token_ids: Sequence[int]
     stop_sequences: Sequence[Sequence[int]]
+    stop_sequences_anywhere: bool
     logprobs: int | None
     prompt_logprobs: int | None
     logprobs_kind: LogprobsKind
@@ -79,6 +83,8 @@ class SamplingParams:
         repetition_penalty: float = 1.0,
         frequency_penalty: float = 0.0,
         presence_penalty: float = 0.0,
+        penalize_output_only: bool = False,
+        no_repeat_ngram_size: int = 0,
         logit_bias: Sequence[tuple[int, float]] = (),
         bad_words: Sequence[Sequence[int]] = (),
         max_tokens: int = 0,
@@ -86,6 +92,7 @@ class SamplingParams:
         ignore_eos: bool = False,
         stop_token_ids: Sequence[int] = (),
         stop_sequences: Sequence[Sequence[int]] = (),
+        stop_sequences_anywhere: bool = False,
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
         logprobs_kind: LogprobsKind = LogprobsKind.RAW_LOGPROBS,

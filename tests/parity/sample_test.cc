@@ -123,7 +123,7 @@ struct RandomCase {
     row.presence_penalty = chance(0.5) ? 0.0f : 2.0f * uniform() - 1.0f;
     if (chance(0.1)) row.forced_token = below(vocab_size);
     if (chance(0.8)) row.num_logprobs = chance(0.1) ? vocab_size + 3 : below(25);
-    row.logprobs_mode = static_cast<LogprobsMode>(below(4));
+    row.logprobs_mode = static_cast<LogprobsMode>(below(5));
     row.temperature_scaled_logprobs = chance(0.3);
     row.top_p_normalized_logprobs = chance(0.3);
   }
@@ -241,6 +241,38 @@ TEST_P(SampleParity, TiesGoToTheLowerId) {
   EXPECT_EQ(sample(*backend, logits, 1, kVocab, {greedy})[0].token, 5);
   std::swap(logits[5], logits[6]);
   EXPECT_EQ(sample(*backend, logits, 1, kVocab, {greedy})[0].token, 5) << "-0 equals 0";
+}
+
+TEST_P(SampleParity, PenalizedLogprobsAreReadBeforeTemperature) {
+  const auto backend = backend_of(GetParam());
+  const std::vector<float> logits = {2.0f, 1.0f, 4.0f, 0.5f, 3.0f};
+  const LogitBias bias[] = {{0, 1.0f}};
+  const SeenToken seen[] = {{1, 2}, {4, 0}};
+  const int32_t masked[] = {3}, banned[] = {2};
+  SampleRow row;
+  row.bias = bias;
+  row.seen = seen;
+  row.masked = masked;
+  row.banned = banned;
+  row.repetition_penalty = 2.0f;
+  row.frequency_penalty = 0.25f;
+  row.temperature = 0.5f;
+  row.num_logprobs = 5;
+  row.logprobs_mode = LogprobsMode::kPenalizedLogprobs;
+  const double expected[] = {3.0, 0.0, 4.0, -static_cast<double>(kInf), 1.5};
+  double total = 0;
+  for (const double value : expected) total += std::exp(value);
+  for (const bool greedy : {false, true}) {
+    row.greedy = greedy;
+    const SampleResult result = sample(*backend, logits, 1, 5, {row})[0];
+    EXPECT_NE(result.token, 2) << "banned, though its log-probability is reported";
+    ASSERT_EQ(result.top.size(), 5u);
+    for (const TokenLogprob& top : result.top) {
+      expect_logprob(top.logprob, static_cast<float>(expected[top.token] - std::log(total)),
+                     str_cat("token ", top.token));
+    }
+    EXPECT_EQ(result.top[0].token, 2);
+  }
 }
 
 // All logits equal: top_p keeps exactly the lower half of the ids, each as likely as the others.

@@ -38,6 +38,7 @@ class LogprobsKind(IntEnum):
     RAW_LOGITS = 1
     PROCESSED_LOGPROBS = 2
     PROCESSED_LOGITS = 3
+    PENALIZED_LOGPROBS = 4
 
 
 class ModelState(IntEnum):
@@ -58,6 +59,8 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
+    penalize_output_only: bool = False
+    no_repeat_ngram_size: int = 0
     logit_bias: Any = ()
     bad_words: Any = ()
     max_tokens: int = 0
@@ -65,6 +68,7 @@ class SamplingParams:
     ignore_eos: bool = False
     stop_token_ids: Any = ()
     stop_sequences: Any = ()
+    stop_sequences_anywhere: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     logprobs_kind: LogprobsKind = LogprobsKind.RAW_LOGPROBS

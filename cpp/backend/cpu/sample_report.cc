@@ -28,14 +28,16 @@ struct Scale {
   }
 };
 
+bool is_logits(LogprobsMode mode) {
+  return mode == LogprobsMode::kRawLogits || mode == LogprobsMode::kProcessedLogits;
+}
+
 Scale make_scale(const VocabularyPasses& passes, const RowValues& values, const SampleRow& row,
                  Candidate* memory) {
   Scale scale;
   scale.max = values.max;
   const bool raw = row.logprobs_mode == LogprobsMode::kRawLogprobs;
-  if ((!raw && row.logprobs_mode != LogprobsMode::kProcessedLogprobs) || values.max == kNever) {
-    return scale;
-  }
+  if (is_logits(row.logprobs_mode) || values.max == kNever) return scale;
   double total = passes.exp_sum(values.data, values.max);
   if (raw && row.top_p_normalized_logprobs && row.top_p < 1.0f) {
     BestTokens best(passes, values, memory);

@@ -19,9 +19,22 @@ size_t row_bytes(int32_t vocab_size) {
   return round_up(static_cast<size_t>(vocab_size) * sizeof(float), kAlign);
 }
 
-bool reads_raw(const SampleRow& row) {
-  return row.logprobs_mode == LogprobsMode::kRawLogprobs ||
-         row.logprobs_mode == LogprobsMode::kRawLogits;
+/// Where in the pipeline the reported values are read, in its order.
+enum class ReadPoint { kNowhere, kRaw, kPenalized, kProcessed };
+
+ReadPoint read_point(const SampleRow& row) {
+  if (row.num_logprobs < 0) return ReadPoint::kNowhere;
+  switch (row.logprobs_mode) {
+    case LogprobsMode::kRawLogprobs:
+    case LogprobsMode::kRawLogits:
+      return ReadPoint::kRaw;
+    case LogprobsMode::kPenalizedLogprobs:
+      return ReadPoint::kPenalized;
+    case LogprobsMode::kProcessedLogprobs:
+    case LogprobsMode::kProcessedLogits:
+      break;
+  }
+  return ReadPoint::kProcessed;
 }
 
 bool divides(const SampleRow& row) { return !row.greedy && row.temperature != 1.0f; }
@@ -61,16 +74,47 @@ void edit_before_temperature(float* values, int32_t vocab_size, const SampleRow&
   }
 }
 
-/// Steps 3 to 7, in place.
-RowValues process(const VocabularyPasses& passes, RowValues values, const SampleRow& row) {
-  edit_before_temperature(values.data, passes.size(), row);
+/// Steps 6 and 7, in place.
+RowValues divide_and_ban(const VocabularyPasses& passes, RowValues values, const SampleRow& row,
+                         bool max_known) {
   if (divides(row)) values.max = passes.divide(values.data, row.temperature);
   for (const int32_t token : row.banned) {
     edit(values.data, passes.size(), token, [](float) { return kNever; });
   }
-  const bool max_known = divides(row) || !edits_before_temperature(row);
-  if (!max_known || !row.banned.empty()) values.max = passes.maximum(values.data);
+  if ((!max_known && !divides(row)) || !row.banned.empty()) {
+    values.max = passes.maximum(values.data);
+  }
   return values;
+}
+
+struct Stages {
+  RowValues reported;  ///< at the row's read point
+  RowValues processed;
+};
+
+/// Steps 3 to 8, in place but for `spare`, where they go on if what was read must stay.
+Stages process(const VocabularyPasses& passes, const RowValues& raw, const SampleRow& row,
+               float* spare) {
+  const ReadPoint read = read_point(row);
+  const bool edits = edits_before_temperature(row);
+  const bool changes_later = divides(row) || !row.banned.empty();
+  RowValues values = raw, reported = raw;
+  const auto go_on_in_spare = [&] {
+    std::copy_n(values.data, passes.size(), spare);
+    values.data = spare;
+  };
+  if (read == ReadPoint::kRaw && (edits || changes_later)) go_on_in_spare();
+  if (edits) edit_before_temperature(values.data, passes.size(), row);
+  bool max_known = !edits;
+  if (read == ReadPoint::kPenalized) {
+    if (!max_known) values.max = passes.maximum(values.data);
+    max_known = true;
+    reported = values;
+    if (changes_later) go_on_in_spare();
+  }
+  values = divide_and_ban(passes, values, row, max_known);
+  if (read == ReadPoint::kProcessed) reported = values;
+  return {reported, values};
 }
 
 /// Step 9.
@@ -105,20 +149,13 @@ void sample_row(const VocabularyPasses& passes, const float* logits, const Sampl
                 std::byte* scratch, SampleResult& result) {
   const size_t bytes = row_bytes(passes.size());
   auto* raw_data = reinterpret_cast<float*>(scratch);
-  auto* processed_data = reinterpret_cast<float*>(scratch + bytes);
+  auto* spare = reinterpret_cast<float*>(scratch + bytes);
   auto* memory = reinterpret_cast<Candidate*>(scratch + 2 * bytes);
-  const bool reports_raw = row.num_logprobs >= 0 && reads_raw(row);
-  const bool changes = edits_before_temperature(row) || divides(row) || !row.banned.empty();
 
   const RowValues raw{raw_data, passes.prepare(logits, row.allowed, raw_data)};
-  RowValues processed = raw;
-  if (row.forced_token < 0 || (row.num_logprobs >= 0 && !reports_raw)) {
-    if (reports_raw && changes) {
-      processed.data = processed_data;
-      std::copy_n(raw_data, passes.size(), processed_data);
-    }
-    processed = process(passes, processed, row);
-  }
+  const bool is_raw_enough = row.forced_token >= 0 && read_point(row) <= ReadPoint::kRaw;
+  const auto [reported, processed] =
+      is_raw_enough ? Stages{raw, raw} : process(passes, raw, row, spare);
   result = {};
   if (row.forced_token >= 0) {
     result.token = row.forced_token;
@@ -130,7 +167,7 @@ void sample_row(const VocabularyPasses& passes, const float* logits, const Sampl
     result.token = draw(passes, processed, row, memory);
   }
   if (row.num_logprobs < 0) return;
-  report_logprobs(passes, reports_raw ? raw : processed, row, memory, result);
+  report_logprobs(passes, reported, row, memory, result);
 }
 
 }  // namespace headrace

@@ -11,7 +11,8 @@ enum class LogprobsKind : uint8_t {
   kRawLogprobs,
   kRawLogits,
   kProcessedLogprobs,
-  kProcessedLogits
+  kProcessedLogits,
+  kPenalizedLogprobs,  ///< after bans, bias and penalties, but before temperature and bad_words
 };
 
 /// How tokens are chosen. Values are validated by Engine::submit, which throws
@@ -26,9 +27,12 @@ struct SamplingParams {
   /// nullopt: the engine picks one from the system's entropy.
   std::optional<uint64_t> seed;
 
-  float repetition_penalty = 1.0f;  ///< > 0; over prompt and output
-  float frequency_penalty = 0.0f;   ///< [-2, 2]; output only
-  float presence_penalty = 0.0f;    ///< [-2, 2]; output only
+  float repetition_penalty = 1.0f;    ///< > 0; over prompt and output
+  float frequency_penalty = 0.0f;     ///< [-2, 2]; output only
+  float presence_penalty = 0.0f;      ///< [-2, 2]; output only
+  bool penalize_output_only = false;  ///< repetition_penalty doesn't see the prompt
+  /// No n tokens in a row occur twice in prompt and output together: [1, 64]; 0 = off.
+  int32_t no_repeat_ngram_size = 0;
   /// Added to the logits. At most 1024 entries, each id once and within the vocabulary; finite.
   std::vector<std::pair<int32_t, float>> logit_bias;
   /// Token sequences never generated: the last token of a sequence is banned when the tokens
@@ -42,11 +46,14 @@ struct SamplingParams {
   std::vector<int32_t> stop_token_ids;
   /// End the request when its output ends in one of these (1..64 ids each, at most 64).
   std::vector<std::vector<int32_t>> stop_sequences;
+  /// Stop sequences end the request before min_tokens, too, and may begin in the prompt.
+  bool stop_sequences_anywhere = false;
 
   /// nullopt: none. k in [0, vocabulary]: log-probability of each generated token and of the k
   /// best.
   std::optional<int32_t> logprobs;
-  /// The same for each prompt token but the first; there the processed kinds are the raw ones.
+  /// The same for each prompt token but the first; there penalized and processed kinds are the
+  /// raw ones.
   /// Such a request reads nothing from the prefix cache.
   std::optional<int32_t> prompt_logprobs;
   LogprobsKind logprobs_kind = LogprobsKind::kRawLogprobs;

@@ -79,6 +79,12 @@ std::vector<Job> random_jobs(unsigned seed) {
     job.sampling.top_p = pick(0, 1) ? 1.0f : 0.9f;
     job.sampling.seed = static_cast<uint64_t>(i);
     job.sampling.logprobs = 2;
+    if (i % 5 == 1) job.sampling.no_repeat_ngram_size = pick(1, 3);
+    if (i % 4 == 1) {
+      job.sampling.repetition_penalty = 1.3f;
+      job.sampling.penalize_output_only = i % 8 == 1;
+      job.sampling.logprobs_kind = LogprobsKind::kPenalizedLogprobs;
+    }
     if (i % 6 == 0) job.sampling.prompt_logprobs = 1;
     jobs.push_back(job);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "fakes/fake_model.h"
 
@@ -74,6 +75,43 @@ TEST(EngineRequest, MinTokensMakeTheEndImpossible) {
   EXPECT_GE(out.token_ids.size(), 90u);
   EXPECT_EQ(std::find(out.token_ids.begin(), out.token_ids.begin() + 90, 0),
             out.token_ids.begin() + 90);
+}
+
+TEST(EngineRequest, AStopSequenceMayBeginInThePromptAndIgnoresMinTokens) {
+  FakeEngine fake;
+  const Ids prompt = prompt_of(5);
+  SamplingParams params = greedy(20);
+  params.min_tokens = 10;
+  params.stop_sequences = {{prompt.back(), fake_greedy(prompt, 1)[0]}};
+  EXPECT_EQ(read_all(fake.submit(prompt, params).results()).finish_reason, FinishReason::kLength);
+  params.stop_sequences_anywhere = true;
+  const Output out = read_all(fake.submit(prompt, params).results());
+  EXPECT_EQ(out.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(out.token_ids.size(), 1u);
+}
+
+TEST(EngineRequest, NoNgramComesTwice) {
+  FakeEngine fake;
+  for (const int32_t n : {1, 2}) {
+    SamplingParams params = greedy(40);
+    params.no_repeat_ngram_size = n;
+    const Ids prompt = {3, 1, 3, 4};
+    Ids text = prompt;
+    const Output out = read_all(fake.submit(prompt, params).results());
+    ASSERT_EQ(out.token_ids.size(), 40u);
+    text.insert(text.end(), out.token_ids.begin(), out.token_ids.end());
+    std::set<Ids> seen;
+    for (size_t end = static_cast<size_t>(n); end <= text.size(); ++end) {
+      const auto last = text.begin() + static_cast<ptrdiff_t>(end);
+      const bool is_new = seen.emplace(last - n, last).second;
+      EXPECT_TRUE(is_new || end <= prompt.size()) << n << "-gram at " << end;
+    }
+  }
+  // Without it this output has pairs that come again, else the above would show nothing.
+  const Ids free = fake_greedy({3, 1, 3, 4}, 40);
+  std::set<std::pair<int32_t, int32_t>> pairs;
+  for (size_t i = 1; i < free.size(); ++i) pairs.emplace(free[i - 1], free[i]);
+  EXPECT_LT(pairs.size(), free.size() - 1);
 }
 
 TEST(EngineRequest, SeedsDecideDraws) {

@@ -72,6 +72,33 @@ TEST(SamplerState, MasksEndTokensUntilMinTokens) {
   EXPECT_TRUE(state.next_row(0).masked.empty());
 }
 
+TEST(SamplerState, RepetitionMayLookAtTheOutputAlone) {
+  SamplerState state({.repetition_penalty = 1.2f, .penalize_output_only = true}, 0, Ids{4, 9}, {});
+  EXPECT_TRUE(state.next_row(0).seen.empty());
+  for (int32_t token : {9, 2}) state.append(token);
+  EXPECT_EQ(counts(state.next_row(0)), (std::map<int32_t, int32_t>{{9, 1}, {2, 1}}));
+}
+
+TEST(SamplerState, MasksWhatWouldRepeatAnNgram) {
+  SamplerState state({.no_repeat_ngram_size = 2, .min_tokens = 2}, 0, Ids{1, 2, 1}, {7, 8});
+  EXPECT_EQ(ids(state.next_row(0).masked), (Ids{7, 8, 2}));
+  state.append(3);
+  EXPECT_EQ(ids(state.next_row(0).masked), (Ids{7, 8}));
+  state.append(1);
+  EXPECT_EQ(ids(state.next_row(0).masked), (Ids{3, 2}));
+  EXPECT_EQ(ids(state.next_row(0).masked), (Ids{3, 2})) << "asking changes nothing";
+  EXPECT_TRUE(state.prompt_row(0, 2).masked.empty());
+}
+
+TEST(SamplerState, PenalizedLogprobsOfThePromptAreRaw) {
+  SamplingParams params;
+  params.logprobs = params.prompt_logprobs = 1;
+  params.logprobs_kind = LogprobsKind::kPenalizedLogprobs;
+  SamplerState state(params, 0, Ids{1, 2}, {});
+  EXPECT_EQ(state.prompt_row(0, 2).logprobs_mode, LogprobsMode::kRawLogprobs);
+  EXPECT_EQ(state.next_row(0).logprobs_mode, LogprobsMode::kPenalizedLogprobs);
+}
+
 TEST(SamplerState, BansTheLastTokenOfABadWord) {
   SamplerState state({.bad_words = {{5}, {1, 2}, {1, 1, 3}, {2, 5}}}, 0, Ids{1, 1}, {});
   EXPECT_EQ(ids(state.next_row(0).banned), (Ids{5})) << "the prompt does not begin a word";

@@ -54,6 +54,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"repetition_inf", [](P& p) { p.repetition_penalty = kInf; }, {"inf"}},
         BadCase{"frequency", [](P& p) { p.frequency_penalty = 3; }, {"frequency_penalty", "3"}},
         BadCase{"presence", [](P& p) { p.presence_penalty = kNan; }, {"presence_penalty", "nan"}},
+        BadCase{"ngram",
+                [](P& p) { p.no_repeat_ngram_size = -1; },
+                {"no_repeat_ngram_size", "-1", "[0, 64]"}},
+        BadCase{"ngram_long", [](P& p) { p.no_repeat_ngram_size = 65; }, {"64", "65"}},
         BadCase{"bias_id", [](P& p) { p.logit_bias = {{kVocab, 1.0f}}; }, {"logit_bias", "100"}},
         BadCase{"bias_inf", [](P& p) { p.logit_bias = {{1, -kInf}}; }, {"logit_bias", "-inf"}},
         BadCase{
@@ -74,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"logprobs", [](P& p) { p.logprobs = -1; }, {"logprobs", "-1", "[0, 100]"}},
         BadCase{
             "prompt_logprobs", [](P& p) { p.prompt_logprobs = 101; }, {"prompt_logprobs", "101"}},
-        BadCase{"kind", [](P& p) { p.logprobs_kind = static_cast<LogprobsKind>(9); }, {"9"}}),
+        BadCase{"kind", [](P& p) { p.logprobs_kind = static_cast<LogprobsKind>(5); }, {"5"}}),
     [](const auto& param_info) { return param_info.param.name; });
 
 TEST(Validate, AcceptsTheEdges) {
@@ -86,12 +90,14 @@ TEST(Validate, AcceptsTheEdges) {
   params.min_p = 1;
   params.frequency_penalty = -2;
   params.presence_penalty = 2;
+  params.no_repeat_ngram_size = 64;
   params.logit_bias = {{0, -100.0f}, {kVocab - 1, 100.0f}};
   params.bad_words = {std::vector<int32_t>(64, 3)};
   params.max_tokens = params.min_tokens = 1;
   params.stop_token_ids = {5, 5};
   params.logprobs = 0;
   params.prompt_logprobs = kVocab;
+  params.logprobs_kind = LogprobsKind::kPenalizedLogprobs;
   validate_sampling_params(params, kVocab);
 }
 

@@ -31,18 +31,21 @@ Finished run_alone(const SeqSpec& spec) {
   uint64_t last = namespace_value(spec), all = 0;
   for (const int32_t token : spec.prompt)
     all = mix(all, last = stored_value(spec, last, token, prompt_len));
+  std::vector<int32_t> text = spec.stop_sequences_anywhere ? spec.prompt : std::vector<int32_t>();
   while (true) {
     const int32_t token = choose(all, spec, static_cast<int32_t>(out.output.size()));
     out.output.push_back(token);
+    text.push_back(token);
     const auto count = static_cast<int32_t>(out.output.size());
-    if (count >= spec.min_tokens) {
-      if (std::ranges::count(spec.end_tokens, token) > 0) out.end = SeqEnd::kStopToken;
-      for (const auto& stop : spec.stop_sequences) {
-        const auto n = static_cast<int32_t>(stop.size());
-        if (out.end == SeqEnd::kNone && n <= count &&
-            std::equal(stop.begin(), stop.end(), out.output.end() - n)) {
-          out.end = SeqEnd::kStopSequence;
-        }
+    if (count >= spec.min_tokens && std::ranges::count(spec.end_tokens, token) > 0) {
+      out.end = SeqEnd::kStopToken;
+    }
+    for (const auto& stop : spec.stop_sequences) {
+      const auto n = static_cast<int32_t>(stop.size());
+      if (count < spec.min_tokens && !spec.stop_sequences_anywhere) continue;
+      if (out.end == SeqEnd::kNone && stop.size() <= text.size() &&
+          std::equal(stop.begin(), stop.end(), text.end() - n)) {
+        out.end = SeqEnd::kStopSequence;
       }
     }
     if (out.end == SeqEnd::kNone && count == spec.max_tokens) out.end = SeqEnd::kLength;

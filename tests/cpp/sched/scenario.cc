@@ -37,6 +37,7 @@ SeqSpec Scenario::random_spec(const Options& options) {
     std::vector<int32_t>& stop = spec.stop_sequences.emplace_back();
     for (uint64_t n = 1 + below(3); n > 0; --n) stop.push_back(static_cast<int32_t>(below(kVocab)));
   }
+  spec.stop_sequences_anywhere = once_in(4);
   if (options.priorities) spec.priority = static_cast<int32_t>(below(3)) - 1;
   if (options.deadlines && once_in(5)) spec.deadline = now_ + static_cast<double>(below(60));
   spec.read_prefix_cache = !once_in(8);

@@ -86,6 +86,22 @@ TEST(SequenceEnd, AStopSequenceLiesInTheOutputAlone) {
   EXPECT_EQ(feed(spec, {1, 2, 1, 1}), (Ended{4, SeqEnd::kStopSequence}));
 }
 
+TEST(SequenceEnd, AStopSequenceMayLieAnywhere) {
+  SeqSpec spec = spec_of(3, 9);  // the prompt is 1 1 1
+  spec.stop_sequences_anywhere = true;
+  spec.stop_sequences = {{1, 1, 2}};
+  EXPECT_EQ(feed(spec, {2, 3}), (Ended{1, SeqEnd::kStopSequence})) << "begun in the prompt";
+  spec.stop_sequences = {{1, 1}};
+  EXPECT_EQ(feed(spec, {2, 1, 1}), (Ended{3, SeqEnd::kStopSequence})) << "not by the prompt alone";
+  spec.stop_sequences = {{1, 1, 1, 1, 2}};
+  EXPECT_EQ(feed(spec, {2, 3}), (Ended{2, SeqEnd::kNone})) << "longer than all there is";
+  spec.min_tokens = 4;
+  spec.end_tokens = {5};
+  spec.stop_sequences = {{7, 8}};
+  EXPECT_EQ(feed(spec, {5, 7, 8}), (Ended{3, SeqEnd::kStopSequence})) << "before min_tokens";
+  EXPECT_EQ(feed(spec, {5, 5, 5, 5}), (Ended{4, SeqEnd::kStopToken}));
+}
+
 TEST(SequenceEnd, NothingButLengthBeforeMinTokens) {
   SeqSpec spec = spec_of(3, 6);
   spec.min_tokens = 3;

@@ -27,26 +27,37 @@ std::vector<float> raw_values(const float* logits, int32_t vocab_size, const Sam
   return values;
 }
 
-std::vector<float> processed_values(std::vector<float> values, const SampleRow& row) {
-  const auto edit = [&](int32_t token, auto change) {
-    if (token < 0 || static_cast<size_t>(token) >= values.size()) return;
-    float& value = values[static_cast<size_t>(token)];
-    value = nan_to_never(change(value));
-  };
-  for (const LogitBias& b : row.bias) edit(b.token, [&](float l) { return l + b.bias; });
-  for (const int32_t t : row.masked) edit(t, [](float) { return kNever; });
+template <class Change>
+void edit(std::vector<float>& values, int32_t token, const Change& change) {
+  if (token < 0 || static_cast<size_t>(token) >= values.size()) return;
+  float& value = values[static_cast<size_t>(token)];
+  value = nan_to_never(change(value));
+}
+
+void ban(std::vector<float>& values, std::span<const int32_t> tokens) {
+  for (const int32_t t : tokens) edit(values, t, [](float) { return kNever; });
+}
+
+std::vector<float> penalized_values(std::vector<float> values, const SampleRow& row) {
+  for (const LogitBias& b : row.bias) edit(values, b.token, [&](float l) { return l + b.bias; });
+  ban(values, row.masked);
   for (const SeenToken& s : row.seen) {
     const float count = static_cast<float>(s.output_count);
     const float presence = s.output_count > 0 ? row.presence_penalty : 0.0f;
-    edit(s.token, [&](float l) {
+    edit(values, s.token, [&](float l) {
       const float r = row.repetition_penalty;
       return (l < 0 ? l * r : l / r) - (count * row.frequency_penalty + presence);
     });
   }
+  return values;
+}
+
+/// Of penalized ones.
+std::vector<float> processed_values(std::vector<float> values, const SampleRow& row) {
   if (!row.greedy) {
     for (float& value : values) value /= row.temperature;
   }
-  for (const int32_t t : row.banned) edit(t, [](float) { return kNever; });
+  ban(values, row.banned);
   return values;
 }
 
@@ -118,7 +129,10 @@ int32_t draw(const std::vector<float>& values, const SampleRow& row) {
 /// top_p_normalized_logprobs, drops what is outside of the set from `values` too.
 std::vector<float> reported_values(std::vector<float>& values, const SampleRow& row) {
   const bool raw = row.logprobs_mode == LogprobsMode::kRawLogprobs;
-  if (!raw && row.logprobs_mode != LogprobsMode::kProcessedLogprobs) return values;
+  if (row.logprobs_mode == LogprobsMode::kRawLogits ||
+      row.logprobs_mode == LogprobsMode::kProcessedLogits) {
+    return values;
+  }
   if (raw && row.temperature_scaled_logprobs && !row.greedy) {
     for (float& value : values) value /= row.temperature;
   }
@@ -158,7 +172,8 @@ void report(std::vector<float> values, const SampleRow& row, SampleResult& resul
 void sample_row(const float* logits, int32_t vocab_size, const SampleRow& row,
                 SampleResult& result) {
   const std::vector<float> raw = raw_values(logits, vocab_size, row);
-  const std::vector<float> processed = processed_values(raw, row);
+  const std::vector<float> penalized = penalized_values(raw, row);
+  const std::vector<float> processed = processed_values(penalized, row);
   result = {};
   if (row.forced_token >= 0) {
     result.token = row.forced_token;
@@ -170,9 +185,16 @@ void sample_row(const float* logits, int32_t vocab_size, const SampleRow& row,
     }
   }
   if (row.num_logprobs < 0) return;
-  const bool from_raw = row.logprobs_mode == LogprobsMode::kRawLogprobs ||
-                        row.logprobs_mode == LogprobsMode::kRawLogits;
-  report(from_raw ? raw : processed, row, result);
+  switch (row.logprobs_mode) {
+    case LogprobsMode::kRawLogprobs:
+    case LogprobsMode::kRawLogits:
+      return report(raw, row, result);
+    case LogprobsMode::kPenalizedLogprobs:
+      return report(penalized, row, result);
+    case LogprobsMode::kProcessedLogprobs:
+    case LogprobsMode::kProcessedLogits:
+      return report(processed, row, result);
+  }
 }
 
 }  // namespace
@@ -187,7 +209,8 @@ void reference_sample(TensorView logits, int32_t vocab_size, std::span<const Sam
 
 std::vector<double> reference_distribution(const float* logits, int32_t vocab_size,
                                            const SampleRow& row) {
-  const std::vector<float> values = processed_values(raw_values(logits, vocab_size, row), row);
+  const std::vector<float> values =
+      processed_values(penalized_values(raw_values(logits, vocab_size, row), row), row);
   std::vector<double> out(values.size(), 0.0);
   if (*std::max_element(values.begin(), values.end()) == kNever) return out;
   const std::vector<double> weights = weights_of(values);
