@@ -27,7 +27,7 @@ std::optional<LogLevel> log_level_from_env() {
               "': set it to debug, info, warning, error or off, or unset it.");
 }
 
-const char* log_level_name(LogLevel level) noexcept {
+const char* v0::log_level_name(LogLevel level) noexcept {
   switch (level) {
     case LogLevel::kDebug:
       return "debug";

@@ -40,7 +40,4 @@ class Logger {
 /// name.
 std::optional<LogLevel> log_level_from_env();
 
-/// "debug", "info", "warning", "error". Never null.
-const char* log_level_name(LogLevel level) noexcept;
-
 }  // namespace headrace

@@ -1,8 +1,6 @@
 #include "headrace/status.h"
 
-namespace headrace {
-
-const char* error_code_name(ErrorCode code) noexcept {
+const char* headrace::error_code_name(ErrorCode code) noexcept {
   switch (code) {
     case ErrorCode::kOk:
       return "ok";
@@ -33,5 +31,3 @@ const char* error_code_name(ErrorCode code) noexcept {
   }
   return "unknown";
 }
-
-}  // namespace headrace

@@ -1,7 +1,3 @@
 #include "headrace/version.h"
 
-namespace headrace {
-
-const char* version() noexcept { return HEADRACE_VERSION; }
-
-}  // namespace headrace
+const char* headrace::version() noexcept { return HEADRACE_VERSION; }

@@ -103,8 +103,6 @@ void warn_about_length(const std::string& name, const ModelOptions& options,
   }
 }
 
-}  // namespace
-
 ModelInfo describe_config(const std::string& name, const std::string& path,
                           const ModelConfig& config) {
   ModelInfo info;
@@ -128,6 +126,8 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   for (const VectorSource* vector : sources.vectors()) info.num_parameters += vector->n();
   return info;
 }
+
+}  // namespace
 
 LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger) {
   const auto start = std::chrono::steady_clock::now();
@@ -173,3 +173,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
 }
 
 }  // namespace headrace::internal
+
+headrace::ModelInfo headrace::describe_model(const std::string& folder) {
+  return internal::describe_config("", folder, load_model_config(folder));
+}

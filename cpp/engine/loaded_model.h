@@ -31,8 +31,4 @@ void validate_model_options(const ModelOptions& options);
 /// that the options name.
 LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger);
 
-/// The fields of ModelInfo that the config alone gives.
-ModelInfo describe_config(const std::string& name, const std::string& path,
-                          const ModelConfig& config);
-
 }  // namespace headrace::internal

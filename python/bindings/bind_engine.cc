@@ -6,13 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/cpu_backend.h"
-#include "base/log.h"
 #include "bindings.h"
-#include "engine/loaded_model.h"
-#include "engine/output_selector.h"
 #include "engine_holder.h"
 #include "headrace/engine.h"
+#include "headrace/output_selector.h"
 #include "py_callback.h"
 #include "waiting.h"
 
@@ -222,7 +219,7 @@ void bind_engine(py::module_& module) {
       "model_family",
       [](const std::string& folder) {
         const GilRelease release;
-        return internal::describe_config("", folder, load_model_config(folder));
+        return describe_model(folder);
       },
       py::arg("folder"));
   py::module_::import("atexit").attr("register")(py::cpp_function(at_exit));

@@ -2,9 +2,9 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backend/backend.h"
+#include "headrace/options.h"
 
 namespace headrace {
 
@@ -22,8 +22,5 @@ struct CpuBackendOptions {
 /// The CPU backend. Activations are float32; bf16 weights meet bf16-rounded activations only where
 /// the ISA multiplies bf16 pairs (avx512_bf16), float32 ones elsewhere.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options = {});
-
-/// Names of the ISAs usable on this machine, best first.
-std::vector<std::string> available_cpu_isas();
 
 }  // namespace headrace

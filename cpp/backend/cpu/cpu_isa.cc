@@ -51,7 +51,7 @@ constexpr CpuIsa kIsas[] = {
 
 std::span<const CpuIsa> all_cpu_isas() noexcept { return kIsas; }
 
-std::vector<std::string> available_cpu_isas() {
+std::vector<std::string> v0::available_cpu_isas() {
   std::vector<std::string> names;
   for (const CpuIsa& isa : kIsas) {
     if (isa.available()) names.emplace_back(isa.name);

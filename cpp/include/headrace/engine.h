@@ -27,16 +27,17 @@
 #include <string>
 #include <vector>
 
+#include "headrace/abi.h"
 #include "headrace/options.h"
 #include "headrace/request.h"
 #include "headrace/status.h"
 #include "headrace/version.h"
 
-namespace headrace {
-
-namespace internal {
+namespace headrace::internal {
 struct EngineAccess;
 }
+
+namespace headrace::inline v0 {
 
 enum class ModelState : uint8_t { kInstalled, kRunning, kStopping, kStopped, kFailed };
 
@@ -53,6 +54,10 @@ struct ModelInfo {
   std::vector<int32_t> eos_token_ids;  ///< config.json and generation_config.json together
 };
 
+/// What a folder's config.json says: the fields that need neither weights nor a device, the rest
+/// empty or 0. max_model_len is the checkpoint's. Throws as install_model does for such a folder.
+HEADRACE_API ModelInfo describe_model(const std::string& folder);
+
 /// Counters since start_model; all but the gauges only grow.
 struct ModelStats {
   ModelState state = ModelState::kInstalled;
@@ -66,7 +71,7 @@ struct ModelStats {
   size_t memory_bytes = 0;  // gauge: held by the model
 };
 
-class Engine {
+class HEADRACE_API Engine {
  public:
   explicit Engine(EngineOptions options = {});
   /// Cancels what still runs and releases every model. Queues and requests stay readable.
@@ -100,9 +105,9 @@ class Engine {
 
  private:
   friend struct internal::EngineAccess;
-  class Impl;
+  class HEADRACE_LOCAL Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace headrace
+}  // namespace headrace::inline v0

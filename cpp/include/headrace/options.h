@@ -5,10 +5,16 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-namespace headrace {
+#include "headrace/abi.h"
+
+namespace headrace::inline v0 {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
+
+/// "debug", "info", "warning", "error". Never null.
+HEADRACE_API const char* log_level_name(LogLevel level) noexcept;
 
 /// Called from any thread, one call at a time. Must not call back into the engine.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
@@ -25,7 +31,7 @@ struct ModelOptions {
   std::string dtype = "auto";   ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
   std::string kv_cache_dtype = "auto";  ///< "auto" (the dtype), "float32", "bfloat16", "float16"
   int32_t num_threads = 0;  ///< CPU threads; 0 = HEADRACE_NUM_THREADS, else usable cores
-  std::string cpu_isa;      ///< see docs/developing: force a CPU kernel set
+  std::string cpu_isa;      ///< one of available_cpu_isas(): force a CPU kernel set
 
   int32_t max_model_len = 0;  ///< prompt + output; 0 = the model's, as far as memory allows
   int32_t max_num_seqs = 64;  ///< sequences running at once, 1..4096
@@ -43,4 +49,7 @@ struct ModelOptions {
   bool dummy_weights = false;
 };
 
-}  // namespace headrace
+/// Names of the CPU kernel sets usable on this machine, best first.
+HEADRACE_API std::vector<std::string> available_cpu_isas();
+
+}  // namespace headrace::inline v0

@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "headrace/abi.h"
 #include "headrace/result_queue.h"
 #include "headrace/sampling_params.h"
 
-namespace headrace {
+namespace headrace::inline v0 {
 
 struct RequestOptions {
   std::string request_id;                 ///< for messages only; "" = the engine makes one
@@ -24,7 +25,7 @@ struct RequestOptions {
 
 /// Handle of a submitted request. Copies refer to the same request; any thread may use it.
 /// Dropping every handle and queue does not cancel the request.
-class Request {
+class HEADRACE_API Request {
  public:
   explicit Request(std::shared_ptr<internal::RequestState> state);
 
@@ -43,4 +44,4 @@ class Request {
   std::shared_ptr<internal::RequestState> state_;
 };
 
-}  // namespace headrace
+}  // namespace headrace::inline v0

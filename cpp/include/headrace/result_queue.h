@@ -10,9 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/abi.h"
 #include "headrace/status.h"
 
-namespace headrace {
+namespace headrace::internal {
+class RequestState;
+}
+
+namespace headrace::inline v0 {
 
 enum class RequestStatus : uint8_t {
   kWaiting,     ///< accepted, nothing computed yet (or preempted before its first token)
@@ -63,14 +68,10 @@ struct RequestStats {
   int32_t preemptions = 0;
 };
 
-namespace internal {
-class RequestState;
-}
-
 /// Output of one request. Any thread may call any method. Holds its own state: it stays valid
 /// after the request, the model and the engine are gone, and then answers that it is finished.
 /// Tokens become visible before the status that ends them.
-class ResultQueue {
+class HEADRACE_API ResultQueue {
  public:
   explicit ResultQueue(std::shared_ptr<internal::RequestState> state);
 
@@ -100,4 +101,4 @@ class ResultQueue {
   std::shared_ptr<internal::RequestState> state_;
 };
 
-}  // namespace headrace
+}  // namespace headrace::inline v0

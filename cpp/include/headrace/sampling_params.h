@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace headrace {
+namespace headrace::inline v0 {
 
 enum class LogprobsKind : uint8_t {
   kRawLogprobs,
@@ -61,4 +61,4 @@ struct SamplingParams {
   bool top_p_normalized_logprobs = false;    ///< raw ones renormalised over the top_p set
 };
 
-}  // namespace headrace
+}  // namespace headrace::inline v0

@@ -9,7 +9,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace headrace {
+#include "headrace/abi.h"
+
+namespace headrace::inline v0 {
 
 /// Stable: values are never reused or renumbered.
 enum class ErrorCode : int {
@@ -29,10 +31,10 @@ enum class ErrorCode : int {
 };
 
 /// "invalid_argument", "not_found", ... Never null.
-const char* error_code_name(ErrorCode code) noexcept;
+HEADRACE_API const char* error_code_name(ErrorCode code) noexcept;
 
 /// Bad input or an unusable environment. The message names the value and the remedy.
-class Error : public std::runtime_error {
+class HEADRACE_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
   ErrorCode code() const noexcept { return code_; }
@@ -42,9 +44,9 @@ class Error : public std::runtime_error {
 };
 
 /// A broken invariant inside Headrace: please report it.
-class InternalError : public Error {
+class HEADRACE_API InternalError : public Error {
  public:
   explicit InternalError(const std::string& message) : Error(ErrorCode::kInternal, message) {}
 };
 
-}  // namespace headrace
+}  // namespace headrace::inline v0

@@ -1,8 +1,10 @@
 #pragma once
 
-namespace headrace {
+#include "headrace/abi.h"
+
+namespace headrace::inline v0 {
 
 /// "MAJOR.MINOR.PATCH".
-const char* version() noexcept;
+HEADRACE_API const char* version() noexcept;
 
-}  // namespace headrace
+}  // namespace headrace::inline v0

@@ -1,4 +1,4 @@
-#include "engine/output_selector.h"
+#include "headrace/output_selector.h"
 
 #include <gtest/gtest.h>
 

@@ -7,13 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/abi.h"
 #include "headrace/result_queue.h"
 
-namespace headrace {
+namespace headrace::inline v0 {
 
 /// Waits for output of any of many requests: one waiting thread for a whole batch. It takes the
 /// queues' on_output. Any thread may call any method.
-class OutputSelector {
+class HEADRACE_API OutputSelector {
  public:
   OutputSelector();
   /// Leaves every queue.
@@ -32,8 +33,8 @@ class OutputSelector {
   std::vector<int64_t> take();
 
  private:
-  struct Shared;
+  struct HEADRACE_LOCAL Shared;
   std::shared_ptr<Shared> shared_;
 };
 
-}  // namespace headrace
+}  // namespace headrace::inline v0
