@@ -49,6 +49,16 @@ void deliver(RequestState& state, const Ending& ending) noexcept {
   }
 }
 
+/// The end of a request that drop_unguided() has cancelled.
+void end_unguided(LiveRequest& live, OutputDelta& delta) {
+  HEADRACE_CHECK(live.guide && live.guide->next() != Guide::Next::kTokens);
+  const bool failed = live.guide->next() == Guide::Next::kFailed;
+  const Ending ending =
+      failed ? describe(live.guide->failure()) : Ending{FinishReason::kStop, ErrorCode::kOk, {}};
+  delta = to_delta(ending);
+  delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
+}
+
 FinishReason finish_reason(SeqEnd end) {
   switch (end) {
     case SeqEnd::kNone:
@@ -105,7 +115,10 @@ void ModelLoop::clear_prefix_cache() {
   update_stats();
 }
 
-void ModelLoop::free_memory() { runner_.reset(); }
+void ModelLoop::free_memory() {
+  runner_.reset();
+  mask_workers_.reset();
+}
 
 bool ModelLoop::fits(int64_t prompt_tokens, int64_t max_tokens) const {
   return scheduler_->fits(prompt_tokens, max_tokens);
@@ -178,9 +191,13 @@ void ModelLoop::admit(PreparedRequest request) {
   LiveRequest live;
   live.state = request.state;
   live.sampler = std::move(request.sampler);
+  live.guide = std::move(request.guide);
   live.scored_prompt = std::move(request.prompt);
   live.wants_logprobs = live.sampler->wants_logprobs();
   try {
+    if (live.guide && !mask_workers_) {
+      mask_workers_ = std::make_unique<MaskWorkers>(MaskWorkers::default_threads());
+    }
     const SeqId id = scheduler_->add(std::move(request.spec));
     ids_.emplace(live.state.get(), id);
     live_.emplace(id, std::move(live));
@@ -221,7 +238,9 @@ void ModelLoop::note_plan(const StepPlan& plan) {
   }
   for (SeqId id : plan.preempted) live_.at(id).state->note_preempted();
   for (SeqId id : plan.first_scheduled) {
-    live_.at(id).state->note_scheduled(scheduler_->cached_prompt_tokens(id));
+    const LiveRequest& live = live_.at(id);
+    live.state->note_scheduled(scheduler_->cached_prompt_tokens(id));
+    if (live.guide) ask(live.guide, std::nullopt);
   }
   planned_.clear();
   for (const PlannedSeq& seq : plan.seqs) {
@@ -236,6 +255,8 @@ bool ModelLoop::compute(const StepPlan& plan) {
   try {
     step_.build(plan, planned_, *scheduler_);
     step_.run(*runner_);
+    counters_.mask_wait_seconds += step_.mask_wait_seconds();
+    drop_unguided(plan);
     failed_steps_ = 0;
     return true;
   } catch (...) {
@@ -244,6 +265,21 @@ bool ModelLoop::compute(const StepPlan& plan) {
     for (SeqId id : scheduler_->abandon_step()) end(id, ending);
     ++failed_steps_;
     return false;
+  }
+}
+
+void ModelLoop::ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token) {
+  guide->set_due(token);
+  mask_workers_->post(guide);
+}
+
+// Their guides have no token for them: what was sampled is not to be used.
+void ModelLoop::drop_unguided(const StepPlan& plan) {
+  for (size_t i = 0; i < plan.seqs.size(); ++i) {
+    const Guide* const guide = planned_[i]->guide.get();
+    if (plan.seqs[i].samples && guide != nullptr && guide->next() != Guide::Next::kTokens) {
+      scheduler_->cancel(plan.seqs[i].id);
+    }
   }
 }
 
@@ -267,8 +303,10 @@ void ModelLoop::collect(const StepPlan& plan, const std::vector<CommittedSeq>& c
       if (live.wants_logprobs) delta.logprobs = step_.take_logprobs(own_sample);
       delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
       live.scored_prompt = {};
+      if (live.guide && end_of_seq == SeqEnd::kNone) ask(live.guide, token);
     }
     delta.finish_reason = finish_reason(end_of_seq);
+    if (end_of_seq == SeqEnd::kCancelled) end_unguided(live, delta);
     if (end_of_seq == SeqEnd::kStopToken) delta.stop_token = token.value_or(-1);
     outbox_.emplace_back(live.state, std::move(delta));
     if (end_of_seq != SeqEnd::kNone) {

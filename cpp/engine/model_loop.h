@@ -3,12 +3,14 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "engine/mask_workers.h"
 #include "engine/model_control.h"
 #include "engine/step.h"
 #include "engine/step_runner.h"
@@ -59,6 +61,8 @@ class ModelLoop {
   void step();
   void note_plan(const StepPlan& plan);
   bool compute(const StepPlan& plan);
+  void ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token);
+  void drop_unguided(const StepPlan& plan);
   void collect(const StepPlan& plan, const std::vector<CommittedSeq>& committed);
   void end(SeqId id, const Ending& ending);
   void end_all(const Ending& ending);
@@ -73,6 +77,7 @@ class ModelLoop {
   std::unique_ptr<Scheduler> scheduler_;
 
   // Owned by the loop thread while it runs.
+  std::unique_ptr<MaskWorkers> mask_workers_;  // made for the first guided request
   Step step_;
   std::vector<Command> commands_;
   std::unordered_map<SeqId, LiveRequest> live_;

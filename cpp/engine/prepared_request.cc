@@ -54,6 +54,18 @@ std::vector<int32_t> end_tokens(const SamplingParams& sampling, const RequestLim
   return out;
 }
 
+std::shared_ptr<Guide> make_guide(const RequestOptions& options, const RequestLimits& limits) {
+  if (!options.constraint) return nullptr;
+  GuideEnds ends;
+  if (!options.sampling.ignore_eos) ends.eos = limits.eos_token_ids;
+  ends.stop_tokens = options.sampling.stop_token_ids;
+  std::erase_if(ends.stop_tokens, [&](int32_t token) {
+    return std::ranges::find(ends.eos, token) != ends.eos.end();
+  });
+  ends.min_tokens = options.sampling.min_tokens;
+  return std::make_shared<Guide>(options.constraint, limits.vocab_size, std::move(ends));
+}
+
 uint64_t entropy() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
@@ -72,6 +84,8 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
   const uint64_t seed = options.sampling.seed ? *options.sampling.seed : entropy();
   out.state =
       std::make_shared<RequestState>(std::move(options.request_id), seed, prompt_len, model);
+
+  out.guide = make_guide(options, limits);
 
   SeqSpec& spec = out.spec;
   spec.max_tokens = static_cast<int32_t>(max_tokens);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/guide.h"
 #include "engine/request_state.h"
 #include "headrace/request.h"
 #include "sample/sampler_state.h"
@@ -28,6 +29,7 @@ struct RequestLimits {
 struct PreparedRequest {
   std::shared_ptr<RequestState> state;
   std::unique_ptr<SamplerState> sampler;
+  std::shared_ptr<Guide> guide;  ///< null: no constraint
   SeqSpec spec;
   std::vector<int32_t> prompt;  ///< a copy; only for prompt log-probabilities
 };

@@ -1,6 +1,7 @@
 #include "engine/step.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/check.h"
@@ -39,6 +40,7 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   slices_.clear();
   sample_rows_.clear();
   targets_.clear();
+  mask_wait_seconds_ = 0;
   sampled_result_.clear();
   for (size_t i = 0; i < plan.seqs.size(); ++i) add_rows(plan.seqs[i], *live[i], scheduler);
 }
@@ -83,9 +85,24 @@ void Step::run(StepRunner& runner) {
                    : runner.logits(wanted);
     if (count == 0) return;
     for (size_t i = 0; i < count; ++i) sample_rows_[first + i].logits_row = static_cast<int32_t>(i);
+    apply_masks(first, count);
     runner.sample(logits, std::span(sample_rows_).subspan(first, count),
                   std::span(results_).subspan(first, count));
     read_results(first, count);
+  }
+}
+
+void Step::apply_masks(size_t first, size_t count) {
+  using Clock = std::chrono::steady_clock;
+  for (size_t i = first; i < first + count; ++i) {
+    const Guide* const guide = targets_[i].is_prompt ? nullptr : targets_[i].live->guide.get();
+    if (guide == nullptr) continue;
+    if (!guide->ready()) {
+      const auto start = Clock::now();
+      guide->wait();
+      mask_wait_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+    }
+    if (guide->next() == Guide::Next::kTokens) sample_rows_[i].allowed = guide->allowed();
   }
 }
 

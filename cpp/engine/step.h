@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/guide.h"
 #include "engine/request_state.h"
 #include "engine/step_runner.h"
 #include "sample/sampler_state.h"
@@ -16,6 +17,7 @@ namespace headrace::internal {
 struct LiveRequest {
   std::shared_ptr<RequestState> state;
   std::unique_ptr<SamplerState> sampler;
+  std::shared_ptr<Guide> guide;  ///< null: no constraint
   bool wants_logprobs = false;
   /// The prompt, while its log-probabilities are being read; else empty.
   std::vector<int32_t> scored_prompt;
@@ -30,12 +32,15 @@ class Step {
 
   /// `live[i]` belongs to plan.seqs[i]. Plan and live stay unchanged until the results are read.
   void build(const StepPlan& plan, std::span<LiveRequest* const> live, const Scheduler& scheduler);
-  /// Computes and samples, reading logits in as many calls as their number needs. Appends to
-  /// LiveRequest::prompt_logprobs.
+  /// Computes and samples, reading logits in as many calls as their number needs. Waits for masks
+  /// that are not there when the logits are. A request whose guide has no token for it gets some
+  /// token, not to be used. Appends to LiveRequest::prompt_logprobs.
   void run(StepRunner& runner);
 
   /// Tokens of the planned sequences that sample, in their order.
   std::span<const int32_t> sampled() const noexcept { return sampled_; }
+  /// Seconds that run() has waited for masks.
+  double mask_wait_seconds() const noexcept { return mask_wait_seconds_; }
   /// Of the i-th of them.
   PositionLogprobs take_logprobs(size_t i);
 
@@ -47,6 +52,7 @@ class Step {
 
   void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
   void add_target(int32_t row, const SampleRow& how, LiveRequest& live, bool is_prompt);
+  void apply_masks(size_t first, size_t count);
   void read_results(size_t first, size_t count);
 
   std::vector<int32_t> token_ids_, positions_, rope_lens_;  // [T]
@@ -59,6 +65,7 @@ class Step {
 
   std::vector<int32_t> sampled_;
   std::vector<size_t> sampled_result_;  // its place in results_
+  double mask_wait_seconds_ = 0;
 };
 
 }  // namespace headrace::internal

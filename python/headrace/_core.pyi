@@ -252,6 +252,7 @@ class ModelStats:
     prefix_hit_tokens: int
     prefix_miss_tokens: int
     busy_seconds: float
+    mask_wait_seconds: float
     memory_bytes: int
 
 class Engine:

@@ -176,12 +176,21 @@ void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
     const SampleRow& row = rows[i];
     const std::span<float> values(logits.row<float>(row.logits_row),
                                   static_cast<size_t>(shape_.vocab_size));
+    const auto is_allowed = [&](size_t t) { return (row.allowed[t / 32] >> (t % 32)) & 1u; };
+    for (size_t t = 0; row.allowed != nullptr && t < values.size(); ++t) {
+      if (!is_allowed(t)) values[t] = kMinusInfinity;
+    }
     const std::vector<float> raw(values.begin(), values.end());
     if (row.forced_token >= 0) {
       results[i].token = row.forced_token;
     } else {
       process(values, row);
       results[i].token = row.greedy ? static_cast<int32_t>(best(values)) : draw(values, row);
+      size_t t = static_cast<size_t>(results[i].token);
+      if (row.allowed != nullptr && !is_allowed(t)) {
+        for (t = 0; !is_allowed(t);) ++t;
+        results[i].token = static_cast<int32_t>(t);
+      }
     }
     if (row.num_logprobs >= 0) report(raw, row.num_logprobs, results[i]);
   }

@@ -175,4 +175,5 @@ class ModelStats:
     prefix_hit_tokens: int = 0
     prefix_miss_tokens: int = 0
     busy_seconds: float = 0.0
+    mask_wait_seconds: float = 0.0
     memory_bytes: int = 0

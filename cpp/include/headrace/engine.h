@@ -67,8 +67,9 @@ struct ModelStats {
   uint64_t finished_requests = 0, preemptions = 0, steps = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
-  double busy_seconds = 0;  // in steps
-  size_t memory_bytes = 0;  // gauge: held by the model
+  double busy_seconds = 0;       // in steps
+  double mask_wait_seconds = 0;  // of those, waiting for constraints (guided decoding)
+  size_t memory_bytes = 0;       // gauge: held by the model
 };
 
 class HEADRACE_API Engine {

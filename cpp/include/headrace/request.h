@@ -10,6 +10,7 @@
 #include "headrace/abi.h"
 #include "headrace/result_queue.h"
 #include "headrace/sampling_params.h"
+#include "headrace/token_constraint.h"
 
 namespace headrace::inline v0 {
 
@@ -21,6 +22,8 @@ struct RequestOptions {
   /// Gives up (finish_reason error, kDeadlineExceeded) when this much time has passed since
   /// submit(). nullopt: never.
   std::optional<std::chrono::nanoseconds> timeout;
+  /// Guided decoding: which tokens may be generated. Null: all.
+  std::shared_ptr<const TokenConstraint> constraint;
 };
 
 /// Handle of a submitted request. Copies refer to the same request; any thread may use it.

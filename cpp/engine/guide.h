@@ -1,0 +1,70 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "headrace/token_constraint.h"
+
+namespace headrace::internal {
+
+/// The ids that end an output under a constraint: see headrace/token_constraint.h.
+struct GuideEnds {
+  std::vector<int32_t> eos;          ///< the model's; empty with ignore_eos
+  std::vector<int32_t> stop_tokens;  ///< the request's own
+  int32_t min_tokens = 0;            ///< none of them before this many
+};
+
+/// A request under a constraint: its matcher, and which tokens may come next.
+///
+/// The loop thread hands it to MaskWorkers, which call compute(); from then until wait() has
+/// returned it belongs to them. All other times it belongs to the loop thread.
+class Guide {
+ public:
+  enum class Next : uint8_t {
+    kTokens,  ///< some may come: allowed()
+    kEnd,     ///< none, and the output is complete
+    kFailed,  ///< failure()
+  };
+
+  /// Ids are within the vocabulary, or are ignored.
+  Guide(std::shared_ptr<const TokenConstraint> constraint, int32_t vocab_size, GuideEnds ends);
+
+  // --- the loop thread ------------------------------------------------------------------------
+
+  /// compute() is due: for the first token, or after `token`.
+  void set_due(std::optional<int32_t> token);
+  bool ready() const noexcept { return ready_.load(std::memory_order_acquire); }
+  /// Returns when compute() is done.
+  void wait() const noexcept { ready_.wait(false, std::memory_order_acquire); }
+
+  Next next() const noexcept { return next_; }
+  /// SampleRow::allowed.
+  const uint32_t* allowed() const noexcept { return allowed_.data(); }
+  std::exception_ptr failure() const noexcept { return failure_; }
+
+  // --- a worker thread ------------------------------------------------------------------------
+
+  void compute() noexcept;
+
+ private:
+  void advance();
+  void set(int32_t token, bool allowed);
+  Next finish_mask(bool may_end);
+
+  const std::shared_ptr<const TokenConstraint> constraint_;
+  const int32_t vocab_size_;
+  const GuideEnds ends_;
+  std::unique_ptr<TokenMatcher> matcher_;
+  std::optional<int32_t> token_;  // generated, but not yet known to the matcher
+  int32_t generated_ = 0;
+  std::vector<uint32_t> allowed_;
+  Next next_ = Next::kFailed;
+  std::exception_ptr failure_;
+  std::atomic<bool> ready_{false};
+};
+
+}  // namespace headrace::internal

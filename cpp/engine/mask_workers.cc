@@ -1,0 +1,57 @@
+#include "engine/mask_workers.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::internal {
+
+MaskWorkers::MaskWorkers(int threads) {
+  threads_.reserve(static_cast<size_t>(threads));
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    if (threads_.empty()) {
+      throw_error(ErrorCode::kIo, "no thread to work out a constraint: ", error.what());
+    }
+  }
+}
+
+MaskWorkers::~MaskWorkers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+int MaskWorkers::default_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
+}
+
+void MaskWorkers::post(const std::shared_ptr<Guide>& guide) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(guide);
+  }
+  work_.notify_one();
+}
+
+void MaskWorkers::work() {
+  for (;;) {
+    std::shared_ptr<Guide> guide;
+    {
+      std::unique_lock lock(mutex_);
+      work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (stopping_) return;
+      guide = queue_.front().lock();
+      queue_.pop_front();
+    }
+    if (guide) guide->compute();
+  }
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/guide.h"
+
+namespace headrace::internal {
+
+/// A few threads that compute guides' masks while the model computes. They sleep when idle.
+class MaskWorkers {
+ public:
+  /// Throws Error(kIo) if no thread can be had; fewer than `threads` will do.
+  explicit MaskWorkers(int threads);
+  /// Waits for the masks being computed; those not begun are dropped.
+  ~MaskWorkers();
+  MaskWorkers(const MaskWorkers&) = delete;
+  MaskWorkers& operator=(const MaskWorkers&) = delete;
+
+  /// As many as help without being in the model's way.
+  static int default_threads();
+
+  /// guide->compute() runs soon, unless its last owner has let go of it by then.
+  void post(const std::shared_ptr<Guide>& guide);
+
+ private:
+  void work();
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable work_;
+  std::deque<std::weak_ptr<Guide>> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;  // the owner's
+};
+
+}  // namespace headrace::internal
