@@ -91,6 +91,7 @@ SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shap
   out.block_size = options.block_size;
   out.num_blocks = plan.num_kv_blocks;
   out.enable_prefix_caching = options.enable_prefix_caching;
+  out.out_of_blocks = options.out_of_blocks;
   return out;
 }
 

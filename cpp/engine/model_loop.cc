@@ -70,8 +70,6 @@ FinishReason finish_reason(SeqEnd end) {
       return FinishReason::kLength;
     case SeqEnd::kCancelled:
       return FinishReason::kAbort;
-    case SeqEnd::kDeadline:
-      return FinishReason::kError;
   }
   return FinishReason::kError;
 }
@@ -137,6 +135,7 @@ void ModelLoop::update_stats() {
   counters_.free_kv_blocks = now.free_blocks;
   counters_.cached_kv_blocks = now.cached_blocks;
   counters_.preemptions = now.preemptions - at_start_.preemptions;
+  counters_.interruptions = now.interruptions - at_start_.interruptions;
   counters_.prefix_hit_tokens = now.prefix_hit_tokens - at_start_.prefix_hit_tokens;
   counters_.prefix_miss_tokens = now.prefix_miss_tokens - at_start_.prefix_miss_tokens;
   counters_.memory_bytes = runner_->memory_bytes();
@@ -235,6 +234,11 @@ void ModelLoop::note_plan(const StepPlan& plan) {
   for (SeqId id : plan.expired) {
     end(id, {FinishReason::kError, ErrorCode::kDeadlineExceeded,
              "the request's timeout passed before it finished."});
+  }
+  for (SeqId id : plan.interrupted) {
+    end(id, {FinishReason::kInterrupted, ErrorCode::kOutOfMemory,
+             "no KV block was left and the model's out_of_blocks ends requests then: what has been "
+             "generated is valid; submit the rest again, or give the KV cache more memory."});
   }
   for (SeqId id : plan.preempted) live_.at(id).state->note_preempted();
   for (SeqId id : plan.first_scheduled) {

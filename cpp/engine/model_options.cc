@@ -65,6 +65,8 @@ void validate_model_options(const ModelOptions& options) {
     throw_error(ErrorCode::kInvalidArgument, "memory_utilization must be in (0, 1], got ",
                 options.memory_utilization, ".");
   }
+  check_range("out_of_blocks", static_cast<int>(options.out_of_blocks), 0,
+              static_cast<int>(OutOfBlocks::kInterruptRandom), " (OutOfBlocks)");
   check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,
               " (0: no bound)");
 }

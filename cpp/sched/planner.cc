@@ -9,13 +9,25 @@
 
 namespace headrace {
 
+namespace {
+
+/// The n-th of a fixed sequence of random numbers (SplitMix64).
+uint64_t mix(uint64_t n) {
+  n = (n + 1) * 0x9e3779b97f4a7c15u;
+  n = (n ^ (n >> 30)) * 0xbf58476d1ce4e5b9u;
+  n = (n ^ (n >> 27)) * 0x94d049bb133111ebu;
+  return n ^ (n >> 31);
+}
+
+}  // namespace
+
 Planner::Planner(SchedulerState& state)
     : state_(state), rows_left_(state.config.max_num_batched_tokens) {}
 
 StepPlan Planner::make(double now) {
   expire(now);
-  decodes_ahead_ = static_cast<int32_t>(std::ranges::count_if(
-      state_.running, [](const Sequence* seq) { return seq->remaining() == 1; }));
+  if (interrupts()) interrupt();
+  for (const Sequence* seq : state_.running) count_ahead(*seq, 1);
   while (true) {
     Sequence* const candidate = next_to_admit();
     if (candidate != nullptr) {
@@ -37,6 +49,44 @@ void Planner::expire(double now) {
     state_.expired.push_back(id);
     state_.remove(*state_.sequences.at(id));
   }
+}
+
+/// Ends running sequences until every decode, and the most senior one, can have a row.
+void Planner::interrupt() {
+  while (state_.blocks.available() < lacking_blocks()) {
+    HEADRACE_CHECK(state_.running.size() > 1, "the last sequence has no room");
+    Sequence& victim = choose_victim();
+    state_.interrupted.push_back(victim.id);
+    ++state_.interruptions;
+    state_.remove(victim);
+  }
+}
+
+int32_t Planner::lacking_blocks() const {
+  int32_t lacking = 0;
+  for (const Sequence* seq : state_.running) {
+    const bool has_row = seq->decodes() || seq == state_.running.front();
+    if (has_row && seq->lacks_block()) ++lacking;
+  }
+  return lacking;
+}
+
+Sequence& Planner::choose_victim() const {
+  const std::vector<Sequence*>& running = state_.running;
+  if (state_.config.out_of_blocks == OutOfBlocks::kInterruptRandom) {
+    return *running[mix(state_.interruptions) % running.size()];
+  }
+  const auto shorter = [](const Sequence* a, const Sequence* b) {
+    return a->num_tokens() < b->num_tokens();
+  };
+  return **std::max_element(running.rbegin(), running.rend(), shorter);
+}
+
+/// A running sequence comes to those not yet visited, or leaves them.
+void Planner::count_ahead(const Sequence& seq, int32_t change) noexcept {
+  if (!seq.decodes()) return;
+  decodes_ahead_ += change;
+  if (seq.lacks_block()) blocks_set_aside_ += change;
 }
 
 /// The first waiting sequence if its turn has come: all its seniors have been visited.
@@ -73,7 +123,7 @@ bool Planner::admit(Sequence& seq) {
   state_.waiting.erase(&seq);
   seq.published = seq.num_blocks();
   seq.computed = seq.published * seq.block_size;
-  if (seq.remaining() == 1) ++decodes_ahead_;
+  count_ahead(seq, 1);
   if (seq.reads_cache() && !seq.scheduled_before && state_.blocks.prefix_caching()) {
     seq.cached_prompt_tokens = seq.computed;
     state_.prefix_hit_tokens += static_cast<uint64_t>(seq.computed);
@@ -96,9 +146,8 @@ bool Planner::make_room_for(const Sequence& seq) {
 /// Gives running[visited_] its rows of this step: none if there are no rows or blocks for it.
 void Planner::schedule(Sequence& seq) {
   int32_t rows = 1;
-  if (seq.remaining() == 1) {
-    --decodes_ahead_;
-  } else {
+  count_ahead(seq, -1);
+  if (!seq.decodes()) {
     rows = std::min(seq.remaining(), prefill_rows());
     if (const int32_t chunk = state_.config.max_prefill_chunk; chunk > 0) {
       rows = std::min(rows, chunk);
@@ -128,14 +177,20 @@ void Planner::schedule(Sequence& seq) {
 int32_t Planner::cover(Sequence& seq, int32_t positions) {
   seq.blocks.reserve(static_cast<size_t>(ceil_div(positions, seq.block_size)));
   while (seq.num_blocks() * seq.block_size < positions) {
+    if (interrupts() && !may_take_block(seq)) break;
     const int32_t block = state_.blocks.take();
     if (block != KvBlocks::kNone) {
       seq.blocks.push_back(block);
-    } else if (!preempt_most_junior(visited_ + 1)) {
+    } else if (interrupts() || !preempt_most_junior(visited_ + 1)) {
       break;
     }
   }
   return std::min(positions, seq.num_blocks() * seq.block_size);
+}
+
+/// For its first row, yes; for more, only what the decodes ahead can do without.
+bool Planner::may_take_block(const Sequence& seq) const {
+  return seq.lacks_block() || state_.blocks.available() > blocks_set_aside_;
 }
 
 /// Sends the most junior of running[first ..) back to wait; false if there is none.
@@ -145,7 +200,7 @@ bool Planner::preempt_most_junior(size_t first) {
   state_.preempted.push_back(victim.id);
   state_.waiting.insert(&victim);
   state_.running.pop_back();
-  if (victim.remaining() == 1) --decodes_ahead_;
+  count_ahead(victim, -1);
   state_.drop_blocks(victim);
   ++state_.preemptions;
   return true;
@@ -162,6 +217,7 @@ void Planner::make_pending() {
   }
   state_.pending = std::move(planned_);
   plan_.expired = std::exchange(state_.expired, {});
+  plan_.interrupted = std::exchange(state_.interrupted, {});
   plan_.preempted = std::exchange(state_.preempted, {});
 }
 

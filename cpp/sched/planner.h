@@ -22,15 +22,21 @@ class Planner {
 
  private:
   void expire(double now);
+  void interrupt();
+  Sequence& choose_victim() const;
+  int32_t lacking_blocks() const;
   Sequence* next_to_admit() const;
   bool admit(Sequence& seq);
   bool make_room_for(const Sequence& seq);
   void schedule(Sequence& seq);
   int32_t cover(Sequence& seq, int32_t positions);
+  bool may_take_block(const Sequence& seq) const;
   bool preempt_most_junior(size_t first);
   void make_pending();
   /// Rows that prefill may take: the unvisited decodes keep theirs.
   int32_t prefill_rows() const noexcept { return rows_left_ - decodes_ahead_; }
+  void count_ahead(const Sequence& seq, int32_t change) noexcept;
+  bool interrupts() const noexcept { return state_.config.out_of_blocks != OutOfBlocks::kPreempt; }
 
   SchedulerState& state_;
   StepPlan plan_;
@@ -38,8 +44,9 @@ class Planner {
   size_t visited_ = 0;              ///< running[0 .. visited_) have got what they get
   bool admission_open_ = true;
   int32_t rows_left_;
-  int32_t decodes_ahead_ = 0;    ///< running sequences, not yet visited, that need one row
-  int32_t blocks_promised_ = 0;  ///< that visited sequences will soon want
+  int32_t decodes_ahead_ = 0;     ///< running sequences, not yet visited, that need one row
+  int32_t blocks_set_aside_ = 0;  ///< of these, those whose row needs one block more
+  int32_t blocks_promised_ = 0;   ///< that visited sequences will soon want
 };
 
 }  // namespace headrace

@@ -167,6 +167,7 @@ SchedulerStats Scheduler::stats() const {
   out.prefix_hit_tokens = impl_->prefix_hit_tokens;
   out.prefix_miss_tokens = impl_->prefix_miss_tokens;
   out.preemptions = impl_->preemptions;
+  out.interruptions = impl_->interruptions;
   return out;
 }
 

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "headrace/options.h"
+
 namespace headrace {
 
 using SeqId = uint64_t;
@@ -25,6 +27,7 @@ struct SchedulerConfig {
   int32_t block_size = 64;
   int32_t num_blocks = 0;
   bool enable_prefix_caching = true;
+  OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
 };
 
 /// What the scheduler needs to know of a request.
@@ -47,7 +50,7 @@ struct SeqSpec {
   bool wants_all_prompt_logits = false;
 };
 
-enum class SeqEnd : uint8_t { kNone, kStopToken, kStopSequence, kLength, kCancelled, kDeadline };
+enum class SeqEnd : uint8_t { kNone, kStopToken, kStopSequence, kLength, kCancelled };
 
 /// The rows that one sequence has in a step.
 struct PlannedSeq {
@@ -66,6 +69,7 @@ struct StepPlan {
   std::vector<SeqId> first_scheduled;  ///< entered a step for the first time, with this plan
   std::vector<SeqId> preempted;        ///< lost their blocks to make room; will be recomputed
   std::vector<SeqId> expired;          ///< deadline passed: already ended, not part of the step
+  std::vector<SeqId> interrupted;      ///< no blocks left: already ended, not part of the step
   int32_t num_rows = 0;
   bool empty() const noexcept { return seqs.empty(); }
 };
@@ -86,7 +90,7 @@ struct SchedulerStats {
   /// Prompt tokens found or not found when a sequence was first admitted; those that don't read
   /// the cache count in neither.
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
-  uint64_t preemptions = 0;
+  uint64_t preemptions = 0, interruptions = 0;
 };
 
 class Scheduler {

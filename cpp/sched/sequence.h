@@ -33,6 +33,9 @@ struct Sequence {
   int32_t num_blocks() const noexcept { return static_cast<int32_t>(blocks.size()); }
   /// >= 1 until it ends: the last token's logits are always still to come.
   int32_t remaining() const noexcept { return num_tokens() - computed; }
+  bool decodes() const noexcept { return remaining() == 1; }
+  /// Its next row needs one block more.
+  bool lacks_block() const noexcept { return computed == num_blocks() * block_size; }
   bool reads_cache() const noexcept {
     return spec.read_prefix_cache && !spec.wants_all_prompt_logits;
   }

@@ -28,8 +28,9 @@ struct SchedulerState {
   std::vector<Sequence*> running;                ///< hold blocks; senior first
   std::vector<Sequence*> pending;                ///< of the plan not yet committed; in row order
   std::set<std::pair<double, SeqId>> deadlines;  ///< of the sequences that have one
-  std::vector<SeqId> expired, preempted;         ///< since the last plan that was returned
-  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, preemptions = 0;
+  /// Since the last plan that was returned.
+  std::vector<SeqId> expired, interrupted, preempted;
+  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, preemptions = 0, interruptions = 0;
 
   /// Releases its blocks: nothing of it is computed any more.
   void drop_blocks(Sequence& seq);

@@ -19,6 +19,12 @@ void bind_options(py::module_& module) {
       .value("PENALIZED_LOGPROBS", LogprobsKind::kPenalizedLogprobs)
       .finalize();
 
+  py::native_enum<OutOfBlocks>(module, "OutOfBlocks", "enum.IntEnum")
+      .value("PREEMPT", OutOfBlocks::kPreempt)
+      .value("INTERRUPT_LONGEST", OutOfBlocks::kInterruptLongest)
+      .value("INTERRUPT_RANDOM", OutOfBlocks::kInterruptRandom)
+      .finalize();
+
   using S = SamplingParams;
   StructBinder<S>(module, "SamplingParams", "How tokens are chosen: headrace/sampling_params.h.")
       .field("temperature", &S::temperature)
@@ -61,6 +67,7 @@ void bind_options(py::module_& module) {
       .field("kv_cache_bytes", &M::kv_cache_bytes)
       .field("memory_utilization", &M::memory_utilization)
       .field("enable_prefix_caching", &M::enable_prefix_caching)
+      .field("out_of_blocks", &M::out_of_blocks)
       .field("max_prefill_chunk", &M::max_prefill_chunk)
       .field("dummy_weights", &M::dummy_weights);
 }

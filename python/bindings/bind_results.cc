@@ -24,6 +24,7 @@ void bind_enums(py::module_& module) {
       .value("LENGTH", FinishReason::kLength)
       .value("ABORT", FinishReason::kAbort)
       .value("ERROR", FinishReason::kError)
+      .value("INTERRUPTED", FinishReason::kInterrupted)
       .finalize();
   py::native_enum<ModelState>(module, "ModelState", "enum.IntEnum")
       .value("INSTALLED", ModelState::kInstalled)
@@ -109,6 +110,7 @@ void bind_model_stats(py::module_& module) {
       .def_readonly("cached_kv_blocks", &S::cached_kv_blocks)
       .def_readonly("finished_requests", &S::finished_requests)
       .def_readonly("preemptions", &S::preemptions)
+      .def_readonly("interruptions", &S::interruptions)
       .def_readonly("steps", &S::steps)
       .def_readonly("prompt_tokens", &S::prompt_tokens)
       .def_readonly("generated_tokens", &S::generated_tokens)

@@ -27,6 +27,7 @@ class FinishReason(IntEnum):
     LENGTH = 2
     ABORT = 3
     ERROR = 4
+    INTERRUPTED = 5
 
 class LogprobsKind(IntEnum):
     RAW_LOGPROBS = 0
@@ -34,6 +35,11 @@ class LogprobsKind(IntEnum):
     PROCESSED_LOGPROBS = 2
     PROCESSED_LOGITS = 3
     PENALIZED_LOGPROBS = 4
+
+class OutOfBlocks(IntEnum):
+    PREEMPT = 0
+    INTERRUPT_LONGEST = 1
+    INTERRUPT_RANDOM = 2
 
 class ModelState(IntEnum):
     INSTALLED = 0
@@ -117,6 +123,7 @@ class ModelOptions:
     kv_cache_bytes: int
     memory_utilization: float
     enable_prefix_caching: bool
+    out_of_blocks: OutOfBlocks
     max_prefill_chunk: int
     dummy_weights: bool
 
@@ -137,6 +144,7 @@ class ModelOptions:
         kv_cache_bytes: int = 0,
         memory_utilization: float = 0.9,
         enable_prefix_caching: bool = True,
+        out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT,
         max_prefill_chunk: int = 0,
         dummy_weights: bool = False,
     ) -> None: ...
@@ -246,6 +254,7 @@ class ModelStats:
     cached_kv_blocks: int
     finished_requests: int
     preemptions: int
+    interruptions: int
     steps: int
     prompt_tokens: int
     generated_tokens: int

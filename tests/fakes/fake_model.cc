@@ -226,6 +226,7 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.scheduler.block_size = own.block_size;
     out.scheduler.num_blocks = own.num_blocks;
     out.scheduler.enable_prefix_caching = options.enable_prefix_caching;
+    out.scheduler.out_of_blocks = options.out_of_blocks;
     out.info.name = name;
     out.info.vocab_size = own.vocab_size;
     out.info.max_model_len = options.max_model_len;

@@ -31,6 +31,7 @@ class FinishReason(IntEnum):
     LENGTH = 2
     ABORT = 3
     ERROR = 4
+    INTERRUPTED = 5
 
 
 class LogprobsKind(IntEnum):
@@ -39,6 +40,12 @@ class LogprobsKind(IntEnum):
     PROCESSED_LOGPROBS = 2
     PROCESSED_LOGITS = 3
     PENALIZED_LOGPROBS = 4
+
+
+class OutOfBlocks(IntEnum):
+    PREEMPT = 0
+    INTERRUPT_LONGEST = 1
+    INTERRUPT_RANDOM = 2
 
 
 class ModelState(IntEnum):
@@ -92,6 +99,7 @@ class ModelOptions:
     kv_cache_bytes: int = 0
     memory_utilization: float = 0.9
     enable_prefix_caching: bool = True
+    out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT
     max_prefill_chunk: int = 0
     dummy_weights: bool = False
 
@@ -169,6 +177,7 @@ class ModelStats:
     cached_kv_blocks: int = 0
     finished_requests: int = 0
     preemptions: int = 0
+    interruptions: int = 0
     steps: int = 0
     prompt_tokens: int = 0
     generated_tokens: int = 0

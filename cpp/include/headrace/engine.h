@@ -64,7 +64,7 @@ struct ModelStats {
   int32_t waiting_requests = 0, running_requests = 0;  // gauges
   int32_t total_kv_blocks = 0, free_kv_blocks = 0;     // gauges; cached blocks are free
   int32_t cached_kv_blocks = 0;                        // gauge: free, but hold a prefix
-  uint64_t finished_requests = 0, preemptions = 0, steps = 0;
+  uint64_t finished_requests = 0, preemptions = 0, interruptions = 0, steps = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
   double busy_seconds = 0;       // in steps

@@ -24,6 +24,13 @@ struct EngineOptions {
   LogSink log_sink;
 };
 
+/// What gives way when running requests need more KV blocks than there are.
+enum class OutOfBlocks : uint8_t {
+  kPreempt,           ///< the newest one waits and is computed again later: every request finishes
+  kInterruptLongest,  ///< the one with most tokens, prompt and output, ends with kInterrupted
+  kInterruptRandom,   ///< one picked at random, in the same way every time, ends with kInterrupted
+};
+
 /// How one model is loaded and run. 0 or "" means: choose.
 struct ModelOptions {
   std::string path;             ///< folder with config.json and *.safetensors
@@ -42,6 +49,8 @@ struct ModelOptions {
                                        ///< max_num_seqs x max_model_len can use
   double memory_utilization = 0.9;     ///< (0, 1]: share of free memory the model may take in all
   bool enable_prefix_caching = true;
+  /// New requests wait for their blocks under each of them.
+  OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
   /// Prompts longer than this are prefilled in chunks of at most this many tokens; 0 = whole
   /// budget.
   int32_t max_prefill_chunk = 0;

@@ -27,11 +27,12 @@ enum class RequestStatus : uint8_t {
 };
 
 enum class FinishReason : uint8_t {
-  kNone,    ///< not finished
-  kStop,    ///< EOS, a stop token or a stop sequence
-  kLength,  ///< max_tokens or the context
-  kAbort,   ///< cancelled by its owner, or the model was stopped
-  kError,   ///< error_code and error_message say what happened
+  kNone,         ///< not finished
+  kStop,         ///< EOS, a stop token or a stop sequence
+  kLength,       ///< max_tokens or the context
+  kAbort,        ///< cancelled by its owner, or the model was stopped
+  kError,        ///< error_code and error_message say what happened
+  kInterrupted,  ///< no KV blocks were left (ModelOptions::out_of_blocks); its tokens are valid
 };
 
 /// Log-probability of one position: the token's own, its rank (1 = best), and the k best tokens,

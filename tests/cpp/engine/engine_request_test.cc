@@ -243,6 +243,41 @@ TEST(EngineRequest, CancelReachesAWaitingRequest) {
   EXPECT_EQ(read_all(first.results()).token_ids, fake_greedy({1}, 5));
 }
 
+TEST(EngineRequest, AnInterruptedOneKeepsItsTokensAndTheOthersGoOn) {
+  for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
+    ModelOptions options = FakeEngine::default_options();
+    options.num_kv_blocks = 6;  // of 16 tokens: too few for both, enough for either
+    options.max_model_len = 96;
+    options.out_of_blocks = policy;
+    FakeEngine fake(options);
+    fake.control->hold();
+    const std::vector<Ids> prompts = {{1}, prompt_of(20)};
+    std::vector<Output> out;
+    {
+      Request a = fake.submit(prompts[0], greedy(60)), b = fake.submit(prompts[1], greedy(60));
+      fake.control->resume();
+      out = {read_all(a.results()), read_all(b.results())};
+    }
+    const bool second = policy == OutOfBlocks::kInterruptLongest ||
+                        out[1].finish_reason == FinishReason::kInterrupted;
+    const Output &victim = out[second], &other = out[!second];
+    EXPECT_EQ(victim.finish_reason, FinishReason::kInterrupted);
+    EXPECT_EQ(victim.error_code, ErrorCode::kOutOfMemory);
+    EXPECT_NE(victim.error_message.find("out_of_blocks"), std::string::npos);
+    ASSERT_GT(victim.token_ids.size(), 10u);
+    ASSERT_LT(victim.token_ids.size(), 60u);
+    const auto count = static_cast<int32_t>(victim.token_ids.size());
+    EXPECT_EQ(victim.token_ids, fake_greedy(prompts[second], count));
+    EXPECT_EQ(other.finish_reason, FinishReason::kLength);
+    EXPECT_EQ(other.token_ids, fake_greedy(prompts[!second], 60));
+    const ModelStats stats = fake.engine->model_stats("m");
+    EXPECT_EQ(stats.interruptions, 1u);
+    EXPECT_EQ(stats.preemptions, 0u);
+    EXPECT_EQ(stats.finished_requests, 2u);
+    EXPECT_EQ(stats.free_kv_blocks, 6);
+  }
+}
+
 TEST(EngineRequest, ATimeoutEndsItWithAnError) {
   FakeEngine fake;
   RequestOptions options;

@@ -58,6 +58,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"use_nan",
                   [](O& o) { o.memory_utilization = std::numeric_limits<double>::quiet_NaN(); },
                   {"nan"}},
+        BadOption{"policy",
+                  [](O& o) { o.out_of_blocks = static_cast<OutOfBlocks>(3); },
+                  {"out_of_blocks", "3", "[0, 2]"}},
         BadOption{"chunk", [](O& o) { o.max_prefill_chunk = -1; }, {"max_prefill_chunk", "-1"}}),
     [](const auto& param_info) { return param_info.param.name; });
 

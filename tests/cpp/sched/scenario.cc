@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace headrace::fake {
@@ -113,8 +114,10 @@ void Scenario::run(const Options& options) {
 
 void Scenario::step(const Options& options) {
   now_ += 1;
+  const int32_t lacking = lacking_blocks() - scheduler_.stats().free_blocks;
   const StepPlan plan = with_failing_allocations(options, [this] { return scheduler_.plan(now_); });
   check_expired(plan);
+  check_interrupted(plan, lacking, options);
   check_preempted(plan, options);
   check_rows(plan);
   check_order(plan);
@@ -157,6 +160,51 @@ void Scenario::check_expired(const StepPlan& plan) {
   }
   for (const auto& [id, job] : jobs_) {
     ASSERT_TRUE(job.spec.deadline == 0 || job.spec.deadline > now_) << id;
+  }
+}
+
+/// Blocks that the next rows of the decodes, and of the most senior that runs, need.
+int32_t Scenario::lacking_blocks() const {
+  const Job* first = nullptr;
+  for (const auto& [id, job] : jobs_) {
+    const bool is_senior = first == nullptr || job.spec.priority < first->spec.priority;
+    if (job.running && is_senior) first = &job;
+  }
+  return static_cast<int32_t>(std::ranges::count_if(jobs_, [&](const auto& entry) {
+    const Job& job = entry.second;
+    const bool decodes = job.computed + 1 == static_cast<int32_t>(job.tokens.size());
+    return job.running && (decodes || &job == first) && job.computed % config_.block_size == 0;
+  }));
+}
+
+/// `lacking`: blocks that were needed before the plan beyond those that were free.
+void Scenario::check_interrupted(const StepPlan& plan, int32_t lacking, const Options& options) {
+  const bool interrupts = config_.out_of_blocks != OutOfBlocks::kPreempt;
+  if (!options.arm && plan.expired.empty()) {
+    ASSERT_EQ(!plan.interrupted.empty(), interrupts && lacking > 0) << lacking;
+  }
+  for (const SeqId id : plan.interrupted) {
+    ASSERT_TRUE(interrupts && jobs_.contains(id));
+    const Job& victim = jobs_.at(id);
+    ASSERT_TRUE(victim.running || options.arm);
+    for (const auto& [other_id, other] : jobs_) {
+      if (options.arm || !other.running || other_id == id) continue;
+      if (config_.out_of_blocks != OutOfBlocks::kInterruptLongest) continue;
+      const auto place = [](const Job& job, SeqId job_id) {
+        return std::make_tuple(job.tokens.size(), job.spec.priority, job_id);
+      };
+      ASSERT_GT(place(victim, id), place(other, other_id));
+    }
+    jobs_.erase(id);
+    ++interrupted_;
+  }
+  ASSERT_EQ(scheduler_.stats().interruptions, interrupted_);
+  if (interrupts && !options.priorities && !options.arm) {
+    ASSERT_TRUE(plan.preempted.empty());
+    for (const auto& [id, job] : jobs_) {
+      if (!job.running || job.computed + 1 != static_cast<int32_t>(job.tokens.size())) continue;
+      ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 1) << id << " rests";
+    }
   }
 }
 

@@ -33,6 +33,7 @@ class Scenario {
   /// Runs until everything has ended. Reports failures through GoogleTest.
   void run(const Options& options);
 
+  uint64_t interrupted() const { return interrupted_; }
   uint64_t tokens_generated() const { return tokens_generated_; }
   const SchedulerStats& last_stats() const { return stats_; }
 
@@ -57,6 +58,8 @@ class Scenario {
   template <class Call>
   auto with_failing_allocations(const Options& options, const Call& call);
   void check_expired(const StepPlan& plan);
+  int32_t lacking_blocks() const;
+  void check_interrupted(const StepPlan& plan, int32_t lacking, const Options& options);
   void check_preempted(const StepPlan& plan, const Options& options);
   void check_rows(const StepPlan& plan);
   void check_sequence(const PlannedSeq& seq);
@@ -77,6 +80,7 @@ class Scenario {
   int to_add_ = 0;
   double now_ = 0;
   uint64_t tokens_generated_ = 0;
+  uint64_t interrupted_ = 0;
 };
 
 }  // namespace headrace::fake

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "cpp/sched/scenario.h"
@@ -20,6 +21,7 @@ SchedulerConfig random_config(uint64_t seed) {
   config.num_blocks = between(1, 40);
   config.max_model_len = between(10, 60);
   config.enable_prefix_caching = between(0, 4) > 0;
+  config.out_of_blocks = static_cast<OutOfBlocks>(std::max(0, between(0, 5) - 3));
   return config;
 }
 
@@ -38,6 +40,24 @@ TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
   EXPECT_GT(tokens, 50000u);
   EXPECT_GT(preemptions, 1000u);
   EXPECT_GT(hits, 10000u);
+}
+
+TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
+  for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
+    uint64_t tokens = 0, interrupted = 0;
+    for (uint64_t seed = 1; seed <= 2000; ++seed) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed);
+      SchedulerConfig config = random_config(seed);
+      config.out_of_blocks = policy;
+      Scenario scenario(config, seed);
+      scenario.run({.priorities = seed % 3 == 0});
+      if (HasFailure()) return;
+      tokens += scenario.tokens_generated();
+      interrupted += scenario.interrupted();
+    }
+    EXPECT_GT(tokens, 10000u);
+    EXPECT_GT(interrupted, 200u);
+  }
 }
 
 TEST(SchedulerProperty, ThousandRequestsWithRoomForATenth) {
