@@ -55,8 +55,16 @@ struct WeightSpec {
   WeightUse use = WeightUse::kLinear;
 };
 
-/// One weight matrix [n, k] in a backend's own layout. Made by Backend::pack_weight; must be
-/// destroyed before its backend.
+/// A weight [n, k] without its numbers: what decides how it lies in memory.
+struct WeightShape {
+  int64_t n = 0;
+  int64_t k = 0;
+  DType storage = DType::kF32;
+  WeightUse use = WeightUse::kLinear;
+};
+
+/// One weight matrix [n, k] in a backend's own layout. Made by Backend::pack_weight or
+/// restore_weight; must be destroyed before its backend.
 class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
@@ -65,14 +73,17 @@ class PackedWeight {
   DType storage() const noexcept { return storage_; }
   /// Bytes of memory held; also the bytes a decode step must read.
   size_t bytes() const noexcept { return bytes_; }
+  /// The whole weight: bytes() of device memory, which restore_weight takes.
+  const void* data() const noexcept { return data_; }
 
  protected:
-  PackedWeight(int64_t n, int64_t k, DType storage, size_t bytes)
-      : n_(n), k_(k), storage_(storage), bytes_(bytes) {}
+  PackedWeight(int64_t n, int64_t k, DType storage, const void* data, size_t bytes)
+      : n_(n), k_(k), storage_(storage), data_(data), bytes_(bytes) {}
 
  private:
   int64_t n_, k_;
   DType storage_;
+  const void* data_;
   size_t bytes_;
 };
 
@@ -202,7 +213,11 @@ class Backend {
     std::shared_ptr<void> owner;  ///< releases the memory
   };
   virtual Buffer allocate(size_t bytes) = 0;
-  /// Bytes held now by buffers, weights and caches of this backend.
+  /// Device memory that reads as the host memory [data, data + bytes): that memory itself where the
+  /// device reads it, else a copy. Nobody writes to it. `owner` lives as long as it is needed.
+  /// REQUIRES: data aligned to 256.
+  virtual Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) = 0;
+  /// Bytes held now by buffers, weights and caches of this backend; adopted memory is not counted.
   virtual size_t bytes_in_use() const = 0;
   /// Host to device; returns when `source` may be reused.
   virtual void upload(const void* source, void* device, size_t bytes) = 0;
@@ -212,6 +227,16 @@ class Backend {
   /// Packs a weight from host memory, reading each source byte once. Never holds more than the
   /// packed weight plus 1 MiB per thread.
   virtual std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) = 0;
+  /// Name of the layout that weights kept as `storage` get. Backends with the same name take each
+  /// other's packed bytes; a change of the layout changes it.
+  virtual std::string weight_layout(DType storage) const = 0;
+  /// PackedWeight::bytes() of a weight of this shape. Throws Error(kLimitExceeded) if no memory
+  /// could hold it.
+  virtual size_t packed_bytes(const WeightShape& shape) const = 0;
+  /// A weight from the bytes of one that was packed in the same layout. REQUIRES:
+  /// packed_bytes(shape) of `contents`.
+  virtual std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape,
+                                                       Buffer contents) = 0;
   /// A vector [n] (norm weights, biases) as activations, from a 1-column part.
   virtual TensorView pack_vector(const WeightPart& part, Buffer* owner) = 0;
 

@@ -19,34 +19,28 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
-constexpr uint64_t kLengthBytes = 8;  // of the little-endian header length
 
-std::string read_header(const MappedFile& file) {
-  if (file.size() < kLengthBytes) {
-    throw_error(ErrorCode::kCorruptFile, file.path(), " has ", file.size(),
-                " bytes: too short for a safetensors file.");
+/// Tensor -> shard.
+std::map<std::string, std::string> read_index(const fs::path& folder) {
+  const MappedFile index(folder / kIndexFile);
+  constexpr uint64_t kMaxIndex = 64u << 20;
+  if (index.size() > kMaxIndex) {
+    throw_error(ErrorCode::kCorruptFile, index.path(), " has ", index.size(), " bytes; at most ",
+                kMaxIndex, " are accepted.");
   }
-  uint8_t raw[kLengthBytes];
-  file.read(0, raw, sizeof raw);
-  uint64_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) length |= static_cast<uint64_t>(raw[i]) << (8 * i);
-  if (length > kMaxSafetensorsHeader) {
-    throw_error(ErrorCode::kCorruptFile, file.path(), " claims a header of ", length,
-                " bytes; at most ", kMaxSafetensorsHeader, " are accepted.");
-  }
-  if (length > file.size() - kLengthBytes) {
-    throw_error(ErrorCode::kCorruptFile, file.path(), " has ", file.size(),
-                " bytes, fewer than its header of ", length,
-                " bytes needs: the file is cut short. Download it again.");
-  }
-  std::string header(length, '\0');
-  file.read(kLengthBytes, header.data(), header.size());
-  return header;
+  std::string text(index.size(), '\0');
+  index.read(0, text.data(), text.size());
+  return parse_safetensors_index(text, index.path());
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
 }
 
 std::vector<CheckpointTensor> read_tensors(const MappedFile& file) {
-  const std::string header = read_header(file);
-  const uint64_t data_begin = kLengthBytes + header.size();
+  const std::string header = read_safetensors_header(file);
+  const uint64_t data_begin = kSafetensorsLengthBytes + header.size();
   const auto entries = parse_safetensors_header(header, file.size() - data_begin, file.path());
   std::vector<CheckpointTensor> tensors;
   tensors.reserve(entries.size());
@@ -78,16 +72,7 @@ struct Checkpoint::Impl {
   }
 
   void open_sharded(const fs::path& folder) {
-    const MappedFile index(folder / kIndexFile);
-    constexpr uint64_t kMaxIndex = 64u << 20;
-    if (index.size() > kMaxIndex) {
-      throw_error(ErrorCode::kCorruptFile, index.path(), " has ", index.size(), " bytes; at most ",
-                  kMaxIndex, " are accepted.");
-    }
-    std::string text(index.size(), '\0');
-    index.read(0, text.data(), text.size());
-    auto missing = parse_safetensors_index(text, index.path());
-
+    auto missing = read_index(folder);
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : missing) shards.insert(shard);
     for (const std::string& shard : shards) {
@@ -105,8 +90,9 @@ struct Checkpoint::Impl {
     }
     if (!missing.empty()) {
       const auto& [tensor, shard] = *missing.begin();
-      throw_error(ErrorCode::kCorruptFile, index.path(), ": tensor ", in_quotes(tensor),
-                  " is not in ", in_quotes(shard), ", where the index says it is.");
+      throw_error(ErrorCode::kCorruptFile, (folder / kIndexFile).string(), ": tensor ",
+                  in_quotes(tensor), " is not in ", in_quotes(shard),
+                  ", where the index says it is.");
     }
   }
 
@@ -119,11 +105,18 @@ struct Checkpoint::Impl {
   }
 };
 
+std::vector<std::string> checkpoint_files(const fs::path& folder) {
+  if (is_there(folder / kSingleFile)) return {kSingleFile};
+  if (!is_there(folder / kIndexFile)) return {};
+  std::set<std::string> files{kIndexFile};
+  for (const auto& [tensor, shard] : read_index(folder)) files.insert(shard);
+  return {files.begin(), files.end()};
+}
+
 Checkpoint::Checkpoint(const fs::path& folder) : impl_(std::make_unique<Impl>()) {
-  std::error_code ignored;
-  if (fs::exists(folder / kSingleFile, ignored)) {
+  if (is_there(folder / kSingleFile)) {
     impl_->open_single(folder / kSingleFile);
-  } else if (fs::exists(folder / kIndexFile, ignored)) {
+  } else if (is_there(folder / kIndexFile)) {
     impl_->open_sharded(folder);
   } else {
     throw_no_weights(folder);

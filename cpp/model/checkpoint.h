@@ -21,6 +21,11 @@ struct CheckpointTensor {
   size_t bytes = 0;
 };
 
+/// The weights' files in a folder by name, sorted: model.safetensors, or
+/// model.safetensors.index.json and the shards it names, which need not be there; none if the
+/// folder has neither. Throws Error(kCorruptFile) for a malformed index.
+std::vector<std::string> checkpoint_files(const std::filesystem::path& folder);
+
 /// The safetensors files of a folder, memory-mapped: model.safetensors, or the shards that
 /// model.safetensors.index.json names. Thread safe after construction.
 class Checkpoint {

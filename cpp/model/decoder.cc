@@ -21,20 +21,20 @@ struct LayerWeights {
   int32_t window = 0;
 };
 
-LayerWeights load_layer(WeightLoader& loader, const LayerSources& sources) {
+LayerWeights load_layer(WeightReader& reader, const LayerSources& sources) {
   LayerWeights layer;
-  layer.input_norm = loader.vector(sources.input_norm);
-  layer.qkv = loader.matrix(sources.qkv);
-  layer.qkv_bias = loader.vector(sources.qkv_bias);
-  layer.q_norm = loader.vector(sources.attention_norm_q);
-  layer.k_norm = loader.vector(sources.attention_norm_k);
-  layer.o = loader.matrix(sources.o);
-  layer.o_bias = loader.vector(sources.o_bias);
-  layer.mlp_norm = loader.vector(sources.mlp_norm);
-  layer.gate_up = loader.matrix(sources.gate_up);
-  layer.gate_up_bias = loader.vector(sources.gate_up_bias);
-  layer.down = loader.matrix(sources.down);
-  layer.down_bias = loader.vector(sources.down_bias);
+  layer.input_norm = reader.vector(sources.input_norm);
+  layer.qkv = reader.matrix(sources.qkv);
+  layer.qkv_bias = reader.vector(sources.qkv_bias);
+  layer.q_norm = reader.vector(sources.attention_norm_q);
+  layer.k_norm = reader.vector(sources.attention_norm_k);
+  layer.o = reader.matrix(sources.o);
+  layer.o_bias = reader.vector(sources.o_bias);
+  layer.mlp_norm = reader.vector(sources.mlp_norm);
+  layer.gate_up = reader.matrix(sources.gate_up);
+  layer.gate_up_bias = reader.vector(sources.gate_up_bias);
+  layer.down = reader.matrix(sources.down);
+  layer.down_bias = reader.vector(sources.down_bias);
   return layer;
 }
 
@@ -52,8 +52,8 @@ void check_options(const DecoderOptions& options) {
 }  // namespace
 
 struct Decoder::Impl {
-  Impl(Backend& backend_in, const ModelConfig& config_in, const Checkpoint* checkpoint,
-       const DecoderOptions& options_in);
+  Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
+       WeightReader& reader, const DecoderOptions& options_in);
 
   TensorView forward(const StepBatch& batch, KvCache& cache);
   TensorView logits(std::span<const int32_t> rows);
@@ -68,36 +68,29 @@ struct Decoder::Impl {
   std::unique_ptr<PackedWeight> embedding, head;  // no head: the embedding is tied
   std::vector<LayerWeights> layers;
   DeviceVector final_norm;
-  size_t weight_bytes = 0;
+  size_t weight_bytes = 0, adopted_bytes = 0;
   int64_t num_parameters = 0;
   Backend::Buffer scratch_memory;
   Scratch scratch;
   int64_t last_rows = 0;  // of the last step
 };
 
-Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Checkpoint* checkpoint,
-                    const DecoderOptions& options_in)
+Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
+                    WeightReader& reader, const DecoderOptions& options_in)
     : backend(backend_in), config(config_in), options(options_in) {
   check_options(options);
-  if (options.dummy_weights) checkpoint = nullptr;
-  HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
   HEADRACE_CHECK(config.layer_window.size() == static_cast<size_t>(config.num_layers));
-  const TensorNaming naming =
-      checkpoint == nullptr ? likely_naming(config) : detect_naming(config, *checkpoint);
-  const ModelSources sources = list_sources(config, naming);
-  if (checkpoint != nullptr) check_sources(sources, *checkpoint);
 
   const size_t bytes_before = backend.bytes_in_use();
-  WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
-  embedding = loader.matrix(sources.embedding);
+  embedding = reader.matrix(sources.embedding);
   for (const LayerSources& layer : sources.layers) {
-    layers.push_back(load_layer(loader, layer));
+    layers.push_back(load_layer(reader, layer));
     layers.back().window = config.layer_window[layers.size() - 1];
   }
-  final_norm = loader.vector(sources.final_norm);
-  head = loader.matrix(sources.head);
-  if (checkpoint != nullptr) checkpoint->check_unchanged();
-  weight_bytes = backend.bytes_in_use() - bytes_before;
+  final_norm = reader.vector(sources.final_norm);
+  head = reader.matrix(sources.head);
+  adopted_bytes = reader.adopted_bytes();
+  weight_bytes = backend.bytes_in_use() - bytes_before + adopted_bytes;
   for (const MatrixSource* source : sources.matrices()) num_parameters += source->n() * source->k;
   for (const VectorSource* source : sources.vectors()) num_parameters += source->n();
 
@@ -202,8 +195,21 @@ void Decoder::Impl::choose_rows(std::span<const int32_t> rows, Scratch& step) {
 }
 
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
-                 const DecoderOptions& options)
-    : impl_(std::make_unique<Impl>(backend, config, checkpoint, options)) {}
+                 const DecoderOptions& options) {
+  if (options.dummy_weights) checkpoint = nullptr;
+  HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
+  const TensorNaming naming =
+      checkpoint == nullptr ? likely_naming(config) : detect_naming(config, *checkpoint);
+  const ModelSources sources = list_sources(config, naming);
+  if (checkpoint != nullptr) check_sources(sources, *checkpoint);
+  WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
+  impl_ = std::make_unique<Impl>(backend, config, sources, loader, options);
+  if (checkpoint != nullptr) checkpoint->check_unchanged();
+}
+
+Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
+                 WeightReader& reader, const DecoderOptions& options)
+    : impl_(std::make_unique<Impl>(backend, config, sources, reader, options)) {}
 
 Decoder::~Decoder() = default;
 
@@ -216,6 +222,8 @@ TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits
 const ModelConfig& Decoder::config() const { return impl_->config; }
 
 size_t Decoder::weight_bytes() const { return impl_->weight_bytes; }
+
+size_t Decoder::adopted_bytes() const { return impl_->adopted_bytes; }
 
 size_t Decoder::scratch_bytes() const { return impl_->scratch_memory.bytes; }
 

@@ -9,6 +9,8 @@
 #include "backend/backend.h"
 #include "model/checkpoint.h"
 #include "model/model_config.h"
+#include "model/weight_reader.h"
+#include "model/weight_sources.h"
 
 namespace headrace {
 
@@ -31,6 +33,10 @@ class Decoder {
   /// checkpoint is not needed any more after this.
   Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
           const DecoderOptions& options);
+  /// The same with weights from `reader`, which is not needed any more after this; `sources` are
+  /// list_sources() of the config. Throws what the reader throws.
+  Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
+          WeightReader& reader, const DecoderOptions& options);
   ~Decoder();
 
   /// Computes a step: writes keys and values of every row, returns logits [S, V] f32 of
@@ -45,6 +51,8 @@ class Decoder {
 
   const ModelConfig& config() const;
   size_t weight_bytes() const;
+  /// Of weight_bytes: those in memory that the backend adopted (a mapped file's).
+  size_t adopted_bytes() const;
   size_t scratch_bytes() const;
   int64_t num_parameters() const;
   /// Weights a decode step reads (head included, an untied embedding excluded).

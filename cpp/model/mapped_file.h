@@ -7,11 +7,17 @@
 
 namespace headrace {
 
+/// How a mapping will be read.
+enum class MappingUse : uint8_t {
+  kOnce,  ///< from front to back
+  kKeep,  ///< again and again: it starts on a 2 MiB boundary and asks for huge pages
+};
+
 /// A regular file, open and mapped read-only. Thread safe after construction.
 class MappedFile {
  public:
   /// Throws Error(kNotFound) or Error(kIo) naming the path.
-  explicit MappedFile(const std::filesystem::path& path);
+  explicit MappedFile(const std::filesystem::path& path, MappingUse use = MappingUse::kOnce);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

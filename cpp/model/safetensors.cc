@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "model/json.h"
+#include "model/mapped_file.h"
 
 namespace headrace {
 
@@ -118,11 +119,12 @@ class EntryReader {
   const Json& fields_;
 };
 
-void check_metadata(const Json& metadata, const std::string& origin) {
+SafetensorsMetadata read_metadata(const Json& metadata, const std::string& origin) {
   const auto is_text = [](const Json& value) { return value.is_string(); };
   if (!metadata.is_object() || !std::all_of(metadata.begin(), metadata.end(), is_text)) {
     throw_error(ErrorCode::kCorruptFile, origin, ": __metadata__ is not an object of strings.");
   }
+  return metadata.get<SafetensorsMetadata>();
 }
 
 void check_coverage(const std::vector<SafetensorsEntry>& entries, uint64_t data_bytes,
@@ -140,7 +142,7 @@ void check_coverage(const std::vector<SafetensorsEntry>& entries, uint64_t data_
   if (covered != data_bytes) {
     throw_error(ErrorCode::kCorruptFile, origin, " has ", data_bytes,
                 " bytes of tensor data, but its header describes ", covered,
-                covered > data_bytes ? ": the file is cut short. Download it again."
+                covered > data_bytes ? ": the file is cut short. Get it again."
                                      : ": the rest belongs to no tensor.");
   }
 }
@@ -152,8 +154,32 @@ bool is_plain_file_name(const std::string& name) {
 
 }  // namespace
 
+std::string read_safetensors_header(const MappedFile& file) {
+  if (file.size() < kSafetensorsLengthBytes) {
+    throw_error(ErrorCode::kCorruptFile, file.path(), " has ", file.size(),
+                " bytes: too short for a safetensors file.");
+  }
+  uint8_t raw[kSafetensorsLengthBytes];
+  file.read(0, raw, sizeof raw);
+  uint64_t length = 0;
+  for (size_t i = 0; i < sizeof raw; ++i) length |= static_cast<uint64_t>(raw[i]) << (8 * i);
+  if (length > kMaxSafetensorsHeader) {
+    throw_error(ErrorCode::kCorruptFile, file.path(), " claims a header of ", length,
+                " bytes; at most ", kMaxSafetensorsHeader, " are accepted.");
+  }
+  if (length > file.size() - kSafetensorsLengthBytes) {
+    throw_error(ErrorCode::kCorruptFile, file.path(), " has ", file.size(),
+                " bytes, fewer than its header of ", length,
+                " bytes needs: the file is cut short. Get it again.");
+  }
+  std::string header(length, '\0');
+  file.read(kSafetensorsLengthBytes, header.data(), header.size());
+  return header;
+}
+
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view header, uint64_t data_bytes,
-                                                       const std::string& origin) {
+                                                       const std::string& origin,
+                                                       SafetensorsMetadata* metadata) {
   if (header.empty() || header.front() != '{') {
     throw_error(ErrorCode::kCorruptFile, origin, ": the header does not begin with '{'.");
   }
@@ -162,7 +188,8 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view header, 
   entries.reserve(json.size());
   for (const auto& [name, fields] : json.items()) {
     if (name == "__metadata__") {
-      check_metadata(fields, origin);
+      SafetensorsMetadata texts = read_metadata(fields, origin);
+      if (metadata != nullptr) *metadata = std::move(texts);
       continue;
     }
     const EntryReader reader(origin, name, fields);

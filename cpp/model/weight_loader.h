@@ -7,27 +7,22 @@
 #include "backend/backend.h"
 #include "model/checkpoint.h"
 #include "model/dummy_weights.h"
+#include "model/weight_reader.h"
 #include "model/weight_sources.h"
 
 namespace headrace {
 
-/// A vector in the backend's memory. An empty one has a view without data.
-struct DeviceVector {
-  TensorView view;
-  Backend::Buffer buffer;
-};
-
 /// Turns sources into packed weights, from a checkpoint or from pseudo-random numbers. Each
 /// checkpoint page is read once and let go after it is packed. Uses the backend's thread.
-class WeightLoader {
+class WeightLoader final : public WeightReader {
  public:
   /// `checkpoint` null: pseudo-random weights of the given spread. Both must outlive the loader.
   WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage, float dummy_spread);
 
-  /// Null for an empty source. Throws what Backend::pack_weight throws, naming the tensor, and
-  /// Error(kCorruptFile) if a file has changed its size.
-  std::unique_ptr<PackedWeight> matrix(const MatrixSource& source);
-  DeviceVector vector(const VectorSource& source);
+  /// Throws what Backend::pack_weight throws, naming the tensor, and Error(kCorruptFile) if a file
+  /// has changed its size.
+  std::unique_ptr<PackedWeight> matrix(const MatrixSource& source) override;
+  DeviceVector vector(const VectorSource& source) override;
 
  private:
   std::vector<WeightPart> stored_parts(const MatrixSource& source) const;

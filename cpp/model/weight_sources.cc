@@ -28,8 +28,8 @@ std::vector<const Source*> present(std::initializer_list<const Source*> sources)
   return out;
 }
 
-VectorSource norm(const std::string& module, int64_t n) {
-  return {.parts = {{module + ".weight", n}}, .is_norm = true};
+VectorSource norm(const std::string& name, const std::string& module, int64_t n) {
+  return {.name = name, .parts = {{module + ".weight", n}}, .is_norm = true};
 }
 
 /// The projections of one layer in one layout.
@@ -38,7 +38,8 @@ class LayerLister {
   LayerLister(const ModelConfig& config, const TensorNaming& naming, int32_t layer)
       : config_(config),
         paddle_(naming.layout == CheckpointLayout::kPaddle),
-        stem_(naming.prefix + "layers." + std::to_string(layer) + ".") {}
+        name_("layers." + std::to_string(layer) + "."),
+        stem_(naming.prefix + name_) {}
 
   LayerSources list() const {
     const int64_t hidden = config_.hidden_size, wide = config_.intermediate_size;
@@ -56,32 +57,37 @@ class LayerLister {
     const std::vector<StoredPart> down{{"mlp.down_proj", hidden}};
 
     LayerSources out;
-    out.input_norm = norm(stem_ + "input_layernorm", hidden);
-    out.mlp_norm = norm(stem_ + "post_attention_layernorm", hidden);
+    out.input_norm = norm(name_ + "input_norm", stem_ + "input_layernorm", hidden);
+    out.mlp_norm = norm(name_ + "mlp_norm", stem_ + "post_attention_layernorm", hidden);
     if (config_.qk_norm) {
-      out.attention_norm_q = norm(stem_ + "self_attn.q_norm", config_.head_dim);
-      out.attention_norm_k = norm(stem_ + "self_attn.k_norm", config_.head_dim);
+      out.attention_norm_q = norm(name_ + "q_norm", stem_ + "self_attn.q_norm", config_.head_dim);
+      out.attention_norm_k = norm(name_ + "k_norm", stem_ + "self_attn.k_norm", config_.head_dim);
     }
-    out.qkv = matrix(qkv, hidden, WeightUse::kLinear);
-    out.o = matrix(o, q, WeightUse::kLinear);
-    out.gate_up = matrix(gate_up, hidden, WeightUse::kGateUp);
-    out.down = matrix(down, wide, WeightUse::kLinear);
-    if (config_.qkv_bias) out.qkv_bias = bias(qkv);
-    if (config_.o_bias) out.o_bias = bias(o);
+    out.qkv = matrix("qkv", qkv, hidden, WeightUse::kLinear);
+    out.o = matrix("o", o, q, WeightUse::kLinear);
+    out.gate_up = matrix("gate_up", gate_up, hidden, WeightUse::kGateUp);
+    out.down = matrix("down", down, wide, WeightUse::kLinear);
+    if (config_.qkv_bias) out.qkv_bias = bias("qkv", qkv);
+    if (config_.o_bias) out.o_bias = bias("o", o);
     if (config_.mlp_bias) {
-      out.gate_up_bias = bias(gate_up);
-      out.down_bias = bias(down);
+      out.gate_up_bias = bias("gate_up", gate_up);
+      out.down_bias = bias("down", down);
     }
     return out;
   }
 
  private:
-  MatrixSource matrix(const std::vector<StoredPart>& modules, int64_t k, WeightUse use) const {
-    return {.parts = named(modules, ".weight"), .k = k, .transposed = paddle_, .use = use};
+  MatrixSource matrix(const char* name, const std::vector<StoredPart>& modules, int64_t k,
+                      WeightUse use) const {
+    return {.name = name_ + name,
+            .parts = named(modules, ".weight"),
+            .k = k,
+            .transposed = paddle_,
+            .use = use};
   }
 
-  VectorSource bias(const std::vector<StoredPart>& modules) const {
-    return {.parts = named(modules, ".bias")};
+  VectorSource bias(const char* matrix, const std::vector<StoredPart>& modules) const {
+    return {.name = name_ + matrix + "_bias", .parts = named(modules, ".bias")};
   }
 
   std::vector<StoredPart> named(std::vector<StoredPart> modules, const char* kind) const {
@@ -91,7 +97,8 @@ class LayerLister {
 
   const ModelConfig& config_;
   bool paddle_;
-  std::string stem_;
+  std::string name_;  // of the layer in this program
+  std::string stem_;  // and in the checkpoint
 };
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -216,15 +223,17 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming)
   const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
   ModelSources out;
   out.embedding = {
+      .name = "embedding",
       .parts = {{naming.prefix + "embed_tokens.weight", vocab}},
       .k = hidden,
       .use = config.tie_word_embeddings ? WeightUse::kTiedEmbedding : WeightUse::kEmbedding};
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     out.layers.push_back(LayerLister(config, naming, layer).list());
   }
-  out.final_norm = norm(naming.prefix + "norm", hidden);
+  out.final_norm = norm("final_norm", naming.prefix + "norm", hidden);
   if (!config.tie_word_embeddings) {
-    out.head = {.parts = {{"lm_head.weight", vocab}},
+    out.head = {.name = "head",
+                .parts = {{"lm_head.weight", vocab}},
                 .k = hidden,
                 .transposed = naming.layout == CheckpointLayout::kPaddle};
   }

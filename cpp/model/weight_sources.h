@@ -20,6 +20,7 @@ struct StoredPart {
 
 /// A weight matrix [n, k]: stored tensors stacked along n. Empty: the model has none.
 struct MatrixSource {
+  std::string name;  ///< of the whole, as the decoder calls it: "embedding", "layers.3.qkv", "head"
   std::vector<StoredPart> parts;
   int64_t k = 0;
   bool transposed = false;  ///< stored [k, n] instead of [n, k]
@@ -31,6 +32,7 @@ struct MatrixSource {
 
 /// Stored vectors, one behind the other. Empty: the model has none.
 struct VectorSource {
+  std::string name;  ///< likewise: "layers.3.qkv_bias", "final_norm"
   std::vector<StoredPart> parts;
   bool is_norm = false;  ///< a norm's weights, as opposed to a bias
 

@@ -1,5 +1,8 @@
 // pack_weight and pack_vector: what a checkpoint may hold, through linear and embed.
 
+#include <cstdlib>
+#include <cstring>
+
 #include "headrace/status.h"
 #include "parity/parity.h"
 
@@ -150,6 +153,63 @@ TEST_P(PackParity, VectorsFromAnySource) {
     std::vector<float> got(19);
     backend->read_back(view.data, got.data(), got.size() * sizeof(float));
     EXPECT_EQ(got, values);
+  }
+}
+
+// What was packed works from a copy of its bytes, in memory that the backend did not allocate.
+TEST_P(PackParity, RestoresWhatWasPacked) {
+  const auto backend = make_backend(GetParam());
+  Random random(15);
+  SCOPED_TRACE(random.trace());
+  const int64_t n = 142, k = 77;
+  const auto values = random.integers(n * k, -255, 255);
+  const StoredMatrix stored(values, n, k, DType::kF32);
+  for (const DType storage : {DType::kF32, DType::kBF16, DType::kF16}) {
+    EXPECT_FALSE(backend->weight_layout(storage).empty());
+    for (const WeightUse use : {WeightUse::kLinear, WeightUse::kGateUp, WeightUse::kEmbedding,
+                                WeightUse::kTiedEmbedding}) {
+      const WeightShape shape{n, k, storage, use};
+      auto packed = backend->pack_weight({{stored.part()}, storage, use});
+      ASSERT_EQ(packed->bytes(), backend->packed_bytes(shape));
+      const auto copy = std::shared_ptr<void>(
+          std::aligned_alloc(256, (packed->bytes() + 255) / 256 * 256), std::free);
+      backend->read_back(packed->data(), copy.get(), packed->bytes());
+      const size_t bytes = packed->bytes();
+      packed.reset();
+      const size_t held = backend->bytes_in_use();
+      const auto restored = backend->restore_weight(shape, backend->adopt(copy.get(), bytes, copy));
+      EXPECT_EQ(backend->bytes_in_use(), held);
+      EXPECT_EQ(restored->data(), copy.get());
+      EXPECT_GT(copy.use_count(), 1);
+      if (use == WeightUse::kEmbedding || use == WeightUse::kTiedEmbedding) {
+        ASSERT_EQ(embed_all(*backend, *restored), values) << dtype_name(storage);
+      }
+      if (use == WeightUse::kLinear || use == WeightUse::kTiedEmbedding) {
+        ASSERT_EQ(unpack(*backend, *restored), values) << dtype_name(storage);
+      }
+      if (use == WeightUse::kGateUp) {
+        const auto again = backend->pack_weight({{stored.part()}, storage, use});
+        EXPECT_EQ(std::memcmp(again->data(), copy.get(), bytes), 0) << dtype_name(storage);
+      }
+    }
+  }
+}
+
+TEST_P(PackParity, RefusesToRestoreOtherSizes) {
+  const auto backend = make_backend(GetParam());
+  const WeightShape shape{32, 32, DType::kF32, WeightUse::kLinear};
+  auto buffer = backend->allocate(backend->packed_bytes(shape) + 256);
+  EXPECT_THROW(backend->restore_weight(shape, buffer), InternalError);
+  const auto* odd = static_cast<const char*>(buffer.data) + 8;
+  EXPECT_THROW(backend->adopt(odd, 64, nullptr), InternalError);
+  for (const WeightShape& huge :
+       {WeightShape{int64_t{1} << 40, int64_t{1} << 40}, WeightShape{int64_t{1} << 62, 1}}) {
+    try {
+      backend->packed_bytes(huge);
+      FAIL() << huge.n;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kLimitExceeded);
+    }
   }
 }
 

@@ -37,6 +37,10 @@ DType CpuBackend::activation_dtype(DType) const { return DType::kF32; }
 
 Backend::Buffer CpuBackend::allocate(size_t bytes) { return memory_.allocate(bytes); }
 
+Backend::Buffer CpuBackend::adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) {
+  return adopt_host_memory(data, bytes, std::move(owner));
+}
+
 size_t CpuBackend::bytes_in_use() const { return memory_.bytes_in_use(); }
 
 void CpuBackend::upload(const void* source, void* device, size_t bytes) {
@@ -49,6 +53,19 @@ void CpuBackend::read_back(const void* device, void* destination, size_t bytes) 
 
 std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {
   return pack_panels(spec, *isa_->linear, memory_, pool_);
+}
+
+std::string CpuBackend::weight_layout(DType storage) const {
+  return panel_layout_name(storage, *isa_->linear);
+}
+
+size_t CpuBackend::packed_bytes(const WeightShape& shape) const {
+  return packed_panel_bytes(shape, *isa_->linear);
+}
+
+std::unique_ptr<PackedWeight> CpuBackend::restore_weight(const WeightShape& shape,
+                                                         Buffer contents) {
+  return restore_panels(shape, *isa_->linear, std::move(contents));
 }
 
 TensorView CpuBackend::pack_vector(const WeightPart& part, Buffer* owner) {

@@ -32,11 +32,15 @@ class CpuBackend final : public Backend {
   DType activation_dtype(DType storage) const override;
 
   Buffer allocate(size_t bytes) override;
+  Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) override;
   size_t bytes_in_use() const override;
   void upload(const void* source, void* device, size_t bytes) override;
   void read_back(const void* device, void* destination, size_t bytes) override;
 
   std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override;
+  std::string weight_layout(DType storage) const override;
+  size_t packed_bytes(const WeightShape& shape) const override;
+  std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override;
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;

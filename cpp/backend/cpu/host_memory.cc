@@ -1,7 +1,9 @@
 #include "backend/cpu/host_memory.h"
 
 #include <atomic>
+#include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/checked_math.h"
@@ -55,6 +57,11 @@ Backend::Buffer HostMemory::allocate(size_t bytes) {
     heap->bytes_in_use.fetch_sub(size, std::memory_order_relaxed);
   };
   return {piece.value(), bytes, std::shared_ptr<void>(piece.value(), std::move(release))};
+}
+
+Backend::Buffer adopt_host_memory(const void* data, size_t bytes, std::shared_ptr<void> owner) {
+  HEADRACE_CHECK(reinterpret_cast<uintptr_t>(data) % BfcAllocator::kAlignment == 0);
+  return {const_cast<void*>(data), bytes, std::move(owner)};
 }
 
 }  // namespace headrace

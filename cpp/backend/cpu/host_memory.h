@@ -29,4 +29,7 @@ class HostMemory {
   size_t limit_;
 };
 
+/// Backend::adopt of a backend that reads host memory.
+Backend::Buffer adopt_host_memory(const void* data, size_t bytes, std::shared_ptr<void> owner);
+
 }  // namespace headrace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -186,15 +186,15 @@ void pack_all(const WeightSpec& spec, const PackedPanels& weight, std::byte* mem
   });
 }
 
-PanelLayout layout_for(const WeightSpec& spec, const LinearKernels& kernels) {
-  const LinearFormat& format = linear_format(kernels, spec.storage);
+PanelLayout layout_for(DType storage, WeightUse use, const LinearKernels& kernels) {
+  const LinearFormat& format = linear_format(kernels, storage);
   PanelLayout layout;
   layout.cols = kernels.panel_cols;
   layout.lanes = kernels.lanes;
   layout.group = format.group;
-  layout.gate_up = spec.use == WeightUse::kGateUp;
-  layout.row_major = spec.use == WeightUse::kEmbedding;
-  layout.element_bytes = static_cast<int32_t>(dtype_size(spec.storage));
+  layout.gate_up = use == WeightUse::kGateUp;
+  layout.row_major = use == WeightUse::kEmbedding;
+  layout.element_bytes = static_cast<int32_t>(dtype_size(storage));
   if (layout.row_major) layout.cols = layout.group = 1;
   return layout;
 }
@@ -210,7 +210,9 @@ const LinearFormat& linear_format(const LinearKernels& kernels, DType storage) {
 
 PackedPanels::PackedPanels(int64_t n, int64_t k, DType storage, const PanelLayout& layout,
                            Backend::Buffer memory)
-    : PackedWeight(n, k, storage, memory.bytes), layout_(layout), memory_(std::move(memory)) {}
+    : PackedWeight(n, k, storage, memory.data, memory.bytes),
+      layout_(layout),
+      memory_(std::move(memory)) {}
 
 int64_t PackedPanels::num_panels() const noexcept {
   return ceil_div(outputs(), int64_t{panel_outputs()});
@@ -231,12 +233,9 @@ PackedPanels::Row PackedPanels::row(int64_t n) const noexcept {
 std::unique_ptr<PackedPanels> pack_panels(const WeightSpec& spec, const LinearKernels& kernels,
                                           HostMemory& memory, ThreadPool& pool) {
   const WeightExtent extent = check_weight(spec);
-  const PanelLayout layout = layout_for(spec, kernels);
-  const PackedPanels shape(extent.n, extent.k, spec.storage, layout, {});
-  const auto bytes = checked_mul(static_cast<uint64_t>(shape.num_panels()),
-                                 static_cast<uint64_t>(shape.panel_bytes()));
-  HEADRACE_CHECK(bytes && *bytes <= std::numeric_limits<int64_t>::max(), extent.n, " x ", extent.k);
-  Backend::Buffer buffer = memory.allocate(*bytes);
+  const PanelLayout layout = layout_for(spec.storage, spec.use, kernels);
+  Backend::Buffer buffer =
+      memory.allocate(packed_panel_bytes({extent.n, extent.k, spec.storage, spec.use}, kernels));
   auto* data = static_cast<std::byte*>(buffer.data);
   auto weight =
       std::make_unique<PackedPanels>(extent.n, extent.k, spec.storage, layout, std::move(buffer));
@@ -246,6 +245,29 @@ std::unique_ptr<PackedPanels> pack_panels(const WeightSpec& spec, const LinearKe
     pack_all<uint16_t>(spec, *weight, data, pool);
   }
   return weight;
+}
+
+// The version of the layout comes first: raise it when the same numbers would lie elsewhere.
+std::string panel_layout_name(DType storage, const LinearKernels& kernels) {
+  return str_cat("cpu-panels-1:", kernels.panel_cols, "x", linear_format(kernels, storage).group,
+                 "/", kernels.lanes);
+}
+
+size_t packed_panel_bytes(const WeightShape& shape, const LinearKernels& kernels) {
+  return checked_weight_bytes(shape, [&]() -> std::optional<uint64_t> {
+    const PanelLayout layout = layout_for(shape.storage, shape.use, kernels);
+    const PackedPanels empty(shape.n, shape.k, shape.storage, layout, {});
+    return checked_mul(static_cast<uint64_t>(empty.num_panels()),
+                       static_cast<uint64_t>(empty.panel_bytes()));
+  });
+}
+
+std::unique_ptr<PackedPanels> restore_panels(const WeightShape& shape, const LinearKernels& kernels,
+                                             Backend::Buffer contents) {
+  HEADRACE_CHECK(contents.bytes == packed_panel_bytes(shape, kernels), contents.bytes);
+  return std::make_unique<PackedPanels>(shape.n, shape.k, shape.storage,
+                                        layout_for(shape.storage, shape.use, kernels),
+                                        std::move(contents));
 }
 
 }  // namespace headrace

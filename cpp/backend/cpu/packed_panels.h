@@ -2,8 +2,10 @@
 
 // Weights in the layout of the linear kernels (kernels_linear.h), and embedding tables by rows.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_isa.h"
@@ -39,7 +41,7 @@ class PackedPanels final : public PackedWeight {
   int64_t k_groups() const noexcept;
   int64_t panel_bytes() const noexcept;
   const std::byte* panel(int64_t i) const noexcept {
-    return static_cast<const std::byte*>(memory_.data) + i * panel_bytes();
+    return static_cast<const std::byte*>(data()) + i * panel_bytes();
   }
   /// Elements (row, 0 .. k) in storage dtype.
   struct Row {
@@ -61,5 +63,11 @@ const LinearFormat& linear_format(const LinearKernels& kernels, DType storage);
 /// spec and Error(kOutOfMemory) when memory is short.
 std::unique_ptr<PackedPanels> pack_panels(const WeightSpec& spec, const LinearKernels& kernels,
                                           HostMemory& memory, ThreadPool& pool);
+
+/// Backend::weight_layout, packed_bytes and restore_weight.
+std::string panel_layout_name(DType storage, const LinearKernels& kernels);
+size_t packed_panel_bytes(const WeightShape& shape, const LinearKernels& kernels);
+std::unique_ptr<PackedPanels> restore_panels(const WeightShape& shape, const LinearKernels& kernels,
+                                             Backend::Buffer contents);
 
 }  // namespace headrace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/cpu_info.h"
@@ -20,11 +21,12 @@ namespace headrace {
 
 namespace {
 
-/// float32 [n][k].
+/// float32 [n][k], rounded to the storage dtype.
 class ReferenceWeight final : public PackedWeight {
  public:
-  ReferenceWeight(WeightExtent extent, const WeightSpec& spec, Backend::Buffer memory)
-      : PackedWeight(extent.n, extent.k, spec.storage, memory.bytes), memory_(std::move(memory)) {}
+  ReferenceWeight(const WeightShape& shape, Backend::Buffer memory)
+      : PackedWeight(shape.n, shape.k, shape.storage, memory.data, memory.bytes),
+        memory_(std::move(memory)) {}
 
   float* row(int64_t i) const { return static_cast<float*>(memory_.data) + i * k(); }
 
@@ -92,6 +94,9 @@ class ReferenceBackend final : public Backend {
   DType activation_dtype(DType) const override { return DType::kF32; }
 
   Buffer allocate(size_t bytes) override { return memory_.allocate(bytes); }
+  Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) override {
+    return adopt_host_memory(data, bytes, std::move(owner));
+  }
   size_t bytes_in_use() const override { return memory_.bytes_in_use(); }
   void upload(const void* source, void* device, size_t bytes) override {
     if (bytes > 0) std::memcpy(device, source, bytes);
@@ -102,14 +107,28 @@ class ReferenceBackend final : public Backend {
 
   std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override {
     const WeightExtent extent = check_weight(spec);
-    auto weight = std::make_unique<ReferenceWeight>(
-        extent, spec, allocate(static_cast<size_t>(extent.n * extent.k) * sizeof(float)));
+    const WeightShape shape{extent.n, extent.k, spec.storage, spec.use};
+    auto weight = std::make_unique<ReferenceWeight>(shape, allocate(packed_bytes(shape)));
     for (int64_t i = 0; i < extent.n; ++i) {
       float* row = weight->row(i);
       read_weight_row(spec, i, 0, extent.k, row);
       for (int64_t j = 0; j < extent.k; ++j) row[j] = round_to(spec.storage, row[j]);
     }
     return weight;
+  }
+
+  std::string weight_layout(DType) const override { return "cpu-reference-1"; }
+
+  size_t packed_bytes(const WeightShape& shape) const override {
+    return checked_weight_bytes(shape, [&] {
+      return checked_mul(static_cast<uint64_t>(shape.n) * sizeof(float),
+                         static_cast<uint64_t>(shape.k));
+    });
+  }
+
+  std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override {
+    HEADRACE_CHECK(contents.bytes == packed_bytes(shape), contents.bytes);
+    return std::make_unique<ReferenceWeight>(shape, std::move(contents));
   }
 
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override {

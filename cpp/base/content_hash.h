@@ -1,0 +1,33 @@
+#pragma once
+
+// Digests of contents, to notice accidental changes: the same on every machine and in every
+// version, since files hold them. They protect from no one who sets out to fool them.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace headrace {
+
+/// 64-bit digest. A change within 8 bytes at a multiple of 8 always changes it, any other accident
+/// all but always.
+uint64_t content_hash(const void* data, size_t bytes) noexcept;
+
+/// Long contents are cut into pieces of this many bytes, of which the last may be shorter; their
+/// digest is content_hash() of the pieces' digests in order.
+inline constexpr size_t kHashPiece = size_t{1} << 20;
+
+/// Digest of a long content from those of its pieces.
+uint64_t combine_hashes(std::span<const uint64_t> pieces) noexcept;
+
+/// Digest of `bytes` bytes, whose pieces `hash_piece(offset, bytes)` gives: called on up to
+/// `threads` threads, the caller's included. Throws what it throws.
+uint64_t parallel_hash(uint64_t bytes, int32_t threads,
+                       const std::function<uint64_t(uint64_t, size_t)>& hash_piece);
+
+/// 16 digits.
+std::string hash_text(uint64_t hash);
+
+}  // namespace headrace
