@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/timed_wait.h"
 
 namespace headrace::internal {
 
@@ -72,10 +73,8 @@ bool ModelControl::stop(std::optional<std::chrono::nanoseconds> timeout) {
     state_ = ModelState::kStopping;
     work_.notify_one();
   }
-  const auto over = [this] { return state_ != ModelState::kStopping; };
-  if (timeout) return state_changed_.wait_for(lock, *timeout, over);
-  state_changed_.wait(lock, over);
-  return true;
+  return wait_until_ready(state_changed_, lock, timeout,
+                          [this] { return state_ != ModelState::kStopping; });
 }
 
 void ModelControl::release() {

@@ -1,95 +1,145 @@
 #include "headrace/output_selector.h"
 
-#include <algorithm>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <condition_variable>
 #include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/request_state.h"
+#include "engine/timed_wait.h"
 
 namespace headrace {
 
-namespace {
-
-struct Entry {
-  ResultQueue queue;
-  int64_t tag;
-  bool reported = false;
-};
-
-}  // namespace
-
 struct OutputSelector::Shared {
-  std::mutex mutex;  // guards what follows; never held while a queue is called
-  std::condition_variable came;
-  std::vector<std::shared_ptr<Entry>> entries;
-  std::vector<std::shared_ptr<Entry>> reported;
+  struct Entry;
 
-  void report(const std::shared_ptr<Entry>& entry) {
-    {
-      const std::lock_guard lock(mutex);
-      if (std::exchange(entry->reported, true)) return;
-      reported.push_back(entry);
-    }
-    came.notify_one();
+  std::mutex mutex;  // guards what follows; never held while a request is called
+  std::condition_variable came;
+  std::unordered_map<int64_t, std::shared_ptr<Entry>> entries;
+  std::vector<Entry*> reported;  // has room for all of `entries`
+  int ready_fd = -1;             // an eventfd, above 0 while `reported` isn't empty
+
+  ~Shared() {
+    if (ready_fd >= 0) close(ready_fd);
+  }
+
+  void report(Entry& entry) noexcept;
+  void raise_fd() const noexcept {
+    if (ready_fd >= 0) eventfd_write(ready_fd, 1);
+  }
+  void lower_fd() const noexcept {
+    eventfd_t ignored = 0;
+    if (ready_fd >= 0) eventfd_read(ready_fd, &ignored);
   }
 };
+
+struct OutputSelector::Shared::Entry final : internal::OutputListener {
+  // Weak: the request owns the entry, too, and may outlive the selector.
+  std::weak_ptr<Shared> selector;
+  std::weak_ptr<internal::RequestState> request;
+  int64_t tag = 0;
+  bool reported = false;  // guarded by the selector's mutex, likewise `removed`
+  bool removed = false;
+
+  void notify() noexcept override {
+    if (const auto shared = selector.lock()) shared->report(*this);
+  }
+};
+
+void OutputSelector::Shared::report(Entry& entry) noexcept {
+  {
+    const std::lock_guard lock(mutex);
+    if (entry.removed || std::exchange(entry.reported, true)) return;
+    if (reported.empty()) raise_fd();
+    reported.push_back(&entry);
+  }
+  came.notify_one();
+}
 
 OutputSelector::OutputSelector() : shared_(std::make_shared<Shared>()) {}
 
 OutputSelector::~OutputSelector() {
-  std::vector<std::shared_ptr<Entry>> entries;
+  std::unordered_map<int64_t, std::shared_ptr<Shared::Entry>> entries;
   {
     const std::lock_guard lock(shared_->mutex);
     entries.swap(shared_->entries);
+    for (const auto& [tag, entry] : entries) entry->removed = true;
   }
-  for (const auto& entry : entries) entry->queue.on_output(nullptr);
+  for (const auto& [tag, entry] : entries) {
+    if (const auto request = entry->request.lock()) request->remove_listener(*entry);
+  }
 }
 
-void OutputSelector::add(ResultQueue queue, int64_t tag) {
-  auto entry = std::make_shared<Entry>(Entry{queue, tag});
+void OutputSelector::add(const ResultQueue& queue, int64_t tag, Until until) {
+  auto entry = std::make_shared<Shared::Entry>();
+  entry->selector = shared_;
+  entry->request = queue.state_;
+  entry->tag = tag;
   {
     const std::lock_guard lock(shared_->mutex);
-    shared_->entries.push_back(entry);
+    if (!shared_->entries.emplace(tag, entry).second) {
+      throw_error(ErrorCode::kInvalidArgument, "tag ", tag, " is in use already.");
+    }
+    shared_->reported.reserve(shared_->entries.size());
   }
-  // Weak: the callback lives in the request, which the entry keeps alive.
-  queue.on_output([shared = std::weak_ptr(shared_), weak = std::weak_ptr(entry)] {
-    const auto selector = shared.lock();
-    const auto source = weak.lock();
-    if (selector && source) selector->report(source);
-  });
+  try {
+    queue.state_->add_listener(std::move(entry), until == Until::kFinished);
+  } catch (...) {
+    remove(tag);
+    throw;
+  }
 }
 
-void OutputSelector::remove(const ResultQueue& queue) {
-  std::shared_ptr<Entry> entry;
+void OutputSelector::remove(int64_t tag) {
+  std::shared_ptr<Shared::Entry> entry;
   {
     const std::lock_guard lock(shared_->mutex);
-    auto& entries = shared_->entries;
-    const auto found = std::find_if(entries.begin(), entries.end(),
-                                    [&](const auto& each) { return each->queue == queue; });
-    if (found == entries.end()) return;
-    entry = std::move(*found);
-    entries.erase(found);
+    const auto found = shared_->entries.find(tag);
+    if (found == shared_->entries.end()) return;
+    entry = std::move(found->second);
+    shared_->entries.erase(found);
+    entry->removed = true;
+    if (std::erase(shared_->reported, entry.get()) > 0 && shared_->reported.empty()) {
+      shared_->lower_fd();
+    }
   }
-  entry->queue.on_output(nullptr);
-  const std::lock_guard lock(shared_->mutex);
-  std::erase(shared_->reported, entry);
+  if (const auto request = entry->request.lock()) request->remove_listener(*entry);
 }
 
 bool OutputSelector::wait(std::optional<std::chrono::nanoseconds> timeout) {
   std::unique_lock lock(shared_->mutex);
-  const auto any = [this] { return !shared_->reported.empty(); };
-  if (timeout) return shared_->came.wait_for(lock, *timeout, any);
-  shared_->came.wait(lock, any);
-  return true;
+  return internal::wait_until_ready(shared_->came, lock, timeout,
+                                    [this] { return !shared_->reported.empty(); });
 }
 
 std::vector<int64_t> OutputSelector::take() {
-  const std::lock_guard lock(shared_->mutex);
   std::vector<int64_t> tags;
-  for (const auto& entry : shared_->reported) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->reported.empty()) return tags;
+  tags.reserve(shared_->reported.size());
+  for (Shared::Entry* entry : shared_->reported) {
     entry->reported = false;
     tags.push_back(entry->tag);
   }
   shared_->reported.clear();
+  shared_->lower_fd();
   return tags;
+}
+
+int OutputSelector::ready_fd() {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->ready_fd < 0) {
+    shared_->ready_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (shared_->ready_fd < 0) {
+      throw_error(ErrorCode::kIo, "no file descriptor is left for a selector.");
+    }
+    if (!shared_->reported.empty()) shared_->raise_fd();
+  }
+  return shared_->ready_fd;
 }
 
 }  // namespace headrace

@@ -2,25 +2,14 @@
 
 #include <utility>
 
+#include "engine/timed_wait.h"
+
 namespace headrace::internal {
 
 namespace {
 
 double seconds_since_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-// wait_for() adds the timeout to the clock: a century is as good as for ever and can't overflow.
-constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365 * 100);
-
-template <class Ready>
-bool wait_until_ready(std::condition_variable& signal, std::unique_lock<std::mutex>& lock,
-                      const std::optional<std::chrono::nanoseconds>& timeout, Ready ready) {
-  if (!timeout || *timeout >= kForever) {
-    signal.wait(lock, ready);
-    return true;
-  }
-  return signal.wait_for(lock, *timeout, ready);
 }
 
 }  // namespace
@@ -67,6 +56,11 @@ std::optional<Output> RequestState::get_nowait() {
 RequestStatus RequestState::status() const {
   const std::lock_guard lock(mutex_);
   return status_;
+}
+
+FinishReason RequestState::finish_reason() const {
+  const std::lock_guard lock(mutex_);
+  return pending_.finish_reason;
 }
 
 size_t RequestState::generated_length() const {
@@ -127,7 +121,9 @@ void RequestState::publish(OutputDelta delta) {
   if (pending_.finished) return;
   apply(delta);
   const bool finished = pending_.finished;
-  callback_due_ = true;
+  const bool has_callback = callback_ != nullptr;
+  callback_due_ = has_callback;
+  const auto listeners = finished ? std::exchange(listeners_, nullptr) : listeners_;
   lock.unlock();
   if (finished) {
     output_came_.notify_all();
@@ -135,8 +131,37 @@ void RequestState::publish(OutputDelta delta) {
   } else {
     output_came_.notify_one();
   }
+  if (listeners) {
+    for (const auto& [listener, only_end] : *listeners) {
+      if (finished || !only_end) listener->notify();
+    }
+  }
+  if (!has_callback) return;
   lock.lock();
   run_callback(lock);
+}
+
+void RequestState::add_listener(std::shared_ptr<OutputListener> listener, bool only_end) {
+  bool due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    due = pending_.finished || (!only_end && has_output());
+    if (!pending_.finished) {
+      auto changed =
+          listeners_ ? std::make_shared<Listeners>(*listeners_) : std::make_shared<Listeners>();
+      changed->push_back({listener, only_end});
+      listeners_ = std::move(changed);
+    }
+  }
+  if (due) listener->notify();
+}
+
+void RequestState::remove_listener(const OutputListener& listener) {
+  const std::lock_guard lock(mutex_);
+  if (!listeners_) return;
+  auto changed = std::make_shared<Listeners>(*listeners_);
+  std::erase_if(*changed, [&](const Listening& each) { return each.listener.get() == &listener; });
+  listeners_ = changed->empty() ? nullptr : std::move(changed);
 }
 
 // Whoever finds a call in progress leaves the next one to the thread that makes it: calls never

@@ -28,6 +28,15 @@ struct OutputDelta {
   std::string error_message;
 };
 
+/// Told when a request has output, by the thread that publishes it, with no lock held. Calls may
+/// overlap, and one may come just after the listener has been removed.
+class OutputListener {
+ public:
+  virtual ~OutputListener() = default;
+  /// Must be quick.
+  virtual void notify() noexcept = 0;
+};
+
 /// The meeting point of a request's owner and its model's loop thread; shared by handles, queues
 /// and loop, so that it outlives each of them.
 class RequestState {
@@ -45,9 +54,14 @@ class RequestState {
   std::optional<Output> get(std::optional<std::chrono::nanoseconds> timeout);
   std::optional<Output> get_nowait();
   RequestStatus status() const;
+  FinishReason finish_reason() const;
   size_t generated_length() const;
   RequestStats stats() const;
   void on_output(std::function<void()> callback);
+  /// Notifies it of all output from now on, or of the end alone; at once if there is some to take
+  /// or the request has finished. Kept until the end or remove_listener().
+  void add_listener(std::shared_ptr<OutputListener> listener, bool only_end);
+  void remove_listener(const OutputListener& listener);
   bool wait(std::optional<std::chrono::nanoseconds> timeout) const;
 
   // --- the loop thread (or whoever ends a request that never reached it) -----------------------
@@ -66,6 +80,11 @@ class RequestState {
 
  private:
   using Callback = std::shared_ptr<std::function<void()>>;
+  struct Listening {
+    std::shared_ptr<OutputListener> listener;
+    bool only_end;
+  };
+  using Listeners = std::vector<Listening>;
 
   bool has_output() const noexcept;
   Output take();
@@ -83,6 +102,8 @@ class RequestState {
   bool last_taken_ = false;  // the output that said `finished` has been handed out
   RequestStatus status_ = RequestStatus::kWaiting;
   RequestStats stats_;
+
+  std::shared_ptr<const Listeners> listeners_;  // replaced when it changes: calls hold no lock
 
   Callback callback_;
   bool callback_due_ = false;

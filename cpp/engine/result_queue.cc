@@ -19,6 +19,8 @@ std::optional<Output> ResultQueue::get_nowait() { return state_->get_nowait(); }
 
 RequestStatus ResultQueue::status() const { return state_->status(); }
 
+FinishReason ResultQueue::finish_reason() const { return state_->finish_reason(); }
+
 size_t ResultQueue::generated_length() const { return state_->generated_length(); }
 
 RequestStats ResultQueue::stats() const { return state_->stats(); }

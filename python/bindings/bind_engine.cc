@@ -82,8 +82,9 @@ void on_output(ResultQueue& queue, const std::optional<py::object>& callback) {
   queue.on_output(std::move(function));
 }
 
-void stop_model(const EngineHolder& holder, const std::string& name) {
-  wait_interruptibly(std::nullopt, [&](std::optional<nanoseconds> slice) {
+bool stop_model(const EngineHolder& holder, const std::string& name,
+                const std::optional<double>& timeout) {
+  return wait_interruptibly(to_timeout(timeout), [&](std::optional<nanoseconds> slice) {
     const auto engine = holder.get();
     if (slice) return engine->stop_model(name, *slice);
     engine->stop_model(name);
@@ -91,19 +92,12 @@ void stop_model(const EngineHolder& holder, const std::string& name) {
   });
 }
 
-/// A selector waits for callbacks, which may want the GIL.
-struct DeleteWithoutGil {
-  void operator()(OutputSelector* selector) const {
-    const GilRelease release;
-    delete selector;
-  }
-};
-
 void bind_request(py::module_& module) {
   py::class_<ResultQueue>(module, "ResultQueue")
       .def("get", get, py::arg("timeout") = py::none())
       .def("get_nowait", &ResultQueue::get_nowait)
       .def("status", &ResultQueue::status)
+      .def("finish_reason", &ResultQueue::finish_reason)
       .def("generated_length", &ResultQueue::generated_length)
       .def("stats", &ResultQueue::stats)
       .def("on_output", on_output, py::arg("callback").none(true));
@@ -124,23 +118,18 @@ void bind_request(py::module_& module) {
           },
           py::arg("timeout") = py::none());
 
-  py::class_<OutputSelector, std::unique_ptr<OutputSelector, DeleteWithoutGil>>(module,
-                                                                                "OutputSelector")
+  py::class_<OutputSelector>(module, "OutputSelector")
       .def(py::init())
       .def(
           "add",
-          [](OutputSelector& selector, const ResultQueue& queue, int64_t tag) {
-            const GilRelease release;
-            selector.add(queue, tag);
+          [](OutputSelector& selector, const ResultQueue& queue, int64_t tag, bool only_end) {
+            using Until = OutputSelector::Until;
+            selector.add(queue, tag, only_end ? Until::kFinished : Until::kOutput);
           },
-          py::arg("queue"), py::arg("tag"))
-      .def(
-          "remove",
-          [](OutputSelector& selector, const ResultQueue& queue) {
-            const GilRelease release;
-            selector.remove(queue);
-          },
-          py::arg("queue"))
+          py::arg("queue"), py::arg("tag"), py::kw_only(), py::arg("only_end") = false)
+      .def("remove", &OutputSelector::remove, py::arg("tag"))
+      .def("take", &OutputSelector::take)
+      .def("fileno", &OutputSelector::ready_fd)
       .def(
           "wait",
           [](OutputSelector& selector, const std::optional<double>& timeout) {
@@ -167,7 +156,7 @@ void bind_engine_class(py::module_& module) {
             without_gil(holder, &Engine::start_model, name);
           },
           py::arg("name"))
-      .def("stop_model", stop_model, py::arg("name"))
+      .def("stop_model", stop_model, py::arg("name"), py::arg("timeout") = py::none())
       .def(
           "release_model",
           [](const H& holder, const std::string& name) {

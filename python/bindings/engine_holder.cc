@@ -54,15 +54,15 @@ std::shared_ptr<Engine> EngineHolder::get() const {
 
 void EngineHolder::close() {
   std::shared_ptr<Engine> engine;
+  if (getpid() != process_) {  // the parent may have forked while another thread held the lock
+    if (engine_) new std::shared_ptr<Engine>(std::move(engine_));
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     engine = std::exchange(engine_, nullptr);
   }
   if (!engine) return;
-  if (getpid() != process_) {
-    new std::shared_ptr<Engine>(std::move(engine));
-    return;
-  }
   for (const std::string& name : engine->models()) {
     try {
       engine->release_model(name);

@@ -1,13 +1,25 @@
 #include "interpreter_gate.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace headrace::python {
 
-InterpreterGate& InterpreterGate::instance() {
-  static auto* const gate = new InterpreterGate;
-  return *gate;
+namespace {
+
+// A forked child has one thread, which is not inside. The parent's gate may be locked there, or
+// hold threads that the child does not have and would wait for at its end.
+InterpreterGate*& current_gate() {
+  static InterpreterGate* gate = [] {
+    pthread_atfork(nullptr, nullptr, [] { current_gate() = new InterpreterGate; });
+    return new InterpreterGate;
+  }();
+  return gate;
 }
+
+}  // namespace
+
+InterpreterGate& InterpreterGate::instance() { return *current_gate(); }
 
 bool InterpreterGate::enter() {
   const std::lock_guard lock(mutex_);
@@ -18,14 +30,15 @@ bool InterpreterGate::enter() {
 
 void InterpreterGate::leave() {
   const std::lock_guard lock(mutex_);
-  if (--inside_ == 0) empty_.notify_all();
+  if (--inside_ <= 0) empty_.notify_all();
 }
 
 void InterpreterGate::close() {
   std::unique_lock lock(mutex_);
   closed_ = true;
   closer_ = std::this_thread::get_id();
-  empty_.wait(lock, [this] { return inside_ == 0; });
+  // Below 0: a callback forked, and its thread left the child's gate without having entered it.
+  empty_.wait(lock, [this] { return inside_ <= 0; });
 }
 
 bool InterpreterGate::closed_by_this_thread() {

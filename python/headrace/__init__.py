@@ -19,18 +19,38 @@ if TYPE_CHECKING:
     from headrace._core import __version__ as __version__
     from headrace.errors import EngineError
     from headrace.llm import LLM
+    from headrace.native import (
+        Engine,
+        FinishReason,
+        GenerationConfig,
+        ModelOptions,
+        Output,
+        Request,
+        RequestStatus,
+        ResultQueue,
+        Selector,
+    )
     from headrace.outputs import CompletionOutput, RequestMetrics, RequestOutput
     from headrace.sampling_params import GuidedDecodingParams, SamplingParams
 
 __all__ = [
     "LLM",
     "CompletionOutput",
+    "Engine",
     "EngineError",
+    "FinishReason",
+    "GenerationConfig",
     "GuidedDecodingParams",
     "HeadraceError",
+    "ModelOptions",
+    "Output",
+    "Request",
     "RequestMetrics",
     "RequestOutput",
+    "RequestStatus",
+    "ResultQueue",
     "SamplingParams",
+    "Selector",
     "shipped_model",
     "version",
 ]
@@ -43,6 +63,20 @@ _HOMES = {
     "CompletionOutput": "headrace.outputs",
     "RequestMetrics": "headrace.outputs",
     "EngineError": "headrace.errors",
+    **dict.fromkeys(
+        (
+            "Engine",
+            "FinishReason",
+            "GenerationConfig",
+            "ModelOptions",
+            "Output",
+            "Request",
+            "RequestStatus",
+            "ResultQueue",
+            "Selector",
+        ),
+        "headrace.native",
+    ),
     "HeadraceError": "headrace._core",
     "__version__": "headrace._core",
 }

@@ -184,12 +184,13 @@ class ResultQueue:
     def get_nowait(self) -> Output | None:
         """None if nothing new is there; so, too, once the last output has been taken."""
     def status(self) -> RequestStatus: ...
+    def finish_reason(self) -> FinishReason: ...
     def generated_length(self) -> int: ...
     def stats(self) -> RequestStats: ...
     def on_output(self, callback: Callable[[], None] | None) -> None:
         """`callback` runs on the engine's thread whenever new output is there, and once at once if
         some is already. What it raises goes to sys.unraisablehook. None unsets; returns when no
-        call of the old one is running. Dropped after the last output. An OutputSelector uses it.
+        call of the old one is running. Dropped after the last output.
         """
 
 class Request:
@@ -202,15 +203,20 @@ class Request:
     def wait(self, timeout: float | None = None) -> bool: ...
 
 class OutputSelector:
-    """Waits for output of any of many requests: one waiting thread for a whole batch.
+    """Waits for output of any of many requests: one waiting thread, or one file descriptor of an
+    event loop, for a whole batch.
 
-    A request added here reports its tag each time new output is there; the caller then reads the
-    request's queue with get_nowait().
+    A request added here reports its tag each time new output is there (or, with `only_end`, once
+    it has finished); the caller then reads the request's queue with get_nowait().
     """
 
     def __init__(self) -> None: ...
-    def add(self, queue: ResultQueue, tag: int) -> None: ...
-    def remove(self, queue: ResultQueue) -> None: ...
+    def add(self, queue: ResultQueue, tag: int, *, only_end: bool = False) -> None: ...
+    def remove(self, tag: int) -> None: ...
+    def take(self) -> list[int]:
+        """The tags reported so far, without waiting."""
+    def fileno(self) -> int:
+        """Readable while there are tags to take. Neither read nor close it."""
     def wait(self, timeout: float | None = None) -> list[int]:
         """Tags with new output, each once, in order of arrival; [] if `timeout` seconds passed.
 
@@ -273,8 +279,10 @@ class Engine:
         """
     def install_model(self, name: str, options: ModelOptions) -> None: ...
     def start_model(self, name: str) -> None: ...
-    def stop_model(self, name: str) -> None:
-        """Interruptible by signals; the model then goes on stopping."""
+    def stop_model(self, name: str, timeout: float | None = None) -> bool:
+        """False if `timeout` seconds passed first. Interruptible by signals; in both cases the
+        model goes on stopping.
+        """
     def release_model(self, name: str) -> None: ...
     def submit(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace import runtime
+from headrace import native, runtime
 from headrace.errors import EngineError
 from headrace.live_request import LiveRequest, RequestFacts, failed_output
 from headrace.outputs import RequestOutput
@@ -36,9 +36,11 @@ class Registry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._handles: dict[str, Any] = {}
+        self._handles: dict[str, native.Request] = {}
 
-    def add(self, request_id: str, submit: Callable[[], Any], names: set[str]) -> Any:
+    def add(
+        self, request_id: str, submit: Callable[[], native.Request], names: set[str]
+    ) -> native.Request:
         """Submits under an id, which is added to `names` before it is in flight.
 
         Raises ValueError if a request of that id is in flight.
@@ -89,7 +91,7 @@ class Call:
         self._planner = planner
         self._registry = registry
         self._jobs = jobs
-        self._selector = runtime.new_selector()
+        self._selector = native.Selector()
         self._running: dict[int, LiveRequest] = {}
         self._names: set[str] = set()  # of the requests in flight
         self._failures: dict[int, RequestOutput] = {}  # not yet given to the caller
@@ -143,13 +145,13 @@ class Call:
     def cancel(self) -> None:
         """Cancels what still runs, wherever an exception left it."""
         self._registry.withdraw(self._names)
-        for live in self._running.values():
-            self._selector.remove(live.queue)
+        for tag in self._running:
+            self._selector.remove(tag)
         self._running.clear()
         self._names.clear()
 
     def _drop(self, tag: int, live: LiveRequest) -> None:
-        self._selector.remove(live.queue)
+        self._selector.remove(tag)
         self._registry.remove(live.facts.request_id)
         self._names.discard(live.facts.request_id)
         del self._running[tag]
@@ -193,7 +195,9 @@ class Call:
                 f"{prompt.request_id}_{facts.index}" if several else prompt.request_id
             )
 
-    def _plan(self, params: SamplingParams, prompt: Prompt, stops: StopStrings | None) -> list[Any]:
+    def _plan(
+        self, params: SamplingParams, prompt: Prompt, stops: StopStrings | None
+    ) -> list[native.GenerationConfig]:
         planner = self._planner
         size = planner.info.vocab_size
         check_shared(params, planner.args, size)
@@ -205,9 +209,15 @@ class Call:
             raise ValueError(f"token id {wrong} is outside of the vocabulary (0..{size - 1})")
         return planner.plan(params, len(ids), prompt.bad_words)
 
-    def _launch(self, tag: int, facts: RequestFacts, plan: Any, stops: StopStrings | None) -> None:
-        def submit() -> Any:
-            return self._session.submit(facts.prompt_token_ids, plan, facts.request_id)
+    def _launch(
+        self,
+        tag: int,
+        facts: RequestFacts,
+        config: native.GenerationConfig,
+        stops: StopStrings | None,
+    ) -> None:
+        def submit() -> native.Request:
+            return self._session.submit(facts.prompt_token_ids, config, facts.request_id)
 
         handle = self._registry.add(facts.request_id, submit, self._names)
         ends = self._planner.end_tokens(facts.params)

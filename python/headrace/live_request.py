@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from headrace import runtime
+from headrace import native, runtime
 from headrace.outputs import (
     CompletionOutput,
     Logprob,
@@ -43,7 +43,7 @@ class LiveRequest:
     def __init__(
         self,
         facts: RequestFacts,
-        handle: Any,  # _core.Request
+        handle: native.Request,
         tokenizer: Tokenizer | None,
         stops: StopStrings | None,
         end_tokens: frozenset[int],
@@ -73,8 +73,7 @@ class LiveRequest:
     def failed(self) -> bool:
         return self._finish_reason == "error"
 
-    def absorb(self, output: Any) -> None:
-        """Takes a _core.Output."""
+    def absorb(self, output: native.Output) -> None:
         self.released = output.finished
         if self.finished:
             return
@@ -129,8 +128,8 @@ class LiveRequest:
             error_msg=self._error[1],
         )
 
-    def _end(self, output: Any) -> None:
-        self._finish_reason = runtime.finish_reason(output.finish_reason)
+    def _end(self, output: native.Output) -> None:
+        self._finish_reason = output.finish_reason.name.lower()
         params = self.facts.params
         if self._finish_reason == "error":
             self._error = (runtime.http_code(output.error_code), output.error_message)
@@ -150,8 +149,8 @@ class LiveRequest:
                 return list(item)
         return None
 
-    def _logprob_dict(self, position: Any) -> dict[int, Logprob]:
-        """Of a _core.PositionLogprobs: the token itself, then the best ones by rank."""
+    def _logprob_dict(self, position: native.PositionLogprobs) -> dict[int, Logprob]:
+        """The token itself, then the best ones by rank."""
         entries = {
             position.token: Logprob(position.logprob, position.rank, self._show(position.token))
         }
@@ -164,7 +163,7 @@ class LiveRequest:
         return None if self._tokenizer is None else self._tokenizer.token_text(token_id)
 
     def _add_logprobs(self, completion: CompletionOutput, tokens: list[GeneratedToken]) -> None:
-        positions = [token.logprobs for token in tokens]
+        positions = [token.logprobs for token in tokens if token.logprobs is not None]
         completion.logprobs = [self._logprob_dict(position) for position in positions]
         completion.top_logprobs = LogprobsLists(
             [[p.token, *(token_id for token_id, _ in p.top)] for p in positions],
@@ -193,8 +192,8 @@ def failed_output(facts: RequestFacts, code: int, message: str) -> RequestOutput
     )
 
 
-def _metrics(facts: RequestFacts, stats: Any) -> RequestMetrics:
-    """`stats`: _core.RequestStats, where 0 means that it has not happened."""
+def _metrics(facts: RequestFacts, stats: native.RequestStats) -> RequestMetrics:
+    """In `stats`, 0 means that it has not happened."""
     started = stats.first_scheduled_time or None
     first = stats.first_token_time or None
     last = stats.last_token_time or None

@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 from headrace.call import Call, Job, OutputStream, Registry, run_to_end
 from headrace.engine_args import EngineArgs
 from headrace.hub import resolve_model
+from headrace.native import ModelStats
 from headrace.outputs import RequestOutput
 from headrace.progress import Progress
 from headrace.prompts import (
@@ -214,8 +215,8 @@ class LLM:
         """The model's tokenizer; None if its folder has none."""
         return self._tokenizer
 
-    def stats(self) -> Any:
-        """The engine's counters (_core.ModelStats)."""
+    def stats(self) -> ModelStats:
+        """The engine's counters."""
         return self._session.stats()
 
     def clear_prefix_cache(self) -> None:

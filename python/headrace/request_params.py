@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace import runtime
+from headrace import native
 from headrace.engine_args import EngineArgs
 from headrace.errors import EngineError, UnsupportedError
 from headrace.sampling_params import MAX_SEED, SamplingParams, is_default
@@ -96,11 +96,13 @@ class RequestPlanner:
     args: EngineArgs
     defaults: Mapping[str, Any]
     tokenizer: Tokenizer | None
-    info: Any  # _core.ModelInfo
+    info: native.ModelInfo
     seeds: random.Random | None  # source of seeds when LLM(seed=...) was given
 
-    def plan(self, params: SamplingParams, prompt_len: int, bad_words: Sequence[str]) -> list[Any]:
-        """One _core.SamplingParams for each of the n outputs. Raises ValueError, EngineError."""
+    def plan(
+        self, params: SamplingParams, prompt_len: int, bad_words: Sequence[str]
+    ) -> list[native.GenerationConfig]:
+        """One for each of the n outputs. Raises ValueError, EngineError."""
         self._check_lengths(params, prompt_len)
         values = {
             **sampling_values(params, self.defaults),
@@ -109,13 +111,13 @@ class RequestPlanner:
             "bad_words": self._banned(params, bad_words),
             "logprobs": self._count(params.logprobs),
             "prompt_logprobs": self._count(params.prompt_logprobs),
-            "logprobs_kind": runtime.logprobs_kind(self.args.logprobs_mode),
+            "logprobs_kind": native.LogprobsKind[self.args.logprobs_mode.upper()],
             "temperature_scaled_logprobs": params.temp_scaled_logprobs,
             "top_p_normalized_logprobs": params.top_p_normalized_logprobs,
         }
         seed = self._seed(params)
         return [
-            runtime.sampling_params(
+            native.GenerationConfig(
                 **values, seed=None if seed is None else (seed + i) % (MAX_SEED + 1)
             )
             for i in range(params.n)

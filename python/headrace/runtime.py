@@ -1,26 +1,16 @@
-"""The engine with one model in it. The only module that touches `_core`."""
+"""The engine with one model in it, as LLM uses it."""
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace import _core
+from headrace import native
 from headrace.errors import EngineError
 
-logger = logging.getLogger("headrace")
-
-_LEVELS = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
 _BAD_REQUEST = frozenset({"invalid_argument", "limit_exceeded", "unsupported", "not_found"})
 
 
@@ -31,38 +21,33 @@ class ModelSession:
     """
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        """`name`: for messages. `options`: of _core.ModelOptions.
+        """`name`: for messages. `options`: of native.ModelOptions.
 
         Raises HeadraceError; nothing is left behind then.
         """
-        engine = _core.Engine(log_sink=_log)
         self._name = name
+        self._engine = native.Engine()
         try:
-            engine.install_model(self._name, _core.ModelOptions(**options))
-            engine.start_model(self._name)
-            self.info = engine.model_info(self._name)
-        except _core.HeadraceError as error:
-            engine.close()
+            self._engine.install_model(name, native.ModelOptions(**options))
+            self._engine.start_model(name)
+            self.info = self._engine.model_info(name)
+        except native.HeadraceError as error:
+            self._engine.close()
             error.args = (_with_own_names(str(error)),)
             raise
         except BaseException:
-            engine.close()
+            self._engine.close()
             raise
-        self._engine = engine
-        # Also runs at interpreter exit, before the modules that the engine's threads need are gone.
-        self._finalizer = weakref.finalize(self, engine.close)
 
     def submit(
-        self, prompt_token_ids: Sequence[int], sampling: _core.SamplingParams, request_id: str
-    ) -> _core.Request:
+        self, prompt_token_ids: Sequence[int], config: native.GenerationConfig, request_id: str
+    ) -> native.Request:
         """Raises HeadraceError for a bad request."""
-        if not self._finalizer.alive:
+        if self._engine.closed:
             raise EngineError("the LLM has been closed", 500)
-        return self._engine.submit(
-            self._name, prompt_token_ids=prompt_token_ids, sampling=sampling, request_id=request_id
-        )
+        return self._engine.submit(self._name, prompt_token_ids, config, request_id=request_id)
 
-    def stats(self) -> _core.ModelStats:
+    def stats(self) -> native.ModelStats:
         """Counters since the model was loaded."""
         return self._engine.model_stats(self._name)
 
@@ -71,11 +56,11 @@ class ModelSession:
 
     @property
     def closed(self) -> bool:
-        return not self._finalizer.alive
+        return self._engine.closed
 
     def close(self) -> None:
         """Cancels what runs and gives all memory back. Idempotent."""
-        self._finalizer()
+        self._engine.close()
 
 
 class SessionLoader:
@@ -126,28 +111,6 @@ def _with_own_names(message: str) -> str:
     return re.sub(r"\bmemory_utilization\b", "gpu_memory_utilization", message)
 
 
-def _log(level: str, message: str) -> None:
-    logger.log(_LEVELS.get(level, logging.INFO), "%s", message)
-
-
-def new_selector() -> _core.OutputSelector:
-    return _core.OutputSelector()
-
-
-def sampling_params(**values: Any) -> _core.SamplingParams:
-    return _core.SamplingParams(**values)
-
-
-def logprobs_kind(mode: str) -> _core.LogprobsKind:
-    """One of engine_args.LOGPROBS_MODES as the engine names it."""
-    return _core.LogprobsKind[mode.upper()]
-
-
-def finish_reason(reason: _core.FinishReason) -> str:
-    """ "stop", "length", "abort" or "error"."""
-    return _core.FinishReason(reason).name.lower()
-
-
 def http_code(error_code: str) -> int:
     """The RequestOutput.error_code for one of the engine's stable codes."""
     if error_code in _BAD_REQUEST:
@@ -157,26 +120,13 @@ def http_code(error_code: str) -> int:
 
 def request_errors() -> tuple[type[Exception], ...]:
     """What makes one request fail without touching the others."""
-    return (ValueError, TypeError, EngineError, _core.HeadraceError)
+    return (ValueError, TypeError, EngineError, native.HeadraceError)
 
 
 def describe_error(error: Exception) -> tuple[int, str]:
     """RequestOutput.error_code and error_msg."""
     if isinstance(error, EngineError):
         return error.error_code, str(error)
-    if isinstance(error, _core.HeadraceError):
+    if isinstance(error, native.HeadraceError):
         return http_code(error.code), str(error)
     return 400, str(error)
-
-
-def core_version() -> str:
-    return _core.__version__
-
-
-def available_cpu_isas() -> list[str]:
-    return list(_core.available_cpu_isas())
-
-
-def model_shapes(folder: str) -> _core.ModelInfo:
-    """Family and shapes from the folder's config alone."""
-    return _core.model_family(folder)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
+from headrace.native import PositionLogprobs
 from headrace.sampling_params import SamplingParams
 from headrace.text.detokenizer import Detokenizer, NullDetokenizer
 from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
@@ -14,10 +14,10 @@ from headrace.text.tokenizer import Tokenizer
 
 @dataclass(slots=True)
 class GeneratedToken:
-    """An id with its log-probabilities (_core.PositionLogprobs), if asked for."""
+    """An id with its log-probabilities, if asked for."""
 
     id: int
-    logprobs: Any = None
+    logprobs: PositionLogprobs | None = None
 
 
 @dataclass(slots=True)

@@ -89,6 +89,13 @@ void FakeControl::resume() {
   changed_.notify_all();
 }
 
+void FakeControl::step_once() {
+  const std::lock_guard lock(mutex_);
+  ++allowed_;
+  waiting_ = false;
+  changed_.notify_all();
+}
+
 void FakeControl::wait_until_held() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return waiting_; });
@@ -99,7 +106,8 @@ void FakeControl::pass() {
     std::unique_lock lock(mutex_);
     waiting_ = held_;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return !held_; });
+    changed_.wait(lock, [this] { return !held_ || allowed_ > 0; });
+    if (held_) --allowed_;
     waiting_ = false;
   }
   ++steps;

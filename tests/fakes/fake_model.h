@@ -26,6 +26,8 @@ class FakeControl {
   void resume();
   /// Returns when a step is waiting. REQUIRES: hold(), and something to run.
   void wait_until_held();
+  /// Lets the waiting step go on, and no other. REQUIRES: wait_until_held() has returned.
+  void step_once();
   /// The next `count` steps throw Error(kDevice); -1: all of them.
   void fail_steps(int count) { failures_ = count; }
 
@@ -43,6 +45,7 @@ class FakeControl {
   std::condition_variable changed_;
   bool held_ = false;
   bool waiting_ = false;
+  int allowed_ = 0;  // steps that may pass while held
   std::atomic<int> failures_{0};
 };
 

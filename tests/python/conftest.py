@@ -27,7 +27,10 @@ if not HAS_ENGINE:  # the package can be tested before the engine is built
 
 from model_folders import byte_level_folder  # noqa: E402
 
-from headrace import LLM, runtime  # noqa: E402
+from headrace import LLM, native  # noqa: E402
+from headrace.native import config, engine, queue, request, selector, wakeup  # noqa: E402
+
+CORE_USERS = (config, engine, queue, request, selector, wakeup)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +42,10 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """headrace over fake_core; its script is reset afterwards."""
-    monkeypatch.setattr(runtime, "_core", fake_core)
+    for module in CORE_USERS:
+        monkeypatch.setattr(module, "_core", fake_core)
+    for name in ("HeadraceError", "LogprobsKind", "ModelOptions"):
+        monkeypatch.setattr(native, name, getattr(fake_core, name))
     monkeypatch.setattr(fake_core, "script", None)
     monkeypatch.setattr(fake_core, "prefix_hits", 0)
     return fake_core

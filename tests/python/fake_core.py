@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -78,6 +79,7 @@ class _State:
         self.has_news = False
         self.cancelled = False
         self.callback: Callable[[], None] | None = None
+        self.listeners: list[tuple[Callable[[], None], bool]] = []
         self.stats = RequestStats(
             arrival_time=time.time(), prompt_tokens=len(prompt), cached_tokens=prefix_hits
         )
@@ -87,9 +89,21 @@ class _State:
             change(self.news)
             self.has_news = True
             self.changed.notify_all()
-            callback = self.callback
-        if callback is not None:
-            callback()
+            finished, callback = self.news.finished, self.callback
+            calls = [call for call, only_end in self.listeners if finished or not only_end]
+        for call in [*calls, *filter(None, [callback])]:
+            call()
+
+    def listen(self, listener: Callable[[], None], only_end: bool) -> None:
+        with self.changed:
+            self.listeners.append((listener, only_end))
+            due = self.news.finished or (self.has_news and not only_end)
+        if due:
+            listener()
+
+    def leave(self, listener: Callable[[], None]) -> None:
+        with self.changed:
+            self.listeners = [each for each in self.listeners if each[0] is not listener]
 
 
 class ResultQueue:
@@ -120,6 +134,9 @@ class ResultQueue:
         if self._state.news.finished:
             return RequestStatus.FINISHED
         return RequestStatus.GENERATING if self._state.output else RequestStatus.WAITING
+
+    def finish_reason(self) -> FinishReason:
+        return self._state.news.finish_reason
 
     def generated_length(self) -> int:
         return len(self._state.output)
@@ -162,25 +179,58 @@ class OutputSelector:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._tags: deque[int] = deque()
+        self._sources: dict[int, tuple[_State, Callable[[], None]]] = {}
+        self._pipe: tuple[int, int] | None = None
 
-    def add(self, queue: ResultQueue, tag: int) -> None:
-        queue.on_output(lambda: self._report(tag))
+    def add(self, queue: ResultQueue, tag: int, *, only_end: bool = False) -> None:
+        def listener() -> None:
+            self._report(tag)
 
-    def remove(self, queue: ResultQueue) -> None:
-        queue.on_output(None)
+        with self._changed:
+            if tag in self._sources:
+                raise InvalidArgumentError(f"tag {tag} is in use already")
+            self._sources[tag] = (queue._state, listener)
+        queue._state.listen(listener, only_end)
+
+    def remove(self, tag: int) -> None:
+        with self._changed:
+            state, listener = self._sources.pop(tag, (None, None))
+            if tag in self._tags:
+                self._tags.remove(tag)
+                if self._pipe is not None and not self._tags:
+                    os.read(self._pipe[0], 1)
+        if state is not None and listener is not None:
+            state.leave(listener)
 
     def _report(self, tag: int) -> None:
         with self._changed:
-            if tag not in self._tags:
-                self._tags.append(tag)
+            if tag not in self._sources or tag in self._tags:
+                return
+            if self._pipe is not None and not self._tags:
+                os.write(self._pipe[1], b"!")
+            self._tags.append(tag)
             self._changed.notify_all()
+
+    def take(self) -> list[int]:
+        with self._changed:
+            if self._pipe is not None and self._tags:
+                os.read(self._pipe[0], 1)
+            tags = list(self._tags)
+            self._tags.clear()
+            return tags
+
+    def fileno(self) -> int:
+        with self._changed:
+            if self._pipe is None:
+                self._pipe = os.pipe()
+                if self._tags:
+                    os.write(self._pipe[1], b"!")
+            return self._pipe[0]
 
     def wait(self, timeout: float | None = None) -> list[int]:
         with self._changed:
             self._changed.wait_for(lambda: self._tags, timeout)
-            tags = list(self._tags)
-            self._tags.clear()
-            return tags
+        return self.take()
 
 
 def _eos_ids(folder: Path, config: dict[str, Any]) -> list[int]:
@@ -366,8 +416,9 @@ class Engine:
     def start_model(self, name: str) -> None:
         self._models[name].start()
 
-    def stop_model(self, name: str) -> None:
+    def stop_model(self, name: str, timeout: float | None = None) -> bool:
         self._models[name].close()
+        return True
 
     def release_model(self, name: str) -> None:
         self._models.pop(name).close()

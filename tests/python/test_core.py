@@ -259,7 +259,8 @@ def test_a_selector_serves_a_batch(engine: _core.Engine) -> None:
             while (output := queues[tag].get_nowait()) is not None:
                 counts[tag] += len(output.token_ids)
                 if output.finished:
-                    selector.remove(queues.pop(tag))
+                    selector.remove(tag)
+                    del queues[tag]
                     break
     assert counts == {tag: 5 + tag for tag in range(20)}
 
@@ -449,6 +450,9 @@ EXITS = {
         import os
         request = submit()
         sys.stdout.flush()
+        def callback():
+            sum(range(100))
+        request.results().on_output(callback)  # a thread of the parent is often in the gate
         child = os.fork()
         if child == 0:
             try:

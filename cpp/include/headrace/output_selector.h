@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "headrace/abi.h"
@@ -12,25 +11,35 @@
 
 namespace headrace::inline v0 {
 
-/// Waits for output of any of many requests: one waiting thread for a whole batch. It takes the
-/// queues' on_output. Any thread may call any method.
+/// Waits for output of any of many requests: one waiting thread, or one file descriptor of an event
+/// loop, for a whole batch. A request may be in several. Any thread may call any method.
 class HEADRACE_API OutputSelector {
  public:
+  enum class Until : uint8_t {
+    kOutput,    ///< report all output
+    kFinished,  ///< report the end alone
+  };
+
   OutputSelector();
   /// Leaves every queue.
   ~OutputSelector();
   OutputSelector(const OutputSelector&) = delete;
   OutputSelector& operator=(const OutputSelector&) = delete;
 
-  /// From now on `tag` is reported when `queue` has output, and at once if it has some already.
-  void add(ResultQueue queue, int64_t tag);
-  /// The queue's tag is not reported any more. No effect on one that was not added.
-  void remove(const ResultQueue& queue);
+  /// From now on `tag` is reported when `queue` has output, and at once if it has some already or
+  /// its request has finished. Throws Error(kInvalidArgument) if the tag is in use.
+  void add(const ResultQueue& queue, int64_t tag, Until until = Until::kOutput);
+  /// The tag is not reported any more and may be used again. No effect on one not in use.
+  void remove(int64_t tag);
 
   /// False if nothing was reported within `timeout`; nullopt waits for ever.
   bool wait(std::optional<std::chrono::nanoseconds> timeout);
   /// Tags reported since the last call, each once, in order of arrival.
   std::vector<int64_t> take();
+
+  /// Readable while there are tags to take: for poll, epoll and event loops. It belongs to the
+  /// selector: wait on it, but neither read nor close it. Throws Error(kIo) if there is none left.
+  int ready_fd();
 
  private:
   struct HEADRACE_LOCAL Shared;

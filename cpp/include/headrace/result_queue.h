@@ -69,6 +69,8 @@ struct RequestStats {
   int32_t preemptions = 0;
 };
 
+class OutputSelector;
+
 /// Output of one request. Any thread may call any method. Holds its own state: it stays valid
 /// after the request, the model and the engine are gone, and then answers that it is finished.
 /// Tokens become visible before the status that ends them.
@@ -85,7 +87,8 @@ class HEADRACE_API ResultQueue {
   std::optional<Output> get_nowait();
 
   RequestStatus status() const;
-  size_t generated_length() const;  ///< tokens generated so far, taken or not
+  FinishReason finish_reason() const;  ///< kNone until it has finished; takes no output
+  size_t generated_length() const;     ///< tokens generated so far, taken or not
   RequestStats stats() const;
 
   /// `callback` runs on the engine's thread whenever new output is there (and once at once, on the
@@ -99,6 +102,8 @@ class HEADRACE_API ResultQueue {
   bool operator==(const ResultQueue& other) const = default;
 
  private:
+  friend class OutputSelector;
+
   std::shared_ptr<internal::RequestState> state_;
 };
 

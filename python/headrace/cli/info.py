@@ -35,18 +35,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _described(args: argparse.Namespace) -> dict[str, Any]:
-    from headrace import runtime
+    from headrace import native
     from headrace.hub import resolve_model
 
     folder = resolve_model(model_path(args))
-    info = runtime.model_shapes(str(folder))
+    info = native.describe_model(folder)
     files = sorted(Path(folder).glob("*.safetensors"))
     return {
         **_shapes(info, str(folder)),
         "checkpoint_files": len(files),
         "checkpoint_bytes": sum(file.stat().st_size for file in files),
         **_kv_needs(info, args.max_model_len or info.max_model_len),
-        "cpu_isas": runtime.available_cpu_isas(),
+        "cpu_isas": native.available_cpu_isas(),
     }
 
 

@@ -1,0 +1,170 @@
+"""Models by name, and the way to submit requests to them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headrace import _core
+from headrace.native.config import GenerationConfig
+from headrace.native.request import Request
+from headrace.text.tokenizer import Tokenizer, load_tokenizer
+
+logger = logging.getLogger("headrace")
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def _log(level: str, message: str) -> None:
+    logger.log(_LEVELS.get(level, logging.INFO), "%s", message)
+
+
+class Engine:
+    """Models by name, each with a thread that batches its requests.
+
+    A model is installed, then running, stopped (and perhaps started again), and released. Any
+    thread may call any method. No call keeps the GIL while it waits; from a coroutine, run those
+    that take long (install, start, stop, release, close) by `asyncio.to_thread`.
+
+    Errors are HeadraceError with a stable `code`: "not_found" for a name that isn't installed,
+    "invalid_state" for a call that doesn't fit the model's state, "invalid_argument" (also a
+    ValueError) for a bad value, and others from loading. Leaving the `with` block, `close()`,
+    dropping the engine and the end of the program cancel what runs and give all memory back.
+    Requests and queues stay readable.
+    """
+
+    __slots__ = ("__weakref__", "_core", "_finalizer", "_lock", "_tokenizers")
+
+    def __init__(self, *, log_sink: Callable[[str, str], None] | None = _log) -> None:
+        """`log_sink(level, message)`: default: Python's logger "headrace"; None: nothing."""
+        self._core = _core.Engine(log_sink=log_sink)
+        self._lock = threading.Lock()
+        self._tokenizers: dict[str, tuple[str, Tokenizer | None]] = {}  # with the folder
+        self._finalizer = weakref.finalize(self, self._core.close)
+
+    def install_model(
+        self, name: str, options: _core.ModelOptions | str | os.PathLike[str]
+    ) -> None:
+        """Reads a model folder, packs its weights and reserves memory. On failure nothing is left
+        behind. A path alone means ModelOptions(path=...)."""
+        if isinstance(options, (str, os.PathLike)):
+            options = _core.ModelOptions(path=os.fspath(options))
+        self._core.install_model(name, options)
+
+    def start_model(self, name: str) -> None:
+        """Warms up and starts to serve. The model must be installed or stopped."""
+        self._core.start_model(name)
+
+    def stop_model(self, name: str, timeout: float | None = None) -> bool:
+        """Refuses new requests and waits until those in hand have finished.
+
+        False if `timeout` seconds passed first; then, or after Ctrl-C, it goes on stopping.
+        """
+        return self._core.stop_model(name, timeout)
+
+    def release_model(self, name: str) -> None:
+        """Cancels what still runs, in any state, and gives all memory of the model back."""
+        self._core.release_model(name)
+        with self._lock:
+            self._tokenizers.pop(name, None)
+
+    def submit(
+        self,
+        model: str,
+        prompt: str | Sequence[int],
+        config: GenerationConfig | None = None,
+        *,
+        request_id: str = "",
+        priority: int = 0,
+        timeout: float | None = None,
+        detokenize: bool | None = None,
+    ) -> Request:
+        """Queues a request. A bad one raises and costs the others nothing.
+
+        prompt: token ids, or text, which the model's tokenizer takes as it stands.
+        request_id: for messages; "": the engine makes one.
+        priority: lower runs first. timeout: seconds, after which it ends with "deadline_exceeded".
+        detokenize: whether outputs have text; default: if the prompt is text.
+        """
+        config = GenerationConfig() if config is None else config
+        ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
+        detokenizer = None
+        if isinstance(prompt, str) if detokenize is None else detokenize:
+            detokenizer = self._needed_tokenizer(model).detokenizer(config.skip_special_tokens)
+        request = self._core.submit(
+            model,
+            prompt_token_ids=ids,
+            sampling=config.to_core(),
+            request_id=request_id,
+            priority=priority,
+            timeout=timeout,
+        )
+        return Request(request, ids, detokenizer)
+
+    def tokenizer(self, model: str) -> Tokenizer | None:
+        """The tokenizer of the model's folder, read when it is first used; None if it has none."""
+        path = self._core.model_info(model).path
+        with self._lock:
+            known = self._tokenizers.get(model)
+            if known is None or known[0] != path:
+                known = self._tokenizers[model] = (path, load_tokenizer(Path(path)))
+            return known[1]
+
+    def model_info(self, name: str) -> _core.ModelInfo:
+        return self._core.model_info(name)
+
+    def model_stats(self, name: str) -> _core.ModelStats:
+        """Counters since start_model, and what the model holds now."""
+        return self._core.model_stats(name)
+
+    def models(self) -> list[str]:
+        """Names of the installed models."""
+        return self._core.models()
+
+    def clear_prefix_cache(self, name: str) -> None:
+        """Drops what finished requests left in the cache; returns when it is done."""
+        self._core.clear_prefix_cache(name)
+
+    @property
+    def closed(self) -> bool:
+        return not self._finalizer.alive
+
+    def close(self) -> None:
+        """Cancels and releases everything. Idempotent; later calls raise."""
+        self._finalizer()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _needed_tokenizer(self, model: str) -> Tokenizer:
+        tokenizer = self.tokenizer(model)
+        if tokenizer is None:
+            raise ValueError(
+                f"model {model!r} has no tokenizer in its folder: submit token ids, without text"
+            )
+        return tokenizer
+
+    def _encode(self, model: str, text: str) -> list[int]:
+        return self._needed_tokenizer(model).encode(text)
+
+
+def describe_model(folder: str | os.PathLike[str]) -> _core.ModelInfo:
+    """Family and shapes from the folder's config alone; no weights are read."""
+    return _core.model_family(os.fspath(folder))
+
+
+def available_cpu_isas() -> list[str]:
+    """The CPU kernel sets that run on this machine, the best one first."""
+    return _core.available_cpu_isas()

@@ -1,0 +1,46 @@
+"""What a queue gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace import _core
+
+
+@dataclass(slots=True)
+class Output:
+    """What came of a request since the last read.
+
+    token_ids: the new ids; the last of all is the EOS or stop token that ended the output, if any.
+    text: what these ids add to the text; "" if the request was submitted without text. The texts of
+        all outputs, joined, are the text of all ids but the one that ended them.
+    logprobs: one per token id, when asked for. prompt_logprobs: once, before the first token.
+    finished: this is the last output; finish_reason says why.
+    stop_token: the EOS or stop token that ended it; -1: none.
+    error_code, error_message: "ok" and "", or why it ended early.
+    """
+
+    token_ids: list[int]
+    text: str
+    logprobs: list[_core.PositionLogprobs]
+    prompt_logprobs: list[_core.PositionLogprobs]
+    finished: bool
+    finish_reason: _core.FinishReason
+    stop_token: int
+    error_code: str
+    error_message: str
+
+
+def from_core(output: _core.Output) -> Output:
+    """Without text."""
+    return Output(
+        output.token_ids,
+        "",
+        output.logprobs,
+        output.prompt_logprobs,
+        output.finished,
+        output.finish_reason,
+        output.stop_token,
+        output.error_code,
+        output.error_message,
+    )

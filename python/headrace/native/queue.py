@@ -1,0 +1,172 @@
+"""The output of one request, for threads and for coroutines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import Any, overload
+
+from headrace import _core
+from headrace.native.output import Output, from_core
+from headrace.text.detokenizer import Detokenizer
+
+
+class ResultQueue:
+    """Output of one request. Any thread and any event loop may call any method, several at once:
+    each output goes to one of the readers, but all of them learn of the end.
+
+    It stays valid when the request has been released, the model and the engine are gone, and then
+    answers that it is finished.
+    """
+
+    __slots__ = ("__weakref__", "_core", "_text")
+
+    def __init__(self, core: _core.ResultQueue, detokenizer: Detokenizer | None) -> None:
+        """Made by Request.results()."""
+        self._core = core
+        self._text = None if detokenizer is None else _TextReader(core, detokenizer)
+
+    @overload
+    def get(self, timeout: None = None) -> Output: ...
+
+    @overload
+    def get(self, timeout: float) -> Output | None: ...
+
+    def get(self, timeout: float | None = None) -> Output | None:
+        """Waits for new output and takes all of it; None if nothing came within `timeout` seconds.
+
+        After the last output: a finished one without tokens, at once, every time.
+        """
+        if self._text is not None:
+            return self._text.get(timeout)
+        output = self._core.get(timeout)
+        return None if output is None else from_core(output)
+
+    def get_nowait(self) -> Output | None:
+        """What is new, or None; so, too, once the last output has been taken."""
+        if self._text is not None:
+            return self._text.get_nowait()
+        output = self._core.get_nowait()
+        return None if output is None else from_core(output)
+
+    @overload
+    async def get_async(self, timeout: None = None) -> Output: ...
+
+    @overload
+    async def get_async(self, timeout: float) -> Output | None: ...
+
+    async def get_async(self, timeout: float | None = None) -> Output | None:
+        """`get` for coroutines. Cancelling it loses no output."""
+        from headrace.native.wakeup import current_waker  # asyncio is slow to import
+
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            output = self.get_nowait()
+            if output is not None:
+                return output
+            if self._core.status() == _core.RequestStatus.FINISHED:
+                return self.get()  # at once
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            await current_waker().wait(self._core, left)
+
+    def __await__(self) -> Generator[Any, None, Output]:
+        """`await queue` is `await queue.get_async()`."""
+        return self.get_async().__await__()
+
+    def __iter__(self) -> Iterator[Output]:
+        """Output until the end, the finished one included."""
+        finished = False
+        while not finished:
+            output = self.get()
+            finished = output.finished
+            yield output
+
+    def __aiter__(self) -> AsyncIterator[Output]:
+        """The same for coroutines."""
+        return _AsyncOutputs(self)
+
+    def status(self) -> _core.RequestStatus:
+        return self._core.status()
+
+    def finish_reason(self) -> _core.FinishReason:
+        """NONE until it has finished."""
+        return self._core.finish_reason()
+
+    def generated_length(self) -> int:
+        """Tokens generated so far, taken or not."""
+        return self._core.generated_length()
+
+    def stats(self) -> _core.RequestStats:
+        """Times and counts of the request so far."""
+        return self._core.stats()
+
+
+class _AsyncOutputs:
+    __slots__ = ("_finished", "_queue")
+
+    def __init__(self, queue: ResultQueue) -> None:
+        self._queue = queue
+        self._finished = False
+
+    def __aiter__(self) -> _AsyncOutputs:
+        return self
+
+    async def __anext__(self) -> Output:
+        if self._finished:
+            raise StopAsyncIteration
+        output = await self._queue.get_async()
+        self._finished = output.finished
+        return output
+
+
+class _TextReader:
+    """Takes output and detokenizes it in the same order, whoever reads.
+
+    A reader holds the lock while it waits, so what comes then is for that one.
+    """
+
+    __slots__ = ("_core", "_detokenizer", "_finished", "_lock")
+
+    def __init__(self, core: _core.ResultQueue, detokenizer: Detokenizer) -> None:
+        self._core = core
+        self._detokenizer = detokenizer
+        self._finished = False
+        self._lock = threading.Lock()
+
+    def get(self, timeout: float | None) -> Output | None:
+        start = time.monotonic()
+        if not self._acquire(timeout):
+            return None
+        try:
+            left = None if timeout is None else timeout - (time.monotonic() - start)
+            return self._read(self._core.get(left))
+        finally:
+            self._lock.release()
+
+    def get_nowait(self) -> Output | None:
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._read(self._core.get_nowait())
+        finally:
+            self._lock.release()
+
+    def _acquire(self, timeout: float | None) -> bool:
+        if timeout is None or timeout >= threading.TIMEOUT_MAX:
+            return self._lock.acquire()
+        return self._lock.acquire(timeout=max(timeout, 0.0))
+
+    def _read(self, taken: _core.Output | None) -> Output | None:
+        if taken is None:
+            return None
+        output = from_core(taken)
+        ids = output.token_ids[:-1] if output.stop_token >= 0 else output.token_ids
+        pieces = [self._detokenizer.push(token_id) for token_id in ids]
+        if output.finished and not self._finished:
+            pieces.append(self._detokenizer.finish())
+            self._finished = True
+        output.text = "".join(pieces)
+        return output
