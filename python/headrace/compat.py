@@ -1,9 +1,9 @@
-"""Runs a script written for FastDeploy, unchanged:
+"""Runs a script written for FastDeploy or DashInfer, unchanged:
 
     python -m headrace.compat script.py [arguments]
 
-`import fastdeploy` and imports from its modules are served from the modules of the same name in
-headrace. `install()` does the same inside a running program.
+`import fastdeploy`, `import dashinfer` and imports from their modules are served from the modules
+of the same name in headrace. `install()` does the same inside a running program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ALIAS = "fastdeploy"
+ALIASES = ("fastdeploy", "dashinfer")
 
 
 class _Alias(ModuleType):
@@ -38,7 +38,7 @@ class _Alias(ModuleType):
         target = self.__dict__["_target"]
         if hasattr(target, name):
             return getattr(target, name)
-        # FastDeploy imports its submodules itself: they are there without an import.
+        # The originals import their submodules themselves: they are there without an import.
         if hasattr(target, "__path__") and importlib.util.find_spec(f"{target.__name__}.{name}"):
             return importlib.import_module(f"{self.__name__}.{name}")
         raise AttributeError(
@@ -51,28 +51,33 @@ class _Alias(ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Serves `fastdeploy` and its submodules."""
+    """Serves the aliases and their submodules."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != ALIAS and not fullname.startswith(ALIAS + "."):
+        if fullname.partition(".")[0] not in ALIASES:
             return None
-        own = "headrace" + fullname[len(ALIAS) :]
+        own = _own_name(fullname)
         if importlib.util.find_spec(own) is None:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, origin=own)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        target = importlib.import_module("headrace" + spec.name[len(ALIAS) :])
+        target = importlib.import_module(_own_name(spec.name))
         return _Alias(spec.name, target)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing to run: the names are the target's."""
 
 
+def _own_name(fullname: str) -> str:
+    _, dot, rest = fullname.partition(".")
+    return "headrace" + dot + rest
+
+
 def install() -> None:
-    """From now on `fastdeploy` is headrace. A real fastdeploy is not looked for."""
+    """From now on the aliases are headrace. The real packages are not looked for."""
     if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 

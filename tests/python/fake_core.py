@@ -55,6 +55,7 @@ __all__ = [
     "ResultQueue",
     "SamplingParams",
     "available_cpu_isas",
+    "host_memory",
     "model_family",
 ]
 
@@ -463,3 +464,7 @@ class Engine:
 
 def available_cpu_isas() -> list[str]:
     return ["toy"]
+
+
+def host_memory() -> tuple[int, int]:
+    return 8 << 30, 4 << 30

@@ -1,0 +1,86 @@
+"""What this build runs of what the API can ask for. The one table to change when it runs more.
+
+Everything is accepted while it is being configured; install_model refuses what is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.allspark.enums import AsCacheMode, AsStatus
+from headrace.allspark.errors import AsException
+
+# The engine's name of a thing; None where it has none.
+DEVICES: Mapping[str, str | None] = {"CPU": "cpu", "CPU_NUMA": "cpu", "CUDA": None}
+KV_CACHE_MODES: Mapping[AsCacheMode, str | None] = {
+    AsCacheMode.AsCacheDefault: "auto",
+    AsCacheMode.AsCacheQuantI8: None,
+    AsCacheMode.AsCacheQuantU4: None,
+}
+# (quant_method, compute_method, weight_format)
+WEIGHT_QUANTIZATION: Mapping[tuple[str, str, str], str | None] = {
+    (method, compute, weights): None
+    for method in ("instant_quant", "gptq")
+    for compute in ("weight_only", "activate_quant")
+    for weights in ("int8", "uint8", "int4", "uint4", "fp8_e4m3")
+}
+DATA_TYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def device(kind: str) -> str:
+    """The engine's device for "CPU", "CPU_NUMA" or "CUDA". Raises AsException."""
+    name = DEVICES.get(kind)
+    if name is None:
+        raise _refusal(
+            f"the device {kind!r} is not available here, and Headrace does not switch to another "
+            f"by itself: pass TargetDevice.CPU (available: {_names(DEVICES)})"
+        )
+    return name
+
+
+def kv_cache_dtype(mode: AsCacheMode) -> str:
+    """The engine's KV cache type for a mode. Raises AsException."""
+    name = KV_CACHE_MODES.get(mode)
+    if name is None:
+        raise _refusal(
+            f"the KV cache mode {mode} is not available here "
+            f"(available: {_names(KV_CACHE_MODES)}): set kv_cache_mode to one of these"
+        )
+    return name
+
+
+def weight_quantization(settings: Mapping[str, Any] | None) -> None:
+    """Checks what a model is to be quantized to. Raises AsException."""
+    if not settings:
+        return
+    wanted = (
+        str(settings.get("quant_method")),
+        str(settings.get("compute_method", "weight_only")),
+        str(settings.get("weight_format")),
+    )
+    if WEIGHT_QUANTIZATION.get(wanted) is None:
+        raise _refusal(
+            f"weights quantized as {', '.join(wanted)} are not available here "
+            f"(available: {_names(WEIGHT_QUANTIZATION)}): serialize without enable_quant"
+        )
+
+
+def data_type(name: str) -> str:
+    """The engine's name of the weights' type. Raises AsException."""
+    if name not in DATA_TYPES:
+        raise _refusal(f"the data type {name!r} is none of {', '.join(DATA_TYPES)}")
+    return name
+
+
+def _names(table: Mapping[Any, str | None]) -> str:
+    found = [
+        " ".join(key) if isinstance(key, tuple) else getattr(key, "name", key)
+        for key, name in table.items()
+        if name is not None
+    ]
+    return ", ".join(found) or "none"
+
+
+def _refusal(message: str) -> AsException:
+    return AsException(AsStatus.ALLSPARK_PARAM_ERROR, message)

@@ -1,0 +1,125 @@
+"""Reads integers out of DLPack tensors, with nothing but ctypes.
+
+The layout is that of dlpack.h: a capsule named "dltensor" holds a DLManagedTensor, whose deleter
+its consumer calls once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+from typing import Any
+
+_NAME = b"dltensor"
+_USED = b"used_dltensor"
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_USED))  # capsules named so may outlive this module
+_INT, _UINT = 0, 1
+_MAX_ELEMENTS = 1 << 26
+_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+_TYPES: dict[tuple[int, int], Any] = {
+    (_INT, 8): ctypes.c_int8,
+    (_INT, 16): ctypes.c_int16,
+    (_INT, 32): ctypes.c_int32,
+    (_INT, 64): ctypes.c_int64,
+    (_UINT, 8): ctypes.c_uint8,
+    (_UINT, 16): ctypes.c_uint16,
+    (_UINT, 32): ctypes.c_uint32,
+    (_UINT, 64): ctypes.c_uint64,
+}
+
+
+class _Device(Structure):
+    _fields_ = (("type", c_int32), ("id", c_int32))
+
+
+class _DataType(Structure):
+    _fields_ = (("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16))
+
+
+class _Tensor(Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("device", _Device),
+        ("ndim", c_int32),
+        ("dtype", _DataType),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    )
+
+
+_Deleter = ctypes.CFUNCTYPE(None, c_void_p)
+
+
+class _ManagedTensor(Structure):
+    _fields_ = (("tensor", _Tensor), ("manager", c_void_p), ("deleter", c_void_p))
+
+
+def _api(name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(ctypes.pythonapi, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_pointer = _api("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
+_rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+
+
+def is_capsule(value: Any) -> bool:
+    return type(value).__name__ == "PyCapsule"
+
+
+def read_integers(value: Any) -> list[list[int]]:
+    """The rows of a capsule, or of an object with __dlpack__, in the memory of the CPU.
+
+    One row for a tensor of one dimension. Raises ValueError for anything else; a capsule that was
+    refused is not used up.
+    """
+    capsule = value if is_capsule(value) else value.__dlpack__()
+    if not _is_valid(capsule, _NAME):
+        raise ValueError("the DLPack capsule has been used before, or is none")
+    managed = _ManagedTensor.from_address(_pointer(capsule, _NAME))
+    rows = _read(managed.tensor)
+    # From here on the tensor is ours to delete, and not the capsule's any more.
+    _rename(capsule, _USED)
+    if managed.deleter:
+        _Deleter(managed.deleter)(ctypes.addressof(managed))
+    return rows
+
+
+def _read(tensor: _Tensor) -> list[list[int]]:
+    dtype = tensor.dtype
+    if tensor.device.type not in _CPU:
+        raise ValueError(f"it is on device {tensor.device.type}; pass a copy on the CPU")
+    if (dtype.code, dtype.bits) not in _TYPES or dtype.lanes != 1:
+        raise ValueError("its elements are not integers of 8 to 64 bits")
+    if tensor.ndim not in (1, 2):
+        raise ValueError(f"it has {tensor.ndim} dimensions; ids have one, or two: [1, length]")
+    shape = [tensor.shape[i] for i in range(tensor.ndim)]
+    height, width = (1, *shape)[-2:]
+    if min(shape) < 0 or max(height, height * width) > _MAX_ELEMENTS:
+        raise ValueError(f"its shape is {shape}")
+    if height * width == 0:
+        return [[] for _ in range(height)]
+    if not tensor.data:
+        raise ValueError("it has no data")
+    strides = [width, 1]
+    if tensor.strides:
+        strides = [0, *(tensor.strides[i] for i in range(tensor.ndim))][-2:]
+    return _gather(tensor, height, width, strides)
+
+
+def _gather(tensor: _Tensor, height: int, width: int, strides: list[int]) -> list[list[int]]:
+    kind = _TYPES[tensor.dtype.code, tensor.dtype.bits]
+    start = tensor.data + tensor.byte_offset
+    size = ctypes.sizeof(kind)
+    rows = []
+    for row in range(height):
+        base = start + row * strides[0] * size
+        if strides[1] == 1:
+            rows.append(list((kind * width).from_address(base)))
+        else:
+            step = strides[1] * size
+            rows.append([kind.from_address(base + i * step).value for i in range(width)])
+    return rows

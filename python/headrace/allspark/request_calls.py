@@ -1,0 +1,122 @@
+"""Requests to the models of an engine, by status codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.allspark import core
+from headrace.allspark.enums import AsStatus
+from headrace.allspark.generation_fields import Refusal, read_fields, verify
+from headrace.allspark.installed_model import InstalledModel, RequestHandle
+from headrace.allspark.model_calls import REFUSING, ModelCalls, fail
+from headrace.allspark.results import ResultQueue
+from headrace.allspark.sampling import sampling_values
+from headrace.allspark.token_ids import TokenIdsError, read_rows
+
+Started = tuple[AsStatus, RequestHandle | None, ResultQueue | None]
+Handles = RequestHandle | list[RequestHandle] | tuple[RequestHandle, ...] | None
+
+
+class RequestCalls(ModelCalls):
+    """The part of AsEngine that is about requests."""
+
+    def _start_request(
+        self, model_name: str, inputs: Mapping[str, Any], generate_config: Mapping[str, Any]
+    ) -> Started:
+        try:
+            handle = self._submit(model_name, inputs, generate_config)
+        except Refusal as refusal:
+            return fail(refusal.status, f"start_request: {refusal}"), None, None
+        return AsStatus.ALLSPARK_SUCCESS, handle, handle.queue
+
+    def _submit(
+        self, model_name: str, inputs: Mapping[str, Any], generate_config: Mapping[str, Any]
+    ) -> RequestHandle:
+        model = self._find(model_name)
+        if model is None:
+            raise Refusal(AsStatus.ALLSPARK_PARAM_ERROR, f"no model {model_name!r} is installed")
+        fields = read_fields(generate_config)
+        prompt = verify(
+            fields,
+            _read_inputs(inputs),
+            model.config.engine_max_length,
+            model.config.engine_max_batch,
+        )
+        values = sampling_values(
+            fields, len(prompt), model.info.eos_token_ids, model.info.vocab_size
+        )
+        try:
+            request = self._engine.submit(
+                model.name,
+                prompt_token_ids=prompt,
+                sampling=core.sampling_params(values),
+                request_id=fields.uuid,
+            )
+        except core.HeadraceError as error:
+            raise Refusal(self._submit_status(model, error), str(error)) from error
+        except (OverflowError, TypeError, ValueError) as error:
+            raise Refusal(AsStatus.ALLSPARK_PARAM_ERROR, str(error)) from error
+        return model.add(request)
+
+    def _submit_status(self, model: InstalledModel, error: core.HeadraceError) -> AsStatus:
+        if error.code != "invalid_state":
+            return core.status_of(error)
+        # A model that runs by now was released or started meanwhile.
+        return REFUSING.get(self._state(model), AsStatus.ALLSPARK_REQUEST_DENIED)
+
+    def stop_request(self, model_name: str, request_handle: Handles) -> AsStatus:
+        """Ends a request and returns once it has; what it generated stays in its queue.
+
+        A list of handles stands for each of them, here and below.
+        """
+        return self._on_requests(model_name, request_handle, InstalledModel.stop)
+
+    def release_request(self, model_name: str, request_handle: Handles) -> AsStatus:
+        """Ends a request, if it runs, and gives all of it back but the queue, which stays readable.
+
+        ALLSPARK_ILLEGAL_REQUEST_ID if it was released before.
+        """
+        return self._on_requests(model_name, request_handle, InstalledModel.release)
+
+    def sync_request(self, model_name: str, request_handle: Handles) -> AsStatus:
+        """Waits until a request has ended; None waits for all the model has now."""
+        if request_handle is None:
+            model = self._find(model_name)
+            if model is None:
+                return AsStatus.ALLSPARK_PARAM_ERROR
+            for handle in model.handles():
+                handle.sync()
+            return AsStatus.ALLSPARK_SUCCESS
+        return self._on_requests(model_name, request_handle, InstalledModel.sync)
+
+    def _on_requests(
+        self,
+        model_name: str,
+        handles: Handles,
+        action: Callable[[InstalledModel, RequestHandle], bool],
+    ) -> AsStatus:
+        """ALLSPARK_ILLEGAL_REQUEST_ID if one is unknown, after all have been tried."""
+        model = self._find(model_name)
+        if model is None:
+            return AsStatus.ALLSPARK_PARAM_ERROR
+        if handles is None:
+            return AsStatus.ALLSPARK_EMPTY_REQUEST
+        each = handles if isinstance(handles, (list, tuple)) else [handles]
+        for handle in each:
+            if not isinstance(handle, RequestHandle):
+                raise TypeError(f"not a request handle: {handle!r:.80}")
+        done = [action(model, handle) for handle in each]
+        if all(done):
+            return AsStatus.ALLSPARK_SUCCESS
+        message = f"not a request of {model_name!r}, or released: {each[done.index(False)]!r}"
+        return fail(AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID, message)
+
+
+def _read_inputs(inputs: Mapping[str, Any]) -> list[list[int]]:
+    if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
+        raise Refusal(AsStatus.ALLSPARK_PARAM_ERROR, 'inputs must be a dict with "input_ids" in it')
+    try:
+        return read_rows(inputs["input_ids"])
+    except TokenIdsError as error:
+        raise Refusal(AsStatus.ALLSPARK_PARAM_ERROR, str(error)) from error

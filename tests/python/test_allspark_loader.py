@@ -1,0 +1,150 @@
+"""HuggingFaceModel and DashInferModel: configuration, tokenizer, serialization."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allspark_setup import GREEDY, NAME, OK, config, loader, needs_engine, prompt
+
+from headrace import shipped_model
+from headrace.allspark import (
+    AsException,
+    DashInferModel,
+    Engine,
+    HuggingFaceModel,
+    ModelSerializerException,
+)
+from headrace.allspark.model_loader import ConfigFieldMissingError
+
+pytestmark = needs_engine
+
+
+@pytest.fixture(scope="module")
+def model() -> HuggingFaceModel:
+    return loader()
+
+
+def answer(engine: Engine, owner: Any) -> list[int]:
+    status, handle, queue = engine.start_request_ids(NAME, owner, prompt(owner), GREEDY)
+    assert status == OK
+    engine.sync_request(NAME, handle)
+    assert engine.release_request(NAME, handle) == OK
+    tokens: list[int] = queue.Get().ids_from_generate
+    return tokens
+
+
+def test_configuration(model: HuggingFaceModel) -> None:
+    assert model.get_model_config()["model_type"] == "ernie4_5"
+    assert model.get_model_context_length() == 4096
+    assert model.as_model_config["vocab_size"] == 2048
+    assert model.free_model() is model.free_memory_serialize_file() is model
+    runtime = config(model)
+    assert runtime.model_path == runtime.weights_path == shipped_model()
+    generation = model.create_reference_generation_config_builder(runtime).build()
+    assert (generation["max_length"], generation["eos_token_id"]) == (512, 2)
+    assert generation["do_sample"] is True
+    assert "max_length" not in model.create_reference_generation_config_builder().build()
+
+
+def test_the_tokenizer_has_the_defaults_of_transformers(model: HuggingFaceModel) -> None:
+    tokenizer = model.init_tokenizer().get_tokenizer()
+    assert tokenizer is model.get_tokenizer() is model.tokenizer
+    assert (tokenizer.eos_token_id, len(tokenizer)) == (2, tokenizer.vocab_size)
+    ids = tokenizer.encode("Hello")
+    assert tokenizer.decode(ids) == "Hello"
+    assert tokenizer("Hello") == {"input_ids": ids, "attention_mask": [1] * len(ids)}
+    assert tokenizer(["Hello", "a"])["input_ids"] == [ids, tokenizer.encode("a")]
+    assert tokenizer.batch_decode([ids, ids]) == ["Hello", "Hello"]
+    assert tokenizer.get_vocab()[tokenizer.convert_ids_to_tokens(ids[0])] == ids[0]
+    talk = [{"role": "user", "content": "hi"}]
+    bare = tokenizer.apply_chat_template(talk, tokenize=False)
+    asked = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+    assert asked.startswith(bare)
+    assert asked != bare
+    numpy = pytest.importorskip("numpy")
+    rows = tokenizer.encode("Hello", return_tensors="np")
+    assert rows.shape == (1, len(ids))
+    assert tokenizer.decode(numpy.array(ids)) == "Hello"
+    with pytest.raises(ValueError, match="return_tensors"):
+        tokenizer.encode("Hello", return_tensors="tf")
+
+
+def test_what_cannot_be_loaded(tmp_path: Path) -> None:
+    missing = HuggingFaceModel(str(tmp_path / "none"), "none")
+    with pytest.raises(ModelSerializerException) as caught:
+        missing.load_model()
+    assert caught.value.code == 1
+    assert str(caught.value) == f"[1] {missing}"
+    assert "There is no model folder" in caught.value.args[0]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    strange = HuggingFaceModel(str(tmp_path), "strange")
+    with pytest.raises(ValueError, match="No adapter found for Model"):
+        strange.read_model_config()
+    with pytest.raises(ModelSerializerException):
+        strange.load_model()
+
+
+def test_serialize_to_memory_writes_nothing(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    engine, model = Engine(), loader()
+    for in_memory in (False, True):
+        own = HuggingFaceModel(shipped_model(), "tiny", in_memory_serialize=in_memory)
+        assert own.load_model().serialize_to_memory(engine).free_model() is own
+    engine.install_model(config(model.serialize_to_memory(engine)))
+    engine.start_model(NAME)
+    assert answer(engine, model)
+    engine.release_model(NAME)
+    assert not list(tmp_path.iterdir())
+    assert HuggingFaceModel(shipped_model(), "t", True).serialize(engine) is not None
+    with pytest.raises(ValueError, match="model_output_dir is required"):
+        loader().serialize(engine)
+
+
+def test_quantization_is_refused_when_it_is_installed() -> None:
+    engine, model = Engine(), loader()
+    settings = {"quant_method": "instant_quant", "weight_format": "int8"}
+    model.serialize_to_memory(engine, enable_quant=True, customized_quant_config=settings)
+    with pytest.raises(RuntimeError, match="instant_quant, weight_only, int8 are not available"):
+        engine.install_model(config(model))
+    model.serialize_to_memory(engine, customized_quant_config=settings)  # not enabled
+    engine.install_model(config(model))
+    engine.release_model(NAME)
+    with pytest.raises(ValueError, match="no quantization_config"):
+        loader().init_quantization()
+    mode = loader().get_as_quant_config_and_weight_process(customized_quant_config=settings)
+    assert mode.quantize_mode.name == "A16W8"
+
+
+BAD_GRAPHS: list[tuple[str, str]] = [
+    ("not json", "is no .asgraph"),
+    ("[]", "is no .asgraph"),
+    ('{"format": "other"}', "is no .asgraph"),
+    ('{"format": "headrace-asgraph", "version": 9}', "version 9"),
+    ('{"format": "headrace-asgraph", "version": 1, "folder": "../up"}', "'folder' is"),
+    ('{"format": "headrace-asgraph", "version": 1, "folder": 5}', "'folder' is"),
+    (
+        '{"format": "headrace-asgraph", "version": 1, "folder": "a", "quantization": 5}',
+        "'quantization' is 5",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_GRAPHS)
+def test_bad_graphs(text: str, message: str, tmp_path: Path) -> None:
+    graph, param = tmp_path / "m.asgraph", tmp_path / "m.asparam"
+    graph.write_text(text)
+    param.write_bytes(b"")
+    runtime = config(loader(), model_path=str(graph), weights_path=str(param))
+    with pytest.raises(AsException, match=message) as caught:
+        Engine().install_model(runtime)
+    assert caught.value.status.name == "ALLSPARK_IO_ERROR"
+
+
+def test_missing_sections(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFieldMissingError, match="'runtime_config'"):
+        DashInferModel(tmp_path, config_content='{"generation_config": {}}')
+    with pytest.raises(ValueError, match="there is no configuration"):
+        DashInferModel(tmp_path)
