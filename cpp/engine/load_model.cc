@@ -8,7 +8,7 @@
 #include "engine/decoder_runner.h"
 #include "engine/loaded_model.h"
 #include "engine/memory_plan.h"
-#include "model/checkpoint.h"
+#include "engine/weights.h"
 #include "model/decoder.h"
 #include "model/weight_sources.h"
 
@@ -20,27 +20,14 @@ constexpr int32_t kDefaultBatchedTokens = 512;
 // Bounds the logits' scratch memory; steps that want more rows read them in several calls.
 constexpr int32_t kMaxLogitRows = 128;
 
-DType parse_dtype(const std::string& name, DType automatic) {
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    if (name == dtype_name(dtype)) return dtype;
-  }
-  return automatic;
-}
-
-DType storage_dtype(const ModelOptions& options, const ModelConfig& config) {
-  const bool usable =
-      config.checkpoint_dtype == DType::kBF16 || config.checkpoint_dtype == DType::kF16;
-  return parse_dtype(options.dtype, usable ? config.checkpoint_dtype : DType::kF32);
-}
-
 struct Shapes {
   DecoderOptions decoder;
   KvCacheSpec cache;
 };
 
-Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config) {
+Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage) {
   Shapes out;
-  out.decoder.storage = storage_dtype(options, config);
+  out.decoder.storage = storage;
   out.decoder.max_rows = options.max_num_batched_tokens > 0
                              ? options.max_num_batched_tokens
                              : std::max(kDefaultBatchedTokens, options.max_num_seqs);
@@ -70,15 +57,6 @@ MemoryPlan make_memory_plan(const ModelOptions& options, const ModelConfig& conf
   request.num_kv_blocks = options.num_kv_blocks;
   request.kv_cache_bytes = options.kv_cache_bytes;
   return plan_memory(request);
-}
-
-std::unique_ptr<Decoder> load_decoder(const ModelOptions& options, const ModelConfig& config,
-                                      const DecoderOptions& shape, Backend& backend) {
-  std::unique_ptr<Checkpoint> checkpoint;
-  if (!options.dummy_weights) checkpoint = std::make_unique<Checkpoint>(options.path);
-  auto decoder = std::make_unique<Decoder>(backend, config, checkpoint.get(), shape);
-  if (checkpoint) checkpoint->check_unchanged();
-  return decoder;
 }
 
 SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
@@ -134,7 +112,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   const auto start = std::chrono::steady_clock::now();
   validate_model_options(options);
   const ModelConfig config = load_model_config(options.path);
-  const Shapes shapes = choose_shapes(options, config);
+  const auto packed = open_packed(options);
+  const Shapes shapes =
+      choose_shapes(options, config, storage_dtype(options, config, packed.get()));
   warn_about_length(name, options, config, logger);
 
   auto backend = make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
@@ -143,7 +123,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
                     .head_dim = config.head_dim,
                     .block_size = options.block_size});
   const MemoryPlan plan = make_memory_plan(options, config, shapes, *backend);
-  auto decoder = load_decoder(options, config, shapes.decoder, *backend);
+  auto decoder = load_decoder(options, config, shapes.decoder, packed.get(), *backend);
   auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
 
   LoadedModel out;
@@ -163,6 +143,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   info.block_size = options.block_size;
   info.num_kv_blocks = plan.num_kv_blocks;
   info.weight_bytes = decoder->weight_bytes();
+  info.mapped_weight_bytes = decoder->adopted_bytes();
   info.scratch_bytes = decoder->scratch_bytes();
   info.kv_cache_bytes =
       static_cast<size_t>(plan.num_kv_blocks) * backend->kv_block_bytes(shapes.cache);

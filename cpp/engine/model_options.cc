@@ -45,6 +45,10 @@ void validate_model_options(const ModelOptions& options) {
   const std::array<std::string, 4> dtypes = {"auto", "float32", "bfloat16", "float16"};
   check_one_of("dtype", options.dtype, dtypes);
   check_one_of("kv_cache_dtype", options.kv_cache_dtype, dtypes);
+  if (options.dummy_weights && !options.packed_weights.empty()) {
+    throw_error(ErrorCode::kInvalidArgument, "packed_weights is ", options.packed_weights,
+                " and dummy_weights is set: choose one.");
+  }
   check_range("num_threads", options.num_threads, 0, kMaxThreads, " (0: choose)");
   check_range("max_model_len", options.max_model_len, 0, kMaxModelLen, " (0: choose)");
   if (options.max_model_len == 1) {

@@ -11,6 +11,9 @@
 
 namespace headrace {
 
+/// What config.json may be.
+inline constexpr JsonLimits kConfigLimits{};
+
 /// Typed, checked access to the keys of one JSON object. It remembers which keys were read, so
 /// that the others can be refused. Every fault is an Error naming file, key and value:
 /// kCorruptFile for a value of the wrong type or out of range, kUnsupported for a value that this

@@ -15,8 +15,6 @@ namespace headrace {
 
 namespace {
 
-constexpr JsonLimits kConfigLimits{};
-
 // Bounds that every product of two sizes survives in 64 bits, far above any real model.
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxHidden = 1 << 20;
@@ -270,11 +268,15 @@ ModelConfig parse_model_config(const std::string& config_json,
   return config;
 }
 
+std::string read_config_text(const std::filesystem::path& folder) {
+  return read_text(folder / "config.json");
+}
+
 ModelConfig load_model_config(const std::filesystem::path& folder) {
   const auto generation = folder / "generation_config.json";
   std::error_code ignored;
   const bool has_generation = std::filesystem::exists(generation, ignored);
-  return parse_model_config(read_text(folder / "config.json"),
+  return parse_model_config(read_config_text(folder),
                             has_generation ? read_text(generation) : std::string());
 }
 

@@ -51,6 +51,9 @@ ModelConfig load_model_config(const std::filesystem::path& folder);
 ModelConfig parse_model_config(const std::string& config_json,
                                const std::string& generation_config_json);
 
+/// The text of <folder>/config.json. Throws Error: kNotFound, kIo, kCorruptFile (too long).
+std::string read_config_text(const std::filesystem::path& folder);
+
 /// model_type values that load_model_config accepts.
 std::vector<std::string> supported_model_types();
 

@@ -50,6 +50,9 @@ struct ModelInfo {
   int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
   int32_t num_kv_blocks = 0, num_threads = 0;
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
+  /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them
+  /// and read them again.
+  size_t mapped_weight_bytes = 0;
   double load_seconds = 0;
   std::vector<int32_t> eos_token_ids;  ///< config.json and generation_config.json together
 };
@@ -69,7 +72,8 @@ struct ModelStats {
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
   double busy_seconds = 0;       // in steps
   double mask_wait_seconds = 0;  // of those, waiting for constraints (guided decoding)
-  size_t memory_bytes = 0;       // gauge: held by the model
+  size_t memory_bytes = 0;       // gauge: held by the model, without what is mapped
+  size_t mapped_bytes = 0;       // gauge: pages of a packed file
 };
 
 class HEADRACE_API Engine {

@@ -54,6 +54,14 @@ struct ModelOptions {
   /// Prompts longer than this are prefilled in chunks of at most this many tokens; 0 = whole
   /// budget.
   int32_t max_prefill_chunk = 0;
+  /// A file made by pack_model() (pack.h) to map the weights from: the start reads it once, and
+  /// processes that map it share its pages. It must fit the folder's weights, if there are any, its
+  /// config.json, and this machine: one that does not is an Error. dtype "auto" is then the file's.
+  /// Replace the file by another one (as pack_model does) while it is in use, but don't change it.
+  /// "" = the weights in the folder, or its model.headrace if there are none.
+  std::string packed_weights;
+  /// Copy the weights out of the packed file instead of mapping it.
+  bool packed_copy = false;
   /// Load no weights; fill them with small pseudo-random numbers (benchmarks).
   bool dummy_weights = false;
 };

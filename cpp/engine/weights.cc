@@ -1,0 +1,74 @@
+#include "engine/weights.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/check.h"
+#include "headrace/pack.h"
+#include "model/checkpoint.h"
+#include "model/weight_sources.h"
+
+namespace headrace::internal {
+
+namespace {
+
+ModelSources packed_sources(const ModelConfig& config) {
+  return list_sources(config, likely_naming(config));
+}
+
+}  // namespace
+
+DType parse_dtype(const std::string& name, DType automatic) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  return automatic;
+}
+
+std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
+  if (!options.packed_weights.empty()) return std::make_unique<PackedFile>(options.packed_weights);
+  const std::filesystem::path file = std::filesystem::path(options.path) / kPackedFileName;
+  std::error_code ignored;
+  if (options.dummy_weights || !std::filesystem::exists(file, ignored) ||
+      !checkpoint_files(options.path).empty()) {
+    return nullptr;
+  }
+  return std::make_unique<PackedFile>(file);
+}
+
+DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
+                    const PackedFile* packed) {
+  if (packed != nullptr) {
+    const DType held = packed->header().storage;
+    if (parse_dtype(options.dtype, held) == held) return held;
+    throw_error(ErrorCode::kUnsupported, packed->path(), " holds ", dtype_name(held),
+                " weights, but dtype is ", options.dtype, ": set dtype to auto or ",
+                dtype_name(held), ", or pack the model again.");
+  }
+  const bool usable =
+      config.checkpoint_dtype == DType::kBF16 || config.checkpoint_dtype == DType::kF16;
+  return parse_dtype(options.dtype, usable ? config.checkpoint_dtype : DType::kF32);
+}
+
+void check_packed_file(const PackedFile& packed, const ModelOptions& options,
+                       const ModelConfig& config, const Backend& backend) {
+  const int32_t threads = backend.device_info().num_threads;
+  packed.check_identity(options.path, threads);
+  packed.check_layout(packed_sources(config), backend);
+  packed.check_contents(threads);
+}
+
+std::unique_ptr<Decoder> load_decoder(const ModelOptions& options, const ModelConfig& config,
+                                      const DecoderOptions& shape, const PackedFile* packed,
+                                      Backend& backend) {
+  if (packed != nullptr) {
+    check_packed_file(*packed, options, config, backend);
+    PackedReader reader(backend, *packed, options.packed_copy);
+    return std::make_unique<Decoder>(backend, config, packed_sources(config), reader, shape);
+  }
+  std::unique_ptr<Checkpoint> checkpoint;
+  if (!options.dummy_weights) checkpoint = std::make_unique<Checkpoint>(options.path);
+  return std::make_unique<Decoder>(backend, config, checkpoint.get(), shape);
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,37 @@
+#pragma once
+
+// Where a model's weights come from: its folder, a packed file, or nowhere.
+
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "headrace/options.h"
+#include "model/decoder.h"
+#include "model/model_config.h"
+#include "model/packed_file.h"
+
+namespace headrace::internal {
+
+/// The dtype of that name, or `automatic`.
+DType parse_dtype(const std::string& name, DType automatic);
+
+/// The packed file that these options load from; null if they load the folder's own weights.
+/// Throws Error as PackedFile does.
+std::unique_ptr<PackedFile> open_packed(const ModelOptions& options);
+
+/// The dtype that weights are kept in. `packed` may be null. Throws Error(kUnsupported) if the
+/// options ask for another one than the packed file's.
+DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
+                    const PackedFile* packed);
+
+/// Throws Error unless `packed` is whole and fits folder, config and backend.
+void check_packed_file(const PackedFile& packed, const ModelOptions& options,
+                       const ModelConfig& config, const Backend& backend);
+
+/// A decoder with its weights. `packed` may be null.
+std::unique_ptr<Decoder> load_decoder(const ModelOptions& options, const ModelConfig& config,
+                                      const DecoderOptions& shape, const PackedFile* packed,
+                                      Backend& backend);
+
+}  // namespace headrace::internal

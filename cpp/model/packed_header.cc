@@ -1,0 +1,192 @@
+#include "model/packed_header.h"
+
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/content_hash.h"
+#include "model/json.h"
+#include "model/safetensors.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr const char* kVersionKey = "headrace_packed";
+constexpr JsonLimits kPartLimits{.max_bytes = 32u << 20, .max_depth = 32, .max_values = 1u << 20};
+// Tensors begin on a page.
+constexpr size_t kDataAlignment = 4096;
+
+const char* stored_name(DType dtype) {
+  if (dtype == DType::kU8) return "U8";
+  if (dtype == DType::kF32) return "F32";
+  HEADRACE_CHECK(false, dtype_name(dtype));
+  return "";
+}
+
+Json tensor_entry(const PackedTensor& tensor, uint64_t begin) {
+  const uint64_t end = begin + tensor.padded_bytes();
+  return {{"dtype", stored_name(tensor.dtype)},
+          {"shape", {(end - begin) / dtype_size(tensor.dtype)}},
+          {"data_offsets", {begin, end}}};
+}
+
+Json source_list(const std::vector<SourceFile>& files) {
+  Json list = Json::array();
+  for (const SourceFile& file : files) {
+    list.push_back({{"name", file.name},
+                    {"bytes", file.bytes},
+                    {"modified_ns", file.modified_ns},
+                    {"changed_ns", file.changed_ns},
+                    {"hash", hash_text(file.hash)}});
+  }
+  return list;
+}
+
+/// Reads the texts of __metadata__; every fault names the file.
+class MetadataReader {
+ public:
+  MetadataReader(const SafetensorsMetadata& texts, const std::string& origin)
+      : texts_(texts), origin_(origin) {}
+
+  void check_version() const {
+    const auto found = texts_.find(kVersionKey);
+    if (found == texts_.end()) {
+      throw_error(ErrorCode::kUnsupported, origin_,
+                  " is not a packed file of Headrace: make one with pack_model().");
+    }
+    if (found->second == std::to_string(kPackedVersion)) return;
+    throw_error(ErrorCode::kUnsupported, origin_, " has version ", in_quotes(found->second),
+                " of the packed format, this build reads version ", kPackedVersion,
+                ": pack the model again.");
+  }
+
+  const std::string& text(const char* key) const {
+    const auto found = texts_.find(key);
+    if (found == texts_.end()) fail(key, "is missing");
+    return found->second;
+  }
+
+  Json object(const char* key) const {
+    return parse_json_object(text(key), str_cat(origin_, ": ", key), kPartLimits);
+  }
+
+  DType storage() const {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      if (text("dtype") == dtype_name(dtype)) return dtype;
+    }
+    fail("dtype", "is none that weights are kept in");
+  }
+
+  std::vector<SourceFile> source() const {
+    const Json object = this->object("source");
+    const auto list = object.find("files");
+    if (list == object.end() || !list->is_array()) fail("source", "lists no files");
+    std::vector<SourceFile> files;
+    for (const Json& entry : *list) {
+      if (!entry.is_object()) fail("source", "lists something else than files");
+      files.push_back({.name = string(entry, "name"),
+                       .bytes = static_cast<uint64_t>(number(entry, "bytes")),
+                       .modified_ns = number(entry, "modified_ns"),
+                       .changed_ns = number(entry, "changed_ns"),
+                       .hash = hash(entry, "hash", "source")});
+    }
+    return files;
+  }
+
+  uint64_t hash(const Json& object, const std::string& key, const char* part) const {
+    const std::string digits = string(object, key, part);
+    uint64_t value = 0;
+    const char* end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, value, 16);
+    if (digits.size() != 16 || error != std::errc() || stop != end) {
+      fail(part, str_cat("holds ", in_quotes(digits), " where a hash belongs"));
+    }
+    return value;
+  }
+
+ private:
+  std::string string(const Json& object, const std::string& key,
+                     const char* part = "source") const {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_string())
+      fail(part, str_cat("has no ", in_quotes(key)));
+    return found->get<std::string>();
+  }
+
+  int64_t number(const Json& object, const char* key) const {
+    const auto found = object.find(key);
+    const bool whole = found != object.end() && found->is_number_integer();
+    const bool fits = whole && (!found->is_number_unsigned() ||
+                                found->get<uint64_t>() <=
+                                    static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+    if (!fits) fail("source", str_cat("has no number ", key));
+    return found->get<int64_t>();
+  }
+
+  [[noreturn]] void fail(const char* key, const std::string& fault) const {
+    throw_error(ErrorCode::kCorruptFile, origin_, ": ", key, " of its header ", fault,
+                ". Pack the model again.");
+  }
+
+  const SafetensorsMetadata& texts_;
+  const std::string& origin_;
+};
+
+}  // namespace
+
+std::string format_packed_header(const PackedHeader& header) {
+  Json hashes = Json::object();
+  Json json = Json::object();
+  uint64_t begin = 0;
+  for (const PackedTensor& tensor : header.tensors) {
+    json[tensor.name] = tensor_entry(tensor, begin);
+    hashes[tensor.name] = hash_text(tensor.hash);
+    begin += tensor.padded_bytes();
+  }
+  json["__metadata__"] = {{kVersionKey, std::to_string(kPackedVersion)},
+                          {"written_by", header.written_by},
+                          {"layout", header.layout},
+                          {"dtype", dtype_name(header.storage)},
+                          {"config", header.config},
+                          {"source", Json{{"files", source_list(header.source)}}.dump()},
+                          {"hashes", hashes.dump()}};
+  std::string text = json.dump();
+  const size_t length = kSafetensorsLengthBytes + text.size();
+  text.append((kDataAlignment - length % kDataAlignment) % kDataAlignment, ' ');
+  HEADRACE_CHECK(text.size() <= kMaxSafetensorsHeader, text.size());
+  std::string out;
+  for (size_t i = 0; i < kSafetensorsLengthBytes; ++i) {
+    out += static_cast<char>(static_cast<uint64_t>(text.size()) >> (8 * i) & 255);
+  }
+  return out + text;
+}
+
+PackedHeader parse_packed_header(std::string_view header, uint64_t data_bytes,
+                                 const std::string& origin) {
+  SafetensorsMetadata texts;
+  const auto entries = parse_safetensors_header(header, data_bytes, origin, &texts);
+  const MetadataReader reader(texts, origin);
+  reader.check_version();
+  PackedHeader out;
+  out.written_by = reader.text("written_by");
+  out.layout = reader.text("layout");
+  out.storage = reader.storage();
+  out.config = reader.text("config");
+  out.source = reader.source();
+  const Json hashes = reader.object("hashes");
+  for (const SafetensorsEntry& entry : entries) {
+    if (entry.begin % kPackedAlignment != 0) {
+      throw_error(ErrorCode::kCorruptFile, origin, ": tensor ", in_quotes(entry.name),
+                  " does not begin at a multiple of ", kPackedAlignment, ".");
+    }
+    out.tensors.push_back({.name = entry.name,
+                           .dtype = entry.dtype,
+                           .bytes = entry.end - entry.begin,
+                           .hash = reader.hash(hashes, entry.name, "hashes")});
+  }
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,120 @@
+#include "model/source_identity.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+#include "base/check.h"
+#include "base/content_hash.h"
+#include "model/checkpoint.h"
+#include "model/json.h"
+#include "model/mapped_file.h"
+
+namespace headrace {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// File systems round times down to the kernel's clock tick of at most 10 ms.
+constexpr std::chrono::milliseconds kClockTick{50};
+
+int64_t nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+/// All but the hash.
+SourceFile stat_file(const fs::path& folder, const std::string& name) {
+  const fs::path path = folder / name;
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw_error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot read ",
+                path.string(), ": ", std::generic_category().message(errno), ".");
+  }
+  return {.name = name,
+          .bytes = static_cast<uint64_t>(status.st_size),
+          .modified_ns = nanoseconds(status.st_mtim),
+          .changed_ns = nanoseconds(status.st_ctim)};
+}
+
+bool same_times(const SourceFile& a, const SourceFile& b) {
+  return a.bytes == b.bytes && a.modified_ns == b.modified_ns && a.changed_ns == b.changed_ns;
+}
+
+uint64_t hash_file(const fs::path& path, int32_t threads) {
+  const MappedFile file(path);
+  return parallel_hash(file.size(), threads, [&file](uint64_t offset, size_t bytes) {
+    const auto piece = std::make_unique_for_overwrite<char[]>(bytes);
+    file.read(offset, piece.get(), bytes);
+    return content_hash(piece.get(), bytes);
+  });
+}
+
+/// A write that comes after this gets other times than `file` has.
+void outwait_clock_tick(const SourceFile& file) {
+  using std::chrono::nanoseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto age = std::chrono::duration_cast<nanoseconds>(now) - nanoseconds(file.changed_ns);
+  if (age >= nanoseconds(0) && age < kClockTick) std::this_thread::sleep_for(kClockTick - age);
+}
+
+template <class... Parts>
+[[noreturn]] void refuse_stale(const std::string& packed, const Parts&... parts) {
+  throw_error(ErrorCode::kInvalidState, packed, " is stale: ", parts...,
+              ". Pack the model again, or load it without packed weights.");
+}
+
+}  // namespace
+
+std::vector<SourceFile> identify_source(const fs::path& folder, int32_t threads) {
+  std::vector<SourceFile> files;
+  for (const std::string& name : checkpoint_files(folder)) {
+    files.push_back(stat_file(folder, name));
+    outwait_clock_tick(files.back());
+    files.back().hash = hash_file(folder / name, threads);
+  }
+  check_source_unmoved(files, folder);
+  return files;
+}
+
+void check_source_unmoved(const std::vector<SourceFile>& files, const fs::path& folder) {
+  for (const SourceFile& file : files) {
+    if (same_times(file, stat_file(folder, file.name))) continue;
+    throw_error(ErrorCode::kInvalidState, (folder / file.name).string(),
+                " changed while it was being packed: pack it again.");
+  }
+}
+
+void check_source(const std::vector<SourceFile>& files, const fs::path& folder, int32_t threads,
+                  const std::string& packed) {
+  const std::vector<std::string> names = checkpoint_files(folder);
+  if (names.empty()) return;
+  for (const SourceFile& file : files) {
+    if (std::find(names.begin(), names.end(), file.name) == names.end()) {
+      refuse_stale(packed, "it was made from ", in_quotes(file.name),
+                   ", which is not among the weights in ", folder.string());
+    }
+  }
+  for (const std::string& name : names) {
+    const auto packed_from = std::find_if(
+        files.begin(), files.end(), [&name](const SourceFile& file) { return file.name == name; });
+    const std::string path = (folder / name).string();
+    if (packed_from == files.end()) refuse_stale(packed, "it was not made from ", path);
+    const SourceFile now = stat_file(folder, name);
+    if (same_times(now, *packed_from)) continue;
+    if (now.bytes != packed_from->bytes) {
+      refuse_stale(packed, path, " has ", now.bytes, " bytes and had ", packed_from->bytes,
+                   " when it was packed");
+    }
+    if (hash_file(folder / name, threads) != packed_from->hash) {
+      refuse_stale(packed, path, " has changed since it was packed");
+    }
+  }
+}
+
+}  // namespace headrace
