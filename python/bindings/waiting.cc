@@ -37,14 +37,14 @@ bool wait_interruptibly(const std::optional<nanoseconds>& timeout, const Wait& w
   for (;;) {
     nanoseconds slice = kSignalInterval;
     if (timeout) slice = std::min(slice, *timeout - nanoseconds(Clock::now() - start));
-    if (slice.count() <= 0) return false;
+    const bool last = timeout && slice < kSignalInterval;
     bool done = false;
     {
       const GilRelease release;
       done = wait(slice);
     }
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (done) return true;
+    if (done || last) return done;
   }
 }
 

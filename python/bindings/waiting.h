@@ -16,9 +16,9 @@ std::optional<std::chrono::nanoseconds> to_timeout(const std::optional<double>& 
 
 using Wait = std::function<bool(std::optional<std::chrono::nanoseconds> slice)>;
 
-/// Calls wait(slice) without the GIL until it returns true (then true) or `timeout` has passed
-/// (then false). On Python's main thread slices are short and signals are looked at in between,
-/// so that ctrl-C raises; on others there is one slice: a waiting thread uses no CPU.
+/// Calls wait(slice) without the GIL, at least once, until it returns true (then true) or `timeout`
+/// has passed (then false). On Python's main thread slices are short and signals are looked at in
+/// between, so that ctrl-C raises; on others there is one slice: a waiting thread uses no CPU.
 bool wait_interruptibly(const std::optional<std::chrono::nanoseconds>& timeout, const Wait& wait);
 
 /// The same after a try that doesn't wait, and keeps the GIL.

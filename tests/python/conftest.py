@@ -25,9 +25,10 @@ HAS_ENGINE = importlib.util.find_spec("headrace._core") is not None
 if not HAS_ENGINE:  # the package can be tested before the engine is built
     sys.modules["headrace._core"] = fake_core
 
+import native_model  # noqa: E402
 from model_folders import byte_level_folder  # noqa: E402
 
-from headrace import LLM, native  # noqa: E402
+from headrace import LLM, Engine, native  # noqa: E402
 from headrace.native import config, engine, queue, request, selector, wakeup  # noqa: E402
 
 CORE_USERS = (config, engine, queue, request, selector, wakeup)
@@ -68,6 +69,23 @@ def make_llm(fake_engine: Any, toy_folder: Path) -> Iterator[Callable[..., LLM]]
 @pytest.fixture
 def llm(make_llm: Callable[..., LLM]) -> LLM:
     return make_llm()
+
+
+@pytest.fixture(scope="session")
+def native_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder for the real engine: tiny, random weights, with a tokenizer."""
+    return native_model.make_folder(tmp_path_factory.mktemp("native"))
+
+
+@pytest.fixture
+def native_engine(native_folder: Path) -> Iterator[Engine]:
+    """An engine with the model "m" running."""
+    if not HAS_ENGINE:
+        pytest.skip("the extension is not built")
+    with Engine() as engine:
+        engine.install_model("m", native_model.options(native_folder))
+        engine.start_model("m")
+        yield engine
 
 
 def pytest_report_header() -> str:

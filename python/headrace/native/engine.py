@@ -50,6 +50,8 @@ class Engine:
         self._lock = threading.Lock()
         self._tokenizers: dict[str, tuple[str, Tokenizer | None]] = {}  # with the folder
         self._finalizer = weakref.finalize(self, self._core.close)
+        # At the end of the program the extension closes it, when no thread can call it any more.
+        self._finalizer.atexit = False
 
     def install_model(
         self, name: str, options: _core.ModelOptions | str | os.PathLike[str]
