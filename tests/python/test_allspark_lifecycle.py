@@ -134,6 +134,7 @@ def test_a_queue_outlives_everything(model: HuggingFaceModel) -> None:
 
 def test_release_wakes_who_waits(model: HuggingFaceModel) -> None:
     engine = running(model, max_batch=1)
+    empty = engine.get_as_engine_stat(NAME).used_device_memory_pool_size
     first, _ = begin(engine, model, LONG)
     waiting, queue = begin(engine, model, LONG)  # behind the first: it has no token yet
     got: list[Any] = []
@@ -146,6 +147,7 @@ def test_release_wakes_who_waits(model: HuggingFaceModel) -> None:
     stat = engine.get_as_engine_stat(NAME)
     assert (stat.running_request, stat.pendding_request) == (0, 0)
     assert stat.free_token == stat.total_token
+    assert stat.used_device_memory_pool_size == empty > 0
     engine.release_model(NAME)
 
 
@@ -287,6 +289,15 @@ def test_install_errors(
     assert str(caught.value).startswith(status.name)
     engine.install_model(config(model))  # nothing is left behind
     engine.release_model(NAME)
+
+
+def test_the_memory_bound_of_the_environment(
+    model: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BFC_MEM_RATIO", "0.00001")
+    monkeypatch.setenv("BFC_LEFTOVER_MB", "0")
+    with pytest.raises(RuntimeError, match="ALLSPARK_MEMORY_ERROR"):
+        Engine().install_model(config(model))
 
 
 def test_keyword_arguments_without_limits_fail_to_install() -> None:

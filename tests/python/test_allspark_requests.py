@@ -83,6 +83,38 @@ def test_early_stopping_off_goes_past_the_end(engine: Engine, model: HuggingFace
     assert len(ids) + len(short) < 64
 
 
+def test_stop_words_reach_across_the_prompt(engine: Engine, model: HuggingFaceModel) -> None:
+    ids = prompt(model)
+    tokens = answer(engine, ids, GREEDY)
+    assert answer(engine, ids, {**GREEDY, "stop_words_ids": [[ids[-1], tokens[0]]]}) == tokens[:1]
+    inside = {**GREEDY, "stop_words_ids": [[7, 7], tokens[1:3]]}
+    assert answer(engine, ids, inside) == tokens[:3]
+    # min_length holds back EOS alone.
+    patient = {**inside, "min_length": 60}
+    assert answer(engine, ids, patient) == tokens[:3]
+
+
+def test_min_length_counts_the_prompt(engine: Engine, model: HuggingFaceModel) -> None:
+    ids = prompt(model)
+    tokens = answer(engine, ids, GREEDY)
+    total = len(ids) + len(tokens)
+    assert answer(engine, ids, {**GREEDY, "min_length": total - 1}) == tokens
+    longer = answer(engine, ids, {**GREEDY, "min_length": total + 1})
+    assert longer[: len(tokens) - 1] == tokens[:-1]
+    assert len(longer) > len(tokens)
+
+
+def test_bad_words_and_n_grams(engine: Engine, model: HuggingFaceModel) -> None:
+    ids = prompt(model)
+    tokens = answer(engine, ids, GREEDY)
+    assert answer(engine, ids, {**GREEDY, "bad_words_ids": [tokens[:1]]})[0] != tokens[0]
+    values = {**GREEDY, "max_length": 200, "early_stopping": False, "no_repeat_ngram_size": 3}
+    free = ids + answer(engine, ids, values)
+    grams = list(zip(free, free[1:], free[2:], strict=False))
+    first = len(ids) - 2  # the first that ends in a generated token
+    assert all(grams[place] not in grams[:place] for place in range(first, len(grams)))
+
+
 def test_the_documented_loop(engine: Engine, model: HuggingFaceModel) -> None:
     ids = prompt(model)
     expected = answer(engine, ids, GREEDY)
