@@ -219,6 +219,8 @@ class Backend {
   virtual Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) = 0;
   /// Bytes held now by buffers, weights and caches of this backend; adopted memory is not counted.
   virtual size_t bytes_in_use() const = 0;
+  /// Bytes taken from the system to hold them: at least bytes_in_use().
+  virtual size_t bytes_held() const = 0;
   /// Host to device; returns when `source` may be reused.
   virtual void upload(const void* source, void* device, size_t bytes) = 0;
   /// Waits for all ops, then copies device to host.

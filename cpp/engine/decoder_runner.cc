@@ -24,4 +24,6 @@ void DecoderRunner::sample(TensorView logits, std::span<const SampleRow> rows,
 
 size_t DecoderRunner::memory_bytes() const { return backend_->bytes_in_use(); }
 
+size_t DecoderRunner::memory_pool_bytes() const { return backend_->bytes_held(); }
+
 }  // namespace headrace::internal

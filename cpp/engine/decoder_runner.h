@@ -21,6 +21,7 @@ class DecoderRunner final : public StepRunner {
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
   size_t memory_bytes() const override;
+  size_t memory_pool_bytes() const override;
   size_t mapped_bytes() const override { return decoder_->adopted_bytes(); }
 
  private:

@@ -44,8 +44,12 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
 MemoryPlan make_memory_plan(const ModelOptions& options, const ModelConfig& config,
                             const Shapes& shapes, const Backend& backend) {
   MemoryRequest request;
-  request.free_bytes = backend.device_info().free_bytes;
+  const DeviceInfo device = backend.device_info();
+  request.free_bytes = device.free_bytes;
+  request.total_bytes = device.total_bytes;
   request.utilization = options.memory_utilization;
+  request.total_ratio = options.total_memory_ratio;
+  request.leftover_bytes = options.memory_leftover_bytes;
   request.weight_bytes = Decoder::plan_weight_bytes(config, shapes.decoder.storage);
   request.scratch_bytes = Decoder::plan_scratch_bytes(
       config, shapes.decoder, backend.activation_dtype(shapes.decoder.storage));

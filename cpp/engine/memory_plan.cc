@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "memory/raw_allocator.h"
 
 namespace headrace::internal {
 
@@ -19,17 +20,37 @@ std::string megabytes(size_t bytes) {
   return out.str();
 }
 
+size_t total_budget(const MemoryRequest& request) {
+  if (request.total_ratio > 0) {
+    return memory_budget({request.total_bytes, request.free_bytes},
+                         {request.total_ratio, request.leftover_bytes, 0});
+  }
+  return static_cast<size_t>(request.utilization * static_cast<double>(request.free_bytes));
+}
+
+std::string describe_budget(const MemoryRequest& request) {
+  if (request.total_ratio > 0) {
+    return str_cat("total_memory_ratio ", request.total_ratio, " of ",
+                   megabytes(request.total_bytes), " less ", megabytes(request.leftover_bytes),
+                   ", as far as it is free: ", megabytes(request.free_bytes));
+  }
+  return str_cat("memory_utilization ", request.utilization, " of ", megabytes(request.free_bytes),
+                 " free");
+}
+
+const char* share_option(const MemoryRequest& request) {
+  return request.total_ratio > 0 ? "total_memory_ratio" : "memory_utilization";
+}
+
 size_t budget_for_kv(const MemoryRequest& request) {
-  const auto budget =
-      static_cast<size_t>(request.utilization * static_cast<double>(request.free_bytes));
+  const size_t budget = total_budget(request);
   const size_t fixed = request.weight_bytes + request.scratch_bytes;
   if (fixed >= budget || budget - fixed < request.block_bytes) {
     throw_error(ErrorCode::kOutOfMemory, "the model needs ", megabytes(request.weight_bytes),
                 " for weights, ", megabytes(request.scratch_bytes), " for scratch and at least ",
                 megabytes(request.block_bytes), " for its KV cache, but may take ",
-                megabytes(budget), " (memory_utilization ", request.utilization, " of ",
-                megabytes(request.free_bytes),
-                " free): free memory, raise memory_utilization or lower max_num_batched_tokens.");
+                megabytes(budget), " (", describe_budget(request), "): free memory, raise ",
+                share_option(request), " or lower max_num_batched_tokens.");
   }
   return budget - fixed;
 }
@@ -61,7 +82,8 @@ size_t useful_blocks(const MemoryRequest& request, int32_t max_model_len) {
               request.max_model_len, " needs a KV cache of as many tokens, but ",
               by_option ? "the one asked for" : "the one that fits the memory", " holds ", tokens,
               by_option ? ": raise kv_cache_bytes or num_kv_blocks, or lower max_model_len."
-                        : ": lower max_model_len, raise memory_utilization or free memory.");
+                        : str_cat(": lower max_model_len, raise ", share_option(request),
+                                  " or free memory."));
 }
 
 }  // namespace
@@ -79,9 +101,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     if (!bytes || *bytes > budget) {
       throw_error(ErrorCode::kOutOfMemory, "a KV cache of ", plan.num_kv_blocks, " blocks (",
                   megabytes(bytes.value_or(std::numeric_limits<size_t>::max())), ") exceeds the ",
-                  megabytes(budget),
-                  " that memory_utilization leaves for it: lower num_kv_blocks or kv_cache_bytes, "
-                  "or raise memory_utilization.");
+                  megabytes(budget), " that ", share_option(request),
+                  " leaves for it: lower num_kv_blocks or kv_cache_bytes, or raise ",
+                  share_option(request), ".");
     }
   } else {
     plan.num_kv_blocks =

@@ -8,8 +8,11 @@ namespace headrace::internal {
 /// What a model asks for, in bytes and tokens. 0 of an option means: choose.
 struct MemoryRequest {
   size_t free_bytes = 0;     ///< of the device, before the model is loaded
-  double utilization = 0.9;  ///< share of it that the model may take
-  size_t weight_bytes = 0;   ///< packed
+  size_t total_bytes = 0;    ///< of the device
+  double utilization = 0.9;  ///< share of what is free that the model may take
+  double total_ratio = 0;    ///< > 0: instead, of what is there but `leftover_bytes`
+  size_t leftover_bytes = 0;
+  size_t weight_bytes = 0;  ///< packed
   size_t scratch_bytes = 0;
   size_t block_bytes = 0;   ///< of one KV block
   int32_t block_size = 64;  ///< tokens of one KV block

@@ -139,6 +139,7 @@ void ModelLoop::update_stats() {
   counters_.prefix_hit_tokens = now.prefix_hit_tokens - at_start_.prefix_hit_tokens;
   counters_.prefix_miss_tokens = now.prefix_miss_tokens - at_start_.prefix_miss_tokens;
   counters_.memory_bytes = runner_->memory_bytes();
+  counters_.memory_pool_bytes = runner_->memory_pool_bytes();
   counters_.mapped_bytes = runner_->mapped_bytes();
   const std::lock_guard lock(stats_mutex_);
   stats_ = counters_;

@@ -69,6 +69,14 @@ void validate_model_options(const ModelOptions& options) {
     throw_error(ErrorCode::kInvalidArgument, "memory_utilization must be in (0, 1], got ",
                 options.memory_utilization, ".");
   }
+  if (!(options.total_memory_ratio >= 0.0 && options.total_memory_ratio <= 1.0)) {
+    throw_error(ErrorCode::kInvalidArgument, "total_memory_ratio must be in [0, 1] (0: off), got ",
+                options.total_memory_ratio, ".");
+  }
+  if (options.memory_leftover_bytes > 0 && options.total_memory_ratio == 0.0) {
+    throw_error(ErrorCode::kInvalidArgument, "memory_leftover_bytes is ",
+                options.memory_leftover_bytes, " without total_memory_ratio: set both.");
+  }
   check_range("out_of_blocks", static_cast<int>(options.out_of_blocks), 0,
               static_cast<int>(OutOfBlocks::kInterruptRandom), " (OutOfBlocks)");
   check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,

@@ -8,18 +8,24 @@ namespace headrace::internal {
 
 namespace {
 
-double seconds_since_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+template <class Clock>
+double seconds() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
 
 RequestState::RequestState(std::string id, uint64_t seed, int32_t prompt_tokens,
                            std::weak_ptr<ModelControl> model)
-    : id_(std::move(id)), seed_(seed), model_(std::move(model)) {
-  stats_.arrival_time = seconds_since_epoch();
+    : id_(std::move(id)),
+      seed_(seed),
+      model_(std::move(model)),
+      clock_offset_(seconds<std::chrono::system_clock>() - seconds<std::chrono::steady_clock>()) {
+  stats_.arrival_time = now();
   stats_.prompt_tokens = prompt_tokens;
 }
+
+double RequestState::now() const { return clock_offset_ + seconds<std::chrono::steady_clock>(); }
 
 bool RequestState::has_output() const noexcept {
   return !pending_.token_ids.empty() || !pending_.prompt_logprobs.empty() ||
@@ -80,7 +86,7 @@ bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
 
 void RequestState::note_scheduled(int32_t cached_tokens) {
   const std::lock_guard lock(mutex_);
-  stats_.first_scheduled_time = seconds_since_epoch();
+  stats_.first_scheduled_time = now();
   stats_.cached_tokens = cached_tokens;
 }
 
@@ -98,11 +104,11 @@ void RequestState::note_preempted() {
 void RequestState::apply(OutputDelta& delta) {
   for (auto& entry : delta.prompt_logprobs) pending_.prompt_logprobs.push_back(std::move(entry));
   if (delta.token) {
-    const double now = seconds_since_epoch();
+    const double time = now();
     pending_.token_ids.push_back(*delta.token);
     if (delta.logprobs) pending_.logprobs.push_back(std::move(*delta.logprobs));
-    if (stats_.generated_tokens++ == 0) stats_.first_token_time = now;
-    stats_.last_token_time = now;
+    if (stats_.generated_tokens++ == 0) stats_.first_token_time = time;
+    stats_.last_token_time = time;
     status_ = RequestStatus::kGenerating;
   }
   if (delta.finish_reason != FinishReason::kNone) {
@@ -112,7 +118,7 @@ void RequestState::apply(OutputDelta& delta) {
     pending_.error_code = delta.error_code;
     pending_.error_message = std::move(delta.error_message);
     status_ = RequestStatus::kFinished;
-    stats_.finished_time = seconds_since_epoch();
+    stats_.finished_time = now();
   }
 }
 

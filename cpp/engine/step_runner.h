@@ -25,8 +25,10 @@ class StepRunner {
   /// Backend::sample over the model's vocabulary.
   virtual void sample(TensorView logits, std::span<const SampleRow> rows,
                       std::span<SampleResult> results) = 0;
-  /// Memory the model holds now, without what is mapped from files.
+  /// Memory the model uses now, without what is mapped from files, and what has been taken from the
+  /// system for it.
   virtual size_t memory_bytes() const = 0;
+  virtual size_t memory_pool_bytes() const = 0;
   /// Bytes of files that it has mapped.
   virtual size_t mapped_bytes() const { return 0; }
 };

@@ -28,12 +28,12 @@ class RawAllocator {
 
 /// How much of a device one user takes. The device may be shared: what others hold is respected.
 struct MemoryShare {
-  double ratio = 0.9;   ///< [0, 1]: part of the total
-  size_t leftover = 0;  ///< bytes of that part to leave alone
+  double ratio = 0.9;   ///< [0, 1]: part of the total, leftover not counted
+  size_t leftover = 0;  ///< bytes of the total to leave alone
   size_t headroom = 0;  ///< bytes of what is free now to leave alone
 };
 
-/// min(total * ratio - leftover, free - headroom), never below 0.
+/// min((total - leftover) * ratio, free - headroom), never below 0.
 size_t memory_budget(const RawMemoryInfo& info, const MemoryShare& share) noexcept;
 
 }  // namespace headrace

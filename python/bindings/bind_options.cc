@@ -66,6 +66,8 @@ void bind_options(py::module_& module) {
       .field("num_kv_blocks", &M::num_kv_blocks)
       .field("kv_cache_bytes", &M::kv_cache_bytes)
       .field("memory_utilization", &M::memory_utilization)
+      .field("total_memory_ratio", &M::total_memory_ratio)
+      .field("memory_leftover_bytes", &M::memory_leftover_bytes)
       .field("enable_prefix_caching", &M::enable_prefix_caching)
       .field("out_of_blocks", &M::out_of_blocks)
       .field("max_prefill_chunk", &M::max_prefill_chunk)

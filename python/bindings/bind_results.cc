@@ -118,7 +118,8 @@ void bind_model_stats(py::module_& module) {
       .def_readonly("prefix_miss_tokens", &S::prefix_miss_tokens)
       .def_readonly("busy_seconds", &S::busy_seconds)
       .def_readonly("mask_wait_seconds", &S::mask_wait_seconds)
-      .def_readonly("memory_bytes", &S::memory_bytes);
+      .def_readonly("memory_bytes", &S::memory_bytes)
+      .def_readonly("memory_pool_bytes", &S::memory_pool_bytes);
 }
 
 }  // namespace

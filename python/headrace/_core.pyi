@@ -122,6 +122,8 @@ class ModelOptions:
     num_kv_blocks: int
     kv_cache_bytes: int
     memory_utilization: float
+    total_memory_ratio: float
+    memory_leftover_bytes: int
     enable_prefix_caching: bool
     out_of_blocks: OutOfBlocks
     max_prefill_chunk: int
@@ -143,6 +145,8 @@ class ModelOptions:
         num_kv_blocks: int = 0,
         kv_cache_bytes: int = 0,
         memory_utilization: float = 0.9,
+        total_memory_ratio: float = 0.0,
+        memory_leftover_bytes: int = 0,
         enable_prefix_caching: bool = True,
         out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT,
         max_prefill_chunk: int = 0,
@@ -269,6 +273,7 @@ class ModelStats:
     busy_seconds: float
     mask_wait_seconds: float
     memory_bytes: int
+    memory_pool_bytes: int
 
 class Engine:
     def __init__(self, *, log_sink: Callable[[str, str], None] | None = None) -> None:

@@ -69,6 +69,7 @@ class FakeRunner final : public internal::StepRunner {
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
   size_t memory_bytes() const override { return cells_.size() * sizeof(Cell); }
+  size_t memory_pool_bytes() const override { return cells_.capacity() * sizeof(Cell); }
 
  private:
   struct Cell {

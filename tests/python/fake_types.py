@@ -98,6 +98,8 @@ class ModelOptions:
     num_kv_blocks: int = 0
     kv_cache_bytes: int = 0
     memory_utilization: float = 0.9
+    total_memory_ratio: float = 0.0
+    memory_leftover_bytes: int = 0
     enable_prefix_caching: bool = True
     out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT
     max_prefill_chunk: int = 0
@@ -186,3 +188,4 @@ class ModelStats:
     busy_seconds: float = 0.0
     mask_wait_seconds: float = 0.0
     memory_bytes: int = 0
+    memory_pool_bytes: int = 0

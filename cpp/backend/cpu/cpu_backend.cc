@@ -43,6 +43,8 @@ Backend::Buffer CpuBackend::adopt(const void* data, size_t bytes, std::shared_pt
 
 size_t CpuBackend::bytes_in_use() const { return memory_.bytes_in_use(); }
 
+size_t CpuBackend::bytes_held() const { return memory_.bytes_held(); }
+
 void CpuBackend::upload(const void* source, void* device, size_t bytes) {
   if (bytes > 0) std::memcpy(device, source, bytes);
 }

@@ -34,6 +34,7 @@ class CpuBackend final : public Backend {
   Buffer allocate(size_t bytes) override;
   Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) override;
   size_t bytes_in_use() const override;
+  size_t bytes_held() const override;
   void upload(const void* source, void* device, size_t bytes) override;
   void read_back(const void* device, void* destination, size_t bytes) override;
 

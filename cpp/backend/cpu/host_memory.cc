@@ -24,6 +24,8 @@ size_t HostMemory::bytes_in_use() const noexcept {
   return heap_->bytes_in_use.load(std::memory_order_relaxed);
 }
 
+size_t HostMemory::bytes_held() const { return heap_->pieces.stats().region_bytes; }
+
 void HostMemory::reserve(size_t bytes) {
   if (limit_ == 0) {
     heap_->bytes_in_use.fetch_add(bytes, std::memory_order_relaxed);

@@ -20,6 +20,8 @@ class HostMemory {
   /// for, the limit and what is in use, if they cannot be had.
   Backend::Buffer allocate(size_t bytes);
   size_t bytes_in_use() const noexcept;
+  /// Taken from the system; pages that were never written are among them.
+  size_t bytes_held() const;
 
  private:
   struct Heap;

@@ -72,7 +72,8 @@ struct ModelStats {
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
   double busy_seconds = 0;       // in steps
   double mask_wait_seconds = 0;  // of those, waiting for constraints (guided decoding)
-  size_t memory_bytes = 0;       // gauge: held by the model, without what is mapped
+  size_t memory_bytes = 0;       // gauge: used by the model, without what is mapped
+  size_t memory_pool_bytes = 0;  // gauge: taken from the system for it, used or not
   size_t mapped_bytes = 0;       // gauge: pages of a packed file
 };
 

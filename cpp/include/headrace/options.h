@@ -48,6 +48,10 @@ struct ModelOptions {
   size_t kv_cache_bytes = 0;           ///< 0 = memory_utilization of the free memory, at most what
                                        ///< max_num_seqs x max_model_len can use
   double memory_utilization = 0.9;     ///< (0, 1]: share of free memory the model may take in all
+  /// In (0, 1]: instead, this share of all memory but memory_leftover_bytes, as far as it is free.
+  /// 0 = off; then memory_leftover_bytes must be 0.
+  double total_memory_ratio = 0.0;
+  size_t memory_leftover_bytes = 0;
   bool enable_prefix_caching = true;
   /// New requests wait for their blocks under each of them.
   OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;

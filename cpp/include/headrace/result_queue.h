@@ -56,11 +56,12 @@ struct Output {
   std::string error_message;
 };
 
-/// Times are seconds on std::chrono::system_clock's epoch; 0 = has not happened.
+/// Times are seconds on std::chrono::system_clock's epoch, as it was on arrival: differences
+/// between them are true whatever is done to the clock later. 0 = has not happened.
 struct RequestStats {
   double arrival_time = 0;          ///< submit() was called
   double first_scheduled_time = 0;  ///< its first tokens entered a step
-  double first_token_time = 0;
+  double first_token_time = 0;      ///< its prompt was computed, too: one step does both
   double last_token_time = 0;
   double finished_time = 0;
   int32_t prompt_tokens = 0;

@@ -217,6 +217,7 @@ TEST(EngineDecoderModel, TellsWhatItIs) {
   EXPECT_GT(info.scratch_bytes, 0u);
   EXPECT_EQ(engine.model_stats("m").memory_bytes,
             info.weight_bytes + info.kv_cache_bytes + info.scratch_bytes);
+  EXPECT_GE(engine.model_stats("m").memory_pool_bytes, engine.model_stats("m").memory_bytes);
 }
 
 TEST(EngineDecoderModel, BadFoldersAndSizesAreRefused) {

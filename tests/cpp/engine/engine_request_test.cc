@@ -334,6 +334,10 @@ TEST(EngineRequest, StatisticsAreTrue) {
   const RequestStats stats = request.results().stats();
   EXPECT_EQ(stats.prompt_tokens, 100);
   EXPECT_EQ(stats.generated_tokens, 10);
+  EXPECT_LE(stats.arrival_time, stats.first_scheduled_time);
+  EXPECT_LE(stats.first_scheduled_time, stats.first_token_time);
+  EXPECT_LT(stats.first_token_time, stats.last_token_time);
+  EXPECT_LE(stats.last_token_time, stats.finished_time);
   EXPECT_EQ(request.results().generated_length(), 10u);
   EXPECT_EQ(request.results().status(), RequestStatus::kFinished);
   const ModelStats model = fake.engine->model_stats("m");
@@ -348,6 +352,7 @@ TEST(EngineRequest, StatisticsAreTrue) {
   EXPECT_EQ(model.running_requests, 0);
   EXPECT_GT(model.busy_seconds, 0);
   EXPECT_GT(model.memory_bytes, 0u);
+  EXPECT_GE(model.memory_pool_bytes, model.memory_bytes);
 }
 
 TEST(EngineRequest, CallbacksMaySubmit) {

@@ -55,6 +55,21 @@ TEST(MemoryPlan, TakesNoMoreThanTheBudget) {
   EXPECT_EQ(plan.max_model_len, 300 * 64) << "as far as the cache goes";
 }
 
+TEST(MemoryPlan, TheTotalMayBeShared) {
+  MemoryRequest request = base();
+  request.max_num_seqs = 64;
+  request.total_bytes = 1200 * kMiB;
+  request.total_ratio = 0.75;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 900 - 200);
+  request.leftover_bytes = 400 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 600 - 200) << "(total - leftover) x ratio";
+  request.free_bytes = 550 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 550 - 200) << "others hold the rest";
+  request.leftover_bytes = 1300 * kMiB;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"0.0 MiB", "total_memory_ratio 0.75 of 1200.0 MiB", "1300.0 MiB", "550.0 MiB"});
+}
+
 TEST(MemoryPlan, ExplicitSizesWin) {
   MemoryRequest request = base();
   request.kv_cache_bytes = 10 * kMiB + 5;

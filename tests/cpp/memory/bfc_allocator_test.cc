@@ -270,8 +270,8 @@ TEST(MemoryBudget, RespectsTotalFreeAndItsCorners) {
   const RawMemoryInfo card{1000, 600};
   EXPECT_EQ(memory_budget(card, {0.5, 0, 0}), 500u);
   EXPECT_EQ(memory_budget(card, {0.9, 100, 50}), 550u);
-  EXPECT_EQ(memory_budget(card, {0.9, 400, 50}), 500u);
-  EXPECT_EQ(memory_budget(card, {0.1, 400, 0}), 0u);
+  EXPECT_EQ(memory_budget(card, {0.5, 400, 50}), 300u);
+  EXPECT_EQ(memory_budget(card, {0.1, 1001, 0}), 0u);
   EXPECT_EQ(memory_budget(card, {1.0, 0, 700}), 0u);
   EXPECT_EQ(memory_budget(card, {-1.0, 0, 0}), 0u);
   EXPECT_EQ(memory_budget(card, {std::numeric_limits<double>::quiet_NaN(), 0, 0}), 0u);

@@ -98,6 +98,7 @@ class ReferenceBackend final : public Backend {
     return adopt_host_memory(data, bytes, std::move(owner));
   }
   size_t bytes_in_use() const override { return memory_.bytes_in_use(); }
+  size_t bytes_held() const override { return memory_.bytes_held(); }
   void upload(const void* source, void* device, size_t bytes) override {
     if (bytes > 0) std::memcpy(device, source, bytes);
   }
