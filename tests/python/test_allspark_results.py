@@ -72,7 +72,10 @@ class FakeResults:
 
 def pair(stopped: bool = False) -> tuple[FakeResults, ResultQueue]:
     fake = FakeResults()
-    return fake, ResultQueue(fake, lambda: stopped)  # type: ignore[arg-type]
+    queue = ResultQueue(fake)  # type: ignore[arg-type]
+    if stopped:
+        queue.mark_stopped()
+    return fake, queue
 
 
 def test_states_in_order() -> None:

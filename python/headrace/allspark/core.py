@@ -12,7 +12,6 @@ from headrace.errors import UnsupportedError
 
 logger = logging.getLogger("headrace")
 
-Engine = _core.Engine
 FinishReason = _core.FinishReason
 HeadraceError = _core.HeadraceError
 LogprobsKind = _core.LogprobsKind
@@ -24,7 +23,6 @@ Request = _core.Request
 RequestStats = _core.RequestStats
 RequestStatus = _core.RequestStatus
 Results = _core.ResultQueue
-SamplingParams = _core.SamplingParams
 
 _LEVELS = {
     "debug": logging.DEBUG,

@@ -14,13 +14,12 @@ from headrace.text.tokenizer import Tokenizer, load_tokenizer
 class RequestHandle:
     """Names a request to the engine. Opaque; safe to use after the request has been released."""
 
-    __slots__ = ("_request", "_stopped", "model", "queue")
+    __slots__ = ("_request", "model", "queue")
 
     def __init__(self, model: InstalledModel, request: core.Request) -> None:
         self.model = model
         self._request = request
-        self._stopped = False
-        self.queue = ResultQueue(request.results(), lambda: self._stopped)
+        self.queue = ResultQueue(request.results())
 
     @property
     def uuid(self) -> str:
@@ -28,7 +27,7 @@ class RequestHandle:
 
     def stop(self) -> None:
         """Returns when it has ended; at once if it already had."""
-        self._stopped = True
+        self.queue.mark_stopped()
         self._request.cancel()
         self._request.wait()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from headrace.allspark import core
@@ -50,16 +49,15 @@ class ResultQueue:
     It owns what it shows: it answers after the request has been released and the engine is gone.
     """
 
-    def __init__(self, results: core.Results, stopped: Callable[[], bool]) -> None:
-        """`stopped`: whether the owner of the request ended it."""
+    def __init__(self, results: core.Results) -> None:
         self._results = results
-        self._stopped = stopped
         self._lock = threading.Lock()
         self._taken = 0
         self._held: core.Output | None = None  # taken from the engine, not yet by a Get
         self._reason: core.FinishReason | None = None
         self._was_read = False
         self._synced = False
+        self._stopped = False
         self._looks: dict[int, float] = {}  # thread -> when it could first have been told the end
 
     def Get(self) -> GeneratedElements:
@@ -107,6 +105,10 @@ class ResultQueue:
         with self._lock:
             self._synced = True
 
+    def mark_stopped(self) -> None:
+        """For the engine: from now on, a request that is cut short was so by its owner."""
+        self._stopped = True
+
     def _running_status(self) -> GenerateRequestStatus:
         generated = self._results.generated_length()
         if generated == 0:
@@ -131,7 +133,7 @@ class ResultQueue:
         if self._reason == core.FinishReason.ERROR:
             return GenerateRequestStatus.InternalError
         aborted = self._reason == core.FinishReason.ABORT
-        if self._reason == core.FinishReason.INTERRUPTED or (aborted and not self._stopped()):
+        if self._reason == core.FinishReason.INTERRUPTED or (aborted and not self._stopped):
             return GenerateRequestStatus.GenerateInterrupted
         return GenerateRequestStatus.GenerateFinished
 
