@@ -6,7 +6,6 @@
 #include <sstream>
 #include <string>
 
-#include "headrace/options.h"
 #include "memory/mmap_allocator.h"
 
 namespace headrace {
@@ -93,11 +92,6 @@ RawMemoryInfo host_memory_info(const std::string& root) {
     }
   }
   return info;
-}
-
-HostMemoryInfo v0::host_memory() {
-  const RawMemoryInfo info = host_memory_info();
-  return {.total_bytes = info.total_bytes, .free_bytes = info.free_bytes};
 }
 
 }  // namespace headrace

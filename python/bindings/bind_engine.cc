@@ -204,10 +204,6 @@ void bind_engine(py::module_& module) {
   bind_request(module);
   bind_engine_class(module);
   module.def("available_cpu_isas", available_cpu_isas);
-  module.def("host_memory", [] {
-    const HostMemoryInfo memory = host_memory();
-    return std::make_pair(memory.total_bytes, memory.free_bytes);
-  });
   module.def(
       "model_family",
       [](const std::string& folder) {

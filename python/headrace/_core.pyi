@@ -307,8 +307,6 @@ class Engine:
         """Cancels and releases everything; later calls raise. Idempotent. Also done at exit."""
 
 def available_cpu_isas() -> list[str]: ...
-def host_memory() -> tuple[int, int]:
-    """Bytes in total and free, as this process and its control group may use them."""
 def model_family(folder: str) -> ModelInfo:
     """Shapes of a model folder from its config alone; no weights are read.
 

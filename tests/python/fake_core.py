@@ -55,7 +55,6 @@ __all__ = [
     "ResultQueue",
     "SamplingParams",
     "available_cpu_isas",
-    "host_memory",
     "model_family",
 ]
 
@@ -464,7 +463,3 @@ class Engine:
 
 def available_cpu_isas() -> list[str]:
     return ["toy"]
-
-
-def host_memory() -> tuple[int, int]:
-    return 8 << 30, 4 << 30

@@ -163,23 +163,34 @@ def test_mapping_to_the_engine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "share"),
+    ("values", "bound"),
     [
         ({}, None),
-        ({"BFC_MEM_RATIO": "0.5", "BFC_LEFTOVER_MB": "0"}, 0.625),
-        ({"BFC_MEM_RATIO": "1", "BFC_LEFTOVER_MB": "500"}, 0.625),
-        ({"BFC_MEM_RATIO": "1.0", "BFC_LEFTOVER_MB": "0"}, 1.0),
-        ({"BFC_LEFTOVER_MB": "5000"}, None),
+        ({"BFC_ALLOW_GROWTH": "OFF", "BFC_ALLOCATOR": "off"}, None),
+        ({"BFC_MEM_RATIO": "0.5"}, (0.5, 600)),
+        ({"BFC_LEFTOVER_MB": "7"}, (0.975, 7)),
+        ({"BFC_MEM_RATIO": "1", "BFC_LEFTOVER_MB": "0"}, (1.0, 0)),
+        ({"BFC_MEM_RATIO": "-1"}, (0.975, 600)),
     ],
 )
 def test_memory_from_the_environment(
-    values: dict[str, str], share: float | None, monkeypatch: pytest.MonkeyPatch
+    values: dict[str, str],
+    bound: tuple[float, int] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in environment.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    assert environment.memory_share(1000 * environment.MIB, 800 * environment.MIB) == share
+    options = environment.memory_options()
+    if bound is None:
+        assert options == {}
+    else:
+        ratio, leftover = bound
+        assert options == {
+            "total_memory_ratio": ratio,
+            "memory_leftover_bytes": leftover * environment.MIB,
+        }
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,4 @@ struct ModelOptions {
 /// Names of the CPU kernel sets usable on this machine, best first.
 HEADRACE_API std::vector<std::string> available_cpu_isas();
 
-/// Host memory as this process and its control group may use it; memory_utilization is a share of
-/// the free bytes. 0 for what cannot be read.
-struct HostMemoryInfo {
-  size_t total_bytes = 0, free_bytes = 0;
-};
-HEADRACE_API HostMemoryInfo host_memory();
-
 }  // namespace headrace::inline v0

@@ -86,10 +86,5 @@ def check_packed(options: Mapping[str, Any]) -> None:
     engine_call(_core, "check_packed")(model_options(options))
 
 
-def host_memory() -> tuple[int, int]:
-    """Bytes in total and free."""
-    return _core.host_memory()
-
-
 def version() -> str:
     return _core.__version__

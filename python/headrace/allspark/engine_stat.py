@@ -73,8 +73,8 @@ def read_stat(name: str, info: core.ModelInfo, stats: core.ModelStats) -> AsEngi
         total_prefill_token=stats.prompt_tokens,
         generate_token_persec=_share(stats.generated_tokens, busy),
         process_token_persec=_share(stats.generated_tokens + stats.prompt_tokens, busy),
-        total_device_memory_pool_size=stats.memory_bytes,
-        used_device_memory_pool_size=_used_memory(info, stats),
+        total_device_memory_pool_size=stats.memory_pool_bytes,
+        used_device_memory_pool_size=stats.memory_bytes,
         prefix_cache_hit_token=stats.prefix_hit_tokens,
         prefix_cache_miss_token=stats.prefix_miss_tokens,
         prefix_cache_hit_rate=_share(stats.prefix_hit_tokens, seen),
@@ -83,13 +83,6 @@ def read_stat(name: str, info: core.ModelInfo, stats: core.ModelStats) -> AsEngi
         total_span=stats.total_kv_blocks,
         free_span=stats.free_kv_blocks,
     )
-
-
-def _used_memory(info: core.ModelInfo, stats: core.ModelStats) -> int:
-    """What the model holds, less the KV blocks that no request uses."""
-    blocks = stats.total_kv_blocks
-    free = info.kv_cache_bytes * stats.free_kv_blocks // blocks if blocks else 0
-    return max(0, stats.memory_bytes - free)
 
 
 def _share(part: float, whole: float) -> float:

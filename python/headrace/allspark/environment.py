@@ -89,21 +89,19 @@ def _is_set(name: str) -> bool:
     return bool(os.environ.get(name, "").strip())
 
 
-def memory_share(total: int, free: int) -> float | None:
-    """The share of `free` bytes that a model may take: (total - leftover) x ratio, at most all.
+def memory_options() -> dict[str, Any]:
+    """The engine's memory bound: (total - leftover) x ratio, at most what is free.
 
-    None if neither variable is set: the engine's own bound holds. A budget of nothing is logged,
-    and the engine's own bound holds, too.
+    Empty if neither variable is set: the engine's own bound holds.
     """
     for name in ("BFC_ALLOW_GROWTH", "BFC_ALLOCATOR"):
         read(name)
     if not (_is_set("BFC_MEM_RATIO") or _is_set("BFC_LEFTOVER_MB")):
-        return None
-    budget = (total - read("BFC_LEFTOVER_MB") * MIB) * read("BFC_MEM_RATIO")
-    if budget <= 0 or free <= 0:
-        logger.warning("BFC_LEFTOVER_MB leaves nothing of %d MiB; it is ignored", total // MIB)
-        return None
-    return float(min(1.0, budget / free))
+        return {}
+    return {
+        "total_memory_ratio": read("BFC_MEM_RATIO"),
+        "memory_leftover_bytes": read("BFC_LEFTOVER_MB") * MIB,
+    }
 
 
 def log_ineffective() -> None:

@@ -47,9 +47,7 @@ def plan_installation(config: AsModelConfig) -> Installation:
     if files.packed:
         options["packed_weights"] = files.packed
     environment.log_ineffective()
-    share = environment.memory_share(*core.host_memory())
-    if share is not None:
-        options["memory_utilization"] = share
+    options.update(environment.memory_options())
     return Installation(files.folder, options)
 
 

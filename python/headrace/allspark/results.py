@@ -113,7 +113,7 @@ class ResultQueue:
         generated = self._results.generated_length()
         if generated == 0:
             return GenerateRequestStatus.Init
-        if generated == 1 and self._taken == 0:
+        if generated == 1:  # the step that finished the prompt drew it
             return GenerateRequestStatus.ContextFinished
         return GenerateRequestStatus.Generating
 
@@ -180,6 +180,8 @@ def describe_stats(stats: core.RequestStats) -> dict[str, int]:
     def since_arrival(when: float) -> int:
         return round((when - stats.arrival_time) * 1000) if when else 0
 
+    scheduled = stats.first_scheduled_time or stats.finished_time
+
     def rate(tokens: int, start: float, end: float) -> int:
         return round(tokens / (end - start)) if start and end > start else 0
 
@@ -188,7 +190,7 @@ def describe_stats(stats: core.RequestStats) -> dict[str, int]:
         "first_token_time": round(stats.first_token_time * 1000),
         "last_token_time": round(stats.last_token_time * 1000),
         "time_to_first_token": since_arrival(stats.first_token_time),
-        "time_in_queue": since_arrival(stats.first_scheduled_time),
+        "time_in_queue": since_arrival(scheduled),
         "finished_time": since_arrival(stats.finished_time),
         "context_token_length": stats.prompt_tokens,
         "generated_token_length": stats.generated_tokens,
