@@ -10,6 +10,7 @@ RUNS = [
     ["latency.py", "--prompt", "32", "--output", "8"],
     ["throughput.py", "--requests", "4", "--prompt", "16", "--output", "8", "--mixed"],
     ["startup.py"],
+    ["wakeup.py", "--output", "16", "--requests", "1", "4"],
 ]
 
 

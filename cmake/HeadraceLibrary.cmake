@@ -17,8 +17,10 @@ target_include_directories(headrace PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/cpp/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(headrace PUBLIC cxx_std_20)
-target_link_options(headrace PRIVATE -Wl,--version-script=${headrace_exports}
-  $<$<NOT:$<BOOL:${HEADRACE_SANITIZE}>>:-Wl,--no-undefined>)
+target_link_options(headrace PRIVATE -Wl,--version-script=${headrace_exports})
+if(NOT HEADRACE_SANITIZE)
+  target_link_options(headrace PRIVATE -Wl,--no-undefined)
+endif()
 set_target_properties(headrace PROPERTIES
   LINKER_LANGUAGE CXX
   LINK_DEPENDS ${headrace_exports}

@@ -1,6 +1,7 @@
 #include "fakes/fake_model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -31,6 +32,10 @@ float fake_logit(uint64_t history, int32_t token) {
 
 uint64_t extend(uint64_t history, int32_t token) {
   return mix(history, static_cast<uint64_t>(token) + 1);
+}
+
+int64_t steady_nanoseconds() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
 size_t best(std::span<const float> values) {
@@ -78,6 +83,8 @@ void report(std::span<const float> raw, int32_t num_logprobs, SampleResult& resu
 
 }  // namespace
 
+void FakeControl::note_end() { step_end = steady_nanoseconds(); }
+
 void FakeControl::hold() {
   const std::lock_guard lock(mutex_);
   held_ = true;
@@ -111,6 +118,9 @@ void FakeControl::pass() {
     waiting_ = false;
   }
   ++steps;
+  const int64_t end = steady_nanoseconds() + step_nanoseconds;
+  while (steady_nanoseconds() < end) {
+  }
   if (failures_ != 0) {
     if (failures_ > 0) --failures_;
     throw Error(ErrorCode::kDevice, "injected failure");
@@ -202,6 +212,7 @@ void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
     }
     if (row.num_logprobs >= 0) report(raw, row.num_logprobs, results[i]);
   }
+  control_->note_end();
 }
 
 std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int32_t vocab_size) {

@@ -36,9 +36,13 @@ class FakeControl {
   std::atomic<int> rows{0};
   std::atomic<int> most_logit_rows{0};  ///< of one call
   std::atomic<bool> fail_loading{false};
+  std::atomic<int64_t> step_nanoseconds{0};  ///< each step keeps its thread busy that long
+  /// When the last step's tokens were chosen, in nanoseconds of steady_clock.
+  std::atomic<int64_t> step_end{0};
 
-  /// Called by the model in each step.
+  /// Called by the model in each step, and at its end.
   void pass();
+  void note_end();
 
  private:
   std::mutex mutex_;
