@@ -1,6 +1,6 @@
 #pragma once
 
-// The header of a packed file: docs/packed_format.md is the specification.
+// The header of a packed file: docs/packed.md is the specification.
 
 #include <cstdint>
 #include <string>

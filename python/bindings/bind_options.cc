@@ -71,6 +71,8 @@ void bind_options(py::module_& module) {
       .field("enable_prefix_caching", &M::enable_prefix_caching)
       .field("out_of_blocks", &M::out_of_blocks)
       .field("max_prefill_chunk", &M::max_prefill_chunk)
+      .field("packed_weights", &M::packed_weights)
+      .field("packed_copy", &M::packed_copy)
       .field("dummy_weights", &M::dummy_weights);
 }
 

@@ -93,6 +93,7 @@ void bind_model_info(py::module_& module) {
       .def_readonly("num_kv_blocks", &I::num_kv_blocks)
       .def_readonly("num_threads", &I::num_threads)
       .def_readonly("weight_bytes", &I::weight_bytes)
+      .def_readonly("mapped_weight_bytes", &I::mapped_weight_bytes)
       .def_readonly("kv_cache_bytes", &I::kv_cache_bytes)
       .def_readonly("scratch_bytes", &I::scratch_bytes)
       .def_readonly("load_seconds", &I::load_seconds)
@@ -119,7 +120,8 @@ void bind_model_stats(py::module_& module) {
       .def_readonly("busy_seconds", &S::busy_seconds)
       .def_readonly("mask_wait_seconds", &S::mask_wait_seconds)
       .def_readonly("memory_bytes", &S::memory_bytes)
-      .def_readonly("memory_pool_bytes", &S::memory_pool_bytes);
+      .def_readonly("memory_pool_bytes", &S::memory_pool_bytes)
+      .def_readonly("mapped_bytes", &S::mapped_bytes);
 }
 
 }  // namespace

@@ -7,5 +7,6 @@ PYBIND11_MODULE(_core, module) {
   headrace::python::bind_errors(module);
   headrace::python::bind_options(module);
   headrace::python::bind_results(module);
+  headrace::python::bind_pack(module);
   headrace::python::bind_engine(module);
 }

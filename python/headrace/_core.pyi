@@ -127,6 +127,8 @@ class ModelOptions:
     enable_prefix_caching: bool
     out_of_blocks: OutOfBlocks
     max_prefill_chunk: int
+    packed_weights: str
+    packed_copy: bool
     dummy_weights: bool
 
     def __init__(
@@ -150,6 +152,8 @@ class ModelOptions:
         enable_prefix_caching: bool = True,
         out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT,
         max_prefill_chunk: int = 0,
+        packed_weights: str = "",
+        packed_copy: bool = False,
         dummy_weights: bool = False,
     ) -> None: ...
 
@@ -250,6 +254,7 @@ class ModelInfo:
     num_kv_blocks: int
     num_threads: int
     weight_bytes: int
+    mapped_weight_bytes: int
     kv_cache_bytes: int
     scratch_bytes: int
     load_seconds: float
@@ -274,6 +279,24 @@ class ModelStats:
     mask_wait_seconds: float
     memory_bytes: int
     memory_pool_bytes: int
+    mapped_bytes: int
+
+PACKED_FILE_NAME: str
+
+class PackReport:
+    file: str
+    layout: str
+    dtype: str
+    isa: str
+    num_tensors: int
+    file_bytes: int
+    seconds: float
+
+def pack_model(options: ModelOptions, file: str) -> PackReport:
+    """headrace/pack.h. The GIL is released."""
+
+def check_packed(options: ModelOptions) -> None:
+    """headrace/pack.h: raises what loading options.packed_weights would. The GIL is released."""
 
 class Engine:
     def __init__(self, *, log_sink: Callable[[str, str], None] | None = None) -> None:

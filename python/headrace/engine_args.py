@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -64,6 +65,9 @@ class EngineArgs:
         how many tokens (-1: of the whole vocabulary), and which: raw or processed (after
         penalties, temperature and bad words), logprobs or logits.
     load_choices: "dummy" fills the weights with random numbers, for benchmarks.
+    packed_weights: a file made by `headrace pack` (headrace.packed) to load the weights from; one
+        that doesn't fit the model's folder or this machine is an error.
+    packed_copy: copy the weights out of that file instead of mapping it.
     raise_on_error: raise EngineError for a failed request instead of reporting it in its output.
     """
 
@@ -83,6 +87,8 @@ class EngineArgs:
     max_logprobs: int = 20
     logprobs_mode: str = "raw_logprobs"
     load_choices: str = "default_v1"
+    packed_weights: str | os.PathLike[str] | None = None
+    packed_copy: bool = False
     raise_on_error: bool = False
     logits_processors: list[Any] | None = None
 
@@ -208,7 +214,9 @@ class EngineArgs:
         _check_share("kv_cache_ratio", self.kv_cache_ratio)
 
     def _check_choices(self) -> None:
-        for name in ("enable_prefix_caching", "enable_logprob", "raise_on_error"):
+        if not isinstance(self.packed_weights, (str, os.PathLike, type(None))):
+            raise TypeError(f"packed_weights must be a path, got {self.packed_weights!r}")
+        for name in ("enable_prefix_caching", "enable_logprob", "raise_on_error", "packed_copy"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be a bool, got {getattr(self, name)!r}")
         _check_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
@@ -249,6 +257,8 @@ class EngineArgs:
             "kv_cache_bytes": self.kv_cache_bytes,
             "memory_utilization": self.gpu_memory_utilization,
             "enable_prefix_caching": self.enable_prefix_caching,
+            "packed_weights": os.fspath(self.packed_weights or ""),
+            "packed_copy": self.packed_copy,
             "dummy_weights": self.load_choices == "dummy",
         }
 

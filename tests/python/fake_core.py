@@ -29,6 +29,7 @@ from fake_types import (
     ModelStats,
     OutOfBlocks,
     Output,
+    PackReport,
     PositionLogprobs,
     RequestStats,
     RequestStatus,
@@ -36,6 +37,7 @@ from fake_types import (
 )
 
 __all__ = [
+    "PACKED_FILE_NAME",
     "Engine",
     "FinishReason",
     "HeadraceError",
@@ -48,6 +50,7 @@ __all__ = [
     "OutOfBlocks",
     "Output",
     "OutputSelector",
+    "PackReport",
     "PositionLogprobs",
     "Request",
     "RequestStats",
@@ -55,7 +58,9 @@ __all__ = [
     "ResultQueue",
     "SamplingParams",
     "available_cpu_isas",
+    "check_packed",
     "model_family",
+    "pack_model",
 ]
 
 __version__ = "0.0.0"
@@ -254,6 +259,25 @@ def model_family(folder: str) -> ModelInfo:
         max_model_len=config.get("max_position_embeddings", 512),
         eos_token_ids=_eos_ids(path, config),
     )
+
+
+PACKED_FILE_NAME = "model.headrace"
+
+
+def pack_model(options: ModelOptions, file: str) -> PackReport:
+    """The packed file holds the source's config.json."""
+    model_family(options.path)
+    text = Path(options.path, "config.json").read_text()
+    Path(file).write_text(text)
+    return PackReport(file=file, dtype=options.dtype, file_bytes=len(text))
+
+
+def check_packed(options: ModelOptions) -> None:
+    file = Path(options.packed_weights)
+    if not file.is_file():
+        raise HeadraceError(f"cannot open {file}", "not_found")
+    if file.read_text() != Path(options.path, "config.json").read_text():
+        raise HeadraceError(f"{file} is stale", "invalid_state")
 
 
 class _Model:

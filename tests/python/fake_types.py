@@ -103,6 +103,8 @@ class ModelOptions:
     enable_prefix_caching: bool = True
     out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT
     max_prefill_chunk: int = 0
+    packed_weights: str = ""
+    packed_copy: bool = False
     dummy_weights: bool = False
 
 
@@ -163,10 +165,22 @@ class ModelInfo:
     num_kv_blocks: int = 100
     num_threads: int = 1
     weight_bytes: int = 4000
+    mapped_weight_bytes: int = 0
     kv_cache_bytes: int = 6400
     scratch_bytes: int = 100
     load_seconds: float = 0.001
     eos_token_ids: list[int] = field(default_factory=list)
+
+
+@dataclass
+class PackReport:
+    file: str = ""
+    layout: str = "toy-1"
+    dtype: str = "float32"
+    isa: str = "toy"
+    num_tensors: int = 1
+    file_bytes: int = 0
+    seconds: float = 0.001
 
 
 @dataclass
@@ -189,3 +203,4 @@ class ModelStats:
     mask_wait_seconds: float = 0.0
     memory_bytes: int = 0
     memory_pool_bytes: int = 0
+    mapped_bytes: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,9 @@ OPTIONS = [
     ("dtype", "float32", "dtype", "float32"),
     ("device", "cpu", "device", "cpu"),
     ("num_threads", 3, "num_threads", 3),
+    ("packed_weights", "m.headrace", "packed_weights", "m.headrace"),
+    ("packed_weights", Path("m.headrace"), "packed_weights", "m.headrace"),
+    ("packed_copy", True, "packed_copy", True),
     ("load_choices", "dummy", "dummy_weights", True),
 ]
 HERE_ONLY = {"seed": 5, "enable_logprob": True, "max_logprobs": -1, "raise_on_error": True}

@@ -1,7 +1,7 @@
 #pragma once
 
 // Packed files: a model's weights the way this machine's kernels read them, so that a start maps
-// them instead of converting them. docs/packed_format.md has the format and what is checked.
+// them instead of converting them. docs/packed.md has the format and what is checked.
 //
 //   headrace::pack_model({.path = "ERNIE-4.5-0.3B-PT"}, "/cache/ernie.headrace");
 //   engine.install_model("m", {.path = "ERNIE-4.5-0.3B-PT",

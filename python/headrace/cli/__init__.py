@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.cli import bench, chat, generate, info
+from headrace.cli import bench, chat, generate, info, pack
 from headrace.cli.options import UsageError
 
 
@@ -52,6 +52,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (chat, generate, bench, info):
+    for command in (chat, generate, bench, info, pack):
         command.add_parser(commands)
     return parser

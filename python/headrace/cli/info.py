@@ -59,6 +59,7 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "isa": info.isa,
             "num_threads": info.num_threads,
             "weight_bytes": info.weight_bytes,
+            "mapped_weight_bytes": info.mapped_weight_bytes,
             "kv_cache_dtype": info.kv_cache_dtype,
             "kv_cache_bytes": info.kv_cache_bytes,
             "num_kv_blocks": info.num_kv_blocks,

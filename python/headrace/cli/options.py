@@ -38,8 +38,14 @@ class UsageError(Exception):
     """The command line asks for something that can't be."""
 
 
-def add_model_option(parser: argparse.ArgumentParser, positional: bool = True) -> None:
-    text = "folder of the model, or its id on the hub; default: the shipped model"
+def add_model_option(
+    parser: argparse.ArgumentParser, positional: bool = True, required: bool = False
+) -> None:
+    text = "folder of the model, or its id on the hub"
+    if required:
+        parser.add_argument("model", help=text)
+        return
+    text += "; default: the shipped model"
     if positional:
         parser.add_argument("model", nargs="?", help=text)
     else:
@@ -58,6 +64,10 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--num-kv-blocks", type=int, dest="num_gpu_blocks_override", help="KV blocks"
     )
     group.add_argument("--threads", type=int, dest="num_threads", help="CPU threads")
+    group.add_argument("--packed-weights", help="packed file to load (see headrace pack)")
+    group.add_argument(
+        "--packed-copy", action="store_true", default=None, help="copy it instead of mapping it"
+    )
     group.add_argument("--no-prefix-caching", action="store_true", help="recompute every prompt")
     group.add_argument("--chat-template", help="a template, or the path of one")
     group.add_argument("--debug", action="store_true", help="show tracebacks")
@@ -92,6 +102,8 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
         "block_size",
         "num_gpu_blocks_override",
         "num_threads",
+        "packed_weights",
+        "packed_copy",
         "chat_template",
     )
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}

@@ -1,0 +1,38 @@
+#include <string>
+
+#include "bindings.h"
+#include "headrace/pack.h"
+#include "interpreter_gate.h"
+
+namespace py = pybind11;
+
+namespace headrace::python {
+
+void bind_pack(py::module_& module) {
+  using R = PackReport;
+  py::class_<R>(module, "PackReport")
+      .def_readonly("file", &R::file)
+      .def_readonly("layout", &R::layout)
+      .def_readonly("dtype", &R::dtype)
+      .def_readonly("isa", &R::isa)
+      .def_readonly("num_tensors", &R::num_tensors)
+      .def_readonly("file_bytes", &R::file_bytes)
+      .def_readonly("seconds", &R::seconds);
+  module.attr("PACKED_FILE_NAME") = kPackedFileName;
+  module.def(
+      "pack_model",
+      [](const ModelOptions& options, const std::string& file) {
+        const GilRelease release;
+        return pack_model(ModelOptions(options), file);
+      },
+      py::arg("options"), py::arg("file"));
+  module.def(
+      "check_packed",
+      [](const ModelOptions& options) {
+        const GilRelease release;
+        check_packed(ModelOptions(options));
+      },
+      py::arg("options"));
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,53 @@
+"""headrace pack: write a model's weights the way this machine reads them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from headrace.cli.options import add_model_option, model_path
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "pack",
+        help="pack a model's weights for quick starts",
+        description="Packs a model's weights. OUT is a file that ends in .headrace, for "
+        "--packed-weights, or a folder, which becomes a model of its own.",
+    )
+    add_model_option(parser, required=True)
+    parser.add_argument("out", metavar="OUT", help="file or folder to write")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads")
+    parser.add_argument(
+        "--skip-if-current", action="store_true", help="do nothing if OUT fits the model already"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing: say whether the file OUT can be loaded"
+    )
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from headrace import packed
+
+    if args.check:
+        packed.check(model_path(args), args.out, dtype=args.dtype)
+        print(f"{args.out} fits")
+        return 0
+    report = packed.pack(
+        model_path(args),
+        args.out,
+        dtype=args.dtype,
+        num_threads=args.threads,
+        skip_if_current=args.skip_if_current,
+    )
+    if report is None:
+        print(f"{args.out} is current")
+    else:
+        print(
+            f"{report.file}: {report.num_tensors} tensors, {report.file_bytes / 2**20:.1f} MiB, "
+            f"{report.dtype} in the layout {report.layout}, {report.seconds:.1f} s"
+        )
+    return 0

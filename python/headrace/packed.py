@@ -1,0 +1,118 @@
+"""Packed files: a model's weights the way this machine's kernels read them (docs/packed.md).
+
+    packed.pack("path/to/model", "/cache/model.headrace")
+    llm = LLM("path/to/model", packed_weights="/cache/model.headrace")
+
+A start then maps the weights instead of converting them. A packed file that doesn't fit its model
+or this machine any more is never used: loading it is an error that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from headrace import _core
+from headrace.hub import resolve_model
+
+FILE_NAME = _core.PACKED_FILE_NAME
+_SUFFIX = ".headrace"
+_SETTINGS = ("*.json", "*.model", "*.jinja", "*.txt")
+_WEIGHTS_INDEX = ".safetensors.index.json"
+_KEPT_DTYPES = ("bfloat16", "float16")
+
+PathLike = str | os.PathLike[str]
+
+
+def pack(
+    model: PathLike,
+    out: PathLike,
+    *,
+    dtype: str = "auto",
+    num_threads: int = 0,
+    skip_if_current: bool = False,
+) -> _core.PackReport | None:
+    """Packs a model's weights; holds one of them in memory at a time.
+
+    model: a folder, or the id of a model on the hub.
+    out: a file whose name ends in ".headrace"; or a folder, which gets the packed file and copies
+        of the configuration and the tokenizer: LLM(out) then needs the original no more.
+    dtype: that the weights are kept in: "auto" (the checkpoint's), "float32", "bfloat16" or
+        "float16".
+    skip_if_current: do nothing, and return None, if the file is there and is_current().
+
+    The file appears whole or not at all. Raises HeadraceError and OSError.
+    """
+    folder = resolve_model(model)
+    target = Path(out)
+    file = target
+    if target.suffix != _SUFFIX:
+        file = target / FILE_NAME
+        target.mkdir(parents=True, exist_ok=True)
+        if not target.samefile(folder):
+            _refuse_weights(target)
+            copy_settings(folder, target)
+    if skip_if_current and is_current(folder, file, dtype=_kept_dtype(folder, dtype)):
+        return None
+    options = _core.ModelOptions(path=str(folder), dtype=dtype, num_threads=num_threads)
+    return _core.pack_model(options, str(file))
+
+
+def check(model: PathLike, file: PathLike, *, dtype: str = "auto") -> None:
+    """Raises the HeadraceError with which loading `model` from the packed `file` would fail.
+
+    dtype: "auto" accepts any that the file has. Reads the whole file.
+    """
+    folder = resolve_model(model)
+    options = _core.ModelOptions(path=str(folder), packed_weights=os.fspath(file), dtype=dtype)
+    _core.check_packed(options)
+
+
+def is_current(model: PathLike, file: PathLike, *, dtype: str = "auto") -> bool:
+    """Whether `check` finds nothing."""
+    try:
+        check(model, file, dtype=dtype)
+    except _core.HeadraceError:
+        return False
+    return True
+
+
+def copy_settings(model: PathLike, folder: PathLike) -> None:
+    """Copies everything but the weights: configuration, tokenizer and chat templates."""
+    source, target = Path(model), Path(folder)
+    for pattern in _SETTINGS:
+        for file in source.glob(pattern):
+            if file.is_file() and not file.name.endswith(_WEIGHTS_INDEX):
+                _copy(file, target / file.name)
+    templates = source / "additional_chat_templates"
+    if templates.is_dir():
+        shutil.copytree(templates, target / templates.name, dirs_exist_ok=True)
+
+
+def _copy(file: Path, target: Path) -> None:
+    """In one step: nobody sees half a file."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(file, partial)
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _kept_dtype(folder: Path, dtype: str) -> str:
+    """What "auto" means for a checkpoint."""
+    if dtype != "auto":
+        return dtype
+    stored = _core.model_family(str(folder)).dtype
+    return stored if stored in _KEPT_DTYPES else "float32"
+
+
+def _refuse_weights(folder: Path) -> None:
+    """LLM(folder) would load them, not the packed file."""
+    for name in ("model.safetensors", "model.safetensors.index.json"):
+        if (folder / name).exists():
+            raise FileExistsError(
+                f"{folder} holds the weights {name} of a model; choose another folder, or name a "
+                f"file that ends in {_SUFFIX}"
+            )
