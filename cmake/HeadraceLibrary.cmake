@@ -10,7 +10,9 @@ set(headrace_exports ${PROJECT_BINARY_DIR}/cmake/headrace.map)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/headrace.map.in ${headrace_exports} @ONLY)
 
 # All objects of the rooms that define public functions go in; of the others, what these call for.
-add_library(headrace SHARED $<TARGET_OBJECTS:headrace_engine> $<TARGET_OBJECTS:headrace_base>)
+add_library(headrace SHARED
+  $<TARGET_OBJECTS:headrace_c_api> $<TARGET_OBJECTS:headrace_engine>
+  $<TARGET_OBJECTS:headrace_base>)
 add_library(headrace::headrace ALIAS headrace)
 target_link_libraries(headrace PRIVATE headrace_engine)
 target_include_directories(headrace PUBLIC

@@ -116,17 +116,19 @@ bool OutputSelector::wait(std::optional<std::chrono::nanoseconds> timeout) {
                                     [this] { return !shared_->reported.empty(); });
 }
 
-std::vector<int64_t> OutputSelector::take() {
+std::vector<int64_t> OutputSelector::take(size_t at_most) {
   std::vector<int64_t> tags;
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->reported.empty()) return tags;
-  tags.reserve(shared_->reported.size());
-  for (Shared::Entry* entry : shared_->reported) {
-    entry->reported = false;
-    tags.push_back(entry->tag);
+  auto& reported = shared_->reported;
+  if (reported.empty()) return tags;
+  const auto end = reported.begin() + static_cast<ptrdiff_t>(std::min(at_most, reported.size()));
+  tags.reserve(static_cast<size_t>(end - reported.begin()));
+  for (auto entry = reported.begin(); entry != end; ++entry) {
+    (*entry)->reported = false;
+    tags.push_back((*entry)->tag);
   }
-  shared_->reported.clear();
-  shared_->lower_fd();
+  reported.erase(reported.begin(), end);
+  if (reported.empty()) shared_->lower_fd();
   return tags;
 }
 

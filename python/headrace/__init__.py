@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace._core import HeadraceError
     from headrace._core import __version__ as __version__
+    from headrace.embedding import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
     from headrace.errors import EngineError
     from headrace.llm import LLM
     from headrace.native import (
@@ -51,6 +52,10 @@ __all__ = [
     "ResultQueue",
     "SamplingParams",
     "Selector",
+    "get_cmake_dir",
+    "get_include",
+    "get_library",
+    "get_pkgconfig_dir",
     "shipped_model",
     "version",
 ]
@@ -77,6 +82,10 @@ _HOMES = {
         ),
         "headrace.native",
     ),
+    "get_cmake_dir": "headrace.embedding",
+    "get_include": "headrace.embedding",
+    "get_library": "headrace.embedding",
+    "get_pkgconfig_dir": "headrace.embedding",
     "HeadraceError": "headrace._core",
     "__version__": "headrace._core",
 }

@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512bf16"]
 SIMD = ROOT / "cpp/backend/cpu/simd"
+PUBLIC = ROOT / "cpp/include/headrace"
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]  # of their users
 
 
 def headers() -> list[tuple[Path, list[str]]]:
@@ -19,7 +21,8 @@ def headers() -> list[tuple[Path, list[str]]]:
     found = []
     for header in sorted((ROOT / "cpp").rglob("*.h")):
         if header.parent != SIMD:
-            found.append((header, ["-DHEADRACE_ISA=baseline"]))
+            public = WARNINGS if header.parent == PUBLIC else []
+            found.append((header, ["-DHEADRACE_ISA=baseline", *public]))
     for isa, flags in (("baseline", []), ("avx2", AVX2), ("avx512", AVX512)):
         found.append((SIMD / "simd.h", [f"-DHEADRACE_ISA={isa}", *flags]))
     return found
@@ -49,3 +52,10 @@ def test_every_header_compiles_alone() -> None:
     with ThreadPoolExecutor(2) as pool:
         failures = [f"{h}:\n{err}" for h, err in pool.map(compile_alone, headers()) if err]
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_the_c_header_is_c99() -> None:
+    command = ["gcc", "-std=c99", *WARNINGS, "-fsyntax-only", "-Iinclude", "-x", "c", "-"]
+    source = '#include "headrace/c.h"\n'
+    subprocess.run(command, input=source, cwd=ROOT / "cpp", text=True, check=True)

@@ -12,6 +12,9 @@ import pytest
 BUILD = os.environ.get("HEADRACE_BUILD_DIR")
 pytestmark = pytest.mark.skipif(BUILD is None, reason="HEADRACE_BUILD_DIR is not set")
 
+HEADERS = Path(__file__).resolve().parents[2] / "cpp/include/headrace"
+C_HEADER = HEADERS / "c.h"
+
 # The library never aborts, exits or prints. (std::terminate is the run-time's own.)
 FORBIDDEN = {
     "abort", "exit", "_exit", "quick_exit", "printf", "puts", "putchar", "fprintf", "vprintf",
@@ -45,6 +48,38 @@ def test_the_library_never_aborts_exits_or_prints() -> None:
         if kind == "U" and name.split("@")[0] in FORBIDDEN
     ]
     assert not bad, bad
+
+
+def exported(demangled: bool = False) -> list[str]:
+    """What the shared library offers, without its symbol versions."""
+    assert BUILD is not None
+    command = ["nm", "-D", "--defined-only", *(["-C"] if demangled else [])]
+    library = Path(BUILD) / "libheadrace.so"
+    out = subprocess.run([*command, library], capture_output=True, text=True, check=True).stdout
+    symbols = re.findall(r"^\S+ [TVWBDRu] (.+?)@@HEADRACE_", out, re.MULTILINE)
+    assert len(symbols) == len([line for line in out.splitlines() if " A HEADRACE_" not in line])
+    return symbols
+
+
+def test_the_shared_library_exports_the_c_api() -> None:
+    declared = set(re.findall(r"\b(headrace_\w+)\(", C_HEADER.read_text().split('extern "C"')[1]))
+    found = {name for name in exported() if not name.startswith("_Z")}
+    assert len(declared) > 30
+    assert found == declared
+
+
+def test_the_shared_library_exports_the_public_cpp_names_and_no_others() -> None:
+    names = [name for name in exported(demangled=True) if not name.startswith("headrace_")]
+    public = re.compile(r"(typeinfo (name )?for |vtable for )?headrace::v0::\w")
+    inner = re.compile(r"^(\S+ for )?headrace::v0::\w+::(Impl|Shared)\b")
+    assert [n for n in names if not public.match(n) or inner.match(n)] == []
+    for name in ("Error", "InternalError", "TokenConstraint", "TokenMatcher"):
+        assert f"typeinfo for headrace::v0::{name}" in names  # catch and dynamic_cast across it
+    # One definition of each function is enough to see that its file is in the library.
+    for header in HEADERS.glob("*.h"):
+        marked = r"^(?:class HEADRACE_API (\w+)|HEADRACE_API [^(;]*?(\w+)\()"
+        for kind, function in re.findall(marked, header.read_text(), re.MULTILINE):
+            assert any(f"headrace::v0::{kind or function}" in n for n in names), header.name
 
 
 def test_isa_objects_leak_no_shared_symbols() -> None:

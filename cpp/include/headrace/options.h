@@ -21,7 +21,7 @@ using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 struct EngineOptions {
   /// Empty: messages are dropped. The library never prints.
-  LogSink log_sink;
+  LogSink log_sink{};
 };
 
 /// What gives way when running requests need more KV blocks than there are.
@@ -33,12 +33,12 @@ enum class OutOfBlocks : uint8_t {
 
 /// How one model is loaded and run. 0 or "" means: choose.
 struct ModelOptions {
-  std::string path;             ///< folder with config.json and *.safetensors
+  std::string path{};           ///< folder with config.json and *.safetensors
   std::string device = "auto";  ///< "auto" or "cpu"
   std::string dtype = "auto";   ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
   std::string kv_cache_dtype = "auto";  ///< "auto" (the dtype), "float32", "bfloat16", "float16"
   int32_t num_threads = 0;  ///< CPU threads; 0 = HEADRACE_NUM_THREADS, else usable cores
-  std::string cpu_isa;      ///< one of available_cpu_isas(): force a CPU kernel set
+  std::string cpu_isa{};    ///< one of available_cpu_isas(): force a CPU kernel set
 
   int32_t max_model_len = 0;  ///< prompt + output; 0 = the model's, as far as memory allows
   int32_t max_num_seqs = 64;  ///< sequences running at once, 1..4096

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,8 +36,9 @@ class HEADRACE_API OutputSelector {
 
   /// False if nothing was reported within `timeout`; nullopt waits for ever.
   bool wait(std::optional<std::chrono::nanoseconds> timeout);
-  /// Tags reported since the last call, each once, in order of arrival.
-  std::vector<int64_t> take();
+  /// Tags reported since the last call, each once, in order of arrival; those beyond `at_most` are
+  /// left for the next call.
+  std::vector<int64_t> take(size_t at_most = std::numeric_limits<size_t>::max());
 
   /// Readable while there are tags to take: for poll, epoll and event loops. It belongs to the
   /// selector: wait on it, but neither read nor close it. Throws Error(kIo) if there is none left.

@@ -15,15 +15,15 @@
 namespace headrace::inline v0 {
 
 struct RequestOptions {
-  std::string request_id;                 ///< for messages only; "" = the engine makes one
-  std::vector<int32_t> prompt_token_ids;  ///< 1 .. max_model_len - 1 ids within the vocabulary
-  SamplingParams sampling;
+  std::string request_id{};                 ///< for messages only; "" = the engine makes one
+  std::vector<int32_t> prompt_token_ids{};  ///< 1 .. max_model_len - 1 ids within the vocabulary
+  SamplingParams sampling{};
   int32_t priority = 0;  ///< lower runs first; equal ones in order of arrival
   /// Gives up (finish_reason error, kDeadlineExceeded) when this much time has passed since
   /// submit(). nullopt: never.
-  std::optional<std::chrono::nanoseconds> timeout;
+  std::optional<std::chrono::nanoseconds> timeout{};
   /// Guided decoding: which tokens may be generated. Null: all.
-  std::shared_ptr<const TokenConstraint> constraint;
+  std::shared_ptr<const TokenConstraint> constraint{};
 };
 
 /// Handle of a submitted request. Copies refer to the same request; any thread may use it.

@@ -25,11 +25,13 @@
 #include <memory>
 #include <span>
 
-namespace headrace {
+#include "headrace/abi.h"
+
+namespace headrace::inline v0 {
 
 /// Follows one output. Used by one thread at a time, not always by the same. Its methods return in
 /// bounded time, may throw, and must not call the engine.
-class TokenMatcher {
+class HEADRACE_API TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
 
@@ -41,7 +43,7 @@ class TokenMatcher {
 };
 
 /// Immutable: any number of requests may carry it at the same time.
-class TokenConstraint {
+class HEADRACE_API TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
 
@@ -49,4 +51,4 @@ class TokenConstraint {
   virtual std::unique_ptr<TokenMatcher> start() const = 0;
 };
 
-}  // namespace headrace
+}  // namespace headrace::inline v0

@@ -46,11 +46,36 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+class _Folder(argparse.Action):
+    """Prints where the installed package keeps something for C and C++ programs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from headrace import embedding
+
+        try:
+            print(
+                {
+                    "includes": lambda: f"-I{embedding.get_include()}",
+                    "cmakedir": embedding.get_cmake_dir,
+                    "pkgconfigdir": embedding.get_pkgconfig_dir,
+                }[self.dest]()
+            )
+        except FileNotFoundError as error:
+            parser.exit(1, f"headrace: error: {error}\n")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace", description="Run large language models on this machine."
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    for flag, what in (
+        ("--includes", "print the compiler flags for the C and C++ headers"),
+        ("--cmakedir", "print the folder of the CMake package, for headrace_DIR"),
+        ("--pkgconfigdir", "print the folder of headrace.pc, for PKG_CONFIG_PATH"),
+    ):
+        parser.add_argument(flag, action=_Folder, nargs=0, help=what)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in (chat, generate, bench, info, pack):
         command.add_parser(commands)

@@ -169,6 +169,21 @@ TEST(OutputSelector, SelectorsAndACallbackServeOneRequestSideBySide) {
   while (calls == 0) std::this_thread::yield();
 }
 
+TEST(OutputSelector, WhatIsNotTakenIsLeftForTheNextCall) {
+  FakeEngine fake;
+  OutputSelector selector;
+  for (int32_t i = 0; i < 5; ++i) {
+    Request request = fake.submit({i + 1}, {.temperature = 0, .max_tokens = 1});
+    request.wait();
+    selector.add(request.results(), i);
+  }
+  EXPECT_EQ(selector.take(0), std::vector<int64_t>());
+  EXPECT_EQ(selector.take(2), (std::vector<int64_t>{0, 1}));
+  EXPECT_TRUE(selector.wait(0s));
+  EXPECT_EQ(selector.take(), (std::vector<int64_t>{2, 3, 4}));
+  EXPECT_FALSE(selector.wait(0s));
+}
+
 TEST(OutputSelector, ComesAndGoesWhileRequestsRun) {
   FakeEngine fake;
   std::atomic<bool> done{false};

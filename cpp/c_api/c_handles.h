@@ -1,0 +1,20 @@
+#pragma once
+
+#include "headrace/c.h"
+#include "headrace/engine.h"
+#include "headrace/output_selector.h"
+
+// What the opaque handles of headrace/c.h are.
+
+struct headrace_engine {
+  headrace::Engine engine;
+};
+
+struct headrace_request {
+  headrace::Request request;
+  headrace::ResultQueue queue;
+};
+
+struct headrace_selector {
+  headrace::OutputSelector selector;
+};

@@ -1,0 +1,116 @@
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "c_api/c_handles.h"
+#include "c_api/c_struct.h"
+
+using namespace headrace;
+using namespace headrace::c_api;
+
+namespace {
+
+/// What the public struct points into.
+struct OwnedInfo : headrace_model_info {
+  explicit OwnedInfo(ModelInfo from) : headrace_model_info{}, data(std::move(from)) {
+    struct_size = sizeof(headrace_model_info);
+    name = data.name.c_str();
+    path = data.path.c_str();
+    family = data.family.c_str();
+    device = data.device.c_str();
+    isa = data.isa.c_str();
+    dtype = data.dtype.c_str();
+    kv_cache_dtype = data.kv_cache_dtype.c_str();
+    eos_token_ids = data.eos_token_ids.data();
+    num_eos_token_ids = data.eos_token_ids.size();
+    weight_bytes = data.weight_bytes;
+    kv_cache_bytes = data.kv_cache_bytes;
+    scratch_bytes = data.scratch_bytes;
+    num_parameters = data.num_parameters;
+    load_seconds = data.load_seconds;
+    vocab_size = data.vocab_size;
+    hidden_size = data.hidden_size;
+    num_layers = data.num_layers;
+    num_heads = data.num_heads;
+    num_kv_heads = data.num_kv_heads;
+    head_dim = data.head_dim;
+    intermediate_size = data.intermediate_size;
+    max_model_len = data.max_model_len;
+    max_num_seqs = data.max_num_seqs;
+    max_num_batched_tokens = data.max_num_batched_tokens;
+    block_size = data.block_size;
+    num_kv_blocks = data.num_kv_blocks;
+    num_threads = data.num_threads;
+  }
+
+  const ModelInfo data;
+};
+
+struct OwnedNames : headrace_model_names {
+  explicit OwnedNames(std::vector<std::string> from)
+      : headrace_model_names{}, data(std::move(from)) {
+    for (const std::string& each : data) pointers.push_back(each.c_str());
+    struct_size = sizeof(headrace_model_names);
+    count = pointers.size();
+    names = pointers.data();
+  }
+
+  const std::vector<std::string> data;
+  std::vector<const char*> pointers;
+};
+
+headrace_model_stats to_c(const ModelStats& from) {
+  headrace_model_stats out{};
+  out.finished_requests = from.finished_requests;
+  out.preemptions = from.preemptions;
+  out.steps = from.steps;
+  out.prompt_tokens = from.prompt_tokens;
+  out.generated_tokens = from.generated_tokens;
+  out.prefix_hit_tokens = from.prefix_hit_tokens;
+  out.prefix_miss_tokens = from.prefix_miss_tokens;
+  out.memory_bytes = from.memory_bytes;
+  out.busy_seconds = from.busy_seconds;
+  out.state = static_cast<int32_t>(from.state);
+  out.waiting_requests = from.waiting_requests;
+  out.running_requests = from.running_requests;
+  out.total_kv_blocks = from.total_kv_blocks;
+  out.free_kv_blocks = from.free_kv_blocks;
+  out.cached_kv_blocks = from.cached_kv_blocks;
+  return out;
+}
+
+static_assert(HEADRACE_MODEL_FAILED == static_cast<int>(ModelState::kFailed));
+
+}  // namespace
+
+headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,
+                                          headrace_model_stats* stats) {
+  return guarded([&] {
+    const size_t size = deref(stats, "stats").struct_size;
+    check_struct_size(size, "stats");
+    write_struct(stats, size, to_c(deref(engine, "engine").engine.model_stats(text(name))));
+  });
+}
+
+headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,
+                                         headrace_model_info** info) {
+  return guarded([&] {
+    headrace_model_info*& out = deref(info, "info");
+    out = new OwnedInfo(deref(engine, "engine").engine.model_info(text(name)));
+  });
+}
+
+void headrace_model_info_release(headrace_model_info* info) {
+  delete static_cast<OwnedInfo*>(info);
+}
+
+headrace_code headrace_engine_model_names(headrace_engine* engine, headrace_model_names** names) {
+  return guarded([&] {
+    headrace_model_names*& out = deref(names, "names");
+    out = new OwnedNames(deref(engine, "engine").engine.models());
+  });
+}
+
+void headrace_model_names_release(headrace_model_names* names) {
+  delete static_cast<OwnedNames*>(names);
+}

@@ -1,0 +1,226 @@
+// Structs of callers with an older or a newer header, NULL everywhere, and what becomes of
+// exceptions.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "c_api/c_options.h"
+#include "c_api/c_struct.h"
+#include "headrace/c.h"
+
+namespace headrace::c_api {
+namespace {
+
+// A field added in padding would be read from callers that never set it.
+#define EXPECT_NO_TAIL_PADDING(type, last) \
+  static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
+EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, out_of_blocks);
+EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
+EXPECT_NO_TAIL_PADDING(headrace_model_stats, cached_kv_blocks);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
+
+struct Older {
+  size_t struct_size;
+  int32_t first, second;
+};
+struct Known {
+  size_t struct_size;
+  int32_t first, second;
+  double third;
+};
+struct Newer {
+  size_t struct_size;
+  int32_t first, second;
+  double third;
+  void* fourth;
+};
+
+const Known kDefaults{.struct_size = 0, .first = 1, .second = 2, .third = 3.5};
+
+TEST(CStruct, AnOlderCallersMissingFieldsAreDefaults) {
+  const Older given{sizeof(Older), 7, 8};
+  const Known read = read_struct(reinterpret_cast<const Known*>(&given), kDefaults, "given");
+  EXPECT_EQ(read.first, 7);
+  EXPECT_EQ(read.second, 8);
+  EXPECT_EQ(read.third, 3.5);
+}
+
+TEST(CStruct, ANewerCallersUnknownFieldsMustBeZero) {
+  Newer given{sizeof(Newer), 7, 8, 9.5, nullptr};
+  const auto* known = reinterpret_cast<const Known*>(&given);
+  EXPECT_EQ(read_struct(known, kDefaults, "given").third, 9.5);
+  given.fourth = &given;
+  EXPECT_EQ(guarded([&] { read_struct(known, kDefaults, "given"); }), HEADRACE_UNSUPPORTED);
+}
+
+TEST(CStruct, ASizeThatCannotBeIsRefused) {
+  Known given{};
+  for (size_t size : {size_t{0}, size_t{7}, size_t{1} << 20, ~size_t{0}}) {
+    given.struct_size = size;
+    EXPECT_EQ(guarded([&] { read_struct(&given, kDefaults, "given"); }), HEADRACE_INVALID_ARGUMENT)
+        << size;
+  }
+}
+
+TEST(CStruct, InitWritesNoMoreThanTheCallerHas) {
+  Newer given;
+  std::memset(&given, 0x5a, sizeof given);
+  init_struct(reinterpret_cast<Known*>(&given), sizeof(Older), kDefaults);
+  EXPECT_EQ(given.struct_size, sizeof(Older));
+  EXPECT_EQ(given.second, 2);
+  EXPECT_NE(given.third, 3.5);
+  init_struct(reinterpret_cast<Known*>(&given), sizeof(Newer), kDefaults);
+  EXPECT_EQ(given.struct_size, sizeof(Newer));
+  EXPECT_EQ(given.third, 3.5);
+  EXPECT_EQ(given.fourth, nullptr);
+}
+
+TEST(CStruct, DefaultsAreThoseOfCpp) {
+  headrace_model_options c;
+  headrace_model_options_init(&c, sizeof c);
+  const ModelOptions made = to_model_options(&c);
+  const ModelOptions cpp;
+  EXPECT_EQ(made.path, cpp.path);
+  EXPECT_EQ(made.device, cpp.device);
+  EXPECT_EQ(made.dtype, cpp.dtype);
+  EXPECT_EQ(made.kv_cache_dtype, cpp.kv_cache_dtype);
+  EXPECT_EQ(made.cpu_isa, cpp.cpu_isa);
+  EXPECT_EQ(made.num_threads, cpp.num_threads);
+  EXPECT_EQ(made.max_model_len, cpp.max_model_len);
+  EXPECT_EQ(made.max_num_seqs, cpp.max_num_seqs);
+  EXPECT_EQ(made.max_num_batched_tokens, cpp.max_num_batched_tokens);
+  EXPECT_EQ(made.block_size, cpp.block_size);
+  EXPECT_EQ(made.num_kv_blocks, cpp.num_kv_blocks);
+  EXPECT_EQ(made.kv_cache_bytes, cpp.kv_cache_bytes);
+  EXPECT_EQ(made.memory_utilization, cpp.memory_utilization);
+  EXPECT_EQ(made.enable_prefix_caching, cpp.enable_prefix_caching);
+  EXPECT_EQ(made.max_prefill_chunk, cpp.max_prefill_chunk);
+  EXPECT_EQ(made.dummy_weights, cpp.dummy_weights);
+  EXPECT_EQ(made.out_of_blocks, cpp.out_of_blocks);
+
+  headrace_sampling_params sampling;
+  headrace_sampling_params_init(&sampling, sizeof sampling);
+  headrace_request_options request;
+  headrace_request_options_init(&request, sizeof request);
+  for (const headrace_sampling_params* given : {&sampling, (headrace_sampling_params*)nullptr}) {
+    request.sampling = given;
+    std::shared_ptr<ForeignConstraint> constraint;
+    const RequestOptions from_c = to_request_options(&request, constraint);
+    EXPECT_EQ(constraint, nullptr);
+    const SamplingParams expected;
+    EXPECT_EQ(from_c.timeout, std::nullopt);
+    EXPECT_EQ(from_c.priority, 0);
+    EXPECT_EQ(from_c.sampling.temperature, expected.temperature);
+    EXPECT_EQ(from_c.sampling.top_p, expected.top_p);
+    EXPECT_EQ(from_c.sampling.top_k, expected.top_k);
+    EXPECT_EQ(from_c.sampling.min_p, expected.min_p);
+    EXPECT_EQ(from_c.sampling.seed, expected.seed);
+    EXPECT_EQ(from_c.sampling.repetition_penalty, expected.repetition_penalty);
+    EXPECT_EQ(from_c.sampling.max_tokens, expected.max_tokens);
+    EXPECT_EQ(from_c.sampling.logprobs, expected.logprobs);
+    EXPECT_EQ(from_c.sampling.prompt_logprobs, expected.prompt_logprobs);
+    EXPECT_EQ(from_c.sampling.logprobs_kind, expected.logprobs_kind);
+  }
+}
+
+TEST(CStruct, ReservedFieldsMustBeZero) {
+  headrace_sampling_params sampling;
+  headrace_sampling_params_init(&sampling, sizeof sampling);
+  headrace_request_options options;
+  headrace_request_options_init(&options, sizeof options);
+  options.sampling = &sampling;
+  std::shared_ptr<ForeignConstraint> constraint;
+  EXPECT_EQ(guarded([&] { to_request_options(&options, constraint); }), HEADRACE_OK);
+  sampling.reserved = 1;
+  EXPECT_EQ(guarded([&] { to_request_options(&options, constraint); }), HEADRACE_UNSUPPORTED);
+  sampling.reserved = 0;
+  options.reserved = 1;
+  EXPECT_EQ(guarded([&] { to_request_options(&options, constraint); }), HEADRACE_UNSUPPORTED);
+}
+
+TEST(CError, ExceptionsBecomeCodes) {
+  EXPECT_EQ(guarded([] { throw Error(ErrorCode::kIo, "no"); }), HEADRACE_IO);
+  EXPECT_STREQ(headrace_last_error_message(), "no");
+  EXPECT_EQ(guarded([] { throw std::bad_alloc(); }), HEADRACE_OUT_OF_MEMORY);
+  EXPECT_EQ(guarded([] { throw std::logic_error("odd"); }), HEADRACE_INTERNAL);
+  EXPECT_STREQ(headrace_last_error_message(), "odd");
+  EXPECT_EQ(guarded([] { throw 7; }), HEADRACE_INTERNAL);
+  EXPECT_EQ(guarded([] {}), HEADRACE_OK);
+  EXPECT_EQ(headrace_last_error_code(), HEADRACE_INTERNAL);
+}
+
+TEST(CError, TheLastErrorIsTheThreadsOwn) {
+  fail(ErrorCode::kDevice, "mine");
+  std::thread([] {
+    EXPECT_EQ(headrace_last_error_code(), HEADRACE_OK);
+    EXPECT_STREQ(headrace_last_error_message(), "");
+    fail(ErrorCode::kIo, "another's");
+  }).join();
+  EXPECT_STREQ(headrace_last_error_message(), "mine");
+}
+
+TEST(CApi, NullIsAnErrorOrIgnored) {
+  headrace_engine* engine = nullptr;
+  headrace_request* request = nullptr;
+  headrace_selector* selector = nullptr;
+  const auto refused = [](headrace_code code) {
+    EXPECT_EQ(code, HEADRACE_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(headrace_last_error_message()).find("is NULL"), std::string::npos);
+  };
+  refused(headrace_engine_create(nullptr, nullptr));
+  headrace_model_options model;
+  headrace_model_options_init(&model, sizeof model);
+  refused(headrace_engine_install_model(engine, "m", &model));
+  refused(headrace_engine_start_model(engine, "m"));
+  refused(headrace_engine_stop_model(engine, "m", 0, nullptr));
+  refused(headrace_engine_release_model(engine, "m"));
+  refused(headrace_engine_clear_prefix_cache(engine, "m"));
+  refused(headrace_engine_model_stats(engine, "m", nullptr));
+  refused(headrace_engine_model_info(engine, "m", nullptr));
+  refused(headrace_engine_model_names(engine, nullptr));
+  refused(headrace_engine_submit(engine, "m", nullptr, &request));
+  refused(headrace_engine_submit(engine, "m", nullptr, nullptr));
+  refused(headrace_request_cancel(request));
+  refused(headrace_request_wait(request, 0, nullptr));
+  refused(headrace_request_seed(request, nullptr));
+  refused(headrace_request_get_stats(request, nullptr));
+  refused(headrace_request_get(request, 0, nullptr));
+  refused(headrace_request_on_output(request, nullptr, nullptr));
+  EXPECT_EQ(headrace_request_id(request), nullptr);
+  refused(headrace_selector_create(nullptr));
+  refused(headrace_selector_add(selector, request, 0, 0));
+  refused(headrace_selector_remove(selector, 0));
+  refused(headrace_selector_wait(selector, 0, nullptr, 0, nullptr));
+  refused(headrace_selector_ready_fd(selector, nullptr));
+
+  headrace_engine_destroy(nullptr);
+  headrace_request_release(nullptr);
+  headrace_output_release(nullptr);
+  headrace_model_info_release(nullptr);
+  headrace_model_names_release(nullptr);
+  headrace_selector_destroy(nullptr);
+  headrace_model_options_init(nullptr, 8);
+}
+
+TEST(CApi, ACreatedEngineKnowsNoModel) {
+  headrace_engine* engine = nullptr;
+  ASSERT_EQ(headrace_engine_create(nullptr, &engine), HEADRACE_OK);
+  EXPECT_EQ(headrace_engine_install_model(engine, "m", nullptr), HEADRACE_INVALID_ARGUMENT);
+  EXPECT_EQ(headrace_engine_install_model(engine, nullptr, nullptr), HEADRACE_INVALID_ARGUMENT);
+  EXPECT_EQ(headrace_engine_start_model(engine, nullptr), HEADRACE_NOT_FOUND);
+  headrace_engine_destroy(engine);
+}
+
+}  // namespace
+}  // namespace headrace::c_api
