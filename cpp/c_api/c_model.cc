@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "c_api/c_handles.h"
+#include "c_api/c_options.h"
 #include "c_api/c_struct.h"
+#include "headrace/pack.h"
 
 using namespace headrace;
 using namespace headrace::c_api;
@@ -82,6 +84,10 @@ headrace_model_stats to_c(const ModelStats& from) {
 static_assert(HEADRACE_MODEL_FAILED == static_cast<int>(ModelState::kFailed));
 
 }  // namespace
+
+headrace_code headrace_pack_model(const headrace_model_options* options, const char* file) {
+  return guarded([&] { pack_model(to_model_options(options), text(file)); });
+}
 
 headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,
                                           headrace_model_stats* stats) {

@@ -126,6 +126,7 @@ SamplingParams to_sampling_params(const headrace_sampling_params* given) {
 
 ModelOptions to_model_options(const headrace_model_options* given) {
   const auto in = read_struct(given, default_model_options(), "options");
+  check_reserved(in.reserved);
   ModelOptions out;
   out.path = text(in.path);
   // "" is none of these three's names for "choose".
@@ -134,6 +135,8 @@ ModelOptions to_model_options(const headrace_model_options* given) {
     if (*text(value) != '\0') *field = value;
   }
   out.cpu_isa = text(in.cpu_isa);
+  out.packed_weights = text(in.packed_weights);
+  out.packed_copy = in.packed_copy != 0;
   out.num_threads = in.num_threads;
   out.max_model_len = in.max_model_len;
   out.max_num_seqs = in.max_num_seqs;

@@ -16,7 +16,10 @@ class TokenLists(ctypes.Structure):
 class ModelOptions(ctypes.Structure):
     _fields_ = (
         ("struct_size", c_size_t),
-        *((name, c_char_p) for name in ("path", "device", "dtype", "kv_cache_dtype", "cpu_isa")),
+        *(
+            (name, c_char_p)
+            for name in ("path", "device", "dtype", "kv_cache_dtype", "cpu_isa", "packed")
+        ),
         ("kv_cache_bytes", c_size_t),
         ("memory_utilization", c_double),
         *(
@@ -32,6 +35,8 @@ class ModelOptions(ctypes.Structure):
                 "enable_prefix_caching",
                 "dummy_weights",
                 "out_of_blocks",
+                "packed_copy",
+                "reserved",
             )
         ),
     )

@@ -107,6 +107,7 @@ typedef struct headrace_model_options {
   const char* dtype;
   const char* kv_cache_dtype;
   const char* cpu_isa;
+  const char* packed_weights; /* a file made by headrace_pack_model */
   size_t kv_cache_bytes;
   double memory_utilization; /* default 0.9 */
   int32_t num_threads;
@@ -119,9 +120,15 @@ typedef struct headrace_model_options {
   int32_t enable_prefix_caching; /* default 1 */
   int32_t dummy_weights;
   int32_t out_of_blocks; /* HEADRACE_PREEMPT ... */
+  int32_t packed_copy;
+  int32_t reserved; /* 0 */
 } headrace_model_options;
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);
+
+/* Packs the weights of options->path into a file that a start maps: headrace/pack.h. */
+HEADRACE_C_API headrace_code headrace_pack_model(const headrace_model_options* options,
+                                                 const char* file);
 
 /* These are the methods of headrace::Engine in headrace/engine.h, which says when they fail. */
 HEADRACE_C_API headrace_code headrace_engine_install_model(headrace_engine* engine,

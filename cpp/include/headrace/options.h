@@ -63,7 +63,7 @@ struct ModelOptions {
   /// config.json, and this machine: one that does not is an Error. dtype "auto" is then the file's.
   /// Replace the file by another one (as pack_model does) while it is in use, but don't change it.
   /// "" = the weights in the folder, or its model.headrace if there are none.
-  std::string packed_weights;
+  std::string packed_weights{};
   /// Copy the weights out of the packed file instead of mapping it.
   bool packed_copy = false;
   /// Load no weights; fill them with small pseudo-random numbers (benchmarks).

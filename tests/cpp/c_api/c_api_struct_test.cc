@@ -21,7 +21,7 @@ namespace {
 #define EXPECT_NO_TAIL_PADDING(type, last) \
   static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
 EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
-EXPECT_NO_TAIL_PADDING(headrace_model_options, out_of_blocks);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
@@ -108,6 +108,8 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   EXPECT_EQ(made.max_prefill_chunk, cpp.max_prefill_chunk);
   EXPECT_EQ(made.dummy_weights, cpp.dummy_weights);
   EXPECT_EQ(made.out_of_blocks, cpp.out_of_blocks);
+  EXPECT_EQ(made.packed_weights, cpp.packed_weights);
+  EXPECT_EQ(made.packed_copy, cpp.packed_copy);
 
   headrace_sampling_params sampling;
   headrace_sampling_params_init(&sampling, sizeof sampling);
@@ -183,6 +185,7 @@ TEST(CApi, NullIsAnErrorOrIgnored) {
   headrace_model_options_init(&model, sizeof model);
   refused(headrace_engine_install_model(engine, "m", &model));
   refused(headrace_engine_start_model(engine, "m"));
+  refused(headrace_pack_model(nullptr, "file"));
   refused(headrace_engine_stop_model(engine, "m", 0, nullptr));
   refused(headrace_engine_release_model(engine, "m"));
   refused(headrace_engine_clear_prefix_cache(engine, "m"));
