@@ -26,6 +26,7 @@ struct OwnedInfo : headrace_model_info {
     eos_token_ids = data.eos_token_ids.data();
     num_eos_token_ids = data.eos_token_ids.size();
     weight_bytes = data.weight_bytes;
+    mapped_weight_bytes = data.mapped_weight_bytes;
     kv_cache_bytes = data.kv_cache_bytes;
     scratch_bytes = data.scratch_bytes;
     num_parameters = data.num_parameters;
@@ -65,13 +66,17 @@ headrace_model_stats to_c(const ModelStats& from) {
   headrace_model_stats out{};
   out.finished_requests = from.finished_requests;
   out.preemptions = from.preemptions;
+  out.interruptions = from.interruptions;
   out.steps = from.steps;
   out.prompt_tokens = from.prompt_tokens;
   out.generated_tokens = from.generated_tokens;
   out.prefix_hit_tokens = from.prefix_hit_tokens;
   out.prefix_miss_tokens = from.prefix_miss_tokens;
   out.memory_bytes = from.memory_bytes;
+  out.memory_pool_bytes = from.memory_pool_bytes;
+  out.mapped_bytes = from.mapped_bytes;
   out.busy_seconds = from.busy_seconds;
+  out.mask_wait_seconds = from.mask_wait_seconds;
   out.state = static_cast<int32_t>(from.state);
   out.waiting_requests = from.waiting_requests;
   out.running_requests = from.running_requests;

@@ -145,6 +145,8 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.num_kv_blocks = in.num_kv_blocks;
   out.kv_cache_bytes = in.kv_cache_bytes;
   out.memory_utilization = in.memory_utilization;
+  out.total_memory_ratio = in.total_memory_ratio;
+  out.memory_leftover_bytes = in.memory_leftover_bytes;
   out.enable_prefix_caching = in.enable_prefix_caching != 0;
   out.max_prefill_chunk = in.max_prefill_chunk;
   out.dummy_weights = in.dummy_weights != 0;

@@ -21,7 +21,9 @@ class ModelOptions(ctypes.Structure):
             for name in ("path", "device", "dtype", "kv_cache_dtype", "cpu_isa", "packed")
         ),
         ("kv_cache_bytes", c_size_t),
+        ("memory_leftover_bytes", c_size_t),
         ("memory_utilization", c_double),
+        ("total_memory_ratio", c_double),
         *(
             (name, c_int32)
             for name in (

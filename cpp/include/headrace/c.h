@@ -109,7 +109,9 @@ typedef struct headrace_model_options {
   const char* cpu_isa;
   const char* packed_weights; /* a file made by headrace_pack_model */
   size_t kv_cache_bytes;
+  size_t memory_leftover_bytes;
   double memory_utilization; /* default 0.9 */
+  double total_memory_ratio;
   int32_t num_threads;
   int32_t max_model_len;
   int32_t max_num_seqs; /* default 64 */
@@ -155,10 +157,10 @@ enum {
 /* Counters since the model's start, as headrace::ModelStats; set struct_size before the call. */
 typedef struct headrace_model_stats {
   size_t struct_size;
-  uint64_t finished_requests, preemptions, steps;
+  uint64_t finished_requests, preemptions, interruptions, steps;
   uint64_t prompt_tokens, generated_tokens, prefix_hit_tokens, prefix_miss_tokens;
-  size_t memory_bytes;
-  double busy_seconds;
+  size_t memory_bytes, memory_pool_bytes, mapped_bytes;
+  double busy_seconds, mask_wait_seconds;
   int32_t state; /* HEADRACE_MODEL_... */
   int32_t waiting_requests, running_requests;
   int32_t total_kv_blocks, free_kv_blocks, cached_kv_blocks;
@@ -173,7 +175,7 @@ typedef struct headrace_model_info {
   const char *name, *path, *family, *device, *isa, *dtype, *kv_cache_dtype;
   const int32_t* eos_token_ids;
   size_t num_eos_token_ids;
-  size_t weight_bytes, kv_cache_bytes, scratch_bytes;
+  size_t weight_bytes, mapped_weight_bytes, kv_cache_bytes, scratch_bytes;
   int64_t num_parameters;
   double load_seconds;
   int32_t vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_dim;

@@ -13,6 +13,7 @@
 #include "c_api/c_options.h"
 #include "c_api/c_struct.h"
 #include "headrace/c.h"
+#include "headrace/engine.h"
 
 namespace headrace::c_api {
 namespace {
@@ -29,6 +30,32 @@ EXPECT_NO_TAIL_PADDING(headrace_model_stats, cached_kv_blocks);
 EXPECT_NO_TAIL_PADDING(headrace_model_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
+
+// Do these no longer compile? Then give C the field that C++ has got, and name it here.
+[[maybe_unused]] void every_field_of_cpp_is_known(const ModelOptions& model,
+                                                  const SamplingParams& sampling,
+                                                  const RequestOptions& request,
+                                                  const ModelInfo& info, const ModelStats& stats,
+                                                  const RequestStats& request_stats,
+                                                  const Output& output) {
+  [[maybe_unused]] const auto& [path, device, dtype, kv_dtype, threads, isa, max_len, max_seqs,
+                                max_tokens, block, blocks, kv_bytes, utilization, ratio, leftover,
+                                prefix, out_of_blocks, chunk, packed, packed_copy, dummy] = model;
+  [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
+                                presence, output_only, ngram, bias, bad_words, most, least, no_eos,
+                                stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
+                                scaled, normalized] = sampling;
+  [[maybe_unused]] const auto& [id, prompt, how, priority, timeout, constraint] = request;
+  [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, parameters, vocab, hidden, layers,
+                                heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
+                                i20, i21, i22, i23, i24, load, eos] = info;
+  [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, finished, preempted,
+                                interrupted, steps, prompts, generated, hits, misses, busy, masks,
+                                memory, pool, mapped] = stats;
+  [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, r7, r8] =
+      request_stats;
+  [[maybe_unused]] const auto& [ids, o1, o2, done, reason, stop, code, message] = output;
+}
 
 struct Older {
   size_t struct_size;
@@ -104,6 +131,8 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   EXPECT_EQ(made.num_kv_blocks, cpp.num_kv_blocks);
   EXPECT_EQ(made.kv_cache_bytes, cpp.kv_cache_bytes);
   EXPECT_EQ(made.memory_utilization, cpp.memory_utilization);
+  EXPECT_EQ(made.total_memory_ratio, cpp.total_memory_ratio);
+  EXPECT_EQ(made.memory_leftover_bytes, cpp.memory_leftover_bytes);
   EXPECT_EQ(made.enable_prefix_caching, cpp.enable_prefix_caching);
   EXPECT_EQ(made.max_prefill_chunk, cpp.max_prefill_chunk);
   EXPECT_EQ(made.dummy_weights, cpp.dummy_weights);
