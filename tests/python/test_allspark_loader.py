@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from headrace.allspark import (
     Engine,
     HuggingFaceModel,
     ModelSerializerException,
+    TargetDevice,
 )
 from headrace.allspark.model_loader import ConfigFieldMissingError
 
@@ -116,6 +118,96 @@ def test_quantization_is_refused_when_it_is_installed() -> None:
         loader().init_quantization()
     mode = loader().get_as_quant_config_and_weight_process(customized_quant_config=settings)
     assert mode.quantize_mode.name == "A16W8"
+
+
+def serialized(model: HuggingFaceModel, target: Path, **values: Any) -> HuggingFaceModel:
+    return model.serialize_to_path(Engine(), str(target), **values)
+
+
+def test_serialize_to_path(tmp_path: Path) -> None:
+    plain, packed = loader(), serialized(loader(), tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "tiny_model.asgraph",
+        "tiny_model.asparam",
+        "tiny_model.model",
+    }
+    answers = []
+    for model in (plain, packed):
+        engine = Engine()
+        engine.install_model(config(model))
+        assert engine.start_model(NAME) == OK
+        answers.append(answer(engine, model))
+        engine.release_model(NAME)
+    assert answers[0] == answers[1] != []
+    info = Engine().get_file_information(config(packed).model_path, config(packed).weights_path)
+    assert info.create_version_graph == info.current_version_engine
+    with pytest.raises(ValueError, match="not the files"):
+        Engine().get_file_information(shipped_model(), shipped_model())
+
+
+def test_skip_if_exists_is_never_stale(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "out"
+    shutil.copytree(shipped_model(), source)
+
+    def write(**values: Any) -> float:
+        HuggingFaceModel(source, "m", **values).load_model().serialize_to_path(
+            Engine(), str(target), skip_if_exists=True
+        )
+        return (target / "m.asparam").stat().st_mtime_ns
+
+    first = write()
+    assert write() == first
+    changed = bytearray((source / "model.safetensors").read_bytes())
+    changed[-1] ^= 1
+    (source / "model.safetensors").write_bytes(changed)
+    second = write()
+    assert second != first
+    third = write(user_set_data_type="float32")
+    assert third != second
+    (target / "m.asparam").write_bytes(b"broken")
+    assert write(user_set_data_type="float32") != third
+    assert (target / "m.asparam").stat().st_size > 1000
+
+
+def test_dashinfer_model(tmp_path: Path) -> None:
+    source = serialized(loader(), tmp_path)
+    source.export_model_diconfig(tmp_path / "dimodel_config.yaml")
+    model = DashInferModel(str(tmp_path), "tiny/model").load_model().read_model_config()
+    builder = model.create_reference_runtime_config_builder(NAME, TargetDevice.CPU, [0], 4, 256)
+    runtime = builder.kv_cache_span_size(16).build()
+    assert runtime.model_path == str(tmp_path / "tiny_model.asgraph")
+    assert model.get_model_context_length() == 4096
+    engine = Engine()
+    engine.install_model(runtime)
+    assert engine.start_model(NAME) == OK
+    assert model.serialize_to_memory(engine).free_model() is model
+    generation = model.create_reference_generation_config_builder(runtime)
+    assert generation.build()["max_length"] == 256
+    _, handle, queue = engine.start_request_text(NAME, model, "User: hi", generation)
+    engine.sync_request(NAME, handle)
+    assert queue.Get().ids_from_generate
+    assert answer(engine, model)
+    engine.release_model(NAME)
+
+
+def test_a_packed_model_needs_its_source_no_more(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(shipped_model(), source)
+    model = HuggingFaceModel(source, "m").load_model()
+    serialized(model, tmp_path / "out").export_model_diconfig(tmp_path / "config.yaml")
+    shutil.rmtree(source)
+    text = json.loads((tmp_path / "config.yaml").read_text())
+    text["tokenizer"]["local_path"] = ""
+    packed = DashInferModel(str(tmp_path / "out"), "m", config_content=json.dumps(text))
+    engine = Engine()
+    engine.install_model(
+        packed.create_reference_runtime_config_builder(NAME, max_batch=2, max_context_length=256)
+        .kv_cache_span_size(16)
+        .build()
+    )
+    assert engine.start_model(NAME) == OK
+    assert answer(engine, packed)
+    engine.release_model(NAME)
 
 
 BAD_GRAPHS: list[tuple[str, str]] = [

@@ -78,12 +78,12 @@ def model_family(folder: str) -> _core.ModelInfo:
 
 def pack_model(options: Mapping[str, Any], file: str) -> None:
     """Writes a model's weights in the packed format."""
-    engine_call(_core, "pack_model")(model_options(options), file)
+    _core.pack_model(model_options(options), file)
 
 
 def check_packed(options: Mapping[str, Any]) -> None:
     """Raises HeadraceError unless loading options["packed_weights"] would work."""
-    engine_call(_core, "check_packed")(model_options(options))
+    _core.check_packed(model_options(options))
 
 
 def version() -> str:

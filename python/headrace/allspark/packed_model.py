@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace import packed
 from headrace.allspark import core
 from headrace.allspark.enums import AsStatus
 from headrace.allspark.errors import AsException
@@ -23,8 +23,6 @@ from headrace.allspark.errors import AsException
 _FORMAT = "headrace-asgraph"
 _VERSION = 1
 _MAX_GRAPH_BYTES = 1 << 20
-_COPIED = ("*.json", "*.model", "*.jinja", "*.txt")
-_INDEX = ".index.json"  # of the source's weights
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,7 +78,8 @@ def write_model(
         if not (skip_if_exists and _is_current(graph, param, source, content)):
             graph.unlink(missing_ok=True)
             core.pack_model({"path": str(source), "dtype": data_type}, str(param))
-        _copy_files(source, folder)
+        folder.mkdir(exist_ok=True)
+        packed.copy_settings(source, folder)
         _write_text(graph, json.dumps(content, indent=2) + "\n")
     except core.HeadraceError as error:
         raise AsException(core.status_of(error), str(error)) from error
@@ -136,25 +135,10 @@ def _read_graph(path: Path) -> dict[str, Any]:
     return {"data_type": "", "headrace": "", "quantization": None, **graph}
 
 
-def _copy_files(source: Path, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for pattern in _COPIED:
-        for file in source.glob(pattern):
-            if file.is_file() and not file.name.endswith(_INDEX):
-                _write_bytes(folder / file.name, file.read_bytes())
-    extra = source / "additional_chat_templates"
-    if extra.is_dir():
-        shutil.copytree(extra, folder / extra.name, dirs_exist_ok=True)
-
-
 def _write_text(path: Path, text: str) -> None:
-    _write_bytes(path, text.encode())
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
     """In one step: nobody sees half a file."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(data)
+    partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
 
 
