@@ -11,6 +11,7 @@ RUNS = [
     ["throughput.py", "--requests", "4", "--prompt", "16", "--output", "8", "--mixed"],
     ["startup.py"],
     ["wakeup.py", "--output", "16", "--requests", "1", "4"],
+    ["guided.py", "--requests", "4", "--output", "8"],
 ]
 
 

@@ -1,6 +1,7 @@
 #include "engine/guide.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/check.h"
@@ -8,7 +9,14 @@
 
 namespace headrace::internal {
 
-Guide::Guide(std::shared_ptr<const TokenConstraint> constraint, int32_t vocab_size, GuideEnds ends)
+namespace {
+
+/// The longest that the requests of a step wait for one of them.
+constexpr std::chrono::seconds kPatience{1};
+
+}  // namespace
+
+Guide::Guide(std::shared_ptr<TokenConstraint> constraint, int32_t vocab_size, GuideEnds ends)
     : constraint_(std::move(constraint)), vocab_size_(vocab_size), ends_(std::move(ends)) {}
 
 void Guide::set_due(std::optional<int32_t> token) {
@@ -24,16 +32,26 @@ void Guide::compute() noexcept {
     next_ = Next::kFailed;
     failure_ = std::current_exception();
   }
-  ready_.store(true, std::memory_order_release);
-  ready_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    ready_.store(true, std::memory_order_release);
+  }
+  done_.notify_one();
+}
+
+void Guide::wait() {
+  std::unique_lock lock(mutex_);
+  if (done_.wait_for(lock, kPatience, [this] { return ready(); })) return;
+  if (matcher_) matcher_->interrupt();
+  done_.wait(lock, [this] { return ready(); });
 }
 
 void Guide::advance() {
   if (!matcher_) {
-    matcher_ = constraint_->start();
-    if (!matcher_) {
-      throw_error(ErrorCode::kInvalidArgument, "the constraint started no matcher.");
-    }
+    auto matcher = constraint_->start();
+    if (!matcher) throw_error(ErrorCode::kInvalidArgument, "the constraint started no matcher.");
+    const std::lock_guard lock(mutex_);
+    matcher_ = std::move(matcher);
     allowed_.resize(static_cast<size_t>(ceil_div(vocab_size_, 32)));
   }
   if (token_) {

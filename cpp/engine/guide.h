@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -31,15 +33,15 @@ class Guide {
   };
 
   /// Ids are within the vocabulary, or are ignored.
-  Guide(std::shared_ptr<const TokenConstraint> constraint, int32_t vocab_size, GuideEnds ends);
+  Guide(std::shared_ptr<TokenConstraint> constraint, int32_t vocab_size, GuideEnds ends);
 
   // --- the loop thread ------------------------------------------------------------------------
 
   /// compute() is due: for the first token, or after `token`.
   void set_due(std::optional<int32_t> token);
   bool ready() const noexcept { return ready_.load(std::memory_order_acquire); }
-  /// Returns when compute() is done.
-  void wait() const noexcept { ready_.wait(false, std::memory_order_acquire); }
+  /// Returns when compute() is done, which it is told to be after a second.
+  void wait();
 
   Next next() const noexcept { return next_; }
   /// SampleRow::allowed.
@@ -55,9 +57,11 @@ class Guide {
   void set(int32_t token, bool allowed);
   Next finish_mask(bool may_end);
 
-  const std::shared_ptr<const TokenConstraint> constraint_;
+  const std::shared_ptr<TokenConstraint> constraint_;
   const int32_t vocab_size_;
   const GuideEnds ends_;
+  mutable std::mutex mutex_;  // guards matcher_'s making, and ready_'s becoming true
+  std::condition_variable done_;
   std::unique_ptr<TokenMatcher> matcher_;
   std::optional<int32_t> token_;  // generated, but not yet known to the matcher
   int32_t generated_ = 0;

@@ -95,7 +95,7 @@ void Step::run(StepRunner& runner) {
 void Step::apply_masks(size_t first, size_t count) {
   using Clock = std::chrono::steady_clock;
   for (size_t i = first; i < first + count; ++i) {
-    const Guide* const guide = targets_[i].is_prompt ? nullptr : targets_[i].live->guide.get();
+    Guide* const guide = targets_[i].is_prompt ? nullptr : targets_[i].live->guide.get();
     if (guide == nullptr) continue;
     if (!guide->ready()) {
       const auto start = Clock::now();

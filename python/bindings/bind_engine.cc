@@ -56,13 +56,15 @@ std::vector<int32_t> to_token_ids(const std::vector<int64_t>& ids) {
 Request submit(const EngineHolder& holder, const std::string& model,
                const std::vector<int64_t>& prompt_token_ids, const SamplingParams& sampling,
                const std::string& request_id, int32_t priority,
-               const std::optional<double>& timeout) {
+               const std::optional<double>& timeout,
+               const std::shared_ptr<TokenConstraint>& constraint) {
   RequestOptions options;
   options.request_id = request_id;
   options.prompt_token_ids = to_token_ids(prompt_token_ids);
   options.sampling = sampling;
   options.priority = priority;
   options.timeout = to_timeout(timeout);
+  options.constraint = constraint;
   return without_gil(holder, &Engine::submit, model, std::move(options));
 }
 
@@ -165,7 +167,7 @@ void bind_engine_class(py::module_& module) {
           py::arg("name"))
       .def("submit", submit, py::arg("model"), py::kw_only(), py::arg("prompt_token_ids"),
            py::arg("sampling"), py::arg("request_id") = "", py::arg("priority") = 0,
-           py::arg("timeout") = py::none())
+           py::arg("timeout") = py::none(), py::arg("constraint") = py::none())
       .def(
           "model_info",
           [](const H& holder, const std::string& name) {

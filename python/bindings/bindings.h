@@ -8,6 +8,7 @@ namespace headrace::python {
 
 void bind_errors(pybind11::module_& module);
 void bind_options(pybind11::module_& module);
+void bind_grammar(pybind11::module_& module);
 void bind_results(pybind11::module_& module);
 void bind_pack(pybind11::module_& module);
 void bind_engine(pybind11::module_& module);

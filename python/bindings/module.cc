@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = headrace::version();
   headrace::python::bind_errors(module);
   headrace::python::bind_options(module);
+  headrace::python::bind_grammar(module);
   headrace::python::bind_results(module);
   headrace::python::bind_pack(module);
   headrace::python::bind_engine(module);

@@ -298,6 +298,31 @@ def pack_model(options: ModelOptions, file: str) -> PackReport:
 def check_packed(options: ModelOptions) -> None:
     """headrace/pack.h: raises what loading options.packed_weights would. The GIL is released."""
 
+class GrammarKind(IntEnum):
+    JSON_SCHEMA = 0
+    REGEX = 1
+    LARK = 2
+    LLGUIDANCE = 3
+
+class TokenConstraint:
+    """Which tokens an output may have: headrace/token_constraint.h. For any number of requests."""
+
+class GrammarCompiler:
+    """Makes constraints from grammars, for one vocabulary: headrace/grammar.h."""
+
+    def __init__(
+        self,
+        library: str,
+        *,
+        tokens: Sequence[bytes],
+        first_tokens: Sequence[tuple[int, bytes]],
+        special_tokens: Sequence[tuple[int, str]],
+        special_restarts: bool,
+    ) -> None: ...
+    def compile(self, kind: GrammarKind, text: str) -> TokenConstraint: ...
+    @property
+    def library_version(self) -> str: ...
+
 class Engine:
     def __init__(self, *, log_sink: Callable[[str, str], None] | None = None) -> None:
         """`log_sink(level, message)` gets the engine's log lines; level as in logging, lower case.
@@ -321,6 +346,7 @@ class Engine:
         request_id: str = "",
         priority: int = 0,
         timeout: float | None = None,
+        constraint: TokenConstraint | None = None,
     ) -> Request: ...
     def model_info(self, name: str) -> ModelInfo: ...
     def model_stats(self, name: str) -> ModelStats: ...

@@ -163,11 +163,13 @@ class Call:
             for item in facts:
                 self._fill(item, prompt)
             plans = self._plan(job.params, prompt, stops)
+            constraint = self._planner.constraint(job.params)
         except runtime.request_errors() as error:
             for i, item in enumerate(facts):
                 self._fail(tag + i, item, error)
             return
         for i, plan in enumerate(plans):
+            facts[i].constraint = constraint
             try:
                 self._launch(tag + i, facts[i], plan, stops)
             except runtime.request_errors() as error:
@@ -217,7 +219,8 @@ class Call:
         stops: StopStrings | None,
     ) -> None:
         def submit() -> native.Request:
-            return self._session.submit(facts.prompt_token_ids, config, facts.request_id)
+            ids = facts.prompt_token_ids
+            return self._session.submit(ids, config, facts.request_id, facts.constraint)
 
         handle = self._registry.add(facts.request_id, submit, self._names)
         ends = self._planner.end_tokens(facts.params)

@@ -13,6 +13,7 @@ from headrace.errors import UnsupportedError
 from headrace.sampling_params import MAX_SEED
 
 _MAX_INT32 = 2**31 - 1
+GUIDED_DECODING_BACKENDS = ("auto", "guidance", "xgrammar", "off")
 LOGPROBS_MODES = ("raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits")
 
 
@@ -64,6 +65,8 @@ class EngineArgs:
     enable_logprob, max_logprobs, logprobs_mode: whether requests may ask for log-probabilities, of
         how many tokens (-1: of the whole vocabulary), and which: raw or processed (after
         penalties, temperature and bad words), logprobs or logits.
+    guided_decoding_backend: "off" refuses guided decoding; all others mean llguidance (FastDeploy:
+        "off"). guided_decoding_disable_any_whitespace: JSON without whitespace between its parts.
     load_choices: "dummy" fills the weights with random numbers, for benchmarks.
     packed_weights: a file made by `headrace pack` (headrace.packed) to load the weights from; one
         that doesn't fit the model's folder or this machine is an error.
@@ -100,10 +103,8 @@ class EngineArgs:
     reasoning_parser: str | None = field(default=None, metadata=_missing("reasoning parsers"))
     tool_call_parser: str | None = field(default=None, metadata=_missing("tool-call parsers"))
     tool_parser_plugin: str | None = field(default=None, metadata=_missing("tool-call parsers"))
-    guided_decoding_backend: str = field(default="off", metadata=_missing("guided decoding", "off"))
-    guided_decoding_disable_any_whitespace: bool = field(
-        default=False, metadata=_missing("guided decoding")
-    )
+    guided_decoding_backend: str = "auto"
+    guided_decoding_disable_any_whitespace: bool = False
     speculative_config: Any = field(default=None, metadata=_missing("speculative decoding"))
     enable_early_stop: bool = field(
         default=False, metadata=_missing("stopping early on repetition")
@@ -216,12 +217,21 @@ class EngineArgs:
     def _check_choices(self) -> None:
         if not isinstance(self.packed_weights, (str, os.PathLike, type(None))):
             raise TypeError(f"packed_weights must be a path, got {self.packed_weights!r}")
-        for name in ("enable_prefix_caching", "enable_logprob", "raise_on_error", "packed_copy"):
+        for name in (
+            "enable_prefix_caching",
+            "enable_logprob",
+            "raise_on_error",
+            "packed_copy",
+            "guided_decoding_disable_any_whitespace",
+        ):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be a bool, got {getattr(self, name)!r}")
         _check_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         _check_choice("device", self.device, ("auto", "cpu"))
         _check_choice("logprobs_mode", self.logprobs_mode, LOGPROBS_MODES)
+        _check_choice(
+            "guided_decoding_backend", self.guided_decoding_backend, GUIDED_DECODING_BACKENDS
+        )
         _check_choice("load_choices", self.load_choices, ("default_v1", "default", "dummy"))
         for processor in self.logits_processors or ():
             name = processor.rpartition(":")[2] if isinstance(processor, str) else repr(processor)

@@ -8,13 +8,23 @@ from typing import Any
 
 @dataclass(slots=True)
 class GuidedDecodingParams:
-    """Constrains an output to one of: a JSON schema, a regular expression, a list of choices, a
-    grammar, any JSON object, a structural tag. At most one may be set.
+    """What an output must conform to. At most one may be set.
 
-    This version checks the object and refuses a request that carries it.
+    json: a JSON schema: a dict, JSON text of one, or a pydantic model.
+    regex: a regular expression for the whole output, in Rust's syntax: Python's without
+        look-around, back-references and word borders.
+    choice: one of these texts.
+    grammar: a grammar in llguidance's variant of Lark, or in GBNF.
+    json_object: any JSON object.
+    structural_tag: free text with JSON in tags, as JSON text: {"type": "structural_tag",
+        "structures": [{"begin": ..., "schema": {...}, "end": ...}], "triggers": [...]}.
+
+    The whole output is meant, from its first token to its end. Where it is complete the request
+    stops; end-of-sequence comes nowhere else. `max_tokens` may still cut it (finish_reason
+    "length"). See docs/api.md for what else may end it.
     """
 
-    json: str | dict[str, Any] | None = None
+    json: str | dict[str, Any] | Any | None = None
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
@@ -27,6 +37,8 @@ class GuidedDecodingParams:
                 "You can only use one kind of guided decoding "
                 "('json', 'json_object', 'regex', 'choice', 'grammar', 'structural_tag')."
             )
+        if callable(getattr(self.json, "model_json_schema", None)):
+            self.json = self.json.model_json_schema()  # type: ignore[union-attr]
         if self.json is not None and not isinstance(self.json, (str, dict)):
             raise TypeError(f"json must be a str or a dict, got {type(self.json).__name__}")
         for name in ("regex", "grammar", "structural_tag"):

@@ -35,6 +35,7 @@ class RequestFacts:
     arrival_time: float
     preprocess_start_time: float
     preprocess_end_time: float = 0.0
+    constraint: Any = None  # of headrace.grammar.compile_constraint
 
 
 class LiveRequest:

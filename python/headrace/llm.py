@@ -252,6 +252,7 @@ class LLM:
         if len(items) == 1:
             # They hold for every prompt alike, so an error is the call's, not a prompt's.
             check_shared(items[0], self.args, self.model_info.vocab_size)
+            self._planner.constraint(items[0])
             return [items[0]] * count
         if len(items) != count:
             raise ValueError(f"{name} and sampling_params must be the same length.")

@@ -56,8 +56,6 @@ def sampling_values(params: SamplingParams, defaults: Mapping[str, Any]) -> dict
 
 def check_shared(params: SamplingParams, args: EngineArgs, vocab_size: int) -> None:
     """What holds for every prompt alike. Raises ValueError."""
-    if params.guided_decoding is not None and params.guided_decoding.to_dict():
-        raise UnsupportedError("guided_decoding: this version of Headrace doesn't have it yet")
     for name in params.logits_processors_args or ():
         if name != "logit_bias":
             raise UnsupportedError(
@@ -122,6 +120,20 @@ class RequestPlanner:
             )
             for i in range(params.n)
         ]
+
+    def constraint(self, params: SamplingParams) -> Any:
+        """What guided_decoding asks for, compiled; None if nothing. Raises ValueError."""
+        guided = params.guided_decoding
+        if guided is None or not guided.to_dict():
+            return None
+        if self.args.guided_decoding_backend == "off":
+            raise ValueError(
+                "guided_backend is None, use guided_decoding_backend to specify the backend"
+            )
+        from headrace.grammar import compile_constraint
+
+        compact = self.args.guided_decoding_disable_any_whitespace
+        return compile_constraint(guided, self.tokenizer, compact=compact)
 
     def _check_lengths(self, params: SamplingParams, prompt_len: int) -> None:
         limit = self.info.max_model_len

@@ -40,12 +40,18 @@ class ModelSession:
             raise
 
     def submit(
-        self, prompt_token_ids: Sequence[int], config: native.GenerationConfig, request_id: str
+        self,
+        prompt_token_ids: Sequence[int],
+        config: native.GenerationConfig,
+        request_id: str,
+        constraint: Any = None,
     ) -> native.Request:
-        """Raises HeadraceError for a bad request."""
+        """`constraint`: of compile_constraint. Raises HeadraceError for a bad request."""
         if self._engine.closed:
             raise EngineError("the LLM has been closed", 500)
-        return self._engine.submit(self._name, prompt_token_ids, config, request_id=request_id)
+        return self._engine.submit(
+            self._name, prompt_token_ids, config, request_id=request_id, guided=constraint
+        )
 
     def stats(self) -> native.ModelStats:
         """Counters since the model was loaded."""

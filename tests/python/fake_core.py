@@ -456,7 +456,10 @@ class Engine:
         request_id: str = "",
         priority: int = 0,
         timeout: float | None = None,
+        constraint: Any = None,
     ) -> Request:
+        if constraint is not None:
+            raise HeadraceError("the fake engine has no guided decoding", "unsupported")
         if self._closed:
             raise HeadraceError("the engine is closed", "invalid_state")
         for item in fields(sampling):

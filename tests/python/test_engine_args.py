@@ -30,7 +30,12 @@ OPTIONS = [
     ("load_choices", "dummy", "dummy_weights", True),
 ]
 HERE_ONLY = {"seed": 5, "enable_logprob": True, "max_logprobs": -1, "raise_on_error": True}
-MORE = {"logprobs_mode": "processed_logits", "logits_processors": ["LogitBiasLogitsProcessor"]}
+MORE = {
+    "logprobs_mode": "processed_logits",
+    "logits_processors": ["LogitBiasLogitsProcessor"],
+    "guided_decoding_backend": "xgrammar",
+    "guided_decoding_disable_any_whitespace": True,
+}
 
 NO_EFFECT: dict[str, Any] = {
     "kv_cache_ratio": 0.5,
@@ -77,8 +82,6 @@ UNSUPPORTED: dict[str, Any] = {
     "reasoning_parser": "ernie-45-vl",
     "tool_call_parser": "ernie-x1",
     "tool_parser_plugin": "plugin.py",
-    "guided_decoding_backend": "xgrammar",
-    "guided_decoding_disable_any_whitespace": True,
     "speculative_config": {"method": "ngram"},
     "enable_early_stop": True,
     "early_stop_config": {"window_size": 9},
@@ -97,7 +100,6 @@ SILENT: dict[str, Any] = {
     "data_parallel_size": 1,
     "enable_chunked_prefill": True,
     "enable_output_caching": True,
-    "guided_decoding_backend": "off",
     "kv_cache_ratio": 0.75,
     "deploy_modality": "text",
     "runner": "generate",

@@ -101,7 +101,7 @@ class TestBadRequests:
     @pytest.mark.parametrize(
         ("params", "message"),
         [
-            ({"guided_decoding": GuidedDecodingParams(json_object=True)}, "guided_decoding"),
+            ({"guided_decoding": GuidedDecodingParams(regex="(")}, "regular expression"),
             ({"logits_processors_args": {"thinking_budget": 3}}, "'thinking_budget'"),
         ],
     )

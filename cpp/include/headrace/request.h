@@ -23,7 +23,7 @@ struct RequestOptions {
   /// submit(). nullopt: never.
   std::optional<std::chrono::nanoseconds> timeout{};
   /// Guided decoding: which tokens may be generated. Null: all.
-  std::shared_ptr<const TokenConstraint> constraint{};
+  std::shared_ptr<TokenConstraint> constraint{};
 };
 
 /// Handle of a submitted request. Copies refer to the same request; any thread may use it.

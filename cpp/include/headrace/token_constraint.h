@@ -8,16 +8,20 @@
 // constraints made from grammars.
 //
 // How an output under a constraint ends:
-//   - The model's EOS ids may come exactly where the matcher says that the output may end, and
-//   never
-//     before min_tokens. With ignore_eos they get no such help.
-//   - The request's stop_token_ids may come there, too, and wherever the matcher itself allows
-//   them:
-//     then they cut the output, as max_tokens may.
-//   - Where the output may end, nothing may follow and no such token is possible (ignore_eos,
-//     min_tokens), the request ends with FinishReason::kStop and no further token.
-//   - A matcher that throws, or allows neither a token nor the end, ends its own request with
-//     FinishReason::kError and nobody else's.
+//
+// The model's EOS ids may come exactly where the matcher says that the output may end, and never
+// before min_tokens. With ignore_eos they get no such help.
+//
+// The request's stop_token_ids may come there, too, and wherever the matcher itself allows them:
+// then they cut the output, as max_tokens may.
+//
+// Where the output may end, nothing may follow and no such token is possible (ignore_eos,
+// min_tokens), the request ends with FinishReason::kStop and no further token.
+//
+// A matcher that throws, or allows neither a token nor the end, ends its own request with
+// FinishReason::kError and nobody else's. So does one that lets a step wait for more than a second
+// after the model has computed.
+//
 // Everything else about sampling applies to the tokens that are left: logit_bias, penalties, top_k
 // and so on. If it leaves none of them (bad_words), the constraint wins.
 
@@ -29,23 +33,26 @@
 
 namespace headrace::inline v0 {
 
-/// Follows one output. Used by one thread at a time, not always by the same. Its methods return in
-/// bounded time, may throw, and must not call the engine.
+/// Follows one output. Used by one thread at a time, not always by the same, but for interrupt().
+/// Its methods return in bounded time, may throw, and must not call the engine.
 class HEADRACE_API TokenMatcher {
  public:
-  virtual ~TokenMatcher() = default;
+  virtual ~TokenMatcher();
 
   /// Sets bit t % 32 of allowed[t / 32] for each id t that may come next; every bit is 0 before.
   /// Bits beyond the vocabulary have no effect. True: the output may end here.
   virtual bool next(std::span<uint32_t> allowed) = 0;
   /// `token`, which the last next() allowed, has become part of the output.
   virtual void append(int32_t token) = 0;
+  /// A call of next() or append() on another thread takes too long (a second or more): it should
+  /// throw soon. Does nothing by default.
+  virtual void interrupt() noexcept;
 };
 
 /// Immutable: any number of requests may carry it at the same time.
 class HEADRACE_API TokenConstraint {
  public:
-  virtual ~TokenConstraint() = default;
+  virtual ~TokenConstraint();
 
   /// A matcher at the start of an output. Called from any thread, also at the same time; may throw.
   virtual std::unique_ptr<TokenMatcher> start() const = 0;

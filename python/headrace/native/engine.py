@@ -8,11 +8,15 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace import _core
 from headrace.native.config import GenerationConfig
 from headrace.native.request import Request
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from headrace.grammar.compiler import Guided
 
 logger = logging.getLogger("headrace")
 
@@ -89,6 +93,7 @@ class Engine:
         priority: int = 0,
         timeout: float | None = None,
         detokenize: bool | None = None,
+        guided: Guided = None,
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -96,6 +101,8 @@ class Engine:
         request_id: for messages; "": the engine makes one.
         priority: lower runs first. timeout: seconds, after which it ends with "deadline_exceeded".
         detokenize: whether outputs have text; default: if the prompt is text.
+        guided: what the output must conform to: GuidedDecodingParams, a response_format such as
+            {"type": "json_object"}, or what headrace.grammar.compile_constraint has made.
         """
         config = GenerationConfig() if config is None else config
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
@@ -109,6 +116,7 @@ class Engine:
             request_id=request_id,
             priority=priority,
             timeout=timeout,
+            constraint=self._constraint(model, guided),
         )
         return Request(request, ids, detokenizer)
 
@@ -157,6 +165,13 @@ class Engine:
                 f"model {model!r} has no tokenizer in its folder: submit token ids, without text"
             )
         return tokenizer
+
+    def _constraint(self, model: str, guided: Guided) -> _core.TokenConstraint | None:
+        if guided is None:
+            return None
+        from headrace.grammar import compile_constraint
+
+        return compile_constraint(guided, self.tokenizer(model))
 
     def _encode(self, model: str, text: str) -> list[int]:
         return self._needed_tokenizer(model).encode(text)

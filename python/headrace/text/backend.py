@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.text.detokenizer import Detokenizer
+from headrace.text.token_bytes import TokenBytes
 
 
 class Backend(Protocol):
@@ -33,4 +34,8 @@ class Backend(Protocol):
 
     def size(self) -> int:
         """Number of ids, added tokens included."""
+        ...
+
+    def token_bytes(self) -> TokenBytes:
+        """Raises UnsupportedError if texts aren't made token by token."""
         ...

@@ -12,6 +12,7 @@ import tokenizers
 from headrace.errors import TokenizerError
 from headrace.text.decoders import Chain, NotStreamable, build_stages
 from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDetokenizer
+from headrace.text.token_bytes import TokenBytes, chain_token_bytes
 from headrace.text.tokenizer_files import AddedToken, TokenizerFiles
 
 _SUBWORD_PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
@@ -129,6 +130,12 @@ class FastBackend:
     def id_of(self, token: str) -> int | None:
         token_id: int | None = self._tokenizer.token_to_id(token)
         return token_id
+
+    def token_bytes(self) -> TokenBytes:
+        added = self._tokenizer.get_added_tokens_decoder()
+        special = {i: token.content for i, token in added.items() if token.special}
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        return chain_token_bytes(self._decoder, ((i, t) for t, i in vocabulary.items()), special)
 
     def size(self) -> int:
         size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)

@@ -15,6 +15,7 @@ import sentencepiece
 from headrace.errors import TokenizerError
 from headrace.text.decoders import byte_of
 from headrace.text.detokenizer import Detokenizer
+from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles
 
 _SPACE = "\u2581"
@@ -105,6 +106,22 @@ class SentencePieceBackend:
 
     def _has(self, token_id: int) -> bool:
         return 0 <= token_id < self._base_size
+
+    def token_bytes(self) -> TokenBytes:
+        out = TokenBytes([b""] * self.size(), special=dict(self._names), special_restarts=True)
+        for token_id in range(self._base_size):
+            byte = self.byte_of(token_id)
+            if token_id in self._names or self._model.is_unknown(token_id):
+                continue
+            if byte is not None:
+                out.tokens[token_id] = bytes([byte])
+                continue
+            later = self.piece_text(token_id).encode("utf-8", "replace")
+            first = self.piece_text(token_id, at_start=True).encode("utf-8", "replace")
+            out.tokens[token_id] = later
+            if first != later:
+                out.first[token_id] = first
+        return out
 
     def cut_out(self, token_id: int) -> str | None:
         """The text of a special or added token, None for any other id."""

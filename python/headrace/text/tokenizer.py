@@ -11,6 +11,7 @@ from headrace.errors import TokenizerError
 from headrace.text.backend import Backend
 from headrace.text.chat_template import find_template, render_template
 from headrace.text.detokenizer import Detokenizer
+from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
 SENTENCEPIECE_FILES = ("tokenizer.model", "spm.model", "ernie_token_100k.model")
@@ -79,6 +80,13 @@ class Tokenizer:
     def token_text(self, token_id: int) -> str:
         """The text one token adds in the middle of an output (U+FFFD for part of a character)."""
         return self._backend.token_text(token_id)
+
+    def token_bytes(self) -> TokenBytes:
+        """The bytes that each id adds to a text. Takes a while: keep the result.
+
+        Raises UnsupportedError if this tokenizer's texts aren't made token by token.
+        """
+        return self._backend.token_bytes()
 
     def tokenize(self, text: str) -> list[str]:
         """The vocabulary's spelling of each token of a text."""

@@ -45,13 +45,13 @@ std::shared_ptr<FakeConstraint> at_least(size_t least, Ids tokens) {
       [=](std::span<const int32_t> output) { return Following{tokens, output.size() >= least}; });
 }
 
-RequestOptions under(std::shared_ptr<const TokenConstraint> constraint) {
+RequestOptions under(std::shared_ptr<TokenConstraint> constraint) {
   RequestOptions options;
   options.constraint = std::move(constraint);
   return options;
 }
 
-Output run(FakeEngine& fake, std::shared_ptr<const TokenConstraint> constraint,
+Output run(FakeEngine& fake, std::shared_ptr<TokenConstraint> constraint,
            SamplingParams sampling = {.temperature = 0}, Ids prompt = {1, 2}) {
   return read_all(fake.submit(std::move(prompt), std::move(sampling), under(constraint)).results());
 }
@@ -257,6 +257,35 @@ TEST(EngineGuided, TheLoopWaitsForALateMaskOnly) {
   const double before = fake.engine->model_stats("m").mask_wait_seconds;
   expect_stopped(run(fake, slow), 6, kEos);
   EXPECT_GT(fake.engine->model_stats("m").mask_wait_seconds, before);
+}
+
+/// Computes until it is told to stop.
+class EndlessMatcher final : public TokenMatcher {
+ public:
+  bool next(std::span<uint32_t>) override {
+    interrupted_.get_future().wait();
+    throw Error(ErrorCode::kLimitExceeded, "interrupted");
+  }
+  void append(int32_t) override {}
+  void interrupt() noexcept override { interrupted_.set_value(); }
+
+ private:
+  std::promise<void> interrupted_;
+};
+
+class Endless final : public TokenConstraint {
+ public:
+  std::unique_ptr<TokenMatcher> start() const override {
+    return std::make_unique<EndlessMatcher>();
+  }
+};
+
+TEST(EngineGuided, AMaskThatTakesForEverIsInterrupted) {
+  FakeEngine fake;
+  Request neighbour = fake.submit({3}, {.temperature = 0, .max_tokens = 30, .ignore_eos = true});
+  expect_failed(run(fake, std::make_shared<Endless>()), ErrorCode::kLimitExceeded, "interrupted",
+                0);
+  EXPECT_EQ(read_all(neighbour.results()).token_ids, fake_greedy({3}, 30));
 }
 
 TEST(EngineGuided, CancelledWhileItsMaskIsBeingComputed) {

@@ -1,0 +1,109 @@
+#include "grammar/grammar_vocabulary.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::internal {
+
+namespace {
+
+constexpr size_t kMostIds = size_t{1} << 24;
+constexpr size_t kMostBytes = size_t{1} << 30;
+constexpr char kSpecialMark = '\xff';  // begins the names of special tokens; UTF-8 doesn't have it
+const std::string kEndName = std::string(1, kSpecialMark) + "<|headrace_end_of_text|>";
+
+int32_t checked_size(const VocabularyBytes& vocabulary) {
+  if (vocabulary.tokens.empty() || vocabulary.tokens.size() > kMostIds) {
+    throw_error(ErrorCode::kInvalidArgument, "a vocabulary has 1 to ", kMostIds, " ids, got ",
+                vocabulary.tokens.size(), ".");
+  }
+  return static_cast<int32_t>(vocabulary.tokens.size());
+}
+
+void check_id(int32_t token, int32_t size, const char* field) {
+  if (token < 0 || token >= size) {
+    throw_error(ErrorCode::kInvalidArgument, field, " names id ", token,
+                ", which is outside the vocabulary of ", size, " ids.");
+  }
+}
+
+bool is_text(const std::string& bytes) { return bytes.find(kSpecialMark) == std::string::npos; }
+
+}  // namespace
+
+GrammarVocabulary::GrammarVocabulary(std::shared_ptr<const Llguidance> api,
+                                     const VocabularyBytes& vocabulary)
+    : api_(std::move(api)),
+      size_(checked_size(vocabulary)),
+      special_restarts_(vocabulary.special_restarts),
+      is_special_(vocabulary.tokens.size()) {
+  std::vector<std::string> spellings = spell(vocabulary);
+  spellings.push_back(kEndName);
+  add_first_forms(vocabulary, spellings);
+  make_tokenizer(spellings);
+}
+
+GrammarVocabulary::~GrammarVocabulary() { api_->free_tokenizer(tokenizer_); }
+
+std::vector<std::string> GrammarVocabulary::spell(const VocabularyBytes& vocabulary) {
+  std::vector<std::string> out;
+  out.reserve(vocabulary.tokens.size() + 1);
+  for (const std::string& bytes : vocabulary.tokens) out.push_back(is_text(bytes) ? bytes : "");
+  for (const auto& [token, name] : vocabulary.special_tokens) {
+    check_id(token, size_, "special_tokens");
+    if (!is_text(name)) {
+      throw_error(ErrorCode::kInvalidArgument, "the name of special token ", token,
+                  " is not in UTF-8.");
+    }
+    is_special_[static_cast<size_t>(token)] = true;
+    out[static_cast<size_t>(token)] = name.empty() ? "" : kSpecialMark + name;
+  }
+  return out;
+}
+
+void GrammarVocabulary::add_first_forms(const VocabularyBytes& vocabulary,
+                                        std::vector<std::string>& spellings) {
+  if (vocabulary.first_tokens.empty()) return;
+  std::unordered_map<std::string, int32_t> ids;
+  for (int32_t token = 0; token < size_; ++token) {
+    if (!is_special(token)) ids.emplace(spellings[static_cast<size_t>(token)], token);
+  }
+  ids[""] = kNothing;
+  for (const auto& [token, bytes] : vocabulary.first_tokens) {
+    check_id(token, size_, "first_tokens");
+    if (is_special(token)) continue;
+    const std::string form = is_text(bytes) ? bytes : "";
+    const auto [place, is_new] = ids.emplace(form, static_cast<int32_t>(spellings.size()));
+    if (is_new) spellings.push_back(form);
+    first_forms_[token] = place->second;
+  }
+}
+
+void GrammarVocabulary::make_tokenizer(const std::vector<std::string>& spellings) {
+  std::vector<uint32_t> lengths;
+  lengths.reserve(spellings.size());
+  std::string bytes;
+  for (const std::string& spelling : spellings) {
+    lengths.push_back(static_cast<uint32_t>(spelling.size()));
+    bytes += spelling;
+    if (bytes.size() > kMostBytes) {
+      throw_error(ErrorCode::kInvalidArgument, "the tokens of a vocabulary have at most ",
+                  kMostBytes, " bytes in all.");
+    }
+  }
+  LlgTokenizerInit init;
+  init.vocab_size = static_cast<uint32_t>(spellings.size());
+  init.tok_eos = static_cast<uint32_t>(size_);
+  init.token_lens = lengths.data();
+  init.token_bytes = reinterpret_cast<const uint8_t*>(bytes.data());
+  std::array<char, 512> error{};
+  tokenizer_ = api_->new_tokenizer(&init, error.data(), error.size() - 1);
+  if (tokenizer_ == nullptr) {
+    throw_error(ErrorCode::kInvalidArgument, "llguidance refuses the vocabulary: ", error.data());
+  }
+}
+
+}  // namespace headrace::internal

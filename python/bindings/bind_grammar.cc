@@ -1,0 +1,59 @@
+#include <pybind11/native_enum.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "headrace/grammar.h"
+#include "interpreter_gate.h"
+
+namespace py = pybind11;
+
+namespace headrace::python {
+
+namespace {
+
+using Named = std::vector<std::pair<int32_t, std::string>>;
+
+std::unique_ptr<GrammarCompiler> make_compiler(const std::string& library,
+                                               std::vector<std::string> tokens, Named first_tokens,
+                                               Named special_tokens, bool special_restarts) {
+  VocabularyBytes vocabulary;
+  vocabulary.tokens = std::move(tokens);
+  vocabulary.first_tokens = std::move(first_tokens);
+  vocabulary.special_tokens = std::move(special_tokens);
+  vocabulary.special_restarts = special_restarts;
+  const GilRelease release;
+  return std::make_unique<GrammarCompiler>(library, vocabulary);
+}
+
+}  // namespace
+
+void bind_grammar(py::module_& module) {
+  py::native_enum<GrammarKind>(module, "GrammarKind", "enum.IntEnum")
+      .value("JSON_SCHEMA", GrammarKind::kJsonSchema)
+      .value("REGEX", GrammarKind::kRegex)
+      .value("LARK", GrammarKind::kLark)
+      .value("LLGUIDANCE", GrammarKind::kLlguidance)
+      .finalize();
+
+  py::class_<TokenConstraint, std::shared_ptr<TokenConstraint>>(module, "TokenConstraint");
+
+  using C = GrammarCompiler;
+  py::class_<C>(module, "GrammarCompiler")
+      .def(py::init(&make_compiler), py::arg("library"), py::kw_only(), py::arg("tokens"),
+           py::arg("first_tokens"), py::arg("special_tokens"), py::arg("special_restarts"))
+      .def(
+          "compile",
+          [](const C& compiler, GrammarKind kind, const std::string& text) {
+            const GilRelease release;
+            return compiler.compile(kind, text);
+          },
+          py::arg("kind"), py::arg("text"))
+      .def_property_readonly("library_version", &C::library_version);
+}
+
+}  // namespace headrace::python

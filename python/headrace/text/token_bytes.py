@@ -1,0 +1,100 @@
+"""The bytes that tokens add to a text, for grammars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import UnsupportedError
+from headrace.text.decoders import (
+    BYTE_OF_CHAR,
+    ByteFallback,
+    ByteLevel,
+    Chain,
+    LastToken,
+    NotStreamable,
+    build_stages,
+    byte_of,
+)
+
+
+@dataclass(slots=True)
+class TokenBytes:
+    """What the ids of a vocabulary add to the text of an output.
+
+    The bytes of an output's tokens, joined, are its text in UTF-8, the first one's taken from
+    `first` if it is there.
+    """
+
+    tokens: list[bytes]  # by id; b"": none
+    first: dict[int, bytes] = field(default_factory=dict)  # where they differ at the start
+    special: dict[int, str] = field(default_factory=dict)  # control tokens, by name: never text
+    special_restarts: bool = False  # `first` holds after a special token, too
+
+
+def chain_token_bytes(
+    decoder: dict[str, Any] | None, vocabulary: Iterable[tuple[int, str]], special: dict[int, str]
+) -> TokenBytes:
+    """For a vocabulary decoded by the `decoder` of a tokenizer.json.
+
+    Raises UnsupportedError if the decoder's text isn't made token by token.
+    """
+    spell = _speller(decoder)
+    items = list(vocabulary)
+    out = TokenBytes([b""] * (1 + max((i for i, _ in items), default=0)), special=special)
+    for token_id, token in items:
+        if token_id not in special:
+            first, later = spell.first(token), spell.later(token)
+            out.tokens[token_id] = later
+            if first != later:
+                out.first[token_id] = first
+    return out
+
+
+def _speller(decoder: dict[str, Any] | None) -> _ByteLevelSpeller | _ChainSpeller:
+    try:
+        stages = build_stages(decoder)
+    except NotStreamable as error:
+        raise UnsupportedError(_NOT_BY_TOKEN) from error
+    if len(stages) == 1 and isinstance(stages[0], ByteLevel):
+        return _ByteLevelSpeller()
+    if any(isinstance(stage, (ByteLevel, LastToken)) for stage in stages):
+        raise UnsupportedError(_NOT_BY_TOKEN)
+    return _ChainSpeller(decoder, any(isinstance(stage, ByteFallback) for stage in stages))
+
+
+_NOT_BY_TOKEN = (
+    "guided decoding: this tokenizer's text isn't made token by token; use a model whose "
+    "tokenizer is byte-level or sentencepiece"
+)
+
+
+class _ByteLevelSpeller:
+    def later(self, token: str) -> bytes:
+        try:
+            return bytes(map(BYTE_OF_CHAR.__getitem__, token))
+        except KeyError:  # as in ByteLevel
+            return token.encode("utf-8", "replace")
+
+    first = later
+
+
+class _ChainSpeller:
+    def __init__(self, decoder: dict[str, Any] | None, has_bytes: bool) -> None:
+        self._decoder = decoder
+        self._has_bytes = has_bytes
+
+    def first(self, token: str) -> bytes:
+        return self._text(Chain(build_stages(self._decoder)), token)
+
+    def later(self, token: str) -> bytes:
+        chain = Chain(build_stages(self._decoder))
+        chain.push("a")
+        return self._text(chain, token)
+
+    def _text(self, chain: Chain, token: str) -> bytes:
+        byte = byte_of(token) if self._has_bytes else None
+        if byte is not None and byte >= 0x80:
+            return bytes([byte])
+        return (chain.push(token) + chain.finish()).encode("utf-8", "replace")
