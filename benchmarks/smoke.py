@@ -9,7 +9,7 @@ HERE = Path(__file__).resolve().parent
 RUNS = [
     ["latency.py", "--prompt", "32", "--output", "8"],
     ["throughput.py", "--requests", "4", "--prompt", "16", "--output", "8", "--mixed"],
-    ["startup.py"],
+    ["startup.py", "--packed"],
     ["wakeup.py", "--output", "16", "--requests", "1", "4"],
     ["guided.py", "--requests", "4", "--output", "8"],
 ]
