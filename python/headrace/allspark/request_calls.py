@@ -47,11 +47,13 @@ class RequestCalls(ModelCalls):
             fields, len(prompt), model.info.eos_token_ids, model.info.vocab_size
         )
         try:
+            constraint = _constraint(model, fields.response_format)
             request = self._engine.submit(
                 model.name,
                 prompt_token_ids=prompt,
                 sampling=core.sampling_params(values),
                 request_id=fields.uuid,
+                constraint=constraint,
             )
         except core.HeadraceError as error:
             raise Refusal(self._submit_status(model, error), str(error)) from error
@@ -111,6 +113,15 @@ class RequestCalls(ModelCalls):
             return AsStatus.ALLSPARK_SUCCESS
         message = f"not a request of {model_name!r}, or released: {each[done.index(False)]!r}"
         return fail(AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID, message)
+
+
+def _constraint(model: InstalledModel, response_format: Mapping[str, Any]) -> Any:
+    """None if the output is free. Raises ValueError, HeadraceError."""
+    if not response_format:
+        return None
+    from headrace.grammar import compile_constraint
+
+    return compile_constraint(response_format, model.tokenizer)
 
 
 def _read_inputs(inputs: Mapping[str, Any]) -> list[list[int]]:
