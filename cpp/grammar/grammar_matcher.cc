@@ -72,9 +72,12 @@ void GrammarMatcher::copy_mask(std::span<uint32_t> allowed) const {
   std::copy_n(mask_.begin(), words, allowed.begin());
   if (ids % 32 != 0) allowed[words - 1] &= (1u << (ids % 32)) - 1;
   if (!at_start_) return;
+  // A token that adds nothing may come if another can follow it.
+  const bool goes_on = std::ranges::any_of(allowed, [](uint32_t word) { return word != 0; });
   for (const auto& [token, form] : vocabulary.first_forms()) {
     if (std::cmp_less(token, ids)) {
-      set_bit(allowed, token, form != GrammarVocabulary::kNothing && bit(mask_, form));
+      set_bit(allowed, token,
+              form >= 0 ? bit(mask_, form) : form == GrammarVocabulary::kNothing && goes_on);
     }
   }
 }
@@ -87,12 +90,13 @@ void GrammarMatcher::append(int32_t token) {
     const auto found = vocabulary.first_forms().find(token);
     if (found != vocabulary.first_forms().end()) form = found->second;
   }
-  HEADRACE_CHECK(form != GrammarVocabulary::kNothing, token);
+  HEADRACE_CHECK(form != GrammarVocabulary::kNever, token);
   if (vocabulary.is_special(token)) {
     at_start_ = at_start_ || vocabulary.special_restarts();
   } else {
     at_start_ = false;
   }
+  if (form == GrammarVocabulary::kNothing) return;
   if (api_.consume_token(matcher_->get(), static_cast<uint32_t>(form)) != 0) {
     throw_error(ErrorCode::kLimitExceeded, "the grammar can't go on: ", matcher_->error());
   }

@@ -75,9 +75,12 @@ void GrammarVocabulary::add_first_forms(const VocabularyBytes& vocabulary,
   for (const auto& [token, bytes] : vocabulary.first_tokens) {
     check_id(token, size_, "first_tokens");
     if (is_special(token)) continue;
-    const std::string form = is_text(bytes) ? bytes : "";
-    const auto [place, is_new] = ids.emplace(form, static_cast<int32_t>(spellings.size()));
-    if (is_new) spellings.push_back(form);
+    if (!is_text(bytes)) {
+      first_forms_[token] = kNever;
+      continue;
+    }
+    const auto [place, is_new] = ids.emplace(bytes, static_cast<int32_t>(spellings.size()));
+    if (is_new) spellings.push_back(bytes);
     first_forms_[token] = place->second;
   }
 }

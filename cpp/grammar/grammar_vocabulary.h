@@ -22,8 +22,10 @@ class GrammarVocabulary {
   GrammarVocabulary(const GrammarVocabulary&) = delete;
   GrammarVocabulary& operator=(const GrammarVocabulary&) = delete;
 
-  /// No id stands for this token at the start of an output: it adds nothing there.
+  /// What stands for a token that adds nothing at the start of an output.
   static constexpr int32_t kNothing = -1;
+  /// What stands for one that may not come there.
+  static constexpr int32_t kNever = -2;
 
   const Llguidance& api() const noexcept { return *api_; }
   const LlgTokenizer* tokenizer() const noexcept { return tokenizer_; }

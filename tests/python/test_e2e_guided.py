@@ -6,12 +6,24 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import model_folders
+import native_model
 import pytest
 from conftest import HAS_ENGINE, ROOT
 
-from headrace import LLM, GuidedDecodingParams, RequestOutput, SamplingParams, shipped_model
+from headrace import (
+    LLM,
+    Engine,
+    GenerationConfig,
+    GuidedDecodingParams,
+    RequestOutput,
+    SamplingParams,
+    shipped_model,
+)
 from headrace.text.tokenizer import Tokenizer
 
 CHECKPOINT = ROOT / "examples" / "tiny_model" / "checkpoint" / "config.json"
@@ -203,6 +215,83 @@ def test_bad_grammars_cost_their_request_alone(llm: LLM) -> None:
     assert re.search("items|takes too long", outputs[2].error_msg or "")
     alone = generate(llm, ["What is 2 + 3?"], fine)[0]
     assert outputs[1].outputs.text == alone.outputs.text
+
+
+def byte_level_model(folder: Path) -> None:
+    model_folders.byte_level_folder(folder)
+
+
+def llama_model(folder: Path) -> None:
+    model_folders.byte_level_folder(folder)
+    model_folders.byte_fallback().save(str(folder / "tokenizer.json"))
+
+
+def sentencepiece_model(folder: Path, **options: Any) -> None:
+    model_folders.sentencepiece_folder(folder, **options)
+
+
+TOKENIZERS: dict[str, Callable[[Path], None]] = {
+    "byte level": byte_level_model,
+    "llama": llama_model,
+    "sentencepiece": sentencepiece_model,
+    "sentencepiece, no dummy": partial(sentencepiece_model, add_dummy_prefix=False),
+    "sentencepiece, all spaces": partial(sentencepiece_model, remove_extra_whitespaces=False),
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_every_kind_of_tokenizer(name: str, tmp_path: Path) -> None:
+    """The grammar's text is the output's, spaces at its start included."""
+    TOKENIZERS[name](tmp_path)
+    model_folders.write_config(tmp_path, 1024, **native_model.LLAMA)
+    wanted: list[tuple[GuidedDecodingParams, str]] = [
+        (G(regex=r"[a-z]{2,6} [a-z]{2,6}[.!]"), r"[a-z]{2,6} [a-z]{2,6}[.!]"),
+        (G(regex=r" [a-z]{3}(é|你)"), r" [a-z]{3}(é|你)"),
+        (G(regex=r"  a*b"), r"  a*b"),
+        (G(choice=["  two", " one", "zero", "你好 x"]), "  two| one|zero|你好 x"),
+        (G(json={"type": "array", "items": {"type": "boolean"}, "maxItems": 3}), r"\[[\s\S]*\]"),
+        (G(structural_tag=json.dumps(TAGGED)), r"[\s\S]*"),
+    ]
+    params = [
+        SamplingParams(temperature=1.0, seed=seed, max_tokens=200, guided_decoding=guide)
+        for guide, _ in wanted
+        for seed in range(12)
+    ]
+    own = LLM(str(tmp_path), load_choices="dummy", num_threads=1, kv_cache_bytes=16 << 20)
+    with own:
+        outputs = generate(own, ["the cat"] * len(params), params)
+    complete = 0
+    for i, output in enumerate(outputs):
+        assert output.error_code == 200, output.error_msg
+        if output.outputs.finish_reason == "stop":
+            complete += 1
+            assert re.fullmatch(wanted[i // 12][1], output.outputs.text), output.outputs.text
+    assert complete > 36
+
+
+def test_the_native_engine(native_engine: Engine) -> None:
+    from headrace.grammar import compile_constraint
+
+    config = GenerationConfig(max_tokens=200, seed=3)
+
+    def text(guided_by: Any = None) -> str:
+        request = native_engine.submit("m", "x", config, guided=guided_by)
+        request.wait()
+        return request.results().get().text
+
+    tokenizer = native_engine.tokenizer("m")
+    for guided_by in (
+        {"type": "json_object", "json_schema": '{"enum": ["aa", 1, null]}'},
+        {"type": "json_schema", "json_schema": {"schema": {"enum": ["aa", 1, None]}}},
+        G(json={"enum": ["aa", 1, None]}),
+        compile_constraint(G(choice=['"aa"', "1", "null"]), tokenizer),
+    ):
+        assert text(guided_by) in ('"aa"', "1", "null")
+    assert text({"type": "text"}) == text()
+    with pytest.raises(ValueError, match="type must be"):
+        text({"type": "nonsense"})
+    with pytest.raises(TypeError, match="guided must be"):
+        text(3)
 
 
 def test_an_end_token_of_the_tokenizer_alone(llm: LLM) -> None:

@@ -27,6 +27,7 @@ struct VocabularyBytes {
   /// bytes that UTF-8 doesn't have.
   std::vector<std::string> tokens;
   /// Ids that add something else at the start of an output: a tokenizer may drop its first space.
+  /// "": nothing, and the start is over. Bytes that UTF-8 doesn't have: not allowed there.
   std::vector<std::pair<int32_t, std::string>> first_tokens;
   /// Control tokens, with their names. They are no text: only a grammar that names them, as in
   /// "<|call|>", allows them.

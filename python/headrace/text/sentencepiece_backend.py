@@ -15,7 +15,7 @@ import sentencepiece
 from headrace.errors import TokenizerError
 from headrace.text.decoders import byte_of
 from headrace.text.detokenizer import Detokenizer
-from headrace.text.token_bytes import TokenBytes
+from headrace.text.token_bytes import NEVER, TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles
 
 _SPACE = "\u2581"
@@ -120,7 +120,9 @@ class SentencePieceBackend:
             first = self.piece_text(token_id, at_start=True).encode("utf-8", "replace")
             out.tokens[token_id] = later
             if first != later:
-                out.first[token_id] = first
+                # Without every leading space, the start goes on behind one.
+                lost = not first and self.drops_every_leading_space
+                out.first[token_id] = NEVER if lost else first
         return out
 
     def cut_out(self, token_id: int) -> str | None:

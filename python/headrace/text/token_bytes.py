@@ -18,6 +18,8 @@ from headrace.text.decoders import (
     byte_of,
 )
 
+NEVER = b"\xff"  # in no UTF-8
+
 
 @dataclass(slots=True)
 class TokenBytes:
@@ -28,7 +30,9 @@ class TokenBytes:
     """
 
     tokens: list[bytes]  # by id; b"": none
-    first: dict[int, bytes] = field(default_factory=dict)  # where they differ at the start
+    # Where they differ at the start. b"": nothing, and what follows is not at the start; NEVER: it
+    # can't be told for this token alone, so that a grammar must not begin with it.
+    first: dict[int, bytes] = field(default_factory=dict)
     special: dict[int, str] = field(default_factory=dict)  # control tokens, by name: never text
     special_restarts: bool = False  # `first` holds after a special token, too
 
@@ -48,7 +52,7 @@ def chain_token_bytes(
             first, later = spell.first(token), spell.later(token)
             out.tokens[token_id] = later
             if first != later:
-                out.first[token_id] = first
+                out.first[token_id] = first if first or spell.ends_start(token) else NEVER
     return out
 
 
@@ -79,6 +83,9 @@ class _ByteLevelSpeller:
 
     first = later
 
+    def ends_start(self, token: str) -> bool:
+        return True
+
 
 class _ChainSpeller:
     def __init__(self, decoder: dict[str, Any] | None, has_bytes: bool) -> None:
@@ -92,6 +99,12 @@ class _ChainSpeller:
         chain = Chain(build_stages(self._decoder))
         chain.push("a")
         return self._text(chain, token)
+
+    def ends_start(self, token: str) -> bool:
+        """Whether the same token in second place is like any other that isn't first."""
+        chain = Chain(build_stages(self._decoder))
+        chain.push(token)
+        return self._text(chain, token) == self.later(token)
 
     def _text(self, chain: Chain, token: str) -> bytes:
         byte = byte_of(token) if self._has_bytes else None

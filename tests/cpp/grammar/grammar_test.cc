@@ -20,7 +20,7 @@ using Ids = std::vector<int32_t>;
 VocabularyBytes vocabulary() {
   VocabularyBytes out;
   out.tokens = {"a", "b", "ab", " a", " ", "", "\xff"};
-  out.first_tokens = {{3, "a"}, {4, ""}};
+  out.first_tokens = {{3, "a"}, {4, "\xff"}};
   out.special_tokens = {{5, "<|x|>"}};
   return out;
 }
@@ -68,6 +68,21 @@ TEST(Grammar, FormsThatOnlyTheStartHas) {
   EXPECT_EQ(ask(*matcher), (Answer{{1}, false}));
   matcher->append(1);
   EXPECT_EQ(ask(*matcher), (Answer{{}, true}));
+}
+
+TEST(Grammar, ATokenThatAddsNothingAtTheStart) {
+  VocabularyBytes words;
+  words.tokens = {" ", " a", "a"};
+  words.first_tokens = {{0, ""}, {1, "a"}};
+  GrammarCompiler compiler(GOOD_LIBRARY, words);
+  const auto matcher = compiler.compile(GrammarKind::kRegex, " a")->start();
+  EXPECT_EQ(ask(*matcher), (Answer{{0}, false}));  // a space is needed, and every first one is lost
+  matcher->append(0);
+  EXPECT_EQ(ask(*matcher), (Answer{{0, 1}, false}));
+  matcher->append(1);
+  EXPECT_EQ(ask(*matcher), (Answer{{}, true}));
+  // Nothing can follow it here.
+  EXPECT_EQ(ask(*compiler.compile(GrammarKind::kRegex, "")->start()), (Answer{{}, true}));
 }
 
 TEST(Grammar, OutlivesItsCompiler) {
