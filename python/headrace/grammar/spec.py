@@ -80,15 +80,24 @@ def _inner(schema: Any) -> Any:
 
 
 def json_schema(schema: Any, compact: bool = False) -> Grammar:
-    """`schema`: a dict, JSON text, or something with model_json_schema() (pydantic)."""
+    """`schema`: a dict, JSON text, or something with model_json_schema() (pydantic).
+
+    Whitespace between the parts of the JSON: none if `compact`, else up to 40 characters in a row
+    (a small model may never end otherwise), unless the schema's own "x-guidance" says.
+    """
     value = schema_value(schema)
-    if compact and isinstance(value, dict):
-        own = value.get("x-guidance")
-        value = {**value, "x-guidance": {**(own if isinstance(own, dict) else {}), **_COMPACT}}
+    if value is True:
+        value = {}
+    if isinstance(value, dict):
+        own = value.get("x-guidance", {})
+        if isinstance(own, dict) and not (own.keys() & _WHITESPACE and not compact):
+            value = {**value, "x-guidance": {**own, **(_COMPACT if compact else _BOUNDED)}}
     return Grammar("json_schema", dumped(value, "the JSON schema"))
 
 
+_WHITESPACE = {"whitespace_flexible", "whitespace_pattern"}
 _COMPACT = {"whitespace_flexible": False}
+_BOUNDED = {"whitespace_pattern": r"[ \n\r\t]{1,40}"}
 
 
 def schema_value(schema: Any) -> Any:
