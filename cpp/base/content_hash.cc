@@ -33,6 +33,45 @@ void mix_block(std::array<uint64_t, kLanes>& lanes, const char* block) {
   }
 }
 
+std::vector<HashPiece> cut(std::span<const uint64_t> sizes) {
+  std::vector<HashPiece> pieces;
+  for (size_t content = 0; content < sizes.size(); ++content) {
+    for (uint64_t at = 0; at < sizes[content]; at += kHashPiece) {
+      const uint64_t left = sizes[content] - at;
+      pieces.push_back({content, at, static_cast<size_t>(std::min<uint64_t>(kHashPiece, left))});
+    }
+  }
+  return pieces;
+}
+
+/// Calls `task` with 0 .. count - 1 on up to `threads` threads. Throws what it throws.
+template <class Task>
+void run_parallel(size_t count, int32_t threads, const Task& task) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;  // guarded by mutex while threads run
+  const auto work = [&]() noexcept {
+    try {
+      for (size_t i = next++; i < count; i = next++) task(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+      next = count;
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    try {
+      for (size_t i = 1; i < std::min(static_cast<size_t>(threads), count); ++i) {
+        helpers.emplace_back(work);
+      }
+    } catch (const std::system_error&) {  // the threads that there are do the work
+    }
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 }  // namespace
 
 uint64_t content_hash(const void* data, size_t bytes) noexcept {
@@ -56,37 +95,20 @@ uint64_t combine_hashes(std::span<const uint64_t> pieces) noexcept {
   return content_hash(pieces.data(), pieces.size_bytes());
 }
 
-uint64_t parallel_hash(uint64_t bytes, int32_t threads,
-                       const std::function<uint64_t(uint64_t, size_t)>& hash_piece) {
-  std::vector<uint64_t> pieces((bytes + kHashPiece - 1) / kHashPiece);
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;  // guarded by mutex while threads run
-  const auto work = [&]() noexcept {
-    try {
-      for (size_t i = next++; i < pieces.size(); i = next++) {
-        const uint64_t offset = uint64_t{i} * kHashPiece;
-        pieces[i] =
-            hash_piece(offset, static_cast<size_t>(std::min<uint64_t>(kHashPiece, bytes - offset)));
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-      next = pieces.size();
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    try {
-      for (size_t i = 1; i < std::min(static_cast<size_t>(threads), pieces.size()); ++i) {
-        helpers.emplace_back(work);
-      }
-    } catch (const std::system_error&) {  // the threads that there are do the work
-    }
-    work();
+std::vector<uint64_t> parallel_hash(std::span<const uint64_t> sizes, int32_t threads,
+                                    const std::function<uint64_t(const HashPiece&)>& hash_piece) {
+  const std::vector<HashPiece> pieces = cut(sizes);
+  std::vector<uint64_t> digests(pieces.size());
+  run_parallel(pieces.size(), threads, [&](size_t i) { digests[i] = hash_piece(pieces[i]); });
+  std::vector<uint64_t> out;
+  size_t first = 0;
+  for (size_t content = 0; content < sizes.size(); ++content) {
+    size_t end = first;
+    while (end < pieces.size() && pieces[end].content == content) ++end;
+    out.push_back(combine_hashes(std::span(digests).subspan(first, end - first)));
+    first = end;
   }
-  if (failure) std::rethrow_exception(failure);
-  return combine_hashes(pieces);
+  return out;
 }
 
 std::string hash_text(uint64_t hash) {

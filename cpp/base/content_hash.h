@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace headrace {
 
@@ -22,10 +23,18 @@ inline constexpr size_t kHashPiece = size_t{1} << 20;
 /// Digest of a long content from those of its pieces.
 uint64_t combine_hashes(std::span<const uint64_t> pieces) noexcept;
 
-/// Digest of `bytes` bytes, whose pieces `hash_piece(offset, bytes)` gives: called on up to
-/// `threads` threads, the caller's included. Throws what it throws.
-uint64_t parallel_hash(uint64_t bytes, int32_t threads,
-                       const std::function<uint64_t(uint64_t, size_t)>& hash_piece);
+/// A piece of one of several contents.
+struct HashPiece {
+  size_t content = 0;   ///< index of the content
+  uint64_t offset = 0;  ///< in it
+  size_t bytes = 0;
+};
+
+/// Digests of contents of these sizes, whose pieces `hash_piece` gives: it is called on up to
+/// `threads` threads, the caller's included, about in the order of the pieces. Throws what it
+/// throws.
+std::vector<uint64_t> parallel_hash(std::span<const uint64_t> sizes, int32_t threads,
+                                    const std::function<uint64_t(const HashPiece&)>& hash_piece);
 
 /// 16 digits.
 std::string hash_text(uint64_t hash);

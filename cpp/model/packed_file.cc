@@ -81,7 +81,7 @@ PackedFile::PackedFile(const fs::path& path)
 }
 
 void PackedFile::check_identity(const fs::path& folder, int32_t threads) const {
-  const Json now = parse_config(read_config_identity(folder), "config.json");
+  const Json now = parse_config(read_config_text(folder), (folder / "config.json").string());
   const std::string difference = first_difference(now, parse_config(header_.config, path()));
   if (!difference.empty()) {
     throw_error(ErrorCode::kInvalidState, path(), " is stale: ", (folder / "config.json").string(),
@@ -122,14 +122,20 @@ void PackedFile::check_layout(const ModelSources& sources, const Backend& backen
 
 void PackedFile::check_contents(int32_t threads) const {
   file_->check_size();
+  std::vector<uint64_t> sizes;
+  std::vector<const std::byte*> data;
   for (const PackedTensor& tensor : header_.tensors) {
-    const std::byte* data = ranges_.at(tensor.name).data;
-    const uint64_t hash = parallel_hash(
-        tensor.bytes, threads,
-        [data](uint64_t offset, size_t bytes) { return content_hash(data + offset, bytes); });
-    if (hash == tensor.hash) continue;
+    sizes.push_back(tensor.bytes);
+    data.push_back(ranges_.at(tensor.name).data);
+  }
+  const auto hashes = parallel_hash(sizes, threads, [&data](const HashPiece& piece) {
+    return content_hash(data[piece.content] + piece.offset, piece.bytes);
+  });
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const PackedTensor& tensor = header_.tensors[i];
+    if (hashes[i] == tensor.hash) continue;
     throw_error(ErrorCode::kCorruptFile, path(), ": tensor ", in_quotes(tensor.name),
-                " is damaged: its content hash is ", hash_text(hash), ", not ",
+                " is damaged: its content hash is ", hash_text(hashes[i]), ", not ",
                 hash_text(tensor.hash), ". Pack the model again.");
   }
   file_->check_size();

@@ -48,11 +48,13 @@ bool same_times(const SourceFile& a, const SourceFile& b) {
 
 uint64_t hash_file(const fs::path& path, int32_t threads) {
   const MappedFile file(path);
-  return parallel_hash(file.size(), threads, [&file](uint64_t offset, size_t bytes) {
-    const auto piece = std::make_unique_for_overwrite<char[]>(bytes);
-    file.read(offset, piece.get(), bytes);
-    return content_hash(piece.get(), bytes);
-  });
+  const uint64_t size = file.size();
+  const auto hash_piece = [&file](const HashPiece& piece) {
+    const auto data = std::make_unique_for_overwrite<char[]>(piece.bytes);
+    file.read(piece.offset, data.get(), piece.bytes);
+    return content_hash(data.get(), piece.bytes);
+  };
+  return parallel_hash({&size, 1}, threads, hash_piece).front();
 }
 
 /// A write that comes after this gets other times than `file` has.

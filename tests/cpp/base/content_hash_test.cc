@@ -58,27 +58,33 @@ TEST(ContentHash, TakesAnyAlignment) {
 }
 
 TEST(ParallelHash, IsTheSameOnAnyNumberOfThreads) {
-  for (const size_t size : {size_t{0}, size_t{1}, kHashPiece, 5 * kHashPiece + 17}) {
-    const std::string bytes = random_bytes(size, 5);
-    const auto piece = [&](uint64_t offset, size_t count) {
-      return content_hash(bytes.data() + offset, count);
-    };
+  const std::vector<uint64_t> sizes{kHashPiece, 0, 5 * kHashPiece + 17, 1, 0};
+  std::vector<std::string> contents;
+  std::vector<uint64_t> want;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    contents.push_back(random_bytes(sizes[i], static_cast<uint32_t>(5 + i)));
     std::vector<uint64_t> pieces;
-    for (size_t at = 0; at < size; at += kHashPiece) {
-      pieces.push_back(piece(at, std::min(kHashPiece, size - at)));
+    for (size_t at = 0; at < sizes[i]; at += kHashPiece) {
+      pieces.push_back(content_hash(contents[i].data() + at, std::min(kHashPiece, sizes[i] - at)));
     }
-    for (const int32_t threads : {1, 2, 8}) {
-      EXPECT_EQ(parallel_hash(size, threads, piece), combine_hashes(pieces)) << size;
-    }
+    want.push_back(combine_hashes(pieces));
   }
+  const auto hash_piece = [&](const HashPiece& piece) {
+    return content_hash(contents[piece.content].data() + piece.offset, piece.bytes);
+  };
+  for (const int32_t threads : {1, 2, 8}) {
+    EXPECT_EQ(parallel_hash(sizes, threads, hash_piece), want) << threads;
+  }
+  EXPECT_TRUE(parallel_hash({}, 4, hash_piece).empty());
 }
 
 TEST(ParallelHash, ThrowsWhatAPieceThrows) {
-  const auto piece = [](uint64_t offset, size_t) -> uint64_t {
-    if (offset == 3 * kHashPiece) throw std::runtime_error("the third");
-    return offset;
+  const auto hash_piece = [](const HashPiece& piece) -> uint64_t {
+    if (piece.offset == 3 * kHashPiece) throw std::runtime_error("the third");
+    return piece.offset;
   };
-  EXPECT_THROW(parallel_hash(9 * kHashPiece, 4, piece), std::runtime_error);
+  const std::vector<uint64_t> sizes{9 * kHashPiece};
+  EXPECT_THROW(parallel_hash(sizes, 4, hash_piece), std::runtime_error);
 }
 
 }  // namespace
