@@ -7,6 +7,8 @@
 
 namespace headrace {
 
+class LoraAdapter;
+
 /// The scheduled tokens of one sequence: rows [first_row, first_row + num_rows) of the step,
 /// at absolute positions start_pos, start_pos + 1, ...
 struct SeqSlice {
@@ -16,6 +18,8 @@ struct SeqSlice {
   /// Block table: blocks[i] holds positions [i * block_size, (i + 1) * block_size).
   /// Covers at least start_pos + num_rows positions.
   std::span<const int32_t> blocks;
+  /// Adapter that all its rows use; null: none. For the decoder: ops take LoraGroups.
+  const LoraAdapter* lora = nullptr;
 };
 
 /// Host memory, owned by the caller and unchanged until the step's results have been read.

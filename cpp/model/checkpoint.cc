@@ -22,15 +22,9 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 /// Tensor -> shard.
 std::map<std::string, std::string> read_index(const fs::path& folder) {
-  const MappedFile index(folder / kIndexFile);
   constexpr uint64_t kMaxIndex = 64u << 20;
-  if (index.size() > kMaxIndex) {
-    throw_error(ErrorCode::kCorruptFile, index.path(), " has ", index.size(), " bytes; at most ",
-                kMaxIndex, " are accepted.");
-  }
-  std::string text(index.size(), '\0');
-  index.read(0, text.data(), text.size());
-  return parse_safetensors_index(text, index.path());
+  const fs::path index = folder / kIndexFile;
+  return parse_safetensors_index(read_small_file(index, kMaxIndex), index.string());
 }
 
 bool is_there(const fs::path& path) {
@@ -69,6 +63,11 @@ struct Checkpoint::Impl {
   void open_single(const fs::path& path) {
     files.push_back(std::make_unique<MappedFile>(path));
     tensors = read_tensors(*files.back());
+  }
+
+  void sort() {
+    std::sort(tensors.begin(), tensors.end(),
+              [](const auto& a, const auto& b) { return a.name < b.name; });
   }
 
   void open_sharded(const fs::path& folder) {
@@ -121,8 +120,12 @@ Checkpoint::Checkpoint(const fs::path& folder) : impl_(std::make_unique<Impl>())
   } else {
     throw_no_weights(folder);
   }
-  std::sort(impl_->tensors.begin(), impl_->tensors.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+  impl_->sort();
+}
+
+Checkpoint::Checkpoint(SingleFile file) : impl_(std::make_unique<Impl>()) {
+  impl_->open_single(file.path);
+  impl_->sort();
 }
 
 Checkpoint::~Checkpoint() = default;

@@ -35,6 +35,11 @@ class Checkpoint {
   /// JSON, duplicate names, offsets out of range, overlapping or leaving gaps, shape x dtype that
   /// is not the byte count, index entries outside the folder, a file shorter than its header says.
   explicit Checkpoint(const std::filesystem::path& folder);
+  struct SingleFile {
+    std::filesystem::path path;
+  };
+  /// One file of any name; throws likewise.
+  explicit Checkpoint(SingleFile file);
   ~Checkpoint();
 
   /// Null if there is none of that name.

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/lora_config.h"
 #include "model/scratch.h"
+#include "model/step_loras.h"
 #include "model/weight_loader.h"
 #include "model/weight_sources.h"
 
@@ -39,14 +41,16 @@ LayerWeights load_layer(WeightReader& reader, const LayerSources& sources) {
 }
 
 void check_options(const DecoderOptions& options) {
-  const auto check = [](const char* name, int32_t value) {
-    if (value < 1 || value > kMaxRows) {
-      throw_error(ErrorCode::kInvalidArgument, name, " is ", value, ": it must be from 1 to ",
-                  kMaxRows, ".");
+  const auto check = [](const char* name, int32_t value, int32_t min, int32_t max) {
+    if (value < min || value > max) {
+      throw_error(ErrorCode::kInvalidArgument, name, " is ", value, ": it must be from ", min,
+                  " to ", max, ".");
     }
   };
-  check("max_rows", options.max_rows);
-  check("max_logit_rows", options.max_logit_rows);
+  check("max_rows", options.max_rows, 1, kMaxRows);
+  check("max_logit_rows", options.max_logit_rows, 1, kMaxRows);
+  check("max_loras", options.max_loras, 0, kMaxLoras);
+  check("max_lora_rank", options.max_lora_rank, 1, kMaxLoraRank);
 }
 
 }  // namespace
@@ -57,8 +61,10 @@ struct Decoder::Impl {
 
   TensorView forward(const StepBatch& batch, KvCache& cache);
   TensorView logits(std::span<const int32_t> rows);
-  void attend(const LayerWeights& layer, int32_t index, KvCache& cache, const Scratch& step);
-  void feed_forward(const LayerWeights& layer, const Scratch& step);
+  void attend(size_t index, KvCache& cache, const Scratch& step);
+  void feed_forward(size_t index, const Scratch& step);
+  void gate_and_up(size_t index, const Scratch& step);
+  void add_loras(size_t index, LoraLinear linear, const TensorView& x, const TensorView& out);
   Scratch views(int64_t rows) const;
   void choose_rows(std::span<const int32_t> rows, Scratch& step);
 
@@ -72,13 +78,16 @@ struct Decoder::Impl {
   int64_t num_parameters = 0;
   Backend::Buffer scratch_memory;
   Scratch scratch;
+  StepLoras loras;
   int64_t last_rows = 0;  // of the last step
 };
 
 Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
                     WeightReader& reader, const DecoderOptions& options_in)
-    : backend(backend_in), config(config_in), options(options_in) {
-  check_options(options);
+    : backend(backend_in),
+      config(config_in),
+      options((check_options(options_in), options_in)),
+      loras(options_in.max_rows, options_in.max_loras) {
   HEADRACE_CHECK(config.layer_window.size() == static_cast<size_t>(config.num_layers));
 
   const size_t bytes_before = backend.bytes_in_use();
@@ -110,6 +119,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch, KvCache& cache) {
 
   const Scratch step = views(rows);
   last_rows = rows;
+  loras.begin(batch.seqs);
   backend.begin_step(batch);
   backend.embed(*embedding, step.residual);
   backend.rope_table(config.rope, step.rope);
@@ -121,8 +131,8 @@ TensorView Decoder::Impl::forward(const StepBatch& batch, KvCache& cache) {
       backend.add_rms_norm(step.residual, step.delta, layer.input_norm.view, config.rms_norm_eps,
                            step.normed);
     }
-    attend(layer, static_cast<int32_t>(i), cache, step);
-    if (i + 1 < layers.size()) feed_forward(layer, step);
+    attend(i, cache, step);
+    if (i + 1 < layers.size()) feed_forward(i, step);
   }
   return logits(batch.logit_rows);
 }
@@ -135,7 +145,8 @@ TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
   step.logits = step.logits.first_rows(count);
   if (count == 0) return step.logits;
   choose_rows(rows, step);
-  feed_forward(layers.back(), step);
+  loras.choose(rows);
+  feed_forward(layers.size() - 1, step);
   backend.add_rms_norm(step.residual, step.delta, final_norm.view, config.rms_norm_eps,
                        step.normed);
   backend.linear(step.normed, head ? *head : *embedding, {}, step.logits);
@@ -143,8 +154,9 @@ TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
 }
 
 /// mixed = attention(normed), before its output projection.
-void Decoder::Impl::attend(const LayerWeights& layer, int32_t index, KvCache& cache,
-                           const Scratch& step) {
+void Decoder::Impl::attend(size_t index, KvCache& cache, const Scratch& step) {
+  const LayerWeights& layer = layers[index];
+  const auto layer_number = static_cast<int32_t>(index);
   const int32_t d = config.head_dim;
   const QkvSpec qkv{.num_heads = config.num_heads,
                     .num_kv_heads = config.num_kv_heads,
@@ -158,18 +170,41 @@ void Decoder::Impl::attend(const LayerWeights& layer, int32_t index, KvCache& ca
                                 .scale = 1.0f / std::sqrt(static_cast<float>(d)),
                                 .window = layer.window};
   backend.linear(step.normed, *layer.qkv, layer.qkv_bias.view, step.qkv);
-  backend.rope_kv_write(step.qkv, qkv, config.rope, step.rope, cache, index);
+  add_loras(index, &LoraLayer::qkv, step.normed, step.qkv);
+  backend.rope_kv_write(step.qkv, qkv, config.rope, step.rope, cache, layer_number);
   const TensorView q = step.qkv.columns(0, int64_t{config.num_heads} * d);
-  backend.attention(q, attention, cache, index, step.mixed);
+  backend.attention(q, attention, cache, layer_number, step.mixed);
 }
 
 /// residual += o(mixed); delta = down(silu(gate(norm(residual))) * up(norm(residual))).
-void Decoder::Impl::feed_forward(const LayerWeights& layer, const Scratch& step) {
+void Decoder::Impl::feed_forward(size_t index, const Scratch& step) {
+  const LayerWeights& layer = layers[index];
   backend.linear(step.mixed, *layer.o, layer.o_bias.view, step.delta);
+  add_loras(index, &LoraLayer::o, step.mixed, step.delta);
   backend.add_rms_norm(step.residual, step.delta, layer.mlp_norm.view, config.rms_norm_eps,
                        step.normed);
-  backend.linear_silu_mul(step.normed, *layer.gate_up, layer.gate_up_bias.view, step.gated);
+  gate_and_up(index, step);
   backend.linear(step.gated, *layer.down, layer.down_bias.view, step.delta);
+  add_loras(index, &LoraLayer::down, step.gated, step.delta);
+}
+
+// What adapters add comes before the SiLU. Rows without one get the fused op's bits either way.
+void Decoder::Impl::gate_and_up(size_t index, const Scratch& step) {
+  const LayerWeights& layer = layers[index];
+  const TensorView bias = layer.gate_up_bias.view;
+  if (loras.groups(index, &LoraLayer::gate_up).empty()) {
+    backend.linear_silu_mul(step.normed, *layer.gate_up, bias, step.gated);
+    return;
+  }
+  backend.linear(step.normed, *layer.gate_up, bias, step.gate_up);
+  add_loras(index, &LoraLayer::gate_up, step.normed, step.gate_up);
+  backend.silu_mul(step.gate_up, step.gated);
+}
+
+void Decoder::Impl::add_loras(size_t index, LoraLinear linear, const TensorView& x,
+                              const TensorView& out) {
+  const std::span<const LoraGroup> groups = loras.groups(index, linear);
+  if (!groups.empty()) backend.lora(x, groups, scratch.lora, out);
 }
 
 Scratch Decoder::Impl::views(int64_t rows) const {
@@ -178,6 +213,7 @@ Scratch Decoder::Impl::views(int64_t rows) const {
                            &step.mixed, &step.gated}) {
     *view = view->first_rows(rows);
   }
+  if (options.max_loras > 0) step.gate_up = step.gate_up.first_rows(rows);
   return step;
 }
 
@@ -185,6 +221,7 @@ Scratch Decoder::Impl::views(int64_t rows) const {
 void Decoder::Impl::choose_rows(std::span<const int32_t> rows, Scratch& step) {
   const auto count = static_cast<int64_t>(rows.size());
   for (TensorView* view : {&step.normed, &step.delta, &step.gated}) *view = view->first_rows(count);
+  if (options.max_loras > 0) step.gate_up = step.gate_up.first_rows(count);
   if (count == step.residual.rows()) return;  // ascending, hence all of them in order: none later
   step.chosen_residual = step.chosen_residual.first_rows(count);
   step.chosen_mixed = step.chosen_mixed.first_rows(count);

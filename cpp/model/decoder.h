@@ -18,6 +18,8 @@ struct DecoderOptions {
   DType storage = DType::kF32;  ///< of the linear weights
   int32_t max_rows = 512;       ///< T of the largest step
   int32_t max_logit_rows = 64;  ///< S of the largest forward() or logits() call
+  int32_t max_loras = 0;        ///< adapters in one step, 0..256
+  int32_t max_lora_rank = 64;   ///< 1..4096
   bool dummy_weights = false;   ///< pseudo-random weights; the checkpoint may be null
   float dummy_spread = 0.02f;   ///< their standard deviation (norms are 1)
 };
@@ -40,9 +42,11 @@ class Decoder {
   ~Decoder();
 
   /// Computes a step: writes keys and values of every row, returns logits [S, V] f32 of
-  /// batch.logit_rows (may be empty), valid until the next call of forward() or logits().
+  /// batch.logit_rows (may be empty), valid until the next call of forward() or logits(), until
+  /// when the sequences' adapters must live.
   /// REQUIRES: 1 <= T <= max_rows, S <= max_logit_rows, token ids in [0, vocab_size), a cache of
-  /// this model's shape.
+  /// this model's shape, adapters loaded for it, at most max_loras different ones and none of a
+  /// rank above max_lora_rank.
   TensorView forward(const StepBatch& batch, KvCache& cache);
   /// Logits [rows.size(), V] of other rows of the last step, for a step that wants more of them
   /// than max_logit_rows: prompt log-probabilities are read in several calls. Overwrites the

@@ -121,4 +121,15 @@ void MappedFile::check_size() const {
   }
 }
 
+std::string read_small_file(const std::filesystem::path& path, uint64_t max_bytes) {
+  const MappedFile file(path);
+  if (file.size() > max_bytes) {
+    throw_error(ErrorCode::kCorruptFile, file.path(), " has ", file.size(), " bytes; at most ",
+                max_bytes, " are accepted.");
+  }
+  std::string text(file.size(), '\0');
+  file.read(0, text.data(), text.size());
+  return text;
+}
+
 }  // namespace headrace

@@ -44,4 +44,8 @@ class MappedFile {
   char* data_ = nullptr;
 };
 
+/// The whole of a file of at most `max_bytes`. Throws like MappedFile, and Error(kCorruptFile) for
+/// a larger one.
+std::string read_small_file(const std::filesystem::path& path, uint64_t max_bytes);
+
 }  // namespace headrace

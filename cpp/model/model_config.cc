@@ -221,14 +221,7 @@ void read_eos(ConfigReader& reader, int32_t vocab_size, std::vector<int32_t>& id
 }
 
 std::string read_text(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  if (file.size() > kConfigLimits.max_bytes) {
-    throw_error(ErrorCode::kCorruptFile, file.path(), " has ", file.size(), " bytes; at most ",
-                kConfigLimits.max_bytes, " are accepted.");
-  }
-  std::string text(file.size(), '\0');
-  file.read(0, text.data(), text.size());
-  return text;
+  return read_small_file(path, kConfigLimits.max_bytes);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class Carver {
 Scratch lay_out_scratch(const ModelConfig& config, const DecoderOptions& options, DType activation,
                         void* base, size_t* bytes) {
   const int64_t t = options.max_rows, s = options.max_logit_rows;
+  const int64_t lora_rows = options.max_loras > 0 ? t : 0;
   const int64_t hidden = config.hidden_size;
   const int64_t q = int64_t{config.num_heads} * config.head_dim;
   const int64_t kv = int64_t{config.num_kv_heads} * config.head_dim;
@@ -48,6 +49,9 @@ Scratch lay_out_scratch(const ModelConfig& config, const DecoderOptions& options
   out.chosen_mixed = carver.matrix(s, q, activation);
   out.logits = carver.matrix(s, config.vocab_size, DType::kF32);
   out.mixed = carver.matrix(t, q, activation);
+  // q, k and v: no linear has more parts.
+  out.lora = carver.matrix(lora_rows, 3 * round_up<int64_t>(options.max_lora_rank, kLoraRankUnit),
+                           DType::kF32);
 
   // Attention is over when the feed-forward block begins.
   const size_t shared = carver.offset();
@@ -55,6 +59,7 @@ Scratch lay_out_scratch(const ModelConfig& config, const DecoderOptions& options
   const size_t attention_end = carver.offset();
   carver.move_to(shared);
   out.gated = carver.matrix(t, config.intermediate_size, activation);
+  out.gate_up = carver.matrix(lora_rows, 2 * int64_t{config.intermediate_size}, activation);
   *bytes = std::max(attention_end, carver.offset());
   return out;
 }

@@ -17,6 +17,8 @@ struct Scratch {
   TensorView qkv;              ///< [T, (nq + 2 nkv) d]; shares memory with gated
   TensorView mixed;            ///< [T, nq d] values mixed by attention
   TensorView gated;            ///< [T, I]
+  TensorView gate_up;          ///< [T, 2 I]; without adapters [0, 0], likewise lora
+  TensorView lora;             ///< [T, ranks] f32 for Backend::lora
   TensorView chosen_residual;  ///< [S, H] rows that want logits
   TensorView chosen_mixed;     ///< [S, nq d]
   TensorView logits;           ///< [S, V] f32

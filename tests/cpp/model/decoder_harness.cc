@@ -12,13 +12,17 @@ namespace headrace {
 
 DecoderHarness::DecoderHarness(const std::string& isa, const std::string& folder,
                                const HarnessOptions& options)
-    : backend_(make_cpu_backend({.num_threads = options.num_threads, .isa = isa})) {
+    : backend_(make_cpu_backend({.num_threads = options.num_threads, .isa = isa})),
+      storage_(options.storage),
+      max_lora_rank_(options.max_lora_rank) {
   const ModelConfig config = load_model_config(folder);
   {
     const Checkpoint checkpoint(folder);
-    decoder_ = std::make_unique<Decoder>(
-        *backend_, config, &checkpoint,
-        DecoderOptions{.storage = options.storage, .max_logit_rows = options.max_logit_rows});
+    decoder_ = std::make_unique<Decoder>(*backend_, config, &checkpoint,
+                                         DecoderOptions{.storage = options.storage,
+                                                        .max_logit_rows = options.max_logit_rows,
+                                                        .max_loras = options.max_loras,
+                                                        .max_lora_rank = options.max_lora_rank});
   }
   const int32_t per_sequence = ceil_div(options.max_tokens, options.block_size);
   const KvCacheSpec spec{.num_layers = config.num_layers,
@@ -34,6 +38,10 @@ DecoderHarness::DecoderHarness(const std::string& isa, const std::string& folder
       sequences_[static_cast<size_t>(i)].blocks.push_back(block * options.num_sequences + i);
     }
   }
+}
+
+std::shared_ptr<const LoraAdapter> DecoderHarness::load_lora(const std::filesystem::path& folder) {
+  return load_lora_adapter(backend_, config(), storage_, max_lora_rank_, folder);
 }
 
 void DecoderHarness::start(int32_t sequence, int32_t prompt_length) {
@@ -65,7 +73,8 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = sequences_[static_cast<size_t>(chunk.sequence)];
     const auto count = static_cast<int32_t>(chunk.tokens.size());
-    slices.push_back({static_cast<int32_t>(ids.size()), count, sequence.length, sequence.blocks});
+    slices.push_back(
+        {static_cast<int32_t>(ids.size()), count, sequence.length, sequence.blocks, chunk.lora});
     for (const int32_t token : chunk.tokens) {
       ids.push_back(token);
       positions.push_back(sequence.length++);

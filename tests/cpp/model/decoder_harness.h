@@ -3,6 +3,7 @@
 // Drives a Decoder without an engine: a KV cache, block tables and steps made by hand.
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "model/decoder.h"
+#include "model/lora_adapter.h"
 
 namespace headrace {
 
@@ -17,6 +19,7 @@ namespace headrace {
 struct Chunk {
   int32_t sequence = 0;
   std::vector<int32_t> tokens;
+  const LoraAdapter* lora = nullptr;
 };
 
 struct HarnessOptions {
@@ -27,6 +30,8 @@ struct HarnessOptions {
   int32_t max_logit_rows = 512;
   int32_t num_sequences = 4;
   int32_t max_tokens = 256;  ///< per sequence
+  int32_t max_loras = 0;
+  int32_t max_lora_rank = 64;
 };
 
 /// A backend of one ISA, a decoder of one checkpoint folder and sequences in its cache, whose
@@ -34,6 +39,8 @@ struct HarnessOptions {
 class DecoderHarness {
  public:
   DecoderHarness(const std::string& isa, const std::string& folder, const HarnessOptions& options);
+
+  std::shared_ptr<const LoraAdapter> load_lora(const std::filesystem::path& folder);
 
   /// Forgets what a sequence has seen. `prompt_length` is what dynamic rope goes by.
   void start(int32_t sequence, int32_t prompt_length);
@@ -59,7 +66,9 @@ class DecoderHarness {
                                       const std::vector<int32_t>& logit_rows);
   std::vector<std::vector<float>> read(const TensorView& logits);
 
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
+  DType storage_;
+  int32_t max_lora_rank_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvCache> cache_;
   std::vector<Sequence> sequences_;

@@ -200,9 +200,9 @@ class ReferenceBackend final : public Backend {
     check_linear(x, weight, bias, out, half);
     for (int64_t i = 0; i < x.rows(); ++i) {
       for (int64_t j = 0; j < half; ++j) {
-        const double gate = product(x, i, weight, j, bias);
-        const double up = product(x, i, weight, half + j, bias);
-        out.row<float>(i)[j] = static_cast<float>(gate / (1.0 + std::exp(-gate)) * up);
+        const auto gate = static_cast<float>(product(x, i, weight, j, bias));
+        const auto up = static_cast<float>(product(x, i, weight, half + j, bias));
+        out.row<float>(i)[j] = silu_mul(gate, up);
       }
     }
   }
@@ -210,11 +210,9 @@ class ReferenceBackend final : public Backend {
   void silu_mul(TensorView gate_up, TensorView out) override {
     check_silu_mul(gate_up, out);
     for (int64_t i = 0; i < out.rows(); ++i) {
-      const float* from = gate_up.row<float>(i);
-      for (int64_t j = 0; j < out.cols(); ++j) {
-        const double gate = from[j], up = from[out.cols() + j];
-        out.row<float>(i)[j] = static_cast<float>(gate / (1.0 + std::exp(-gate)) * up);
-      }
+      const float* gate = gate_up.row<float>(i);
+      const float* up = gate + out.cols();
+      for (int64_t j = 0; j < out.cols(); ++j) out.row<float>(i)[j] = silu_mul(gate[j], up[j]);
     }
   }
 
@@ -266,6 +264,11 @@ class ReferenceBackend final : public Backend {
   }
 
  private:
+  static float silu_mul(float gate, float up) {
+    const double wide = gate;
+    return static_cast<float>(wide / (1.0 + std::exp(-wide)) * static_cast<double>(up));
+  }
+
   static void add_lora(const ReferenceLora::Part& part, const float* x, int64_t k, float* out) {
     std::vector<double> inner;
     for (int64_t i = 0; i < part.rank; ++i) inner.push_back(dot(x, &part.a[size_t(i * k)], k));
