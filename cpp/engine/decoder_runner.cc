@@ -4,7 +4,7 @@
 
 namespace headrace::internal {
 
-DecoderRunner::DecoderRunner(std::unique_ptr<Backend> backend, std::unique_ptr<Decoder> decoder,
+DecoderRunner::DecoderRunner(std::shared_ptr<Backend> backend, std::unique_ptr<Decoder> decoder,
                              std::unique_ptr<KvCache> cache, int32_t max_logit_rows)
     : backend_(std::move(backend)),
       decoder_(std::move(decoder)),

@@ -8,11 +8,11 @@
 
 namespace headrace::internal {
 
-/// A Decoder with its cache, on the backend that it owns.
+/// A Decoder with its cache, on a backend that it shares with adapters.
 class DecoderRunner final : public StepRunner {
  public:
   /// `cache` and `decoder` live on `backend`. `max_logit_rows` is the decoder's.
-  DecoderRunner(std::unique_ptr<Backend> backend, std::unique_ptr<Decoder> decoder,
+  DecoderRunner(std::shared_ptr<Backend> backend, std::unique_ptr<Decoder> decoder,
                 std::unique_ptr<KvCache> cache, int32_t max_logit_rows);
 
   TensorView forward(const StepBatch& batch) override;
@@ -25,7 +25,7 @@ class DecoderRunner final : public StepRunner {
   size_t mapped_bytes() const override { return decoder_->adopted_bytes(); }
 
  private:
-  std::unique_ptr<Backend> backend_;  // first: it must outlive what lives on it
+  std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvCache> cache_;
   int32_t max_logit_rows_;

@@ -135,6 +135,19 @@ Request Engine::submit(const std::string& name, RequestOptions options) {
   return impl_->submit(name, std::move(options));
 }
 
+void Engine::load_lora(const std::string& name, const std::string& lora_name,
+                       const std::string& path) {
+  impl_->find(name)->load_lora(lora_name, path);
+}
+
+void Engine::unload_lora(const std::string& name, const std::string& lora_name) {
+  impl_->find(name)->unload_lora(lora_name);
+}
+
+std::vector<LoraInfo> Engine::loras(const std::string& name) const {
+  return impl_->find(name)->loras();
+}
+
 ModelInfo Engine::model_info(const std::string& name) const { return impl_->find(name)->info(); }
 
 ModelStats Engine::model_stats(const std::string& name) const { return impl_->find(name)->stats(); }

@@ -10,6 +10,7 @@
 #include "engine/memory_plan.h"
 #include "engine/weights.h"
 #include "model/decoder.h"
+#include "model/lora_adapter.h"
 #include "model/weight_sources.h"
 
 namespace headrace::internal {
@@ -32,6 +33,8 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
                              ? options.max_num_batched_tokens
                              : std::max(kDefaultBatchedTokens, options.max_num_seqs);
   out.decoder.max_logit_rows = std::min(options.max_num_seqs, kMaxLogitRows);
+  out.decoder.max_loras = options.max_loras;
+  out.decoder.max_lora_rank = options.max_lora_rank;
   out.decoder.dummy_weights = options.dummy_weights;
   out.cache.num_layers = config.num_layers;
   out.cache.num_kv_heads = config.num_kv_heads;
@@ -53,6 +56,8 @@ MemoryPlan make_memory_plan(const ModelOptions& options, const ModelConfig& conf
   request.weight_bytes = Decoder::plan_weight_bytes(config, shapes.decoder.storage);
   request.scratch_bytes = Decoder::plan_scratch_bytes(
       config, shapes.decoder, backend.activation_dtype(shapes.decoder.storage));
+  request.lora_bytes = static_cast<size_t>(options.max_loras) *
+                       plan_lora_bytes(config, shapes.decoder.storage, options.max_lora_rank);
   request.block_bytes = backend.kv_block_bytes(shapes.cache);
   request.block_size = options.block_size;
   request.max_num_seqs = options.max_num_seqs;
@@ -121,7 +126,8 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
       choose_shapes(options, config, storage_dtype(options, config, packed.get()));
   warn_about_length(name, options, config, logger);
 
-  auto backend = make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
+  std::shared_ptr<Backend> backend =
+      make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
   backend->require({.storage = shapes.decoder.storage,
                     .kv_dtype = shapes.cache.dtype,
                     .head_dim = config.head_dim,
@@ -151,6 +157,14 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   info.scratch_bytes = decoder->scratch_bytes();
   info.kv_cache_bytes =
       static_cast<size_t>(plan.num_kv_blocks) * backend->kv_block_bytes(shapes.cache);
+  info.max_loras = options.max_loras;
+  info.max_lora_rank = options.max_lora_rank;
+  if (options.max_loras > 0) {
+    out.load_lora = [backend, config, storage = shapes.decoder.storage,
+                     max_rank = options.max_lora_rank](const std::string& path) {
+      return load_lora_adapter(backend, config, storage, max_rank, path);
+    };
+  }
   out.runner = std::make_unique<DecoderRunner>(std::move(backend), std::move(decoder),
                                                std::move(cache), shapes.decoder.max_logit_rows);
   info.load_seconds =

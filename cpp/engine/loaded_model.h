@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "engine/lora_table.h"
 #include "engine/step_runner.h"
 #include "headrace/engine.h"
 #include "headrace/options.h"
@@ -19,6 +20,8 @@ struct LoadedModel {
   SchedulerConfig scheduler;
   int32_t dynamic_rope_max = 0;  ///< RopeSpec::dynamic_original_max
   std::unique_ptr<StepRunner> runner;
+  /// Reads an adapter's folder; used by any thread, also beside the runner.
+  LoraLoader load_lora;
 };
 
 using ModelLoader = std::function<LoadedModel(const std::string& name, const ModelOptions& options,

@@ -44,10 +44,11 @@ const char* share_option(const MemoryRequest& request) {
 
 size_t budget_for_kv(const MemoryRequest& request) {
   const size_t budget = total_budget(request);
-  const size_t fixed = request.weight_bytes + request.scratch_bytes;
+  const size_t fixed = request.weight_bytes + request.scratch_bytes + request.lora_bytes;
   if (fixed >= budget || budget - fixed < request.block_bytes) {
     throw_error(ErrorCode::kOutOfMemory, "the model needs ", megabytes(request.weight_bytes),
-                " for weights, ", megabytes(request.scratch_bytes), " for scratch and at least ",
+                " for weights, ", megabytes(request.scratch_bytes), " for scratch, ",
+                megabytes(request.lora_bytes), " for adapters and at least ",
                 megabytes(request.block_bytes), " for its KV cache, but may take ",
                 megabytes(budget), " (", describe_budget(request), "): free memory, raise ",
                 share_option(request), " or lower max_num_batched_tokens.");

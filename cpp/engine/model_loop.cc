@@ -114,8 +114,10 @@ void ModelLoop::clear_prefix_cache() {
 }
 
 void ModelLoop::free_memory() {
-  runner_.reset();
+  std::unique_ptr<StepRunner> gone;
   mask_workers_.reset();
+  const std::lock_guard lock(stats_mutex_);
+  gone = std::move(runner_);
 }
 
 bool ModelLoop::fits(int64_t prompt_tokens, int64_t max_tokens) const {
@@ -124,7 +126,12 @@ bool ModelLoop::fits(int64_t prompt_tokens, int64_t max_tokens) const {
 
 ModelStats ModelLoop::stats() const {
   const std::lock_guard lock(stats_mutex_);
-  return stats_;
+  ModelStats out = stats_;
+  if (runner_ != nullptr) {  // adapters come and go beside the loop
+    out.memory_bytes = runner_->memory_bytes();
+    out.memory_pool_bytes = runner_->memory_pool_bytes();
+  }
+  return out;
 }
 
 void ModelLoop::update_stats() {
@@ -138,8 +145,6 @@ void ModelLoop::update_stats() {
   counters_.interruptions = now.interruptions - at_start_.interruptions;
   counters_.prefix_hit_tokens = now.prefix_hit_tokens - at_start_.prefix_hit_tokens;
   counters_.prefix_miss_tokens = now.prefix_miss_tokens - at_start_.prefix_miss_tokens;
-  counters_.memory_bytes = runner_->memory_bytes();
-  counters_.memory_pool_bytes = runner_->memory_pool_bytes();
   counters_.mapped_bytes = runner_->mapped_bytes();
   const std::lock_guard lock(stats_mutex_);
   stats_ = counters_;
@@ -191,6 +196,7 @@ void ModelLoop::apply(Command& command) {
 void ModelLoop::admit(PreparedRequest request) {
   LiveRequest live;
   live.state = request.state;
+  live.lora = std::move(request.lora);
   live.sampler = std::move(request.sampler);
   live.guide = std::move(request.guide);
   live.scored_prompt = std::move(request.prompt);
@@ -365,6 +371,11 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
     stats_.waiting_requests = stats_.running_requests = 0;
   }
   std::vector<Command> late = control_->finish(ModelState::kFailed, ending);
+  // Before anyone sees a request finished, its adapter is free.
+  for (auto& [id, live] : live_) live.lora.reset();
+  for (Command& command : late) {
+    if (auto* request = std::get_if<PreparedRequest>(&command)) request->lora.reset();
+  }
   for (; published_ < outbox_.size(); ++published_) {
     auto& [state, delta] = outbox_[published_];
     deliver(*state, std::move(delta));

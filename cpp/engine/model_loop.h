@@ -73,7 +73,7 @@ class ModelLoop {
   const std::string name_;
   const std::shared_ptr<ModelControl> control_;
   const std::shared_ptr<Logger> logger_;
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<StepRunner> runner_;  // changed under stats_mutex_, for stats()
   std::unique_ptr<Scheduler> scheduler_;
 
   // Owned by the loop thread while it runs.

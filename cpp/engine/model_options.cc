@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "engine/loaded_model.h"
+#include "model/lora_config.h"
 
 namespace headrace::internal {
 
@@ -79,6 +80,8 @@ void validate_model_options(const ModelOptions& options) {
   }
   check_range("out_of_blocks", static_cast<int>(options.out_of_blocks), 0,
               static_cast<int>(OutOfBlocks::kInterruptRandom), " (OutOfBlocks)");
+  check_range("max_loras", options.max_loras, 0, kMaxLoras, "");
+  check_range("max_lora_rank", options.max_lora_rank, 1, kMaxLoraRank, "");
   check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,
               " (0: no bound)");
 }

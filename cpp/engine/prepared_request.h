@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/guide.h"
+#include "engine/lora_table.h"
 #include "engine/request_state.h"
 #include "headrace/request.h"
 #include "sample/sampler_state.h"
@@ -31,12 +32,13 @@ struct PreparedRequest {
   std::unique_ptr<SamplerState> sampler;
   std::shared_ptr<Guide> guide;  ///< null: no constraint
   SeqSpec spec;
+  LoraLease lora;
   std::vector<int32_t> prompt;  ///< a copy; only for prompt log-probabilities
 };
 
 /// Checks everything a request can get wrong, on the caller's thread. Throws Error
 /// (kInvalidArgument, kLimitExceeded) naming value and limit. `now` is in the scheduler's clock.
-PreparedRequest prepare_request(RequestOptions options, const RequestLimits& limits,
+PreparedRequest prepare_request(RequestOptions options, const RequestLimits& limits, LoraLease lora,
                                 const std::shared_ptr<ModelControl>& model, double now);
 
 }  // namespace headrace::internal

@@ -46,6 +46,7 @@ ServedModel::ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger)
       control_(std::make_shared<ModelControl>()),
       loop_(std::make_shared<ModelLoop>(info_.name, loaded.scheduler, std::move(loaded.runner),
                                         control_, logger_)),
+      loras_(info_.name, info_.max_loras, std::move(loaded.load_lora)),
       limits_(make_limits(loaded)) {
   limits_.fits = [this](int64_t prompt_tokens, int64_t max_tokens) {
     return loop_->fits(prompt_tokens, max_tokens);
@@ -112,6 +113,7 @@ bool ServedModel::stop(std::optional<std::chrono::nanoseconds> timeout) {
 bool ServedModel::release() {
   if (on_own_thread()) {
     control_->release();
+    loras_.close();
     const std::lock_guard lock(lifecycle_mutex_);
     if (thread_.joinable()) thread_.detach();
     return !std::exchange(released_, true);
@@ -122,6 +124,7 @@ bool ServedModel::release() {
     released_ = true;
     control_->release();
     join();
+    loras_.close();
     loop_->free_memory();
     malloc_trim(0);
   }
@@ -129,9 +132,21 @@ bool ServedModel::release() {
   return true;
 }
 
+void ServedModel::load_lora(const std::string& name, const std::string& path) {
+  loras_.load(name, path);
+  logger_->log(LogLevel::kInfo, "model '", info_.name, "': adapter '", name, "' is loaded");
+}
+
+void ServedModel::unload_lora(const std::string& name) {
+  loras_.unload(name);
+  malloc_trim(0);
+  logger_->log(LogLevel::kInfo, "model '", info_.name, "': adapter '", name, "' is unloaded");
+}
+
 Request ServedModel::submit(RequestOptions options) {
+  LoraLease lora = loras_.lease(options.lora_name);
   PreparedRequest request =
-      prepare_request(std::move(options), limits_, control_, monotonic_seconds());
+      prepare_request(std::move(options), limits_, std::move(lora), control_, monotonic_seconds());
   Request handle(request.state);
   if (!control_->submit(std::move(request))) {
     const ModelState state = control_->state();

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/loaded_model.h"
+#include "engine/lora_table.h"
 #include "engine/model_control.h"
 #include "engine/model_loop.h"
 
@@ -32,6 +34,10 @@ class ServedModel {
   bool release();
 
   Request submit(RequestOptions options);
+  /// See LoraTable.
+  void load_lora(const std::string& name, const std::string& path);
+  void unload_lora(const std::string& name);
+  std::vector<LoraInfo> loras() const { return loras_.list(); }
   ModelInfo info() const { return info_; }
   ModelStats stats() const;
   void clear_prefix_cache();
@@ -48,6 +54,7 @@ class ServedModel {
   const std::shared_ptr<Logger> logger_;
   const std::shared_ptr<ModelControl> control_;
   const std::shared_ptr<ModelLoop> loop_;
+  LoraTable loras_;
   RequestLimits limits_;
 
   std::mutex lifecycle_mutex_;  // start and release, which may take long

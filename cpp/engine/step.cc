@@ -47,7 +47,8 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
 
 void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler) {
   const auto first_row = static_cast<int32_t>(token_ids_.size());
-  slices_.push_back({first_row, seq.num_tokens, seq.start_pos, seq.blocks});
+  slices_.push_back({first_row, seq.num_tokens, seq.start_pos, seq.blocks,
+                     live.lora == nullptr ? nullptr : live.lora->adapter.get()});
   const auto prompt_len = static_cast<int32_t>(live.scored_prompt.size());
   auto scored = static_cast<int32_t>(live.prompt_logprobs.size());
   for (int32_t i = 0; i < seq.num_tokens; ++i) {

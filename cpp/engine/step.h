@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/guide.h"
+#include "engine/lora_table.h"
 #include "engine/request_state.h"
 #include "engine/step_runner.h"
 #include "sample/sampler_state.h"
@@ -16,6 +17,7 @@ namespace headrace::internal {
 /// A request in the scheduler.
 struct LiveRequest {
   std::shared_ptr<RequestState> state;
+  LoraLease lora;
   std::unique_ptr<SamplerState> sampler;
   std::shared_ptr<Guide> guide;  ///< null: no constraint
   bool wants_logprobs = false;

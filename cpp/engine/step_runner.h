@@ -26,7 +26,7 @@ class StepRunner {
   virtual void sample(TensorView logits, std::span<const SampleRow> rows,
                       std::span<SampleResult> results) = 0;
   /// Memory the model uses now, without what is mapped from files, and what has been taken from the
-  /// system for it.
+  /// system for it. Any thread.
   virtual size_t memory_bytes() const = 0;
   virtual size_t memory_pool_bytes() const = 0;
   /// Bytes of files that it has mapped.

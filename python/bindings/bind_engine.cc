@@ -57,7 +57,7 @@ Request submit(const EngineHolder& holder, const std::string& model,
                const std::vector<int64_t>& prompt_token_ids, const SamplingParams& sampling,
                const std::string& request_id, int32_t priority,
                const std::optional<double>& timeout,
-               const std::shared_ptr<TokenConstraint>& constraint) {
+               const std::shared_ptr<TokenConstraint>& constraint, const std::string& lora_name) {
   RequestOptions options;
   options.request_id = request_id;
   options.prompt_token_ids = to_token_ids(prompt_token_ids);
@@ -65,6 +65,7 @@ Request submit(const EngineHolder& holder, const std::string& model,
   options.priority = priority;
   options.timeout = to_timeout(timeout);
   options.constraint = constraint;
+  options.lora_name = lora_name;
   return without_gil(holder, &Engine::submit, model, std::move(options));
 }
 
@@ -167,7 +168,27 @@ void bind_engine_class(py::module_& module) {
           py::arg("name"))
       .def("submit", submit, py::arg("model"), py::kw_only(), py::arg("prompt_token_ids"),
            py::arg("sampling"), py::arg("request_id") = "", py::arg("priority") = 0,
-           py::arg("timeout") = py::none(), py::arg("constraint") = py::none())
+           py::arg("timeout") = py::none(), py::arg("constraint") = py::none(),
+           py::arg("lora_name") = "")
+      .def(
+          "load_lora",
+          [](const H& holder, const std::string& model, const std::string& name,
+             const std::string& path) {
+            without_gil(holder, &Engine::load_lora, model, name, path);
+          },
+          py::arg("model"), py::arg("name"), py::arg("path"))
+      .def(
+          "unload_lora",
+          [](const H& holder, const std::string& model, const std::string& name) {
+            without_gil(holder, &Engine::unload_lora, model, name);
+          },
+          py::arg("model"), py::arg("name"))
+      .def(
+          "loras",
+          [](const H& holder, const std::string& model) {
+            return without_gil(holder, &Engine::loras, model);
+          },
+          py::arg("model"))
       .def(
           "model_info",
           [](const H& holder, const std::string& name) {

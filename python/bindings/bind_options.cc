@@ -73,6 +73,8 @@ void bind_options(py::module_& module) {
       .field("max_prefill_chunk", &M::max_prefill_chunk)
       .field("packed_weights", &M::packed_weights)
       .field("packed_copy", &M::packed_copy)
+      .field("max_loras", &M::max_loras)
+      .field("max_lora_rank", &M::max_lora_rank)
       .field("dummy_weights", &M::dummy_weights);
 }
 

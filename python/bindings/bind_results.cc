@@ -92,12 +92,25 @@ void bind_model_info(py::module_& module) {
       .def_readonly("block_size", &I::block_size)
       .def_readonly("num_kv_blocks", &I::num_kv_blocks)
       .def_readonly("num_threads", &I::num_threads)
+      .def_readonly("max_loras", &I::max_loras)
+      .def_readonly("max_lora_rank", &I::max_lora_rank)
       .def_readonly("weight_bytes", &I::weight_bytes)
       .def_readonly("mapped_weight_bytes", &I::mapped_weight_bytes)
       .def_readonly("kv_cache_bytes", &I::kv_cache_bytes)
       .def_readonly("scratch_bytes", &I::scratch_bytes)
       .def_readonly("load_seconds", &I::load_seconds)
       .def_readonly("eos_token_ids", &I::eos_token_ids);
+}
+
+void bind_lora_info(py::module_& module) {
+  using L = LoraInfo;
+  py::class_<L>(module, "LoraInfo")
+      .def_readonly("name", &L::name)
+      .def_readonly("path", &L::path)
+      .def_readonly("rank", &L::rank)
+      .def_readonly("num_modules", &L::num_modules)
+      .def_readonly("bytes", &L::bytes)
+      .def_readonly("live_requests", &L::live_requests);
 }
 
 void bind_model_stats(py::module_& module) {
@@ -130,6 +143,7 @@ void bind_results(py::module_& module) {
   bind_enums(module);
   bind_output(module);
   bind_model_info(module);
+  bind_lora_info(module);
   bind_model_stats(module);
 }
 

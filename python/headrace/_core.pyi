@@ -129,6 +129,8 @@ class ModelOptions:
     max_prefill_chunk: int
     packed_weights: str
     packed_copy: bool
+    max_loras: int
+    max_lora_rank: int
     dummy_weights: bool
 
     def __init__(
@@ -154,6 +156,8 @@ class ModelOptions:
         max_prefill_chunk: int = 0,
         packed_weights: str = "",
         packed_copy: bool = False,
+        max_loras: int = 0,
+        max_lora_rank: int = 64,
         dummy_weights: bool = False,
     ) -> None: ...
 
@@ -253,12 +257,22 @@ class ModelInfo:
     block_size: int
     num_kv_blocks: int
     num_threads: int
+    max_loras: int
+    max_lora_rank: int
     weight_bytes: int
     mapped_weight_bytes: int
     kv_cache_bytes: int
     scratch_bytes: int
     load_seconds: float
     eos_token_ids: list[int]
+
+class LoraInfo:
+    name: str
+    path: str
+    rank: int
+    num_modules: int
+    bytes: int
+    live_requests: int
 
 class ModelStats:
     state: ModelState
@@ -347,7 +361,12 @@ class Engine:
         priority: int = 0,
         timeout: float | None = None,
         constraint: TokenConstraint | None = None,
+        lora_name: str = "",
     ) -> Request: ...
+    def load_lora(self, model: str, name: str, path: str) -> None:
+        """Reads a PEFT folder; requests use it by `lora_name`. The model goes on meanwhile."""
+    def unload_lora(self, model: str, name: str) -> None: ...
+    def loras(self, model: str) -> list[LoraInfo]: ...
     def model_info(self, name: str) -> ModelInfo: ...
     def model_stats(self, name: str) -> ModelStats: ...
     def models(self) -> list[str]: ...

@@ -30,6 +30,8 @@ float fake_logit(uint64_t history, int32_t token) {
   return 8.0f * unit(mix(history, static_cast<uint64_t>(token))) - 4.0f;
 }
 
+uint64_t fake_history(int32_t lora_rank) { return static_cast<uint64_t>(lora_rank); }
+
 uint64_t extend(uint64_t history, int32_t token) {
   return mix(history, static_cast<uint64_t>(token) + 1);
 }
@@ -127,6 +129,11 @@ void FakeControl::pass() {
   }
 }
 
+std::unique_ptr<const LoraAdapter> FakeControl::load_lora(const std::string& path) {
+  if (fail_loading) throw Error(ErrorCode::kCorruptFile, "injected loading failure");
+  return std::make_unique<const LoraAdapter>(nullptr, std::vector<LoraLayer>(), std::stoi(path), 1);
+}
+
 FakeRunner::FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> control)
     : shape_(shape),
       control_(std::move(control)),
@@ -157,16 +164,17 @@ TensorView FakeRunner::forward(const StepBatch& batch) {
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const auto row = static_cast<size_t>(seq.first_row + i);
       HEADRACE_CHECK(batch.positions[row] == seq.start_pos + i);
-      cell(seq, seq.start_pos + i) = {batch.token_ids[row], seq.start_pos + i};
+      cell(seq, seq.start_pos + i) = {batch.token_ids[row], seq.start_pos + i, seq.lora};
     }
   }
   HEADRACE_CHECK(static_cast<size_t>(next_row) == rows);
   row_hashes_.clear();
   for (const SeqSlice& seq : batch.seqs) {
-    uint64_t history = 0;
+    uint64_t history = fake_history(seq.lora == nullptr ? 0 : seq.lora->rank());
     for (int32_t position = 0; position < seq.start_pos + seq.num_rows; ++position) {
       const Cell& seen = cell(seq, position);
       HEADRACE_CHECK(seen.position == position, "row of position ", position, " is lost");
+      HEADRACE_CHECK(seen.lora == seq.lora, "row of position ", position, " has another adapter");
       history = extend(history, seen.token);
       if (position >= seq.start_pos) row_hashes_.push_back(history);
     }
@@ -215,8 +223,9 @@ void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
   control_->note_end();
 }
 
-std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int32_t vocab_size) {
-  uint64_t history = 0;
+std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int32_t vocab_size,
+                                 int32_t lora_rank) {
+  uint64_t history = fake_history(lora_rank);
   for (int32_t token : prompt) history = extend(history, token);
   std::vector<int32_t> out;
   std::vector<float> logits(static_cast<size_t>(vocab_size));
@@ -250,6 +259,8 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.info.vocab_size = own.vocab_size;
     out.info.max_model_len = options.max_model_len;
     out.info.eos_token_ids = {0};
+    out.info.max_loras = options.max_loras;
+    out.load_lora = [control](const std::string& path) { return control->load_lora(path); };
     out.runner = std::make_unique<FakeRunner>(own, control);
     return out;
   };

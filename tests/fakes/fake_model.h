@@ -43,6 +43,8 @@ class FakeControl {
   /// Called by the model in each step, and at its end.
   void pass();
   void note_end();
+  /// An adapter whose rank is its path; throws Error(kCorruptFile) if fail_loading.
+  std::unique_ptr<const LoraAdapter> load_lora(const std::string& path);
 
  private:
   std::mutex mutex_;
@@ -79,6 +81,7 @@ class FakeRunner final : public internal::StepRunner {
   struct Cell {
     int32_t token = -1;
     int32_t position = -1;
+    const LoraAdapter* lora = nullptr;  // that it was computed with
   };
 
   Cell& cell(const SeqSlice& seq, int32_t position);
@@ -90,9 +93,10 @@ class FakeRunner final : public internal::StepRunner {
   std::vector<float> logits_;
 };
 
-/// What a greedy request without any processing generates.
+/// What a greedy request without any processing generates, with an adapter of that rank (0: none).
 std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count,
-                                 int32_t vocab_size = FakeShape{}.vocab_size);
+                                 int32_t vocab_size = FakeShape{}.vocab_size,
+                                 int32_t lora_rank = 0);
 
 /// A loader of fake models, shaped by the options. EOS is token 0; the path is not read.
 internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShape shape = {});

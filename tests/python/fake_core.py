@@ -23,6 +23,7 @@ from fake_types import (
     HeadraceError,
     InvalidArgumentError,
     LogprobsKind,
+    LoraInfo,
     ModelInfo,
     ModelOptions,
     ModelState,
@@ -43,6 +44,7 @@ __all__ = [
     "HeadraceError",
     "InvalidArgumentError",
     "LogprobsKind",
+    "LoraInfo",
     "ModelInfo",
     "ModelOptions",
     "ModelState",
@@ -78,6 +80,7 @@ class _State:
     def __init__(self, name: str, prompt: list[int], sampling: SamplingParams) -> None:
         self.name, self.prompt, self.sampling = name, prompt, sampling
         self.seed = sampling.seed if sampling.seed is not None else time.monotonic_ns()
+        self.lora_name = ""
         self.output: list[int] = []
         self.changed = threading.Condition()
         self.news = Output()
@@ -297,8 +300,32 @@ class _Model:
         self.stopping = False
         self.thread = threading.Thread(target=self._loop, daemon=True)
 
+        self.loras: dict[str, LoraInfo] = {}
+
     def start(self) -> None:
         self.thread.start()
+
+    def load_lora(self, name: str, path: str) -> None:
+        if not Path(path).is_dir():
+            raise HeadraceError(f"{path} is not a folder", "not_found")
+        with self.lock:
+            if len(self.loras) >= self.options.max_loras:
+                raise HeadraceError("too many adapters", "limit_exceeded")
+            if name in self.loras:
+                raise HeadraceError(f"adapter {name} is loaded already", "invalid_state")
+            self.loras[name] = LoraInfo(name, path)
+
+    def unload_lora(self, name: str) -> None:
+        if {lora.name: lora for lora in self.list_loras()}[name].live_requests:
+            raise HeadraceError(f"adapter {name} is in use", "invalid_state")
+        del self.loras[name]
+
+    def list_loras(self) -> list[LoraInfo]:
+        with self.lock:
+            live = [s.lora_name for s in (*self.waiting, *self.running) if not s.news.finished]
+            for name, lora in self.loras.items():
+                lora.live_requests = live.count(name)
+            return list(self.loras.values())
 
     def submit(self, state: _State) -> None:
         if not 1 <= len(state.prompt) <= self.info.max_model_len - 1:
@@ -307,6 +334,8 @@ class _Model:
         if bad:
             raise InvalidArgumentError(f"token {bad[0]} is outside of the vocabulary")
         with self.lock:
+            if state.lora_name and state.lora_name not in self.loras:
+                raise HeadraceError(f"no adapter {state.lora_name}", "not_found")
             self.waiting.append(state)
             self.lock.notify_all()
 
@@ -457,6 +486,7 @@ class Engine:
         priority: int = 0,
         timeout: float | None = None,
         constraint: Any = None,
+        lora_name: str = "",
     ) -> Request:
         if constraint is not None:
             raise HeadraceError("the fake engine has no guided decoding", "unsupported")
@@ -467,8 +497,18 @@ class Engine:
             if isinstance(value, float) and math.isnan(value):
                 raise InvalidArgumentError(f"{item.name} is nan")
         state = _State(request_id, list(prompt_token_ids), sampling)
+        state.lora_name = lora_name
         self._models[model].submit(state)
         return Request(state)
+
+    def load_lora(self, model: str, name: str, path: str) -> None:
+        self._models[model].load_lora(name, path)
+
+    def unload_lora(self, model: str, name: str) -> None:
+        self._models[model].unload_lora(name)
+
+    def loras(self, model: str) -> list[LoraInfo]:
+        return self._models[model].list_loras()
 
     def model_info(self, name: str) -> ModelInfo:
         return self._models[name].info

@@ -105,6 +105,8 @@ class ModelOptions:
     max_prefill_chunk: int = 0
     packed_weights: str = ""
     packed_copy: bool = False
+    max_loras: int = 0
+    max_lora_rank: int = 64
     dummy_weights: bool = False
 
 
@@ -164,6 +166,8 @@ class ModelInfo:
     block_size: int = 0
     num_kv_blocks: int = 100
     num_threads: int = 1
+    max_loras: int = 0
+    max_lora_rank: int = 64
     weight_bytes: int = 4000
     mapped_weight_bytes: int = 0
     kv_cache_bytes: int = 6400
@@ -181,6 +185,16 @@ class PackReport:
     num_tensors: int = 1
     file_bytes: int = 0
     seconds: float = 0.001
+
+
+@dataclass
+class LoraInfo:
+    name: str
+    path: str
+    rank: int = 8
+    num_modules: int = 7
+    bytes: int = 1000
+    live_requests: int = 0
 
 
 @dataclass

@@ -49,6 +49,7 @@ struct ModelInfo {
   int32_t head_dim = 0, intermediate_size = 0;
   int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
   int32_t num_kv_blocks = 0, num_threads = 0;
+  int32_t max_loras = 0, max_lora_rank = 0;
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
   /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them
   /// and read them again.
@@ -77,6 +78,15 @@ struct ModelStats {
   size_t mapped_bytes = 0;       // gauge: pages of a packed file
 };
 
+/// An adapter (LoRA) of a model.
+struct LoraInfo {
+  std::string name, path;
+  int32_t rank = 0;           ///< the largest of its modules'
+  int32_t num_modules = 0;    ///< linears that it adds to
+  size_t bytes = 0;           ///< of memory
+  int32_t live_requests = 0;  ///< that use it now
+};
+
 class HEADRACE_API Engine {
  public:
   explicit Engine(EngineOptions options = {});
@@ -101,6 +111,16 @@ class HEADRACE_API Engine {
   /// Queues a request. Throws on a bad one (kInvalidArgument, kLimitExceeded), for an unknown
   /// model (kNotFound) or one that isn't running (kInvalidState); other requests never notice.
   Request submit(const std::string& name, RequestOptions options);
+
+  /// Reads a PEFT folder (adapter_config.json, adapter_model.safetensors) for requests to use by
+  /// `lora_name`, in any state of the model and while it computes. The folder is read on the
+  /// caller's thread. kInvalidState if the name is taken, kLimitExceeded beyond max_loras or
+  /// max_lora_rank; kNotFound, kCorruptFile and kUnsupported name file and tensor or key.
+  void load_lora(const std::string& name, const std::string& lora_name, const std::string& path);
+  /// Gives its memory back. kNotFound if there is none of that name, kInvalidState while a request
+  /// that has not finished uses it.
+  void unload_lora(const std::string& name, const std::string& lora_name);
+  std::vector<LoraInfo> loras(const std::string& name) const;
 
   ModelInfo model_info(const std::string& name) const;
   ModelStats model_stats(const std::string& name) const;

@@ -66,6 +66,8 @@ struct ModelOptions {
   std::string packed_weights{};
   /// Copy the weights out of the packed file instead of mapping it.
   bool packed_copy = false;
+  int32_t max_loras = 0;       ///< adapters that may be loaded at once, 0..256; 0: none
+  int32_t max_lora_rank = 64;  ///< 1..4096; memory for max_loras of that rank is set aside
   /// Load no weights; fill them with small pseudo-random numbers (benchmarks).
   bool dummy_weights = false;
 };

@@ -18,7 +18,8 @@ struct RequestOptions {
   std::string request_id{};                 ///< for messages only; "" = the engine makes one
   std::vector<int32_t> prompt_token_ids{};  ///< 1 .. max_model_len - 1 ids within the vocabulary
   SamplingParams sampling{};
-  int32_t priority = 0;  ///< lower runs first; equal ones in order of arrival
+  std::string lora_name{};  ///< an adapter that is loaded; "": none
+  int32_t priority = 0;     ///< lower runs first; equal ones in order of arrival
   /// Gives up (finish_reason error, kDeadlineExceeded) when this much time has passed since
   /// submit(). nullopt: never.
   std::optional<std::chrono::nanoseconds> timeout{};

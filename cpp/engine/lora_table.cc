@@ -1,0 +1,107 @@
+#include "engine/lora_table.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::internal {
+
+LoraTable::LoraTable(std::string model, int32_t max_loras, LoraLoader loader)
+    : model_(std::move(model)),
+      max_loras_(static_cast<size_t>(max_loras)),
+      loader_(std::move(loader)) {}
+
+void LoraTable::load(const std::string& name, const std::string& path) {
+  reserve(name);
+  std::shared_ptr<LoadedLora> made;
+  try {
+    LoraLoader loader;
+    {
+      const std::lock_guard lock(mutex_);
+      loader = loader_;
+    }
+    made = std::make_shared<LoadedLora>();
+    made->name = name;
+    made->path = path;
+    if (loader) made->adapter = loader(path);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    loading_.erase(name);
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  loading_.erase(name);
+  if (!loader_) {
+    throw_error(ErrorCode::kInvalidState, "model '", model_, "' was released meanwhile.");
+  }
+  made->identity = ++last_identity_;
+  loaded_.emplace(name, std::move(made));
+}
+
+void LoraTable::reserve(const std::string& name) {
+  if (name.empty()) throw_error(ErrorCode::kInvalidArgument, "an adapter's name can't be empty.");
+  const std::lock_guard lock(mutex_);
+  if (loaded_.contains(name) || loading_.contains(name)) {
+    throw_error(ErrorCode::kInvalidState, "model '", model_, "' has an adapter '", name,
+                "' already: unload it first or choose another name.");
+  }
+  if (loaded_.size() + loading_.size() >= max_loras_) {
+    throw_error(ErrorCode::kLimitExceeded, "model '", model_, "' holds at most ", max_loras_,
+                " adapters (max_loras): unload one or raise it when the model is installed.");
+  }
+  HEADRACE_CHECK(last_identity_ < std::numeric_limits<uint32_t>::max());
+  loading_.insert(name);
+}
+
+void LoraTable::unload(const std::string& name) {
+  LoraLease gone;  // its memory is given back with no lock held
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find(name);
+  if (found == loaded_.end()) refuse_unknown(name);
+  // Leases are only made under the lock: what is one here stays one.
+  if (const auto holders = found->second.use_count() - 1; holders > 0) {
+    throw_error(ErrorCode::kInvalidState, "adapter '", name, "' of model '", model_,
+                "' is in use by ", holders, holders == 1 ? " request" : " requests",
+                ": unload it when they have finished.");
+  }
+  gone = std::move(found->second);
+  loaded_.erase(found);
+}
+
+LoraLease LoraTable::lease(const std::string& name) const {
+  if (name.empty()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find(name);
+  if (found == loaded_.end()) refuse_unknown(name);
+  return found->second;
+}
+
+std::vector<LoraInfo> LoraTable::list() const {
+  std::vector<LoraInfo> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, lora] : loaded_) {
+    out.push_back({.name = name,
+                   .path = lora->path,
+                   .rank = lora->adapter->rank(),
+                   .num_modules = lora->adapter->num_modules(),
+                   .bytes = lora->adapter->bytes(),
+                   .live_requests = static_cast<int32_t>(lora.use_count() - 1)});
+  }
+  return out;
+}
+
+void LoraTable::close() {
+  LoraLoader loader;
+  std::map<std::string, LoraLease> gone;
+  const std::lock_guard lock(mutex_);
+  loader = std::exchange(loader_, nullptr);
+  gone.swap(loaded_);
+}
+
+void LoraTable::refuse_unknown(const std::string& name) const {
+  throw_error(ErrorCode::kNotFound, "model '", model_, "' has no adapter '", name,
+              "': load it with load_lora.");
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "headrace/engine.h"
+#include "model/lora_adapter.h"
+
+namespace headrace::internal {
+
+/// An adapter under its name. Immutable.
+struct LoadedLora {
+  std::string name, path;
+  /// From 1 upwards, never given twice: the same name with other weights is another identity.
+  uint32_t identity = 0;
+  std::unique_ptr<const LoraAdapter> adapter;
+};
+
+/// A request's hold on its adapter, null for none: what is held is not unloaded.
+using LoraLease = std::shared_ptr<const LoadedLora>;
+
+using LoraLoader = std::function<std::unique_ptr<const LoraAdapter>(const std::string& path)>;
+
+/// The adapters of one model by name. Any thread; folders are read on the caller's, with no lock
+/// held.
+class LoraTable {
+ public:
+  /// `loader` may be called by several threads at once.
+  LoraTable(std::string model, int32_t max_loras, LoraLoader loader);
+
+  /// Error(kInvalidArgument) for an empty name, kInvalidState for one that is taken, kLimitExceeded
+  /// if the table is full, and what the loader throws.
+  void load(const std::string& name, const std::string& path);
+  /// Error(kNotFound), or kInvalidState while a request holds it.
+  void unload(const std::string& name);
+  /// Error(kNotFound). An empty name gives none.
+  LoraLease lease(const std::string& name) const;
+  std::vector<LoraInfo> list() const;
+  /// Lets go of all adapters; nothing can be loaded any more.
+  void close();
+
+ private:
+  void reserve(const std::string& name);
+  [[noreturn]] void refuse_unknown(const std::string& name) const;
+
+  const std::string model_;
+  const size_t max_loras_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  LoraLoader loader_;         // null once closed
+  std::map<std::string, LoraLease> loaded_;
+  std::set<std::string> loading_;
+  uint32_t last_identity_ = 0;
+};
+
+}  // namespace headrace::internal
