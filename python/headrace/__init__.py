@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.embedding import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
     from headrace.errors import EngineError
     from headrace.llm import LLM
+    from headrace.lora import LoRARequest
     from headrace.native import (
         Engine,
         FinishReason,
@@ -43,6 +44,7 @@ __all__ = [
     "GenerationConfig",
     "GuidedDecodingParams",
     "HeadraceError",
+    "LoRARequest",
     "ModelOptions",
     "Output",
     "Request",
@@ -62,6 +64,7 @@ __all__ = [
 
 _HOMES = {
     "LLM": "headrace.llm",
+    "LoRARequest": "headrace.lora",
     "SamplingParams": "headrace.sampling_params",
     "GuidedDecodingParams": "headrace.sampling_params",
     "RequestOutput": "headrace.outputs",

@@ -12,6 +12,7 @@ from typing import Any
 from headrace import native, runtime
 from headrace.errors import EngineError
 from headrace.live_request import LiveRequest, RequestFacts, failed_output
+from headrace.lora import AdaptersBusy, LoRARequest
 from headrace.outputs import RequestOutput
 from headrace.progress import Progress
 from headrace.prompts import Prompt
@@ -20,6 +21,7 @@ from headrace.sampling_params import SamplingParams
 from headrace.text.stop_strings import StopStrings
 
 _REFRESH_SECONDS = 0.5  # of the progress bar, while nothing comes
+_ADAPTER_SECONDS = 0.01  # between looks at adapters that other calls use
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class Job:
     original: Any
     read: Callable[[], Prompt]
     params: SamplingParams
+    lora: LoRARequest | None = None
 
 
 class Registry:
@@ -36,21 +39,39 @@ class Registry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._handles: dict[str, native.Request] = {}
+        self._handles: dict[str, native.Request | None] = {}  # None: not submitted yet
 
     def add(
         self, request_id: str, submit: Callable[[], native.Request], names: set[str]
     ) -> native.Request:
         """Submits under an id, which is added to `names` before it is in flight.
 
-        Raises ValueError if a request of that id is in flight.
+        Raises ValueError if a request of that id is in flight. AdaptersBusy leaves the id in
+        flight, for `resume`; anything else takes it out again.
         """
         with self._lock:
             if request_id in self._handles:
                 raise ValueError(f"request_id {request_id!r} is already in use")
             names.add(request_id)
-            self._handles[request_id] = submit()
-            return self._handles[request_id]
+            return self._submit(request_id, submit)
+
+    def resume(self, request_id: str, submit: Callable[[], native.Request]) -> native.Request:
+        """Submits what `add` could not. Raises EngineError if it has been cancelled meanwhile."""
+        with self._lock:
+            if request_id not in self._handles:
+                raise EngineError("the request was aborted before it ran", 499)
+            return self._submit(request_id, submit)
+
+    def _submit(self, request_id: str, submit: Callable[[], native.Request]) -> native.Request:
+        self._handles[request_id] = None
+        try:
+            handle = self._handles[request_id] = submit()
+        except AdaptersBusy:
+            raise
+        except BaseException:
+            del self._handles[request_id]
+            raise
+        return handle
 
     def remove(self, request_id: str) -> None:
         with self._lock:
@@ -73,8 +94,23 @@ class Registry:
         with self._lock:
             wanted = list(self._handles) if request_ids is None else request_ids
             handles = [self._handles[name] for name in wanted if name in self._handles]
+            for name in wanted:
+                if self._handles.get(name, self) is None:
+                    del self._handles[name]
         for handle in handles:
-            handle.cancel()
+            if handle is not None:
+                handle.cancel()
+
+
+@dataclass(slots=True)
+class _Launch:
+    """A request of a call, ready to be submitted."""
+
+    tag: int
+    facts: RequestFacts
+    config: native.GenerationConfig
+    stops: StopStrings | None
+    lora: LoRARequest | None
 
 
 class Call:
@@ -93,6 +129,8 @@ class Call:
         self._jobs = jobs
         self._selector = native.Selector()
         self._running: dict[int, LiveRequest] = {}
+        self._deferred: list[_Launch] = []  # wait for an adapter's place
+        self._freed = False  # a request has ended since they were tried
         self._names: set[str] = set()  # of the requests in flight
         self._failures: dict[int, RequestOutput] = {}  # not yet given to the caller
         self.total = sum(job.params.n for job in jobs)
@@ -101,13 +139,13 @@ class Call:
 
     @property
     def running(self) -> bool:
-        """Whether the engine still has requests of this call."""
-        return bool(self._running)
+        """Whether requests of this call are in flight."""
+        return bool(self._running or self._deferred)
 
     @property
     def pending(self) -> bool:
         """Whether there is more to collect."""
-        return bool(self._running or self._failures)
+        return bool(self.running or self._failures)
 
     def start(self) -> None:
         """Submits everything; the engine starts with the first while the rest is tokenized."""
@@ -123,7 +161,11 @@ class Call:
 
     def collect(self, timeout: float | None = None) -> list[tuple[int, LiveRequest]]:
         """Waits for output and takes it; the requests that got some, by place in the call."""
-        changed = []
+        changed: list[tuple[int, LiveRequest]] = []
+        self._launch_deferred()
+        if not self._running:  # other calls use all adapters, which nothing here can wait for
+            time.sleep(0 if timeout == 0 else _ADAPTER_SECONDS)
+            return changed
         for tag in self._selector.wait(timeout):
             live = self._running.get(tag)
             if live is None:
@@ -148,6 +190,7 @@ class Call:
         for tag in self._running:
             self._selector.remove(tag)
         self._running.clear()
+        self._deferred.clear()
         self._names.clear()
 
     def _drop(self, tag: int, live: LiveRequest) -> None:
@@ -155,6 +198,7 @@ class Call:
         self._registry.remove(live.facts.request_id)
         self._names.discard(live.facts.request_id)
         del self._running[tag]
+        self._freed = True
 
     def _submit(self, job: Job, tag: int, arrival: float, stops: StopStrings | None) -> None:
         facts = [self._new_facts(job, i, arrival) for i in range(job.params.n)]
@@ -170,10 +214,7 @@ class Call:
             return
         for i, plan in enumerate(plans):
             facts[i].constraint = constraint
-            try:
-                self._launch(tag + i, facts[i], plan, stops)
-            except runtime.request_errors() as error:
-                self._fail(tag + i, facts[i], error)
+            self._launch(_Launch(tag + i, facts[i], plan, stops, job.lora))
 
     @staticmethod
     def _new_facts(job: Job, index: int, arrival: float) -> RequestFacts:
@@ -211,23 +252,49 @@ class Call:
             raise ValueError(f"token id {wrong} is outside of the vocabulary (0..{size - 1})")
         return planner.plan(params, len(ids), prompt.bad_words)
 
-    def _launch(
-        self,
-        tag: int,
-        facts: RequestFacts,
-        config: native.GenerationConfig,
-        stops: StopStrings | None,
-    ) -> None:
+    def _launch(self, launch: _Launch, again: bool = False) -> None:
+        """Submits a request, or defers it, or notes why it failed."""
+        facts = launch.facts
+
         def submit() -> native.Request:
             ids = facts.prompt_token_ids
-            return self._session.submit(ids, config, facts.request_id, facts.constraint)
+            return self._session.submit(
+                ids, launch.config, facts.request_id, facts.constraint, launch.lora
+            )
 
-        handle = self._registry.add(facts.request_id, submit, self._names)
+        try:
+            if launch.lora is not None:
+                self._session.prepare(launch.lora)
+            if again:
+                handle = self._registry.resume(facts.request_id, submit)
+            else:
+                handle = self._registry.add(facts.request_id, submit, self._names)
+        except AdaptersBusy:
+            self._deferred.append(launch)
+            return
+        except runtime.request_errors() as error:
+            self._fail(launch.tag, facts, error)
+            return
         ends = self._planner.end_tokens(facts.params)
-        live = LiveRequest(facts, handle, self._planner.tokenizer, stops, ends)
-        self._running[tag] = live
-        self._selector.add(live.queue, tag)
+        live = LiveRequest(facts, handle, self._planner.tokenizer, launch.stops, ends)
+        self._running[launch.tag] = live
+        self._selector.add(live.queue, launch.tag)
         self.input_tokens += len(facts.prompt_token_ids)
+
+    def _launch_deferred(self) -> None:
+        """Tries again what waits, unless nothing of this call has ended since the last time."""
+        if not self._deferred or (self._running and not self._freed):
+            return
+        self._freed = False
+        deferred, self._deferred = self._deferred, []
+        busy: set[LoRARequest | None] = set()
+        for launch in deferred:
+            if launch.lora in busy:
+                self._deferred.append(launch)
+                continue
+            self._launch(launch, again=True)
+            if self._deferred and self._deferred[-1] is launch:
+                busy.add(launch.lora)
 
     def _fail(self, tag: int, facts: RequestFacts, error: Exception) -> None:
         code, message = runtime.describe_error(error)

@@ -72,6 +72,8 @@ class EngineArgs:
         that doesn't fit the model's folder or this machine is an error.
     packed_copy: copy the weights out of that file instead of mapping it.
     raise_on_error: raise EngineError for a failed request instead of reporting it in its output.
+    enable_lora, max_loras, max_lora_rank: whether requests may name adapters, of which at most
+        max_loras are loaded at once, none of a higher rank. Memory for them is set aside.
     """
 
     max_model_len: int | None = None
@@ -94,6 +96,9 @@ class EngineArgs:
     packed_copy: bool = False
     raise_on_error: bool = False
     logits_processors: list[Any] | None = None
+    enable_lora: bool = False
+    max_loras: int = 1
+    max_lora_rank: int = 16
 
     tensor_parallel_size: int = field(default=1, metadata=_only(1))
     data_parallel_size: int = field(default=1, metadata=_only(1))
@@ -206,6 +211,8 @@ class EngineArgs:
         _check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
         _check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)
         _check_int("num_threads", self.num_threads, 0, 4096)
+        _check_int("max_loras", self.max_loras, 1, 256)
+        _check_int("max_lora_rank", self.max_lora_rank, 1, 4096)
         _check_int("seed", self.seed, 0, MAX_SEED, optional=True)
         if isinstance(self.max_logprobs, int) and self.max_logprobs < -1:
             raise ValueError(f"max_logprobs ({self.max_logprobs}) can't be less than -1.")
@@ -222,6 +229,7 @@ class EngineArgs:
             "enable_logprob",
             "raise_on_error",
             "packed_copy",
+            "enable_lora",
             "guided_decoding_disable_any_whitespace",
         ):
             if not isinstance(getattr(self, name), bool):
@@ -269,6 +277,8 @@ class EngineArgs:
             "enable_prefix_caching": self.enable_prefix_caching,
             "packed_weights": os.fspath(self.packed_weights or ""),
             "packed_copy": self.packed_copy,
+            "max_loras": self.max_loras if self.enable_lora else 0,
+            "max_lora_rank": self.max_lora_rank,
             "dummy_weights": self.load_choices == "dummy",
         }
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 from headrace.call import Call, Job, OutputStream, Registry, run_to_end
 from headrace.engine_args import EngineArgs
 from headrace.hub import resolve_model
+from headrace.lora import LoRARequests, lora_list
 from headrace.native import ModelStats
 from headrace.outputs import RequestOutput
 from headrace.progress import Progress
@@ -100,6 +101,7 @@ class LLM:
         sampling_params: Params = ...,
         use_tqdm: bool = ...,
         stream: Literal[False] = ...,
+        lora_request: LoRARequests = ...,
     ) -> list[RequestOutput]: ...
 
     @overload
@@ -110,6 +112,7 @@ class LLM:
         use_tqdm: bool = ...,
         *,
         stream: Literal[True],
+        lora_request: LoRARequests = ...,
     ) -> OutputStream: ...
 
     def generate(
@@ -118,6 +121,7 @@ class LLM:
         sampling_params: Params = None,
         use_tqdm: bool = True,
         stream: bool = False,
+        lora_request: LoRARequests = None,
     ) -> list[RequestOutput] | OutputStream:
         """Continues each prompt as it stands: no template, no special tokens added.
 
@@ -129,6 +133,8 @@ class LLM:
         use_tqdm: show a progress bar on stderr.
         stream: return an iterator of increments. Each item is a list with one entry per output,
             None where nothing is new. The texts of an output's increments, joined, are its text.
+        lora_request: the adapter to answer with, one for all prompts or a list with one or None
+            for each; needs enable_lora. One that can't be loaded fails its own prompts.
 
         Returns one RequestOutput per prompt in the order of the prompts; with
         `SamplingParams(n=...)`, n in a row for each.
@@ -136,9 +142,10 @@ class LLM:
         items = prompt_list(prompts)
         params = self._params_list(sampling_params, len(items), "prompts")
         chat = ChatOptions(self.chat_template)
+        loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
-            Job(item, partial(read_prompt, item, self._tokenizer, chat), own)
-            for item, own in zip(items, params, strict=True)
+            Job(item, partial(read_prompt, item, self._tokenizer, chat), own, lora)
+            for item, own, lora in zip(items, params, loras, strict=True)
         ]
         return self._run(jobs, use_tqdm, stream)
 
@@ -152,6 +159,7 @@ class LLM:
         chat_template: str | None = ...,
         tools: Any = ...,
         stream: Literal[False] = ...,
+        lora_request: LoRARequests = ...,
     ) -> list[RequestOutput]: ...
 
     @overload
@@ -165,6 +173,7 @@ class LLM:
         tools: Any = ...,
         *,
         stream: Literal[True],
+        lora_request: LoRARequests = ...,
     ) -> OutputStream: ...
 
     def chat(
@@ -176,6 +185,7 @@ class LLM:
         chat_template: str | None = None,
         tools: Any = None,
         stream: bool = False,
+        lora_request: LoRARequests = None,
     ) -> list[RequestOutput] | OutputStream:
         """Answers a conversation, or several, through the model's chat template.
 
@@ -193,9 +203,10 @@ class LLM:
         options = ChatOptions(
             chat_template or self.chat_template, chat_template_kwargs, tool_list(tools)
         )
+        loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
-            Job(item, partial(read_conversation, item, self._tokenizer, options), own)
-            for item, own in zip(items, params, strict=True)
+            Job(item, partial(read_conversation, item, self._tokenizer, options), own, lora)
+            for item, own, lora in zip(items, params, loras, strict=True)
         ]
         return self._run(jobs, use_tqdm, stream)
 

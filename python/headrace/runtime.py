@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace import native
 from headrace.errors import EngineError
+from headrace.lora import LoraCache, LoRARequest
 
 _BAD_REQUEST = frozenset({"invalid_argument", "limit_exceeded", "unsupported", "not_found"})
 
@@ -31,6 +32,7 @@ class ModelSession:
             self._engine.install_model(name, native.ModelOptions(**options))
             self._engine.start_model(name)
             self.info = self._engine.model_info(name)
+            self._loras = LoraCache(self._engine, name, self.info.max_loras)
         except native.HeadraceError as error:
             self._engine.close()
             error.args = (_with_own_names(str(error)),)
@@ -45,13 +47,28 @@ class ModelSession:
         config: native.GenerationConfig,
         request_id: str,
         constraint: Any = None,
+        lora: LoRARequest | None = None,
     ) -> native.Request:
-        """`constraint`: of compile_constraint. Raises HeadraceError for a bad request."""
+        """`constraint`: of compile_constraint. Raises HeadraceError for a bad request, and
+        AdaptersBusy for one that may be tried again when others have ended."""
         if self._engine.closed:
             raise EngineError("the LLM has been closed", 500)
-        return self._engine.submit(
-            self._name, prompt_token_ids, config, request_id=request_id, guided=constraint
-        )
+
+        def submit(lora_name: str) -> native.Request:
+            return self._engine.submit(
+                self._name,
+                prompt_token_ids,
+                config,
+                request_id=request_id,
+                guided=constraint,
+                lora=lora_name,
+            )
+
+        return submit("") if lora is None else self._loras.submit(lora, submit)
+
+    def prepare(self, lora: LoRARequest) -> None:
+        """Reads an adapter ahead of its request, if there is room for it. Raises HeadraceError."""
+        self._loras.prepare(lora)
 
     def stats(self) -> native.ModelStats:
         """Counters since the model was loaded."""

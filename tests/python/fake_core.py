@@ -293,6 +293,7 @@ class _Model:
         self.info.max_model_len = options.max_model_len or self.info.max_model_len
         self.info.max_num_seqs = options.max_num_seqs
         self.info.block_size = options.block_size
+        self.info.max_loras = options.max_loras
         self.stats = ModelStats()
         self.lock = threading.Condition()
         self.waiting: deque[_State] = deque()

@@ -94,6 +94,7 @@ class Engine:
         timeout: float | None = None,
         detokenize: bool | None = None,
         guided: Guided = None,
+        lora: str = "",
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -103,6 +104,7 @@ class Engine:
         detokenize: whether outputs have text; default: if the prompt is text.
         guided: what the output must conform to: GuidedDecodingParams, a response_format such as
             {"type": "json_object"}, or what headrace.grammar.compile_constraint has made.
+        lora: the name of an adapter that is loaded; "": none.
         """
         config = GenerationConfig() if config is None else config
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
@@ -117,8 +119,25 @@ class Engine:
             priority=priority,
             timeout=timeout,
             constraint=self._constraint(model, guided),
+            lora_name=lora,
         )
         return Request(request, ids, detokenizer)
+
+    def load_lora(self, model: str, name: str, path: str | os.PathLike[str]) -> None:
+        """Reads a PEFT folder, for requests to use by name, while the model goes on.
+
+        Errors: "invalid_state" for a name that is taken, "limit_exceeded" beyond the model's
+        max_loras and max_lora_rank, and others that name file and tensor or key.
+        """
+        self._core.load_lora(model, name, os.fspath(path))
+
+    def unload_lora(self, model: str, name: str) -> None:
+        """Gives its memory back. "invalid_state" while a request that has not finished uses it."""
+        self._core.unload_lora(model, name)
+
+    def loras(self, model: str) -> list[_core.LoraInfo]:
+        """The adapters that are loaded, by name."""
+        return self._core.loras(model)
 
     def tokenizer(self, model: str) -> Tokenizer | None:
         """The tokenizer of the model's folder, read when it is first used; None if it has none."""
