@@ -7,6 +7,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 
 RUNS = [
+    ["lora.py", "--prompt", "16", "--output", "4", "--requests", "4", "--rank", "4"],
     ["latency.py", "--prompt", "32", "--output", "8"],
     ["throughput.py", "--requests", "4", "--prompt", "16", "--output", "8", "--mixed"],
     ["startup.py", "--packed"],

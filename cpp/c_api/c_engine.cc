@@ -72,6 +72,16 @@ headrace_code headrace_engine_clear_prefix_cache(headrace_engine* engine, const 
   return guarded([&] { engine_of(engine).clear_prefix_cache(text(name)); });
 }
 
+headrace_code headrace_engine_load_lora(headrace_engine* engine, const char* name,
+                                        const char* lora_name, const char* path) {
+  return guarded([&] { engine_of(engine).load_lora(text(name), text(lora_name), text(path)); });
+}
+
+headrace_code headrace_engine_unload_lora(headrace_engine* engine, const char* name,
+                                          const char* lora_name) {
+  return guarded([&] { engine_of(engine).unload_lora(text(name), text(lora_name)); });
+}
+
 headrace_code headrace_engine_submit(headrace_engine* engine, const char* model,
                                      const headrace_request_options* options,
                                      headrace_request** request) {

@@ -44,6 +44,8 @@ struct OwnedInfo : headrace_model_info {
     block_size = data.block_size;
     num_kv_blocks = data.num_kv_blocks;
     num_threads = data.num_threads;
+    max_loras = data.max_loras;
+    max_lora_rank = data.max_lora_rank;
   }
 
   const ModelInfo data;

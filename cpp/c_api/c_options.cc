@@ -57,6 +57,7 @@ headrace_model_options default_model_options() {
   out.max_num_seqs = from.max_num_seqs;
   out.block_size = from.block_size;
   out.enable_prefix_caching = from.enable_prefix_caching;
+  out.max_lora_rank = from.max_lora_rank;
   return out;
 }
 
@@ -137,6 +138,8 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.cpu_isa = text(in.cpu_isa);
   out.packed_weights = text(in.packed_weights);
   out.packed_copy = in.packed_copy != 0;
+  out.max_loras = in.max_loras;
+  out.max_lora_rank = in.max_lora_rank;
   out.num_threads = in.num_threads;
   out.max_model_len = in.max_model_len;
   out.max_num_seqs = in.max_num_seqs;
@@ -162,6 +165,7 @@ RequestOptions to_request_options(const headrace_request_options* given,
   out.request_id = text(in.request_id);
   out.prompt_token_ids = to_ids(in.prompt_token_ids, in.num_prompt_token_ids, "prompt_token_ids");
   out.sampling = to_sampling_params(in.sampling);
+  out.lora_name = text(in.lora_name);
   out.priority = in.priority;
   out.timeout = to_timeout(in.timeout);
   if (in.constraint != nullptr) {

@@ -38,6 +38,8 @@ class ModelOptions(ctypes.Structure):
                 "dummy_weights",
                 "out_of_blocks",
                 "packed_copy",
+                "max_loras",
+                "max_lora_rank",
                 "reserved",
             )
         ),

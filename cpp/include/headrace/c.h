@@ -123,7 +123,9 @@ typedef struct headrace_model_options {
   int32_t dummy_weights;
   int32_t out_of_blocks; /* HEADRACE_PREEMPT ... */
   int32_t packed_copy;
-  int32_t reserved; /* 0 */
+  int32_t max_loras;
+  int32_t max_lora_rank; /* default 64 */
+  int32_t reserved;      /* 0 */
 } headrace_model_options;
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);
@@ -145,6 +147,10 @@ HEADRACE_C_API headrace_code headrace_engine_release_model(headrace_engine* engi
                                                            const char* name);
 HEADRACE_C_API headrace_code headrace_engine_clear_prefix_cache(headrace_engine* engine,
                                                                 const char* name);
+HEADRACE_C_API headrace_code headrace_engine_load_lora(headrace_engine* engine, const char* name,
+                                                       const char* lora_name, const char* path);
+HEADRACE_C_API headrace_code headrace_engine_unload_lora(headrace_engine* engine, const char* name,
+                                                         const char* lora_name);
 
 enum {
   HEADRACE_MODEL_INSTALLED = 0,
@@ -180,7 +186,7 @@ typedef struct headrace_model_info {
   double load_seconds;
   int32_t vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_dim;
   int32_t intermediate_size, max_model_len, max_num_seqs, max_num_batched_tokens;
-  int32_t block_size, num_kv_blocks, num_threads, reserved;
+  int32_t block_size, num_kv_blocks, num_threads, max_loras, max_lora_rank, reserved;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,
@@ -281,6 +287,7 @@ typedef struct headrace_request_options {
   size_t num_prompt_token_ids;
   const headrace_sampling_params* sampling; /* NULL: the defaults */
   const headrace_constraint* constraint;    /* NULL: none */
+  const char* lora_name;                    /* an adapter that is loaded; NULL: none */
   int64_t timeout;  /* gives up (HEADRACE_DEADLINE_EXCEEDED) then; default HEADRACE_FOREVER */
   int32_t priority; /* lower runs first */
   int32_t reserved; /* 0 */

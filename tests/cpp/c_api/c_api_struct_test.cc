@@ -40,15 +40,16 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                                   const Output& output) {
   [[maybe_unused]] const auto& [path, device, dtype, kv_dtype, threads, isa, max_len, max_seqs,
                                 max_tokens, block, blocks, kv_bytes, utilization, ratio, leftover,
-                                prefix, out_of_blocks, chunk, packed, packed_copy, dummy] = model;
+                                prefix, out_of_blocks, chunk, packed, packed_copy, max_loras,
+                                max_lora_rank, dummy] = model;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
                                 stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
                                 scaled, normalized] = sampling;
-  [[maybe_unused]] const auto& [id, prompt, how, priority, timeout, constraint] = request;
+  [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint] = request;
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, parameters, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
-                                i20, i21, i22, i23, i24, load, eos] = info;
+                                i20, i21, i22, i23, i24, i25, i26, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, finished, preempted,
                                 interrupted, steps, prompts, generated, hits, misses, busy, masks,
                                 memory, pool, mapped] = stats;
@@ -139,6 +140,8 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   EXPECT_EQ(made.out_of_blocks, cpp.out_of_blocks);
   EXPECT_EQ(made.packed_weights, cpp.packed_weights);
   EXPECT_EQ(made.packed_copy, cpp.packed_copy);
+  EXPECT_EQ(made.max_loras, cpp.max_loras);
+  EXPECT_EQ(made.max_lora_rank, cpp.max_lora_rank);
 
   headrace_sampling_params sampling;
   headrace_sampling_params_init(&sampling, sizeof sampling);
@@ -152,6 +155,7 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
     const SamplingParams expected;
     EXPECT_EQ(from_c.timeout, std::nullopt);
     EXPECT_EQ(from_c.priority, 0);
+    EXPECT_EQ(from_c.lora_name, "");
     EXPECT_EQ(from_c.sampling.temperature, expected.temperature);
     EXPECT_EQ(from_c.sampling.top_p, expected.top_p);
     EXPECT_EQ(from_c.sampling.top_k, expected.top_k);
@@ -218,6 +222,8 @@ TEST(CApi, NullIsAnErrorOrIgnored) {
   refused(headrace_engine_stop_model(engine, "m", 0, nullptr));
   refused(headrace_engine_release_model(engine, "m"));
   refused(headrace_engine_clear_prefix_cache(engine, "m"));
+  refused(headrace_engine_load_lora(engine, "m", "a", "path"));
+  refused(headrace_engine_unload_lora(engine, "m", "a"));
   refused(headrace_engine_model_stats(engine, "m", nullptr));
   refused(headrace_engine_model_info(engine, "m", nullptr));
   refused(headrace_engine_model_names(engine, nullptr));
