@@ -132,6 +132,7 @@ class Call:
         self._deferred: list[_Launch] = []  # wait for an adapter's place
         self._freed = False  # a request has ended since they were tried
         self._names: set[str] = set()  # of the requests in flight
+        self._compiled: tuple[SamplingParams, Any] | None = None  # the last constraint, and whose
         self._failures: dict[int, RequestOutput] = {}  # not yet given to the caller
         self.total = sum(job.params.n for job in jobs)
         self.input_tokens = 0
@@ -207,7 +208,7 @@ class Call:
             for item in facts:
                 self._fill(item, prompt)
             plans = self._plan(job.params, prompt, stops)
-            constraint = self._planner.constraint(job.params)
+            constraint = self._constraint(job.params)
         except runtime.request_errors() as error:
             for i, item in enumerate(facts):
                 self._fail(tag + i, item, error)
@@ -215,6 +216,11 @@ class Call:
         for i, plan in enumerate(plans):
             facts[i].constraint = constraint
             self._launch(_Launch(tag + i, facts[i], plan, stops, job.lora))
+
+    def _constraint(self, params: SamplingParams) -> Any:
+        if self._compiled is None or self._compiled[0] is not params:
+            self._compiled = (params, self._planner.constraint(params))
+        return self._compiled[1]
 
     @staticmethod
     def _new_facts(job: Job, index: int, arrival: float) -> RequestFacts:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+REQUEST_NAMES = {
+    "json": "guided_json",
+    "regex": "guided_regex",
+    "choice": "guided_choice",
+    "grammar": "guided_grammar",
+    "structural_tag": "structural_tag",
+    "json_object": "guided_json_object",
+}
 
 
 @dataclass(slots=True)
@@ -55,14 +65,18 @@ class GuidedDecodingParams:
         if not choice:
             raise ValueError("choice must not be empty")
 
+    @classmethod
+    def from_names(cls, values: Mapping[str, Any]) -> GuidedDecodingParams | None:
+        """From what `to_dict` gives, among other keys; None if none of them is set."""
+        own = {
+            field: values[name]
+            for field, name in REQUEST_NAMES.items()
+            if values.get(name) is not None
+        }
+        return cls(**own) if own else None
+
     def to_dict(self) -> dict[str, Any]:
         """The one that is set, under the request's name for it ("guided_json", ...)."""
-        values = {
-            "guided_json": self.json,
-            "guided_regex": self.regex,
-            "guided_choice": self.choice,
-            "guided_grammar": self.grammar,
-            "structural_tag": self.structural_tag,
-            "guided_json_object": self.json_object or None,
-        }
+        values = {name: getattr(self, field) for field, name in REQUEST_NAMES.items()}
+        values["guided_json_object"] = self.json_object or None
         return {name: value for name, value in values.items() if value is not None}

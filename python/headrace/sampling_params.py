@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headrace.guided_decoding import GuidedDecodingParams
+from headrace.guided_decoding import REQUEST_NAMES, GuidedDecodingParams
 
 __all__ = ["GuidedDecodingParams", "SamplingParams"]
 
@@ -112,18 +112,25 @@ class SamplingParams:
 
     @classmethod
     def from_dict(cls, req_dict: Mapping[str, Any]) -> SamplingParams:
-        """From the keys that are fields; others are ignored, missing ones have their default."""
-        return cls(**{f.name: req_dict[f.name] for f in fields(cls) if f.name in req_dict})
+        """From the keys that are fields; others are ignored, missing ones have their default.
+
+        Instead of guided_decoding there may be guided_json, guided_regex, guided_choice,
+        guided_grammar, guided_json_object or structural_tag.
+        """
+        values = {f.name: req_dict[f.name] for f in fields(cls) if f.name in req_dict}
+        if values.get("guided_decoding") is None:
+            values["guided_decoding"] = GuidedDecodingParams.from_names(req_dict)
+        return cls(**values)
 
     @classmethod
     def from_generic_request(cls, req: Any) -> SamplingParams:
         """From the attributes (or keys, of a mapping) that are fields and not None."""
-        names = [f.name for f in fields(cls)]
+        names = [*(f.name for f in fields(cls)), *REQUEST_NAMES.values()]
         if isinstance(req, Mapping):
             values = {name: req.get(name) for name in names}
         else:
             values = {name: getattr(req, name, None) for name in names}
-        return cls(**{name: value for name, value in values.items() if value is not None})
+        return cls.from_dict({name: v for name, v in values.items() if v is not None})
 
     @classmethod
     def from_optional(

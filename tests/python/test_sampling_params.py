@@ -257,7 +257,14 @@ def test_from_optional_is_neutral() -> None:
 )
 def test_guided_decoding_names(values: dict[str, Any], name: str) -> None:
     (value,) = values.values()
-    assert GuidedDecodingParams(**values).to_dict() == {name: value}
+    guided = GuidedDecodingParams(**values)
+    assert guided.to_dict() == {name: value}
+    for params in (
+        SamplingParams.from_dict({name: value, "other": 1}),
+        SamplingParams.from_generic_request({name: value, "other": 1}),
+        SamplingParams.from_dict({name: "ignored", "guided_decoding": guided}),
+    ):
+        assert params.guided_decoding == guided
 
 
 def test_guided_decoding_is_one_kind() -> None:
