@@ -29,7 +29,15 @@ OPTIONS = [
     ("packed_copy", True, "packed_copy", True),
     ("load_choices", "dummy", "dummy_weights", True),
 ]
-HERE_ONLY = {"seed": 5, "enable_logprob": True, "max_logprobs": -1, "raise_on_error": True}
+HERE_ONLY = {
+    "enable_lora": True,
+    "max_loras": 2,
+    "max_lora_rank": 8,
+    "seed": 5,
+    "enable_logprob": True,
+    "max_logprobs": -1,
+    "raise_on_error": True,
+}
 MORE = {
     "logprobs_mode": "processed_logits",
     "logits_processors": ["LogitBiasLogitsProcessor"],
@@ -125,6 +133,12 @@ def test_reaches_the_engine(name: str, value: Any, option: str, expected: Any) -
     options = args(**{name: value}).model_options("folder")
     assert options[option] == expected
     assert args().model_options("folder")[option] != expected
+
+
+def test_adapters_take_memory_only_when_enabled() -> None:
+    assert args(max_loras=3).model_options("folder")["max_loras"] == 0
+    options = args(enable_lora=True, max_loras=3, max_lora_rank=8).model_options("folder")
+    assert (options["max_loras"], options["max_lora_rank"]) == (3, 8)
 
 
 def test_defaults_leave_the_choice_to_the_engine() -> None:
