@@ -10,7 +10,9 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
+#include "model/json.h"
 #include "model/lora_adapter.h"
+#include "model/mapped_file.h"
 
 namespace headrace {
 namespace {
@@ -131,6 +133,36 @@ INSTANTIATE_TEST_SUITE_P(Setups, LoraMerged,
                                                    "mistral_window", "qwen2", "qwen3", "ernie4_5",
                                                    "ernie4_5_bias"})),
                          name_of);
+
+/// What PEFT answers with adapters that it saved: tests/golden/make_lora.py.
+class LoraPeft : public testing::TestWithParam<std::string> {};
+
+TEST_P(LoraPeft, GivesItsTokensAndLogProbabilities) {
+  const std::filesystem::path golden = HEADRACE_GOLDEN_DIR;
+  const Json all = Json::parse(read_small_file(golden / "lora/expected.json", 1 << 20));
+  ASSERT_EQ(all.size(), 2u);
+  for (const auto& [name, expected] : all.items()) {
+    SCOPED_TRACE(name);
+    const std::string base = expected.at("case");
+    const double tolerance = 2.0 * load_golden_case(base).logprob_tolerance;
+    DecoderHarness harness(GetParam(), golden / base, with_loras());
+    const auto adapter = harness.load_lora(golden / "lora" / name);
+    auto next = expected.at("prompt").get<std::vector<int32_t>>();
+    harness.start(0, static_cast<int32_t>(next.size()));
+    const auto tokens = expected.at("tokens").get<std::vector<int32_t>>();
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const std::vector<float> logits = harness.step({{0, next, adapter.get()}}).back();
+      ASSERT_EQ(argmax(logits), tokens[i]) << i;
+      double sum = 0.0;
+      for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+      const double logprob = static_cast<double>(logits[size_t(tokens[i])]) - std::log(sum);
+      EXPECT_NEAR(logprob, expected.at("logprobs").at(i).get<double>(), tolerance) << i;
+      next = {tokens[i]};
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, LoraPeft, testing::ValuesIn(available_cpu_isas()));
 
 class LoraBits : public testing::TestWithParam<Setup> {
  protected:
