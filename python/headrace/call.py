@@ -58,9 +58,12 @@ class Registry:
     def resume(self, request_id: str, submit: Callable[[], native.Request]) -> native.Request:
         """Submits what `add` could not. Raises EngineError if it has been cancelled meanwhile."""
         with self._lock:
-            if request_id not in self._handles:
+            if not self._waits(request_id):
                 raise EngineError("the request was aborted before it ran", 499)
             return self._submit(request_id, submit)
+
+    def _waits(self, request_id: str) -> bool:
+        return request_id in self._handles and self._handles[request_id] is None
 
     def _submit(self, request_id: str, submit: Callable[[], native.Request]) -> native.Request:
         self._handles[request_id] = None
@@ -94,9 +97,8 @@ class Registry:
         with self._lock:
             wanted = list(self._handles) if request_ids is None else request_ids
             handles = [self._handles[name] for name in wanted if name in self._handles]
-            for name in wanted:
-                if self._handles.get(name, self) is None:
-                    del self._handles[name]
+            for name in filter(self._waits, wanted):
+                del self._handles[name]
         for handle in handles:
             if handle is not None:
                 handle.cancel()
@@ -269,7 +271,7 @@ class Call:
             )
 
         try:
-            if launch.lora is not None:
+            if launch.lora is not None and not again:
                 self._session.prepare(launch.lora)
             if again:
                 handle = self._registry.resume(facts.request_id, submit)
