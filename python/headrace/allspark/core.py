@@ -8,7 +8,6 @@ from typing import Any
 
 from headrace import _core
 from headrace.allspark.enums import AsStatus
-from headrace.errors import UnsupportedError
 
 logger = logging.getLogger("headrace")
 
@@ -40,14 +39,6 @@ _STATUS = {
     "limit_exceeded": AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR,
     "invalid_state": AsStatus.ALLSPARK_INVALID_CALL_ERROR,
 }
-
-
-def engine_call(owner: Any, name: str) -> Any:
-    """A function of the engine. Raises UnsupportedError if this build hasn't got it."""
-    call = getattr(owner, name, None)
-    if call is None:
-        raise UnsupportedError(f"{name}: this build of Headrace doesn't have it")
-    return call
 
 
 def new_engine() -> _core.Engine:

@@ -42,6 +42,8 @@ def plan_installation(config: AsModelConfig) -> Installation:
         "block_size": config.cache_span_size or _DEFAULT_SPAN,
         "enable_prefix_caching": bool(config.enable_prefix_cache),
         "max_prefill_chunk": config.engine_max_prefill_length,
+        "max_loras": config.lora_max_num,
+        "max_lora_rank": config.lora_max_rank,
         "out_of_blocks": _out_of_blocks(config),
     }
     if files.packed:

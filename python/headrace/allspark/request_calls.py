@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.allspark import core
+from headrace.allspark.adapter_calls import AdapterCalls
 from headrace.allspark.enums import AsStatus
 from headrace.allspark.generation_fields import Refusal, read_fields, verify
 from headrace.allspark.installed_model import InstalledModel, RequestHandle
-from headrace.allspark.model_calls import REFUSING, ModelCalls, fail
+from headrace.allspark.lora import adapter_name
+from headrace.allspark.model_calls import REFUSING, fail
 from headrace.allspark.results import ResultQueue
 from headrace.allspark.sampling import sampling_values
 from headrace.allspark.token_ids import TokenIdsError, read_rows
@@ -18,7 +20,7 @@ Started = tuple[AsStatus, RequestHandle | None, ResultQueue | None]
 Handles = RequestHandle | list[RequestHandle] | tuple[RequestHandle, ...] | None
 
 
-class RequestCalls(ModelCalls):
+class RequestCalls(AdapterCalls):
     """The part of AsEngine that is about requests."""
 
     def _start_request(
@@ -54,12 +56,19 @@ class RequestCalls(ModelCalls):
                 sampling=core.sampling_params(values),
                 request_id=fields.uuid,
                 constraint=constraint,
+                lora_name=self._adapter(model, fields.lora_name),
             )
         except core.HeadraceError as error:
             raise Refusal(self._submit_status(model, error), str(error)) from error
         except (OverflowError, TypeError, ValueError) as error:
             raise Refusal(AsStatus.ALLSPARK_PARAM_ERROR, str(error)) from error
         return model.add(request)
+
+    def _adapter(self, model: InstalledModel, lora_name: str) -> str:
+        name = adapter_name(lora_name)
+        if lora_name and name not in self._adapters(model):
+            raise Refusal(AsStatus.ALLSPARK_LORA_NOT_FOUND, f"no adapter {lora_name!r} is loaded")
+        return name
 
     def _submit_status(self, model: InstalledModel, error: core.HeadraceError) -> AsStatus:
         if error.code != "invalid_state":
