@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import HAS_ENGINE, ROOT
 
 from headrace import LLM, LoRARequest, SamplingParams
 
@@ -164,3 +166,19 @@ def test_bad_fields(values: tuple[Any, Any, Any]) -> None:
 def test_bad_limits(make_llm: Callable[..., LLM], options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         make_llm(enable_lora=True, **options)
+
+
+@pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
+@pytest.mark.parametrize("name", ["ernie4_5_all", "qwen2_patterns"])
+def test_the_real_engine_answers_like_peft(name: str) -> None:
+    golden = ROOT / "tests/golden"
+    want = json.loads((golden / "lora/expected.json").read_text())[name]
+    params = SamplingParams(temperature=0.0, max_tokens=len(want["tokens"]), ignore_eos=True)
+    lora = LoRARequest(name, 1, str(golden / "lora" / name))
+    options: dict[str, Any] = {"dtype": "float32", "enable_lora": True, "kv_cache_bytes": 1 << 24}
+    with LLM(str(golden / want["case"]), **options) as llm:
+        with_it, without = llm.generate(
+            [want["prompt"]] * 2, params, use_tqdm=False, lora_request=[lora, None]
+        )
+        assert list(with_it.outputs.token_ids) == want["tokens"]
+        assert list(without.outputs.token_ids) != want["tokens"]
