@@ -81,6 +81,26 @@ class RequestOptions(ctypes.Structure):
         ("prompt_token_ids", POINTER(c_int32)),
         ("num_prompt_token_ids", c_size_t),
         ("sampling", POINTER(SamplingParams)),
+        ("constraint", c_void_p),
+        ("lora_name", c_char_p),
+    )
+
+
+class LoraInfo(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("path", c_char_p),
+        ("bytes", c_size_t),
+        ("rank", c_int32),
+    )
+
+
+class LoraInfos(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("count", c_size_t),
+        ("infos", POINTER(POINTER(LoraInfo))),
     )
 
 
@@ -118,6 +138,10 @@ class CApi:
             ("engine_destroy", None, (handle,)),
             ("engine_install_model", c_int32, (handle, c_char_p, POINTER(ModelOptions))),
             ("engine_start_model", c_int32, (handle, c_char_p)),
+            ("engine_load_lora", c_int32, (handle, c_char_p, c_char_p, c_char_p)),
+            ("engine_unload_lora", c_int32, (handle, c_char_p, c_char_p)),
+            ("engine_loras", c_int32, (handle, c_char_p, POINTER(POINTER(LoraInfos)))),
+            ("lora_infos_release", None, (POINTER(LoraInfos),)),
             ("engine_submit", c_int32, (handle, c_char_p, POINTER(RequestOptions), c_void_p)),
             ("request_get", c_int32, (handle, c_int64, POINTER(POINTER(Output)))),
             ("request_cancel", c_int32, (handle,)),

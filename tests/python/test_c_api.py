@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import random
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from c_api import FOREVER, CApi, ModelOptions, Output, RequestOptions, SamplingParams
+from c_api import FOREVER, CApi, LoraInfos, ModelOptions, Output, RequestOptions, SamplingParams
 
 import headrace
 
@@ -38,13 +41,16 @@ def engine(api: CApi) -> Iterator[ctypes.c_void_p]:
     api.model_options_init(options, ctypes.sizeof(options))
     assert (options.memory_utilization, options.max_num_seqs, options.block_size) == (0.9, 64, 64)
     options.path = os.fsencode(MODEL)
+    options.max_loras = 1
     api.check(api.engine_install_model(made, b"m", options))
     api.check(api.engine_start_model(made, b"m"))
     yield made
     api.engine_destroy(made)
 
 
-def submit(api: CApi, engine: ctypes.c_void_p, ids: list[int], max_tokens: int) -> ctypes.c_void_p:
+def submit(
+    api: CApi, engine: ctypes.c_void_p, ids: list[int], max_tokens: int, lora: str = ""
+) -> ctypes.c_void_p:
     sampling = SamplingParams()
     api.sampling_params_init(sampling, ctypes.sizeof(sampling))
     assert (sampling.temperature, sampling.top_p, sampling.logprobs) == (1.0, 1.0, -1)
@@ -56,6 +62,7 @@ def submit(api: CApi, engine: ctypes.c_void_p, ids: list[int], max_tokens: int) 
     options.prompt_token_ids = (ctypes.c_int32 * len(ids))(*ids)
     options.num_prompt_token_ids = len(ids)
     options.sampling = ctypes.pointer(sampling)
+    options.lora_name = lora.encode()
     request = ctypes.c_void_p()
     api.check(api.engine_submit(engine, b"m", options, ctypes.byref(request)))
     return request
@@ -97,6 +104,57 @@ def test_threads_get_the_tokens_that_python_gets(api: CApi, engine: ctypes.c_voi
         thread.join()
     for number, output in enumerate(outputs):
         assert answers[number] == (list(output.outputs.token_ids), FINISH_LENGTH)
+
+
+def write_adapter(folder: Path) -> None:
+    """A PEFT folder: random products on the first layers' query projections."""
+    rank, layers, width = 4, 3, 192
+    draw = random.Random(7)
+    header: dict[str, object] = {}
+    data = b""
+    for layer in range(layers):
+        for part, shape in (("A", [rank, width]), ("B", [width, rank])):
+            values = [draw.uniform(-0.5, 0.5) for _ in range(rank * width)]
+            chunk = struct.pack(f"<{len(values)}f", *values)
+            name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_{part}.weight"
+            offsets = [len(data), len(data) + len(chunk)]
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": offsets}
+            data += chunk
+    text = json.dumps(header).encode()
+    folder.mkdir()
+    content = struct.pack("<Q", len(text)) + text + data
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": 16, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+
+
+def test_an_adapter(api: CApi, engine: ctypes.c_void_p, tmp_path: Path) -> None:
+    folder = tmp_path / "adapter"
+    write_adapter(folder)
+    prompt = [5, 17, 42]
+    params = headrace.SamplingParams(temperature=0, max_tokens=16, ignore_eos=True)
+    with headrace.LLM(str(MODEL), enable_lora=True) as llm:
+        lora = headrace.LoRARequest("style", 1, str(folder))
+        (output,) = llm.generate(prompt, params, use_tqdm=False, lora_request=lora)
+
+    assert api.engine_load_lora(engine, b"m", b"style", b"no-such-folder") == NOT_FOUND
+    api.check(api.engine_load_lora(engine, b"m", b"style", os.fsencode(folder)))
+    answers = []
+    for name in ("style", ""):
+        request = submit(api, engine, prompt, 16, lora=name)
+        answers.append(read_all(api, request)[0])
+        api.request_release(request)
+    infos = ctypes.POINTER(LoraInfos)()
+    api.check(api.engine_loras(engine, b"m", infos))
+    assert infos.contents.count == 1
+    info = infos.contents.infos[0].contents
+    assert (info.name, info.rank, info.bytes > 0) == (b"style", 4, True)
+    api.lora_infos_release(infos)
+    assert answers[0] == list(output.outputs.token_ids)
+    assert answers[0] != answers[1]
+    api.check(api.engine_unload_lora(engine, b"m", b"style"))
+    with pytest.raises(RuntimeError, match="style"):
+        submit(api, engine, prompt, 16, lora="style")
 
 
 def test_cancel(api: CApi, engine: ctypes.c_void_p) -> None:

@@ -147,6 +147,7 @@ HEADRACE_C_API headrace_code headrace_engine_release_model(headrace_engine* engi
                                                            const char* name);
 HEADRACE_C_API headrace_code headrace_engine_clear_prefix_cache(headrace_engine* engine,
                                                                 const char* name);
+/* Adapters: PEFT folders, used by requests that give their lora_name. */
 HEADRACE_C_API headrace_code headrace_engine_load_lora(headrace_engine* engine, const char* name,
                                                        const char* lora_name, const char* path);
 HEADRACE_C_API headrace_code headrace_engine_unload_lora(headrace_engine* engine, const char* name,
@@ -203,6 +204,24 @@ typedef struct headrace_model_names {
 HEADRACE_C_API headrace_code headrace_engine_model_names(headrace_engine* engine,
                                                          headrace_model_names** names);
 HEADRACE_C_API void headrace_model_names_release(headrace_model_names* names);
+
+/* As headrace::LoraInfo: the adapters that are loaded. */
+typedef struct headrace_lora_info {
+  size_t struct_size;
+  const char *name, *path;
+  size_t bytes;
+  int32_t rank, num_modules, live_requests, reserved;
+} headrace_lora_info;
+
+typedef struct headrace_lora_infos {
+  size_t struct_size;
+  size_t count;
+  const headrace_lora_info* const* infos;
+} headrace_lora_infos;
+
+HEADRACE_C_API headrace_code headrace_engine_loras(headrace_engine* engine, const char* name,
+                                                   headrace_lora_infos** infos);
+HEADRACE_C_API void headrace_lora_infos_release(headrace_lora_infos* infos);
 
 /* -- Requests ---------------------------------------------------------------------------------- */
 

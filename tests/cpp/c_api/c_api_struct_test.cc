@@ -28,6 +28,7 @@ EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, cached_kv_blocks);
 EXPECT_NO_TAIL_PADDING(headrace_model_info, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
 
@@ -37,7 +38,7 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                                   const RequestOptions& request,
                                                   const ModelInfo& info, const ModelStats& stats,
                                                   const RequestStats& request_stats,
-                                                  const Output& output) {
+                                                  const Output& output, const LoraInfo& lora_info) {
   [[maybe_unused]] const auto& [path, device, dtype, kv_dtype, threads, isa, max_len, max_seqs,
                                 max_tokens, block, blocks, kv_bytes, utilization, ratio, leftover,
                                 prefix, out_of_blocks, chunk, packed, packed_copy, max_loras,
@@ -56,6 +57,7 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
   [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, r7, r8] =
       request_stats;
   [[maybe_unused]] const auto& [ids, o1, o2, done, reason, stop, code, message] = output;
+  [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
 }
 
 struct Older {
@@ -224,6 +226,7 @@ TEST(CApi, NullIsAnErrorOrIgnored) {
   refused(headrace_engine_clear_prefix_cache(engine, "m"));
   refused(headrace_engine_load_lora(engine, "m", "a", "path"));
   refused(headrace_engine_unload_lora(engine, "m", "a"));
+  refused(headrace_engine_loras(engine, "m", nullptr));
   refused(headrace_engine_model_stats(engine, "m", nullptr));
   refused(headrace_engine_model_info(engine, "m", nullptr));
   refused(headrace_engine_model_names(engine, nullptr));
@@ -247,6 +250,7 @@ TEST(CApi, NullIsAnErrorOrIgnored) {
   headrace_output_release(nullptr);
   headrace_model_info_release(nullptr);
   headrace_model_names_release(nullptr);
+  headrace_lora_infos_release(nullptr);
   headrace_selector_destroy(nullptr);
   headrace_model_options_init(nullptr, 8);
 }
