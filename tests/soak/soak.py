@@ -5,7 +5,7 @@
 Threads and an event loop submit, read, cancel, release and abandon requests of every kind (ids and
 text, grammars, adapters, deadlines, log-probabilities) to two models, one of which is stopped,
 started, released and installed again all the time. Now and then everything drains: then every block
-must be free, no request left, and the process no larger than it was after the first minute's work.
+must be free, no request left, and the process no larger than it was after the second round.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -31,11 +32,29 @@ if importlib.util.find_spec("headrace") is None:
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 
 import native_model  # noqa: E402
+from adapters import make_adapter  # noqa: E402
 
-from headrace import Engine, GenerationConfig, HeadraceError, Request  # noqa: E402
+from headrace import (  # noqa: E402
+    Engine,
+    FinishReason,
+    GenerationConfig,
+    GuidedDecodingParams,
+    HeadraceError,
+    Request,
+)
 
 STEADY, RESTLESS = "steady", "restless"
-EXPECTED = {"invalid_state", "not_found"}  # what a model that comes and goes answers
+# What a model answers that comes and goes, and what adapters answer that do.
+EXPECTED = {"invalid_state", "not_found"}
+EXPECTED_OF_ADAPTERS = {*EXPECTED, "limit_exceeded"}
+ADAPTERS = ("one", "two", "three")
+CHOICES = ["yes", "no", "maybe so"]
+GUIDES = [
+    GuidedDecodingParams(choice=CHOICES),
+    GuidedDecodingParams(regex="[0-9]{1,5}(\\.[0-9]+)?"),
+    GuidedDecodingParams(json_object=True),
+    GuidedDecodingParams(json={"type": "object", "properties": {"a": {"type": "integer"}}}),
+]
 SLACK = 8 << 20  # bytes: arenas of threads, caches of the interpreter
 PR_SET_THP_DISABLE = 41
 M_MMAP_THRESHOLD = -3
@@ -47,10 +66,21 @@ class Soak:
         self.folder = folder
         self.engine = Engine()
         self.counts: Counter[str] = Counter()
+        self.choosing: weakref.WeakSet[Request] = weakref.WeakSet()
         self.failures: list[BaseException] = []
         self.options = native_model.options(
-            folder, block_size=16, num_kv_blocks=160, kv_cache_bytes=0, max_num_seqs=16
+            folder,
+            block_size=16,
+            num_kv_blocks=160,
+            kv_cache_bytes=0,
+            max_num_seqs=16,
+            max_loras=2,
+            max_lora_rank=8,
         )
+        self.adapters = {
+            name: make_adapter(folder / name, native_model.LLAMA, 2 + i, i)
+            for i, name in enumerate(ADAPTERS)
+        }
         for name in (STEADY, RESTLESS):
             self.engine.install_model(name, self.options)
             self.engine.start_model(name)
@@ -73,17 +103,36 @@ class Soak:
             prompt = [rng.randrange(3, 200) for _ in range(rng.randrange(1, 150))]
         timeout = rng.choice([None, None, None, 0.0, 0.02])
         model = rng.choice([STEADY, STEADY, RESTLESS])
+        lora = rng.choice(["", "", *ADAPTERS])
+        guided = rng.choice([None, None, *GUIDES])
         try:
             request = self.engine.submit(
-                model, prompt, config, priority=rng.randrange(3), timeout=timeout
+                model,
+                prompt,
+                config,
+                priority=rng.randrange(3),
+                timeout=timeout,
+                detokenize=True,
+                lora=lora,
+                guided=guided,
             )
         except HeadraceError as error:
-            if error.code not in EXPECTED or model == STEADY:
+            if error.code not in EXPECTED or (model == STEADY and not lora):
                 raise
             self.counts["refused"] += 1
             return None
         self.counts["submitted"] += 1
+        self.counts["guided"] += guided is not None
+        self.counts["with adapter"] += lora != ""
+        if guided is GUIDES[0]:
+            self.choosing.add(request)
         return request
+
+    def check(self, request: Request, text: str) -> None:
+        """Whoever has read all of an output sees that it is what it had to be."""
+        if request in self.choosing and request.results().finish_reason() is FinishReason.STOP:
+            assert text in CHOICES, text
+            self.counts["chosen"] += 1
 
     def finish(self, rng: random.Random, request: Request) -> None:
         """What a thread may do with a request."""
@@ -97,9 +146,12 @@ class Soak:
         elif way == 3:
             request.wait()
         else:
-            for _ in request.results():
+            text = ""
+            for output in request.results():
+                text += output.text
                 if rng.random() < 0.02:
                     request.cancel()
+            self.check(request, text)
         self.counts[f"way {way}"] += 1
 
     async def finish_async(self, rng: random.Random, request: Request) -> None:
@@ -110,8 +162,7 @@ class Soak:
         elif way == 1:
             await request
         else:
-            async for _ in request.results():
-                pass
+            self.check(request, "".join([o.text async for o in request.results()]))
         self.counts[f"async way {way}"] += 1
 
     # --- workers ----------------------------------------------------------------------------------
@@ -145,6 +196,20 @@ class Soak:
         self.counts["restarts"] += 1
         time.sleep(rng.uniform(0, 0.3))
 
+    def change_adapters(self, rng: random.Random) -> None:
+        model, name = rng.choice([STEADY, RESTLESS]), rng.choice(ADAPTERS)
+        try:
+            if rng.random() < 0.5:
+                self.engine.load_lora(model, name, self.adapters[name])
+                self.counts["loaded"] += 1
+            else:
+                self.engine.unload_lora(model, name)
+                self.counts["unloaded"] += 1
+        except HeadraceError as error:
+            if error.code not in EXPECTED_OF_ADAPTERS:
+                raise
+        time.sleep(rng.uniform(0, 0.02))
+
     def work(self, job: Callable[[random.Random], None], number: int, end: float) -> None:
         rng = random.Random(self.seed * 1000 + number)
         try:
@@ -154,7 +219,8 @@ class Soak:
             self.failures.append(error)
 
     def jobs(self) -> list[Callable[[random.Random], None]]:
-        return [self.client, self.client, self.client, self.coroutines, self.restless]
+        clients = [self.client, self.client, self.client, self.coroutines]
+        return [*clients, self.change_adapters, self.restless]
 
     def round(self, number: int, seconds: float) -> None:
         """Works, then drains and looks."""
@@ -200,10 +266,10 @@ def run(minutes: float, seed: int) -> None:
             sizes.append(resident_bytes())
             print(f"{sizes[-1] / 2**20:.1f} MiB", dict(soak.counts), flush=True)
         soak.engine.close()
-    # The first round brings in code and arenas.
+    # The first rounds bring in code and arenas.
     growth = sizes[-1] - sizes[1]
     assert growth < SLACK, f"resident memory grew by {growth} bytes: {sizes}"
-    print(f"soak: passed, grew by {growth / 2**20:.1f} MiB after the first rounds")
+    print(f"soak: passed, grew by {growth / 2**20:.1f} MiB after the second round")
 
 
 if __name__ == "__main__":
