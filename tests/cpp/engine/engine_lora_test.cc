@@ -134,8 +134,9 @@ TEST(EngineLora, IsHeldUntilTheRequestIsCancelled) {
 
 TEST(EngineLora, IsHeldUntilTheRequestsDeadline) {
   FakeEngine fake(with_loras(1));
-  expect_held_until(fake, {.timeout = 1ms}, [&](Request&) {
-    std::this_thread::sleep_for(5ms);
+  // Long enough to be in a step by then, on a busy machine too.
+  expect_held_until(fake, {.timeout = 1000ms}, [&](Request&) {
+    std::this_thread::sleep_for(1100ms);
     fake.control->resume();
   });
 }
