@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <future>
 #include <new>
+#include <optional>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
 
@@ -12,18 +15,29 @@ namespace headrace::internal {
 
 namespace {
 
-Ending describe(const std::exception_ptr& why) {
+void describe_to(Ending& out, const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
   } catch (const Error& error) {
-    return {FinishReason::kError, error.code(), error.what()};
+    out.code = error.code();
+    out.message = error.what();
   } catch (const std::bad_alloc&) {
-    return {FinishReason::kError, ErrorCode::kOutOfMemory, "out of memory"};
+    out.code = ErrorCode::kOutOfMemory;
+    out.message = "out of memory";
   } catch (const std::exception& error) {
-    return {FinishReason::kError, ErrorCode::kInternal, error.what()};
+    out.message = error.what();
   } catch (...) {
-    return {FinishReason::kError, ErrorCode::kInternal, "an unknown exception"};
+    out.message = "an unknown exception";
   }
+}
+
+Ending describe(const std::exception_ptr& why) noexcept {
+  Ending out;
+  try {
+    describe_to(out, why);
+  } catch (...) {  // no memory for the message: the code says enough
+  }
+  return out;
 }
 
 OutputDelta to_delta(const Ending& ending) {
@@ -46,6 +60,20 @@ void deliver(RequestState& state, const Ending& ending) noexcept {
     state.publish(to_delta(ending));
   } catch (...) {
     deliver(state, to_delta({ending.reason, ending.code, {}}));
+  }
+}
+
+/// Ends what was handed to a loop that has failed. Those it has taken have no state any more.
+void refuse(std::vector<Command>& commands, const Ending& ending) noexcept {
+  for (Command& command : commands) {
+    const auto* request = std::get_if<PreparedRequest>(&command);
+    if (request != nullptr && request->state) deliver(*request->state, ending);
+    auto* clear = std::get_if<ClearCacheCommand>(&command);
+    if (clear == nullptr) continue;
+    try {
+      clear->done.set_value(false);
+    } catch (const std::future_error&) {  // it was done before the failure
+    }
   }
 }
 
@@ -201,16 +229,20 @@ void ModelLoop::admit(PreparedRequest request) {
   live.guide = std::move(request.guide);
   live.scored_prompt = std::move(request.prompt);
   live.wants_logprobs = live.sampler->wants_logprobs();
+  std::optional<SeqId> id;
   try {
     if (live.guide && !mask_workers_) {
       mask_workers_ = std::make_unique<MaskWorkers>(MaskWorkers::default_threads());
     }
-    const SeqId id = scheduler_->add(std::move(request.spec));
-    ids_.emplace(live.state.get(), id);
-    live_.emplace(id, std::move(live));
+    id = scheduler_->add(std::move(request.spec));
+    ids_.emplace(request.state.get(), *id);
+    live_.emplace(*id, std::move(live));
   } catch (...) {
-    outbox_.emplace_back(request.state, to_delta(describe(std::current_exception())));
+    if (id) scheduler_->cancel(*id);
+    ids_.erase(request.state.get());
     ++counters_.finished_requests;
+    update_stats();
+    deliver(*request.state, describe(std::current_exception()));
   }
 }
 
@@ -384,10 +416,9 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
     if (!ids_.contains(state.get())) deliver(*state, ending);
   }
   for (auto& [id, live] : live_) deliver(*live.state, ending);
-  for (Command& command : late) {
-    if (auto* request = std::get_if<PreparedRequest>(&command)) deliver(*request->state, ending);
-    if (auto* clear = std::get_if<ClearCacheCommand>(&command)) clear->done.set_value(false);
-  }
+  refuse(commands_, ending);
+  refuse(late, ending);
+  commands_.clear();
   outbox_.clear();
   live_.clear();
   ids_.clear();

@@ -13,19 +13,21 @@ double seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
+// One line of time for all requests, whatever is done to the system's clock meanwhile.
+double now() {
+  static const double offset =
+      seconds<std::chrono::system_clock>() - seconds<std::chrono::steady_clock>();
+  return offset + seconds<std::chrono::steady_clock>();
+}
+
 }  // namespace
 
 RequestState::RequestState(std::string id, uint64_t seed, int32_t prompt_tokens,
                            std::weak_ptr<ModelControl> model)
-    : id_(std::move(id)),
-      seed_(seed),
-      model_(std::move(model)),
-      clock_offset_(seconds<std::chrono::system_clock>() - seconds<std::chrono::steady_clock>()) {
+    : id_(std::move(id)), seed_(seed), model_(std::move(model)) {
   stats_.arrival_time = now();
   stats_.prompt_tokens = prompt_tokens;
 }
-
-double RequestState::now() const { return clock_offset_ + seconds<std::chrono::steady_clock>(); }
 
 bool RequestState::has_output() const noexcept {
   return !pending_.token_ids.empty() || !pending_.prompt_logprobs.empty() ||

@@ -86,7 +86,6 @@ class RequestState {
   };
   using Listeners = std::vector<Listening>;
 
-  double now() const;
   bool has_output() const noexcept;
   Output take();
   void apply(OutputDelta& delta);
@@ -95,7 +94,6 @@ class RequestState {
   const std::string id_;
   const uint64_t seed_;
   const std::weak_ptr<ModelControl> model_;
-  const double clock_offset_;  ///< system clock - steady clock, when it arrived
 
   mutable std::mutex mutex_;  // guards what follows; never held in a callback
   mutable std::condition_variable output_came_;

@@ -56,8 +56,8 @@ struct Output {
   std::string error_message;
 };
 
-/// Times are seconds on std::chrono::system_clock's epoch, as it was on arrival: differences
-/// between them are true whatever is done to the clock later. 0 = has not happened.
+/// Times are seconds on std::chrono::system_clock's epoch, as of the first request: differences are
+/// true, also between requests, whatever is done to the clock later. 0 = has not happened.
 struct RequestStats {
   double arrival_time = 0;          ///< submit() was called
   double first_scheduled_time = 0;  ///< its first tokens entered a step

@@ -1,0 +1,91 @@
+// The loop's thread runs out of memory at some point: every request ends all the same.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+
+#include "fakes/fake_model.h"
+
+namespace {
+thread_local int64_t allocations_left = -1;  // before one fails; -1: none fails
+}
+
+void* operator new(std::size_t bytes) {
+  if (allocations_left == 0) {
+    allocations_left = -1;
+    throw std::bad_alloc();
+  }
+  if (allocations_left > 0) --allocations_left;
+  if (void* data = std::malloc(bytes > 0 ? bytes : 1)) return data;
+  throw std::bad_alloc();
+}
+// GCC 12 takes this pair for a mismatch once it has inlined one half of it.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+#pragma GCC diagnostic pop
+
+namespace headrace {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::fake_greedy;
+using testing::FakeEngine;
+using testing::read_all;
+
+SamplingParams greedy(int32_t max_tokens) {
+  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
+}
+
+/// Fails the loop's n-th allocation after its first step. Returns how many requests failed.
+int fail_allocation(int64_t n) {
+  FakeEngine fake;
+  fake.control->hold();
+  std::vector<Request> requests = {fake.submit({1}, greedy(6))};
+  fake.control->wait_until_held();
+  std::atomic<bool> armed{false};
+  requests[0].results().on_output([&] {
+    if (!armed.exchange(true)) allocations_left = n;
+  });
+  for (int32_t i = 2; i < 8; ++i) {
+    SamplingParams params = greedy(i);
+    params.logprobs = 1;
+    params.no_repeat_ngram_size = i % 3;
+    requests.push_back(fake.submit({i, i, i}, params));
+  }
+  requests[3].cancel();
+  fake.control->resume();
+  int failed = 0;
+  for (const Request& request : requests) {
+    if (!request.wait(60s)) {
+      ADD_FAILURE() << "allocation " << n << ": " << request.id() << " never ends";
+      std::abort();  // its engine could not be released either
+    }
+    const Output out = read_all(request.results());
+    const bool has_failed = out.finish_reason == FinishReason::kError;
+    EXPECT_EQ(out.error_code == ErrorCode::kOutOfMemory, has_failed);
+    failed += has_failed;
+  }
+  try {
+    const Output late = read_all(fake.submit({9}, greedy(3)).results());
+    const bool has_failed = late.error_code == ErrorCode::kOutOfMemory;  // the n-th came only now
+    EXPECT_TRUE(has_failed || late.token_ids == fake_greedy({9}, 3)) << "allocation " << n;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidState) << "allocation " << n;
+    EXPECT_EQ(fake.engine->model_stats("m").state, ModelState::kFailed);
+  }
+  return failed;
+}
+
+TEST(EngineAllocations, EveryRequestEndsWhicheverFails) {
+  int failed = 0;
+  for (int64_t n = 0; n < 400 && !HasFailure(); ++n) failed += fail_allocation(n);
+  EXPECT_GT(failed, 200);
+}
+
+}  // namespace
+}  // namespace headrace
