@@ -1,7 +1,9 @@
 // linear at the shapes of published models, as shares of the limits measured in the same run.
 //
-//   micro_linear [ISA] [THREADS] [ROWS of the prefill]
+//   micro_linear [ISA] [THREADS] [ROWS of the prefill] [FORMAT] [MODEL]
 //   micro_linear smoke             a tiny shape, to see that it runs
+//
+// FORMAT and MODEL: only those whose names hold this.
 //
 // decode: one row through all matrices of the model, each read from memory: bytes of packed weights
 // a second, against a plain loop that reads as much. Memory speed drifts, so the loop runs before
@@ -29,6 +31,20 @@ struct MatrixShape {
   int64_t n, k;
   WeightUse use;
 };
+
+struct Format {
+  const char* name;
+  DType source;
+  QuantFormat quant;
+};
+
+constexpr Format kFormats[] = {{"bf16", DType::kBF16, {}},
+                               {"f32", DType::kF32, {}},
+                               {"int8 g64", DType::kBF16, {.bits = 8, .group_size = 64}},
+                               {"int8 g128", DType::kBF16, {.bits = 8, .group_size = 128}},
+                               {"int4 g32", DType::kBF16, {.bits = 4, .group_size = 32}},
+                               {"int4 g64", DType::kBF16, {.bits = 4, .group_size = 64}},
+                               {"int4 g128", DType::kBF16, {.bits = 4, .group_size = 128}}};
 
 struct ModelShape {
   const char* name;
@@ -103,28 +119,35 @@ class Bench {
                                  sizeof(float));
   }
 
-  void run(const std::vector<ModelShape>& models) {
+  void run(const std::vector<ModelShape>& models, const std::string& format_name,
+           const std::string& model_name) {
     std::printf("%s\n", backend_->device_info().description.c_str());
-    const double f32 = f32_peak(threads_), bf16 = bf16_peak(threads_);
-    std::printf("peaks: f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s\n", f32 * 1e-9, bf16 * 1e-9);
-    const bool dot = backend_->device_info().isa == "avx512_bf16";
+    const bool bf16_dot = backend_->device_info().isa == "avx512_bf16";
+    const bool int8_dot = bf16_dot || backend_->device_info().isa == "avx512_vnni";
     for (const ModelShape& model : models) {
-      for (const int64_t rows : {1, 4, 8, 16}) decode(model, DType::kBF16, rows);
-      prefill(model, DType::kBF16, dot ? bf16 : f32);
-      decode(model, DType::kF32, 1);
-      prefill(model, DType::kF32, f32);
+      if (std::string(model.name).find(model_name) == std::string::npos) continue;
+      for (const Format& format : kFormats) {
+        if (std::string(format.name).find(format_name) == std::string::npos) continue;
+        const std::vector<int64_t> rows = format.source == DType::kF32
+                                              ? std::vector<int64_t>{1}
+                                              : std::vector<int64_t>{1, 4, 8, 16};
+        for (const int64_t count : rows) decode(model, format, count);
+        const bool dot =
+            format.quant.bits != 0 ? int8_dot : bf16_dot && format.source == DType::kBF16;
+        prefill(model, format, !dot ? f32_peak : format.quant.bits != 0 ? int8_peak : bf16_peak);
+      }
     }
   }
 
  private:
-  Layer pack(const MatrixShape& shape, DType storage) {
+  Layer pack(const MatrixShape& shape, const Format& format) {
     // The head is as many copies of a smaller matrix.
     const int64_t most = static_cast<int64_t>(source_.size()) / shape.k;
-    WeightSpec spec{{}, storage, shape.use};
+    WeightSpec spec{{}, format.source, shape.use, format.quant};
     for (int64_t n = shape.n; n > 0; n -= most) {
-      const void* data = storage == DType::kF32 ? static_cast<const void*>(source_.data())
-                                                : static_cast<const void*>(halves_.data());
-      spec.parts.push_back({data, storage, std::min(n, most), shape.k, false, shape.k});
+      const void* data = format.source == DType::kF32 ? static_cast<const void*>(source_.data())
+                                                      : static_cast<const void*>(halves_.data());
+      spec.parts.push_back({data, format.source, std::min(n, most), shape.k, false, shape.k});
     }
     return {shape, backend_->pack_weight(spec)};
   }
@@ -141,16 +164,21 @@ class Bench {
     }
   }
 
-  void decode(const ModelShape& model, DType storage, int64_t rows) {
+  void decode(const ModelShape& model, const Format& format, int64_t rows) {
     std::vector<Layer> layers;
     double bytes = 0;
     const double pack_start = now();
     for (int i = 0; i < model.layers; ++i) {
-      for (const MatrixShape& shape : model.layer) layers.push_back(pack(shape, storage));
+      for (const MatrixShape& shape : model.layer) layers.push_back(pack(shape, format));
     }
-    if (rows == 1) layers.push_back(pack(model.head, storage));
+    if (rows == 1) layers.push_back(pack(model.head, format));
     const double pack_seconds = now() - pack_start;
-    for (const Layer& layer : layers) bytes += static_cast<double>(layer.weight->bytes());
+    double source_bytes = 0;
+    for (const Layer& layer : layers) {
+      bytes += static_cast<double>(layer.weight->bytes());
+      source_bytes += static_cast<double>(layer.shape.n * layer.shape.k) *
+                      static_cast<double>(dtype_size(format.source));
+    }
     std::vector<double> shares, rates;
     std::vector<std::vector<double>> by_op(model.layer.size() + 1);
     for (int pass = 0; pass < 9; ++pass) {
@@ -175,23 +203,23 @@ class Bench {
         if (op_seconds[op] > 0) by_op[op].push_back(op_bytes[op] / op_seconds[op] / limit);
       }
     }
-    std::printf("%-15s %-8s decode x%ld: %5.1f GB/s, %3.0f %% of read bandwidth (", model.name,
-                dtype_name(storage), static_cast<long>(rows), median(rates) * 1e-9,
-                100 * median(shares));
+    std::printf("%-15s %-9s decode x%ld: %5.1f GB/s, %3.0f %% of read bandwidth (", model.name,
+                format.name, static_cast<long>(rows), median(rates) * 1e-9, 100 * median(shares));
     for (size_t op = 0; op < by_op.size(); ++op) {
       const char* name = op < model.layer.size() ? model.layer[op].name : model.head.name;
       if (!by_op[op].empty()) std::printf(" %s %.0f", name, 100 * median(by_op[op]));
     }
-    std::printf(" ); packed at %.1f GB/s\n", bytes / pack_seconds * 1e-9);
+    std::printf(" ); packed at %.1f GB/s\n", source_bytes / pack_seconds * 1e-9);
   }
 
-  void prefill(const ModelShape& model, DType storage, double peak) {
-    double operations = 0, seconds = 0;
+  void prefill(const ModelShape& model, const Format& format, double (*measure_peak)(int)) {
+    double operations = 0, seconds = 0, floor = 0;
     std::string detail;
     for (const MatrixShape& shape : model.layer) {
-      const Layer layer = pack(shape, storage);
-      std::vector<double> times;
+      const Layer layer = pack(shape, format);
+      std::vector<double> times, peaks;
       for (int i = 0; i < 9; ++i) {
+        peaks.push_back(measure_peak(threads_));
         const double start = now();
         apply(layer, rows_);
         times.push_back(now() - start);
@@ -199,12 +227,13 @@ class Bench {
       const double work = 2.0 * static_cast<double>(rows_ * shape.n * shape.k);
       operations += work;
       seconds += median(times);
+      floor += work / median(peaks);
       detail += std::string(" ") + shape.name + " " +
-                std::to_string(std::lround(100 * work / median(times) / peak));
+                std::to_string(std::lround(100 * work / median(times) / median(peaks)));
     }
-    std::printf("%-15s %-8s prefill %ld: %5.0f GFLOP/s, %3.0f %% of peak (%s )\n", model.name,
-                dtype_name(storage), static_cast<long>(rows_), operations / seconds * 1e-9,
-                100 * operations / seconds / peak, detail.c_str());
+    std::printf("%-15s %-9s prefill %ld: %5.0f GOP/s, %3.0f %% of peak (%s )\n", model.name,
+                format.name, static_cast<long>(rows_), operations / seconds * 1e-9,
+                100 * floor / seconds, detail.c_str());
   }
 
   std::unique_ptr<Backend> backend_;
@@ -227,9 +256,10 @@ int main(int argc, char** argv) {
   const int threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : default_threads;
   const int64_t rows = argc > 3 ? std::max(1, std::atoi(argv[3])) : 512;
   if (smoke) {
-    Bench(isa, 2, 20, size_t{4} << 20).run(smoke_models());
+    Bench(isa, 2, 20, size_t{4} << 20).run(smoke_models(), "", "");
   } else {
-    Bench(isa, threads, rows, size_t{1} << 30).run(published_models());
+    Bench(isa, threads, rows, size_t{1} << 30)
+        .run(published_models(), argc > 4 ? argv[4] : "", argc > 5 ? argv[5] : "");
   }
   return 0;
 }

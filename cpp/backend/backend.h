@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/quant_format.h"
 #include "backend/rope.h"
 #include "backend/sample_op.h"
 #include "backend/step_batch.h"
@@ -53,6 +54,9 @@ struct WeightSpec {
   std::vector<WeightPart> parts;  ///< stacked along n, all of the same k
   DType storage = DType::kF32;    ///< kF32, kBF16 or kF16: how the backend keeps it
   WeightUse use = WeightUse::kLinear;
+  /// bits != 0: kept as integers, and not as `storage`. linear() then also rounds the activations,
+  /// to int8 with a scale for each row and group of k. Not for kEmbedding.
+  QuantFormat quant = {};
 };
 
 /// A weight [n, k] without its numbers: what decides how it lies in memory.
@@ -61,6 +65,7 @@ struct WeightShape {
   int64_t k = 0;
   DType storage = DType::kF32;
   WeightUse use = WeightUse::kLinear;
+  QuantFormat quant = {};
 };
 
 /// One weight matrix [n, k] in a backend's own layout. Made by Backend::pack_weight or
@@ -229,9 +234,9 @@ class Backend {
   /// Packs a weight from host memory, reading each source byte once. Never holds more than the
   /// packed weight plus 1 MiB per thread.
   virtual std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) = 0;
-  /// Name of the layout that weights kept as `storage` get. Backends with the same name take each
-  /// other's packed bytes; a change of the layout changes it.
-  virtual std::string weight_layout(DType storage) const = 0;
+  /// Name of the layout that weights kept as `storage` (or quantized) get. Backends with the same
+  /// name take each other's packed bytes; a change of the layout changes it.
+  virtual std::string weight_layout(DType storage, const QuantFormat& quant = {}) const = 0;
   /// PackedWeight::bytes() of a weight of this shape. Throws Error(kLimitExceeded) if no memory
   /// could hold it.
   virtual size_t packed_bytes(const WeightShape& shape) const = 0;

@@ -16,15 +16,16 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]  # of their
 
 
 def headers() -> list[tuple[Path, list[str]]]:
-    """Every header with its compiler flags. simd.h is one header in five files: its parts are
-    compiled through it, once per ISA."""
+    """Every header with its compiler flags. simd.h and int8.h are one header each in several files:
+    their parts are compiled through them, once per ISA."""
     found = []
     for header in sorted((ROOT / "cpp").rglob("*.h")):
         if header.parent != SIMD:
             public = WARNINGS if header.parent == PUBLIC else []
             found.append((header, ["-DHEADRACE_ISA=baseline", *public]))
     for isa, flags in (("baseline", []), ("avx2", AVX2), ("avx512", AVX512)):
-        found.append((SIMD / "simd.h", [f"-DHEADRACE_ISA={isa}", *flags]))
+        for name in ("simd.h", "int8.h"):
+            found.append((SIMD / name, [f"-DHEADRACE_ISA={isa}", *flags]))
     return found
 
 

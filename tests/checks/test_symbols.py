@@ -87,6 +87,8 @@ def test_isa_objects_leak_no_shared_symbols() -> None:
     folders = " ".join(str(path) for path in isa_objects())
     for isa in ("baseline", "avx2", "avx512", "avx512_bf16"):
         assert f"headrace_cpu_{isa}.dir" in folders, f"where are the objects of {isa}?"
+    for isa in ("baseline", "avx2", "avx2_vnni", "avx512", "avx512_vnni"):
+        assert f"headrace_cpu_quant_{isa}.dir" in folders, f"where are the objects of {isa}?"
     bad = [
         f"{obj.name}: {kind} {name}"
         for obj in isa_objects()

@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu_info.h"
 #include "backend/cpu/op_checks.h"
 #include "backend/cpu/packed_panels.h"
+#include "backend/cpu/quant_panels.h"
 #include "backend/cpu/reference/reference_backend.h"
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
@@ -54,19 +55,23 @@ void CpuBackend::read_back(const void* device, void* destination, size_t bytes) 
 }
 
 std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {
+  if (spec.quant.bits != 0) return pack_quantized(spec, *isa_, memory_, pool_);
   return pack_panels(spec, *isa_->linear, memory_, pool_);
 }
 
-std::string CpuBackend::weight_layout(DType storage) const {
+std::string CpuBackend::weight_layout(DType storage, const QuantFormat& quant) const {
+  if (quant.bits != 0) return quant_layout_name(*isa_->quant);
   return panel_layout_name(storage, *isa_->linear);
 }
 
 size_t CpuBackend::packed_bytes(const WeightShape& shape) const {
+  if (shape.quant.bits != 0) return packed_quant_bytes(shape, *isa_->quant);
   return packed_panel_bytes(shape, *isa_->linear);
 }
 
 std::unique_ptr<PackedWeight> CpuBackend::restore_weight(const WeightShape& shape,
                                                          Buffer contents) {
+  if (shape.quant.bits != 0) return restore_quantized(shape, *isa_->quant, std::move(contents));
   return restore_panels(shape, *isa_->linear, std::move(contents));
 }
 

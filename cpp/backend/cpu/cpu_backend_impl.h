@@ -22,6 +22,11 @@
 
 namespace headrace {
 
+class PackedPanels;
+class QuantPanels;
+struct LinearPlan;
+struct PanelCut;
+
 class CpuBackend final : public Backend {
  public:
   /// `isa` must be available on this machine.
@@ -39,7 +44,7 @@ class CpuBackend final : public Backend {
   void read_back(const void* device, void* destination, size_t bytes) override;
 
   std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override;
-  std::string weight_layout(DType storage) const override;
+  std::string weight_layout(DType storage, const QuantFormat& quant) const override;
   size_t packed_bytes(const WeightShape& shape) const override;
   std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override;
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
@@ -83,6 +88,14 @@ class CpuBackend final : public Backend {
                        [&body](int64_t begin, int64_t end, int32_t) { body(begin, end); });
   }
 
+  struct LinearOperands;
+  /// Packs the rows of x with pack_rows(first, rows, packed), then calls product(panel, task) for
+  /// every panel and block of rows; product completes the task.
+  template <class PackRows, class Product>
+  void multiply_panels(const LinearOperands& op, const PanelCut& cut, const LinearPlan& plan,
+                       const PackRows& pack_rows, const Product& product);
+  void run_dense(const LinearOperands& op, const PackedPanels& weight);
+  void run_quantized(const LinearOperands& op, const QuantPanels& weight);
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
                   const TensorView& out, PanelEpilogue epilogue);
 

@@ -12,10 +12,20 @@
   extern const SampleKernels kSampleKernels;       \
   }
 
+#define HEADRACE_DECLARE_QUANT_KERNELS(isa) \
+  namespace headrace::isa {                 \
+  extern const QuantKernels kQuantKernels;  \
+  }
+
 HEADRACE_DECLARE_KERNELS(baseline)
 HEADRACE_DECLARE_KERNELS(avx2)
 HEADRACE_DECLARE_KERNELS(avx512)
 HEADRACE_DECLARE_KERNELS(avx512_bf16)
+HEADRACE_DECLARE_QUANT_KERNELS(baseline)
+HEADRACE_DECLARE_QUANT_KERNELS(avx2)
+HEADRACE_DECLARE_QUANT_KERNELS(avx2_vnni)
+HEADRACE_DECLARE_QUANT_KERNELS(avx512)
+HEADRACE_DECLARE_QUANT_KERNELS(avx512_vnni)
 
 namespace headrace {
 
@@ -33,18 +43,31 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
+bool has_avx512_bf16() { return has_avx512_vnni() && __builtin_cpu_supports("avx512bf16"); }
+
+bool has_avx2_vnni() { return has_avx2() && __builtin_cpu_supports("avxvnni"); }
+
+// Every CPU with BF16 has VNNI. VNNI matters to quantized weights only.
 constexpr CpuIsa kIsas[] = {
-    {"avx512_bf16", "AVX-512 F, BW, VL, DQ, BF16", has_avx512_bf16, &avx512_bf16::kLinearKernels,
-     &avx512_bf16::kLoraKernels, &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels,
-     &avx512_bf16::kSampleKernels},
-    {"avx512", "AVX-512 F, BW, VL, DQ", has_avx512, &avx512::kLinearKernels, &avx512::kLoraKernels,
-     &avx512::kRowKernels, &avx512::kAttentionKernels, &avx512::kSampleKernels},
-    {"avx2", "AVX2, FMA, F16C", has_avx2, &avx2::kLinearKernels, &avx2::kLoraKernels,
-     &avx2::kRowKernels, &avx2::kAttentionKernels, &avx2::kSampleKernels},
-    {"baseline", "x86-64", has_baseline, &baseline::kLinearKernels, &baseline::kLoraKernels,
-     &baseline::kRowKernels, &baseline::kAttentionKernels, &baseline::kSampleKernels},
+    {"avx512_bf16", "AVX-512 F, BW, VL, DQ, VNNI, BF16", has_avx512_bf16,
+     &avx512_bf16::kLinearKernels, &avx512_vnni::kQuantKernels, &avx512_bf16::kLoraKernels,
+     &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels, &avx512_bf16::kSampleKernels},
+    {"avx512_vnni", "AVX-512 F, BW, VL, DQ, VNNI", has_avx512_vnni, &avx512::kLinearKernels,
+     &avx512_vnni::kQuantKernels, &avx512::kLoraKernels, &avx512::kRowKernels,
+     &avx512::kAttentionKernels, &avx512::kSampleKernels},
+    {"avx512", "AVX-512 F, BW, VL, DQ", has_avx512, &avx512::kLinearKernels, &avx512::kQuantKernels,
+     &avx512::kLoraKernels, &avx512::kRowKernels, &avx512::kAttentionKernels,
+     &avx512::kSampleKernels},
+    {"avx2_vnni", "AVX2, FMA, F16C, AVX-VNNI", has_avx2_vnni, &avx2::kLinearKernels,
+     &avx2_vnni::kQuantKernels, &avx2::kLoraKernels, &avx2::kRowKernels, &avx2::kAttentionKernels,
+     &avx2::kSampleKernels},
+    {"avx2", "AVX2, FMA, F16C", has_avx2, &avx2::kLinearKernels, &avx2::kQuantKernels,
+     &avx2::kLoraKernels, &avx2::kRowKernels, &avx2::kAttentionKernels, &avx2::kSampleKernels},
+    {"baseline", "x86-64", has_baseline, &baseline::kLinearKernels, &baseline::kQuantKernels,
+     &baseline::kLoraKernels, &baseline::kRowKernels, &baseline::kAttentionKernels,
+     &baseline::kSampleKernels},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backend/cpu/kernels_attention.h"
 #include "backend/cpu/kernels_linear.h"
 #include "backend/cpu/kernels_lora.h"
+#include "backend/cpu/kernels_quant.h"
 #include "backend/cpu/kernels_rows.h"
 #include "backend/cpu/kernels_sample.h"
 
@@ -18,6 +19,7 @@ struct CpuIsa {
   const char* needs;    ///< CPU features, for messages
   bool (*available)();  ///< does this machine have them?
   const LinearKernels* linear;
+  const QuantKernels* quant;
   const LoraKernels* lora;
   const RowKernels* rows;
   const AttentionKernels* attention;

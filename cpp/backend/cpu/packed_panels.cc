@@ -14,32 +14,7 @@ namespace headrace {
 
 namespace {
 
-constexpr int64_t kBlock = 256;  // k elements interleaved at a time
-
-/// Where a panel's column comes from; part == nullptr: padding.
-struct Column {
-  const WeightPart* part = nullptr;
-  int64_t feature = 0;
-};
-
-Column find_feature(const WeightSpec& spec, int64_t feature) {
-  for (const WeightPart& part : spec.parts) {
-    if (feature < part.n) return {&part, feature};
-    feature -= part.n;
-  }
-  return {};
-}
-
-Column panel_column(const WeightSpec& spec, const PackedPanels& weight, int64_t panel,
-                    int32_t column) {
-  const PanelLayout& layout = weight.layout();
-  const int64_t first = panel * weight.panel_outputs();
-  if (!layout.gate_up) return find_feature(spec, first + column);
-  const int32_t vector = column / layout.lanes;
-  const int64_t output = first + vector / 2 * layout.lanes + column % layout.lanes;
-  if (output >= weight.outputs()) return {};
-  return find_feature(spec, output + (vector % 2) * weight.outputs());
-}
+constexpr int64_t kBlock = ColumnBlock<float>::kBlock;  // k elements interleaved at a time
 
 template <class Storage>
 Storage to_storage(DType dtype, float value);
@@ -67,27 +42,23 @@ void read_stored(const WeightPart& part, int64_t element, DType storage, int64_t
   for (int64_t i = 0; i < count; ++i) out[i] = to_storage<Storage>(storage, wide[i]);
 }
 
-/// Packs one panel block by block: columns are gathered into block_ [cols][kBlock], then
-/// interleaved into the panel.
+/// Packs one panel block by block: columns are gathered, then interleaved into the panel.
 template <class Storage>
 class PanelPacker {
  public:
   PanelPacker(const WeightSpec& spec, const PackedPanels& weight)
-      : spec_(spec),
-        weight_(weight),
-        columns_(static_cast<size_t>(weight.layout().cols)),
-        block_(columns_.size() * kBlock) {}
+      : spec_(spec), weight_(weight), block_(weight.layout().cols) {}
 
   void pack(int64_t panel, std::byte* destination) {
     const PanelLayout& layout = weight_.layout();
-    for (int32_t c = 0; c < layout.cols; ++c) {
-      columns_[static_cast<size_t>(c)] = panel_column(spec_, weight_, panel, c);
-    }
+    block_.choose(spec_, weight_.cut(), panel);
+    const auto read = [this](const WeightPart& part, int64_t element, int64_t count, Storage* to) {
+      read_stored(part, element, spec_.storage, count, to);
+    };
     auto* out = reinterpret_cast<Storage*>(destination);
     for (int64_t first = 0; first < weight_.k(); first += kBlock) {
       const int64_t count = std::min(kBlock, weight_.k() - first);
-      std::fill(block_.begin(), block_.end(), Storage{0});
-      gather(first, count);
+      block_.gather(first, count, read);
       const int64_t groups = ceil_div(count, int64_t{layout.group});
       if (layout.group == 2) {
         interleave<2>(groups, out);
@@ -99,46 +70,12 @@ class PanelPacker {
   }
 
  private:
-  void gather(int64_t first, int64_t count) {
-    for (size_t c = 0; c < columns_.size();) {
-      const Column& column = columns_[c];
-      if (column.part == nullptr) {
-        ++c;
-      } else if (!column.part->transposed) {
-        read_stored(*column.part, column.feature * column.part->row_stride + first, spec_.storage,
-                    count, &block_[c * kBlock]);
-        ++c;
-      } else {
-        c += gather_run(c, first, count);
-      }
-    }
-  }
-
-  /// Columns from `c` on that lie side by side in a transposed part; returns how many.
-  size_t gather_run(size_t c, int64_t first, int64_t count) {
-    const Column start = columns_[c];
-    size_t length = 1;
-    while (c + length < columns_.size() && columns_[c + length].part == start.part &&
-           columns_[c + length].feature == start.feature + static_cast<int64_t>(length)) {
-      ++length;
-    }
-    Storage run[kBlock];
-    for (int64_t i = 0; i < count; ++i) {
-      read_stored(*start.part, (first + i) * start.part->row_stride + start.feature, spec_.storage,
-                  static_cast<int64_t>(length), run);
-      for (size_t j = 0; j < length; ++j) {
-        block_[(c + j) * kBlock + static_cast<size_t>(i)] = run[j];
-      }
-    }
-    return length;
-  }
-
   template <size_t kGroup>
   void interleave(int64_t groups, Storage* out) const {
-    const size_t cols = columns_.size();
+    const size_t cols = block_.cols();
     for (size_t g = 0; g < static_cast<size_t>(groups); ++g) {
       for (size_t c = 0; c < cols; ++c) {
-        std::memcpy(out + (g * cols + c) * kGroup, &block_[c * kBlock + g * kGroup],
+        std::memcpy(out + (g * cols + c) * kGroup, block_.column(c) + g * kGroup,
                     kGroup * sizeof(Storage));
       }
     }
@@ -146,8 +83,7 @@ class PanelPacker {
 
   const WeightSpec& spec_;
   const PackedPanels& weight_;
-  std::vector<Column> columns_;
-  std::vector<Storage> block_;
+  ColumnBlock<Storage> block_;
 };
 
 template <class Storage>
@@ -156,7 +92,7 @@ void pack_rows(const WeightSpec& spec, const PackedPanels& weight, int64_t begin
   std::vector<float> wide(static_cast<size_t>(weight.k()));
   for (int64_t row = begin; row < end; ++row) {
     auto* out = reinterpret_cast<Storage*>(memory) + row * weight.k();
-    const Column column = find_feature(spec, row);
+    const WeightColumn column = find_feature(spec, row);
     if (column.part->dtype == spec.storage && !column.part->transposed) {
       read_stored(*column.part, column.feature * column.part->row_stride, spec.storage, weight.k(),
                   out);
@@ -213,10 +149,6 @@ PackedPanels::PackedPanels(int64_t n, int64_t k, DType storage, const PanelLayou
     : PackedWeight(n, k, storage, memory.data, memory.bytes),
       layout_(layout),
       memory_(std::move(memory)) {}
-
-int64_t PackedPanels::num_panels() const noexcept {
-  return ceil_div(outputs(), int64_t{panel_outputs()});
-}
 
 int64_t PackedPanels::k_groups() const noexcept { return ceil_div(k(), int64_t{layout_.group}); }
 

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu_isa.h"
 #include "backend/cpu/host_memory.h"
+#include "backend/cpu/panel_columns.h"
 #include "backend/cpu/thread_pool.h"
 
 namespace headrace {
@@ -31,13 +32,8 @@ class PackedPanels final : public PackedWeight {
                Backend::Buffer memory);
 
   const PanelLayout& layout() const noexcept { return layout_; }
-  /// Features that epilogues produce: n, or n / 2 for gate_up.
-  int64_t outputs() const noexcept { return layout_.gate_up ? n() / 2 : n(); }
-  /// Outputs a full panel produces.
-  int32_t panel_outputs() const noexcept {
-    return layout_.gate_up ? layout_.cols / 2 : layout_.cols;
-  }
-  int64_t num_panels() const noexcept;
+  PanelCut cut() const noexcept { return {n(), layout_.cols, layout_.lanes, layout_.gate_up}; }
+  int64_t num_panels() const noexcept { return cut().num_panels(); }
   int64_t k_groups() const noexcept;
   int64_t panel_bytes() const noexcept;
   const std::byte* panel(int64_t i) const noexcept {

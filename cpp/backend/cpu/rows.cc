@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/op_checks.h"
 #include "backend/cpu/packed_panels.h"
+#include "backend/cpu/quant_panels.h"
 #include "backend/cpu/rope_angles.h"
 #include "base/check.h"
 
@@ -50,6 +51,15 @@ void embed_half(const PackedPanels& table, int64_t id, const RowKernels& kernels
 
 void CpuBackend::embed(const PackedWeight& weight, TensorView out) {
   check_embed(step_, weight, out);
+  if (const auto* quantized = dynamic_cast<const QuantPanels*>(&weight)) {
+    HEADRACE_CHECK(!quantized->cut().gate_up);
+    for_rows(out.rows(), out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        quantized->read_row(step_.token_ids[static_cast<size_t>(i)], out.row<float>(i));
+      }
+    });
+    return;
+  }
   const auto* table = dynamic_cast<const PackedPanels*>(&weight);
   HEADRACE_CHECK(table != nullptr && !table->layout().gate_up);
   for_rows(out.rows(), out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {

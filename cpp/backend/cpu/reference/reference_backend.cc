@@ -10,6 +10,7 @@
 #include "backend/cpu/host_memory.h"
 #include "backend/cpu/op_checks.h"
 #include "backend/cpu/reference/reference_attention.h"
+#include "backend/cpu/reference/reference_quant.h"
 #include "backend/cpu/reference/reference_sample.h"
 #include "backend/cpu/rope_angles.h"
 #include "backend/cpu/weight_source.h"
@@ -26,11 +27,14 @@ class ReferenceWeight final : public PackedWeight {
  public:
   ReferenceWeight(const WeightShape& shape, Backend::Buffer memory)
       : PackedWeight(shape.n, shape.k, shape.storage, memory.data, memory.bytes),
+        quant_(shape.quant),
         memory_(std::move(memory)) {}
 
+  const QuantFormat& quant() const { return quant_; }
   float* row(int64_t i) const { return static_cast<float*>(memory_.data) + i * k(); }
 
  private:
+  QuantFormat quant_;
   Backend::Buffer memory_;
 };
 
@@ -108,17 +112,21 @@ class ReferenceBackend final : public Backend {
 
   std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override {
     const WeightExtent extent = check_weight(spec);
-    const WeightShape shape{extent.n, extent.k, spec.storage, spec.use};
+    const WeightShape shape{extent.n, extent.k, spec.storage, spec.use, spec.quant};
     auto weight = std::make_unique<ReferenceWeight>(shape, allocate(packed_bytes(shape)));
     for (int64_t i = 0; i < extent.n; ++i) {
       float* row = weight->row(i);
       read_weight_row(spec, i, 0, extent.k, row);
+      if (spec.quant.bits != 0) {
+        reference_round_weights(spec.quant, extent.k, row);
+        continue;
+      }
       for (int64_t j = 0; j < extent.k; ++j) row[j] = round_to(spec.storage, row[j]);
     }
     return weight;
   }
 
-  std::string weight_layout(DType) const override { return "cpu-reference-1"; }
+  std::string weight_layout(DType, const QuantFormat&) const override { return "cpu-reference-1"; }
 
   size_t packed_bytes(const WeightShape& shape) const override {
     return checked_weight_bytes(shape, [&] {
@@ -283,8 +291,11 @@ class ReferenceBackend final : public Backend {
 
   static double product(const TensorView& x, int64_t row, const PackedWeight& weight, int64_t col,
                         const TensorView& bias) {
-    const float* w = dynamic_cast<const ReferenceWeight&>(weight).row(col);
-    const double sum = dot(x.row<float>(row), w, weight.k());
+    const auto& stored = dynamic_cast<const ReferenceWeight&>(weight);
+    const float* from = x.row<float>(row);
+    const double sum = stored.quant().bits == 0
+                           ? dot(from, stored.row(col), weight.k())
+                           : reference_quant_dot(stored.quant(), from, stored.row(col), weight.k());
     return bias.data == nullptr ? sum : sum + static_cast<double>(bias.as<float>()[col]);
   }
 

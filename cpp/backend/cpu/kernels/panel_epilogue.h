@@ -1,0 +1,58 @@
+#pragma once
+
+// What becomes of a panel's finished sums; for the linear kernels.
+
+#include "backend/cpu/kernels_linear.h"
+#include "backend/cpu/simd/simd.h"
+
+namespace headrace::HEADRACE_ISA {
+namespace {
+
+constexpr int kVectors = 4;  // of a panel's row
+constexpr int kPanelCols = kVectors * kLanes;
+
+HEADRACE_SIMD_INLINE F32 load_bias(const float* bias, int first, int count) {
+  if (bias == nullptr || count <= 0) return zero();
+  return count >= kLanes ? load(bias + first) : load_part(bias + first, count);
+}
+
+HEADRACE_SIMD_INLINE void store_up_to(float* out, F32 v, int count) {
+  if (count >= kLanes) {
+    store(out, v);
+  } else if (count > 0) {
+    store_part(out, v, count);
+  }
+}
+
+inline void finish_row(const PanelTask& task, const float* acc, float* out) {
+  if (task.epilogue == PanelEpilogue::kStore) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int first = v * kLanes;
+      const int count = task.cols - first;
+      const F32 y = add(load(acc + first), load_bias(task.bias, first, count));
+      store_up_to(out + first, y, count);
+    }
+    return;
+  }
+  for (int v = 0; v < kVectors / 2; ++v) {
+    const int first = v * kLanes;
+    const int count = task.cols - first;
+    const F32 gate = add(load(acc + 2 * first), load_bias(task.bias, first, count));
+    const F32 up = add(load(acc + 2 * first + kLanes), load_bias(task.up_bias, first, count));
+    if (task.epilogue == PanelEpilogue::kGateUp) {
+      store_up_to(out + first, gate, count);
+      store_up_to(out + task.up_column + first, up, count);
+    } else {
+      store_up_to(out + first, mul(silu(gate), up), count);
+    }
+  }
+}
+
+HEADRACE_SIMD_INLINE void finish_rows(const PanelTask& task) {
+  for (int64_t row = 0; row < task.rows; ++row) {
+    finish_row(task, task.accumulators + row * kPanelCols, task.out + row * task.out_stride);
+  }
+}
+
+}  // namespace
+}  // namespace headrace::HEADRACE_ISA

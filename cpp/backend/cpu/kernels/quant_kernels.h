@@ -1,0 +1,12 @@
+#pragma once
+
+// Kernels of quant_round.cc that quant_linear.cc's table names.
+
+#include "backend/cpu/kernels_quant.h"
+
+namespace headrace::HEADRACE_ISA {
+
+void quant_pack_rows(const QuantRows& rows, void* packed);
+void quant_quantize_group(const float* weights, int32_t size, int32_t bits, QuantizedGroup* out);
+
+}  // namespace headrace::HEADRACE_ISA

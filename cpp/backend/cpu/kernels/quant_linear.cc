@@ -1,0 +1,229 @@
+#include "backend/cpu/kernels/panel_epilogue.h"
+#include "backend/cpu/kernels/quant_kernels.h"
+#include "backend/cpu/kernels_quant.h"
+#include "backend/cpu/simd/int8.h"
+
+// Compiled once per ISA.
+
+namespace headrace::HEADRACE_ISA {
+namespace {
+
+#if defined(__AVX512VNNI__)
+constexpr int kTileRows = 6;
+#elif defined(__AVX512F__)
+constexpr int kTileRows = 4;
+#else
+constexpr int kTileRows = 2;
+#endif
+
+// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them.
+constexpr int64_t kBlockBytes = 16 * 1024;
+constexpr int64_t kSmallBlockBytes = 8 * 1024;
+
+/// c[r][v] += four k of row r times those of vector v, one w at a time.
+template <int R, class Weights>
+HEADRACE_SIMD_INLINE void multiply(const char* x, const Weights& weights, I32 (&c)[R][kVectors]) {
+  Quad rows[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) rows[r] = load_quad(x + r * kQuadBytes);
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const Factors w = factors(weights(v));
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) c[r][v] = dot(w, rows[r], c[r][v]);
+  }
+}
+
+// A format says how one step (the weights of kPanelCols * 4 bytes) meets the sums of R rows.
+
+struct Int8 {
+  static constexpr int kBits = 8;
+  static constexpr int kStepK = 4;
+  template <int R>
+  static HEADRACE_SIMD_INLINE void step(const char* a, const char* b, I32 (&c)[R][kVectors]) {
+    multiply<R>(a, [b](int v) { return load_bytes(b + v * 4 * kLanes); }, c);
+  }
+};
+
+struct Int4 {
+  static constexpr int kBits = 4;
+  static constexpr int kStepK = 8;
+  template <int R>
+  static HEADRACE_SIMD_INLINE void step(const char* a, const char* b, I32 (&c)[R][kVectors]) {
+    multiply<R>(a, [b](int v) { return low_nibbles(load_bytes(b + v * 4 * kLanes)); }, c);
+    // Quads of the second half loaded early would push sums out of the registers.
+    __asm__ volatile("" ::: "memory");
+    multiply<R>(
+        a + R * kQuadBytes, [b](int v) { return high_nibbles(load_bytes(b + v * 4 * kLanes)); }, c);
+  }
+};
+
+/// A run over groups for one tile of rows.
+struct TileTask {
+  const char* activations;
+  const char* panel;
+  int64_t first, last;  ///< groups
+  float* accumulators;  ///< [rows][kPanelCols], started at group 0, added to afterwards
+  const char* fetch;    ///< what to bring closer meanwhile,
+  int64_t fetch_lines;  ///< so many cache lines (0, 1, 2 or 4) with each step
+};
+
+/// Without zero points of their own, the weights' common zero is already in each row's start; with
+/// them, the start is a factor of theirs, and they come in at the end.
+template <int R>
+HEADRACE_SIMD_INLINE void start_sums(const QuantFormat& format, const char* starts,
+                                     I32 (&c)[R][kVectors]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    int32_t start;
+    __builtin_memcpy(&start, starts + 4 * r, sizeof start);
+    const I32 all = set1_i32(format.zero_points ? 0 : start);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) c[r][v] = all;
+  }
+}
+
+/// Where the parts of a group begin.
+struct GroupParts {
+  const char* steps;    ///< [rows] float
+  const char* starts;   ///< [rows] int32
+  const char* columns;  ///< scales and zeros
+};
+
+template <int R>
+HEADRACE_SIMD_INLINE void add_zero_points(const GroupParts& group, I32 (&c)[R][kVectors]) {
+  const auto* zeros = reinterpret_cast<const uint8_t*>(group.columns) + 2 * kPanelCols;
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const I32 zero_point = load_u8(zeros + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      int32_t start;
+      __builtin_memcpy(&start, group.starts + 4 * r, sizeof start);
+      c[r][v] = add_i32(c[r][v], multiply_pairs(zero_point, set1_i32(start)));
+    }
+  }
+}
+
+template <int R>
+HEADRACE_SIMD_INLINE void scale_sums(const QuantFormat& format, const GroupParts& group,
+                                     bool is_first, float* accumulators,
+                                     const I32 (&c)[R][kVectors]) {
+  const auto* scales = reinterpret_cast<const uint16_t*>(group.columns);
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const uint16_t* from = scales + v * kLanes;
+    const F32 scale = format.f16_scales ? load_f16(from) : load_bf16(from);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      float step;
+      __builtin_memcpy(&step, group.steps + 4 * r, sizeof step);
+      float* to = accumulators + (r * kVectors + v) * kLanes;
+      const F32 before = is_first ? zero() : load(to);
+      store(to, fma(to_f32(c[r][v]), mul(scale, set1(step)), before));
+    }
+  }
+}
+
+template <class Format, int R>
+void accumulate(const TileTask& task, const QuantFormat& format) {
+  constexpr int64_t kActivationStep = R * kQuadBytes * (Format::kStepK / 4);
+  constexpr int64_t kWeightStep = kPanelCols * 4;
+  const int64_t steps = format.group_size / Format::kStepK;
+  const int64_t header = quant_codes_offset(format, kPanelCols);
+  const char* a = task.activations + task.first * (8 * R + steps * kActivationStep);
+  const char* b = task.panel + task.first * (header + steps * kWeightStep);
+  const char* fetch = task.fetch;
+  const int64_t fetch_lines = task.fetch_lines;
+  for (int64_t g = task.first; g < task.last; ++g) {
+    const GroupParts group{a, a + 4 * R, b};
+    I32 c[R][kVectors];
+    start_sums<R>(format, group.starts, c);
+    a += 8 * R;
+    b += header;
+    for (int64_t i = 0; i < steps; ++i) {
+      if (fetch_lines != 0) {
+        prefetch(fetch);
+        if (fetch_lines >= 2) prefetch(fetch + 64);
+        if (fetch_lines == 4) {
+          prefetch(fetch + 128);
+          prefetch(fetch + 192);
+        }
+        fetch += fetch_lines * 64;
+      }
+      Format::template step<R>(a, b, c);
+      a += kActivationStep;
+      b += kWeightStep;
+    }
+    if (format.zero_points) add_zero_points<R>(group, c);
+    scale_sums<R>(format, group, g == 0, task.accumulators, c);
+  }
+}
+
+using Accumulate = void (*)(const TileTask&, const QuantFormat&);
+
+template <class Format>
+Accumulate accumulate_for(int64_t rows) {
+  switch (rows) {
+    case 1:
+      return accumulate<Format, 1>;
+#if defined(__AVX512F__)
+    case 2:
+      return accumulate<Format, 2>;
+    case 3:
+      return accumulate<Format, 3>;
+#endif
+#if defined(__AVX512VNNI__)
+    case 4:
+      return accumulate<Format, 4>;
+    case 5:
+      return accumulate<Format, 5>;
+#endif
+    default:
+      return accumulate<Format, kTileRows>;
+  }
+}
+
+template <class Format>
+void product(const PanelTask& task, const QuantFormat& format) {
+  constexpr int64_t kStepLines = kPanelCols * 4 / 64;
+  const int64_t group_bytes = quant_group_bytes(format, kPanelCols);
+  const int64_t row_bytes = task.k_groups * (8 + format.group_size / 4 * kQuadBytes);
+  const int64_t tiles = (task.rows + task.tile_rows - 1) / task.tile_rows;
+  const int64_t most = tiles < 4 ? kSmallBlockBytes : kBlockBytes;
+  const int64_t block = tiles == 1 ? task.k_groups : most < group_bytes ? 1 : most / group_bytes;
+  // As in linear.cc: one or two tiles leave a sequential stream, which the hardware reads ahead.
+  int64_t fetching_tiles = tiles < 3 ? 0 : kStepLines;
+  while (fetching_tiles > tiles) fetching_tiles /= 2;
+  for (int64_t first = 0; first < task.k_groups; first += block) {
+    const int64_t last = first + block < task.k_groups ? first + block : task.k_groups;
+    const char* fetch = static_cast<const char*>(task.panel) + last * group_bytes;
+    for (int64_t row = 0, tile = 0; row < task.rows; row += task.tile_rows, ++tile) {
+      const int64_t left = task.rows - row;
+      const int64_t fetch_lines = tile < fetching_tiles ? kStepLines / fetching_tiles : 0;
+      accumulate_for<Format>(left < task.tile_rows ? left : task.tile_rows)(
+          {static_cast<const char*>(task.activations) + row * row_bytes,
+           static_cast<const char*>(task.panel), first, last, task.accumulators + row * kPanelCols,
+           fetch, fetch_lines},
+          format);
+      fetch += (last - first) * (format.group_size / Format::kStepK) * fetch_lines * 64;
+    }
+  }
+  finish_rows(task);
+}
+
+void panel_product(const PanelTask& task, const QuantFormat& format) {
+  if (format.bits == 8) {
+    product<Int8>(task, format);
+  } else {
+    product<Int4>(task, format);
+  }
+}
+
+}  // namespace
+
+extern const QuantKernels kQuantKernels;
+const QuantKernels kQuantKernels = {kLanes,          kPanelCols,    kTileRows,           kQuadBytes,
+                                    quant_pack_rows, panel_product, quant_quantize_group};
+
+}  // namespace headrace::HEADRACE_ISA

@@ -1,0 +1,18 @@
+#pragma once
+
+// What quantized weights mean (kernels_quant.h), in scalars and doubles.
+
+#include <cstdint>
+
+#include "backend/quant_format.h"
+
+namespace headrace {
+
+/// A row of weights becomes what it reads as after it was quantized.
+void reference_round_weights(const QuantFormat& format, int64_t k, float* row);
+
+/// The product of activations, rounded by groups, with a row of such weights.
+double reference_quant_dot(const QuantFormat& format, const float* x, const float* weights,
+                           int64_t k);
+
+}  // namespace headrace

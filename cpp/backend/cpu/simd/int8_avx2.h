@@ -1,0 +1,81 @@
+#pragma once
+
+// AVX2, with or without AVX-VNNI. See int8.h for the vocabulary.
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace headrace::HEADRACE_ISA {
+namespace {
+
+using I32 = __m256i;
+using Bytes = __m256i;
+
+HEADRACE_SIMD_INLINE I32 set1_i32(int32_t x) { return _mm256_set1_epi32(x); }
+HEADRACE_SIMD_INLINE I32 to_i32(F32 v) { return _mm256_cvtps_epi32(v); }
+HEADRACE_SIMD_INLINE F32 to_f32(I32 v) { return _mm256_cvtepi32_ps(v); }
+HEADRACE_SIMD_INLINE I32 add_i32(I32 a, I32 b) { return _mm256_add_epi32(a, b); }
+HEADRACE_SIMD_INLINE int32_t reduce_i32(I32 v) {
+  __m128i half = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+  half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
+  return _mm_cvtsi128_si32(half);
+}
+HEADRACE_SIMD_INLINE void store_i8(int8_t* p, I32 v) {
+  const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(half, half));
+}
+HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+HEADRACE_SIMD_INLINE I32 multiply_pairs(I32 a, I32 b) { return _mm256_madd_epi16(a, b); }
+
+HEADRACE_SIMD_INLINE Bytes load_bytes(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+HEADRACE_SIMD_INLINE Bytes low_nibbles(Bytes b) {
+  return _mm256_and_si256(b, _mm256_set1_epi8(0x0f));
+}
+HEADRACE_SIMD_INLINE Bytes high_nibbles(Bytes b) { return low_nibbles(_mm256_srli_epi16(b, 4)); }
+
+#if defined(__AVXVNNI__)
+
+constexpr int kQuadBytes = 4;
+using Quad = __m256i;
+using Factors = Bytes;
+
+HEADRACE_SIMD_INLINE Quad load_quad(const void* p) {
+  int32_t values;
+  __builtin_memcpy(&values, p, sizeof values);
+  return _mm256_set1_epi32(values);
+}
+HEADRACE_SIMD_INLINE Factors factors(Bytes b) { return b; }
+HEADRACE_SIMD_INLINE I32 dot(Factors w, Quad x, I32 c) { return _mm256_dpbusd_avx_epi32(c, w, x); }
+
+#else
+
+constexpr int kQuadBytes = 8;
+struct Quad {
+  __m256i even, odd;
+};
+struct Factors {
+  __m256i even, odd;
+};
+
+HEADRACE_SIMD_INLINE Quad load_quad(const void* p) {
+  int32_t pairs[2];
+  __builtin_memcpy(pairs, p, sizeof pairs);
+  return {_mm256_set1_epi32(pairs[0]), _mm256_set1_epi32(pairs[1])};
+}
+HEADRACE_SIMD_INLINE Factors factors(Bytes b) {
+  return {_mm256_and_si256(b, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(b, 8)};
+}
+HEADRACE_SIMD_INLINE I32 dot(const Factors& w, const Quad& x, I32 c) {
+  c = _mm256_add_epi32(c, _mm256_madd_epi16(w.even, x.even));
+  return _mm256_add_epi32(c, _mm256_madd_epi16(w.odd, x.odd));
+}
+
+#endif
+
+}  // namespace
+}  // namespace headrace::HEADRACE_ISA

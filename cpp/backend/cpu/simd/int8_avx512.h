@@ -1,0 +1,77 @@
+#pragma once
+
+// AVX-512 (F, BW, VL, DQ), with or without VNNI. See int8.h for the vocabulary.
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace headrace::HEADRACE_ISA {
+namespace {
+
+using I32 = __m512i;
+using Bytes = __m512i;
+
+HEADRACE_SIMD_INLINE I32 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
+HEADRACE_SIMD_INLINE I32 to_i32(F32 v) { return _mm512_cvtps_epi32(v); }
+HEADRACE_SIMD_INLINE F32 to_f32(I32 v) { return _mm512_cvtepi32_ps(v); }
+HEADRACE_SIMD_INLINE I32 add_i32(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+HEADRACE_SIMD_INLINE int32_t reduce_i32(I32 v) { return _mm512_reduce_add_epi32(v); }
+HEADRACE_SIMD_INLINE void store_i8(int8_t* p, I32 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(v));
+}
+HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HEADRACE_SIMD_INLINE I32 multiply_pairs(I32 a, I32 b) { return _mm512_madd_epi16(a, b); }
+
+HEADRACE_SIMD_INLINE Bytes load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+HEADRACE_SIMD_INLINE Bytes low_nibbles(Bytes b) {
+  return _mm512_and_si512(b, _mm512_set1_epi8(0x0f));
+}
+HEADRACE_SIMD_INLINE Bytes high_nibbles(Bytes b) { return low_nibbles(_mm512_srli_epi16(b, 4)); }
+
+#if defined(__AVX512VNNI__)
+
+constexpr int kQuadBytes = 4;
+using Quad = __m512i;
+using Factors = Bytes;
+
+HEADRACE_SIMD_INLINE Quad load_quad(const void* p) {
+  int32_t values;
+  __builtin_memcpy(&values, p, sizeof values);
+  return _mm512_set1_epi32(values);
+}
+HEADRACE_SIMD_INLINE Factors factors(Bytes b) { return b; }
+HEADRACE_SIMD_INLINE I32 dot(Factors w, Quad x, I32 c) {
+  // Of the intrinsic GCC 12 makes copies of the sum, which then don't fit the registers.
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(w), "v"(x));
+  return c;
+}
+
+#else
+
+constexpr int kQuadBytes = 8;
+struct Quad {
+  __m512i even, odd;
+};
+struct Factors {
+  __m512i even, odd;
+};
+
+HEADRACE_SIMD_INLINE Quad load_quad(const void* p) {
+  int32_t pairs[2];
+  __builtin_memcpy(pairs, p, sizeof pairs);
+  return {_mm512_set1_epi32(pairs[0]), _mm512_set1_epi32(pairs[1])};
+}
+HEADRACE_SIMD_INLINE Factors factors(Bytes b) {
+  return {_mm512_and_si512(b, _mm512_set1_epi16(0xff)), _mm512_srli_epi16(b, 8)};
+}
+HEADRACE_SIMD_INLINE I32 dot(const Factors& w, const Quad& x, I32 c) {
+  c = _mm512_add_epi32(c, _mm512_madd_epi16(w.even, x.even));
+  return _mm512_add_epi32(c, _mm512_madd_epi16(w.odd, x.odd));
+}
+
+#endif
+
+}  // namespace
+}  // namespace headrace::HEADRACE_ISA

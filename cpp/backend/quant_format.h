@@ -1,0 +1,23 @@
+#pragma once
+
+// How quantized weights look. Only types from C headers here: kernels include this file.
+
+#include <stdint.h>
+
+namespace headrace {
+
+/// Weights as small unsigned integers. Along k they fall into groups that share a scale:
+///   w[n][k] = scale[n][g] * (code[n][k] - zero[n][g]),  g = k / group_size
+struct QuantFormat {
+  int32_t bits = 0;          ///< 8 or 4; 0: not quantized
+  int32_t group_size = 0;    ///< 32, 64 or 128
+  bool zero_points = false;  ///< false: zero is 128 or 8 everywhere and isn't stored
+  bool f16_scales = false;   ///< false: scales are bf16
+  bool operator==(const QuantFormat&) const = default;
+};
+
+inline constexpr int32_t kMaxQuantGroup = 128;
+
+constexpr int32_t quant_zero(int32_t bits) { return bits == 8 ? 128 : 8; }
+
+}  // namespace headrace

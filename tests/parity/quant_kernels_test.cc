@@ -1,0 +1,184 @@
+// The kernels of quantized weights by themselves: rounding weights, and weights with zero points.
+
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/cpu_isa.h"
+#include "base/check.h"
+#include "parity/parity.h"
+
+namespace headrace::parity {
+namespace {
+
+class QuantKernelsTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { HEADRACE_REQUIRE_ISA(GetParam()); }
+  const QuantKernels& kernels() const { return *select_cpu_isa(GetParam()).quant; }
+};
+
+std::string isa_name(const testing::TestParamInfo<std::string>& info) { return info.param; }
+
+std::vector<float> read(const QuantizedGroup& group, int32_t size, int32_t bits) {
+  std::vector<float> out;
+  for (int32_t i = 0; i < size; ++i) {
+    out.push_back(bf16_to_f32(group.scale) * static_cast<float>(group.codes[i] - quant_zero(bits)));
+  }
+  return out;
+}
+
+double squared_error(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+  return sum;
+}
+
+/// Rounded to nearest with the scale that reaches the largest weight.
+std::vector<float> rounded_to_nearest(const std::vector<float>& weights, int32_t bits) {
+  const float most = bits == 8 ? 127.0f : 7.0f;
+  float top = 0.0f;
+  for (const float w : weights) top = std::max(top, std::abs(w));
+  std::vector<float> out;
+  for (const float w : weights) out.push_back(std::nearbyint(w / (top / most)) * (top / most));
+  return out;
+}
+
+TEST_P(QuantKernelsTest, RoundsWeightsBetterThanToNearest) {
+  const QuantKernels& baseline = *select_cpu_isa("baseline").quant;
+  Random random(31);
+  SCOPED_TRACE(random.trace());
+  for (const int32_t bits : {8, 4}) {
+    for (const int32_t size : {32, 64, 128}) {
+      double error = 0.0, plain_error = 0.0;
+      for (int i = 0; i < 500; ++i) {
+        std::vector<float> weights = random.uniforms(size);
+        for (float& w : weights) w = w * w * w * std::ldexp(1.0f, i % 60 - 30);  // some stand out
+        QuantizedGroup group, same;
+        kernels().quantize_group(weights.data(), size, bits, &group);
+        baseline.quantize_group(weights.data(), size, bits, &same);
+        ASSERT_EQ(group.scale, same.scale) << i;
+        for (int32_t j = 0; j < size; ++j) {
+          ASSERT_EQ(group.codes[j], same.codes[j]) << i << " " << j;
+          ASSERT_TRUE(bits == 8 ? group.codes[j] > 0 : group.codes[j] < 16) << i << " " << j;
+        }
+        double norm = 0.0;
+        for (const float w : weights) norm += double{w} * w;
+        error += squared_error(weights, read(group, size, bits)) / norm;
+        plain_error += squared_error(weights, rounded_to_nearest(weights, bits)) / norm;
+      }
+      // bf16 scales cost int8, which gains little, a part in 256 of its largest weights.
+      EXPECT_LT(error, plain_error * (bits == 8 ? 1.7 : 0.85)) << bits << " " << size;
+    }
+  }
+}
+
+TEST_P(QuantKernelsTest, WeightsThatAreNotNumbers) {
+  for (const int32_t bits : {8, 4}) {
+    for (const float strange :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      std::vector<float> weights(64, 0.5f);
+      weights[37] = strange;
+      QuantizedGroup group;
+      kernels().quantize_group(weights.data(), 64, bits, &group);
+      EXPECT_TRUE(std::isnan(bf16_to_f32(group.scale)));
+    }
+    for (const float nothing : {0.0f, 1e-40f, -1e-33f}) {
+      const std::vector<float> weights(64, nothing);
+      QuantizedGroup group;
+      kernels().quantize_group(weights.data(), 64, bits, &group);
+      for (const float w : read(group, 64, bits)) EXPECT_EQ(w, 0.0f);
+    }
+  }
+}
+
+/// One panel of random codes, zeros and scales (powers of two, so that sums are exact: with the
+/// activations below they are less than 2^22, in quarters).
+struct Panel {
+  QuantFormat format;
+  int64_t cols, groups;
+  std::vector<uint8_t> bytes;
+  std::vector<double> weights;  ///< [cols][groups * size]
+
+  Panel(Random& random, const QuantFormat& format_in, int64_t cols_in, int64_t groups_in)
+      : format(format_in),
+        cols(cols_in),
+        groups(groups_in),
+        bytes(size_t(groups * quant_group_bytes(format, cols))),
+        weights(size_t(cols * groups * format.group_size)) {
+    for (int64_t g = 0; g < groups; ++g) {
+      for (int64_t c = 0; c < cols; ++c) fill(random, g, c);
+    }
+  }
+
+  void fill(Random& random, int64_t g, int64_t c) {
+    uint8_t* at = &bytes[size_t(g * quant_group_bytes(format, cols))];
+    const float scale = std::ldexp(random.integer(0, 1) == 0 ? 1.0f : -1.0f,
+                                   static_cast<int>(random.integer(-2, 2)));
+    const uint16_t stored = format.f16_scales ? f32_to_f16(scale) : f32_to_bf16(scale);
+    std::memcpy(at + 2 * c, &stored, 2);
+    const int64_t top = format.bits == 8 ? 255 : 15;
+    const int64_t zero = format.zero_points ? random.integer(0, top) : quant_zero(format.bits);
+    if (format.zero_points) at[2 * cols + c] = static_cast<uint8_t>(zero);
+    uint8_t* codes = at + quant_codes_offset(format, cols);
+    for (int64_t i = 0; i < format.group_size; ++i) {
+      const int64_t code = random.integer(0, top);
+      weights[size_t((c * groups + g) * format.group_size + i)] =
+          double{scale} * static_cast<double>(code - zero);
+      if (format.bits == 8) {
+        codes[(i / 4 * cols + c) * 4 + i % 4] = static_cast<uint8_t>(code);
+      } else {
+        codes[(i / 8 * cols + c) * 4 + i % 4] |= static_cast<uint8_t>(code << (i % 8 < 4 ? 0 : 4));
+      }
+    }
+  }
+};
+
+TEST_P(QuantKernelsTest, ZeroPointsAndHalfPrecisionScales) {
+  Random random(32);
+  SCOPED_TRACE(random.trace());
+  const int64_t cols = kernels().panel_cols, rows = 13;
+  for (const int32_t bits : {8, 4}) {
+    for (const int32_t size : {32, 64, 128}) {
+      for (const bool zero_points : {false, true}) {
+        const QuantFormat format{bits, size, zero_points, !zero_points};
+        const Panel panel(random, format, cols, 3);
+        const int64_t k = 3 * size - 5;
+        std::vector<float> x = random.integers(rows * k, -9, 9);
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t g = 0; g < 3; ++g) x[size_t(row * k + g * size)] = 127.0f;
+        }
+        const int64_t tile = kernels().tile_rows;
+        std::vector<uint8_t> packed(size_t(rows * quant_row_bytes(kernels(), format, 3)));
+        kernels().pack_rows({x.data(), k, rows, k, tile, format}, packed.data());
+        std::vector<float> out(size_t(rows * cols)), sums(out.size() + 16);
+        PanelTask task{};
+        task.activations = packed.data();
+        task.panel = panel.bytes.data();
+        task.k_groups = 3;
+        task.rows = rows;
+        task.tile_rows = tile;
+        task.accumulators = sums.data();
+        task.out = out.data();
+        task.out_stride = cols;
+        task.cols = static_cast<int32_t>(cols);
+        kernels().panel_product(task, format);
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t c = 0; c < cols; ++c) {
+            double want = 0.0;
+            for (int64_t j = 0; j < k; ++j) {
+              want += double{x[size_t(i * k + j)]} * panel.weights[size_t(c * 3 * size + j)];
+            }
+            ASSERT_EQ(out[size_t(i * cols + c)], want)
+                << bits << " " << size << " " << zero_points << " " << i << " " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, QuantKernelsTest,
+                         testing::Values("baseline", "avx2", "avx2_vnni", "avx512", "avx512_vnni"),
+                         isa_name);
+
+}  // namespace
+}  // namespace headrace::parity
