@@ -11,13 +11,16 @@ namespace {
 thread_local int64_t allocations_left = -1;  // before one fails; -1: none fails
 }
 
-void* operator new(std::size_t bytes) {
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   if (allocations_left == 0) {
     allocations_left = -1;
-    throw std::bad_alloc();
+    return nullptr;
   }
   if (allocations_left > 0) --allocations_left;
-  if (void* data = std::malloc(bytes > 0 ? bytes : 1)) return data;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+void* operator new(std::size_t bytes) {
+  if (void* data = operator new(bytes, std::nothrow)) return data;
   throw std::bad_alloc();
 }
 // GCC 12 takes this pair for a mismatch once it has inlined one half of it.
@@ -25,4 +28,5 @@ void* operator new(std::size_t bytes) {
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void operator delete(void* data) noexcept { std::free(data); }
 void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
 #pragma GCC diagnostic pop

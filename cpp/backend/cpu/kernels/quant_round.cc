@@ -28,7 +28,9 @@ void pack_group(const float* x, int64_t count, const QuantFormat& format, float 
   int8_t whole[kMaxQuantGroup];
   I32 sums = set1_i32(0);
   for (int i = 0; i < format.group_size; i += kLanes) {
-    const I32 q = to_i32(mul(load_up_to(x + i, count - i), factor));
+    // What isn't finite becomes some number: pack_row() marks its row.
+    const F32 scaled = mul(load_up_to(x + i, count - i), factor);
+    const I32 q = to_i32(min(max(scaled, set1(-127.0f)), set1(127.0f)));
     sums = add_i32(sums, q);
     store_i8(whole + i, q);
   }
