@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <thread>
 #include <vector>
@@ -252,14 +253,19 @@ int main(int argc, char** argv) {
   const int default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   using namespace headrace::bench;
   const bool smoke = argc > 1 && std::string(argv[1]) == "smoke";
-  const std::string isa = argc > 1 && !smoke ? argv[1] : headrace::available_cpu_isas().front();
   const int threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : default_threads;
   const int64_t rows = argc > 3 ? std::max(1, std::atoi(argv[3])) : 512;
-  if (smoke) {
-    Bench(isa, 2, 20, size_t{4} << 20).run(smoke_models(), "", "");
-  } else {
-    Bench(isa, threads, rows, size_t{1} << 30)
-        .run(published_models(), argc > 4 ? argv[4] : "", argc > 5 ? argv[5] : "");
+  try {
+    const std::string isa = argc > 1 && !smoke ? argv[1] : headrace::available_cpu_isas().front();
+    if (smoke) {
+      Bench(isa, 2, 20, size_t{4} << 20).run(smoke_models(), "", "");
+    } else {
+      Bench(isa, threads, rows, size_t{1} << 30)
+          .run(published_models(), argc > 4 ? argv[4] : "", argc > 5 ? argv[5] : "");
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "micro_linear: %s\n", error.what());
+    return 1;
   }
   return 0;
 }

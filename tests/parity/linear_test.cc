@@ -5,21 +5,14 @@
 #include <cstring>
 #include <map>
 
-#include "base/check.h"
-#include "parity/parity.h"
+#include "parity/linear_harness.h"
 
 namespace headrace::parity {
 namespace {
 
-struct Shape {
-  int64_t n, k;
-};
-
 // Nothing here divides by a panel, a tile or a pair of k; the larger ones span several of each.
 constexpr Shape kShapes[] = {{1, 1},   {2, 1},    {6, 2},    {10, 7},    {66, 33},
                              {64, 64}, {130, 65}, {94, 301}, {200, 1030}};
-constexpr int64_t kMostRows = 70;
-constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, kMostRows};
 constexpr uint64_t kCaseSeed = 1;
 
 using Param = std::tuple<std::string, DType>;
@@ -28,36 +21,12 @@ std::string param_name(const testing::TestParamInfo<Param>& info) {
   return std::get<0>(info.param) + "_" + dtype_name(std::get<1>(info.param));
 }
 
-struct Problem {
-  int64_t n, k;
-  std::vector<float> weight, bias;
-};
-
-Problem random_problem(Random& random, Shape shape) {
-  return {shape.n, shape.k, random.uniforms(shape.n * shape.k), random.uniforms(shape.n)};
-}
-
 /// x [rows, k] through a weight kept as `storage`; empty bias: none.
 std::vector<float> run(Backend& backend, const Problem& p, DType storage, WeightUse use,
                        const std::vector<float>& x) {
   const StoredMatrix stored(p.weight, p.n, p.k, storage);
   const auto weight = backend.pack_weight({{stored.part()}, storage, use});
-  const auto rows = static_cast<int64_t>(x.size()) / p.k;
-  const int64_t outputs = use == WeightUse::kGateUp ? p.n / 2 : p.n;
-  const Matrix input(backend, rows, p.k, x);
-  const Matrix bias(backend, 1, p.n, p.bias);
-  const Matrix out(backend, rows, outputs);
-  const TensorView bias_view = p.bias.empty() ? TensorView() : bias.vector();
-  if (use == WeightUse::kGateUp) {
-    backend.linear_silu_mul(input.view(), *weight, bias_view, out.view());
-  } else {
-    backend.linear(input.view(), *weight, bias_view, out.view());
-  }
-  return out.values();
-}
-
-std::vector<float> first_rows(const std::vector<float>& x, int64_t rows, int64_t k) {
-  return {x.begin(), x.begin() + rows * k};
+  return multiply(backend, p, *weight, use, x);
 }
 
 /// A problem with the reference's answers for the most rows: those of fewer are their first.
@@ -119,10 +88,6 @@ class LinearParity : public testing::TestWithParam<Param> {
   }
 };
 
-std::string place(const Case& c, int64_t rows, int64_t i, int64_t j) {
-  return str_cat("[", i, ", ", j, "] of ", rows, " x ", c.p.k, " -> ", c.p.n, ", seed ", kCaseSeed);
-}
-
 TEST_P(LinearParity, MatchesReference) {
   HEADRACE_REQUIRE_ISA(isa());
   const auto backend = make_backend(isa());
@@ -133,15 +98,13 @@ TEST_P(LinearParity, MatchesReference) {
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < c.p.n; ++j) {
           const auto at = size_t(i * c.p.n + j);
-          ASSERT_NEAR(got[at], c.sums[at], bound(c, at)) << place(c, rows, i, j);
+          ASSERT_NEAR(got[at], c.sums[at], bound(c, at)) << place(c.p, rows, i, j, kCaseSeed);
         }
       }
     }
   }
 }
 
-// silu(g) * u: |silu'| <= 1.1, so errors of the two sums enter as 1.1 |u| dg + |silu(g)| du (and
-// their product); exp within 2 ulp, one sum, one quotient and one product add at most 8 roundoffs.
 TEST_P(LinearParity, SiluMulMatchesReference) {
   HEADRACE_REQUIRE_ISA(isa());
   const auto backend = make_backend(isa());
@@ -154,13 +117,10 @@ TEST_P(LinearParity, SiluMulMatchesReference) {
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < half; ++j) {
           const auto gate_at = size_t(i * c.p.n + j), up_at = gate_at + size_t(half);
-          const double gate = c.sums[gate_at], up = c.sums[up_at];
-          const double gate_error = bound(c, gate_at), up_error = bound(c, up_at);
-          const double silu = std::abs(gate / (1.0 + std::exp(-gate)));
-          const double tolerance = 1.1 * gate_error * (std::abs(up) + up_error) + silu * up_error +
-                                   8.0 * kF32Roundoff * silu * std::abs(up);
+          const double tolerance = silu_mul_bound({c.sums[gate_at], bound(c, gate_at)},
+                                                  {c.sums[up_at], bound(c, up_at)});
           const auto at = size_t(i * half + j);
-          ASSERT_NEAR(got[at], c.silu_mul[at], tolerance) << place(c, rows, i, j);
+          ASSERT_NEAR(got[at], c.silu_mul[at], tolerance) << place(c.p, rows, i, j, kCaseSeed);
         }
       }
     }

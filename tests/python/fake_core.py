@@ -7,9 +7,7 @@ thread per model advances every running request by one token per step, as the en
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import threading
 import time
 from collections import deque
@@ -18,6 +16,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from fake_files import PACKED_FILE_NAME, check_packed, model_family, pack_model
+from fake_selector import OutputSelector
 from fake_types import (
     FinishReason,
     HeadraceError,
@@ -181,106 +181,6 @@ class Request:
     def wait(self, timeout: float | None = None) -> bool:
         with self._state.changed:
             return self._state.changed.wait_for(lambda: self._state.news.finished, timeout)
-
-
-class OutputSelector:
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._tags: deque[int] = deque()
-        self._sources: dict[int, tuple[_State, Callable[[], None]]] = {}
-        self._pipe: tuple[int, int] | None = None
-
-    def add(self, queue: ResultQueue, tag: int, *, only_end: bool = False) -> None:
-        def listener() -> None:
-            self._report(tag)
-
-        with self._changed:
-            if tag in self._sources:
-                raise InvalidArgumentError(f"tag {tag} is in use already")
-            self._sources[tag] = (queue._state, listener)
-        queue._state.listen(listener, only_end)
-
-    def remove(self, tag: int) -> None:
-        with self._changed:
-            state, listener = self._sources.pop(tag, (None, None))
-            if tag in self._tags:
-                self._tags.remove(tag)
-                if self._pipe is not None and not self._tags:
-                    os.read(self._pipe[0], 1)
-        if state is not None and listener is not None:
-            state.leave(listener)
-
-    def _report(self, tag: int) -> None:
-        with self._changed:
-            if tag not in self._sources or tag in self._tags:
-                return
-            if self._pipe is not None and not self._tags:
-                os.write(self._pipe[1], b"!")
-            self._tags.append(tag)
-            self._changed.notify_all()
-
-    def take(self) -> list[int]:
-        with self._changed:
-            if self._pipe is not None and self._tags:
-                os.read(self._pipe[0], 1)
-            tags = list(self._tags)
-            self._tags.clear()
-            return tags
-
-    def fileno(self) -> int:
-        with self._changed:
-            if self._pipe is None:
-                self._pipe = os.pipe()
-                if self._tags:
-                    os.write(self._pipe[1], b"!")
-            return self._pipe[0]
-
-    def wait(self, timeout: float | None = None) -> list[int]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._tags, timeout)
-        return self.take()
-
-
-def _eos_ids(folder: Path, config: dict[str, Any]) -> list[int]:
-    ids: list[int] = []
-    generation = folder / "generation_config.json"
-    sources = [config, json.loads(generation.read_text()) if generation.is_file() else {}]
-    for source in sources:
-        value = source.get("eos_token_id")
-        ids += value if isinstance(value, list) else [] if value is None else [value]
-    return sorted(set(ids))
-
-
-def model_family(folder: str) -> ModelInfo:
-    path = Path(folder)
-    if not (path / "config.json").is_file():
-        raise HeadraceError(f"{folder} has no config.json", "not_found")
-    config = json.loads((path / "config.json").read_text())
-    return ModelInfo(
-        path=folder,
-        vocab_size=config["vocab_size"],
-        max_model_len=config.get("max_position_embeddings", 512),
-        eos_token_ids=_eos_ids(path, config),
-    )
-
-
-PACKED_FILE_NAME = "model.headrace"
-
-
-def pack_model(options: ModelOptions, file: str) -> PackReport:
-    """The packed file holds the source's config.json."""
-    model_family(options.path)
-    text = Path(options.path, "config.json").read_text()
-    Path(file).write_text(text)
-    return PackReport(file=file, dtype=options.dtype, file_bytes=len(text))
-
-
-def check_packed(options: ModelOptions) -> None:
-    file = Path(options.packed_weights)
-    if not file.is_file():
-        raise HeadraceError(f"cannot open {file}", "not_found")
-    if file.read_text() != Path(options.path, "config.json").read_text():
-        raise HeadraceError(f"{file} is stale", "invalid_state")
 
 
 class _Model:

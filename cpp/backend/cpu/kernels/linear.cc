@@ -1,6 +1,7 @@
 #include "backend/cpu/kernels_linear.h"
 
 #include "backend/cpu/kernels/panel_epilogue.h"
+#include "backend/cpu/kernels/panel_walk.h"
 #include "backend/cpu/simd/simd.h"
 
 // Compiled once per ISA.
@@ -10,10 +11,6 @@ namespace {
 
 // Accumulators are kTileRows * 4 vectors: 24 of AVX-512's 32 registers, 12 of 16 elsewhere.
 constexpr int kTileRows = kLanes == 16 ? 6 : 3;
-// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them. With
-// few tiles smaller blocks let the hardware's prefetcher run through the computation of the others.
-constexpr int64_t kBlockBytes = 16 * 1024;
-constexpr int64_t kSmallBlockBytes = 8 * 1024;
 
 /// c[r][v] += x[r] * w[v], one w at a time: accumulators, x and one w are all the registers that
 /// the ISAs with 16 of them have.
@@ -90,45 +87,27 @@ struct FormatBf16Dot {
 };
 #endif
 
-/// A run over k for one tile of rows.
-struct TileTask {
-  const void* activations;
-  const void* panel;
-  int64_t first, last;  ///< groups of k
-  float* accumulators;  ///< [rows][kPanelCols], started at k = 0, added to afterwards
-  const char* fetch;    ///< what to bring closer meanwhile,
-  int64_t fetch_lines;  ///< so many cache lines (0, 1, 2 or 4) with each group of k
-};
-
+/// Adds a run to `accumulators` [rows][kPanelCols], which the run at group 0 starts.
 template <class Format, int R>
-void accumulate(const TileTask& task) {
+void accumulate(const PanelTask& task, const TileRun& run, float* accumulators) {
   constexpr int64_t kActivationStep = R * Format::kGroup;
   constexpr int64_t kWeightStep = kPanelCols * Format::kGroup;
-  const auto* a = static_cast<const typename Format::Activation*>(task.activations) +
-                  task.first * kActivationStep;
-  const auto* b =
-      static_cast<const typename Format::Weight*>(task.panel) + task.first * kWeightStep;
+  const auto* a = reinterpret_cast<const typename Format::Activation*>(run.activations) +
+                  run.first * kActivationStep;
+  const auto* b = static_cast<const typename Format::Weight*>(task.panel) + run.first * kWeightStep;
   // Unrolled, or the compiler keeps the array in memory.
   F32 c[R][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      c[r][v] = task.first == 0 ? zero() : load(task.accumulators + (r * kVectors + v) * kLanes);
+      c[r][v] = run.first == 0 ? zero() : load(accumulators + (r * kVectors + v) * kLanes);
     }
   }
-  const char* fetch = task.fetch;
-  const int64_t fetch_lines = task.fetch_lines;
-  for (int64_t i = task.first; i < task.last; ++i) {
-    if (fetch_lines != 0) {
-      prefetch(fetch);
-      if (fetch_lines >= 2) prefetch(fetch + 64);
-      if (fetch_lines == 4) {
-        prefetch(fetch + 128);
-        prefetch(fetch + 192);
-      }
-      fetch += fetch_lines * 64;
-    }
+  const char* fetch = run.fetch;
+  const int64_t fetch_lines = run.fetch_lines;
+  for (int64_t i = run.first; i < run.last; ++i) {
+    fetch_ahead(fetch, fetch_lines);
     Format::template step<R>(a, b, c);
     a += kActivationStep;
     b += kWeightStep;
@@ -137,12 +116,12 @@ void accumulate(const TileTask& task) {
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      store(task.accumulators + (r * kVectors + v) * kLanes, c[r][v]);
+      store(accumulators + (r * kVectors + v) * kLanes, c[r][v]);
     }
   }
 }
 
-using Accumulate = void (*)(const TileTask&);
+using Accumulate = void (*)(const PanelTask&, const TileRun&, float*);
 
 template <class Format>
 Accumulate accumulate_for(int64_t rows) {
@@ -168,30 +147,11 @@ template <class Format>
 void panel_product(const PanelTask& task) {
   constexpr int64_t kStepBytes =
       kPanelCols * Format::kGroup * static_cast<int64_t>(sizeof(typename Format::Weight));
-  constexpr int64_t kStepLines = kStepBytes / 64;
   const int64_t row_bytes =
       task.k_groups * Format::kGroup * static_cast<int64_t>(sizeof(typename Format::Activation));
-  const int64_t tiles = (task.rows + task.tile_rows - 1) / task.tile_rows;
-  const int64_t block = tiles == 1  ? task.k_groups
-                        : tiles < 4 ? kSmallBlockBytes / kStepBytes
-                                    : kBlockBytes / kStepBytes;
-  // From three tiles on, the first ones share in fetching the next block (or the next panel's
-  // first). One or two leave a sequential stream, which the hardware reads ahead faster than
-  // prefetches do: those wait for the first-level cache's few outstanding misses.
-  int64_t fetching_tiles = tiles < 3 ? 0 : kStepLines;
-  while (fetching_tiles > tiles) fetching_tiles /= 2;
-  for (int64_t first = 0; first < task.k_groups; first += block) {
-    const int64_t last = first + block < task.k_groups ? first + block : task.k_groups;
-    const char* fetch = static_cast<const char*>(task.panel) + last * kStepBytes;
-    for (int64_t row = 0, tile = 0; row < task.rows; row += task.tile_rows, ++tile) {
-      const int64_t left = task.rows - row;
-      const int64_t fetch_lines = tile < fetching_tiles ? kStepLines / fetching_tiles : 0;
-      accumulate_for<Format>(left < task.tile_rows ? left : task.tile_rows)(
-          {static_cast<const char*>(task.activations) + row * row_bytes, task.panel, first, last,
-           task.accumulators + row * kPanelCols, fetch, fetch_lines});
-      fetch += (last - first) * fetch_lines * 64;
-    }
-  }
+  walk_panel(task, {kStepBytes, 1, kStepBytes / 64, row_bytes}, [&](const TileRun& run) {
+    accumulate_for<Format>(run.rows)(task, run, task.accumulators + run.row * kPanelCols);
+  });
   finish_rows(task);
 }
 

@@ -1,4 +1,5 @@
 #include "backend/cpu/kernels/panel_epilogue.h"
+#include "backend/cpu/kernels/panel_walk.h"
 #include "backend/cpu/kernels/quant_kernels.h"
 #include "backend/cpu/kernels_quant.h"
 #include "backend/cpu/simd/int8.h"
@@ -15,10 +16,6 @@ constexpr int kTileRows = 4;
 #else
 constexpr int kTileRows = 2;
 #endif
-
-// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them.
-constexpr int64_t kBlockBytes = 16 * 1024;
-constexpr int64_t kSmallBlockBytes = 8 * 1024;
 
 /// c[r][v] += four k of row r times those of vector v, one w at a time.
 template <int R, class Weights>
@@ -56,16 +53,6 @@ struct Int4 {
     multiply<R>(
         a + R * kQuadBytes, [b](int v) { return high_nibbles(load_bytes(b + v * 4 * kLanes)); }, c);
   }
-};
-
-/// A run over groups for one tile of rows.
-struct TileTask {
-  const char* activations;
-  const char* panel;
-  int64_t first, last;  ///< groups
-  float* accumulators;  ///< [rows][kPanelCols], started at group 0, added to afterwards
-  const char* fetch;    ///< what to bring closer meanwhile,
-  int64_t fetch_lines;  ///< so many cache lines (0, 1, 2 or 4) with each step
 };
 
 /// Without zero points of their own, the weights' common zero is already in each row's start; with
@@ -125,42 +112,36 @@ HEADRACE_SIMD_INLINE void scale_sums(const QuantFormat& format, const GroupParts
   }
 }
 
+/// Adds a run to `accumulators` [rows][kPanelCols], which the run at group 0 starts.
 template <class Format, int R>
-void accumulate(const TileTask& task, const QuantFormat& format) {
+void accumulate(const PanelTask& task, const TileRun& run, const QuantFormat& format,
+                float* accumulators) {
   constexpr int64_t kActivationStep = R * kQuadBytes * (Format::kStepK / 4);
   constexpr int64_t kWeightStep = kPanelCols * 4;
   const int64_t steps = format.group_size / Format::kStepK;
   const int64_t header = quant_codes_offset(format, kPanelCols);
-  const char* a = task.activations + task.first * (8 * R + steps * kActivationStep);
-  const char* b = task.panel + task.first * (header + steps * kWeightStep);
-  const char* fetch = task.fetch;
-  const int64_t fetch_lines = task.fetch_lines;
-  for (int64_t g = task.first; g < task.last; ++g) {
+  const char* a = run.activations + run.first * (8 * R + steps * kActivationStep);
+  const char* b = static_cast<const char*>(task.panel) + run.first * (header + steps * kWeightStep);
+  const char* fetch = run.fetch;
+  const int64_t fetch_lines = run.fetch_lines;
+  for (int64_t g = run.first; g < run.last; ++g) {
     const GroupParts group{a, a + 4 * R, b};
     I32 c[R][kVectors];
     start_sums<R>(format, group.starts, c);
     a += 8 * R;
     b += header;
     for (int64_t i = 0; i < steps; ++i) {
-      if (fetch_lines != 0) {
-        prefetch(fetch);
-        if (fetch_lines >= 2) prefetch(fetch + 64);
-        if (fetch_lines == 4) {
-          prefetch(fetch + 128);
-          prefetch(fetch + 192);
-        }
-        fetch += fetch_lines * 64;
-      }
+      fetch_ahead(fetch, fetch_lines);
       Format::template step<R>(a, b, c);
       a += kActivationStep;
       b += kWeightStep;
     }
     if (format.zero_points) add_zero_points<R>(group, c);
-    scale_sums<R>(format, group, g == 0, task.accumulators, c);
+    scale_sums<R>(format, group, g == 0, accumulators, c);
   }
 }
 
-using Accumulate = void (*)(const TileTask&, const QuantFormat&);
+using Accumulate = void (*)(const PanelTask&, const TileRun&, const QuantFormat&, float*);
 
 template <class Format>
 Accumulate accumulate_for(int64_t rows) {
@@ -186,29 +167,12 @@ Accumulate accumulate_for(int64_t rows) {
 
 template <class Format>
 void product(const PanelTask& task, const QuantFormat& format) {
-  constexpr int64_t kStepLines = kPanelCols * 4 / 64;
-  const int64_t group_bytes = quant_group_bytes(format, kPanelCols);
   const int64_t row_bytes = task.k_groups * (8 + format.group_size / 4 * kQuadBytes);
-  const int64_t tiles = (task.rows + task.tile_rows - 1) / task.tile_rows;
-  const int64_t most = tiles < 4 ? kSmallBlockBytes : kBlockBytes;
-  const int64_t block = tiles == 1 ? task.k_groups : most < group_bytes ? 1 : most / group_bytes;
-  // As in linear.cc: one or two tiles leave a sequential stream, which the hardware reads ahead.
-  int64_t fetching_tiles = tiles < 3 ? 0 : kStepLines;
-  while (fetching_tiles > tiles) fetching_tiles /= 2;
-  for (int64_t first = 0; first < task.k_groups; first += block) {
-    const int64_t last = first + block < task.k_groups ? first + block : task.k_groups;
-    const char* fetch = static_cast<const char*>(task.panel) + last * group_bytes;
-    for (int64_t row = 0, tile = 0; row < task.rows; row += task.tile_rows, ++tile) {
-      const int64_t left = task.rows - row;
-      const int64_t fetch_lines = tile < fetching_tiles ? kStepLines / fetching_tiles : 0;
-      accumulate_for<Format>(left < task.tile_rows ? left : task.tile_rows)(
-          {static_cast<const char*>(task.activations) + row * row_bytes,
-           static_cast<const char*>(task.panel), first, last, task.accumulators + row * kPanelCols,
-           fetch, fetch_lines},
-          format);
-      fetch += (last - first) * (format.group_size / Format::kStepK) * fetch_lines * 64;
-    }
-  }
+  const PanelSizes sizes = {quant_group_bytes(format, kPanelCols),
+                            format.group_size / Format::kStepK, kPanelCols * 4 / 64, row_bytes};
+  walk_panel(task, sizes, [&](const TileRun& run) {
+    accumulate_for<Format>(run.rows)(task, run, format, task.accumulators + run.row * kPanelCols);
+  });
   finish_rows(task);
 }
 
