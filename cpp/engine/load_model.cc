@@ -53,7 +53,8 @@ MemoryPlan make_memory_plan(const ModelOptions& options, const ModelConfig& conf
   request.utilization = options.memory_utilization;
   request.total_ratio = options.total_memory_ratio;
   request.leftover_bytes = options.memory_leftover_bytes;
-  request.weight_bytes = Decoder::plan_weight_bytes(config, shapes.decoder.storage);
+  request.weight_bytes =
+      Decoder::plan_weight_bytes(config, shapes.decoder.storage, shapes.decoder.quantization);
   request.scratch_bytes = Decoder::plan_scratch_bytes(
       config, shapes.decoder, backend.activation_dtype(shapes.decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
@@ -122,8 +123,8 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   validate_model_options(options);
   const ModelConfig config = load_model_config(options.path);
   const auto packed = open_packed(options);
-  const Shapes shapes =
-      choose_shapes(options, config, storage_dtype(options, config, packed.get()));
+  Shapes shapes = choose_shapes(options, config, storage_dtype(options, config, packed.get()));
+  shapes.decoder.quantization = quantization_of(options, packed.get());
   warn_about_length(name, options, config, logger);
 
   std::shared_ptr<Backend> backend =
@@ -145,6 +146,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   info.isa = device.isa;
   info.num_threads = device.num_threads;
   info.dtype = dtype_name(shapes.decoder.storage);
+  info.quantization = quantization_name(shapes.decoder.quantization);
   info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
   info.num_parameters = decoder->num_parameters();
   info.max_model_len = plan.max_model_len;

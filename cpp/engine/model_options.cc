@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "engine/loaded_model.h"
 #include "model/lora_config.h"
+#include "model/quantization.h"
 
 namespace headrace::internal {
 
@@ -45,6 +46,7 @@ void validate_model_options(const ModelOptions& options) {
   }
   const std::array<std::string, 4> dtypes = {"auto", "float32", "bfloat16", "float16"};
   check_one_of("dtype", options.dtype, dtypes);
+  parse_quantization(options.quantization, options.quantization_group_size);
   check_one_of("kv_cache_dtype", options.kv_cache_dtype, dtypes);
   if (options.dummy_weights && !options.packed_weights.empty()) {
     throw_error(ErrorCode::kInvalidArgument, "packed_weights is ", options.packed_weights,

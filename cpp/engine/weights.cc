@@ -12,8 +12,14 @@ namespace headrace::internal {
 
 namespace {
 
-ModelSources packed_sources(const ModelConfig& config) {
-  return list_sources(config, likely_naming(config));
+ModelSources packed_sources(const PackedFile& packed, const ModelConfig& config) {
+  return list_sources(config, likely_naming(config), packed.header().quantization);
+}
+
+std::string in_words(const Quantization& quantization) {
+  if (quantization.bits == 0) return "weights that aren't quantized";
+  return str_cat(quantization_name(quantization), " weights in groups of ",
+                 quantization.group_size);
 }
 
 }  // namespace
@@ -50,11 +56,22 @@ DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
   return parse_dtype(options.dtype, usable ? config.checkpoint_dtype : DType::kF32);
 }
 
+Quantization quantization_of(const ModelOptions& options, const PackedFile* packed) {
+  const Quantization asked =
+      parse_quantization(options.quantization, options.quantization_group_size);
+  if (packed == nullptr) return asked;
+  const Quantization held = packed->header().quantization;
+  if (options.quantization.empty() || asked == held) return held;
+  throw_error(ErrorCode::kUnsupported, packed->path(), " holds ", in_words(held),
+              ", but the options ask for ", in_words(asked),
+              ": leave quantization out, or pack the model again.");
+}
+
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
                        const ModelConfig& config, const Backend& backend) {
   const int32_t threads = backend.device_info().num_threads;
   packed.check_identity(options.path, threads);
-  packed.check_layout(packed_sources(config), backend);
+  packed.check_layout(packed_sources(packed, config), backend);
   packed.check_contents(threads);
 }
 
@@ -64,7 +81,8 @@ std::unique_ptr<Decoder> load_decoder(const ModelOptions& options, const ModelCo
   if (packed != nullptr) {
     check_packed_file(*packed, options, config, backend);
     PackedReader reader(backend, *packed, options.packed_copy);
-    return std::make_unique<Decoder>(backend, config, packed_sources(config), reader, shape);
+    return std::make_unique<Decoder>(backend, config, packed_sources(*packed, config), reader,
+                                     shape);
   }
   std::unique_ptr<Checkpoint> checkpoint;
   if (!options.dummy_weights) checkpoint = std::make_unique<Checkpoint>(options.path);

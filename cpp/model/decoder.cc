@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 #include "model/lora_config.h"
 #include "model/scratch.h"
 #include "model/step_loras.h"
@@ -237,7 +238,7 @@ Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* 
   HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
   const TensorNaming naming =
       checkpoint == nullptr ? likely_naming(config) : detect_naming(config, *checkpoint);
-  const ModelSources sources = list_sources(config, naming);
+  const ModelSources sources = list_sources(config, naming, options.quantization);
   if (checkpoint != nullptr) check_sources(sources, *checkpoint);
   WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
   impl_ = std::make_unique<Impl>(backend, config, sources, loader, options);
@@ -278,13 +279,20 @@ size_t Decoder::plan_scratch_bytes(const ModelConfig& config, const DecoderOptio
   return bytes;
 }
 
-size_t Decoder::plan_weight_bytes(const ModelConfig& config, DType storage) {
-  const ModelSources sources = list_sources(config, likely_naming(config));
-  int64_t matrices = 0, vectors = 0;
-  for (const MatrixSource* source : sources.matrices()) matrices += source->n() * source->k;
+size_t Decoder::plan_weight_bytes(const ModelConfig& config, DType storage,
+                                  const Quantization& quantization) {
+  const ModelSources sources = list_sources(config, likely_naming(config), quantization);
+  int64_t bytes = 0, vectors = 0;
+  for (const MatrixSource* source : sources.matrices()) {
+    const QuantFormat& quant = source->quant;
+    const auto element = static_cast<int64_t>(dtype_size(storage));
+    // A group has a scale of two bytes.
+    bytes += quant.bits == 0 ? source->n() * source->k * element
+                             : source->n() * ceil_div(source->k, int64_t{quant.group_size}) *
+                                   (quant.group_size * quant.bits / 8 + 2);
+  }
   for (const VectorSource* source : sources.vectors()) vectors += source->n();
-  return static_cast<size_t>(matrices) * dtype_size(storage) +
-         static_cast<size_t>(vectors) * dtype_size(DType::kF32);
+  return static_cast<size_t>(bytes) + static_cast<size_t>(vectors) * dtype_size(DType::kF32);
 }
 
 }  // namespace headrace

@@ -15,7 +15,8 @@
 namespace headrace {
 
 struct DecoderOptions {
-  DType storage = DType::kF32;  ///< of the linear weights
+  DType storage = DType::kF32;  ///< of the weights that aren't quantized
+  Quantization quantization;
   int32_t max_rows = 512;       ///< T of the largest step
   int32_t max_logit_rows = 64;  ///< S of the largest forward() or logits() call
   int32_t max_loras = 0;        ///< adapters in one step, 0..256
@@ -66,7 +67,8 @@ class Decoder {
   static size_t plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
                                    DType activation);
   /// Packed weights' bytes, before they are loaded (exact up to layout padding).
-  static size_t plan_weight_bytes(const ModelConfig& config, DType storage);
+  static size_t plan_weight_bytes(const ModelConfig& config, DType storage,
+                                  const Quantization& quantization = {});
 
  private:
   struct Impl;

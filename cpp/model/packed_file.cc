@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 WeightShape shape_of(const MatrixSource& source, DType storage) {
-  return {.n = source.n(), .k = source.k, .storage = storage, .use = source.use};
+  return {
+      .n = source.n(), .k = source.k, .storage = storage, .use = source.use, .quant = source.quant};
 }
 
 Json parse_config(const std::string& text, const std::string& origin) {
@@ -45,6 +46,12 @@ std::string first_difference(const Json& now, const Json& packed) {
 std::string read_config_identity(const fs::path& folder) {
   return parse_config(read_config_text(folder), (folder / "config.json").string())
       .dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string packed_layout(const Backend& backend, DType storage, const Quantization& quantization) {
+  const std::string dense = backend.weight_layout(storage);
+  if (quantization.bits == 0) return dense;
+  return str_cat(dense, ", ", backend.weight_layout(storage, layer_format(quantization)));
 }
 
 std::vector<PackedTensor> list_packed_tensors(const ModelSources& sources, const Backend& backend,
@@ -92,7 +99,7 @@ void PackedFile::check_identity(const fs::path& folder, int32_t threads) const {
 }
 
 void PackedFile::check_layout(const ModelSources& sources, const Backend& backend) const {
-  const std::string layout = backend.weight_layout(header_.storage);
+  const std::string layout = packed_layout(backend, header_.storage, header_.quantization);
   if (header_.layout != layout) {
     throw_error(ErrorCode::kUnsupported, path(), " has the layout ", in_quotes(header_.layout),
                 ", but the kernels in use here (", backend.device_info().isa, ") need ",

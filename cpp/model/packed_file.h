@@ -18,6 +18,9 @@
 
 namespace headrace {
 
+/// Backend::weight_layout of all weights of a model.
+std::string packed_layout(const Backend& backend, DType storage, const Quantization& quantization);
+
 /// The tensors of a file with these weights, in their order, hashes not yet known.
 std::vector<PackedTensor> list_packed_tensors(const ModelSources& sources, const Backend& backend,
                                               DType storage);

@@ -79,6 +79,18 @@ class MetadataReader {
     fail("dtype", "is none that weights are kept in");
   }
 
+  /// None in files from before there was any.
+  Quantization quantization() const {
+    if (!texts_.contains("quantization")) return {};
+    const std::string name = text("quantization");
+    for (const int32_t size : {0, 32, 64, 128}) {
+      if (text("quantization_group_size") != std::to_string(size)) continue;
+      if (name == "" && size == 0) return {};
+      if ((name == "wint8" || name == "wint4") && size != 0) return parse_quantization(name, size);
+    }
+    fail("quantization", "is none that weights are kept in");
+  }
+
   std::vector<SourceFile> source() const {
     const Json object = this->object("source");
     const auto list = object.find("files");
@@ -145,13 +157,16 @@ std::string format_packed_header(const PackedHeader& header) {
     hashes[tensor.name] = hash_text(tensor.hash);
     begin += tensor.padded_bytes();
   }
-  json["__metadata__"] = {{kVersionKey, std::to_string(kPackedVersion)},
-                          {"written_by", header.written_by},
-                          {"layout", header.layout},
-                          {"dtype", dtype_name(header.storage)},
-                          {"config", header.config},
-                          {"source", Json{{"files", source_list(header.source)}}.dump()},
-                          {"hashes", hashes.dump()}};
+  json["__metadata__"] = {
+      {kVersionKey, std::to_string(kPackedVersion)},
+      {"written_by", header.written_by},
+      {"layout", header.layout},
+      {"dtype", dtype_name(header.storage)},
+      {"quantization", quantization_name(header.quantization)},
+      {"quantization_group_size", std::to_string(header.quantization.group_size)},
+      {"config", header.config},
+      {"source", Json{{"files", source_list(header.source)}}.dump()},
+      {"hashes", hashes.dump()}};
   std::string text = json.dump();
   const size_t length = kSafetensorsLengthBytes + text.size();
   text.append((kDataAlignment - length % kDataAlignment) % kDataAlignment, ' ');
@@ -173,6 +188,7 @@ PackedHeader parse_packed_header(std::string_view header, uint64_t data_bytes,
   out.written_by = reader.text("written_by");
   out.layout = reader.text("layout");
   out.storage = reader.storage();
+  out.quantization = reader.quantization();
   out.config = reader.text("config");
   out.source = reader.source();
   const Json hashes = reader.object("hashes");

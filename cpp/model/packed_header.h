@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/quantization.h"
 #include "model/source_identity.h"
 #include "tensor/dtype.h"
 
@@ -33,6 +34,7 @@ struct PackedHeader {
   std::string written_by;  ///< version of Headrace, for people
   std::string layout;      ///< Backend::weight_layout
   DType storage = DType::kF32;
+  Quantization quantization;
   std::string config;  ///< text of config.json, keys sorted
   std::vector<SourceFile> source;
   std::vector<PackedTensor> tensors;  ///< in the order of their bytes, without gaps

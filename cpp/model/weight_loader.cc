@@ -55,7 +55,7 @@ WeightLoader::WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType
 std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
   if (source.empty()) return nullptr;
   return naming_tensor(source.parts.front().name, [&] {
-    WeightSpec spec{.storage = storage_, .use = source.use};
+    WeightSpec spec{.parts = {}, .storage = storage_, .use = source.use, .quant = source.quant};
     if (checkpoint_ == nullptr) {
       spec.parts = dummy_.parts(source);
       return backend_.pack_weight(spec);

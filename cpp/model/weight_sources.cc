@@ -219,7 +219,8 @@ TensorNaming likely_naming(const ModelConfig& config) {
   return {config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
 }
 
-ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming) {
+ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
+                          const Quantization& quantization) {
   const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
   ModelSources out;
   out.embedding = {
@@ -227,15 +228,20 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming)
       .parts = {{naming.prefix + "embed_tokens.weight", vocab}},
       .k = hidden,
       .use = config.tie_word_embeddings ? WeightUse::kTiedEmbedding : WeightUse::kEmbedding};
+  if (config.tie_word_embeddings) out.embedding.quant = head_format(quantization);
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    out.layers.push_back(LayerLister(config, naming, layer).list());
+    LayerSources& sources = out.layers.emplace_back(LayerLister(config, naming, layer).list());
+    for (MatrixSource* source : {&sources.qkv, &sources.o, &sources.gate_up, &sources.down}) {
+      source->quant = layer_format(quantization);
+    }
   }
   out.final_norm = norm("final_norm", naming.prefix + "norm", hidden);
   if (!config.tie_word_embeddings) {
     out.head = {.name = "head",
                 .parts = {{"lm_head.weight", vocab}},
                 .k = hidden,
-                .transposed = naming.layout == CheckpointLayout::kPaddle};
+                .transposed = naming.layout == CheckpointLayout::kPaddle,
+                .quant = head_format(quantization)};
   }
   return out;
 }

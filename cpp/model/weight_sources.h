@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "model/checkpoint.h"
 #include "model/model_config.h"
+#include "model/quantization.h"
 
 namespace headrace {
 
@@ -25,6 +26,7 @@ struct MatrixSource {
   int64_t k = 0;
   bool transposed = false;  ///< stored [k, n] instead of [n, k]
   WeightUse use = WeightUse::kLinear;
+  QuantFormat quant = {};  ///< bits == 0: kept in the model's dtype
 
   bool empty() const noexcept { return parts.empty(); }
   int64_t n() const noexcept;
@@ -72,7 +74,8 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
 /// By the config alone.
 TensorNaming likely_naming(const ModelConfig& config);
 
-ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming);
+ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
+                          const Quantization& quantization = {});
 
 /// Throws Error(kNotFound) for a tensor that is missing, Error(kCorruptFile) for a wrong shape,
 /// naming tensor, expected and found shape, and Error(kUnsupported) for an element type that is

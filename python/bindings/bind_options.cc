@@ -56,6 +56,8 @@ void bind_options(py::module_& module) {
       .required("path", &M::path)
       .field("device", &M::device)
       .field("dtype", &M::dtype)
+      .field("quantization", &M::quantization)
+      .field("quantization_group_size", &M::quantization_group_size)
       .field("kv_cache_dtype", &M::kv_cache_dtype)
       .field("num_threads", &M::num_threads)
       .field("cpu_isa", &M::cpu_isa)

@@ -78,6 +78,7 @@ void bind_model_info(py::module_& module) {
       .def_readonly("isa", &I::isa)
       .def_readonly("dtype", &I::dtype)
       .def_readonly("kv_cache_dtype", &I::kv_cache_dtype)
+      .def_readonly("quantization", &I::quantization)
       .def_readonly("num_parameters", &I::num_parameters)
       .def_readonly("vocab_size", &I::vocab_size)
       .def_readonly("hidden_size", &I::hidden_size)

@@ -112,6 +112,8 @@ class ModelOptions:
     path: str
     device: str
     dtype: str
+    quantization: str
+    quantization_group_size: int
     kv_cache_dtype: str
     num_threads: int
     cpu_isa: str
@@ -139,6 +141,8 @@ class ModelOptions:
         path: str,
         device: str = "auto",
         dtype: str = "auto",
+        quantization: str = "",
+        quantization_group_size: int = 0,
         kv_cache_dtype: str = "auto",
         num_threads: int = 0,
         cpu_isa: str = "",
@@ -243,6 +247,7 @@ class ModelInfo:
     isa: str
     dtype: str
     kv_cache_dtype: str
+    quantization: str
     num_parameters: int
     vocab_size: int
     hidden_size: int

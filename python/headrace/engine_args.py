@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.quantization import engine_quantization
 from headrace.sampling_params import MAX_SEED
 
 _MAX_INT32 = 2**31 - 1
@@ -71,6 +72,8 @@ class EngineArgs:
     packed_weights: a file made by `headrace pack` (headrace.packed) to load the weights from; one
         that doesn't fit the model's folder or this machine is an error.
     packed_copy: copy the weights out of that file instead of mapping it.
+    quantization: "wint8" or "wint4" rounds the weights to 8 or 4 bits at load (docs/models.md has
+        the other names); None keeps them in `dtype`.
     raise_on_error: raise EngineError for a failed request instead of reporting it in its output.
     enable_lora, max_loras, max_lora_rank: whether requests may name adapters, of which at most
         max_loras are loaded at once, none of a higher rank. Memory for them is set aside.
@@ -94,6 +97,7 @@ class EngineArgs:
     load_choices: str = "default_v1"
     packed_weights: str | os.PathLike[str] | None = None
     packed_copy: bool = False
+    quantization: Any = None
     raise_on_error: bool = False
     logits_processors: list[Any] | None = None
     enable_lora: bool = False
@@ -103,7 +107,6 @@ class EngineArgs:
     tensor_parallel_size: int = field(default=1, metadata=_only(1))
     data_parallel_size: int = field(default=1, metadata=_only(1))
     enable_expert_parallel: bool = field(default=False, metadata=_only(False))
-    quantization: Any = field(default=None, metadata=_missing("quantized weights"))
     kv_cache_quant_type: Any = field(default=None, metadata=_missing("a quantized KV cache"))
     reasoning_parser: str | None = field(default=None, metadata=_missing("reasoning parsers"))
     tool_call_parser: str | None = field(default=None, metadata=_missing("tool-call parsers"))
@@ -186,6 +189,7 @@ class EngineArgs:
             self._apply_rule(item.name, item.default, item.metadata)
         self._check_sizes()
         self._check_choices()
+        engine_quantization(self.quantization)
 
     def _apply_rule(self, name: str, default: Any, rule: Mapping[str, Any]) -> None:
         value = getattr(self, name)
@@ -262,10 +266,13 @@ class EngineArgs:
 
     def model_options(self, path: str) -> dict[str, Any]:
         """The engine's options for the model folder at `path`."""
+        quantization, group_size = engine_quantization(self.quantization)
         return {
             "path": path,
             "device": self.device,
             "dtype": self.dtype,
+            "quantization": quantization,
+            "quantization_group_size": group_size,
             "num_threads": self.num_threads,
             "max_model_len": self.max_model_len or 0,
             "max_num_seqs": self.max_num_seqs,

@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from headrace import _core
 from headrace.hub import resolve_model
+from headrace.quantization import engine_quantization
 
 FILE_NAME = _core.PACKED_FILE_NAME
 _SUFFIX = ".headrace"
@@ -30,6 +32,7 @@ def pack(
     out: PathLike,
     *,
     dtype: str = "auto",
+    quantization: Any = None,
     num_threads: int = 0,
     skip_if_current: bool = False,
 ) -> _core.PackReport | None:
@@ -40,6 +43,7 @@ def pack(
         of the configuration and the tokenizer: LLM(out) then needs the original no more.
     dtype: that the weights are kept in: "auto" (the checkpoint's), "float32", "bfloat16" or
         "float16".
+    quantization: as LLM takes it.
     skip_if_current: do nothing, and return None, if the file is there and is_current().
 
     The file appears whole or not at all. Raises HeadraceError and OSError.
@@ -53,9 +57,16 @@ def pack(
         if not target.samefile(folder):
             _refuse_weights(target)
             copy_settings(folder, target)
-    if skip_if_current and is_current(folder, file, dtype=_kept_dtype(folder, dtype)):
+    name, group_size = engine_quantization(quantization)
+    options = _core.ModelOptions(
+        path=str(folder),
+        dtype=dtype,
+        quantization=name or "none",
+        quantization_group_size=group_size,
+        num_threads=num_threads,
+    )
+    if skip_if_current and _is_current(options, file, _kept_dtype(folder, dtype)):
         return None
-    options = _core.ModelOptions(path=str(folder), dtype=dtype, num_threads=num_threads)
     return _core.pack_model(options, str(file))
 
 
@@ -67,6 +78,22 @@ def check(model: PathLike, file: PathLike, *, dtype: str = "auto") -> None:
     folder = resolve_model(model)
     options = _core.ModelOptions(path=str(folder), packed_weights=os.fspath(file), dtype=dtype)
     _core.check_packed(options)
+
+
+def _is_current(options: _core.ModelOptions, file: PathLike, dtype: str) -> bool:
+    """Whether the file is what pack would make with these options."""
+    wanted = _core.ModelOptions(
+        path=options.path,
+        dtype=dtype,
+        quantization=options.quantization,
+        quantization_group_size=options.quantization_group_size,
+        packed_weights=os.fspath(file),
+    )
+    try:
+        _core.check_packed(wanted)
+    except _core.HeadraceError:
+        return False
+    return True
 
 
 def is_current(model: PathLike, file: PathLike, *, dtype: str = "auto") -> bool:

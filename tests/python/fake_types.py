@@ -88,6 +88,8 @@ class ModelOptions:
     path: str
     device: str = "auto"
     dtype: str = "auto"
+    quantization: str = ""
+    quantization_group_size: int = 0
     kv_cache_dtype: str = "auto"
     num_threads: int = 0
     cpu_isa: str = ""
@@ -152,6 +154,7 @@ class ModelInfo:
     isa: str = "toy"
     dtype: str = "float32"
     kv_cache_dtype: str = "float32"
+    quantization: str = ""
     num_parameters: int = 1000
     vocab_size: int = 0
     hidden_size: int = 8

@@ -105,12 +105,16 @@ def test_serialize_to_memory_writes_nothing(tmp_path: Path, monkeypatch: Any) ->
         loader().serialize(engine)
 
 
-def test_quantization_is_refused_when_it_is_installed() -> None:
+def test_quantization_happens_when_it_is_installed() -> None:
     engine, model = Engine(), loader()
+    settings = {"quant_method": "instant_quant", "weight_format": "fp8_e4m3"}
+    model.serialize_to_memory(engine, enable_quant=True, customized_quant_config=settings)
+    with pytest.raises(RuntimeError, match="instant_quant, weight_only, fp8_e4m3 are not avail"):
+        engine.install_model(config(model))
     settings = {"quant_method": "instant_quant", "weight_format": "int8"}
     model.serialize_to_memory(engine, enable_quant=True, customized_quant_config=settings)
-    with pytest.raises(RuntimeError, match="instant_quant, weight_only, int8 are not available"):
-        engine.install_model(config(model))
+    engine.install_model(config(model))
+    engine.release_model(NAME)
     model.serialize_to_memory(engine, customized_quant_config=settings)  # not enabled
     engine.install_model(config(model))
     engine.release_model(NAME)

@@ -28,6 +28,7 @@ OPTIONS = [
     ("packed_weights", Path("m.headrace"), "packed_weights", "m.headrace"),
     ("packed_copy", True, "packed_copy", True),
     ("load_choices", "dummy", "dummy_weights", True),
+    ("quantization", "wint4", "quantization", "wint4"),
 ]
 HERE_ONLY = {
     "enable_lora": True,
@@ -85,7 +86,6 @@ UNSUPPORTED: dict[str, Any] = {
     "tensor_parallel_size": 2,
     "data_parallel_size": 2,
     "enable_expert_parallel": True,
-    "quantization": "wint4",
     "kv_cache_quant_type": "int8",
     "reasoning_parser": "ernie-45-vl",
     "tool_call_parser": "ernie-x1",
@@ -139,6 +139,39 @@ def test_adapters_take_memory_only_when_enabled() -> None:
     assert args(max_loras=3).model_options("folder")["max_loras"] == 0
     options = args(enable_lora=True, max_loras=3, max_lora_rank=8).model_options("folder")
     assert (options["max_loras"], options["max_lora_rank"]) == (3, 8)
+
+
+QUANTIZATIONS: list[tuple[Any, str, int]] = [
+    (None, "", 0),
+    ("wint8", "wint8", 0),
+    ("a8w8", "wint8", 0),
+    ("w4a8", "wint4", 0),
+    ({"quantization": "wint4", "group_size": 64}, "wint4", 64),
+    ('{"quantization": "mix_quant", "dense_quant_type": "wint8"}', "wint8", 0),
+]
+
+
+@pytest.mark.parametrize(("value", "name", "size"), QUANTIZATIONS)
+def test_quantization(value: Any, name: str, size: int) -> None:
+    options = args(quantization=value).model_options("folder")
+    assert (options["quantization"], options["quantization_group_size"]) == (name, size)
+
+
+BAD_QUANTIZATIONS: list[tuple[Any, type[Exception], str]] = [
+    ("wint2", UnsupportedError, "wint2"),
+    ("", UnsupportedError, "this version of Headrace has wint8"),
+    (8, TypeError, "int"),
+    ("{", ValueError, "JSON"),
+    ({"quantization": "wint4", "group_size": 48}, ValueError, "48"),
+    ({"quantization": "wint4", "group_size": True}, ValueError, "True"),
+    ({"quantization": "mix_quant", "moe_quant_type": "wint4"}, UnsupportedError, "moe_quant_type"),
+]
+
+
+@pytest.mark.parametrize(("value", "error", "message"), BAD_QUANTIZATIONS)
+def test_bad_quantization(value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        args(quantization=value)
 
 
 def test_defaults_leave_the_choice_to_the_engine() -> None:

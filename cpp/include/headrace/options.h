@@ -36,6 +36,11 @@ struct ModelOptions {
   std::string path{};           ///< folder with config.json and *.safetensors
   std::string device = "auto";  ///< "auto" or "cpu"
   std::string dtype = "auto";   ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
+  /// "" (none, or the packed file's), "none", "wint8" or "wint4": weights are rounded at load to 8
+  /// or 4 bits with a scale for each group of inputs, and activations to 8 bits in every linear
+  /// layer; see docs/models.md.
+  std::string quantization;
+  int32_t quantization_group_size = 0;  ///< 32, 64 or 128; 0 = 64 for wint8, 32 for wint4
   std::string kv_cache_dtype = "auto";  ///< "auto" (the dtype), "float32", "bfloat16", "float16"
   int32_t num_threads = 0;  ///< CPU threads; 0 = HEADRACE_NUM_THREADS, else usable cores
   std::string cpu_isa{};    ///< one of available_cpu_isas(): force a CPU kernel set

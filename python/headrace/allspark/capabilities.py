@@ -18,13 +18,15 @@ KV_CACHE_MODES: Mapping[AsCacheMode, str | None] = {
     AsCacheMode.AsCacheQuantI8: None,
     AsCacheMode.AsCacheQuantU4: None,
 }
-# (quant_method, compute_method, weight_format)
+# (quant_method, compute_method, weight_format). Activations are rounded to 8 bits in any case.
+_INSTANT = {"int8": "wint8", "uint8": "wint8", "int4": "wint4", "uint4": "wint4"}
 WEIGHT_QUANTIZATION: Mapping[tuple[str, str, str], str | None] = {
-    (method, compute, weights): None
+    (method, compute, weights): _INSTANT.get(weights) if method == "instant_quant" else None
     for method in ("instant_quant", "gptq")
     for compute in ("weight_only", "activate_quant")
     for weights in ("int8", "uint8", "int4", "uint4", "fp8_e4m3")
 }
+_GROUP_SIZES = (32, 64, 128)
 DATA_TYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -50,20 +52,30 @@ def kv_cache_dtype(mode: AsCacheMode) -> str:
     return name
 
 
-def weight_quantization(settings: Mapping[str, Any] | None) -> None:
-    """Checks what a model is to be quantized to. Raises AsException."""
+def weight_quantization(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The engine's options for what a model is to be quantized to. Raises AsException.
+
+    A group_size that the engine does not have (-1: a scale per channel) becomes its own choice,
+    which is smaller and so not less exact.
+    """
     if not settings:
-        return
+        return {}
     wanted = (
         str(settings.get("quant_method")),
         str(settings.get("compute_method", "weight_only")),
         str(settings.get("weight_format")),
     )
-    if WEIGHT_QUANTIZATION.get(wanted) is None:
+    name = WEIGHT_QUANTIZATION.get(wanted)
+    if name is None:
         raise _refusal(
             f"weights quantized as {', '.join(wanted)} are not available here "
             f"(available: {_names(WEIGHT_QUANTIZATION)}): serialize without enable_quant"
         )
+    size = settings.get("group_size", -1)
+    return {
+        "quantization": name,
+        "quantization_group_size": size if size in _GROUP_SIZES else 0,
+    }
 
 
 def data_type(name: str) -> str:

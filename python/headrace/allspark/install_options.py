@@ -28,13 +28,14 @@ def plan_installation(config: AsModelConfig) -> Installation:
     """Raises AsException for a configuration that cannot be installed."""
     _check(config)
     kind = _compute_unit(config.compute_unit)
-    capabilities.weight_quantization(config.quantization)
+    quantization = capabilities.weight_quantization(config.quantization)
     files = packed_model.find_model(config.model_path, config.weights_path)
-    capabilities.weight_quantization(files.quantization)
+    quantization = capabilities.weight_quantization(files.quantization) or quantization
     options: dict[str, Any] = {
         "path": str(files.folder),
         "device": capabilities.device(kind),
         "dtype": capabilities.data_type(files.data_type or config.data_type),
+        **quantization,
         "kv_cache_dtype": capabilities.kv_cache_dtype(config.cache_mode),
         "num_threads": config.num_threads,
         "max_model_len": config.engine_max_length,

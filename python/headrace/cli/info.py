@@ -57,6 +57,7 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             **_shapes(info, info.path),
             "device": info.device,
             "isa": info.isa,
+            "quantization": info.quantization or "none",
             "num_threads": info.num_threads,
             "weight_bytes": info.weight_bytes,
             "mapped_weight_bytes": info.mapped_weight_bytes,

@@ -56,6 +56,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("engine")
     group.add_argument("--tokenizer", help="folder of another tokenizer")
     group.add_argument("--dtype", help="auto, float32 or bfloat16")
+    group.add_argument("--quantization", help="wint8 or wint4")
     group.add_argument("--max-model-len", type=int, help="prompt and output together, in tokens")
     group.add_argument("--max-num-seqs", type=int, help="sequences that run at once")
     group.add_argument("--max-num-batched-tokens", type=int, help="tokens computed in one step")

@@ -18,6 +18,7 @@ def add_parser(commands: Any) -> None:
     add_model_option(parser, required=True)
     parser.add_argument("out", metavar="OUT", help="file or folder to write")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
+    parser.add_argument("--quantization", help="wint8 or wint4")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads")
     parser.add_argument(
         "--skip-if-current", action="store_true", help="do nothing if OUT fits the model already"
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         model_path(args),
         args.out,
         dtype=args.dtype,
+        quantization=args.quantization,
         num_threads=args.threads,
         skip_if_current=args.skip_if_current,
     )

@@ -1,0 +1,63 @@
+"""What `quantization=` may say, in the engine's terms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.errors import UnsupportedError
+
+# Weights of 8 or 4 bits; activations are rounded to 8 bits with either (docs/models.md), so that
+# the names of weight-only and of dynamic quantization come to the same.
+_NAMES: Mapping[str, str] = {
+    "wint8": "wint8",
+    "a8w8": "wint8",
+    "w8a8": "wint8",
+    "a16w8": "wint8",
+    "wint4": "wint4",
+    "w4a8": "wint4",
+    "a16w4": "wint4",
+}
+_KEYS = ("quantization", "dense_quant_type", "group_size")
+
+
+def engine_quantization(value: Any) -> tuple[str, int]:
+    """The engine's name ("" for none) and group size (0: the name's own).
+
+    `value` is None, a name, or a dict (or its JSON): {"quantization": name, "group_size": 32, 64 or
+    128}, where "mix_quant" means the name in "dense_quant_type". Raises ValueError, TypeError or
+    UnsupportedError.
+    """
+    if value is None:
+        return "", 0
+    settings = _settings(value)
+    unknown = [key for key in settings if key not in _KEYS]
+    if unknown:
+        raise UnsupportedError(
+            f"quantization: {unknown[0]!r} is not supported; known are {', '.join(_KEYS)}"
+        )
+    name = settings.get("quantization")
+    if name == "mix_quant":
+        name = settings.get("dense_quant_type")
+    if not isinstance(name, str) or name not in _NAMES:
+        raise UnsupportedError(
+            f"quantization={name!r}: this version of Headrace has {', '.join(_NAMES)}"
+        )
+    size = settings.get("group_size", 0)
+    if isinstance(size, bool) or size not in (0, 32, 64, 128):
+        raise ValueError(f"quantization: group_size must be 32, 64 or 128, got {size!r}")
+    return _NAMES[name], int(size)
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"quantization={value!r} is no JSON: {error}") from error
+    if isinstance(value, str):
+        return {"quantization": value}
+    if isinstance(value, dict):
+        return value
+    raise TypeError(f"quantization must be a str or a dict, got {type(value).__name__}")

@@ -1,0 +1,60 @@
+// The names of quantizations, and what a decoder makes of them.
+
+#include "model/quantization.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "headrace/status.h"
+#include "model/decoder.h"
+#include "model/weight_sources.h"
+
+namespace headrace {
+namespace {
+
+TEST(Quantization, Names) {
+  EXPECT_EQ(parse_quantization("", 0), Quantization{});
+  EXPECT_EQ(parse_quantization("none", 0), Quantization{});
+  EXPECT_EQ(parse_quantization("wint8", 0), (Quantization{8, 64}));
+  EXPECT_EQ(parse_quantization("wint4", 0), (Quantization{4, 32}));
+  EXPECT_EQ(parse_quantization("wint4", 128), (Quantization{4, 128}));
+  for (const char* name : {"", "wint8", "wint4"}) {
+    EXPECT_EQ(quantization_name(parse_quantization(name, 0)), name);
+  }
+  EXPECT_THROW(parse_quantization("wint2", 0), Error);
+  EXPECT_THROW(parse_quantization("wint8", 48), Error);
+  EXPECT_THROW(parse_quantization("wint8", -32), Error);
+  EXPECT_THROW(parse_quantization("", 32), Error);
+}
+
+TEST(Quantization, MatricesGetTheirFormats) {
+  ModelConfig config = load_model_config(HEADRACE_TINY_MODEL);
+  ASSERT_TRUE(config.tie_word_embeddings);
+  const Quantization wint4{4, 32};
+  const QuantFormat int4{.bits = 4, .group_size = 32}, int8{.bits = 8, .group_size = 64};
+  ModelSources sources = list_sources(config, likely_naming(config), wint4);
+  EXPECT_EQ(sources.embedding.quant, int8);
+  for (const LayerSources& layer : sources.layers) {
+    for (const MatrixSource* matrix : layer.matrices()) EXPECT_EQ(matrix->quant, int4);
+  }
+  config.tie_word_embeddings = false;
+  sources = list_sources(config, likely_naming(config), wint4);
+  EXPECT_EQ(sources.embedding.quant, QuantFormat{});
+  EXPECT_EQ(sources.head.quant, int8);
+}
+
+TEST(Quantization, PlansAreWhatIsTaken) {
+  const auto backend = make_cpu_backend({.num_threads = 1});
+  const ModelConfig config = load_model_config(HEADRACE_TINY_MODEL);
+  for (const Quantization& quantization : {Quantization{8, 128}, Quantization{4, 64}}) {
+    const DecoderOptions options{
+        .storage = DType::kBF16, .quantization = quantization, .dummy_weights = true};
+    const Decoder decoder(*backend, config, nullptr, options);
+    const size_t plan = Decoder::plan_weight_bytes(config, DType::kBF16, quantization);
+    EXPECT_GE(decoder.weight_bytes(), plan);
+    EXPECT_LE(decoder.weight_bytes(), plan + plan / 50 + 100'000);
+  }
+}
+
+}  // namespace
+}  // namespace headrace
