@@ -127,7 +127,6 @@ SamplingParams to_sampling_params(const headrace_sampling_params* given) {
 
 ModelOptions to_model_options(const headrace_model_options* given) {
   const auto in = read_struct(given, default_model_options(), "options");
-  check_reserved(in.reserved);
   ModelOptions out;
   out.path = text(in.path);
   // "" is none of these three's names for "choose".
@@ -135,6 +134,8 @@ ModelOptions to_model_options(const headrace_model_options* given) {
                               std::pair(&out.kv_cache_dtype, in.kv_cache_dtype)}) {
     if (*text(value) != '\0') *field = value;
   }
+  out.quantization = text(in.quantization);
+  out.quantization_group_size = in.quantization_group_size;
   out.cpu_isa = text(in.cpu_isa);
   out.packed_weights = text(in.packed_weights);
   out.packed_copy = in.packed_copy != 0;

@@ -125,7 +125,8 @@ typedef struct headrace_model_options {
   int32_t packed_copy;
   int32_t max_loras;
   int32_t max_lora_rank; /* default 64 */
-  int32_t reserved;      /* 0 */
+  int32_t quantization_group_size;
+  const char* quantization; /* "wint8", "wint4", "none" */
 } headrace_model_options;
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);
@@ -188,6 +189,7 @@ typedef struct headrace_model_info {
   int32_t vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_dim;
   int32_t intermediate_size, max_model_len, max_num_seqs, max_num_batched_tokens;
   int32_t block_size, num_kv_blocks, num_threads, max_loras, max_lora_rank, reserved;
+  const char* quantization; /* "" for none */
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

@@ -22,12 +22,12 @@ namespace {
 #define EXPECT_NO_TAIL_PADDING(type, last) \
   static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
 EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
-EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, quantization);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, cached_kv_blocks);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, quantization);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
@@ -39,18 +39,18 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                                   const ModelInfo& info, const ModelStats& stats,
                                                   const RequestStats& request_stats,
                                                   const Output& output, const LoraInfo& lora_info) {
-  [[maybe_unused]] const auto& [path, device, dtype, kv_dtype, threads, isa, max_len, max_seqs,
-                                max_tokens, block, blocks, kv_bytes, utilization, ratio, leftover,
-                                prefix, out_of_blocks, chunk, packed, packed_copy, max_loras,
-                                max_lora_rank, dummy] = model;
+  [[maybe_unused]] const auto& [path, device, dtype, quantization, group_size, kv_dtype, threads,
+                                isa, max_len, max_seqs, max_tokens, block, blocks, kv_bytes,
+                                utilization, ratio, leftover, prefix, out_of_blocks, chunk, packed,
+                                packed_copy, max_loras, max_lora_rank, dummy] = model;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
                                 stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
                                 scaled, normalized] = sampling;
   [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint] = request;
-  [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, parameters, vocab, hidden, layers,
-                                heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
-                                i20, i21, i22, i23, i24, i25, i26, load, eos] = info;
+  [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters, vocab, hidden,
+                                layers, heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18,
+                                i19, i20, i21, i22, i23, i24, i25, i26, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, finished, preempted,
                                 interrupted, steps, prompts, generated, hits, misses, busy, masks,
                                 memory, pool, mapped] = stats;
@@ -125,6 +125,8 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   EXPECT_EQ(made.device, cpp.device);
   EXPECT_EQ(made.dtype, cpp.dtype);
   EXPECT_EQ(made.kv_cache_dtype, cpp.kv_cache_dtype);
+  EXPECT_EQ(made.quantization, cpp.quantization);
+  EXPECT_EQ(made.quantization_group_size, cpp.quantization_group_size);
   EXPECT_EQ(made.cpu_isa, cpp.cpu_isa);
   EXPECT_EQ(made.num_threads, cpp.num_threads);
   EXPECT_EQ(made.max_model_len, cpp.max_model_len);
@@ -169,6 +171,19 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
     EXPECT_EQ(from_c.sampling.prompt_logprobs, expected.prompt_logprobs);
     EXPECT_EQ(from_c.sampling.logprobs_kind, expected.logprobs_kind);
   }
+}
+
+// The group size took the place of a reserved field, and the name comes behind it.
+TEST(CStruct, QuantizationComesLast) {
+  headrace_model_options given;
+  headrace_model_options_init(&given, sizeof given);
+  given.quantization_group_size = 64;
+  given.quantization = "wint4";
+  EXPECT_EQ(to_model_options(&given).quantization, "wint4");
+  EXPECT_EQ(to_model_options(&given).quantization_group_size, 64);
+  given.struct_size = offsetof(headrace_model_options, quantization);
+  given.quantization_group_size = 0;
+  EXPECT_EQ(to_model_options(&given).quantization, "");
 }
 
 TEST(CStruct, ReservedFieldsMustBeZero) {

@@ -300,6 +300,9 @@ static void test_errors(headrace_engine* engine) {
   model.out_of_blocks = 99;
   CHECK(headrace_engine_install_model(engine, "x", &model) == HEADRACE_INVALID_ARGUMENT);
   model.out_of_blocks = HEADRACE_PREEMPT;
+  model.quantization = "wint3";
+  CHECK(headrace_engine_install_model(engine, "x", &model) == HEADRACE_INVALID_ARGUMENT);
+  model.quantization = NULL;
   model.memory_utilization = 7;
   CHECK(headrace_engine_install_model(engine, "x", &model) == HEADRACE_INVALID_ARGUMENT);
   /* A success leaves the last failure where it is. */
@@ -357,6 +360,7 @@ static void test_model_life(headrace_engine* engine) {
   CHECK_OK(headrace_engine_model_info(engine, "m", &info));
   CHECK(strcmp(info->name, "m") == 0 && info->vocab_size > 0 && info->num_eos_token_ids > 0);
   CHECK(info->max_model_len == 256 && info->num_threads == 1 && info->weight_bytes > 0);
+  CHECK(info->quantization[0] == '\0');
   headrace_model_info_release(info);
 
   headrace_model_stats stats;
