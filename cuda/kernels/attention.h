@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/host/cuda_check.h"
+#include "cuda/kernels/attention_plan.h"
+#include "cuda/kernels/kv_layout.h"
+#include "cuda/kernels/matrix.h"
+
+namespace headrace::cuda {
+
+/// A device array whose length is in device memory too, so that a captured graph can be replayed
+/// for another step.
+template <class T>
+struct WorkList {
+  const T* items = nullptr;
+  const int32_t* count = nullptr;
+  /// Blocks to launch are chosen by this many items: what the graph was captured for, or what there
+  /// are. Any number >= 1 gives the same results; 0 launches nothing.
+  int32_t expected = 0;
+};
+
+struct AttentionArgs {
+  DType dtype = DType::kF32;        ///< of q and out
+  DType cache_dtype = DType::kF32;  ///< tensor cores run if both are the same 16-bit type
+  AttentionShape shape;
+  float scale = 1.0f;
+  ConstMatrix q;  ///< [T, nq*d]
+  Matrix out;     ///< [T, nq*d]
+  KvLayout layout;
+  const void* keys = nullptr;  ///< of the layer
+  const void* values = nullptr;
+  const int32_t* block_tables = nullptr;  ///< [sequences][table_stride]
+  int64_t table_stride = 0;
+  WorkList<AttentionItem> short_items, long_items;
+  WorkList<AttentionMerge> merges;
+  float* partials = nullptr;  ///< attention_partial_bytes()
+  int32_t multiprocessors = 132;
+};
+
+/// Bytes of `count` partial results.
+size_t attention_partial_bytes(int64_t count, const AttentionShape& shape);
+
+/// See Backend::attention and attention_plan.h. Scores, softmax and sums in float32; with tensor
+/// cores the probabilities are rounded to the dtype before they meet the values.
+/// Moves each short item's keys and values once, each long item's once for kLongRows /
+/// part_heads() rows.
+void attention(const AttentionArgs& args, Stream stream);
+
+}  // namespace headrace::cuda

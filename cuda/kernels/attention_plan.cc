@@ -1,0 +1,65 @@
+#include "cuda/kernels/attention_plan.h"
+
+#include <algorithm>
+
+namespace headrace::cuda {
+namespace {
+
+int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+void add_long(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
+              AttentionPlan* plan) {
+  const int32_t rows = kLongRows / shape.part_heads();
+  for (int32_t r = 0; r < seq.num_rows; r += rows) {
+    const int32_t count = std::min(rows, seq.num_rows - r), position = seq.start_pos + r;
+    plan->long_items.push_back({sequence, seq.first_row + r, count, position,
+                                first_key(position, shape.window) / kSplitKeys,
+                                divide_up(position + count, kSplitKeys), -1});
+  }
+}
+
+void add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
+               AttentionPlan* plan) {
+  const int32_t first = first_key(seq.start_pos, shape.window) / kSplitKeys;
+  const int32_t end = divide_up(seq.start_pos + seq.num_rows, kSplitKeys);
+  const bool alone = end - first == 1;
+  if (!alone) {
+    plan->merges.push_back({seq.first_row, seq.num_rows, plan->num_partials, end - first});
+  }
+  for (int32_t split = first; split < end; ++split) {
+    plan->short_items.push_back({sequence, seq.first_row, seq.num_rows, seq.start_pos, split,
+                                 split + 1, alone ? -1 : plan->num_partials++});
+  }
+}
+
+}  // namespace
+
+void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
+                    AttentionPlan* plan) {
+  plan->short_items.clear();
+  plan->long_items.clear();
+  plan->merges.clear();
+  plan->num_partials = 0;
+  const int32_t short_rows = kShortRows / shape.part_heads();
+  for (size_t i = 0; i < seqs.size(); ++i) {
+    const auto sequence = static_cast<int32_t>(i);
+    if (seqs[i].num_rows <= short_rows) {
+      add_short(seqs[i], sequence, shape, plan);
+    } else {
+      add_long(seqs[i], sequence, shape, plan);
+    }
+  }
+}
+
+int64_t max_attention_partials(int64_t rows, int64_t sequences, int64_t max_tokens,
+                               const AttentionShape& shape) {
+  // A window's keys may begin and end within a split.
+  int64_t splits = (max_tokens + kSplitKeys - 1) / kSplitKeys;
+  if (shape.window > 0) {
+    const int64_t keys = int64_t{shape.window} + kShortRows - 1;
+    splits = std::min(splits, (keys + kSplitKeys - 2) / kSplitKeys + 1);
+  }
+  return std::min(rows, sequences) * splits;
+}
+
+}  // namespace headrace::cuda

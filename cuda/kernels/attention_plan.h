@@ -1,0 +1,79 @@
+#pragma once
+
+// Cutting a step's attention into pieces of work. Plain host arithmetic; a step plans once and
+// every layer (and every replay of a captured graph) reads the same device copy.
+//
+// What a piece computes for a row depends on that row alone: keys are visited in tiles of kTileKeys
+// anchored at position 0, with an online softmax that starts afresh every kSplitKeys; the splits'
+// results are merged in index order, whether one block makes all of them (kLong: many rows) or each
+// is made by a block of its own (kShort: one row or a few).
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/step_batch.h"
+
+namespace headrace::cuda {
+
+inline constexpr int32_t kTileKeys = 64;
+inline constexpr int32_t kSplitKeys = 256;
+inline constexpr int32_t kShortRows = 16;  ///< of (row, head) pairs that a short piece holds
+inline constexpr int32_t kLongRows = 64;
+inline constexpr int32_t kMaxGroup = 16;  ///< query heads of one KV head that a piece holds
+
+/// Rows of one sequence; all their keys (long), or those of one split (short). Each stands for
+/// num_kv_heads * parts() blocks of work.
+struct AttentionItem {
+  int32_t sequence = 0;  ///< row of the block tables
+  int32_t row = 0;       ///< first row of the step
+  int32_t num_rows = 0;
+  int32_t position = 0;  ///< of the first row
+  int32_t first_split = 0;
+  int32_t end_split = 0;
+  /// Short: partial result's number, or -1: the only split, which writes the output itself.
+  int32_t partial = -1;
+};
+
+/// Rows whose splits are to be merged: partial results [partial, partial + num_splits).
+struct AttentionMerge {
+  int32_t row = 0;
+  int32_t num_rows = 0;
+  int32_t partial = 0;
+  int32_t num_splits = 0;
+};
+
+struct AttentionShape {
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t window = 0;  ///< see AttentionSpec
+
+  constexpr int32_t group() const { return num_heads / num_kv_heads; }
+  /// A group of more than kMaxGroup heads is cut into equal parts.
+  constexpr int32_t parts() const { return (group() + kMaxGroup - 1) / kMaxGroup; }
+  constexpr int32_t part_heads() const { return (group() + parts() - 1) / parts(); }
+};
+
+/// What a step needs for layers of one shape (layers that differ in their window have each a plan).
+struct AttentionPlan {
+  std::vector<AttentionItem> short_items, long_items;
+  std::vector<AttentionMerge> merges;
+  int32_t num_partials = 0;
+};
+
+/// First key that the row at `position` sees.
+constexpr int32_t first_key(int32_t position, int32_t window) {
+  return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
+/// Fills `plan`, reusing its memory.
+void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
+                    AttentionPlan* plan);
+
+/// Most partial results that steps of up to `rows` rows and `sequences` sequences of up to
+/// `max_tokens` tokens need.
+int64_t max_attention_partials(int64_t rows, int64_t sequences, int64_t max_tokens,
+                               const AttentionShape& shape);
+
+}  // namespace headrace::cuda

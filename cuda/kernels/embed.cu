@@ -1,0 +1,11 @@
+#include "cuda/kernels/embed.h"
+
+#include "cuda/kernels/row_copy.cuh"
+
+namespace headrace::cuda {
+
+void embed(const EmbedArgs& args, Stream stream) {
+  copy_rows("embed", args.dtype, args.table, args.token_ids, args.out, stream);
+}
+
+}  // namespace headrace::cuda

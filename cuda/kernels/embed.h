@@ -1,0 +1,18 @@
+#pragma once
+
+#include "cuda/host/cuda_check.h"
+#include "cuda/kernels/matrix.h"
+
+namespace headrace::cuda {
+
+struct EmbedArgs {
+  DType dtype = DType::kF32;           ///< of the table and of out
+  ConstMatrix table;                   ///< [n, H]; the layout of linears (weight_layout.h) serves
+  const int32_t* token_ids = nullptr;  ///< [out.rows], each in [0, n)
+  Matrix out;                          ///< [T, H]
+};
+
+/// out[i] = table[token_ids[i]]. Moves 2*T*H elements.
+void embed(const EmbedArgs& args, Stream stream);
+
+}  // namespace headrace::cuda

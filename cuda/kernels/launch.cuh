@@ -1,0 +1,81 @@
+#pragma once
+
+// Launching a kernel, on a GPU or in the emulation, and run-time values to template constants.
+
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+#include "cuda/device/numbers.cuh"
+#include "cuda/device/platform.cuh"
+#include "cuda/host/cuda_check.h"
+#include "tensor/dtype.h"
+
+#if defined(HEADRACE_CUDA_EMULATION)
+#include "submit.h"
+#endif
+
+namespace headrace::cuda {
+
+struct LaunchShape {
+  dim3 grid;
+  unsigned threads = 0;
+  size_t shared_bytes = 0;
+};
+
+/// kernel<<<...>>>(args...). Throws what check_launch() throws.
+template <class... Params, class... Args>
+void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape, Stream stream,
+            const Args&... args) {
+#if defined(HEADRACE_CUDA_EMULATION)
+  submit(stream, [=] {
+    emulation::run_grid(name, shape.grid, {shape.threads, 1, 1}, shape.shared_bytes,
+                        [&] { kernel(static_cast<Params>(args)...); });
+  });
+#else
+  constexpr size_t kDefaultSharedBytes = 48 << 10;
+  if (shape.shared_bytes > kDefaultSharedBytes) {
+    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shape.shared_bytes));
+  }
+  kernel<<<shape.grid, dim3(shape.threads), shape.shared_bytes, stream> > >(
+      static_cast<Params>(args)...);
+  check_launch(name);
+#endif
+}
+
+/// Calls f(T{}) with the element type of `dtype`: float, Bf16 or F16.
+template <class F>
+decltype(auto) with_element(DType dtype, F&& f) {
+  HEADRACE_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
+                 dtype_name(dtype));
+  if (dtype == DType::kBF16) return f(Bf16{});
+  if (dtype == DType::kF16) return f(F16{});
+  return f(float{});
+}
+
+/// The same without float.
+template <class F>
+decltype(auto) with_half(DType dtype, F&& f) {
+  HEADRACE_CHECK(dtype == DType::kBF16 || dtype == DType::kF16, dtype_name(dtype));
+  if (dtype == DType::kBF16) return f(Bf16{});
+  return f(F16{});
+}
+
+/// Calls f(std::bool_constant<value>{}).
+template <class F>
+decltype(auto) with_bool(bool value, F&& f) {
+  if (value) return f(std::true_type{});
+  return f(std::false_type{});
+}
+
+template <int kValue>
+using Int = std::integral_constant<int, kValue>;
+
+inline unsigned grid_size(int64_t blocks) {
+  HEADRACE_CHECK(blocks >= 1 && blocks <= 0x7fffffff, blocks);
+  return static_cast<unsigned>(blocks);
+}
+
+}  // namespace headrace::cuda

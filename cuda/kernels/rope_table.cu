@@ -1,0 +1,32 @@
+#include "cuda/kernels/rope_table.h"
+
+#include "cuda/kernels/launch.cuh"
+
+namespace headrace::cuda {
+namespace {
+
+__global__ void rope_table_kernel(RopeAngles angles, const int32_t* positions,
+                                  const int32_t* rope_lens, float* out, int64_t stride) {
+  const int32_t pairs = angles.rotary_dim / 2;
+  const int64_t row = blockIdx.x;
+  float* to = out + row * stride;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < pairs;
+       i += static_cast<int32_t>(blockDim.x)) {
+    const RopePair pair = rope_angle(angles, i, positions[row], rope_lens[row]);
+    to[i] = pair.cosine;
+    to[pairs + i] = pair.sine;
+  }
+}
+
+}  // namespace
+
+void rope_table(const RopeTableArgs& args, Stream stream) {
+  const RopeAngles& a = args.angles;
+  HEADRACE_CHECK(a.rotary_dim >= 0 && a.rotary_dim % 2 == 0, a.rotary_dim);
+  if (args.rows == 0 || a.rotary_dim == 0) return;
+  const LaunchShape shape{.grid = {grid_size(args.rows)}, .threads = 64};
+  launch("rope_table", rope_table_kernel, shape, stream, a, args.positions, args.rope_lens,
+         args.out, args.out_stride);
+}
+
+}  // namespace headrace::cuda

@@ -1,0 +1,39 @@
+#pragma once
+
+// Rows picked by index: what embed and gather_rows are.
+
+#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/matrix.h"
+
+namespace headrace::cuda {
+
+template <class T>
+__global__ void copy_rows_kernel(const T* from, int64_t from_stride, const int32_t* rows, T* to,
+                                 int64_t to_stride, int64_t cols, bool vectors) {
+  const T* x = from + rows[blockIdx.x] * from_stride;
+  T* out = to + blockIdx.x * to_stride;
+  if (vectors) {
+    for (int64_t i = threadIdx.x; i < cols / Vector<T>::kSize; i += blockDim.x) {
+      store_vector(out + i * Vector<T>::kSize, load_vector(x + i * Vector<T>::kSize));
+    }
+  } else {
+    for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) out[i] = x[i];
+  }
+}
+
+inline void copy_rows(const char* name, DType dtype, const ConstMatrix& from, const int32_t* rows,
+                      const Matrix& out, Stream stream) {
+  if (out.rows == 0 || out.cols == 0) return;
+  with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    const auto* x = static_cast<const T*>(from.data);
+    auto* to = static_cast<T*>(out.data);
+    const bool vectors =
+        is_vectorizable(x, from.stride, out.cols) && is_vectorizable(to, out.stride, out.cols);
+    const LaunchShape shape{.grid = {grid_size(out.rows)}, .threads = 128};
+    launch(name, copy_rows_kernel<T>, shape, stream, x, from.stride, rows, to, out.stride, out.cols,
+           vectors);
+  });
+}
+
+}  // namespace headrace::cuda

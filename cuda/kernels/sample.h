@@ -1,0 +1,70 @@
+#pragma once
+
+// Backend::sample on the device: one block a row, any number of rows. See backend.h for the order
+// of operations and backend/cpu/reference/reference_sample.h for what that leaves open.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/sample_op.h"
+#include "cuda/host/cuda_check.h"
+
+namespace headrace::cuda {
+
+/// Elements [begin, end) of one of SampleArgs' arrays.
+struct SampleRange {
+  int32_t begin = 0, end = 0;
+};
+
+/// SampleRow for the device.
+struct SampleRowArgs {
+  uint64_t seed = 0, position = 0;
+  int64_t logits_row = 0;  ///< no two rows name the same one: copy it first (gather_rows)
+  const uint32_t* allowed = nullptr;  ///< device memory or null
+  int32_t forced_token = -1;
+  int32_t top_k = 0;
+  float temperature = 1.0f;
+  float top_p = 1.0f, min_p = 0.0f;
+  float repetition_penalty = 1.0f, frequency_penalty = 0.0f, presence_penalty = 0.0f;
+  SampleRange bias, masked, seen, banned;
+  int32_t num_logprobs = -1;  ///< <= SampleArgs::max_logprobs
+  LogprobsMode logprobs_mode = LogprobsMode::kRawLogprobs;
+  bool greedy = false;
+  bool temperature_scaled_logprobs = false;
+  bool top_p_normalized_logprobs = false;
+};
+
+/// SampleResult from the device.
+struct SampleRowResult {
+  int32_t token = 0;
+  float logprob = 0.0f;
+  int32_t rank = 0;
+  int32_t num_top = 0;  ///< entries of its row of SampleArgs::top
+};
+
+/// Most best tokens that the device reports for a row.
+inline constexpr int32_t kMaxDeviceLogprobs = 1024;
+
+struct SampleArgs {
+  float* logits = nullptr;  ///< [S, stride], lost
+  int64_t stride = 0;
+  int32_t vocab_size = 0;
+  const SampleRowArgs* rows = nullptr;  ///< [num_rows] device memory, as are the arrays
+  int64_t num_rows = 0;
+  const LogitBias* bias = nullptr;
+  const int32_t* tokens = nullptr;  ///< of `masked` and `banned`
+  const SeenToken* seen = nullptr;
+  /// One float for each element of the three arrays, in this order: bias, tokens, seen.
+  float* saved = nullptr;
+  int32_t num_bias = 0, num_tokens = 0;
+  SampleRowResult* results = nullptr;  ///< [num_rows]
+  TokenLogprob* top = nullptr;         ///< [num_rows][max_logprobs], best first
+  int32_t max_logprobs = 0;            ///< <= kMaxDeviceLogprobs
+};
+
+/// Moves 2*V*4 bytes a row that draws (4*V if it is greedy); 4*V to 12*V more for
+/// log-probabilities. Flat distributions, whose tokens can't be told from the best few thousand,
+/// take up to ten more passes.
+void sample(const SampleArgs& args, Stream stream);
+
+}  // namespace headrace::cuda

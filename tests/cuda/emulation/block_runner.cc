@@ -1,0 +1,310 @@
+#include "block_runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "cuda_emulation.h"
+#include "fiber.h"
+
+namespace headrace::emulation {
+namespace {
+
+constexpr size_t kStackBytes = 256 << 10;
+constexpr size_t kMaxThreads = 1024;
+constexpr size_t kMaxSharedBytes = 227 << 10;
+constexpr size_t kSharedAlign = 1024;
+constexpr unsigned kLanes = 32;
+
+enum class State { kReady, kAtBarrier, kInWarpOperation, kDone };
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes, zeros;
+};
+
+struct Thread {
+  Fiber fiber;
+  unsigned number = 0;
+  Dim3 index;
+  State state = State::kDone;
+  std::source_location site;
+  uint32_t lanes = 0;
+  WarpOperation operation = nullptr;
+  void* payload = nullptr;
+  std::deque<std::vector<Copy>> copy_groups;
+  std::vector<Copy> open_copies;
+};
+
+struct FreeShared {
+  void operator()(char* memory) const { ::operator delete(memory, std::align_val_t{kSharedAlign}); }
+};
+
+std::string place(const std::source_location& site) {
+  const char* file = std::strrchr(site.file_name(), '/');
+  return std::string(file == nullptr ? site.file_name() : file + 1) + ":" +
+         std::to_string(site.line());
+}
+
+bool same_site(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+class Runner {
+ public:
+  void run(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
+           const std::function<void()>& kernel);
+
+  Thread& current() { return *current_; }
+  char* shared() { return shared_.get(); }
+  /// Leaves the running thread for good.
+  [[noreturn]] void fail(const std::string& message) {
+    error_ = message;
+    current_->fiber.suspend();
+    __builtin_trap();
+  }
+
+  Schedule schedule = Schedule::kForward;
+
+ private:
+  void check(Dim3 grid, Dim3 block, size_t shared_bytes) const;
+  void start_block(Dim3 block, size_t shared_bytes);
+  void run_block();
+  bool run_warp(size_t first);
+  bool release_warp(size_t first);
+  bool release_barrier();
+  void resume(Thread& thread);
+  void order_threads();
+  [[noreturn]] void report(const std::string& message) const;
+  static void thread_main(void* runner);
+
+  const char* name_ = nullptr;
+  const std::function<void()>* kernel_ = nullptr;
+  std::unique_ptr<char[]> stacks_{new char[kStackBytes * kMaxThreads]};
+  std::vector<Thread> threads_{kMaxThreads};
+  size_t count_ = 0;
+  std::vector<unsigned> order_;
+  std::unique_ptr<char, FreeShared> shared_;
+  Thread* current_ = nullptr;
+  std::string error_;
+  std::mt19937 random_{1};
+};
+
+thread_local std::unique_ptr<Runner> runner_memory;
+
+Runner& runner() {
+  if (runner_memory == nullptr) runner_memory = std::make_unique<Runner>();
+  return *runner_memory;
+}
+
+void Runner::report(const std::string& message) const {
+  throw EmulationError(std::string(name_) + ", block (" + std::to_string(blockIdx.x) + ", " +
+                       std::to_string(blockIdx.y) + ", " + std::to_string(blockIdx.z) +
+                       "): " + message);
+}
+
+void Runner::check(Dim3 grid, Dim3 block, size_t shared_bytes) const {
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  const bool fits = threads >= 1 && threads <= kMaxThreads && block.z <= 64 && grid.x >= 1 &&
+                    grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 &&
+                    grid.z <= 65535 && shared_bytes <= kMaxSharedBytes;
+  if (!fits) {
+    throw EmulationError(std::string(name_) + ": no GPU takes this launch: " +
+                         std::to_string(grid.x) + " x " + std::to_string(grid.y) + " x " +
+                         std::to_string(grid.z) + " blocks of " + std::to_string(threads) +
+                         " threads with " + std::to_string(shared_bytes) + " bytes shared");
+  }
+}
+
+void Runner::run(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
+                 const std::function<void()>& kernel) {
+  name_ = name;
+  kernel_ = &kernel;
+  check(grid, block, shared_bytes);
+  gridDim = grid;
+  blockDim = block;
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        start_block(block, shared_bytes);
+        run_block();
+      }
+    }
+  }
+}
+
+void Runner::start_block(Dim3 block, size_t shared_bytes) {
+  shared_.reset(static_cast<char*>(::operator new(shared_bytes, std::align_val_t{kSharedAlign})));
+  std::memset(shared_.get(), 0xff, shared_bytes);
+  error_.clear();
+  count_ = size_t{block.x} * block.y * block.z;
+  for (size_t i = 0; i < count_; ++i) {
+    const auto n = static_cast<unsigned>(i);
+    Thread& thread = threads_[i];
+    thread.number = n;
+    thread.index = {n % block.x, n / block.x % block.y, n / block.x / block.y};
+    thread.state = State::kReady;
+    thread.copy_groups.clear();
+    thread.open_copies.clear();
+    thread.fiber.start(stacks_.get() + i * kStackBytes, kStackBytes, &Runner::thread_main, this);
+  }
+  order_threads();
+}
+
+void Runner::order_threads() {
+  order_.resize(count_);
+  std::iota(order_.begin(), order_.end(), 0u);
+  if (schedule == Schedule::kBackward) std::reverse(order_.begin(), order_.end());
+  if (schedule == Schedule::kShuffled) std::shuffle(order_.begin(), order_.end(), random_);
+}
+
+void Runner::thread_main(void* self) {
+  auto& run = *static_cast<Runner*>(self);
+  (*run.kernel_)();
+  run.current_->state = State::kDone;
+  run.current_->fiber.suspend();
+}
+
+void Runner::resume(Thread& thread) {
+  current_ = &thread;
+  threadIdx = thread.index;
+  thread.fiber.resume();
+  current_ = nullptr;
+  if (!error_.empty()) report(error_);
+}
+
+void Runner::run_block() {
+  for (bool all_done = false; !all_done;) {
+    bool progress = false;
+    for (const unsigned number : order_) {
+      if (threads_[number].state != State::kReady) continue;
+      resume(threads_[number]);
+      progress = true;
+    }
+    for (size_t first = 0; first < count_; first += kLanes) progress |= release_warp(first);
+    progress |= release_barrier();
+    all_done = std::all_of(threads_.begin(), threads_.begin() + static_cast<ptrdiff_t>(count_),
+                           [](const Thread& t) { return t.state == State::kDone; });
+    if (progress || all_done) continue;
+    std::string message = "threads wait for each other:";
+    const Thread* last = nullptr;
+    for (size_t i = 0; i < count_; ++i) {
+      const Thread& t = threads_[i];
+      if (last != nullptr && last->state == t.state && same_site(last->site, t.site)) continue;
+      last = &t;
+      message += " from " + std::to_string(i) +
+                 (t.state == State::kDone
+                      ? " done"
+                      : (t.state == State::kAtBarrier ? " barrier " : " warp ") + place(t.site));
+    }
+    report(message);
+  }
+}
+
+/// Finishes the operations of a warp that all their lanes have reached.
+bool Runner::release_warp(size_t first) {
+  const size_t end = std::min(first + kLanes, count_);
+  bool released = false;
+  for (size_t i = first; i < end; ++i) {
+    const Thread& leader = threads_[i];
+    if (leader.state != State::kInWarpOperation) continue;
+    void* payloads[kLanes] = {};
+    uint32_t arrived = 0;
+    for (size_t j = first; j < end; ++j) {
+      const Thread& t = threads_[j];
+      if (t.state != State::kInWarpOperation || t.lanes != leader.lanes ||
+          t.operation != leader.operation || !same_site(t.site, leader.site)) {
+        continue;
+      }
+      payloads[j - first] = t.payload;
+      arrived |= 1u << (j - first);
+    }
+    if ((arrived & leader.lanes) != leader.lanes) continue;
+    if (const char* error = leader.operation(payloads)) report(place(leader.site) + ": " + error);
+    const uint32_t lanes = leader.lanes;
+    for (size_t j = first; j < end; ++j) {
+      if (((lanes >> (j - first)) & 1u) != 0) threads_[j].state = State::kReady;
+    }
+    released = true;
+  }
+  return released;
+}
+
+bool Runner::release_barrier() {
+  const auto begin = threads_.begin();
+  const auto end = begin + static_cast<ptrdiff_t>(count_);
+  if (!std::all_of(begin, end, [](const Thread& t) { return t.state == State::kAtBarrier; })) {
+    return false;
+  }
+  for (auto t = begin; t != end; ++t) {
+    if (!same_site(t->site, begin->site)) {
+      report("threads are at different barriers: " + place(begin->site) + " and " + place(t->site));
+    }
+    t->state = State::kReady;
+  }
+  return true;
+}
+
+void finish(const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) {
+    if (copy.bytes > 0) std::memcpy(copy.to, copy.from, copy.bytes);
+    if (copy.zeros > 0) std::memset(static_cast<char*>(copy.to) + copy.bytes, 0, copy.zeros);
+  }
+}
+
+}  // namespace
+
+void set_schedule(Schedule schedule) { runner().schedule = schedule; }
+
+void run_grid(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
+              const std::function<void()>& kernel) {
+  runner().run(name, grid, block, shared_bytes, kernel);
+}
+
+char* dynamic_shared_memory() { return runner().shared(); }
+
+void block_barrier(const std::source_location& site) {
+  Thread& thread = runner().current();
+  thread.state = State::kAtBarrier;
+  thread.site = site;
+  thread.fiber.suspend();
+}
+
+void warp_collective(uint32_t lanes, WarpOperation operation, void* payload,
+                     const std::source_location& site) {
+  Thread& thread = runner().current();
+  if (((lanes >> (thread.number % kLanes)) & 1u) == 0) {
+    runner().fail(place(site) + ": the mask leaves out the calling lane");
+  }
+  thread.state = State::kInWarpOperation;
+  thread.lanes = lanes;
+  thread.operation = operation;
+  thread.payload = payload;
+  thread.site = site;
+  thread.fiber.suspend();
+}
+
+void queue_copy(void* to, const void* from, size_t bytes, size_t zeros) {
+  runner().current().open_copies.push_back({to, from, bytes, zeros});
+}
+
+void commit_copies() {
+  Thread& thread = runner().current();
+  thread.copy_groups.push_back(std::move(thread.open_copies));
+  thread.open_copies.clear();
+}
+
+void wait_copies(size_t newest_groups_left) {
+  auto& groups = runner().current().copy_groups;
+  for (; groups.size() > newest_groups_left; groups.pop_front()) finish(groups.front());
+}
+
+}  // namespace headrace::emulation

@@ -1,0 +1,139 @@
+#pragma once
+
+// "Device" memory of the emulation: vectors of elements of a dtype, filled with random numbers,
+// with NaN behind every row.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "block_runner.h"
+#include "cuda/device/numbers.cuh"
+#include "cuda/kernels/matrix.h"
+#include "tensor/dtype.h"
+
+namespace headrace::cuda {
+
+inline float round_to_dtype(DType dtype, float value) {
+  if (dtype == DType::kBF16) return bf16_to_f32(f32_to_bf16(value));
+  if (dtype == DType::kF16) return f16_to_f32(f32_to_f16(value));
+  return value;
+}
+
+/// Half the distance from 1 to the next number.
+inline double roundoff(DType dtype) {
+  return dtype == DType::kBF16 ? 0x1p-9 : dtype == DType::kF16 ? 0x1p-12 : 0x1p-25;
+}
+
+/// A matrix of `dtype` in memory aligned to 256 bytes.
+class DeviceMatrix {
+ public:
+  DeviceMatrix(DType dtype, int64_t rows, int64_t cols, int64_t gap = 0, int64_t offset = 0)
+      : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + gap), size_(dtype_size(dtype)) {
+    const size_t bytes = static_cast<size_t>(rows * stride_ + offset) * size_;
+    memory_ =
+        std::shared_ptr<char>(static_cast<char*>(::operator new(bytes, std::align_val_t{256})),
+                              [](char* p) { ::operator delete(p, std::align_val_t{256}); });
+    std::memset(memory_.get(), 0xff, bytes);
+    data_ = memory_.get() + static_cast<size_t>(offset) * size_;
+  }
+  DeviceMatrix(DType dtype, int64_t rows, int64_t cols, const std::vector<float>& values,
+               int64_t gap = 0, int64_t offset = 0)
+      : DeviceMatrix(dtype, rows, cols, gap, offset) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < cols; ++j) set(i, j, values[static_cast<size_t>(i * cols + j)]);
+    }
+  }
+
+  Matrix matrix() const { return {data_, rows_, cols_, stride_}; }
+  void* data() const { return data_; }
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  DType dtype() const { return dtype_; }
+
+  float at(int64_t i, int64_t j) const {
+    const char* from = element(i, j);
+    if (dtype_ == DType::kF32) {
+      float value;
+      std::memcpy(&value, from, sizeof value);
+      return value;
+    }
+    uint16_t bits;
+    std::memcpy(&bits, from, sizeof bits);
+    return dtype_ == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+  }
+  void set(int64_t i, int64_t j, float value) {
+    if (dtype_ == DType::kF32) {
+      std::memcpy(element(i, j), &value, sizeof value);
+      return;
+    }
+    const uint16_t bits = dtype_ == DType::kBF16 ? f32_to_bf16(value) : f32_to_f16(value);
+    std::memcpy(element(i, j), &bits, sizeof bits);
+  }
+  std::vector<float> values() const {
+    std::vector<float> out;
+    for (int64_t i = 0; i < rows_; ++i) {
+      for (int64_t j = 0; j < cols_; ++j) out.push_back(at(i, j));
+    }
+    return out;
+  }
+
+ private:
+  char* element(int64_t i, int64_t j) const {
+    return data_ + static_cast<size_t>(i * stride_ + j) * size_;
+  }
+
+  DType dtype_;
+  int64_t rows_, cols_, stride_;
+  size_t size_;
+  std::shared_ptr<char> memory_;
+  char* data_;
+};
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : seed_(seed), engine_(seed) {}
+  std::string trace() const { return "seed " + std::to_string(seed_); }
+  int64_t integer(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
+  }
+  float uniform(float low, float high) {
+    return std::uniform_real_distribution<float>(low, high)(engine_);
+  }
+  /// Numbers that `dtype` holds exactly.
+  std::vector<float> uniforms(DType dtype, int64_t count, float low = -1.0f, float high = 1.0f) {
+    std::vector<float> out(static_cast<size_t>(count));
+    for (float& x : out) x = round_to_dtype(dtype, uniform(low, high));
+    return out;
+  }
+
+ private:
+  uint64_t seed_;
+  std::mt19937_64 engine_;
+};
+
+inline constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+/// Every emulated kernel's test runs under each of the schedules.
+class KernelTest : public testing::TestWithParam<emulation::Schedule> {
+ protected:
+  void SetUp() override { emulation::set_schedule(GetParam()); }
+  void TearDown() override { emulation::set_schedule(emulation::Schedule::kForward); }
+};
+
+inline std::string schedule_name(const testing::TestParamInfo<emulation::Schedule>& info) {
+  const char* names[] = {"Forward", "Backward", "Shuffled"};
+  return names[static_cast<size_t>(info.param)];
+}
+
+#define HEADRACE_KERNEL_TESTS(suite)                                                 \
+  INSTANTIATE_TEST_SUITE_P(                                                          \
+      Schedules, suite,                                                              \
+      testing::Values(emulation::Schedule::kForward, emulation::Schedule::kBackward, \
+                      emulation::Schedule::kShuffled),                               \
+      schedule_name)
+
+}  // namespace headrace::cuda

@@ -1,0 +1,269 @@
+// Kernels that work row by row, in the emulation, against the CPU's reference.
+
+#include <cmath>
+#include <memory>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/reference/reference_attention.h"
+#include "backend/cpu/rope_angles.h"
+#include "cuda/kernels/embed.h"
+#include "cuda/kernels/gather_rows.h"
+#include "cuda/kernels/rms_norm.h"
+#include "cuda/kernels/rope_kv_write.h"
+#include "cuda/kernels/rope_table.h"
+#include "cuda/kernels/silu_mul.h"
+#include "device_data.h"
+
+namespace headrace::cuda {
+namespace {
+
+class RowKernels : public KernelTest {
+ protected:
+  std::unique_ptr<Backend> reference_ = make_cpu_backend({.isa = "reference"});
+  Random random_{31};
+};
+
+TensorView host_view(std::vector<float>& values, int64_t rows) {
+  return TensorView(values.data(), DType::kF32, {rows, static_cast<int64_t>(values.size()) / rows});
+}
+
+TEST_P(RowKernels, EmbedAndGatherCopyRows) {
+  for (const DType dtype : kDTypes) {
+    for (const int64_t cols : {1, 8, 33, 64}) {
+      const auto values = random_.uniforms(dtype, 10 * cols);
+      const DeviceMatrix table(dtype, 10, cols, values, 8), out(dtype, 3, cols);
+      const std::vector<int32_t> ids = {9, 0, 9};
+      embed({dtype, table.matrix(), ids.data(), out.matrix()}, nullptr);
+      const DeviceMatrix again(dtype, 3, cols, 5);
+      gather_rows({dtype, table.matrix(), ids.data(), again.matrix()}, nullptr);
+      for (int64_t i = 0; i < 3; ++i) {
+        for (int64_t j = 0; j < cols; ++j) {
+          const float want = values[static_cast<size_t>(ids[static_cast<size_t>(i)] * cols + j)];
+          ASSERT_EQ(out.at(i, j), want);
+          ASSERT_EQ(again.at(i, j), want);
+        }
+      }
+    }
+  }
+}
+
+// The reference's double sums are exact here; ours has relative error gamma_{H+2}, halved by the
+// root; the root, the quotients and the products add 5 roundoffs of float32, the result one of the
+// dtype.
+double norm_bound(DType dtype, int64_t width) {
+  return (0.5 * static_cast<double>(width + 2) + 6.0) * 0x1p-24 + 2.0 * roundoff(dtype);
+}
+
+TEST_P(RowKernels, RmsNormMatchesTheReference) {
+  SCOPED_TRACE(random_.trace());
+  for (const DType dtype : kDTypes) {
+    for (const int64_t cols : {1, 7, 64, 200, 1032, 6144 * 3}) {
+      const int64_t rows = cols > 2000 ? 1 : 3;
+      auto x = random_.uniforms(dtype, rows * cols, -3.0f, 3.0f);
+      auto weight = random_.uniforms(dtype, cols, 0.1f, 2.0f);
+      std::vector<float> want(x.size());
+      reference_->rms_norm(host_view(x, rows), TensorView(weight.data(), DType::kF32, {cols}),
+                           1e-5f, host_view(want, rows));
+      const DeviceMatrix in(dtype, rows, cols, x), scale(dtype, 1, cols, weight);
+      const DeviceMatrix out(dtype, rows, cols);
+      rms_norm({dtype, in.matrix(), {}, scale.data(), 1e-5f, out.matrix()}, nullptr);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto row = static_cast<int64_t>(i) / cols, col = static_cast<int64_t>(i) % cols;
+        ASSERT_NEAR(out.at(row, col), want[i], std::abs(want[i]) * norm_bound(dtype, cols))
+            << dtype_name(dtype) << " " << cols;
+      }
+      rms_norm({dtype, in.matrix(), {}, scale.data(), 1e-5f, in.matrix()}, nullptr);
+      ASSERT_EQ(in.values(), out.values());
+    }
+  }
+}
+
+TEST_P(RowKernels, AddRmsNormIsTheRoundedSumThenTheNorm) {
+  SCOPED_TRACE(random_.trace());
+  for (const DType dtype : kDTypes) {
+    for (const int64_t cols : {5, 256, 2048}) {
+      const auto x = random_.uniforms(dtype, 2 * cols), delta = random_.uniforms(dtype, 2 * cols);
+      const DeviceMatrix residual(dtype, 2, cols, x), add(dtype, 2, cols, delta);
+      const DeviceMatrix scale(dtype, 1, cols, random_.uniforms(dtype, cols));
+      std::vector<float> sum(x.size());
+      for (size_t i = 0; i < x.size(); ++i) sum[i] = round_to_dtype(dtype, x[i] + delta[i]);
+      const DeviceMatrix sums(dtype, 2, cols, sum), want(dtype, 2, cols);
+      rms_norm({dtype, sums.matrix(), {}, scale.data(), 1e-5f, want.matrix()}, nullptr);
+      rms_norm({dtype, residual.matrix(), add.matrix(), scale.data(), 1e-5f, add.matrix()},
+               nullptr);
+      ASSERT_EQ(residual.values(), sum);
+      ASSERT_EQ(add.values(), want.values());
+    }
+  }
+}
+
+// exp is good to 2 ulp; the quotient and the products add 3 roundoffs.
+TEST_P(RowKernels, SiluMulMatchesTheReference) {
+  for (const DType dtype : kDTypes) {
+    for (const int64_t cols : {3, 64, 1400}) {
+      auto x = random_.uniforms(dtype, 4 * cols, -8.0f, 8.0f);
+      std::vector<float> want(static_cast<size_t>(2 * cols));
+      reference_->silu_mul(host_view(x, 2), host_view(want, 2));
+      const DeviceMatrix in(dtype, 2, 2 * cols, x), out(dtype, 2, cols, 8);
+      silu_mul({dtype, in.matrix(), out.matrix()}, nullptr);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto row = static_cast<int64_t>(i) / cols, col = static_cast<int64_t>(i) % cols;
+        ASSERT_NEAR(out.at(row, col), want[i],
+                    std::abs(want[i]) * (8 * 0x1p-24 + 2 * roundoff(dtype)) + 1e-37);
+      }
+    }
+  }
+}
+
+TEST_P(RowKernels, RopeTableHasTheCpusBits) {
+  RopeSpec spec;
+  spec.rotary_dim = 80;
+  spec.attention_factor = 1.25f;
+  for (int i = 0; i < 40; ++i) {
+    spec.inv_freq.push_back(static_cast<float>(std::pow(10000.0, -i / 40.0)));
+  }
+  spec.dynamic_original_max = 64;
+  spec.dynamic_base = 10000.0;
+  spec.dynamic_factor = 2.0;
+  const std::vector<int32_t> positions = {0, 1, 77, 131071}, lens = {64, 65, 130, 131072};
+  std::vector<float> out(4 * 80), want(80);
+  rope_table({.angles = {spec.inv_freq.data(), 80, 1.25f, 64, 10000.0, 2.0},
+              .positions = positions.data(),
+              .rope_lens = lens.data(),
+              .rows = 4,
+              .out = out.data(),
+              .out_stride = 80},
+             nullptr);
+  for (size_t row = 0; row < 4; ++row) {
+    rope_angles(spec, positions[row], lens[row], want.data());
+    EXPECT_EQ(std::vector<float>(out.begin() + static_cast<ptrdiff_t>(row) * 80,
+                                 out.begin() + static_cast<ptrdiff_t>(row + 1) * 80),
+              want);
+  }
+}
+
+struct KvCase {
+  DType dtype, cache;
+  int32_t heads, kv_heads, head_dim, rotary;
+  bool interleaved, norms;
+};
+
+/// Both a step of two sequences: rows 0..2 from position 5, row 3 at position 17.
+class KvWriteRun {
+ public:
+  KvWriteRun(const KvCase& c, Backend& reference, Random& random) : c_(c), reference_(reference) {
+    width_ = int64_t{c.heads + 2 * c.kv_heads} * c.head_dim;
+    x_ = random.uniforms(c.dtype, 4 * width_);
+    norms_ = random.uniforms(c.dtype, 2 * c.head_dim, 0.5f, 1.5f);
+    table_ = random.uniforms(DType::kF32, 4 * greatest(c.rotary, 1));
+  }
+
+  /// Rotated q, then k and v of every row.
+  std::vector<float> want() {
+    const KvCacheSpec spec{1, c_.kv_heads, c_.head_dim, 16, c_.cache};
+    const auto cache = reference_.make_kv_cache(spec, 3);
+    const std::vector<int32_t> first = {2}, second = {1, 0}, positions = {5, 6, 7, 17}, ids(4, 0);
+    const SeqSlice seqs[] = {{0, 3, 5, first}, {3, 1, 17, second}};
+    reference_.begin_step({ids, positions, positions, seqs, {}});
+    std::vector<float> x = x_;
+    QkvSpec qkv{c_.heads, c_.kv_heads, c_.head_dim, {}, {}, 1e-6f};
+    if (c_.norms) {
+      qkv.q_norm = TensorView(norms_.data(), DType::kF32, {c_.head_dim});
+      qkv.k_norm = TensorView(norms_.data() + c_.head_dim, DType::kF32, {c_.head_dim});
+    }
+    RopeSpec rope;
+    rope.rotary_dim = c_.rotary;
+    rope.style = c_.interleaved ? RopeStyle::kInterleaved : RopeStyle::kNeox;
+    reference_.rope_kv_write(host_view(x, 4), qkv, rope,
+                             c_.rotary > 0 ? host_view(table_, 4) : TensorView{}, *cache, 0);
+    std::vector<float> out;
+    const auto d = static_cast<size_t>(c_.head_dim);
+    std::vector<float> key(d), value(d);
+    for (int64_t row = 0; row < 4; ++row) {
+      const auto q = x.begin() + row * width_;
+      out.insert(out.end(), q, q + int64_t{c_.heads} * c_.head_dim);
+      for (int32_t h = 0; h < c_.kv_heads; ++h) {
+        const auto slot = static_cast<int32_t>(kSlots[row]);
+        reference_kv_read(*cache, 0, slot / 16, h, slot % 16, key.data(), value.data());
+        out.insert(out.end(), key.begin(), key.end());
+        out.insert(out.end(), value.begin(), value.end());
+      }
+    }
+    return out;
+  }
+
+  std::vector<float> got() {
+    const DeviceMatrix x(c_.dtype, 4, width_, x_), norms(c_.dtype, 2, c_.head_dim, norms_);
+    const KvLayout layout{c_.kv_heads, 16, c_.head_dim};
+    const DeviceMatrix keys(c_.cache, 3, layout.block_elements());
+    const DeviceMatrix values(c_.cache, 3, layout.block_elements());
+    RopeKvWriteArgs args{.dtype = c_.dtype, .qkv = x.matrix(), .num_heads = c_.heads};
+    if (c_.norms) {
+      args.q_norm = norms.data();
+      args.k_norm = static_cast<char*>(norms.data()) +
+                    static_cast<size_t>(c_.head_dim) * dtype_size(c_.dtype);
+    }
+    args.rope_table = table_.data();
+    args.rope_stride = args.rotary_dim = c_.rotary;
+    args.interleaved = c_.interleaved;
+    args.cache_dtype = c_.cache;
+    args.layout = layout;
+    args.keys = keys.data();
+    args.values = values.data();
+    args.slots = kSlots;
+    rope_kv_write(args, nullptr);
+    std::vector<float> out;
+    const auto read = [&](const DeviceMatrix& cache, int64_t slot, int32_t head) {
+      const int64_t at = layout.offset(slot, head), block = layout.block_elements();
+      for (int32_t i = 0; i < c_.head_dim; ++i) {
+        out.push_back(cache.at(at / block, at % block + i));
+      }
+    };
+    for (int64_t row = 0; row < 4; ++row) {
+      for (int64_t j = 0; j < int64_t{c_.heads} * c_.head_dim; ++j) out.push_back(x.at(row, j));
+      for (int32_t h = 0; h < c_.kv_heads; ++h) {
+        read(keys, kSlots[row], h);
+        read(values, kSlots[row], h);
+      }
+    }
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kSlots[] = {37, 38, 39, 1};
+  const KvCase c_;
+  Backend& reference_;
+  int64_t width_;
+  std::vector<float> x_, norms_, table_;
+};
+
+// The norm's factor is within norm_bound(d); a rotation adds 3 roundoffs of both of its terms, each
+// at most 1.5 * sqrt(d) after the norm; then one rounding to the dtype or the cache's.
+TEST_P(RowKernels, RopeKvWriteMatchesTheReference) {
+  SCOPED_TRACE(random_.trace());
+  const KvCase cases[] = {
+      {DType::kF32, DType::kF32, 4, 2, 64, 64, false, true},
+      {DType::kBF16, DType::kBF16, 6, 1, 128, 128, false, true},
+      {DType::kF16, DType::kF16, 2, 2, 80, 32, false, false},
+      {DType::kBF16, DType::kF32, 1, 1, 16, 16, true, true},
+      {DType::kF32, DType::kBF16, 2, 1, 256, 0, false, true},
+      {DType::kBF16, DType::kBF16, 4, 4, 96, 48, true, false},
+  };
+  for (const KvCase& c : cases) {
+    KvWriteRun run(c, *reference_, random_);
+    const auto want = run.want(), got = run.got();
+    ASSERT_EQ(got.size(), want.size());
+    const double largest = c.norms ? 1.5 * std::sqrt(c.head_dim) : 1.0;
+    const double round = greatest(roundoff(c.dtype), roundoff(c.cache));
+    for (size_t i = 0; i < want.size(); ++i) {
+      const double bound = 2 * largest * (norm_bound(DType::kF32, c.head_dim) + 4 * 0x1p-24) +
+                           2 * round * static_cast<double>(std::abs(want[i]));
+      ASSERT_NEAR(got[i], want[i], bound) << i << " of head_dim " << c.head_dim;
+    }
+  }
+}
+
+HEADRACE_KERNEL_TESTS(RowKernels);
+
+}  // namespace
+}  // namespace headrace::cuda
