@@ -3,9 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
 #include "engine/decoder_runner.h"
+#include "engine/device.h"
 #include "engine/loaded_model.h"
 #include "engine/memory_plan.h"
 #include "engine/weights.h"
@@ -127,12 +127,12 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   shapes.decoder.quantization = quantization_of(options, packed.get());
   warn_about_length(name, options, config, logger);
 
-  std::shared_ptr<Backend> backend =
-      make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
-  backend->require({.storage = shapes.decoder.storage,
-                    .kv_dtype = shapes.cache.dtype,
-                    .head_dim = config.head_dim,
-                    .block_size = options.block_size});
+  const std::shared_ptr<Backend> backend = open_device(options, packed != nullptr,
+                                                       {.storage = shapes.decoder.storage,
+                                                        .kv_dtype = shapes.cache.dtype,
+                                                        .head_dim = config.head_dim,
+                                                        .block_size = options.block_size},
+                                                       logger);
   const MemoryPlan plan = make_memory_plan(options, config, shapes, *backend);
   auto decoder = load_decoder(options, config, shapes.decoder, packed.get(), *backend);
   auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
@@ -167,8 +167,8 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
       return load_lora_adapter(backend, config, storage, max_rank, path);
     };
   }
-  out.runner = std::make_unique<DecoderRunner>(std::move(backend), std::move(decoder),
-                                               std::move(cache), shapes.decoder.max_logit_rows);
+  out.runner = std::make_unique<DecoderRunner>(backend, std::move(decoder), std::move(cache),
+                                               shapes.decoder.max_logit_rows);
   info.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;

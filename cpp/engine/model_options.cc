@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "engine/device.h"
 #include "engine/loaded_model.h"
 #include "model/lora_config.h"
 #include "model/quantization.h"
@@ -40,9 +41,9 @@ void validate_model_options(const ModelOptions& options) {
   if (options.path.empty()) {
     throw_error(ErrorCode::kInvalidArgument, "path is empty: name the model's folder.");
   }
-  if (options.device != "auto" && options.device != "cpu") {
+  if (!parse_device(options.device)) {
     throw_error(ErrorCode::kUnsupported, "device '", options.device,
-                "' is not supported by this build: use auto or cpu.");
+                "' is not known: use auto, cpu, cuda or cuda:N.");
   }
   const std::array<std::string, 4> dtypes = {"auto", "float32", "bfloat16", "float16"};
   check_one_of("dtype", options.dtype, dtypes);

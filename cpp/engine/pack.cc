@@ -37,6 +37,10 @@ void check_target(const fs::path& file, const fs::path& folder) {
 
 std::unique_ptr<Backend> make_backend(const ModelOptions& options, const ModelConfig& config,
                                       DType storage) {
+  if (options.device != "auto" && options.device != "cpu") {
+    throw_error(ErrorCode::kUnsupported, "packed files are for the CPU, but device is ",
+                options.device, ": use cpu; a GPU loads the folder's own weights.");
+  }
   auto backend = make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
   backend->require({.storage = storage, .kv_dtype = storage, .head_dim = config.head_dim});
   return backend;

@@ -258,6 +258,8 @@ def test_without_room_requests_wait_or_are_interrupted(model: HuggingFaceModel) 
             assert length > 0  # what was generated stays
 
 
+# No plug-in, no driver, or no GPU of that number.
+_NO_GPU = "CUDA plug-in|device cuda"
 INSTALL_ERRORS: list[tuple[dict[str, Any], AsStatus, str]] = [
     ({"model_name": ""}, PARAM, "model_name is empty"),
     ({"weights_path": ""}, PARAM, "weights_path is empty"),
@@ -267,7 +269,8 @@ INSTALL_ERRORS: list[tuple[dict[str, Any], AsStatus, str]] = [
     ({"cache_span_size": 33}, PARAM, "cache_span_size must be one of"),
     ({"matmul_precision": "low"}, PARAM, "matmul_precision must be one of"),
     ({"compute_unit": "TPU:0"}, PARAM, "compute unit 'TPU:0'"),
-    ({"compute_unit": "CUDA:0"}, PARAM, "pass TargetDevice.CPU"),
+    ({"compute_unit": "CUDA:99"}, PARAM, _NO_GPU),
+    ({"compute_unit": "CUDA:0,1"}, PARAM, "one GPU runs a model"),
     ({"cache_mode": AsCacheMode.AsCacheQuantI8}, PARAM, "available: AsCacheDefault"),
     ({"data_type": "int8"}, PARAM, "none of auto, float32"),
     ({"engine_max_prefill_length": -1}, PARAM, "engine_max_prefill_length"),
@@ -313,8 +316,8 @@ def test_keyword_arguments_without_limits_fail_to_install() -> None:
 
 
 def test_cuda_is_not_replaced(model: HuggingFaceModel) -> None:
-    builder = model.create_reference_runtime_config_builder(NAME, TargetDevice.CUDA, [0], 8)
-    with pytest.raises(RuntimeError, match=r"TargetDevice\.CPU"):
+    builder = model.create_reference_runtime_config_builder(NAME, TargetDevice.CUDA, [99], 8)
+    with pytest.raises(RuntimeError, match=_NO_GPU):
         Engine().install_model(builder.build())
 
 

@@ -33,9 +33,12 @@ enum class OutOfBlocks : uint8_t {
 
 /// How one model is loaded and run. 0 or "" means: choose.
 struct ModelOptions {
-  std::string path{};           ///< folder with config.json and *.safetensors
-  std::string device = "auto";  ///< "auto" or "cpu"
-  std::string dtype = "auto";   ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
+  std::string path{};  ///< folder with config.json and *.safetensors
+  /// "cpu", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU if this build has the CUDA
+  /// plug-in, the GPU is usable and runs the model, and neither cpu_isa nor a packed file asks for
+  /// the CPU; else the CPU.
+  std::string device = "auto";
+  std::string dtype = "auto";  ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
   /// "" (none, or the packed file's), "none", "wint8" or "wint4": weights are rounded at load to 8
   /// or 4 bits with a scale for each group of inputs, and activations to 8 bits in every linear
   /// layer; see docs/models.md.

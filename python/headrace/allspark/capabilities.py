@@ -5,14 +5,14 @@ Everything is accepted while it is being configured; install_model refuses what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.allspark.enums import AsCacheMode, AsStatus
 from headrace.allspark.errors import AsException
 
 # The engine's name of a thing; None where it has none.
-DEVICES: Mapping[str, str | None] = {"CPU": "cpu", "CPU_NUMA": "cpu", "CUDA": None}
+DEVICES: Mapping[str, str | None] = {"CPU": "cpu", "CPU_NUMA": "cpu", "CUDA": "cuda"}
 KV_CACHE_MODES: Mapping[AsCacheMode, str | None] = {
     AsCacheMode.AsCacheDefault: "auto",
     AsCacheMode.AsCacheQuantI8: None,
@@ -30,9 +30,13 @@ _GROUP_SIZES = (32, 64, 128)
 DATA_TYPES = ("auto", "float32", "bfloat16", "float16")
 
 
-def device(kind: str) -> str:
-    """The engine's device for "CPU", "CPU_NUMA" or "CUDA". Raises AsException."""
+def device(kind: str, ids: Sequence[int]) -> str:
+    """The engine's device for "CPU", "CPU_NUMA" or "CUDA" with device ids. Raises AsException."""
     name = DEVICES.get(kind)
+    if name == "cuda":
+        if len(ids) != 1:
+            raise _refusal(f"one GPU runs a model, but the device ids are {list(ids)}: pass one")
+        return f"cuda:{ids[0]}"
     if name is None:
         raise _refusal(
             f"the device {kind!r} is not available here, and Headrace does not switch to another "

@@ -27,13 +27,13 @@ class Installation:
 def plan_installation(config: AsModelConfig) -> Installation:
     """Raises AsException for a configuration that cannot be installed."""
     _check(config)
-    kind = _compute_unit(config.compute_unit)
+    kind, ids = _compute_unit(config.compute_unit)
     quantization = capabilities.weight_quantization(config.quantization)
     files = packed_model.find_model(config.model_path, config.weights_path)
     quantization = capabilities.weight_quantization(files.quantization) or quantization
     options: dict[str, Any] = {
         "path": str(files.folder),
-        "device": capabilities.device(kind),
+        "device": capabilities.device(kind, ids),
         "dtype": capabilities.data_type(files.data_type or config.data_type),
         **quantization,
         "kv_cache_dtype": capabilities.kv_cache_dtype(config.cache_mode),
@@ -83,12 +83,11 @@ def _check(config: AsModelConfig) -> None:
         )
 
 
-def _compute_unit(text: str) -> str:
+def _compute_unit(text: str) -> tuple[str, list[int]]:
     try:
-        kind, _ = parse_compute_unit(text)
+        return parse_compute_unit(text)
     except ValueError as error:
         raise _refusal(str(error)) from error
-    return kind
 
 
 def _refusal(message: str) -> AsException:

@@ -40,7 +40,9 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, BadOptions,
     ::testing::Values(
         BadOption{"path", [](O& o) { o.path = ""; }, {"path"}},
-        BadOption{"device", [](O& o) { o.device = "cuda"; }, {"cuda"}, ErrorCode::kUnsupported},
+        BadOption{"device", [](O& o) { o.device = "tpu"; }, {"tpu"}, ErrorCode::kUnsupported},
+        BadOption{"gpu", [](O& o) { o.device = "cuda:1x"; }, {"cuda:1x"}, ErrorCode::kUnsupported},
+        BadOption{"no_gpu", [](O& o) { o.device = "cuda:"; }, {"cuda:N"}, ErrorCode::kUnsupported},
         BadOption{"dtype", [](O& o) { o.dtype = "int8"; }, {"dtype", "int8", "bfloat16"}},
         BadOption{"kv", [](O& o) { o.kv_cache_dtype = "fp8"; }, {"kv_cache_dtype", "fp8"}},
         BadOption{"threads", [](O& o) { o.num_threads = -1; }, {"num_threads", "-1"}},

@@ -1,0 +1,46 @@
+#pragma once
+
+// The CUDA backend lives in a shared library of its own, libheadrace_cuda.so, so that one build of
+// Headrace runs on machines without a GPU or its driver. It is loaded by the first call that asks
+// for it, from beside the library that holds this code, and stays loaded.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+
+namespace headrace {
+
+struct CudaBackendOptions {
+  int32_t device = 0;       ///< CUDA's number of the GPU
+  size_t memory_limit = 0;  ///< bound on what the backend takes from the GPU; 0 = none
+};
+
+/// Changes whenever Backend or a type it uses changes its layout.
+inline constexpr uint32_t kCudaPluginAbi = 1;
+inline constexpr const char* kCudaPluginEntry = "headrace_cuda_plugin";
+
+/// What the plug-in offers; static. The first two fields never move, the others only with the ABI.
+struct CudaPlugin {
+  uint32_t abi = 0;               ///< kCudaPluginAbi of the plug-in's build
+  const char* version = nullptr;  ///< of Headrace
+  /// Throws Error(kUnsupported) saying why that GPU can't be used: no driver, one too old, no such
+  /// GPU, or one that is too old.
+  void (*require_device)(int32_t device) = nullptr;
+  /// Throws what require_device throws, and Error(kDevice).
+  std::unique_ptr<Backend> (*make_backend)(const CudaBackendOptions& options) = nullptr;
+};
+
+/// Type of the plug-in's only export.
+using CudaPluginEntry = const CudaPlugin* (*)();
+
+/// Where the plug-in belongs: beside the library or program that holds this code.
+std::string cuda_plugin_path();
+
+/// Loads the plug-in. Throws Error(kUnsupported) if there is none at `path`, if it can't be loaded,
+/// or if it belongs to another build of Headrace.
+const CudaPlugin& load_cuda_plugin(const std::string& path);
+
+}  // namespace headrace

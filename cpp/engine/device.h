@@ -1,0 +1,33 @@
+#pragma once
+
+// Which backend a model runs on.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "headrace/options.h"
+
+namespace headrace::internal {
+
+/// What ModelOptions::device names.
+struct DeviceName {
+  enum class Kind : uint8_t { kAuto, kCpu, kCuda };
+  Kind kind = Kind::kAuto;
+  int32_t number = 0;  ///< of the GPU
+};
+
+/// nullopt unless it is "auto", "cpu", "cuda" (the first GPU) or "cuda:N".
+std::optional<DeviceName> parse_device(const std::string& name);
+
+/// The backend that the options name, able to run what `needs` says. "auto" is the first GPU if the
+/// CUDA plug-in is there, the GPU is usable and runs the model, and no option asks for the CPU
+/// (cpu_isa, a packed file: `packed`), else the CPU. Throws Error(kUnsupported) naming what is
+/// missing, Error(kDevice) if the GPU fails.
+std::shared_ptr<Backend> open_device(const ModelOptions& options, bool packed,
+                                     const BackendNeeds& needs, Logger& logger);
+
+}  // namespace headrace::internal

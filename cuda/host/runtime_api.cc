@@ -1,0 +1,119 @@
+#include "cuda/host/runtime_api.h"
+
+#include <cuda_runtime_api.h>
+
+#include "base/check.h"
+
+namespace headrace::cuda {
+
+namespace {
+
+static_assert(kErrorMemoryAllocation == cudaErrorMemoryAllocation);
+static_assert(kErrorInsufficientDriver == cudaErrorInsufficientDriver);
+static_assert(kErrorNoDevice == cudaErrorNoDevice);
+
+cudaMemcpyKind copy_kind(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::kHostToDevice:
+      return cudaMemcpyHostToDevice;
+    case CopyKind::kDeviceToHost:
+      return cudaMemcpyDeviceToHost;
+    case CopyKind::kDeviceToDevice:
+      break;
+  }
+  return cudaMemcpyDeviceToDevice;
+}
+
+class RuntimeApi final : public CudaApi {
+ public:
+  std::string describe(Status status) const override {
+    const auto error = static_cast<cudaError_t>(status);
+    return str_cat(cudaGetErrorName(error), ": ", cudaGetErrorString(error));
+  }
+
+  Status driver_version(int* version) override { return done(cudaDriverGetVersion(version)); }
+  Status runtime_version(int* version) override { return done(cudaRuntimeGetVersion(version)); }
+  Status device_count(int* count) override { return done(cudaGetDeviceCount(count)); }
+
+  Status device_properties(int device, DeviceProperties* properties) override {
+    cudaDeviceProp found;
+    const cudaError_t status = cudaGetDeviceProperties(&found, device);
+    if (status != cudaSuccess) return done(status);
+    *properties = {found.name, found.major, found.minor, found.multiProcessorCount,
+                   found.totalGlobalMem};
+    return kSuccess;
+  }
+
+  Status set_device(int device) override { return done(cudaSetDevice(device)); }
+  Status memory_info(size_t* free_bytes, size_t* total_bytes) override {
+    return done(cudaMemGetInfo(free_bytes, total_bytes));
+  }
+
+  Status malloc_device(void** data, size_t bytes) override { return done(cudaMalloc(data, bytes)); }
+  Status free_device(void* data) override { return done(cudaFree(data)); }
+  Status malloc_pinned(void** data, size_t bytes) override {
+    return done(cudaMallocHost(data, bytes));
+  }
+  Status free_pinned(void* data) override { return done(cudaFreeHost(data)); }
+
+  // Other users of the process's default stream are neither waited for nor held up.
+  Status create_stream(Stream* stream) override {
+    return done(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+  }
+  Status destroy_stream(Stream stream) override { return done(cudaStreamDestroy(stream)); }
+  Status synchronize(Stream stream) override { return done(cudaStreamSynchronize(stream)); }
+  Status create_event(Event* event) override {
+    return done(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+  }
+  Status destroy_event(Event event) override { return done(cudaEventDestroy(event)); }
+  Status record(Event event, Stream stream) override {
+    return done(cudaEventRecord(event, stream));
+  }
+  Status synchronize_event(Event event) override { return done(cudaEventSynchronize(event)); }
+
+  Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) override {
+    return done(cudaMemcpyAsync(to, from, bytes, copy_kind(kind), stream));
+  }
+  Status fill_zero(void* data, size_t bytes, Stream stream) override {
+    return done(cudaMemsetAsync(data, 0, bytes, stream));
+  }
+
+  Status begin_capture(Stream stream) override {
+    return done(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  }
+  Status end_capture(Stream stream, Graph* graph) override {
+    return done(cudaStreamEndCapture(stream, graph));
+  }
+  Status instantiate(GraphExec* exec, Graph graph) override {
+    return done(cudaGraphInstantiate(exec, graph, 0));
+  }
+  Status launch(GraphExec exec, Stream stream) override {
+    return done(cudaGraphLaunch(exec, stream));
+  }
+  Status destroy_graph(Graph graph) override { return done(cudaGraphDestroy(graph)); }
+  Status destroy_exec(GraphExec exec) override { return done(cudaGraphExecDestroy(exec)); }
+
+ private:
+  // The runtime also keeps the last error for the thread: reported here, it must not show up again
+  // behind an innocent launch.
+  static Status done(cudaError_t status) {
+    if (status != cudaSuccess) static_cast<void>(cudaGetLastError());
+    return status;
+  }
+};
+
+}  // namespace
+
+CudaApi& runtime_api() {
+  static RuntimeApi api;
+  return api;
+}
+
+void check_launch(const char* kernel) {
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess) return;
+  throw_error(ErrorCode::kDevice, "the GPU refused kernel ", kernel, ": ",
+              runtime_api().describe(status));
+}
+
+}  // namespace headrace::cuda

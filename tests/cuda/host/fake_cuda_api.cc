@@ -1,0 +1,305 @@
+#include "cuda/host/fake_cuda_api.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "cuda/emulation/submit.h"
+
+namespace headrace::cuda {
+
+namespace {
+
+using Work = std::function<void()>;
+
+struct FakeStream {
+  std::deque<Work> queue;
+  bool capturing = false;
+  std::vector<Work> captured;
+
+  void put(Work work) {
+    if (capturing) {
+      captured.push_back(std::move(work));
+    } else {
+      queue.push_back(std::move(work));
+    }
+  }
+  void drain() {
+    while (!queue.empty()) {
+      const Work work = std::move(queue.front());
+      queue.pop_front();
+      work();
+    }
+  }
+};
+
+struct FakeEvent {
+  FakeStream* stream = nullptr;
+};
+
+using FakeGraph = std::vector<Work>;
+
+FakeStream* fake(Stream stream) { return reinterpret_cast<FakeStream*>(stream); }
+FakeEvent* fake(Event event) { return reinterpret_cast<FakeEvent*>(event); }
+FakeGraph* fake(Graph graph) { return reinterpret_cast<FakeGraph*>(graph); }
+FakeGraph* fake(GraphExec exec) { return reinterpret_cast<FakeGraph*>(exec); }
+
+constexpr Status kInvalidValue = 1;
+
+}  // namespace
+
+void submit(Stream stream, std::function<void()> work) {
+  if (stream == nullptr) {
+    work();
+  } else {
+    fake(stream)->put(std::move(work));
+  }
+}
+
+FakeCudaApi::FakeCudaApi() : devices{{"Fake GPU", 9, 0, 4, size_t{1} << 30}} {}
+
+FakeCudaApi::~FakeCudaApi() {
+  EXPECT_TRUE(device_memory_.empty()) << device_bytes() << " bytes of device memory leak";
+  EXPECT_TRUE(pinned_memory_.empty()) << "pinned memory leaks";
+  EXPECT_EQ(live_handles_, 0) << "streams, events or graphs leak";
+}
+
+void FakeCudaApi::fail(const std::string& method, Status status, int nth, bool sticky) {
+  const std::lock_guard lock(mutex_);
+  failures_[method] = {status, nth, sticky};
+}
+
+size_t FakeCudaApi::device_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [data, size] : device_memory_) bytes += size;
+  return bytes;
+}
+
+int FakeCudaApi::calls(const std::string& method) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = calls_.find(method);
+  return found == calls_.end() ? 0 : found->second;
+}
+
+void FakeCudaApi::reset_calls() {
+  const std::lock_guard lock(mutex_);
+  calls_.clear();
+}
+
+Status FakeCudaApi::enter(const char* method, bool touches_device) {
+  const std::lock_guard lock(mutex_);
+  ++calls_[method];
+  if (touches_device && sticky_ != kSuccess) return sticky_;
+  const auto found = failures_.find(method);
+  if (found == failures_.end() || --found->second.nth > 0) return kSuccess;
+  const Failure failure = found->second;
+  failures_.erase(found);
+  if (failure.sticky) sticky_ = failure.status;
+  return failure.status;
+}
+
+std::string FakeCudaApi::describe(Status status) const { return str_cat("fake error ", status); }
+
+Status FakeCudaApi::driver_version(int* version) {
+  *version = driver;
+  return enter("driver_version", false);
+}
+
+Status FakeCudaApi::runtime_version(int* version) {
+  *version = runtime;
+  return enter("runtime_version", false);
+}
+
+Status FakeCudaApi::device_count(int* count) {
+  *count = static_cast<int>(devices.size());
+  const Status status = enter("device_count", false);
+  if (status != kSuccess) return status;
+  return devices.empty() ? kErrorNoDevice : kSuccess;
+}
+
+Status FakeCudaApi::device_properties(int device, DeviceProperties* properties) {
+  *properties = devices.at(static_cast<size_t>(device));
+  return enter("device_properties", false);
+}
+
+Status FakeCudaApi::set_device(int) { return enter("set_device", false); }
+
+Status FakeCudaApi::memory_info(size_t* free_bytes, size_t* total) {
+  const Status status = enter("memory_info");
+  if (status != kSuccess) return status;
+  const size_t held = device_bytes() + others_bytes;
+  *free_bytes = total_bytes - std::min(total_bytes, held);
+  *total = total_bytes;
+  return kSuccess;
+}
+
+// Contents of fresh memory are no zeros on a GPU either.
+Status FakeCudaApi::allocate(std::map<void*, size_t>& live, void** data, size_t bytes) {
+  void* const memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  std::memset(memory, 0xff, bytes);
+  const std::lock_guard lock(mutex_);
+  live[memory] = bytes;
+  *data = memory;
+  return kSuccess;
+}
+
+Status FakeCudaApi::release(std::map<void*, size_t>& live, void* data) {
+  const std::lock_guard lock(mutex_);
+  if (data == nullptr) return kSuccess;
+  if (live.erase(data) == 0) {
+    ADD_FAILURE() << "memory freed twice, or foreign";
+    return kInvalidValue;
+  }
+  std::free(data);
+  return kSuccess;
+}
+
+Status FakeCudaApi::malloc_device(void** data, size_t bytes) {
+  const Status status = enter("malloc_device");
+  if (status != kSuccess) return status;
+  const size_t held = device_bytes() + others_bytes;
+  if (held > total_bytes || bytes > total_bytes - held) return kErrorMemoryAllocation;
+  return allocate(device_memory_, data, bytes);
+}
+
+// A lost device takes its memory along: nothing leaks where the call fails.
+Status FakeCudaApi::free_device(void* data) {
+  const Status status = enter("free_device");
+  const Status freed = release(device_memory_, data);
+  return status != kSuccess ? status : freed;
+}
+
+Status FakeCudaApi::malloc_pinned(void** data, size_t bytes) {
+  const Status status = enter("malloc_pinned");
+  return status != kSuccess ? status : allocate(pinned_memory_, data, bytes);
+}
+
+Status FakeCudaApi::free_pinned(void* data) {
+  const Status status = enter("free_pinned");
+  const Status freed = release(pinned_memory_, data);
+  return status != kSuccess ? status : freed;
+}
+
+Status FakeCudaApi::create_stream(Stream* stream) {
+  const Status status = enter("create_stream");
+  if (status != kSuccess) return status;
+  *stream = reinterpret_cast<Stream>(new FakeStream);
+  ++live_handles_;
+  return kSuccess;
+}
+
+Status FakeCudaApi::destroy_stream(Stream stream) {
+  delete fake(stream);
+  --live_handles_;
+  return enter("destroy_stream");
+}
+
+Status FakeCudaApi::synchronize(Stream stream) {
+  const Status status = enter("synchronize");
+  if (status != kSuccess) return status;
+  EXPECT_FALSE(fake(stream)->capturing) << "synchronize in a capture";
+  fake(stream)->drain();
+  return kSuccess;
+}
+
+Status FakeCudaApi::create_event(Event* event) {
+  const Status status = enter("create_event");
+  if (status != kSuccess) return status;
+  *event = reinterpret_cast<Event>(new FakeEvent);
+  ++live_handles_;
+  return kSuccess;
+}
+
+Status FakeCudaApi::destroy_event(Event event) {
+  delete fake(event);
+  --live_handles_;
+  return enter("destroy_event");
+}
+
+Status FakeCudaApi::record(Event event, Stream stream) {
+  fake(event)->stream = fake(stream);
+  return enter("record");
+}
+
+// Drains more than what was in front of the event: what is behind it could have run, too.
+Status FakeCudaApi::synchronize_event(Event event) {
+  const Status status = enter("synchronize_event");
+  if (status != kSuccess) return status;
+  if (fake(event)->stream != nullptr) fake(event)->stream->drain();
+  return kSuccess;
+}
+
+Status FakeCudaApi::copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) {
+  const Status status = enter("copy");
+  if (status != kSuccess) return status;
+  const std::lock_guard lock(mutex_);
+  const auto is_pinned = [&](const void* data) {
+    auto next = pinned_memory_.upper_bound(const_cast<void*>(data));
+    if (next == pinned_memory_.begin()) return false;
+    --next;
+    return static_cast<const char*>(data) + bytes <= static_cast<char*>(next->first) + next->second;
+  };
+  EXPECT_TRUE(kind != CopyKind::kHostToDevice || is_pinned(from)) << "copy from pageable memory";
+  EXPECT_TRUE(kind != CopyKind::kDeviceToHost || is_pinned(to)) << "copy to pageable memory";
+  fake(stream)->put([=] { std::memmove(to, from, bytes); });
+  return kSuccess;
+}
+
+Status FakeCudaApi::fill_zero(void* data, size_t bytes, Stream stream) {
+  const Status status = enter("fill_zero");
+  if (status != kSuccess) return status;
+  fake(stream)->put([=] { std::memset(data, 0, bytes); });
+  return kSuccess;
+}
+
+Status FakeCudaApi::begin_capture(Stream stream) {
+  const Status status = enter("begin_capture");
+  if (status != kSuccess) return status;
+  fake(stream)->capturing = true;
+  return kSuccess;
+}
+
+Status FakeCudaApi::end_capture(Stream stream, Graph* graph) {
+  FakeStream& from = *fake(stream);
+  from.capturing = false;
+  std::vector<Work> captured = std::exchange(from.captured, {});
+  const Status status = enter("end_capture");
+  if (status != kSuccess) return status;
+  *graph = reinterpret_cast<Graph>(new FakeGraph(std::move(captured)));
+  ++live_handles_;
+  return kSuccess;
+}
+
+Status FakeCudaApi::instantiate(GraphExec* exec, Graph graph) {
+  const Status status = enter("instantiate");
+  if (status != kSuccess) return status;
+  *exec = reinterpret_cast<GraphExec>(new FakeGraph(*fake(graph)));
+  ++live_handles_;
+  return kSuccess;
+}
+
+Status FakeCudaApi::launch(GraphExec exec, Stream stream) {
+  const Status status = enter("launch");
+  if (status != kSuccess) return status;
+  for (const Work& work : *fake(exec)) fake(stream)->put(work);
+  return kSuccess;
+}
+
+Status FakeCudaApi::destroy_graph(Graph graph) {
+  delete fake(graph);
+  --live_handles_;
+  return enter("destroy_graph");
+}
+
+Status FakeCudaApi::destroy_exec(GraphExec exec) {
+  delete fake(exec);
+  --live_handles_;
+  return enter("destroy_exec");
+}
+
+}  // namespace headrace::cuda

@@ -1,0 +1,90 @@
+#pragma once
+
+// A CUDA runtime made of host memory. Streams are queues: what is put on one runs when the stream,
+// or an event behind it, is waited for, and not before, as late as a GPU may be. So a host buffer
+// that is changed too early, or a result that is read too early, shows in every run.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/host/cuda_api.h"
+
+namespace headrace::cuda {
+
+inline constexpr Status kFakeLaunchFailure = 719;  ///< cudaErrorLaunchFailure: sticky
+
+class FakeCudaApi final : public CudaApi {
+ public:
+  FakeCudaApi();
+  /// Adds a failure to the current test for everything that was not given back.
+  ~FakeCudaApi() override;
+
+  // What the machine looks like.
+  int driver = 13000, runtime = 13000;
+  std::vector<DeviceProperties> devices;  ///< one of compute capability 9.0
+  size_t total_bytes = size_t{1} << 30;
+  size_t others_bytes = 0;  ///< of total_bytes, held by other processes
+
+  /// Makes the `nth` call from now (1 = the next) of the method of that name fail. A sticky failure
+  /// stays: every later call of any method that touches the device fails alike.
+  void fail(const std::string& method, Status status, int nth = 1, bool sticky = false);
+
+  size_t device_bytes() const;  ///< allocated now
+  int calls(const std::string& method) const;
+  void reset_calls();
+
+  std::string describe(Status status) const override;
+  Status driver_version(int* version) override;
+  Status runtime_version(int* version) override;
+  Status device_count(int* count) override;
+  Status device_properties(int device, DeviceProperties* properties) override;
+  Status set_device(int device) override;
+  Status memory_info(size_t* free_bytes, size_t* total) override;
+  Status malloc_device(void** data, size_t bytes) override;
+  Status free_device(void* data) override;
+  Status malloc_pinned(void** data, size_t bytes) override;
+  Status free_pinned(void* data) override;
+  Status create_stream(Stream* stream) override;
+  Status destroy_stream(Stream stream) override;
+  Status synchronize(Stream stream) override;
+  Status create_event(Event* event) override;
+  Status destroy_event(Event event) override;
+  Status record(Event event, Stream stream) override;
+  Status synchronize_event(Event event) override;
+  Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) override;
+  Status fill_zero(void* data, size_t bytes, Stream stream) override;
+  Status begin_capture(Stream stream) override;
+  Status end_capture(Stream stream, Graph* graph) override;
+  Status instantiate(GraphExec* exec, Graph graph) override;
+  Status launch(GraphExec exec, Stream stream) override;
+  Status destroy_graph(Graph graph) override;
+  Status destroy_exec(GraphExec exec) override;
+
+ private:
+  struct Failure {
+    Status status;
+    int nth;
+    bool sticky;
+  };
+
+  /// Counts the call; the status it must fail with, or kSuccess.
+  Status enter(const char* method, bool touches_device = true);
+  Status allocate(std::map<void*, size_t>& live, void** data, size_t bytes);
+  Status release(std::map<void*, size_t>& live, void* data);
+
+  mutable std::mutex mutex_;
+  std::map<std::string, int> calls_;
+  std::map<std::string, Failure> failures_;
+  Status sticky_ = kSuccess;
+  std::map<void*, size_t> device_memory_, pinned_memory_;
+  int live_handles_ = 0;
+};
+
+}  // namespace headrace::cuda
