@@ -39,8 +39,10 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
                          cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(shape.shared_bytes));
   }
-  kernel<<<shape.grid, dim3(shape.threads), shape.shared_bytes, stream> > >(
+  // clang-format off: it breaks the closing brackets up
+  kernel<<<shape.grid, dim3(shape.threads), shape.shared_bytes, stream>>>(
       static_cast<Params>(args)...);
+  // clang-format on
   check_launch(name);
 #endif
 }
