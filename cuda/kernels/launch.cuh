@@ -23,7 +23,7 @@ struct LaunchShape {
   size_t shared_bytes = 0;
 };
 
-/// kernel<<<...>>>(args...). Throws what check_launch() throws.
+/// Runs kernel(args...) on a grid. Throws what check_launch() throws.
 template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape, Stream stream,
             const Args&... args) {
@@ -39,10 +39,12 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
                          cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(shape.shared_bytes));
   }
-  // clang-format off: it breaks the closing brackets up
-  kernel<<<shape.grid, dim3(shape.threads), shape.shared_bytes, stream>>>(
-      static_cast<Params>(args)...);
-  // clang-format on
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
   check_launch(name);
 #endif
 }

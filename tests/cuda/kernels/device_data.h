@@ -25,7 +25,7 @@ inline float round_to_dtype(DType dtype, float value) {
 
 /// Half the distance from 1 to the next number.
 inline double roundoff(DType dtype) {
-  return dtype == DType::kBF16 ? 0x1p-9 : dtype == DType::kF16 ? 0x1p-12 : 0x1p-25;
+  return dtype == DType::kBF16 ? 0x1p-8 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
 }
 
 /// A matrix of `dtype` in memory aligned to 256 bytes.

@@ -1,0 +1,135 @@
+#include "cuda/device/reduce.cuh"
+#include "cuda/kernels/attention_kernels.cuh"
+
+namespace headrace::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kMaxHeadDim = 256;
+constexpr int kColumns = kMaxHeadDim / kThreads;  // that a thread sums
+
+/// A row's softmax and the thread's columns of its sums.
+struct RowSums {
+  SoftmaxState state{kNoScore, 0.0f};
+  float at[kColumns] = {};
+};
+
+/// One split of one row: threads score a key each, then sum a column each.
+template <class T, class Cache>
+__device__ void attend_split(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
+                             const float* query, KeyRange keys, RowSums& sums, float* scores,
+                             float* scratch) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int32_t d = task.shape.head_dim;
+  for (int32_t tile = keys.first / kTileKeys * kTileKeys; tile < keys.end; tile += kTileKeys) {
+    float score = kNoScore;
+    const int32_t position = tile + thread;
+    if (thread < kTileKeys && position >= keys.first && position < keys.end) {
+      const Cache* key = task.keys + kv_offset(task, piece, position);
+      float dot = 0.0f;
+      for (int32_t j = 0; j < d; ++j) dot = fmaf(query[j], to_float(key[j]), dot);
+      score = dot * task.scale;
+    }
+    const float max = greatest(sums.state.max, block_reduce(score, Largest{}, scratch));
+    const float weight = weight_of(score, max);
+    const float keep = weight_of(sums.state.max, max);
+    if (thread < kTileKeys) scores[thread] = weight;
+    sums.state = {max, sums.state.total * keep + block_reduce(weight, Sum{}, scratch)};
+    for (int c = 0; c < kColumns; ++c) {
+      const int32_t j = thread + c * kThreads;
+      float sum = sums.at[c] * keep;
+      for (int32_t i = 0; j < d && i < kTileKeys; ++i) {
+        if (tile + i < keys.first || tile + i >= keys.end) continue;
+        const Cache* value = task.values + kv_offset(task, piece, tile + i);
+        sum = fmaf(scores[i], to_float(value[j]), sum);
+      }
+      sums.at[c] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+template <class T, class Cache>
+__device__ void attend_row(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
+                           int32_t m, float* query, float* scores, float* scratch) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const AttentionShape& shape = task.shape;
+  const int32_t d = shape.head_dim;
+  const int64_t row = piece.item.row + piece.token(shape, m);
+  const int64_t column = int64_t{piece.head(shape, m)} * d;
+  for (int32_t j = thread; j < d; j += kThreads) {
+    query[j] = to_float(task.q[row * task.q_stride + column + j]);
+  }
+  __syncthreads();
+  const int32_t position = piece.item.position + piece.token(shape, m);
+  const KeyRange keys{first_key(position, shape.window), position + 1};
+  RowSums total;
+  for (int32_t split = piece.item.first_split; split < piece.item.end_split; ++split) {
+    RowSums sums;
+    attend_split(
+        task, piece, query,
+        {greatest(keys.first, split * kSplitKeys), least(keys.end, (split + 1) * kSplitKeys)}, sums,
+        scores, scratch);
+    const Fold fold = fold_splits(total.state, sums.state);
+    total.state = fold.state;
+    for (int c = 0; c < kColumns; ++c) total.at[c] = fold_sums(fold, total.at[c], sums.at[c]);
+  }
+  float* partial = nullptr;
+  if (piece.item.partial >= 0) {
+    partial = task.partials + partial_offset(shape, piece.item.partial, piece.kv_head, piece.part) +
+              m * partial_stride(d);
+    if (thread == 0) {
+      partial[d] = total.state.max;
+      partial[d + 1] = total.state.total;
+    }
+  }
+  for (int c = 0; c < kColumns; ++c) {
+    const int32_t j = thread + c * kThreads;
+    if (j >= d) continue;
+    if (partial != nullptr) {
+      partial[j] = total.at[c];
+    } else {
+      task.out[row * task.out_stride + column + j] = from_float<T>(total.at[c] / total.state.total);
+    }
+  }
+  __syncthreads();
+}
+
+template <class T, class Cache>
+__global__ void __launch_bounds__(kThreads)
+    attention_generic_kernel(AttentionTask<T, Cache> task, int32_t rows) {
+  __shared__ float query[kMaxHeadDim];
+  __shared__ float scores[kTileKeys];
+  __shared__ float scratch[kThreads / kWarp];
+  const int64_t count = piece_count(task);
+  for (int64_t p = blockIdx.x; p < count; p += gridDim.x) {
+    const AttentionPiece piece = piece_at(task, p);
+    for (int32_t m = 0; m < rows; ++m) {
+      if (piece.exists(task.shape, m)) attend_row(task, piece, m, query, scores, scratch);
+    }
+  }
+}
+
+}  // namespace
+
+void attention_generic(const AttentionArgs& args, Stream stream) {
+  HEADRACE_CHECK(args.shape.head_dim <= kMaxHeadDim, args.shape.head_dim);
+  const auto run = [&](const WorkList<AttentionItem>& list, int32_t rows) {
+    if (list.expected <= 0) return;
+    const LaunchShape shape{
+        .grid = {work_grid(list.expected, args.shape, args.multiprocessors, 16)},
+        .threads = kThreads};
+    with_element(args.dtype, [&](auto element) {
+      with_element(args.cache_dtype, [&](auto cached) {
+        using T = decltype(element);
+        using Cache = decltype(cached);
+        launch("attention_generic", attention_generic_kernel<T, Cache>, shape, stream,
+               attention_task<T, Cache>(args, list), rows);
+      });
+    });
+  };
+  run(args.short_items, kShortRows);
+  run(args.long_items, kLongRows);
+}
+
+}  // namespace headrace::cuda

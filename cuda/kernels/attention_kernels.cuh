@@ -1,0 +1,123 @@
+#pragma once
+
+// What the attention kernels share: who works on what, where keys are, what becomes of a result.
+
+#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention_fold.cuh"
+#include "cuda/kernels/launch.cuh"
+
+namespace headrace::cuda {
+
+template <class T, class Cache>
+struct AttentionTask {
+  const T* q;
+  int64_t q_stride;
+  T* out;
+  int64_t out_stride;
+  const Cache* keys;
+  const Cache* values;
+  KvLayout layout;
+  AttentionShape shape;
+  float scale;  // of scores in units of log2
+  const int32_t* block_tables;
+  int64_t table_stride;
+  const AttentionItem* items;
+  const int32_t* count;
+  float* partials;
+};
+
+template <class T, class Cache>
+AttentionTask<T, Cache> attention_task(const AttentionArgs& args,
+                                       const WorkList<AttentionItem>& list) {
+  return {static_cast<const T*>(args.q.data),
+          args.q.stride,
+          static_cast<T*>(args.out.data),
+          args.out.stride,
+          static_cast<const Cache*>(args.keys),
+          static_cast<const Cache*>(args.values),
+          args.layout,
+          args.shape,
+          args.scale * kLog2E,
+          args.block_tables,
+          args.table_stride,
+          list.items,
+          list.count,
+          args.partials};
+}
+
+/// Floats of one row of a partial result: the sums, the state, two unused.
+__host__ __device__ constexpr int64_t partial_stride(int32_t head_dim) { return head_dim + 4; }
+
+/// Row 0 of what a KV head and part of a partial result is.
+__host__ __device__ inline int64_t partial_offset(const AttentionShape& shape, int32_t partial,
+                                                  int32_t kv_head, int32_t part) {
+  const int64_t unit = (int64_t{partial} * shape.num_kv_heads + kv_head) * shape.parts() + part;
+  return unit * kShortRows * partial_stride(shape.head_dim);
+}
+
+/// An item of the list for one KV head and one part of its query heads. Row `m` of the piece is
+/// token m / part_heads, head m % part_heads.
+struct AttentionPiece {
+  AttentionItem item;
+  int32_t kv_head, part;
+
+  __device__ int32_t token(const AttentionShape& shape, int32_t m) const {
+    return m / shape.part_heads();
+  }
+  __device__ int32_t head(const AttentionShape& shape, int32_t m) const {
+    return kv_head * shape.group() + part * shape.part_heads() + m % shape.part_heads();
+  }
+  __device__ bool exists(const AttentionShape& shape, int32_t m) const {
+    return token(shape, m) < item.num_rows &&
+           part * shape.part_heads() + m % shape.part_heads() < shape.group();
+  }
+};
+
+template <class T, class Cache>
+__device__ int64_t piece_count(const AttentionTask<T, Cache>& task) {
+  return int64_t{*task.count} * task.shape.num_kv_heads * task.shape.parts();
+}
+
+/// The last items come first: those of a long chunk see the most keys.
+template <class T, class Cache>
+__device__ AttentionPiece piece_at(const AttentionTask<T, Cache>& task, int64_t number) {
+  const int64_t units = int64_t{task.shape.num_kv_heads} * task.shape.parts();
+  const auto unit = static_cast<int32_t>(number % units);
+  return {task.items[*task.count - 1 - number / units], unit / task.shape.parts(),
+          unit % task.shape.parts()};
+}
+
+/// Keys [first, end) that rows of an item see.
+struct KeyRange {
+  int32_t first, end;
+};
+
+__device__ inline KeyRange keys_of(const AttentionItem& item, const AttentionShape& shape) {
+  return {first_key(item.position, shape.window), item.position + item.num_rows};
+}
+
+/// Element 0 of the piece's key or value at a position.
+template <class T, class Cache>
+__device__ int64_t kv_offset(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
+                             int32_t position) {
+  const int32_t size = task.layout.block_size;
+  const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
+  return task.layout.offset(int64_t{table[position / size]} * size + position % size,
+                            piece.kv_head);
+}
+
+/// Blocks of a grid that walks a work list.
+inline unsigned work_grid(int64_t items, const AttentionShape& shape, int32_t multiprocessors,
+                          int per_multiprocessor) {
+  return grid_size(least(items * shape.num_kv_heads * shape.parts(),
+                         int64_t{multiprocessors} * per_multiprocessor));
+}
+
+/// Tensor cores: 16-bit elements, head_dim 64, 80, 96, 128 or 256, rows aligned to 16 bytes.
+bool can_use_mma(const AttentionArgs& args);
+void attention_mma(const AttentionArgs& args, Stream stream);
+
+/// Any dtypes, any even head_dim up to 256; float32 arithmetic.
+void attention_generic(const AttentionArgs& args, Stream stream);
+
+}  // namespace headrace::cuda

@@ -1,0 +1,86 @@
+#include "cuda/kernels/linear_epilogue.cuh"
+#include "cuda/kernels/linear_kernels.h"
+
+namespace headrace::cuda {
+namespace {
+
+constexpr int kTokens = 32, kFeatures = 64, kDepth = 16, kThreads = 256;
+constexpr int kTokensEach = 4, kFeaturesEach = 2;
+constexpr int kPadding = 1;
+
+struct F32Task {
+  const float* x;
+  int64_t x_stride, rows;
+  const float* weight;
+  int64_t weight_stride, k;
+};
+
+/// A thread has 4 rows x 2 features; each sum is one chain of fused multiply-adds over ascending k.
+__global__ void __launch_bounds__(kThreads)
+    linear_f32_kernel(F32Task task, LinearOutput<float, float> out) {
+  __shared__ float x_tile[kDepth][kTokens + kPadding];
+  __shared__ float weight_tile[kDepth][kFeatures + kPadding];
+  __shared__ float sums_tile[kTokens * kFeatures];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = thread % (kFeatures / kFeaturesEach);
+  const int line = thread / (kFeatures / kFeaturesEach);
+  const int64_t first_row = int64_t{blockIdx.y} * kTokens;
+  const int64_t first_feature = int64_t{blockIdx.x} * kFeatures;
+  float sums[kTokensEach][kFeaturesEach] = {};
+  for (int64_t k0 = 0; k0 < task.k; k0 += kDepth) {
+    for (int i = thread; i < kTokens * kDepth; i += kThreads) {
+      const int64_t row = first_row + i / kDepth, k = k0 + i % kDepth;
+      const bool exists = row < task.rows && k < task.k;
+      x_tile[i % kDepth][i / kDepth] = exists ? task.x[row * task.x_stride + k] : 0.0f;
+    }
+    for (int i = thread; i < kFeatures * kDepth; i += kThreads) {
+      const int64_t row = first_feature + i / kDepth;
+      weight_tile[i % kDepth][i / kDepth] = task.weight[row * task.weight_stride + k0 + i % kDepth];
+    }
+    __syncthreads();
+    HEADRACE_UNROLL
+    for (int k = 0; k < kDepth; ++k) {
+      HEADRACE_UNROLL
+      for (int t = 0; t < kTokensEach; ++t) {
+        HEADRACE_UNROLL
+        for (int f = 0; f < kFeaturesEach; ++f) {
+          sums[t][f] = fmaf(x_tile[k][line * kTokensEach + t],
+                            weight_tile[k][column * kFeaturesEach + f], sums[t][f]);
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (int t = 0; t < kTokensEach; ++t) {
+    for (int f = 0; f < kFeaturesEach; ++f) {
+      sums_tile[(line * kTokensEach + t) * kFeatures + column * kFeaturesEach + f] = sums[t][f];
+    }
+  }
+  __syncthreads();
+  write_tile<float, float>(
+      {.sums = sums_tile,
+       .slice_stride = 0,
+       .row_stride = kFeatures,
+       .slices = 1,
+       .features = kFeatures,
+       .first_feature = first_feature,
+       .first_row = first_row,
+       .rows = static_cast<int>(least<int64_t>(kTokens, task.rows - first_row))},
+      out, thread, kThreads);
+}
+
+}  // namespace
+
+void linear_f32(const LinearArgs& args, Stream stream) {
+  constexpr int64_t kMaxRows = int64_t{65535} * kTokens;
+  static_assert(kFeatures == kWeightRowUnit && kWeightColUnit % kDepth == 0);
+  HEADRACE_CHECK(args.x.rows <= kMaxRows, args.x.rows);
+  const F32Task task{static_cast<const float*>(args.x.data), args.x.stride,        args.x.rows,
+                     static_cast<const float*>(args.weight), args.layout.stride(), args.layout.k};
+  const LaunchShape shape{.grid = {grid_size(args.layout.stored_rows() / kFeatures),
+                                   grid_size(divide_up<int64_t>(args.x.rows, kTokens))},
+                          .threads = kThreads};
+  launch("linear_f32", linear_f32_kernel, shape, stream, task, linear_output<float, float>(args));
+}
+
+}  // namespace headrace::cuda

@@ -1,0 +1,262 @@
+// attention() in the emulation, against softmax in double, and against itself under other schedules
+// of the same tokens.
+
+#include "cuda/kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "device_data.h"
+
+namespace headrace::cuda {
+namespace {
+
+struct Shape {
+  DType dtype = DType::kBF16;
+  int32_t heads = 4, kv_heads = 2, head_dim = 64, window = 0, block_size = 16;
+  DType cache = DType::kBF16;
+};
+
+struct Chunk {
+  int32_t sequence, start, rows;
+};
+
+/// Sequences whose tokens have all been written to the cache; NaN wherever no token is.
+class AttentionCase {
+ public:
+  AttentionCase(const Shape& shape, int32_t sequences, int32_t tokens, Random& random)
+      : shape_(shape),
+        tokens_(tokens),
+        layout_{shape.kv_heads, shape.block_size, shape.head_dim},
+        blocks_((tokens + shape.block_size - 1) / shape.block_size),
+        tables_(static_cast<size_t>(sequences * blocks_)),
+        keys_(shape.cache, sequences * blocks_, layout_.block_elements()),
+        values_(shape.cache, sequences * blocks_, layout_.block_elements()) {
+    for (size_t i = 0; i < tables_.size(); ++i) tables_[i] = static_cast<int32_t>(i);
+    std::shuffle(tables_.begin(), tables_.end(), std::mt19937(7));
+    const int64_t count = int64_t{sequences} * tokens;
+    q_ = random.uniforms(shape.dtype, count * shape.heads * shape.head_dim, -2.0f, 2.0f);
+    k_ = random.uniforms(shape.cache, count * shape.kv_heads * shape.head_dim);
+    v_ = random.uniforms(shape.cache, count * shape.kv_heads * shape.head_dim);
+  }
+
+  /// Writes what positions [0, end) of the sequences hold.
+  void write(int32_t end) {
+    const int64_t d = shape_.head_dim;
+    for (int32_t s = 0; s * blocks_ < static_cast<int32_t>(tables_.size()); ++s) {
+      for (int32_t p = 0; p < end; ++p) {
+        for (int32_t h = 0; h < shape_.kv_heads; ++h) {
+          const int64_t slot =
+              int64_t{table(s)[p / shape_.block_size]} * shape_.block_size + p % shape_.block_size;
+          const int64_t at = layout_.offset(slot, h), block = layout_.block_elements();
+          for (int64_t j = 0; j < d; ++j) {
+            keys_.set(at / block, at % block + j, k_[kv(s, p, h) + size_t(j)]);
+            values_.set(at / block, at % block + j, v_[kv(s, p, h) + size_t(j)]);
+          }
+        }
+      }
+    }
+  }
+
+  /// One step; rows in order of the chunks.
+  std::vector<float> run(const std::vector<Chunk>& chunks) const {
+    std::vector<SeqSlice> seqs;
+    std::vector<int32_t> tables;
+    std::vector<float> rows;
+    int32_t first = 0;
+    for (const Chunk& c : chunks) {
+      seqs.push_back({first, c.rows, c.start, {}});
+      first += c.rows;
+      tables.insert(tables.end(), table(c.sequence), table(c.sequence) + blocks_);
+      const auto from = q_.begin() + static_cast<ptrdiff_t>(q(c.sequence, c.start));
+      rows.insert(rows.end(), from, from + c.rows * width());
+    }
+    const headrace::cuda::AttentionShape shape{shape_.heads, shape_.kv_heads, shape_.head_dim,
+                                               shape_.window};
+    AttentionPlan plan;
+    plan_attention(seqs, shape, &plan);
+    EXPECT_LE(plan.num_partials,
+              max_attention_partials(first, static_cast<int64_t>(seqs.size()), tokens_, shape));
+    const auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
+    const int32_t counts[] = {count(plan.short_items), count(plan.long_items), count(plan.merges)};
+    // q as columns of a wider matrix.
+    const DeviceMatrix in(shape_.dtype, first, width(), rows, 16);
+    const DeviceMatrix out(shape_.dtype, first, width());
+    std::vector<float> partials(attention_partial_bytes(plan.num_partials, shape) / sizeof(float));
+    attention({.dtype = shape_.dtype,
+               .cache_dtype = shape_.cache,
+               .shape = shape,
+               .scale = scale(),
+               .q = in.matrix(),
+               .out = out.matrix(),
+               .layout = layout_,
+               .keys = keys_.data(),
+               .values = values_.data(),
+               .block_tables = tables.data(),
+               .table_stride = blocks_,
+               .short_items = {plan.short_items.data(), &counts[0], counts[0]},
+               .long_items = {plan.long_items.data(), &counts[1], counts[1]},
+               .merges = {plan.merges.data(), &counts[2], counts[2]},
+               .partials = partials.data(),
+               .multiprocessors = 1},
+              nullptr);
+    return out.values();
+  }
+
+  /// Output of one row; and, behind it, the bound of each element's error.
+  std::vector<double> exact(int32_t s, int32_t position) const {
+    std::vector<double> out, bounds;
+    const auto d = static_cast<size_t>(shape_.head_dim);
+    for (int32_t h = 0; h < shape_.heads; ++h) {
+      const int32_t kv_head = h / (shape_.heads / shape_.kv_heads);
+      const float* query = &q_[q(s, position) + size_t(h) * d];
+      std::vector<double> scores;
+      double max = -INFINITY, total = 0.0;
+      const int32_t first = first_key(position, shape_.window);
+      for (int32_t p = first; p <= position; ++p) {
+        double dot = 0.0;
+        for (size_t j = 0; j < d; ++j) dot += double(query[j]) * double(k_[kv(s, p, kv_head) + j]);
+        scores.push_back(dot * double(scale()));
+        max = std::max(max, scores.back());
+      }
+      std::vector<double> sums(d, 0.0), sizes(d, 0.0);
+      for (int32_t p = first; p <= position; ++p) {
+        const double weight = std::exp(scores[size_t(p - first)] - max);
+        total += weight;
+        for (size_t j = 0; j < d; ++j) {
+          sums[j] += weight * double(v_[kv(s, p, kv_head) + j]);
+          sizes[j] += weight * std::abs(double(v_[kv(s, p, kv_head) + j]));
+        }
+      }
+      // A score is off by at most (d + 3) roundoffs of |q| . |k| * scale <= 2 * sqrt(d), twice that
+      // relative in a weight; exp2, the sums and the folds add 64 more; tensor cores see weights
+      // rounded to the dtype; the output is rounded once.
+      const double f32 = (4.0 * std::sqrt(double(d)) * (double(d) + 3) + 64) * 0x1p-24;
+      const double rounding = shape_.dtype == DType::kF32 ? 0.0 : roundoff(shape_.dtype);
+      for (size_t j = 0; j < d; ++j) {
+        out.push_back(sums[j] / total);
+        bounds.push_back(sizes[j] / total * (2 * f32 + rounding) + std::abs(out.back()) * rounding);
+      }
+    }
+    out.insert(out.end(), bounds.begin(), bounds.end());
+    return out;
+  }
+
+  int64_t width() const { return int64_t{shape_.heads} * shape_.head_dim; }
+
+ private:
+  const int32_t* table(int32_t s) const { return tables_.data() + s * blocks_; }
+  size_t q(int32_t s, int32_t p) const { return size_t((int64_t{s} * tokens_ + p) * width()); }
+  size_t kv(int32_t s, int32_t p, int32_t h) const {
+    return size_t(((int64_t{s} * tokens_ + p) * shape_.kv_heads + h) * shape_.head_dim);
+  }
+  float scale() const { return 1.0f / std::sqrt(float(shape_.head_dim)); }
+
+  Shape shape_;
+  int32_t tokens_;
+  KvLayout layout_;
+  int32_t blocks_;
+  std::vector<int32_t> tables_;
+  DeviceMatrix keys_, values_;
+  std::vector<float> q_, k_, v_;
+};
+
+class Attention : public KernelTest {
+ protected:
+  void expect_close(const AttentionCase& c, const std::vector<Chunk>& chunks) {
+    const auto got = c.run(chunks);
+    const auto width = static_cast<size_t>(c.width());
+    size_t row = 0;
+    for (const Chunk& chunk : chunks) {
+      for (int32_t i = 0; i < chunk.rows; ++i, ++row) {
+        const auto want = c.exact(chunk.sequence, chunk.start + i);
+        for (size_t j = 0; j < width; ++j) {
+          ASSERT_NEAR(got[row * width + j], want[j], want[width + j])
+              << "sequence " << chunk.sequence << " position " << chunk.start + i << " column "
+              << j;
+        }
+      }
+    }
+  }
+
+  Random random_{51};
+};
+
+// Decodes (one split, several), a few rows, and chunks, in one step.
+TEST_P(Attention, MixedStepsMatchExactSoftmax) {
+  SCOPED_TRACE(random_.trace());
+  const std::vector<Chunk> chunks = {{0, 330, 1}, {1, 5, 1}, {2, 0, 40}, {3, 250, 3}, {1, 240, 30}};
+  const Shape shapes[] = {
+      {.head_dim = 64},
+      {.dtype = DType::kF16, .heads = 2, .head_dim = 80, .cache = DType::kF16},
+      {.heads = 3, .kv_heads = 1, .head_dim = 96, .window = 70},
+      {.heads = 1, .kv_heads = 1, .head_dim = 128, .block_size = 64},
+      {.dtype = DType::kF32, .heads = 3, .kv_heads = 1, .head_dim = 48, .cache = DType::kF32},
+      {.dtype = DType::kBF16, .head_dim = 32, .window = 300, .cache = DType::kF32},
+  };
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 4, 331, random_);
+    c.write(331);
+    expect_close(c, chunks);
+  }
+}
+
+TEST_P(Attention, LargeHeadsAndGroups) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {{.heads = 2, .kv_heads = 1, .head_dim = 256},
+                          {.heads = 16, .kv_heads = 1, .head_dim = 64},
+                          {.heads = 17, .kv_heads = 1, .head_dim = 64}};
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 2, 270, random_);
+    c.write(270);
+    expect_close(c, {{0, 269, 1}, {1, 250, 20}});
+  }
+}
+
+// A row's bits: from a chunk, from a decode, from chunks of other sizes and other company. Later
+// positions hold NaN when it is a decode.
+TEST_P(Attention, ChunkingDoesNotChangeBits) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.heads = 2, .kv_heads = 1},
+      {.heads = 4, .kv_heads = 1, .head_dim = 80, .window = 100},
+      {.heads = 1, .kv_heads = 1, .head_dim = 256},
+      {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
+  };
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 2, 600, random_);
+    const auto width = static_cast<size_t>(c.width());
+    c.write(551);
+    const auto row = c.run({{0, 550, 1}});
+    c.write(560);
+    const auto pair = c.run({{1, 17, 1}, {0, 548, 3}});
+    const auto chunk = c.run({{1, 40, 50}, {0, 500, 60}});
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), pair.begin() + ptrdiff_t(3 * width)));
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), chunk.begin() + ptrdiff_t(100 * width)));
+  }
+}
+
+TEST(AttentionPlan, CutsWorkAtFixedPlaces) {
+  const headrace::cuda::AttentionShape shape{8, 2, 64, 0};
+  const SeqSlice seqs[] = {{0, 1, 600, {}}, {1, 4, 252, {}}, {5, 33, 100, {}}};
+  AttentionPlan plan;
+  plan_attention(seqs, shape, &plan);
+  ASSERT_EQ(plan.short_items.size(), 4u);  // splits 0, 1, 2 of the first; 0 of the second
+  EXPECT_EQ(plan.short_items[3].partial, -1);
+  EXPECT_EQ(plan.num_partials, 3);
+  ASSERT_EQ(plan.merges.size(), 1u);
+  EXPECT_EQ(plan.merges[0].num_splits, 3);
+  ASSERT_EQ(plan.long_items.size(), 3u);
+  EXPECT_EQ(plan.long_items[2].row, 5 + 32);
+  EXPECT_EQ(plan.long_items[2].num_rows, 1);
+
+  const headrace::cuda::AttentionShape window{8, 2, 64, 100};
+  plan_attention(std::span(seqs, 1), window, &plan);
+  ASSERT_EQ(plan.short_items.size(), 2u);  // keys 501..600: splits 1 and 2
+  EXPECT_EQ(plan.short_items[0].first_split, 1);
+}
+
+HEADRACE_KERNEL_TESTS(Attention);
+
+}  // namespace
+}  // namespace headrace::cuda

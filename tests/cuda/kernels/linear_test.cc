@@ -1,0 +1,211 @@
+// linear() in the emulation, against sums in double, and against itself in other company.
+
+#include "cuda/kernels/linear.h"
+
+#include <cmath>
+
+#include "cuda/kernels/silu_mul.h"
+#include "device_data.h"
+
+namespace headrace::cuda {
+namespace {
+
+struct Options {
+  bool bias = false, residual = false, silu_mul = false;
+  DType out_dtype = DType::kF32;
+  int64_t gap = 0, offset = 0;  // of x, in elements
+  int32_t multiprocessors = 132;
+};
+
+class LinearCase {
+ public:
+  LinearCase(DType dtype, int64_t n, int64_t k, bool gate_up, Random& random)
+      : dtype_(dtype),
+        layout_{n, k, gate_up},
+        weights_(random.uniforms(dtype, n * k)),
+        bias_(random.uniforms(dtype, n)),
+        stored_(dtype, layout_.stored_rows(), layout_.stride(),
+                std::vector<float>(static_cast<size_t>(layout_.elements()))),
+        bias_data_(dtype, 1, n, bias_) {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < k; ++j) stored_.set(layout_.stored_row(i), j, weight(i, j));
+    }
+  }
+
+  float weight(int64_t i, int64_t j) const {
+    return weights_[static_cast<size_t>(i * layout_.k + j)];
+  }
+
+  DeviceMatrix run(const std::vector<float>& x, const Options& o,
+                   const std::vector<float>& residual = {}) const {
+    const auto rows = static_cast<int64_t>(x.size()) / layout_.k;
+    const int64_t cols = o.silu_mul ? layout_.n / 2 : layout_.n;
+    const DeviceMatrix in(dtype_, rows, layout_.k, x, o.gap, o.offset);
+    DeviceMatrix out(o.out_dtype, rows, cols, 3);
+    LinearArgs args{.dtype = dtype_,
+                    .x = in.matrix(),
+                    .weight = stored_.data(),
+                    .layout = layout_,
+                    .silu_mul = o.silu_mul,
+                    .out_dtype = o.out_dtype,
+                    .out = out.matrix(),
+                    .multiprocessors = o.multiprocessors};
+    if (o.bias) args.bias = bias_data_.data();
+    const DeviceMatrix add(dtype_, rows, cols,
+                           o.residual ? residual : std::vector<float>(size_t(rows * cols)));
+    if (o.residual) args.residual = add.matrix();
+    std::vector<float> workspace(linear_workspace_bytes(rows, layout_, o.multiprocessors) /
+                                 sizeof(float));
+    args.workspace = workspace.data();
+    linear(args, nullptr);
+    return out;
+  }
+
+  /// Sum and sum of absolute values of a row's products with a feature, with the bias.
+  std::pair<double, double> exact(const std::vector<float>& x, int64_t row, int64_t feature,
+                                  const Options& o) const {
+    double sum = o.bias ? double(bias_[size_t(feature)]) : 0.0, size = std::abs(sum);
+    for (int64_t j = 0; j < layout_.k; ++j) {
+      const double term = double(x[size_t(row * layout_.k + j)]) * double(weight(feature, j));
+      sum += term;
+      size += std::abs(term);
+    }
+    return {sum, size};
+  }
+
+  // float32: one roundoff for each step of the chain. 16-bit: one for each product of 16, for each
+  // slice and for the bias (a GPU's tensor core, which truncates, needs twice that).
+  double bound(double size) const {
+    const double steps = dtype_ == DType::kF32 ? double(layout_.k) : double(layout_.k) / 16 + 8;
+    return size * (steps + 3) * 0x1p-24;
+  }
+
+  const WeightLayout& layout() const { return layout_; }
+  DType dtype() const { return dtype_; }
+
+ private:
+  DType dtype_;
+  WeightLayout layout_;
+  std::vector<float> weights_, bias_;
+  DeviceMatrix stored_;
+  DeviceMatrix bias_data_;
+};
+
+class Linear : public KernelTest {
+ protected:
+  void expect_close(const LinearCase& c, int64_t rows, const Options& o) {
+    const auto x = random_.uniforms(c.dtype(), rows * c.layout().k);
+    const auto residual = random_.uniforms(c.dtype(), rows * c.layout().n);
+    const DeviceMatrix got = c.run(x, o, residual);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < c.layout().n; ++j) {
+        auto [want, size] = c.exact(x, i, j, o);
+        if (o.residual) want += double(residual[size_t(i * c.layout().n + j)]);
+        const double bound = c.bound(size + 1.0) + std::abs(want) * roundoff(o.out_dtype);
+        ASSERT_NEAR(got.at(i, j), want, bound)
+            << dtype_name(c.dtype()) << " row " << i << " of " << rows << ", feature " << j;
+      }
+    }
+  }
+
+  Random random_{41};
+};
+
+TEST_P(Linear, MatchesExactSums) {
+  SCOPED_TRACE(random_.trace());
+  const int64_t shapes[][2] = {{16, 64}, {40, 72}, {130, 200}, {64, 1100}};
+  for (const DType dtype : kDTypes) {
+    for (const auto& [n, k] : shapes) {
+      const LinearCase c(dtype, n, k, n == 40, random_);
+      for (const int64_t rows : {1, 8, 13, 32, 33, 70}) {
+        if (rows > 33 && k > 1000) continue;
+        expect_close(c, rows, {.bias = rows % 2 == 1, .residual = rows == 13});
+        if (rows < 20) expect_close(c, rows, {.out_dtype = dtype, .gap = 3, .offset = 1});
+      }
+    }
+  }
+}
+
+TEST_P(Linear, LargeTilesMatchExactSums) {
+  const LinearCase c(DType::kBF16, 192, 640, false, random_);
+  expect_close(c, 65, {.out_dtype = DType::kBF16});
+  // Few multiprocessors: every block does all of k.
+  expect_close(c, 65, {.bias = true, .multiprocessors = 1});
+  expect_close(c, 40, {.gap = 1, .multiprocessors = 1});
+}
+
+// A row's bits: alone, among others, in skinny and tiled kernels, in slices or not.
+TEST_P(Linear, RowsDoNotDependOnTheirCompany) {
+  SCOPED_TRACE(random_.trace());
+  for (const DType dtype : kDTypes) {
+    for (const int64_t k : {72, 520, 1088}) {
+      const LinearCase c(dtype, 72, k, true, random_);
+      for (const bool silu : {false, true}) {
+        const Options o{.bias = true, .silu_mul = silu, .out_dtype = dtype};
+        const auto row = random_.uniforms(dtype, k);
+        const auto want = c.run(row, o).values();
+        for (const int64_t rows : {2, 9, 20, 33, 66}) {
+          if (rows > 40 && k > 600) continue;
+          for (const int32_t multiprocessors : {132, 1}) {
+            if (rows <= 32 && multiprocessors == 1) continue;
+            auto x = random_.uniforms(dtype, rows * k);
+            const int64_t place = random_.integer(0, rows - 1);
+            std::copy(row.begin(), row.end(), x.begin() + place * k);
+            Options other = o;
+            other.multiprocessors = multiprocessors;
+            const DeviceMatrix got = c.run(x, other);
+            for (int64_t j = 0; j < got.cols(); ++j) {
+              ASSERT_EQ(got.at(place, j), want[size_t(j)]) << rows << " rows, k " << k;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Linear, GatedOutputHasTheBitsOfTheSeparateOps) {
+  for (const DType dtype : kDTypes) {
+    const LinearCase c(dtype, 72, 136, true, random_);
+    for (const int64_t rows : {3, 12, 30, 40}) {
+      const auto x = random_.uniforms(dtype, rows * 136);
+      const Options plain{.bias = true, .out_dtype = dtype};
+      Options fused = plain;
+      fused.silu_mul = true;
+      const DeviceMatrix gate_up = c.run(x, plain), want(dtype, rows, 36);
+      silu_mul({dtype, gate_up.matrix(), want.matrix()}, nullptr);
+      ASSERT_EQ(c.run(x, fused).values(), want.values());
+    }
+  }
+}
+
+// NaN in one row stays there; what lies behind k in x doesn't matter (it is NaN in every case above
+// with a gap).
+TEST_P(Linear, RowsKeepTheirNanToThemselves) {
+  const LinearCase c(DType::kF16, 16, 80, false, random_);
+  for (const int64_t rows : {4, 40}) {
+    auto x = random_.uniforms(DType::kF16, rows * 80);
+    x[80 + 7] = std::nanf("");
+    const DeviceMatrix got = c.run(x, {});
+    for (int64_t i = 0; i < rows; ++i) EXPECT_EQ(std::isnan(got.at(i, 3)), i == 1) << i;
+  }
+}
+
+TEST(WeightLayout, GateAndUpAlternateInGroupsOfEight) {
+  const WeightLayout layout{40, 100, true};
+  EXPECT_EQ(layout.stride(), 128);
+  EXPECT_EQ(layout.stored_rows(), 64);
+  EXPECT_EQ(layout.stored_row(0), 0);
+  EXPECT_EQ(layout.stored_row(8), 16);
+  EXPECT_EQ(layout.stored_row(19), 35);
+  EXPECT_EQ(layout.stored_row(20), 8);
+  EXPECT_EQ(layout.stored_row(39), 43);
+  for (const int64_t k : {1, 64, 500, 512, 1000, 2048, 4096, 14336, 14337}) {
+    EXPECT_GE(k_slice_units(k) * k_slices(k) * kWeightColUnit, k);
+  }
+}
+
+HEADRACE_KERNEL_TESTS(Linear);
+
+}  // namespace
+}  // namespace headrace::cuda
