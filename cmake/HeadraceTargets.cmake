@@ -1,6 +1,7 @@
 # headrace_library(NAME SOURCES... DEPS...): one static library per folder of cpp/.
 # headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. The
-# label `threads` adds it to the target tsan_tests: what runs under ThreadSanitizer.
+# label `threads` adds it to the target tsan_tests, what runs under ThreadSanitizer, and keeps
+# other tests from running beside it.
 
 add_library(headrace_flags INTERFACE)
 target_compile_options(headrace_flags INTERFACE
@@ -35,5 +36,6 @@ function(headrace_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 1800)
   if("threads" IN_LIST ARG_LABELS)
     add_dependencies(tsan_tests ${name})
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
 endfunction()
