@@ -5,9 +5,10 @@
 //
 // FORMAT and MODEL: only those whose names hold this.
 //
-// decode: one row through all matrices of the model, each read from memory: bytes of packed weights
-// a second, against a plain loop that reads as much. Memory speed drifts, so the loop runs before
-// and after each pass and the share is the median over passes.
+// decode: 1 to 16 rows through all matrices of the model, each read from memory: bytes of packed
+// weights a second, against a plain loop that reads as much. Memory speed drifts, so the loop runs
+// before and after each pass and the share is the median over passes. The floor of each matrix is
+// what takes longer, reading it or multiplying by it at the instruction's peak.
 // prefill: many rows through one layer's matrices: operations a second against the instruction's
 // peak.
 
@@ -132,10 +133,11 @@ class Bench {
         const std::vector<int64_t> rows = format.source == DType::kF32
                                               ? std::vector<int64_t>{1}
                                               : std::vector<int64_t>{1, 4, 8, 16};
-        for (const int64_t count : rows) decode(model, format, count);
         const bool dot =
             format.quant.bits != 0 ? int8_dot : bf16_dot && format.source == DType::kBF16;
-        prefill(model, format, !dot ? f32_peak : format.quant.bits != 0 ? int8_peak : bf16_peak);
+        const auto measure_peak = !dot ? f32_peak : format.quant.bits != 0 ? int8_peak : bf16_peak;
+        for (const int64_t count : rows) decode(model, format, count, measure_peak);
+        prefill(model, format, measure_peak);
       }
     }
   }
@@ -165,7 +167,8 @@ class Bench {
     }
   }
 
-  void decode(const ModelShape& model, const Format& format, int64_t rows) {
+  void decode(const ModelShape& model, const Format& format, int64_t rows,
+              double (*measure_peak)(int)) {
     std::vector<Layer> layers;
     double bytes = 0;
     const double pack_start = now();
@@ -180,10 +183,10 @@ class Bench {
       source_bytes += static_cast<double>(layer.shape.n * layer.shape.k) *
                       static_cast<double>(dtype_size(format.source));
     }
-    std::vector<double> shares, rates;
+    std::vector<double> shares, rates, floors;
     std::vector<std::vector<double>> by_op(model.layer.size() + 1);
     for (int pass = 0; pass < 9; ++pass) {
-      const double before = probe_.bytes_per_second(1);
+      const double before = probe_.bytes_per_second(1), peak = measure_peak(threads_);
       std::vector<double> op_bytes(by_op.size()), op_seconds(by_op.size());
       const double start = now();
       double last = start;
@@ -198,14 +201,21 @@ class Bench {
       }
       const double rate = bytes / (last - start);
       const double limit = 0.5 * (before + probe_.bytes_per_second(1));
+      double floor = 0;
+      for (const Layer& layer : layers) {
+        const auto work = static_cast<double>(2 * rows * layer.shape.n * layer.shape.k);
+        floor += std::max(static_cast<double>(layer.weight->bytes()) / limit, work / peak);
+      }
+      floors.push_back(floor / (last - start));
       rates.push_back(rate);
       shares.push_back(rate / limit);
       for (size_t op = 0; op < by_op.size(); ++op) {
         if (op_seconds[op] > 0) by_op[op].push_back(op_bytes[op] / op_seconds[op] / limit);
       }
     }
-    std::printf("%-15s %-9s decode x%ld: %5.1f GB/s, %3.0f %% of read bandwidth (", model.name,
-                format.name, static_cast<long>(rows), median(rates) * 1e-9, 100 * median(shares));
+    std::printf("%-15s %-9s decode x%-2ld: %5.1f GB/s, %3.0f %% of floor, %3.0f %% of bandwidth (",
+                model.name, format.name, static_cast<long>(rows), median(rates) * 1e-9,
+                100 * median(floors), 100 * median(shares));
     for (size_t op = 0; op < by_op.size(); ++op) {
       const char* name = op < model.layer.size() ? model.layer[op].name : model.head.name;
       if (!by_op[op].empty()) std::printf(" %s %.0f", name, 100 * median(by_op[op]));

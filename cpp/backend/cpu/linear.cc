@@ -26,12 +26,16 @@ namespace {
 constexpr int64_t kBlockBytes = 768 * 1024;
 constexpr int64_t kMaxBlockRows = 384;
 
+// With few rows reading weights takes as long as arithmetic: smaller tiles spread it more evenly.
+constexpr int64_t kFewRows = 16, kFewRowsTile = 4;
+
 /// Even shares of `count`, none above `most`.
 int64_t even_share(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
 
 LinearPlan plan_linear(int64_t rows, int64_t row_bytes, int64_t panels, int64_t most_tile,
                        int64_t panel_cols) {
   LinearPlan plan;
+  if (rows <= kFewRows) most_tile = std::min(most_tile, kFewRowsTile);
   plan.row_bytes = row_bytes;
   const int64_t most = std::clamp(kBlockBytes / plan.row_bytes, 4 * most_tile, kMaxBlockRows);
   const int64_t even_block = even_share(rows, most);

@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels_linear.h"
 
+#include "backend/cpu/kernels/interleave.h"
 #include "backend/cpu/kernels/panel_epilogue.h"
 #include "backend/cpu/kernels/panel_walk.h"
 #include "backend/cpu/simd/simd.h"
@@ -28,12 +29,13 @@ HEADRACE_SIMD_INLINE void multiply(const float* x, int stride, const Weights& we
   }
 }
 
-// A format says how one group of k meets the accumulators of R rows.
+// A format says how one group of k meets the accumulators of R rows, each by kDots multiplications.
 
 struct FormatF32 {
   using Weight = float;
   using Activation = float;
   static constexpr int kGroup = 1;
+  static constexpr int kDots = 1;
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
@@ -45,6 +47,7 @@ struct FormatF16 {
   using Weight = uint16_t;
   using Activation = float;
   static constexpr int kGroup = 1;
+  static constexpr int kDots = 1;
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
@@ -56,6 +59,7 @@ struct FormatBf16 {
   using Weight = uint16_t;
   using Activation = float;
   static constexpr int kGroup = 2;
+  static constexpr int kDots = 2;
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
@@ -71,6 +75,7 @@ struct FormatBf16Dot {
   using Weight = uint16_t;
   using Activation = uint16_t;
   static constexpr int kGroup = 2;
+  static constexpr int kDots = 1;
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
@@ -105,9 +110,8 @@ void accumulate(const PanelTask& task, const TileRun& run, float* accumulators) 
     }
   }
   const char* fetch = run.fetch;
-  const int64_t fetch_lines = run.fetch_lines;
   for (int64_t i = run.first; i < run.last; ++i) {
-    fetch_ahead(fetch, fetch_lines);
+    fetch_ahead(fetch, run.step_lines);
     Format::template step<R>(a, b, c);
     a += kActivationStep;
     b += kWeightStep;
@@ -147,12 +151,14 @@ template <class Format>
 void panel_product(const PanelTask& task) {
   constexpr int64_t kStepBytes =
       kPanelCols * Format::kGroup * static_cast<int64_t>(sizeof(typename Format::Weight));
+  constexpr int64_t kStepLines = kStepBytes / 64;
+  constexpr int64_t kLineDots = kVectors * Format::kDots / (kStepLines < 1 ? 1 : kStepLines);
   const int64_t row_bytes =
       task.k_groups * Format::kGroup * static_cast<int64_t>(sizeof(typename Format::Activation));
-  walk_panel(task, {kStepBytes, 1, kStepBytes / 64, row_bytes}, [&](const TileRun& run) {
+  walk_panel(task, {kStepBytes, 1, kStepLines, kLineDots, row_bytes}, [&](const TileRun& run) {
     accumulate_for<Format>(run.rows)(task, run, task.accumulators + run.row * kPanelCols);
+    if (run.last == task.k_groups) finish_rows(task, run.row, run.rows);
   });
-  finish_rows(task);
 }
 
 void pack_rows_f32(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t padded_k,
@@ -176,25 +182,32 @@ void pack_rows_single(const float* x, int64_t row_stride, int64_t rows, int64_t 
 }
 
 #if defined(HEADRACE_HAS_BF16_DOT)
+template <int R>
+void pack_tile_bf16(const float* x, int64_t row_stride, int64_t k, uint16_t* to) {
+  for (int64_t i = 0; i < k; i += 2 * kLanes, to += 2 * kLanes * R) {
+    const auto left = static_cast<int>(k - i < 2 * kLanes ? k - i : 2 * kLanes);
+    const int low = left < kLanes ? left : kLanes;
+    __m512i pairs[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const float* from = x + r * row_stride + i;
+      pairs[r] = narrow_pairs(load_part(from, low), load_part(from + low, left - low));
+    }
+    store_interleaved<R>(pairs, (left + 1) / 2, to);
+  }
+}
+
+using PackTile = void (*)(const float*, int64_t, int64_t, uint16_t*);
+
 void pack_rows_bf16(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t tile_rows,
                     void* packed) {
+  constexpr PackTile kPackTile[] = {pack_tile_bf16<1>, pack_tile_bf16<2>, pack_tile_bf16<3>,
+                                    pack_tile_bf16<4>, pack_tile_bf16<5>, pack_tile_bf16<6>};
   const int64_t padded_k = (k + 1) / 2 * 2;
   for (int64_t row = 0; row < rows; row += tile_rows) {
     const int64_t tile = rows - row < tile_rows ? rows - row : tile_rows;
-    auto* to = static_cast<uint16_t*>(packed) + row * padded_k;
-    for (int64_t r = 0; r < tile; ++r) {
-      const float* from = x + (row + r) * row_stride;
-      for (int64_t i = 0; i < k; i += kLanes) {
-        const int64_t left = k - i;
-        const F32 v = left >= kLanes ? load(from + i) : load_part(from + i, static_cast<int>(left));
-        uint16_t lanes[kLanes];
-        store_bf16(lanes, v);
-        const int64_t pairs = left >= kLanes ? kLanes / 2 : (left + 1) / 2;
-        for (int64_t p = 0; p < pairs; ++p) {
-          __builtin_memcpy(to + ((i / 2 + p) * tile + r) * 2, lanes + 2 * p, 4);
-        }
-      }
-    }
+    kPackTile[tile - 1](x + row * row_stride, row_stride, k,
+                        static_cast<uint16_t*>(packed) + row * padded_k);
   }
 }
 constexpr LinearFormat kBf16 = {2, 2, pack_rows_bf16, panel_product<FormatBf16Dot>};

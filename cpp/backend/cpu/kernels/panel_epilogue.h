@@ -48,8 +48,9 @@ inline void finish_row(const PanelTask& task, const float* acc, float* out) {
   }
 }
 
-HEADRACE_SIMD_INLINE void finish_rows(const PanelTask& task) {
-  for (int64_t row = 0; row < task.rows; ++row) {
+/// Rows [first, first + count), whose sums are complete.
+HEADRACE_SIMD_INLINE void finish_rows(const PanelTask& task, int64_t first, int64_t count) {
+  for (int64_t row = first; row < first + count; ++row) {
     finish_row(task, task.accumulators + row * kPanelCols, task.out + row * task.out_stride);
   }
 }

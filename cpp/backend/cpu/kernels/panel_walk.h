@@ -9,16 +9,16 @@
 namespace headrace::HEADRACE_ISA {
 namespace {
 
-// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them. With
-// few tiles smaller blocks let the hardware's prefetcher run through the computation of the others.
+// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them; and
+// how far ahead weights are fetched.
 constexpr int64_t kBlockBytes = 16 * 1024;
-constexpr int64_t kSmallBlockBytes = 8 * 1024;
 
 /// The sizes of a panel and of packed rows.
 struct PanelSizes {
   int64_t group_bytes;  ///< of PanelTask::panel, for one of its k_groups
   int64_t group_steps;  ///< that a tile takes through a group: each may fetch
   int64_t step_lines;   ///< cache lines of weights in a step: a power of two, at most 4
+  int64_t line_dots;    ///< vector multiplications that a row spends on a line
   int64_t row_bytes;    ///< of a packed row
 };
 
@@ -28,8 +28,9 @@ struct TileRun {
   int64_t rows;
   int64_t first, last;
   const char* activations;  ///< of the tile
-  const char* fetch;        ///< what to bring closer meanwhile,
-  int64_t fetch_lines;      ///< so many cache lines (0, 1, 2 or 4) with each step
+  const char* fetch;        ///< what to bring closer meanwhile:
+  int64_t group_lines;      ///< so many cache lines with each group
+  int64_t step_lines;       ///< and so many (0, 1, 2 or 4) with each step
 };
 
 /// Calls run(const TileRun&) for each block of groups in order, and in it for each tile of rows.
@@ -37,22 +38,29 @@ template <class Run>
 HEADRACE_SIMD_INLINE void walk_panel(const PanelTask& task, const PanelSizes& sizes,
                                      const Run& run) {
   const int64_t tiles = (task.rows + task.tile_rows - 1) / task.tile_rows;
-  const int64_t most = (tiles < 4 ? kSmallBlockBytes : kBlockBytes) / sizes.group_bytes;
-  const int64_t block = tiles == 1 ? task.k_groups : most < 1 ? 1 : most;
-  // From three tiles on, the first ones share in fetching the next block (or the next panel's
-  // first). One or two leave a sequential stream, which the hardware reads ahead faster than
-  // prefetches do: those wait for the first-level cache's few outstanding misses.
-  int64_t fetching_tiles = tiles < 3 ? 0 : sizes.step_lines;
-  while (fetching_tiles > tiles) fetching_tiles /= 2;
+  const int64_t most = kBlockBytes / sizes.group_bytes;
+  const int64_t ahead = most < 1 ? 1 : most;
+  const int64_t block = tiles == 1 ? task.k_groups : ahead;
+  // A few rows leave one sequential stream, which the hardware reads ahead by itself; prefetches
+  // would only get in its way. Where arithmetic takes as long as memory, too little of the stream
+  // is in sight: tiles share in fetching as many bytes as they use, always as far ahead, from the
+  // next panel too, so that memory has no pause.
+  const bool fetches = tiles > 1 || task.rows * sizes.line_dots > 4;
+  const int64_t header_lines = sizes.group_bytes / 64 - sizes.group_steps * sizes.step_lines;
   for (int64_t first = 0; first < task.k_groups; first += block) {
     const int64_t last = first + block < task.k_groups ? first + block : task.k_groups;
-    const char* fetch = static_cast<const char*>(task.panel) + last * sizes.group_bytes;
+    const char* fetch = static_cast<const char*>(task.panel) + (first + ahead) * sizes.group_bytes;
+    int64_t lines_left = fetches ? sizes.step_lines : 0;
     for (int64_t row = 0, tile = 0; row < task.rows; row += task.tile_rows, ++tile) {
       const int64_t left = task.rows - row;
-      const int64_t fetch_lines = tile < fetching_tiles ? sizes.step_lines / fetching_tiles : 0;
+      const int64_t share = (lines_left + tiles - tile - 1) / (tiles - tile);
+      const int64_t step_lines = share == 3 ? 2 : share;
+      const int64_t group_lines = fetches && tile == 0 ? header_lines : 0;
       run({row, left < task.tile_rows ? left : task.tile_rows, first, last,
-           static_cast<const char*>(task.activations) + row * sizes.row_bytes, fetch, fetch_lines});
-      fetch += (last - first) * sizes.group_steps * fetch_lines * 64;
+           static_cast<const char*>(task.activations) + row * sizes.row_bytes, fetch, group_lines,
+           step_lines});
+      lines_left -= step_lines;
+      fetch += (last - first) * (group_lines + sizes.group_steps * step_lines) * 64;
     }
   }
 }

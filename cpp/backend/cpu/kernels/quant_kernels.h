@@ -1,10 +1,18 @@
 #pragma once
 
-// Kernels of quant_round.cc that quant_linear.cc's table names.
+// Kernels of quant_rows.cc and quant_round.cc that quant_linear.cc's table names.
 
 #include "backend/cpu/kernels_quant.h"
 
 namespace headrace::HEADRACE_ISA {
+
+#if defined(__AVX512VNNI__)
+constexpr int kQuantTileRows = 6;
+#elif defined(__AVX512F__)
+constexpr int kQuantTileRows = 4;
+#else
+constexpr int kQuantTileRows = 2;
+#endif
 
 void quant_pack_rows(const QuantRows& rows, void* packed);
 void quant_quantize_group(const float* weights, int32_t size, int32_t bits, QuantizedGroup* out);

@@ -9,14 +9,6 @@
 namespace headrace::HEADRACE_ISA {
 namespace {
 
-#if defined(__AVX512VNNI__)
-constexpr int kTileRows = 6;
-#elif defined(__AVX512F__)
-constexpr int kTileRows = 4;
-#else
-constexpr int kTileRows = 2;
-#endif
-
 /// c[r][v] += four k of row r times those of vector v, one w at a time.
 template <int R, class Weights>
 HEADRACE_SIMD_INLINE void multiply(const char* x, const Weights& weights, I32 (&c)[R][kVectors]) {
@@ -123,15 +115,15 @@ void accumulate(const PanelTask& task, const TileRun& run, const QuantFormat& fo
   const char* a = run.activations + run.first * (8 * R + steps * kActivationStep);
   const char* b = static_cast<const char*>(task.panel) + run.first * (header + steps * kWeightStep);
   const char* fetch = run.fetch;
-  const int64_t fetch_lines = run.fetch_lines;
   for (int64_t g = run.first; g < run.last; ++g) {
     const GroupParts group{a, a + 4 * R, b};
+    for (int64_t i = 0; i < run.group_lines; ++i) fetch_ahead(fetch, 1);
     I32 c[R][kVectors];
     start_sums<R>(format, group.starts, c);
     a += 8 * R;
     b += header;
     for (int64_t i = 0; i < steps; ++i) {
-      fetch_ahead(fetch, fetch_lines);
+      fetch_ahead(fetch, run.step_lines);
       Format::template step<R>(a, b, c);
       a += kActivationStep;
       b += kWeightStep;
@@ -161,19 +153,21 @@ Accumulate accumulate_for(int64_t rows) {
       return accumulate<Format, 5>;
 #endif
     default:
-      return accumulate<Format, kTileRows>;
+      return accumulate<Format, kQuantTileRows>;
   }
 }
 
 template <class Format>
 void product(const PanelTask& task, const QuantFormat& format) {
   const int64_t row_bytes = task.k_groups * (8 + format.group_size / 4 * kQuadBytes);
+  constexpr int64_t kStepLines = kPanelCols * 4 / 64;
+  constexpr int64_t kLineDots = kVectors * (Format::kStepK / 4) / kStepLines;
   const PanelSizes sizes = {quant_group_bytes(format, kPanelCols),
-                            format.group_size / Format::kStepK, kPanelCols * 4 / 64, row_bytes};
+                            format.group_size / Format::kStepK, kStepLines, kLineDots, row_bytes};
   walk_panel(task, sizes, [&](const TileRun& run) {
     accumulate_for<Format>(run.rows)(task, run, format, task.accumulators + run.row * kPanelCols);
+    if (run.last == task.k_groups) finish_rows(task, run.row, run.rows);
   });
-  finish_rows(task);
 }
 
 void panel_product(const PanelTask& task, const QuantFormat& format) {
@@ -187,7 +181,7 @@ void panel_product(const PanelTask& task, const QuantFormat& format) {
 }  // namespace
 
 extern const QuantKernels kQuantKernels;
-const QuantKernels kQuantKernels = {kLanes,          kPanelCols,    kTileRows,           kQuadBytes,
+const QuantKernels kQuantKernels = {kLanes,          kPanelCols,    kQuantTileRows,      kQuadBytes,
                                     quant_pack_rows, panel_product, quant_quantize_group};
 
 }  // namespace headrace::HEADRACE_ISA

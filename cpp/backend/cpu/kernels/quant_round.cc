@@ -8,66 +8,6 @@ namespace {
 
 constexpr float kTiny = 0x1p-100f;  // 127 divided by less could overflow
 
-HEADRACE_SIMD_INLINE F32 load_up_to(const float* p, int64_t count) {
-  if (count >= kLanes) return load(p);
-  return count > 0 ? load_part(p, static_cast<int>(count)) : zero();
-}
-
-HEADRACE_SIMD_INLINE F32 magnitude(F32 v) { return max(v, sub(zero(), v)); }
-
-/// A row on its way into its tile.
-struct RowTarget {
-  char* packed;  ///< the tile
-  int64_t tile, row;
-};
-
-/// Rounds and stores `count` <= size activations, zeros behind them.
-void pack_group(const float* x, int64_t count, const QuantFormat& format, float top, char* start,
-                char* quads, int64_t quad_stride) {
-  const F32 factor = set1(top >= kTiny ? 127.0f / top : 0.0f);
-  int8_t whole[kMaxQuantGroup];
-  I32 sums = set1_i32(0);
-  for (int i = 0; i < format.group_size; i += kLanes) {
-    // What isn't finite becomes some number: pack_row() marks its row.
-    const F32 scaled = mul(load_up_to(x + i, count - i), factor);
-    const I32 q = to_i32(min(max(scaled, set1(-127.0f)), set1(127.0f)));
-    sums = add_i32(sums, q);
-    store_i8(whole + i, q);
-  }
-  const int32_t sum = reduce_i32(sums);
-  // Two int16 for multiply_pairs: -sum and 0.
-  const int32_t first = format.zero_points ? static_cast<int32_t>(static_cast<uint16_t>(-sum))
-                                           : -quant_zero(format.bits) * sum;
-  __builtin_memcpy(start, &first, sizeof first);
-  for (int i = 0; i < format.group_size; i += 4) {
-    write_quad(quads, whole + i);
-    quads += quad_stride;
-  }
-}
-
-void pack_row(const float* x, int64_t k, const QuantFormat& format, const RowTarget& to) {
-  char* at = to.packed;
-  F32 probe = zero();  // becomes NaN with the first element that isn't finite
-  for (int64_t first = 0; first < k; first += format.group_size) {
-    const int64_t count = k - first < format.group_size ? k - first : format.group_size;
-    F32 most = zero();
-    for (int i = 0; i < count; i += kLanes) {
-      const F32 v = load_up_to(x + first + i, count - i);
-      most = max(most, magnitude(v));
-      probe = add(probe, mul(v, zero()));
-    }
-    const float top = reduce_max(most);
-    const float step = top >= kTiny ? top / 127.0f : 0.0f;
-    __builtin_memcpy(at + 4 * to.row, &step, sizeof step);
-    char* quads = at + 8 * to.tile;
-    pack_group(x + first, count, format, top, at + 4 * (to.tile + to.row),
-               quads + to.row * kQuadBytes, to.tile * kQuadBytes);
-    at = quads + format.group_size / 4 * to.tile * kQuadBytes;
-  }
-  const float bad = reduce_add(probe);
-  if (bad != bad) __builtin_memcpy(to.packed + 4 * to.row, &bad, sizeof bad);
-}
-
 /// Sixteen partial sums, so that their order is the same whatever the vectors' width.
 struct Sums {
   static constexpr int kCount = 16;
@@ -148,19 +88,6 @@ float best_int4_scale(const float* weights, int32_t size, float largest) {
 }
 
 }  // namespace
-
-void quant_pack_rows(const QuantRows& rows, void* packed) {
-  const int64_t k_groups = (rows.k + rows.format.group_size - 1) / rows.format.group_size;
-  const int64_t row_bytes = k_groups * (8 + rows.format.group_size / 4 * kQuadBytes);
-  for (int64_t first = 0; first < rows.rows; first += rows.tile_rows) {
-    const int64_t left = rows.rows - first;
-    const int64_t tile = left < rows.tile_rows ? left : rows.tile_rows;
-    char* to = static_cast<char*>(packed) + first * row_bytes;
-    for (int64_t row = 0; row < tile; ++row) {
-      pack_row(rows.x + (first + row) * rows.row_stride, rows.k, rows.format, {to, tile, row});
-    }
-  }
-}
 
 void quant_quantize_group(const float* weights, int32_t size, int32_t bits, QuantizedGroup* out) {
   const float largest = extreme(weights, size);

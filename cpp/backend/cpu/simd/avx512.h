@@ -88,7 +88,7 @@ HEADRACE_SIMD_INLINE void store_f16(uint16_t* p, F32 v) {
 }
 
 HEADRACE_SIMD_INLINE void prefetch(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
 #if defined(__AVX512BF16__)
@@ -96,6 +96,9 @@ HEADRACE_SIMD_INLINE void prefetch(const void* p) {
 using Bf16Pairs = __m512bh;
 HEADRACE_SIMD_INLINE Bf16Pairs load_pairs(const uint16_t* p) {
   return reinterpret_cast<Bf16Pairs>(_mm512_loadu_si512(p));
+}
+HEADRACE_SIMD_INLINE __m512i narrow_pairs(F32 low, F32 high) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 /// The pair at p in every lane.
 HEADRACE_SIMD_INLINE Bf16Pairs broadcast_pair(const uint16_t* p) {

@@ -124,7 +124,7 @@ HEADRACE_SIMD_INLINE void store_f16(uint16_t* p, F32 v) {
 }
 
 HEADRACE_SIMD_INLINE void prefetch(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
 }  // namespace

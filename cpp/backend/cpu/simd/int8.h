@@ -8,6 +8,7 @@
 //   to_f32(v)                    exact below 2^24
 //   add_i32(a, b) reduce_i32(v)
 //   store_i8(p, v)               kLanes bytes, saturated
+//   narrow_i8(a, b, c, d)        the 4 * kLanes bytes of all in order, saturated
 //   load_u8(p)                   kLanes bytes as int32
 //   multiply_pairs(a, b)         per lane: low halves' product + high halves' product (int16)
 //

@@ -25,6 +25,10 @@ HEADRACE_SIMD_INLINE void store_i8(int8_t* p, I32 v) {
   const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(half, half));
 }
+HEADRACE_SIMD_INLINE I32 narrow_i8(I32 a, I32 b, I32 c, I32 d) {
+  const __m256i all = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+  return _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
 HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 }

@@ -19,6 +19,11 @@ HEADRACE_SIMD_INLINE int32_t reduce_i32(I32 v) { return _mm512_reduce_add_epi32(
 HEADRACE_SIMD_INLINE void store_i8(int8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(v));
 }
+HEADRACE_SIMD_INLINE I32 narrow_i8(I32 a, I32 b, I32 c, I32 d) {
+  const __m512i all = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+  return _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), all);
+}
 HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }

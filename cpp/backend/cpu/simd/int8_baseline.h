@@ -25,6 +25,9 @@ HEADRACE_SIMD_INLINE void store_i8(int8_t* p, I32 v) {
   const int32_t bytes = _mm_cvtsi128_si32(_mm_packs_epi16(half, half));
   __builtin_memcpy(p, &bytes, sizeof bytes);
 }
+HEADRACE_SIMD_INLINE I32 narrow_i8(I32 a, I32 b, I32 c, I32 d) {
+  return _mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+}
 HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
   int32_t bytes;
   __builtin_memcpy(&bytes, p, sizeof bytes);

@@ -27,8 +27,9 @@
 //   store_bf16(p, v) store_f16   rounded to nearest, ties to even
 //   load_bf16_even(p)            of 2 * kLanes numbers those at even places
 //   load_bf16_odd(p)             ... at odd places
-//   prefetch(p)                  into the first-level cache
+//   prefetch(p)                  into the second-level cache
 // AVX-512 with bf16 only (HEADRACE_HAS_BF16_DOT):
+//   narrow_pairs(low, high)      2 * kLanes numbers rounded to bf16; subnormal ones become 0
 //   dot_bf16(a, b, c)            c + a.odd * b.odd + a.even * b.even per lane
 
 #define HEADRACE_SIMD_INLINE inline __attribute__((always_inline))
