@@ -1,20 +1,13 @@
 #include "engine/guide.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "base/thread_time.h"
 
 namespace headrace::internal {
-
-namespace {
-
-/// The longest that the requests of a step wait for one of them.
-constexpr std::chrono::seconds kPatience{1};
-
-}  // namespace
 
 Guide::Guide(std::shared_ptr<TokenConstraint> constraint, int32_t vocab_size, GuideEnds ends)
     : constraint_(std::move(constraint)), vocab_size_(vocab_size), ends_(std::move(ends)) {}
@@ -25,6 +18,11 @@ void Guide::set_due(std::optional<int32_t> token) {
 }
 
 void Guide::compute() noexcept {
+  {
+    const int32_t thread = this_thread_id();
+    const std::lock_guard lock(mutex_);
+    work_ = Work{thread, thread_cpu_nanoseconds(thread), std::chrono::steady_clock::now(), false};
+  }
   try {
     advance();
     next_ = finish_mask(matcher_->next(allowed_));
@@ -34,16 +32,27 @@ void Guide::compute() noexcept {
   }
   {
     const std::lock_guard lock(mutex_);
+    work_.reset();
     ready_.store(true, std::memory_order_release);
   }
   done_.notify_one();
 }
 
-void Guide::wait() {
+bool Guide::wait_for(std::chrono::nanoseconds time) {
   std::unique_lock lock(mutex_);
-  if (done_.wait_for(lock, kPatience, [this] { return ready(); })) return;
-  if (matcher_) matcher_->interrupt();
-  done_.wait(lock, [this] { return ready(); });
+  return done_.wait_for(lock, time, [this] { return ready(); });
+}
+
+void Guide::interrupt_if_late(const MaskPatience& patience) {
+  const std::lock_guard lock(mutex_);
+  if (!work_ || work_->interrupted || !matcher_) return;
+  const int64_t cpu = thread_cpu_nanoseconds(work_->thread_id) - work_->cpu_start;
+  if (cpu < patience.cpu.count() &&
+      std::chrono::steady_clock::now() - work_->start < patience.wall) {
+    return;
+  }
+  work_->interrupted = true;
+  matcher_->interrupt();
 }
 
 void Guide::advance() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -20,10 +21,18 @@ struct GuideEnds {
   int32_t min_tokens = 0;            ///< none of them before this many
 };
 
+/// How long a mask may take.
+struct MaskPatience {
+  /// CPU time of the thread that works on it: a slow machine costs no request its life.
+  std::chrono::nanoseconds cpu = std::chrono::seconds(1);
+  /// In all, for a constraint that sleeps.
+  std::chrono::nanoseconds wall = std::chrono::seconds(60);
+};
+
 /// A request under a constraint: its matcher, and which tokens may come next.
 ///
-/// The loop thread hands it to MaskWorkers, which call compute(); from then until wait() has
-/// returned it belongs to them. All other times it belongs to the loop thread.
+/// The loop thread hands it to MaskWorkers, which call compute(); from then until it is ready() it
+/// belongs to them. All other times it belongs to the loop thread.
 class Guide {
  public:
   enum class Next : uint8_t {
@@ -40,8 +49,10 @@ class Guide {
   /// compute() is due: for the first token, or after `token`.
   void set_due(std::optional<int32_t> token);
   bool ready() const noexcept { return ready_.load(std::memory_order_acquire); }
-  /// Returns when compute() is done, which it is told to be after a second.
-  void wait();
+  /// Returns ready(), as soon as that is true but not later than told.
+  bool wait_for(std::chrono::nanoseconds time);
+  /// If compute() has been at it for longer, it is told to be done. Any guide, ready or not.
+  void interrupt_if_late(const MaskPatience& patience);
 
   Next next() const noexcept { return next_; }
   /// SampleRow::allowed.
@@ -60,8 +71,15 @@ class Guide {
   const std::shared_ptr<TokenConstraint> constraint_;
   const int32_t vocab_size_;
   const GuideEnds ends_;
-  mutable std::mutex mutex_;  // guards matcher_'s making, and ready_'s becoming true
+  struct Work {
+    int32_t thread_id;
+    int64_t cpu_start;  // nanoseconds
+    std::chrono::steady_clock::time_point start;
+    bool interrupted;
+  };
+  std::mutex mutex_;  // guards work_, matcher_'s making, and ready_'s becoming true
   std::condition_variable done_;
+  std::optional<Work> work_;  // while a thread is in compute()
   std::unique_ptr<TokenMatcher> matcher_;
   std::optional<int32_t> token_;  // generated, but not yet known to the matcher
   int32_t generated_ = 0;

@@ -8,10 +8,11 @@
 
 namespace headrace::internal {
 
-MaskWorkers::MaskWorkers(int threads) {
-  threads_.reserve(static_cast<size_t>(threads));
+MaskWorkers::MaskWorkers(int threads, const MaskPatience& patience)
+    : patience_(patience), worked_on_(static_cast<size_t>(threads)) {
+  threads_.reserve(worked_on_.size());
   try {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    for (size_t i = 0; i < worked_on_.size(); ++i) threads_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
     if (threads_.empty()) {
       throw_error(ErrorCode::kIo, "no thread to work out a constraint: ", error.what());
@@ -40,7 +41,23 @@ void MaskWorkers::post(const std::shared_ptr<Guide>& guide) {
   work_.notify_one();
 }
 
-void MaskWorkers::work() {
+void MaskWorkers::wait(Guide& guide) {
+  constexpr std::chrono::milliseconds kLookEvery{20};
+  while (!guide.wait_for(kLookEvery)) interrupt_late();
+}
+
+void MaskWorkers::interrupt_late() {
+  for (size_t i = 0; i < worked_on_.size(); ++i) {
+    std::shared_ptr<Guide> guide;
+    {
+      const std::lock_guard lock(mutex_);
+      guide = worked_on_[i].lock();
+    }
+    if (guide) guide->interrupt_if_late(patience_);
+  }
+}
+
+void MaskWorkers::work(size_t worker) {
   for (;;) {
     std::shared_ptr<Guide> guide;
     {
@@ -49,6 +66,7 @@ void MaskWorkers::work() {
       if (stopping_) return;
       guide = queue_.front().lock();
       queue_.pop_front();
+      worked_on_[worker] = guide;
     }
     if (guide) guide->compute();
   }

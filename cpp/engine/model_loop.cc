@@ -298,7 +298,7 @@ void ModelLoop::note_plan(const StepPlan& plan) {
 bool ModelLoop::compute(const StepPlan& plan) {
   try {
     step_.build(plan, planned_, *scheduler_);
-    step_.run(*runner_);
+    step_.run(*runner_, mask_workers_.get());
     counters_.mask_wait_seconds += step_.mask_wait_seconds();
     drop_unguided(plan);
     failed_steps_ = 0;

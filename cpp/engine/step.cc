@@ -73,7 +73,7 @@ void Step::add_target(int32_t row, const SampleRow& how, LiveRequest& live, bool
   targets_.push_back({&live, is_prompt});
 }
 
-void Step::run(StepRunner& runner) {
+void Step::run(StepRunner& runner, MaskWorkers* masks) {
   const auto chunk = static_cast<size_t>(runner.max_logit_rows());
   const size_t total = logit_rows_.size();
   if (results_.size() < total) results_.resize(total);
@@ -86,21 +86,21 @@ void Step::run(StepRunner& runner) {
                    : runner.logits(wanted);
     if (count == 0) return;
     for (size_t i = 0; i < count; ++i) sample_rows_[first + i].logits_row = static_cast<int32_t>(i);
-    apply_masks(first, count);
+    apply_masks(first, count, masks);
     runner.sample(logits, std::span(sample_rows_).subspan(first, count),
                   std::span(results_).subspan(first, count));
     read_results(first, count);
   }
 }
 
-void Step::apply_masks(size_t first, size_t count) {
+void Step::apply_masks(size_t first, size_t count, MaskWorkers* masks) {
   using Clock = std::chrono::steady_clock;
   for (size_t i = first; i < first + count; ++i) {
     Guide* const guide = targets_[i].is_prompt ? nullptr : targets_[i].live->guide.get();
     if (guide == nullptr) continue;
     if (!guide->ready()) {
       const auto start = Clock::now();
-      guide->wait();
+      masks->wait(*guide);
       mask_wait_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
     }
     if (guide->next() == Guide::Next::kTokens) sample_rows_[i].allowed = guide->allowed();

@@ -7,6 +7,7 @@
 
 #include "engine/guide.h"
 #include "engine/lora_table.h"
+#include "engine/mask_workers.h"
 #include "engine/request_state.h"
 #include "engine/step_runner.h"
 #include "sample/sampler_state.h"
@@ -36,8 +37,9 @@ class Step {
   void build(const StepPlan& plan, std::span<LiveRequest* const> live, const Scheduler& scheduler);
   /// Computes and samples, reading logits in as many calls as their number needs. Waits for masks
   /// that are not there when the logits are. A request whose guide has no token for it gets some
-  /// token, not to be used. Appends to LiveRequest::prompt_logprobs.
-  void run(StepRunner& runner);
+  /// token, not to be used. Appends to LiveRequest::prompt_logprobs. `masks`: where the guides are;
+  /// null if there are none.
+  void run(StepRunner& runner, MaskWorkers* masks);
 
   /// Tokens of the planned sequences that sample, in their order.
   std::span<const int32_t> sampled() const noexcept { return sampled_; }
@@ -54,7 +56,7 @@ class Step {
 
   void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
   void add_target(int32_t row, const SampleRow& how, LiveRequest& live, bool is_prompt);
-  void apply_masks(size_t first, size_t count);
+  void apply_masks(size_t first, size_t count, MaskWorkers* masks);
   void read_results(size_t first, size_t count);
 
   std::vector<int32_t> token_ids_, positions_, rope_lens_;  // [T]

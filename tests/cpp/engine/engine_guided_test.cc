@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <numeric>
@@ -263,14 +264,15 @@ TEST(EngineGuided, TheLoopWaitsForALateMaskOnly) {
 class EndlessMatcher final : public TokenMatcher {
  public:
   bool next(std::span<uint32_t>) override {
-    interrupted_.get_future().wait();
+    while (!interrupted_) {
+    }
     throw Error(ErrorCode::kLimitExceeded, "interrupted");
   }
   void append(int32_t) override {}
-  void interrupt() noexcept override { interrupted_.set_value(); }
+  void interrupt() noexcept override { interrupted_ = true; }
 
  private:
-  std::promise<void> interrupted_;
+  std::atomic<bool> interrupted_{false};
 };
 
 class Endless final : public TokenConstraint {
