@@ -13,6 +13,7 @@ RUNS = [
     ["startup.py", "--packed"],
     ["wakeup.py", "--output", "16", "--requests", "1", "4"],
     ["guided.py", "--requests", "4", "--output", "8"],
+    ["neighbour.py", "--prompt", "16", "--output", "8"],
 ]
 
 

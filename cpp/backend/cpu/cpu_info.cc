@@ -1,18 +1,17 @@
 #include "backend/cpu/cpu_info.h"
 
 #include <cpuid.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
+#include "backend/cpu/cpu_affinity.h"
+
 namespace headrace {
 
 int32_t usable_cores() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  if (const auto allowed = thread_affinity(0)) return std::max(1, allowed->count());
   return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
 }
 

@@ -1,8 +1,12 @@
 #include "backend/cpu/thread_pool.h"
 
 #include <emmintrin.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <climits>
 #include <utility>
 
 #include "backend/cpu/cpu_info.h"
@@ -20,10 +24,11 @@ uint64_t tagged(uint32_t number, int64_t value) {
 }
 uint32_t tag(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 
+using Clock = std::chrono::steady_clock;
+
 /// Spins until `done()` or the time is over; returns the last done().
 template <class Done>
 bool spin(int64_t nanoseconds, const Done& done) {
-  using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::nanoseconds(nanoseconds);
   do {
     for (int i = 0; i < 64; ++i) {
@@ -34,12 +39,21 @@ bool spin(int64_t nanoseconds, const Done& done) {
   return done();
 }
 
+/// Sleeps unless `word` has changed from `value`, until woken, or for no reason.
+void sleep_on(std::atomic<uint32_t>& word, uint32_t value) noexcept {
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void wake_all(std::atomic<uint32_t>& word) noexcept {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int32_t num_threads)
     : num_threads_(num_threads),
       // With more threads than cores a spinning thread only keeps a working one waiting.
-      spin_nanoseconds_(num_threads <= usable_cores() ? kSpinNanoseconds : 0) {
+      spin_nanoseconds_(num_threads <= usable_cores() ? kSpinNanoseconds : 0),
+      seats_(num_threads) {
   HEADRACE_CHECK(num_threads >= 1, num_threads);
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(num_threads));
   threads_.reserve(static_cast<size_t>(num_threads - 1));
@@ -48,10 +62,8 @@ ThreadPool::ThreadPool(int32_t num_threads)
 
 ThreadPool::~ThreadPool() {
   stop_.store(true);
-  {
-    const std::lock_guard lock(mutex_);
-    wake_workers_.notify_all();
-  }
+  number_.fetch_add(1);
+  wake_all(number_);
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -60,7 +72,7 @@ void ThreadPool::run(const Loop& loop) {
   HEADRACE_CHECK(loop.grain > 0 && chunks < (int64_t{1} << 31), loop.grain, " ", chunks);
   const uint32_t number = number_.load(std::memory_order_relaxed) + 1;
   loop_ = loop;
-  chunks_left_.store(chunks, std::memory_order_relaxed);
+  chunks_left_.store(static_cast<uint32_t>(chunks), std::memory_order_relaxed);
   for (int32_t i = 0; i < num_threads_; ++i) {
     Share& share = shares_[static_cast<size_t>(i)];
     // A late thread may still hold the old words: `end` first, so that it never pairs the new
@@ -69,26 +81,23 @@ void ThreadPool::run(const Loop& loop) {
     share.next.store(tagged(number, chunks * i / num_threads_), std::memory_order_release);
   }
   number_.store(number);
-  if (sleeping_workers_.load() > 0) {
-    const std::lock_guard lock(mutex_);
-    wake_workers_.notify_all();
-  }
+  if (sleeping_workers_.load() > 0) wake_all(number_);
   work(number, 0);
   wait_for_chunks();
-  std::exception_ptr failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = std::exchange(failure_, nullptr);
+  if (failed_.load(std::memory_order_relaxed)) {
+    failed_.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(failure_, nullptr));
   }
-  if (failure) std::rethrow_exception(failure);
 }
 
 void ThreadPool::work(uint32_t number, int32_t thread) {
+  seats_.begin_work(thread);
   for (int32_t i = 0; i < num_threads_; ++i) {
     Share& share = shares_[static_cast<size_t>((thread + i) % num_threads_)];
     while (run_chunk(share, number, thread)) {
     }
   }
+  seats_.end_work(thread);
 }
 
 bool ThreadPool::run_chunk(Share& share, uint32_t number, int32_t thread) {
@@ -104,43 +113,44 @@ bool ThreadPool::run_chunk(Share& share, uint32_t number, int32_t thread) {
   try {
     loop_.call(loop_.context, begin, stop, thread);
   } catch (...) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(failure_mutex_);
     if (!failure_) failure_ = std::current_exception();
+    failed_.store(true, std::memory_order_relaxed);
   }
-  if (chunks_left_.fetch_sub(1) == 1 && caller_sleeps_.load()) {
-    const std::lock_guard lock(mutex_);
-    wake_caller_.notify_one();
-  }
+  if (chunks_left_.fetch_sub(1) == 1 && caller_sleeps_.load()) wake_all(chunks_left_);
   return true;
 }
 
 void ThreadPool::worker(int32_t thread) {
   uint32_t number = 0;
-  while (wait_for_loop(number)) {
+  while (wait_for_loop(number, thread)) {
     number = number_.load(std::memory_order_acquire);
-    work(number, thread);
+    if (!seats_.is_resting(thread)) work(number, thread);
   }
 }
 
-bool ThreadPool::wait_for_loop(uint32_t last_number) {
+bool ThreadPool::wait_for_loop(uint32_t last_number, int32_t thread) {
   // The number alone won't do: a worker that was late for a loop may already have seen the last.
   const auto changed = [&] { return number_.load() != last_number || stop_.load(); };
   if (!spin(spin_nanoseconds_, changed)) {
-    std::unique_lock lock(mutex_);
+    if (chunks_left_.load() > 0) seats_.help_stalled(thread);
     sleeping_workers_.fetch_add(1);
-    wake_workers_.wait(lock, changed);
+    while (!changed()) sleep_on(number_, last_number);
     sleeping_workers_.fetch_sub(1);
   }
   return !stop_.load();
 }
 
 void ThreadPool::wait_for_chunks() {
-  const auto done = [&] { return chunks_left_.load() == 0; };
-  if (spin(spin_nanoseconds_, done)) return;
-  std::unique_lock lock(mutex_);
+  if (spin(spin_nanoseconds_, [&] { return chunks_left_.load() == 0; })) return;
+  const auto start = Clock::now();
+  seats_.help_stalled(0);
   caller_sleeps_.store(true);
-  wake_caller_.wait(lock, done);
+  for (uint32_t left = chunks_left_.load(); left > 0; left = chunks_left_.load()) {
+    sleep_on(chunks_left_, left);
+  }
   caller_sleeps_.store(false);
+  seats_.end_wait(std::chrono::nanoseconds(Clock::now() - start).count());
 }
 
 }  // namespace headrace

@@ -3,7 +3,6 @@
 // A persistent pool of threads for data-parallel loops. The caller works too, as thread 0.
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -11,10 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "backend/cpu/thread_seats.h"
+
 namespace headrace {
 
 /// Owned and driven by one thread at a time; loops don't nest. Workers spin for some tens of
-/// microseconds after a loop, then sleep until the next.
+/// microseconds after a loop, then sleep until the next. A process that takes a core costs about
+/// the core's share (thread_seats.h).
 class ThreadPool {
  public:
   /// `num_threads` >= 1, the caller's included: starts num_threads - 1 threads.
@@ -64,22 +66,22 @@ class ThreadPool {
   void work(uint32_t number, int32_t thread);
   bool run_chunk(Share& share, uint32_t number, int32_t thread);
   void worker(int32_t thread);
-  bool wait_for_loop(uint32_t last_number);
+  bool wait_for_loop(uint32_t last_number, int32_t thread);
   void wait_for_chunks();
 
   const int32_t num_threads_;
   const int64_t spin_nanoseconds_;
+  ThreadSeats seats_;
   Loop loop_{};
   std::unique_ptr<Share[]> shares_;
-  alignas(64) std::atomic<uint32_t> number_{0};      ///< of the current loop
-  alignas(64) std::atomic<int64_t> chunks_left_{0};  ///< of the current loop
+  alignas(64) std::atomic<uint32_t> number_{0};       ///< of the current loop; workers sleep on it
+  alignas(64) std::atomic<uint32_t> chunks_left_{0};  ///< of it; the caller sleeps on it
   std::atomic<int32_t> sleeping_workers_{0};
   std::atomic<bool> caller_sleeps_{false};
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_workers_;
-  std::condition_variable wake_caller_;
-  std::exception_ptr failure_;  ///< guarded by mutex_
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  ///< guarded by failure_mutex_
+  std::atomic<bool> failed_{false};
   std::vector<std::thread> threads_;
 };
 
