@@ -35,6 +35,8 @@ __host__ __device__ inline uint32_t bits_of_float(float value) {
 #endif
 }
 
+__host__ __device__ inline bool is_nan(float value) { return value != value; }
+
 __host__ __device__ inline float to_float(float value) { return value; }
 
 __host__ __device__ inline float to_float(Bf16 value) {

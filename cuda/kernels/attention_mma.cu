@@ -348,7 +348,7 @@ __device__ void attend(const Task<C>& task, const AttentionPiece& piece, char* s
 }
 
 template <class C>
-__global__ void __launch_bounds__(kThreads) attention_kernel(Task<C> task) {
+__global__ void __launch_bounds__(kThreads, 2) attention_kernel(Task<C> task) {
   char* shared = shared_memory();
   clear_padding<C>(shared);
   const int64_t count = piece_count(task);

@@ -147,13 +147,6 @@ T atomicMax(T* to, std::type_identity_t<T> value) {
   return old;
 }
 
-inline void __threadfence() {}
 inline int __popc(uint32_t x) { return std::popcount(x); }
-inline float __expf(float x) { return std::exp(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
-
-template <class T>
-T __ldg(const T* from) {
-  return *from;
-}
+inline int __clz(int x) { return std::countl_zero(static_cast<uint32_t>(x)); }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<uint32_t>(x)) + 1; }
