@@ -89,6 +89,8 @@ class CpuBackend final : public Backend {
   }
 
   struct LinearOperands;
+  static PanelTask panel_task(const LinearOperands& op, const PanelCut& cut, int64_t panel,
+                              int64_t first_row);
   /// Packs the rows of x with pack_rows(first, rows, packed), then calls product(panel, task) for
   /// every panel and block of rows; product completes the task.
   template <class PackRows, class Product>

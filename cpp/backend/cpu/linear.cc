@@ -9,15 +9,15 @@
 
 namespace headrace {
 
-/// A product cut into tasks: blocks of rows x panels. All in bytes, rows and panels.
+/// A product cut into tasks: blocks of rows x runs of panels. All in bytes, rows and panels.
 struct LinearPlan {
   int64_t row_bytes;   ///< of packed activations
   int64_t tile_rows;   ///< rows that pass a panel at once
   int64_t block_rows;  ///< rows that meet a panel together: whole tiles
   int64_t blocks;
-  int64_t panels;
-  int64_t activation_bytes;   ///< of all packed rows, rounded up to a cache line
-  int64_t accumulator_bytes;  ///< per thread
+  int64_t panel_bytes;
+  int64_t activation_bytes;   ///< of all packed rows, and a gap
+  int64_t accumulator_bytes;  ///< per thread, and a gap
 };
 
 namespace {
@@ -26,15 +26,31 @@ namespace {
 constexpr int64_t kBlockBytes = 768 * 1024;
 constexpr int64_t kMaxBlockRows = 384;
 
+// Threads that count tasks off wait for each other's caches, which can take as long as reading 16
+// KiB: as few runs of panels as let a thread help another, and small ones of large weights.
+constexpr int64_t kRunsPerThread = 4;
+constexpr int64_t kRunBytes = 512 * 1024;
+
 // With few rows reading weights takes as long as arithmetic: smaller tiles spread it more evenly.
 constexpr int64_t kFewRows = 16, kFewRowsTile = 4;
+
+// Between what threads read together and what each of them writes: the hardware's prefetchers read
+// beyond their stream, and would take lines away from the thread that is writing them.
+constexpr int64_t kGapBytes = 16 * 1024;
 
 /// Even shares of `count`, none above `most`.
 int64_t even_share(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
 
-LinearPlan plan_linear(int64_t rows, int64_t row_bytes, int64_t panels, int64_t most_tile,
+int64_t count_runs(int64_t panels, int64_t panel_bytes, int64_t threads) {
+  const int64_t large = ceil_div(panels * panel_bytes, kRunBytes);
+  const int64_t runs = std::max(kRunsPerThread * threads, large / threads * threads);
+  return std::min(runs, panels);
+}
+
+LinearPlan plan_linear(int64_t rows, int64_t row_bytes, int64_t panel_bytes, int64_t most_tile,
                        int64_t panel_cols) {
   LinearPlan plan;
+  plan.panel_bytes = panel_bytes;
   if (rows <= kFewRows) most_tile = std::min(most_tile, kFewRowsTile);
   plan.row_bytes = row_bytes;
   const int64_t most = std::clamp(kBlockBytes / plan.row_bytes, 4 * most_tile, kMaxBlockRows);
@@ -42,9 +58,9 @@ LinearPlan plan_linear(int64_t rows, int64_t row_bytes, int64_t panels, int64_t 
   plan.tile_rows = even_share(even_block, most_tile);
   plan.block_rows = round_up(even_block, plan.tile_rows);
   plan.blocks = ceil_div(rows, plan.block_rows);
-  plan.panels = panels;
-  plan.activation_bytes = round_up(rows * plan.row_bytes, int64_t{64});
-  plan.accumulator_bytes = plan.block_rows * panel_cols * static_cast<int64_t>(sizeof(float));
+  plan.activation_bytes = round_up(rows * plan.row_bytes, int64_t{64}) + kGapBytes;
+  plan.accumulator_bytes =
+      plan.block_rows * panel_cols * static_cast<int64_t>(sizeof(float)) + kGapBytes;
   return plan;
 }
 
@@ -65,6 +81,23 @@ struct CpuBackend::LinearOperands {
   PanelEpilogue epilogue;
 };
 
+/// What of an operation a panel writes, for rows from `first_row` on.
+PanelTask CpuBackend::panel_task(const LinearOperands& op, const PanelCut& cut, int64_t panel,
+                                 int64_t first_row) {
+  const float* bias = op.bias.data == nullptr ? nullptr : op.bias.as<float>();
+  const int64_t outputs = cut.panel_outputs();
+  const int64_t first = panel * outputs;
+  PanelTask task{};
+  task.bias = bias == nullptr ? nullptr : bias + first;
+  task.up_bias = bias == nullptr ? nullptr : task.bias + cut.outputs();
+  task.out = op.out.row<float>(first_row) + first;
+  task.out_stride = op.out.row_stride;
+  task.cols = static_cast<int32_t>(std::min(outputs, cut.outputs() - first));
+  task.up_column = cut.outputs();
+  task.epilogue = op.epilogue;
+  return task;
+}
+
 template <class PackRows, class Product>
 void CpuBackend::multiply_panels(const LinearOperands& op, const PanelCut& cut,
                                  const LinearPlan& plan, const PackRows& pack_rows,
@@ -75,32 +108,27 @@ void CpuBackend::multiply_panels(const LinearOperands& op, const PanelCut& cut,
   std::byte* accumulators = activations + plan.activation_bytes;
 
   const int64_t rows = op.x.rows();
-  for_rows(ceil_div(rows, plan.tile_rows), plan.tile_rows * plan.row_bytes,
+  const int64_t touched_bytes = plan.row_bytes + op.x.cols() * static_cast<int64_t>(sizeof(float));
+  for_rows(ceil_div(rows, plan.tile_rows), plan.tile_rows * touched_bytes,
            [&](int64_t begin, int64_t end) {
              const int64_t first = begin * plan.tile_rows;
              const int64_t last = std::min(end * plan.tile_rows, rows);
              pack_rows(first, last - first, activations + first * plan.row_bytes);
            });
 
-  const float* bias_data = op.bias.data == nullptr ? nullptr : op.bias.as<float>();
-  const int64_t panel_outputs = cut.panel_outputs();
-  pool_.parallel_for(plan.blocks * plan.panels, 1, [&](int64_t task, int64_t, int32_t thread) {
-    const int64_t panel = task % plan.panels;
-    const int64_t first_row = task / plan.panels * plan.block_rows;
-    const int64_t first_output = panel * panel_outputs;
-    PanelTask job;
-    job.activations = activations + first_row * plan.row_bytes;
-    job.rows = std::min(plan.block_rows, rows - first_row);
-    job.tile_rows = plan.tile_rows;
-    job.accumulators = reinterpret_cast<float*>(accumulators + thread * plan.accumulator_bytes);
-    job.bias = bias_data == nullptr ? nullptr : bias_data + first_output;
-    job.up_bias = bias_data == nullptr ? nullptr : job.bias + cut.outputs();
-    job.out = op.out.row<float>(first_row) + first_output;
-    job.out_stride = op.out.row_stride;
-    job.cols = static_cast<int32_t>(std::min(panel_outputs, cut.outputs() - first_output));
-    job.up_column = cut.outputs();
-    job.epilogue = op.epilogue;
-    product(panel, job);
+  const int64_t panels = cut.num_panels();
+  const int64_t runs = count_runs(panels, plan.panel_bytes, threads);
+  pool_.parallel_for(plan.blocks * runs, 1, [&](int64_t index, int64_t, int32_t thread) {
+    const int64_t run = index % runs;
+    const int64_t first_row = index / runs * plan.block_rows;
+    for (int64_t panel = panels * run / runs; panel < panels * (run + 1) / runs; ++panel) {
+      PanelTask task = panel_task(op, cut, panel, first_row);
+      task.activations = activations + first_row * plan.row_bytes;
+      task.rows = std::min(plan.block_rows, rows - first_row);
+      task.tile_rows = plan.tile_rows;
+      task.accumulators = reinterpret_cast<float*>(accumulators + thread * plan.accumulator_bytes);
+      product(panel, task);
+    }
   });
 }
 
@@ -126,7 +154,7 @@ void CpuBackend::run_dense(const LinearOperands& op, const PackedPanels& weight)
   const LinearKernels& kernels = *isa_->linear;
   const LinearFormat& format = linear_format(kernels, weight.storage());
   const int64_t row_bytes = weight.k_groups() * format.group * format.activation_bytes;
-  const LinearPlan plan = plan_linear(op.x.rows(), row_bytes, weight.num_panels(),
+  const LinearPlan plan = plan_linear(op.x.rows(), row_bytes, weight.panel_bytes(),
                                       kernels.tile_rows, kernels.panel_cols);
   multiply_panels(
       op, weight.cut(), plan,
@@ -146,7 +174,7 @@ void CpuBackend::run_quantized(const LinearOperands& op, const QuantPanels& weig
   const QuantFormat& format = weight.format();
   const LinearPlan plan =
       plan_linear(op.x.rows(), quant_row_bytes(kernels, format, weight.k_groups()),
-                  weight.cut().num_panels(), kernels.tile_rows, kernels.panel_cols);
+                  weight.panel_bytes(), kernels.tile_rows, kernels.panel_cols);
   multiply_panels(
       op, weight.cut(), plan,
       [&](int64_t first, int64_t rows, void* packed) {
