@@ -13,7 +13,7 @@ constexpr int kUnit = static_cast<int>(kWeightColUnit);
 constexpr int kRowBytes = kUnit * 2;  // of a tile's row in shared memory: eight chunks of 16 bytes
 constexpr int kChunks = kRowBytes / 16;
 constexpr int kSumPadding = 4;
-constexpr int64_t kSwizzleFeatureTiles = 8;
+constexpr int64_t kSharedFeatureTiles = 8;
 
 constexpr int stages(int tokens) { return tokens == 128 ? 3 : 4; }
 constexpr int stage_bytes(int tokens) { return (kFeatures + tokens) * kRowBytes; }
@@ -49,9 +49,9 @@ struct TilePlace {
 /// Blocks that run together share weight tiles and rows in the L2 cache.
 template <class T>
 __device__ TilePlace tile_place(const TileTask<T>& task, int64_t block) {
-  const int64_t group = kSwizzleFeatureTiles * task.token_tiles;
-  const int64_t first = block / group * kSwizzleFeatureTiles;
-  const int64_t width = least<int64_t>(kSwizzleFeatureTiles, task.feature_tiles - first);
+  const int64_t group = kSharedFeatureTiles * task.token_tiles;
+  const int64_t first = block / group * kSharedFeatureTiles;
+  const int64_t width = least<int64_t>(kSharedFeatureTiles, task.feature_tiles - first);
   return {first + block % group % width, block % group / width};
 }
 
