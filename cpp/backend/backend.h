@@ -26,6 +26,7 @@
 #include "backend/rope.h"
 #include "backend/sample_op.h"
 #include "backend/step_batch.h"
+#include "backend/weight_codes.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -40,6 +41,8 @@ struct WeightPart {
   /// true:  element (n, k) is at data[k * row_stride + n] ([in, out], Paddle).
   bool transposed = false;
   int64_t row_stride = 0;  ///< in elements
+  /// Not null: the part is these codes, and data, dtype, transposed and row_stride mean nothing.
+  const WeightCodes* codes = nullptr;
 };
 
 /// How a weight will be used, which decides its layout.
@@ -55,7 +58,8 @@ struct WeightSpec {
   DType storage = DType::kF32;    ///< kF32, kBF16 or kF16: how the backend keeps it
   WeightUse use = WeightUse::kLinear;
   /// bits != 0: kept as integers, and not as `storage`. linear() then also rounds the activations,
-  /// to int8 with a scale for each row and group of k. Not for kEmbedding.
+  /// to int8 with a scale for each row and group of k. Not for kEmbedding. Parts are all numbers to
+  /// be quantized (symmetric, bf16 scales, in order), or all codes of this format and of one order.
   QuantFormat quant = {};
 };
 

@@ -13,10 +13,18 @@ struct QuantFormat {
   int32_t group_size = 0;    ///< 32, 64 or 128
   bool zero_points = false;  ///< false: zero is 128 or 8 everywhere and isn't stored
   bool f16_scales = false;   ///< false: scales are bf16
+  bool reordered = false;    ///< groups are of inputs in an order of the weight's own
   bool operator==(const QuantFormat&) const = default;
 };
 
 inline constexpr int32_t kMaxQuantGroup = 128;
+
+/// One group of one output feature.
+struct QuantizedGroup {
+  uint16_t scale;  ///< bf16 or f16, as the format says
+  uint8_t zero;    ///< the code that stands for 0
+  uint8_t codes[kMaxQuantGroup];
+};
 
 constexpr int32_t quant_zero(int32_t bits) { return bits == 8 ? 128 : 8; }
 

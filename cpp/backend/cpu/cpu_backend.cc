@@ -87,12 +87,14 @@ void CpuBackend::begin_step(const StepBatch& batch) {
   step_ = batch;
 }
 
-std::byte* CpuBackend::scratch(size_t bytes) {
-  if (bytes > scratch_.bytes) {
-    scratch_ = {};
-    scratch_ = allocate(bytes);
+std::byte* CpuBackend::scratch(size_t bytes) { return grow(scratch_, bytes); }
+
+std::byte* CpuBackend::grow(Buffer& buffer, size_t bytes) {
+  if (bytes > buffer.bytes) {
+    buffer = {};
+    buffer = allocate(bytes);
   }
-  return static_cast<std::byte*>(scratch_.data);
+  return static_cast<std::byte*>(buffer.data);
 }
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {

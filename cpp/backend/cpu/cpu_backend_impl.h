@@ -76,6 +76,7 @@ class CpuBackend final : public Backend {
   /// Scratch of one op, aligned to 256 bytes, contents undefined. The next call invalidates it. It
   /// grows to the largest size asked for, so that a step allocates nothing after the first.
   std::byte* scratch(size_t bytes);
+  std::byte* grow(Buffer& buffer, size_t bytes);
 
   /// Runs body(begin, end) over rows on as many threads as their work is worth. `row_bytes`: memory
   /// one row touches.
@@ -98,13 +99,15 @@ class CpuBackend final : public Backend {
                        const PackRows& pack_rows, const Product& product);
   void run_dense(const LinearOperands& op, const PackedPanels& weight);
   void run_quantized(const LinearOperands& op, const QuantPanels& weight);
+  /// x with its columns in another order [k], in memory that the next call takes.
+  TensorView reordered(const TensorView& x, const int32_t* order);
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
                   const TensorView& out, PanelEpilogue epilogue);
 
   const CpuIsa* isa_;
   HostMemory memory_;
   ThreadPool pool_;
-  Buffer scratch_;
+  Buffer scratch_, reordered_;
   StepBatch step_;  ///< of the current step; its spans are the caller's
 };
 

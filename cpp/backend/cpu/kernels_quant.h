@@ -46,12 +46,6 @@ struct QuantRows {
   QuantFormat format;  ///< of the weight they will meet
 };
 
-/// A group's codes, chosen by quantize_group.
-struct QuantizedGroup {
-  uint16_t scale;  ///< bf16
-  uint8_t codes[kMaxQuantGroup];
-};
-
 struct QuantKernels {
   int32_t lanes;       ///< floats in a vector; the unit that gate and up alternate in
   int32_t panel_cols;  ///< 4 * lanes
@@ -63,10 +57,10 @@ struct QuantKernels {
   void (*pack_rows)(const QuantRows& rows, void* packed);
   /// PanelTask::k_groups counts quantization groups.
   void (*panel_product)(const PanelTask& task, const QuantFormat& format);
-  /// The symmetric codes and the scale of `size` weights whose squared error is the least of those
-  /// tried: int8 reaches from -127 to 127 times max |w| / 127; int4 tries to let the largest weight
-  /// be -8, clipped by up to 30 %. Either way the scale is then the one that fits the codes best.
-  /// The same bits on every ISA.
+  /// The symmetric codes and the bf16 scale of `size` weights whose squared error is the least of
+  /// those tried: int8 reaches from -127 to 127 times max |w| / 127; int4 tries to let the largest
+  /// weight be -8, clipped by up to 30 %. Either way the scale is then the one that fits the codes
+  /// best. The same bits on every ISA.
   void (*quantize_group)(const float* weights, int32_t size, int32_t bits, QuantizedGroup* out);
 };
 

@@ -169,9 +169,23 @@ void CpuBackend::run_dense(const LinearOperands& op, const PackedPanels& weight)
       });
 }
 
+TensorView CpuBackend::reordered(const TensorView& x, const int32_t* order) {
+  const int64_t rows = x.rows(), k = x.cols();
+  const auto row_bytes = k * static_cast<int64_t>(sizeof(float));
+  auto* out = reinterpret_cast<float*>(grow(reordered_, static_cast<size_t>(rows * row_bytes)));
+  for_rows(rows, row_bytes, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* from = x.row<float>(row);
+      for (int64_t i = 0; i < k; ++i) out[row * k + i] = from[order[i]];
+    }
+  });
+  return TensorView(out, DType::kF32, {rows, k});
+}
+
 void CpuBackend::run_quantized(const LinearOperands& op, const QuantPanels& weight) {
   const QuantKernels& kernels = *isa_->quant;
   const QuantFormat& format = weight.format();
+  const TensorView x = weight.order() == nullptr ? op.x : reordered(op.x, weight.order());
   const LinearPlan plan =
       plan_linear(op.x.rows(), quant_row_bytes(kernels, format, weight.k_groups()),
                   weight.panel_bytes(), kernels.tile_rows, kernels.panel_cols);
@@ -179,8 +193,7 @@ void CpuBackend::run_quantized(const LinearOperands& op, const QuantPanels& weig
       op, weight.cut(), plan,
       [&](int64_t first, int64_t rows, void* packed) {
         kernels.pack_rows(
-            {op.x.row<float>(first), op.x.row_stride, rows, op.x.cols(), plan.tile_rows, format},
-            packed);
+            {x.row<float>(first), x.row_stride, rows, x.cols(), plan.tile_rows, format}, packed);
       },
       [&](int64_t panel, PanelTask& task) {
         task.panel = weight.panel(panel);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
@@ -25,6 +26,27 @@ void read_run(const WeightPart& part, int64_t element, int64_t count, const RowK
   uint16_t aligned[kBlock];
   std::memcpy(aligned, from, static_cast<size_t>(count) * sizeof(uint16_t));
   (part.dtype == DType::kBF16 ? rows.from_bf16 : rows.from_f16)(aligned, count, out);
+}
+
+/// A group of one column goes among the others'.
+void put_group(const QuantFormat& format, size_t cols, const QuantizedGroup& group, size_t column,
+               std::byte* out) {
+  std::memcpy(out + 2 * column, &group.scale, sizeof group.scale);
+  if (format.zero_points) out[2 * cols + column] = static_cast<std::byte>(group.zero);
+  std::byte* codes = out + quant_codes_offset(format, static_cast<int64_t>(cols)) + 4 * column;
+  const auto size = static_cast<size_t>(format.group_size);
+  for (size_t i = 0; i < size; i += 4) {
+    uint32_t four;
+    std::memcpy(&four, group.codes + i, 4);
+    if (format.bits == 4) {
+      uint32_t high;
+      i += 4;
+      std::memcpy(&high, group.codes + i, 4);
+      four |= high << 4;
+    }
+    std::memcpy(codes, &four, 4);
+    codes += 4 * cols;
+  }
 }
 
 /// Quantizes one panel block by block: columns are gathered, then each group of each column is
@@ -52,35 +74,10 @@ class QuantPacker {
  private:
   void round_group(int64_t at, std::byte* out) const {
     const QuantFormat& format = weight_.format();
-    const size_t cols = block_.cols();
-    std::byte* codes = out + quant_codes_offset(format, static_cast<int64_t>(cols));
     QuantizedGroup group;
-    for (size_t c = 0; c < cols; ++c) {
+    for (size_t c = 0; c < block_.cols(); ++c) {
       isa_.quant->quantize_group(block_.column(c) + at, format.group_size, format.bits, &group);
-      std::memcpy(out + 2 * c, &group.scale, sizeof group.scale);
-      if (format.bits == 8) {
-        put_bytes(group.codes, c, codes);
-      } else {
-        put_nibbles(group.codes, c, codes);
-      }
-    }
-  }
-
-  void put_bytes(const uint8_t* from, size_t column, std::byte* codes) const {
-    const auto quads = static_cast<size_t>(weight_.format().group_size / 4);
-    for (size_t q = 0; q < quads; ++q) {
-      std::memcpy(codes + (q * block_.cols() + column) * 4, from + 4 * q, 4);
-    }
-  }
-
-  void put_nibbles(const uint8_t* from, size_t column, std::byte* codes) const {
-    const auto pairs = static_cast<size_t>(weight_.format().group_size / 8);
-    for (size_t p = 0; p < pairs; ++p) {
-      uint32_t low, high;
-      std::memcpy(&low, from + 8 * p, 4);
-      std::memcpy(&high, from + 8 * p + 4, 4);
-      low |= high << 4;
-      std::memcpy(codes + (p * block_.cols() + column) * 4, &low, 4);
+      put_group(format, block_.cols(), group, c, out);
     }
   }
 
@@ -90,12 +87,77 @@ class QuantPacker {
   ColumnBlock<float> block_;
 };
 
+/// Packs one panel of a weight that comes as codes.
+class CodePacker {
+ public:
+  CodePacker(const WeightSpec& spec, const QuantPanels& weight)
+      : spec_(spec),
+        weight_(weight),
+        columns_(static_cast<size_t>(weight.cut().cols)),
+        groups_(columns_.size()) {}
+
+  void pack(int64_t panel, std::byte* out) {
+    const QuantFormat& format = weight_.format();
+    const PanelCut& cut = weight_.cut();
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      columns_[c] = panel_column(spec_, cut, panel, static_cast<int32_t>(c));
+    }
+    for (int64_t g = 0; g < weight_.k_groups(); ++g) {
+      for (size_t c = 0; c < columns_.size();) c += read_run(c, g);
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        put_group(format, columns_.size(), groups_[c], c, out);
+      }
+      out += quant_group_bytes(format, cut.cols);
+    }
+  }
+
+ private:
+  /// Columns from `c` on that lie side by side in a part; returns how many.
+  size_t read_run(size_t c, int64_t group) {
+    const WeightColumn start = columns_[c];
+    if (start.part == nullptr) {
+      groups_[c] = {};
+      return 1;
+    }
+    size_t length = 1;
+    while (c + length < columns_.size() && columns_[c + length].part == start.part &&
+           columns_[c + length].feature == start.feature + static_cast<int64_t>(length)) {
+      ++length;
+    }
+    start.part->codes->read(start.feature, static_cast<int64_t>(length), group, &groups_[c]);
+    return length;
+  }
+
+  const WeightSpec& spec_;
+  const QuantPanels& weight_;
+  std::vector<WeightColumn> columns_;
+  std::vector<QuantizedGroup> groups_;
+};
+
+/// Runs `packer` over all panels, with one for each share of them.
+template <class Packer, class... Args>
+void pack_panels_with(const WeightSpec& spec, const QuantPanels& weight, std::byte* data,
+                      ThreadPool& pool, const Args&... args) {
+  pool.parallel_for(weight.cut().num_panels(), 1, [&](int64_t begin, int64_t end, int32_t) {
+    Packer packer(spec, weight, args...);
+    for (int64_t panel = begin; panel < end; ++panel) {
+      packer.pack(panel, data + panel * weight.panel_bytes());
+    }
+  });
+}
+
+/// Where the order is, right behind the panels, whose bytes are a multiple of 16.
+int64_t order_offset(const QuantPanels& weight) {
+  return weight.cut().num_panels() * weight.panel_bytes();
+}
+
 void check_format(const QuantFormat& format, WeightUse use) {
   HEADRACE_CHECK(format.bits == 8 || format.bits == 4, format.bits);
   HEADRACE_CHECK(
       format.group_size == 32 || format.group_size == 64 || format.group_size == kMaxQuantGroup,
       format.group_size);
-  HEADRACE_CHECK(use != WeightUse::kEmbedding);
+  HEADRACE_CHECK(use != WeightUse::kEmbedding &&
+                 !(format.reordered && use == WeightUse::kTiedEmbedding));
 }
 
 }  // namespace
@@ -113,6 +175,12 @@ int64_t QuantPanels::k_groups() const noexcept {
 
 int64_t QuantPanels::panel_bytes() const noexcept {
   return k_groups() * quant_group_bytes(format_, cut_.cols);
+}
+
+const int32_t* QuantPanels::order() const noexcept {
+  if (!format_.reordered) return nullptr;
+  return reinterpret_cast<const int32_t*>(static_cast<const std::byte*>(data()) +
+                                          order_offset(*this));
 }
 
 void QuantPanels::read_row(int64_t n, float* out) const {
@@ -139,17 +207,19 @@ void QuantPanels::read_row(int64_t n, float* out) const {
 std::unique_ptr<QuantPanels> pack_quantized(const WeightSpec& spec, const CpuIsa& isa,
                                             HostMemory& memory, ThreadPool& pool) {
   const WeightExtent extent = check_weight(spec);
-  HEADRACE_CHECK(!spec.quant.zero_points && !spec.quant.f16_scales);
   const WeightShape shape{extent.n, extent.k, spec.storage, spec.use, spec.quant};
   Backend::Buffer buffer = memory.allocate(packed_quant_bytes(shape, *isa.quant));
   auto* data = static_cast<std::byte*>(buffer.data);
   auto weight = std::make_unique<QuantPanels>(shape, *isa.quant, std::move(buffer));
-  pool.parallel_for(weight->cut().num_panels(), 1, [&](int64_t begin, int64_t end, int32_t) {
-    QuantPacker packer(spec, *weight, isa);
-    for (int64_t panel = begin; panel < end; ++panel) {
-      packer.pack(panel, data + panel * weight->panel_bytes());
-    }
-  });
+  if (spec.parts.front().codes == nullptr) {
+    pack_panels_with<QuantPacker>(spec, *weight, data, pool, isa);
+    return weight;
+  }
+  pack_panels_with<CodePacker>(spec, *weight, data, pool);
+  if (spec.quant.reordered) {
+    const std::vector<int32_t>& order = spec.parts.front().codes->order();
+    std::memcpy(data + order_offset(*weight), order.data(), order.size() * sizeof(int32_t));
+  }
   return weight;
 }
 
@@ -162,8 +232,10 @@ size_t packed_quant_bytes(const WeightShape& shape, const QuantKernels& kernels)
   check_format(shape.quant, shape.use);
   return checked_weight_bytes(shape, [&]() -> std::optional<uint64_t> {
     const QuantPanels empty(shape, kernels, {});
-    return checked_mul(static_cast<uint64_t>(empty.cut().num_panels()),
-                       static_cast<uint64_t>(empty.panel_bytes()));
+    const auto panels = checked_mul(static_cast<uint64_t>(empty.cut().num_panels()),
+                                    static_cast<uint64_t>(empty.panel_bytes()));
+    if (!panels || !shape.quant.reordered) return panels;
+    return checked_add(*panels, static_cast<uint64_t>(shape.k) * sizeof(int32_t));
   });
 }
 
@@ -171,7 +243,9 @@ std::unique_ptr<QuantPanels> restore_quantized(const WeightShape& shape,
                                                const QuantKernels& kernels,
                                                Backend::Buffer contents) {
   HEADRACE_CHECK(contents.bytes == packed_quant_bytes(shape, kernels), contents.bytes);
-  return std::make_unique<QuantPanels>(shape, kernels, std::move(contents));
+  auto weight = std::make_unique<QuantPanels>(shape, kernels, std::move(contents));
+  if (shape.quant.reordered) check_order(weight->order(), shape.k);
+  return weight;
 }
 
 }  // namespace headrace

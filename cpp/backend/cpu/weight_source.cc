@@ -23,11 +23,23 @@ void read_run(const char* from, int64_t stride, int64_t count, float* out, const
   for (int64_t i = 0; i < count; ++i) out[i] = convert(load_unaligned<T>(from + i * step));
 }
 
+/// Codes know their own extent.
+void check_codes(const WeightSpec& spec, const WeightPart& part) {
+  const WeightCodes& first = *spec.parts.front().codes;
+  HEADRACE_CHECK(part.codes != nullptr && part.codes->format() == spec.quant &&
+                     part.codes->order() == first.order(),
+                 "parts of a weight differ");
+  HEADRACE_CHECK(first.order().size() == (spec.quant.reordered ? static_cast<size_t>(part.k) : 0),
+                 first.order().size());
+  HEADRACE_CHECK(part.n > 0 && part.k > 0, part.n, " x ", part.k);
+}
+
 void check_part(const WeightPart& part) {
   HEADRACE_CHECK(part.dtype == DType::kF32 || part.dtype == DType::kBF16 ||
                      part.dtype == DType::kF16 || part.dtype == DType::kF64,
                  dtype_name(part.dtype));
-  HEADRACE_CHECK(part.data != nullptr && part.n > 0 && part.k > 0, part.n, " x ", part.k);
+  HEADRACE_CHECK(part.codes == nullptr && part.data != nullptr && part.n > 0 && part.k > 0, part.n,
+                 " x ", part.k);
   HEADRACE_CHECK(part.row_stride >= (part.transposed ? part.n : part.k), part.row_stride);
   const auto rows = static_cast<uint64_t>(part.transposed ? part.k : part.n);
   const auto elements = checked_mul(rows, static_cast<uint64_t>(part.row_stride));
@@ -45,13 +57,29 @@ WeightExtent check_weight(const WeightSpec& spec) {
       dtype_name(spec.storage));
   WeightExtent extent{0, spec.parts.front().k};
   for (const WeightPart& part : spec.parts) {
-    check_part(part);
+    if (spec.parts.front().codes == nullptr) {
+      check_part(part);
+    } else {
+      check_codes(spec, part);
+    }
     HEADRACE_CHECK(part.k == extent.k, part.k, " and ", extent.k);
     extent.n += part.n;
     HEADRACE_CHECK(extent.n < (int64_t{1} << 40), extent.n);
   }
+  HEADRACE_CHECK(spec.parts.front().codes != nullptr ||
+                     (!spec.quant.zero_points && !spec.quant.f16_scales && !spec.quant.reordered),
+                 "only codes have zero points, float16 scales and an order");
+  HEADRACE_CHECK(!(spec.quant.reordered && spec.use == WeightUse::kTiedEmbedding));
   HEADRACE_CHECK(spec.use != WeightUse::kGateUp || extent.n % 2 == 0, extent.n);
   return extent;
+}
+
+void check_order(const int32_t* order, int64_t k) {
+  for (int64_t i = 0; i < k; ++i) {
+    if (order[i] >= 0 && order[i] < k) continue;
+    throw_error(ErrorCode::kCorruptFile, "a packed weight's order of inputs names ", order[i],
+                ", but it has ", k, ".");
+  }
 }
 
 void read_elements(const void* data, DType dtype, int64_t stride, int64_t count, float* out) {

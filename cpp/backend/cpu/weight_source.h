@@ -21,6 +21,9 @@ struct WeightExtent {
 /// storage is one the CPU keeps.
 WeightExtent check_weight(const WeightSpec& spec);
 
+/// Throws Error(kCorruptFile) unless all [k] name one of k inputs.
+void check_order(const int32_t* order, int64_t k);
+
 /// What `count` says a weight takes, asked only for sides of at most 2^40. Throws
 /// Error(kLimitExceeded) if it says nothing or more than an int64_t holds.
 template <class Count>

@@ -92,6 +92,7 @@ float best_int4_scale(const float* weights, int32_t size, float largest) {
 void quant_quantize_group(const float* weights, int32_t size, int32_t bits, QuantizedGroup* out) {
   const float largest = extreme(weights, size);
   const int32_t zero_code = quant_zero(bits);
+  out->zero = static_cast<uint8_t>(zero_code);
   const bool is_number = largest == largest;
   if (!is_number || (largest < kTiny && largest > -kTiny)) {
     out->scale = is_number ? 0 : 0x7fc0;

@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_info.h"
 #include "backend/cpu/host_memory.h"
 #include "backend/cpu/op_checks.h"
+#include "backend/cpu/panel_columns.h"
 #include "backend/cpu/reference/reference_attention.h"
 #include "backend/cpu/reference/reference_quant.h"
 #include "backend/cpu/reference/reference_sample.h"
@@ -22,7 +23,7 @@ namespace headrace {
 
 namespace {
 
-/// float32 [n][k], rounded to the storage dtype.
+/// float32 [n][k], rounded to the storage dtype; of a reordered format then its order, int32 [k].
 class ReferenceWeight final : public PackedWeight {
  public:
   ReferenceWeight(const WeightShape& shape, Backend::Buffer memory)
@@ -32,6 +33,7 @@ class ReferenceWeight final : public PackedWeight {
 
   const QuantFormat& quant() const { return quant_; }
   float* row(int64_t i) const { return static_cast<float*>(memory_.data) + i * k(); }
+  int32_t* order() const { return reinterpret_cast<int32_t*>(row(n())); }
 
  private:
   QuantFormat quant_;
@@ -114,8 +116,14 @@ class ReferenceBackend final : public Backend {
     const WeightExtent extent = check_weight(spec);
     const WeightShape shape{extent.n, extent.k, spec.storage, spec.use, spec.quant};
     auto weight = std::make_unique<ReferenceWeight>(shape, allocate(packed_bytes(shape)));
+    const WeightCodes* codes = spec.parts.front().codes;
     for (int64_t i = 0; i < extent.n; ++i) {
       float* row = weight->row(i);
+      if (codes != nullptr) {
+        const WeightColumn column = find_feature(spec, i);
+        reference_read_codes(*column.part->codes, column.feature, extent.k, row);
+        continue;
+      }
       read_weight_row(spec, i, 0, extent.k, row);
       if (spec.quant.bits != 0) {
         reference_round_weights(spec.quant, extent.k, row);
@@ -123,6 +131,7 @@ class ReferenceBackend final : public Backend {
       }
       for (int64_t j = 0; j < extent.k; ++j) row[j] = round_to(spec.storage, row[j]);
     }
+    if (spec.quant.reordered) std::ranges::copy(codes->order(), weight->order());
     return weight;
   }
 
@@ -130,14 +139,16 @@ class ReferenceBackend final : public Backend {
 
   size_t packed_bytes(const WeightShape& shape) const override {
     return checked_weight_bytes(shape, [&] {
-      return checked_mul(static_cast<uint64_t>(shape.n) * sizeof(float),
-                         static_cast<uint64_t>(shape.k));
+      const auto rows = static_cast<uint64_t>(shape.n) + (shape.quant.reordered ? 1 : 0);
+      return checked_mul(rows * sizeof(float), static_cast<uint64_t>(shape.k));
     });
   }
 
   std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override {
     HEADRACE_CHECK(contents.bytes == packed_bytes(shape), contents.bytes);
-    return std::make_unique<ReferenceWeight>(shape, std::move(contents));
+    auto weight = std::make_unique<ReferenceWeight>(shape, std::move(contents));
+    if (shape.quant.reordered) check_order(weight->order(), shape.k);
+    return weight;
   }
 
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override {
@@ -293,6 +304,11 @@ class ReferenceBackend final : public Backend {
                         const TensorView& bias) {
     const auto& stored = dynamic_cast<const ReferenceWeight&>(weight);
     const float* from = x.row<float>(row);
+    std::vector<float> reordered;
+    if (stored.quant().reordered) {
+      for (int64_t i = 0; i < weight.k(); ++i) reordered.push_back(from[stored.order()[i]]);
+      from = reordered.data();
+    }
     const double sum = stored.quant().bits == 0
                            ? dot(from, stored.row(col), weight.k())
                            : reference_quant_dot(stored.quant(), from, stored.row(col), weight.k());

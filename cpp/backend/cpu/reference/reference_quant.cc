@@ -23,6 +23,19 @@ void reference_round_weights(const QuantFormat& format, int64_t k, float* row) {
   }
 }
 
+void reference_read_codes(const WeightCodes& codes, int64_t feature, int64_t k, float* row) {
+  const QuantFormat& format = codes.format();
+  for (int64_t first = 0; first < k; first += format.group_size) {
+    QuantizedGroup group;
+    codes.read(feature, 1, first / format.group_size, &group);
+    const float scale = format.f16_scales ? f16_to_f32(group.scale) : bf16_to_f32(group.scale);
+    const int64_t count = std::min<int64_t>(format.group_size, k - first);
+    for (int64_t i = 0; i < count; ++i) {
+      row[first + i] = scale * static_cast<float>(group.codes[i] - group.zero);
+    }
+  }
+}
+
 double reference_quant_dot(const QuantFormat& format, const float* x, const float* weights,
                            int64_t k) {
   double sum = 0.0;

@@ -1,0 +1,179 @@
+// Weights that come as codes: zero points, float16 scales, an order of inputs, several parts.
+
+#include <cstring>
+#include <numeric>
+
+#include "headrace/status.h"
+#include "parity/linear_harness.h"
+
+namespace headrace::parity {
+namespace {
+
+/// Random codes. Scales are powers of two, so that everything below is exact.
+class RandomCodes final : public WeightCodes {
+ public:
+  RandomCodes(Random& random, const QuantFormat& format, Shape shape, std::vector<int32_t> order)
+      : format_(format), shape_(shape), order_(std::move(order)) {
+    const int64_t groups = (shape.k + format.group_size - 1) / format.group_size;
+    const int64_t top = format.bits == 8 ? 255 : 15;
+    for (int64_t i = 0; i < shape.n * groups; ++i) {
+      QuantizedGroup& group = groups_.emplace_back();
+      const float scale = std::ldexp(1.0f, static_cast<int>(random.integer(-2, 2)));
+      group.scale = format.f16_scales ? f32_to_f16(scale) : f32_to_bf16(scale);
+      // 16 is what a zero point of four bits may be that was stored one less than it is.
+      group.zero =
+          static_cast<uint8_t>(format.zero_points ? random.integer(0, format.bits == 8 ? 255 : 16)
+                                                  : quant_zero(format.bits));
+      const int64_t count =
+          std::min<int64_t>(format.group_size, shape.k - i % groups * format.group_size);
+      std::memset(group.codes, group.zero & static_cast<int>(top), sizeof group.codes);
+      for (int64_t j = 0; j < count; ++j) {
+        group.codes[j] = static_cast<uint8_t>(random.integer(0, top));
+      }
+    }
+  }
+
+  const QuantFormat& format() const noexcept override { return format_; }
+  const std::vector<int32_t>& order() const noexcept override { return order_; }
+  void read(int64_t first, int64_t count, int64_t group, QuantizedGroup* out) const override {
+    for (int64_t i = 0; i < count; ++i) out[i] = at(first + i, group);
+  }
+  WeightPart part() const {
+    WeightPart out;
+    out.n = shape_.n;
+    out.k = shape_.k;
+    out.codes = this;
+    return out;
+  }
+  /// Element (n, k), k as the inputs come.
+  float weight(int64_t n, int64_t k) const {
+    int64_t position = k;
+    if (!order_.empty()) {
+      position = std::find(order_.begin(), order_.end(), static_cast<int32_t>(k)) - order_.begin();
+    }
+    const QuantizedGroup& group = at(n, position / format_.group_size);
+    const float scale = format_.f16_scales ? f16_to_f32(group.scale) : bf16_to_f32(group.scale);
+    return scale *
+           static_cast<float>(group.codes[position % format_.group_size] - int32_t{group.zero});
+  }
+
+ private:
+  const QuantizedGroup& at(int64_t n, int64_t group) const {
+    return groups_[size_t(n * ((shape_.k + format_.group_size - 1) / format_.group_size) + group)];
+  }
+
+  QuantFormat format_;
+  Shape shape_;
+  std::vector<int32_t> order_;
+  std::vector<QuantizedGroup> groups_;
+};
+
+constexpr int64_t kInputs = 205, kFirst = 71, kSecond = 59;
+
+std::vector<int32_t> shuffled(Random& random, int64_t k) {
+  std::vector<int32_t> out(static_cast<size_t>(k));
+  std::iota(out.begin(), out.end(), 0);
+  for (size_t i = out.size(); i > 1; --i) {
+    std::swap(out[i - 1], out[size_t(random.integer(0, static_cast<int64_t>(i) - 1))]);
+  }
+  return out;
+}
+
+using Param = std::tuple<std::string, int32_t, int32_t, int>;
+
+class QuantCodes : public testing::TestWithParam<Param> {
+ protected:
+  void SetUp() override {
+    const auto& [isa, bits, size, kind] = GetParam();
+    if (isa != "reference") HEADRACE_REQUIRE_ISA(isa);
+    format_ = {.bits = bits,
+               .group_size = size,
+               .zero_points = kind != 0,
+               .f16_scales = kind != 1,
+               .reordered = kind == 2};
+    random_ = std::make_unique<Random>(41);
+    order_ = format_.reordered ? shuffled(*random_, kInputs) : std::vector<int32_t>{};
+    first_ = std::make_unique<RandomCodes>(*random_, format_, Shape{kFirst, kInputs}, order_);
+    second_ = std::make_unique<RandomCodes>(*random_, format_, Shape{kSecond, kInputs}, order_);
+    backend_ = make_cpu_backend({.num_threads = 2, .isa = isa});
+  }
+
+  std::unique_ptr<PackedWeight> pack(WeightUse use) {
+    return backend_->pack_weight({{first_->part(), second_->part()}, DType::kBF16, use, format_});
+  }
+  std::vector<float> multiply_all(const PackedWeight& weight, const std::vector<float>& x) {
+    const auto rows = static_cast<int64_t>(x.size()) / kInputs;
+    const Matrix input(*backend_, rows, kInputs, x);
+    const Matrix out(*backend_, rows, kFirst + kSecond);
+    backend_->linear(input.view(), weight, {}, out.view());
+    return out.values();
+  }
+
+  QuantFormat format_;
+  std::unique_ptr<Random> random_;
+  std::vector<int32_t> order_;
+  std::unique_ptr<RandomCodes> first_, second_;
+  std::unique_ptr<Backend> backend_;
+};
+
+// An input of 127 with nothing beside it is rounded to 127 steps of 1.
+TEST_P(QuantCodes, EveryWeightIsWhereItBelongs) {
+  std::vector<float> unit(size_t(kInputs * kInputs));
+  for (int64_t i = 0; i < kInputs; ++i) unit[size_t(i * kInputs + i)] = 127.0f;
+  for (const WeightUse use : {WeightUse::kLinear, WeightUse::kGateUp}) {
+    const auto out = multiply_all(*pack(use), unit);
+    for (int64_t k = 0; k < kInputs; ++k) {
+      for (int64_t n = 0; n < kFirst + kSecond; ++n) {
+        const float want = n < kFirst ? first_->weight(n, k) : second_->weight(n - kFirst, k);
+        ASSERT_EQ(out[size_t(k * (kFirst + kSecond) + n)], 127.0f * want) << n << ", " << k;
+      }
+    }
+  }
+}
+
+TEST_P(QuantCodes, RowsAloneAndTogether) {
+  const auto weight = pack(WeightUse::kLinear);
+  const int64_t rows = 13, outputs = kFirst + kSecond;
+  const std::vector<float> x = random_->uniforms(rows * kInputs);
+  const auto together = multiply_all(*weight, x);
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto alone =
+        multiply_all(*weight, {x.begin() + row * kInputs, x.begin() + (row + 1) * kInputs});
+    EXPECT_EQ(alone, std::vector<float>(together.begin() + row * outputs,
+                                        together.begin() + (row + 1) * outputs));
+  }
+}
+
+TEST_P(QuantCodes, Restored) {
+  const auto weight = pack(WeightUse::kLinear);
+  const WeightShape shape{weight->n(), weight->k(), DType::kBF16, WeightUse::kLinear, format_};
+  ASSERT_EQ(weight->bytes(), backend_->packed_bytes(shape));
+  const auto copy = [&] {
+    Backend::Buffer buffer = backend_->allocate(weight->bytes());
+    std::memcpy(buffer.data, weight->data(), weight->bytes());
+    return buffer;
+  };
+  const std::vector<float> x = random_->uniforms(2 * kInputs);
+  EXPECT_EQ(multiply_all(*backend_->restore_weight(shape, copy()), x), multiply_all(*weight, x));
+  if (!format_.reordered) return;
+  for (const int32_t wrong : {-1, static_cast<int32_t>(kInputs)}) {
+    Backend::Buffer damaged = copy();
+    std::memcpy(static_cast<std::byte*>(damaged.data) + damaged.bytes - 4, &wrong, 4);
+    EXPECT_THROW(backend_->restore_weight(shape, damaged), Error);
+  }
+}
+
+std::string param_name(const testing::TestParamInfo<Param>& info) {
+  constexpr const char* kKinds[] = {"symmetric", "asymmetric", "reordered"};
+  return str_cat(std::get<0>(info.param), "_int", std::get<1>(info.param), "_g",
+                 std::get<2>(info.param), "_", kKinds[std::get<3>(info.param)]);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Isas, QuantCodes,
+    testing::Combine(testing::Values("reference", "baseline", "avx2", "avx512", "avx512_bf16"),
+                     testing::Values(8, 4), testing::Values(32, 64, 128), testing::Range(0, 3)),
+    param_name);
+
+}  // namespace
+}  // namespace headrace::parity
