@@ -22,7 +22,10 @@ def main() -> None:
         command = [sys.executable, str(HERE / name), "--shape", "smoke", "--repeats", "1", *flags]
         print("+", name, *flags, flush=True)
         subprocess.run(command, check=True)
-    print(f"{len(RUNS)} passed, 0 failed")
+    command = [sys.executable, str(HERE / "quality.py"), "{}", "--dialogues", "5"]
+    print("+", *command[1:], flush=True)
+    subprocess.run(command, check=True)
+    print(f"{len(RUNS) + 1} passed, 0 failed")
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   const ModelConfig config = load_model_config(options.path);
   const auto packed = open_packed(options);
   Shapes shapes = choose_shapes(options, config, storage_dtype(options, config, packed.get()));
-  shapes.decoder.quantization = quantization_of(options, packed.get());
+  shapes.decoder.quantization = quantization_of(options, config, packed.get());
   warn_about_length(name, options, config, logger);
 
   const std::shared_ptr<Backend> backend = open_device(options, packed != nullptr,
@@ -146,7 +146,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   info.isa = device.isa;
   info.num_threads = device.num_threads;
   info.dtype = dtype_name(shapes.decoder.storage);
-  info.quantization = quantization_name(shapes.decoder.quantization);
+  const StoredMethod stored = config.stored_quantization.method;
+  info.quantization = stored == StoredMethod::kNone ? quantization_name(shapes.decoder.quantization)
+                                                    : stored_method_name(stored);
   info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
   info.num_parameters = decoder->num_parameters();
   info.max_model_len = plan.max_model_len;

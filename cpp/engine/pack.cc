@@ -61,16 +61,14 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   PackedHeader header;
   header.written_by = str_cat("headrace ", version());
   header.storage = internal::storage_dtype(options, config, nullptr);
-  header.quantization = internal::quantization_of(options, nullptr);
+  header.quantization = internal::quantization_of(options, config, nullptr);
   header.config = read_config_identity(options.path);
   const auto backend = make_backend(options, config, header.storage);
   const DeviceInfo device = backend->device_info();
-  header.layout = packed_layout(*backend, header.storage, header.quantization);
 
   const Checkpoint checkpoint(options.path);
-  const ModelSources sources =
-      list_sources(config, detect_naming(config, checkpoint), header.quantization);
-  check_sources(sources, checkpoint);
+  const ModelSources sources = checkpoint_sources(config, checkpoint, header.quantization);
+  header.layout = packed_layout(*backend, header.storage, sources);
   header.source = identify_source(options.path, device.num_threads);
   WeightLoader loader(*backend, &checkpoint, header.storage, 0.0f);
   AtomicFile out(file);
@@ -98,7 +96,7 @@ void v0::check_packed(const ModelOptions& options) {
                 "packed_weights is empty: name the packed file to check.");
   }
   const DType storage = internal::storage_dtype(options, config, packed.get());
-  internal::quantization_of(options, packed.get());
+  internal::quantization_of(options, config, packed.get());
   internal::check_packed_file(*packed, options, config, *make_backend(options, config, storage));
 }
 

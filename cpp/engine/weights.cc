@@ -13,7 +13,9 @@ namespace headrace::internal {
 namespace {
 
 ModelSources packed_sources(const PackedFile& packed, const ModelConfig& config) {
-  return list_sources(config, likely_naming(config), packed.header().quantization);
+  ModelSources sources = list_sources(config, likely_naming(config), packed.header().quantization);
+  if (config.stored_quantization.method != StoredMethod::kNone) packed.set_formats(sources);
+  return sources;
 }
 
 std::string in_words(const Quantization& quantization) {
@@ -56,9 +58,19 @@ DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
   return parse_dtype(options.dtype, usable ? config.checkpoint_dtype : DType::kF32);
 }
 
-Quantization quantization_of(const ModelOptions& options, const PackedFile* packed) {
+Quantization quantization_of(const ModelOptions& options, const ModelConfig& config,
+                             const PackedFile* packed) {
   const Quantization asked =
       parse_quantization(options.quantization, options.quantization_group_size);
+  const StoredQuantization& stored = config.stored_quantization;
+  if (stored.method != StoredMethod::kNone && asked.bits != 0 &&
+      (asked.bits != stored.bits || options.quantization_group_size != 0)) {
+    throw_error(ErrorCode::kUnsupported, "quantization is ", options.quantization,
+                options.quantization_group_size == 0 ? "" : " with a group size",
+                ", but the checkpoint comes quantized (", stored_method_name(stored.method), ", ",
+                stored.bits, " bits), and is loaded as it is: leave quantization out, or say wint",
+                stored.bits, " for an int8 head.");
+  }
   if (packed == nullptr) return asked;
   const Quantization held = packed->header().quantization;
   if (options.quantization.empty() || asked == held) return held;

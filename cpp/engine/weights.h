@@ -25,8 +25,9 @@ std::unique_ptr<PackedFile> open_packed(const ModelOptions& options);
 DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
                     const PackedFile* packed);
 
-/// How weights are quantized; likewise.
-Quantization quantization_of(const ModelOptions& options, const PackedFile* packed);
+/// How weights are quantized that the checkpoint doesn't hold so; likewise.
+Quantization quantization_of(const ModelOptions& options, const ModelConfig& config,
+                             const PackedFile* packed);
 
 /// Throws Error unless `packed` is whole and fits folder, config and backend.
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,

@@ -236,10 +236,9 @@ Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* 
                  const DecoderOptions& options) {
   if (options.dummy_weights) checkpoint = nullptr;
   HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
-  const TensorNaming naming =
-      checkpoint == nullptr ? likely_naming(config) : detect_naming(config, *checkpoint);
-  const ModelSources sources = list_sources(config, naming, options.quantization);
-  if (checkpoint != nullptr) check_sources(sources, *checkpoint);
+  const ModelSources sources =
+      checkpoint == nullptr ? list_sources(config, likely_naming(config), options.quantization)
+                            : checkpoint_sources(config, *checkpoint, options.quantization);
   WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
   impl_ = std::make_unique<Impl>(backend, config, sources, loader, options);
   if (checkpoint != nullptr) checkpoint->check_unchanged();

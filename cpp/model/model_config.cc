@@ -195,13 +195,19 @@ CheckpointLayout likely_layout(const ConfigReader& reader, const Family& family)
   return paddle ? CheckpointLayout::kPaddle : CheckpointLayout::kTorch;
 }
 
-void refuse_quantized(ConfigReader& reader) {
-  for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
+StoredQuantization read_quantization(ConfigReader& reader) {
+  // Old files of compressed-tensors have the second name.
+  for (const char* key : {"quantization_config", "compression_config"}) {
     const Json* value = reader.find(key);
-    if (value != nullptr && !value->empty()) {
-      reader.fail_unsupported(key, "quantized checkpoints are not supported yet by this build");
-    }
+    if (value == nullptr || value->empty()) continue;
+    if (!value->is_object()) reader.fail_value(key, "must be an object");
+    return read_stored_quantization(*value);
   }
+  const Json* other = reader.find("quantization");
+  if (other != nullptr && !other->empty()) {
+    reader.fail_unsupported("quantization", "quantized checkpoints say so in quantization_config");
+  }
+  return {};
 }
 
 /// Adds eos_token_id, a number or a list, to `ids`.
@@ -236,9 +242,9 @@ ModelConfig parse_model_config(const std::string& config_json,
   config.model_type = family.model_type;
   config.architecture = read_architecture(reader, family);
   config.layout = likely_layout(reader, family);
-  refuse_quantized(reader);
   read_shape(reader, family.defaults, config);
   config.checkpoint_dtype = read_dtype(reader);
+  config.stored_quantization = read_quantization(reader);
   family.read(reader, config);
   const RopeScaling scaling =
       read_rope_scaling(reader, family.defaults.rope_theta, config.max_position_embeddings);

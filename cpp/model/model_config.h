@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/rope.h"
+#include "model/stored_quantization.h"
 #include "tensor/dtype.h"
 
 namespace headrace {
@@ -38,6 +39,7 @@ struct ModelConfig {
   RopeSpec rope;
   std::vector<int32_t> layer_window;  ///< [num_layers] sliding window, 0 = full attention
   DType checkpoint_dtype = DType::kF32;
+  StoredQuantization stored_quantization;  ///< of a checkpoint that comes quantized
   /// Of config.json and generation_config.json, unique; ids behind the vocabulary left out.
   std::vector<int32_t> eos_token_ids;
 };

@@ -48,19 +48,24 @@ std::string read_config_identity(const fs::path& folder) {
       .dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-std::string packed_layout(const Backend& backend, DType storage, const Quantization& quantization) {
+std::string packed_layout(const Backend& backend, DType storage, const ModelSources& sources) {
   const std::string dense = backend.weight_layout(storage);
-  if (quantization.bits == 0) return dense;
-  return str_cat(dense, ", ", backend.weight_layout(storage, layer_format(quantization)));
+  for (const MatrixSource* source : sources.matrices()) {
+    if (source->quant.bits == 0) continue;
+    return str_cat(dense, ", ", backend.weight_layout(storage, source->quant));
+  }
+  return dense;
 }
 
 std::vector<PackedTensor> list_packed_tensors(const ModelSources& sources, const Backend& backend,
                                               DType storage) {
   std::vector<PackedTensor> out;
   for (const MatrixSource* source : sources.matrices()) {
-    out.push_back({.name = source->name,
-                   .dtype = DType::kU8,
-                   .bytes = backend.packed_bytes(shape_of(*source, storage))});
+    out.push_back(
+        {.name = source->name,
+         .dtype = DType::kU8,
+         .bytes = backend.packed_bytes(shape_of(*source, storage)),
+         .quant = source->parts.front().codes == nullptr ? QuantFormat{} : source->quant});
   }
   const DType activation = backend.activation_dtype(storage);
   for (const VectorSource* source : sources.vectors()) {
@@ -98,8 +103,20 @@ void PackedFile::check_identity(const fs::path& folder, int32_t threads) const {
   check_source(header_.source, folder, threads, path());
 }
 
+void PackedFile::set_formats(ModelSources& sources) const {
+  std::map<std::string_view, QuantFormat> formats;
+  for (const PackedTensor& tensor : header_.tensors) formats[tensor.name] = tensor.quant;
+  for (LayerSources& layer : sources.layers) {
+    for (MatrixSource* source : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+      source->quant = formats[source->name];
+    }
+  }
+  const QuantFormat head = formats[sources.head.name];
+  if (!sources.head.empty() && head.bits != 0) sources.head.quant = head;
+}
+
 void PackedFile::check_layout(const ModelSources& sources, const Backend& backend) const {
-  const std::string layout = packed_layout(backend, header_.storage, header_.quantization);
+  const std::string layout = packed_layout(backend, header_.storage, sources);
   if (header_.layout != layout) {
     throw_error(ErrorCode::kUnsupported, path(), " has the layout ", in_quotes(header_.layout),
                 ", but the kernels in use here (", backend.device_info().isa, ") need ",

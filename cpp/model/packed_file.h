@@ -19,7 +19,7 @@
 namespace headrace {
 
 /// Backend::weight_layout of all weights of a model.
-std::string packed_layout(const Backend& backend, DType storage, const Quantization& quantization);
+std::string packed_layout(const Backend& backend, DType storage, const ModelSources& sources);
 
 /// The tensors of a file with these weights, in their order, hashes not yet known.
 std::vector<PackedTensor> list_packed_tensors(const ModelSources& sources, const Backend& backend,
@@ -40,6 +40,8 @@ class PackedFile {
   /// this config.json, and for a folder that holds other weights than it was packed from
   /// (source_identity.h).
   void check_identity(const std::filesystem::path& folder, int32_t threads) const;
+  /// Gives the layers of a checkpoint that came quantized the formats that the header has.
+  void set_formats(ModelSources& sources) const;
   /// Throws Error(kUnsupported) unless the backend lays weights out as the file does, and
   /// Error(kCorruptFile) unless its tensors are exactly those of `sources`.
   void check_layout(const ModelSources& sources, const Backend& backend) const;

@@ -1,6 +1,8 @@
 #include "model/packed_header.h"
 
+#include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -30,6 +32,18 @@ Json tensor_entry(const PackedTensor& tensor, uint64_t begin) {
   return {{"dtype", stored_name(tensor.dtype)},
           {"shape", {(end - begin) / dtype_size(tensor.dtype)}},
           {"data_offsets", {begin, end}}};
+}
+
+/// [bits, group size, zero points, float16 scales, reordered] by tensor.
+Json format_list(const std::vector<PackedTensor>& tensors) {
+  Json list = Json::object();
+  for (const PackedTensor& tensor : tensors) {
+    const QuantFormat& quant = tensor.quant;
+    if (quant.bits == 0) continue;
+    list[tensor.name] = {quant.bits, quant.group_size, quant.zero_points, quant.f16_scales,
+                         quant.reordered};
+  }
+  return list;
 }
 
 Json source_list(const std::vector<SourceFile>& files) {
@@ -89,6 +103,26 @@ class MetadataReader {
       if ((name == "wint8" || name == "wint4") && size != 0) return parse_quantization(name, size);
     }
     fail("quantization", "is none that weights are kept in");
+  }
+
+  /// Of checkpoints that came quantized; not in files from before they could.
+  QuantFormat format(const Json& formats, const std::string& tensor) const {
+    const auto found = formats.find(tensor);
+    if (found == formats.end()) return {};
+    const Json& list = *found;
+    const auto is_one_of = [](const Json& value, std::initializer_list<int> choices) {
+      return std::any_of(choices.begin(), choices.end(), [&](int x) { return value == x; });
+    };
+    if (!list.is_array() || list.size() != 5 || !is_one_of(list[0], {4, 8}) ||
+        !is_one_of(list[1], {32, 64, 128}) || !list[2].is_boolean() || !list[3].is_boolean() ||
+        !list[4].is_boolean()) {
+      fail("formats", str_cat("has one that can't be for ", in_quotes(tensor)));
+    }
+    return {.bits = list[0].get<int32_t>(),
+            .group_size = list[1].get<int32_t>(),
+            .zero_points = list[2].get<bool>(),
+            .f16_scales = list[3].get<bool>(),
+            .reordered = list[4].get<bool>()};
   }
 
   std::vector<SourceFile> source() const {
@@ -164,6 +198,7 @@ std::string format_packed_header(const PackedHeader& header) {
       {"dtype", dtype_name(header.storage)},
       {"quantization", quantization_name(header.quantization)},
       {"quantization_group_size", std::to_string(header.quantization.group_size)},
+      {"formats", format_list(header.tensors).dump()},
       {"config", header.config},
       {"source", Json{{"files", source_list(header.source)}}.dump()},
       {"hashes", hashes.dump()}};
@@ -192,6 +227,7 @@ PackedHeader parse_packed_header(std::string_view header, uint64_t data_bytes,
   out.config = reader.text("config");
   out.source = reader.source();
   const Json hashes = reader.object("hashes");
+  const Json formats = texts.contains("formats") ? reader.object("formats") : Json::object();
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin % kPackedAlignment != 0) {
       throw_error(ErrorCode::kCorruptFile, origin, ": tensor ", in_quotes(entry.name),
@@ -200,7 +236,8 @@ PackedHeader parse_packed_header(std::string_view header, uint64_t data_bytes,
     out.tensors.push_back({.name = entry.name,
                            .dtype = entry.dtype,
                            .bytes = entry.end - entry.begin,
-                           .hash = reader.hash(hashes, entry.name, "hashes")});
+                           .hash = reader.hash(hashes, entry.name, "hashes"),
+                           .quant = reader.format(formats, entry.name)});
   }
   return out;
 }

@@ -22,8 +22,9 @@ inline constexpr uint64_t kPackedAlignment = 256;
 struct PackedTensor {
   std::string name;  ///< MatrixSource::name or VectorSource::name
   DType dtype = DType::kU8;
-  uint64_t bytes = 0;  ///< without the padding
-  uint64_t hash = 0;   ///< parallel_hash of these bytes and the padding
+  uint64_t bytes = 0;      ///< without the padding
+  uint64_t hash = 0;       ///< parallel_hash of these bytes and the padding
+  QuantFormat quant = {};  ///< of a matrix whose checkpoint came quantized, else not known
 
   uint64_t padded_bytes() const noexcept {
     return (bytes + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;

@@ -89,7 +89,14 @@ DeviceVector WeightLoader::vector(const VectorSource& source) {
 std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) const {
   std::vector<WeightPart> parts;
   for (const StoredPart& part : source.parts) {
-    const CheckpointTensor& tensor = stored(part);
+    if (part.codes != nullptr) {
+      WeightPart& codes = parts.emplace_back();
+      codes.n = part.n;
+      codes.k = source.k;
+      codes.codes = part.codes.get();
+      continue;
+    }
+    const CheckpointTensor& tensor = stored(part.name);
     parts.push_back({.data = tensor.data,
                      .dtype = tensor.dtype,
                      .n = part.n,
@@ -104,21 +111,27 @@ std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) cons
   checkpoint_->check_unchanged();
   std::vector<float> out;
   for (const StoredPart& part : source.parts) {
-    const CheckpointTensor& tensor = stored(part);
+    const CheckpointTensor& tensor = stored(part.name);
     for (int64_t i = 0; i < part.n; ++i) out.push_back(number_at(tensor, i));
   }
   drop(source.parts);
   return out;
 }
 
-const CheckpointTensor& WeightLoader::stored(const StoredPart& part) const {
-  const CheckpointTensor* tensor = checkpoint_->find(part.name);
-  HEADRACE_CHECK(tensor != nullptr, part.name);
+const CheckpointTensor& WeightLoader::stored(const std::string& name) const {
+  const CheckpointTensor* tensor = checkpoint_->find(name);
+  HEADRACE_CHECK(tensor != nullptr, name);
   return *tensor;
 }
 
 void WeightLoader::drop(const std::vector<StoredPart>& parts) const {
-  for (const StoredPart& part : parts) checkpoint_->drop_pages(stored(part));
+  for (const StoredPart& part : parts) {
+    if (part.codes == nullptr) {
+      checkpoint_->drop_pages(stored(part.name));
+      continue;
+    }
+    for (const std::string& name : part.codes->tensors()) checkpoint_->drop_pages(stored(name));
+  }
 }
 
 }  // namespace headrace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -27,7 +28,7 @@ class WeightLoader final : public WeightReader {
  private:
   std::vector<WeightPart> stored_parts(const MatrixSource& source) const;
   std::vector<float> stored_numbers(const VectorSource& source) const;
-  const CheckpointTensor& stored(const StoredPart& part) const;
+  const CheckpointTensor& stored(const std::string& name) const;
   void drop(const std::vector<StoredPart>& parts) const;
 
   Backend& backend_;

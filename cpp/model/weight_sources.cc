@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/expect_tensor.h"
 #include "model/families/family.h"
 #include "model/json.h"
+#include "model/stored_layers.h"
 
 namespace headrace {
 
@@ -101,34 +103,24 @@ class LayerLister {
   std::string stem_;  // and in the checkpoint
 };
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out = "[";
-  for (const int64_t dim : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(dim);
-  return out + "]";
-}
-
 /// Compares the sources with what a checkpoint holds.
 class SourceChecker {
  public:
   explicit SourceChecker(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   void expect(const std::string& name, const std::vector<int64_t>& shape) {
-    const CheckpointTensor* tensor = checkpoint_.find(name);
-    if (tensor == nullptr) {
-      throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", name, " ",
-                  shape_text(shape), ".");
-    }
-    if (tensor->shape != shape) {
-      throw_error(ErrorCode::kCorruptFile, "tensor ", name, " has the shape ",
-                  shape_text(tensor->shape), "; config.json asks for ", shape_text(shape), ".");
-    }
-    const DType dtype = tensor->dtype;
+    const DType dtype = expect_tensor(checkpoint_, name, shape).dtype;
     if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16 &&
         dtype != DType::kF64) {
       throw_error(ErrorCode::kUnsupported, "tensor ", name, " is stored as ", dtype_name(dtype),
                   ": this build loads float32, bfloat16, float16 and float64 weights.");
     }
     expected_.insert(name);
+  }
+
+  /// Tensors that were checked when they were found.
+  void accept(const std::vector<std::string>& names) {
+    expected_.insert(names.begin(), names.end());
   }
 
   void refuse_others(bool tied) const {
@@ -203,7 +195,11 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
       }
       return {CheckpointLayout::kPaddle, prefix};
     }
-    if (checkpoint.find(attention + "q_proj.weight") == nullptr) continue;
+    bool has_q = false;
+    for (const char* kind : {"weight", "qweight", "weight_packed"}) {
+      has_q = has_q || checkpoint.find(str_cat(attention, "q_proj.", kind)) != nullptr;
+    }
+    if (!has_q) continue;
     if (std::string_view(prefix) == "ernie.") {
       throw_error(ErrorCode::kUnsupported, "the checkpoint has ", attention,
                   "q_proj.weight: Paddle's layout without fused qkv_proj is not supported.");
@@ -222,6 +218,7 @@ TensorNaming likely_naming(const ModelConfig& config) {
 ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
                           const Quantization& quantization) {
   const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
+  const bool stored = config.stored_quantization.method != StoredMethod::kNone;
   ModelSources out;
   out.embedding = {
       .name = "embedding",
@@ -232,7 +229,8 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     LayerSources& sources = out.layers.emplace_back(LayerLister(config, naming, layer).list());
     for (MatrixSource* source : {&sources.qkv, &sources.o, &sources.gate_up, &sources.down}) {
-      source->quant = layer_format(quantization);
+      source->quant =
+          stored ? likely_format(config.stored_quantization) : layer_format(quantization);
     }
   }
   out.final_norm = norm("final_norm", naming.prefix + "norm", hidden);
@@ -246,10 +244,22 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   return out;
 }
 
+ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
+                                const Quantization& quantization) {
+  ModelSources out = list_sources(config, detect_naming(config, checkpoint), quantization);
+  attach_codes(config.stored_quantization, checkpoint, out);
+  check_sources(out, checkpoint);
+  return out;
+}
+
 void check_sources(const ModelSources& sources, const Checkpoint& checkpoint) {
   SourceChecker checker(checkpoint);
   for (const MatrixSource* source : sources.matrices()) {
     for (const StoredPart& part : source->parts) {
+      if (part.codes != nullptr) {
+        checker.accept(part.codes->tensors());
+        continue;
+      }
       checker.expect(part.name, source->transposed ? std::vector<int64_t>{source->k, part.n}
                                                    : std::vector<int64_t>{part.n, source->k});
     }

@@ -3,6 +3,7 @@
 // Which stored tensors make up which weight of a decoder: all tensor names are here.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "model/checkpoint.h"
 #include "model/model_config.h"
 #include "model/quantization.h"
+#include "model/stored_codes.h"
 
 namespace headrace {
 
@@ -17,6 +19,8 @@ namespace headrace {
 struct StoredPart {
   std::string name;
   int64_t n = 0;
+  /// What the checkpoint holds instead of such a tensor, if it comes quantized (stored_layers.h).
+  std::shared_ptr<const StoredCodes> codes = {};
 };
 
 /// A weight matrix [n, k]: stored tensors stacked along n. Empty: the model has none.
@@ -74,8 +78,14 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
 /// By the config alone.
 TensorNaming likely_naming(const ModelConfig& config);
 
+/// Of a checkpoint that comes quantized, the layers' formats are as likely (stored_layers.h).
 ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
                           const Quantization& quantization = {});
+
+/// The sources of a checkpoint, checked, with the codes it holds, which point into it. Throws what
+/// detect_naming(), attach_codes() and check_sources() throw.
+ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
+                                const Quantization& quantization);
 
 /// Throws Error(kNotFound) for a tensor that is missing, Error(kCorruptFile) for a wrong shape,
 /// naming tensor, expected and found shape, and Error(kUnsupported) for an element type that is

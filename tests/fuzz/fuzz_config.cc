@@ -10,6 +10,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bool sane = config.num_heads > 0 && config.num_heads % config.num_kv_heads == 0 &&
                 config.head_dim % 16 == 0 && config.rope.rotary_dim == config.head_dim &&
                 config.layer_window.size() == static_cast<size_t>(config.num_layers);
+    const headrace::StoredQuantization& stored = config.stored_quantization;
+    if (stored.method != headrace::StoredMethod::kNone) {
+      sane = sane && (stored.bits == 4 || stored.bits == 8) && stored.group_size >= 0 &&
+             stored.group_size % 32 == 0;
+    }
     for (const float frequency : config.rope.inv_freq) sane = sane && std::isfinite(frequency);
     for (const int32_t id : config.eos_token_ids) {
       sane = sane && id >= 0 && id < config.vocab_size;

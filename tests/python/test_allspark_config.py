@@ -258,6 +258,19 @@ def test_what_is_supported_is_one_table(monkeypatch: pytest.MonkeyPatch) -> None
     assert capabilities.kv_cache_dtype(AsCacheMode.AsCacheQuantI8) == "int8"
 
 
+def test_gptq_is_what_the_folder_holds(tmp_path: Path) -> None:
+    settings = {"quant_method": "gptq", "weight_format": "int4"}
+    with pytest.raises(RuntimeError, match="no quantization_config of it: use instant_quant"):
+        capabilities.weight_quantization(settings, tmp_path)
+    for stored in ({"quant_method": "awq"}, None, "gptq"):
+        (tmp_path / "config.json").write_text(json.dumps({"quantization_config": stored}))
+        with pytest.raises(RuntimeError, match="use instant_quant"):
+            capabilities.weight_quantization(settings, tmp_path)
+    stored = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    assert capabilities.weight_quantization(settings, tmp_path) == {}
+
+
 def test_diconfig(tmp_path: Path) -> None:
     runtime = AsModelRuntimeConfigBuilder().model_name("m").compute_unit("CPU").build()
     builder = DIConfigBuilder().model({"vocab_size": 9, "other": 1}, hf_id="a/b")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +24,6 @@ def answers(prompts: list[str], **more: Any) -> list[tuple[list[int], str]]:
     with LLM(shipped_model(), enable_logprob=True, max_model_len=256, **more) as llm:
         outputs = llm.generate(prompts, params, use_tqdm=False)
         return [(out.outputs.token_ids, repr(out.outputs.logprobs)) for out in outputs]
-
-
-@pytest.mark.parametrize(("name", "least"), [("wint8", 190), ("wint4", 180)])
-def test_held_out_questions(name: str, least: int) -> None:
-    sys.path.insert(0, str(TINY))
-    try:
-        from dialogues import is_right, load_heldout  # type: ignore[import-not-found]
-    finally:
-        sys.path.remove(str(TINY))
-    items = load_heldout(TINY / "heldout.jsonl")
-    with LLM(shipped_model(), quantization=name) as llm:
-        assert llm.model_info.quantization == name
-        params = SamplingParams(temperature=0.0, max_tokens=128)
-        outputs = llm.chat([item["messages"] for item in items], params, use_tqdm=False)
-    right = sum(
-        is_right(output.outputs.text, item) for output, item in zip(outputs, items, strict=True)
-    )
-    assert right >= least
 
 
 @pytest.mark.parametrize("name", ["wint8", "wint4"])

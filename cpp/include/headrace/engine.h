@@ -44,7 +44,8 @@ enum class ModelState : uint8_t { kInstalled, kRunning, kStopping, kStopped, kFa
 struct ModelInfo {
   std::string name, path, family;  ///< family: the HF model_type
   std::string device, isa, dtype, kv_cache_dtype;
-  std::string quantization;  ///< "" (none), "wint8" or "wint4"
+  std::string quantization;  ///< "" (none), "wint8", "wint4", or what the
+                             ///< checkpoint says: "gptq", "awq", "compressed-tensors"
   int64_t num_parameters = 0;
   int32_t vocab_size = 0, hidden_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0;
   int32_t head_dim = 0, intermediate_size = 0;

@@ -5,7 +5,9 @@ Everything is accepted while it is being configured; install_model refuses what 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from headrace.allspark.enums import AsCacheMode, AsStatus
@@ -56,14 +58,25 @@ def kv_cache_dtype(mode: AsCacheMode) -> str:
     return name
 
 
-def weight_quantization(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def weight_quantization(
+    settings: Mapping[str, Any] | None, folder: Path | None = None
+) -> dict[str, Any]:
     """The engine's options for what a model is to be quantized to. Raises AsException.
+
+    GPTQ names what `folder` holds, which is loaded as it is.
 
     A group_size that the engine does not have (-1: a scale per channel) becomes its own choice,
     which is smaller and so not less exact.
     """
     if not settings:
         return {}
+    if settings.get("quant_method") == "gptq" and folder is not None:
+        if stored_method(folder) == "gptq":
+            return {}
+        raise _refusal(
+            f"quant_method is gptq, but {folder / 'config.json'} has no quantization_config of it: "
+            "use instant_quant, which quantizes a model while it is loaded"
+        )
     wanted = (
         str(settings.get("quant_method")),
         str(settings.get("compute_method", "weight_only")),
@@ -80,6 +93,16 @@ def weight_quantization(settings: Mapping[str, Any] | None) -> dict[str, Any]:
         "quantization": name,
         "quantization_group_size": size if size in _GROUP_SIZES else 0,
     }
+
+
+def stored_method(folder: Path) -> str:
+    """How the weights in a model folder come quantized; "" if they don't, or can't be read."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    stored = config.get("quantization_config") if isinstance(config, dict) else None
+    return str(stored.get("quant_method", "")) if isinstance(stored, dict) else ""
 
 
 def data_type(name: str) -> str:

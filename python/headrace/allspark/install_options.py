@@ -28,9 +28,10 @@ def plan_installation(config: AsModelConfig) -> Installation:
     """Raises AsException for a configuration that cannot be installed."""
     _check(config)
     kind, ids = _compute_unit(config.compute_unit)
-    quantization = capabilities.weight_quantization(config.quantization)
     files = packed_model.find_model(config.model_path, config.weights_path)
-    quantization = capabilities.weight_quantization(files.quantization) or quantization
+    quantization: dict[str, Any] = {}
+    for settings in (config.quantization, files.quantization):
+        quantization = capabilities.weight_quantization(settings, files.folder) or quantization
     options: dict[str, Any] = {
         "path": str(files.folder),
         "device": capabilities.device(kind, ids),
