@@ -59,9 +59,13 @@ struct QuantKernels {
   void (*panel_product)(const PanelTask& task, const QuantFormat& format);
   /// The symmetric codes and the bf16 scale of `size` weights whose squared error is the least of
   /// those tried: int8 reaches from -127 to 127 times max |w| / 127; int4 tries to let the largest
-  /// weight be -8, clipped by up to 30 %. Either way the scale is then the one that fits the codes
+  /// weight be -8, clipped by up to 18 %. Either way the scale is then the one that fits the codes
   /// best. The same bits on every ISA.
   void (*quantize_group)(const float* weights, int32_t size, int32_t bits, QuantizedGroup* out);
+  /// A whole group of a panel of such: symmetric, bf16 scales. Column c's weights are at
+  /// columns[c * stride].
+  void (*quantize_panel)(const float* columns, int64_t stride, const QuantFormat& format,
+                         void* group);
 };
 
 /// Bytes of one row, packed: per group its step, where its sums start (int32), and its quads.

@@ -49,8 +49,7 @@ void put_group(const QuantFormat& format, size_t cols, const QuantizedGroup& gro
   }
 }
 
-/// Quantizes one panel block by block: columns are gathered, then each group of each column is
-/// rounded and its codes put among the others'.
+/// Quantizes one panel block by block: columns are gathered, then rounded group by group.
 class QuantPacker {
  public:
   QuantPacker(const WeightSpec& spec, const QuantPanels& weight, const CpuIsa& isa)
@@ -65,22 +64,13 @@ class QuantPacker {
       const int64_t count = std::min(kBlock, weight_.k() - first);
       block_.gather(first, count, read);
       for (int64_t i = 0; i < count; i += weight_.format().group_size) {
-        round_group(i, out);
+        isa_.quant->quantize_panel(block_.column(0) + i, kBlock, weight_.format(), out);
         out += quant_group_bytes(weight_.format(), weight_.cut().cols);
       }
     }
   }
 
  private:
-  void round_group(int64_t at, std::byte* out) const {
-    const QuantFormat& format = weight_.format();
-    QuantizedGroup group;
-    for (size_t c = 0; c < block_.cols(); ++c) {
-      isa_.quant->quantize_group(block_.column(c) + at, format.group_size, format.bits, &group);
-      put_group(format, block_.cols(), group, c, out);
-    }
-  }
-
   const WeightSpec& spec_;
   const QuantPanels& weight_;
   const CpuIsa& isa_;

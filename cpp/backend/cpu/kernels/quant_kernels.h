@@ -15,6 +15,8 @@ constexpr int kQuantTileRows = 2;
 #endif
 
 void quant_pack_rows(const QuantRows& rows, void* packed);
+void quant_quantize_panel(const float* columns, int64_t stride, const QuantFormat& format,
+                          void* group);
 void quant_quantize_group(const float* weights, int32_t size, int32_t bits, QuantizedGroup* out);
 
 }  // namespace headrace::HEADRACE_ISA

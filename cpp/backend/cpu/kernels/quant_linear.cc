@@ -181,7 +181,8 @@ void panel_product(const PanelTask& task, const QuantFormat& format) {
 }  // namespace
 
 extern const QuantKernels kQuantKernels;
-const QuantKernels kQuantKernels = {kLanes,          kPanelCols,    kQuantTileRows,      kQuadBytes,
-                                    quant_pack_rows, panel_product, quant_quantize_group};
+const QuantKernels kQuantKernels = {
+    kLanes,          kPanelCols,    kQuantTileRows,       kQuadBytes,
+    quant_pack_rows, panel_product, quant_quantize_group, quant_quantize_panel};
 
 }  // namespace headrace::HEADRACE_ISA

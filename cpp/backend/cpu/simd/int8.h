@@ -6,7 +6,7 @@
 //   set1_i32(x)
 //   to_i32(v)                    F32 to the nearest whole number, ties to even
 //   to_f32(v)                    exact below 2^24
-//   add_i32(a, b) reduce_i32(v)
+//   add_i32(a, b) reduce_i32(v) shift_left<bits>(v) store_i32(p, v)
 //   store_i8(p, v)               kLanes bytes, saturated
 //   narrow_i8(a, b, c, d)        the 4 * kLanes bytes of all in order, saturated
 //   load_u8(p)                   kLanes bytes as int32

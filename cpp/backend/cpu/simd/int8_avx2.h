@@ -15,6 +15,13 @@ HEADRACE_SIMD_INLINE I32 set1_i32(int32_t x) { return _mm256_set1_epi32(x); }
 HEADRACE_SIMD_INLINE I32 to_i32(F32 v) { return _mm256_cvtps_epi32(v); }
 HEADRACE_SIMD_INLINE F32 to_f32(I32 v) { return _mm256_cvtepi32_ps(v); }
 HEADRACE_SIMD_INLINE I32 add_i32(I32 a, I32 b) { return _mm256_add_epi32(a, b); }
+template <int kBits>
+HEADRACE_SIMD_INLINE I32 shift_left(I32 v) {
+  return _mm256_slli_epi32(v, kBits);
+}
+HEADRACE_SIMD_INLINE void store_i32(void* p, I32 v) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), v);
+}
 HEADRACE_SIMD_INLINE int32_t reduce_i32(I32 v) {
   __m128i half = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));

@@ -15,6 +15,11 @@ HEADRACE_SIMD_INLINE I32 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
 HEADRACE_SIMD_INLINE I32 to_i32(F32 v) { return _mm512_cvtps_epi32(v); }
 HEADRACE_SIMD_INLINE F32 to_f32(I32 v) { return _mm512_cvtepi32_ps(v); }
 HEADRACE_SIMD_INLINE I32 add_i32(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+template <int kBits>
+HEADRACE_SIMD_INLINE I32 shift_left(I32 v) {
+  return _mm512_slli_epi32(v, kBits);
+}
+HEADRACE_SIMD_INLINE void store_i32(void* p, I32 v) { _mm512_storeu_si512(p, v); }
 HEADRACE_SIMD_INLINE int32_t reduce_i32(I32 v) { return _mm512_reduce_add_epi32(v); }
 HEADRACE_SIMD_INLINE void store_i8(int8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(v));

@@ -15,6 +15,13 @@ HEADRACE_SIMD_INLINE I32 set1_i32(int32_t x) { return _mm_set1_epi32(x); }
 HEADRACE_SIMD_INLINE I32 to_i32(F32 v) { return _mm_cvtps_epi32(v); }
 HEADRACE_SIMD_INLINE F32 to_f32(I32 v) { return _mm_cvtepi32_ps(v); }
 HEADRACE_SIMD_INLINE I32 add_i32(I32 a, I32 b) { return _mm_add_epi32(a, b); }
+template <int kBits>
+HEADRACE_SIMD_INLINE I32 shift_left(I32 v) {
+  return _mm_slli_epi32(v, kBits);
+}
+HEADRACE_SIMD_INLINE void store_i32(void* p, I32 v) {
+  _mm_storeu_si128(static_cast<__m128i*>(p), v);
+}
 HEADRACE_SIMD_INLINE int32_t reduce_i32(I32 v) {
   v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4e));
   v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0xb1));
