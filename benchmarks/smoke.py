@@ -14,6 +14,7 @@ RUNS = [
     ["wakeup.py", "--output", "16", "--requests", "1", "4"],
     ["guided.py", "--requests", "4", "--output", "8"],
     ["neighbour.py", "--prompt", "16", "--output", "8"],
+    ["speculative.py", "--requests", "2", "--output", "16"],
 ]
 
 

@@ -86,6 +86,8 @@ headrace_model_stats to_c(const ModelStats& from) {
   out.total_kv_blocks = from.total_kv_blocks;
   out.free_kv_blocks = from.free_kv_blocks;
   out.cached_kv_blocks = from.cached_kv_blocks;
+  out.drafted_tokens = from.drafted_tokens;
+  out.accepted_tokens = from.accepted_tokens;
   return out;
 }
 

@@ -58,6 +58,9 @@ headrace_model_options default_model_options() {
   out.block_size = from.block_size;
   out.enable_prefix_caching = from.enable_prefix_caching;
   out.max_lora_rank = from.max_lora_rank;
+  out.num_speculative_tokens = from.speculative.num_speculative_tokens;
+  out.min_ngram_size = from.speculative.min_ngram_size;
+  out.max_ngram_size = from.speculative.max_ngram_size;
   return out;
 }
 
@@ -127,6 +130,7 @@ SamplingParams to_sampling_params(const headrace_sampling_params* given) {
 
 ModelOptions to_model_options(const headrace_model_options* given) {
   const auto in = read_struct(given, default_model_options(), "options");
+  check_reserved(in.reserved);
   ModelOptions out;
   out.path = text(in.path);
   // "" is none of these three's names for "choose".
@@ -141,6 +145,10 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.packed_copy = in.packed_copy != 0;
   out.max_loras = in.max_loras;
   out.max_lora_rank = in.max_lora_rank;
+  out.speculative.method = text(in.speculative_method);
+  out.speculative.num_speculative_tokens = in.num_speculative_tokens;
+  out.speculative.min_ngram_size = in.min_ngram_size;
+  out.speculative.max_ngram_size = in.max_ngram_size;
   out.num_threads = in.num_threads;
   out.max_model_len = in.max_model_len;
   out.max_num_seqs = in.max_num_seqs;

@@ -20,6 +20,7 @@ namespace {
 constexpr int32_t kDefaultBatchedTokens = 512;
 // Bounds the logits' scratch memory; steps that want more rows read them in several calls.
 constexpr int32_t kMaxLogitRows = 128;
+constexpr int32_t kGuessedLogitRows = 64;
 
 struct Shapes {
   DecoderOptions decoder;
@@ -33,6 +34,11 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
                              ? options.max_num_batched_tokens
                              : std::max(kDefaultBatchedTokens, options.max_num_seqs);
   out.decoder.max_logit_rows = std::min(options.max_num_seqs, kMaxLogitRows);
+  if (!options.speculative.method.empty()) {
+    const int32_t rows = options.max_num_seqs * (1 + options.speculative.num_speculative_tokens);
+    out.decoder.max_logit_rows =
+        std::max(out.decoder.max_logit_rows, std::min(rows, kGuessedLogitRows));
+  }
   out.decoder.max_loras = options.max_loras;
   out.decoder.max_lora_rank = options.max_lora_rank;
   out.decoder.dummy_weights = options.dummy_weights;
@@ -168,6 +174,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
                      max_rank = options.max_lora_rank](const std::string& path) {
       return load_lora_adapter(backend, config, storage, max_rank, path);
     };
+  }
+  if (!options.speculative.method.empty()) {
+    out.speculator = std::make_unique<Speculator>(options.speculative);
   }
   out.runner = std::make_unique<DecoderRunner>(backend, std::move(decoder), std::move(cache),
                                                shapes.decoder.max_logit_rows);

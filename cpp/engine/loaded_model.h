@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "engine/lora_table.h"
+#include "engine/speculator.h"
 #include "engine/step_runner.h"
 #include "headrace/engine.h"
 #include "headrace/options.h"
@@ -20,6 +21,7 @@ struct LoadedModel {
   SchedulerConfig scheduler;
   int32_t dynamic_rope_max = 0;  ///< RopeSpec::dynamic_original_max
   std::unique_ptr<StepRunner> runner;
+  std::unique_ptr<Speculator> speculator;  ///< null: nothing is guessed
   /// Reads an adapter's folder; used by any thread, also beside the runner.
   LoraLoader load_lora;
 };

@@ -41,6 +41,11 @@ void MaskWorkers::post(const std::shared_ptr<Guide>& guide) {
   work_.notify_one();
 }
 
+void MaskWorkers::ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token) {
+  guide->set_due(token);
+  post(guide);
+}
+
 void MaskWorkers::wait(Guide& guide) {
   constexpr std::chrono::milliseconds kLookEvery{20};
   while (!guide.wait_for(kLookEvery)) interrupt_late();

@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -29,6 +30,8 @@ class MaskWorkers {
   /// Returns when a posted guide is ready. Interrupts the one that holds it up, itself or one that
   /// a thread works on before, if that takes longer than our patience. By the loop thread.
   void wait(Guide& guide);
+  /// Guide::set_due, then post.
+  void ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token);
 
  private:
   void work(size_t worker);

@@ -3,79 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <future>
-#include <new>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "base/check.h"
+#include "engine/endings.h"
 
 namespace headrace::internal {
 
 namespace {
-
-void describe_to(Ending& out, const std::exception_ptr& why) {
-  try {
-    std::rethrow_exception(why);
-  } catch (const Error& error) {
-    out.code = error.code();
-    out.message = error.what();
-  } catch (const std::bad_alloc&) {
-    out.code = ErrorCode::kOutOfMemory;
-    out.message = "out of memory";
-  } catch (const std::exception& error) {
-    out.message = error.what();
-  } catch (...) {
-    out.message = "an unknown exception";
-  }
-}
-
-Ending describe(const std::exception_ptr& why) noexcept {
-  Ending out;
-  try {
-    describe_to(out, why);
-  } catch (...) {  // no memory for the message: the code says enough
-  }
-  return out;
-}
-
-OutputDelta to_delta(const Ending& ending) {
-  OutputDelta delta;
-  delta.finish_reason = ending.reason;
-  delta.error_code = ending.code;
-  delta.error_message = ending.message;
-  return delta;
-}
-
-void deliver(RequestState& state, OutputDelta delta) noexcept {
-  try {
-    state.publish(std::move(delta));
-  } catch (...) {  // what follows ends the request in any case
-  }
-}
-
-void deliver(RequestState& state, const Ending& ending) noexcept {
-  try {
-    state.publish(to_delta(ending));
-  } catch (...) {
-    deliver(state, to_delta({ending.reason, ending.code, {}}));
-  }
-}
-
-/// Ends what was handed to a loop that has failed. Those it has taken have no state any more.
-void refuse(std::vector<Command>& commands, const Ending& ending) noexcept {
-  for (Command& command : commands) {
-    const auto* request = std::get_if<PreparedRequest>(&command);
-    if (request != nullptr && request->state) deliver(*request->state, ending);
-    auto* clear = std::get_if<ClearCacheCommand>(&command);
-    if (clear == nullptr) continue;
-    try {
-      clear->done.set_value(false);
-    } catch (const std::future_error&) {  // it was done before the failure
-    }
-  }
-}
 
 /// The end of a request that drop_unguided() has cancelled.
 void end_unguided(LiveRequest& live, OutputDelta& delta) {
@@ -108,15 +45,16 @@ double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-ModelLoop::ModelLoop(std::string name, const SchedulerConfig& config,
-                     std::unique_ptr<StepRunner> runner, std::shared_ptr<ModelControl> control,
+ModelLoop::ModelLoop(Parts parts, std::shared_ptr<ModelControl> control,
                      std::shared_ptr<Logger> logger)
-    : name_(std::move(name)),
+    : name_(std::move(parts.name)),
       control_(std::move(control)),
       logger_(std::move(logger)),
-      runner_(std::move(runner)),
-      scheduler_(std::make_unique<Scheduler>(config)),
-      step_(config.max_num_batched_tokens, config.max_num_seqs) {
+      runner_(std::move(parts.runner)),
+      config_(parts.scheduler),
+      scheduler_(std::make_unique<Scheduler>(config_)),
+      speculator_(std::move(parts.speculator)),
+      step_(config_.max_num_batched_tokens, config_.max_num_seqs) {
   update_stats();
 }
 
@@ -128,6 +66,38 @@ void ModelLoop::warm_up() {
   rows[0].greedy = true;
   std::array<SampleResult, 1> results;
   runner_->sample(logits, rows, results);
+  if (speculator_) calibrate();
+}
+
+/// Learns what rows cost before the first guess is made.
+void ModelLoop::calibrate() {
+  constexpr int32_t kMostRows = 32;
+  constexpr int kTries = 2;
+  const int64_t positions = int64_t{config_.num_blocks} * config_.block_size;
+  const auto most = static_cast<int32_t>(
+      std::min<int64_t>(positions, std::min({kMostRows, config_.max_num_batched_tokens,
+                                             config_.max_model_len, runner_->max_logit_rows()})));
+  std::vector<int32_t> zeros, ordinals, blocks;
+  for (int32_t i = 0; i < most; ++i) {
+    zeros.push_back(0);
+    ordinals.push_back(i);
+    if (i % config_.block_size == 0) blocks.push_back(i / config_.block_size);
+  }
+  const std::vector<int32_t> rope_lens(static_cast<size_t>(most), most);
+  for (int32_t rows = 1; rows <= most; rows *= 2) {
+    const auto count = static_cast<size_t>(rows);
+    const std::array<SeqSlice, 1> slices = {SeqSlice{0, rows, 0, blocks}};
+    double best = 0;
+    for (int tried = 0; tried < kTries; ++tried) {
+      const double start = monotonic_seconds();
+      runner_->forward({std::span(zeros).first(count), std::span(ordinals).first(count),
+                        std::span(rope_lens).first(count), slices,
+                        std::span(ordinals).first(count)});
+      const double seconds = monotonic_seconds() - start;
+      best = tried == 0 ? seconds : std::min(best, seconds);
+    }
+    speculator_->note_step(rows, 0, true, best);
+  }
 }
 
 void ModelLoop::reset_counters() {
@@ -234,6 +204,7 @@ void ModelLoop::admit(PreparedRequest request) {
     if (live.guide && !mask_workers_) {
       mask_workers_ = std::make_unique<MaskWorkers>(MaskWorkers::default_threads());
     }
+    if (speculator_) live.speculation = speculator_->start(request.spec.prompt);
     id = scheduler_->add(std::move(request.spec));
     ids_.emplace(request.state.get(), *id);
     live_.emplace(*id, std::move(live));
@@ -259,7 +230,7 @@ void ModelLoop::step() {
   const StepPlan plan = scheduler_->plan(start);
   note_plan(plan);
   if (!plan.empty() && compute(plan)) {
-    const std::vector<CommittedSeq> committed = scheduler_->commit(step_.sampled());
+    const std::vector<CommittedSeq> committed = scheduler_->commit(step_.tokens(), step_.counts());
     ++counters_.steps;
     collect(plan, committed);
   }
@@ -284,7 +255,7 @@ void ModelLoop::note_plan(const StepPlan& plan) {
   for (SeqId id : plan.first_scheduled) {
     const LiveRequest& live = live_.at(id);
     live.state->note_scheduled(scheduler_->cached_prompt_tokens(id));
-    if (live.guide) ask(live.guide, std::nullopt);
+    if (live.guide) mask_workers_->ask(live.guide, std::nullopt);
   }
   planned_.clear();
   for (const PlannedSeq& seq : plan.seqs) {
@@ -297,9 +268,14 @@ void ModelLoop::note_plan(const StepPlan& plan) {
 
 bool ModelLoop::compute(const StepPlan& plan) {
   try {
+    if (speculator_) fit_drafts(plan);
     step_.build(plan, planned_, *scheduler_);
+    const double start = monotonic_seconds();
     step_.run(*runner_, mask_workers_.get());
     counters_.mask_wait_seconds += step_.mask_wait_seconds();
+    if (speculator_) {
+      note_drafts(plan, monotonic_seconds() - start - step_.mask_wait_seconds());
+    }
     drop_unguided(plan);
     failed_steps_ = 0;
     return true;
@@ -312,53 +288,83 @@ bool ModelLoop::compute(const StepPlan& plan) {
   }
 }
 
-void ModelLoop::ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token) {
-  guide->set_due(token);
-  mask_workers_->post(guide);
+/// The plan may have less room for guesses than was wished for.
+void ModelLoop::fit_drafts(const StepPlan& plan) {
+  for (size_t i = 0; i < plan.seqs.size(); ++i) {
+    std::vector<int32_t>& drafts = planned_[i]->speculation->drafts;
+    const auto room = static_cast<size_t>(plan.seqs[i].num_drafts);
+    if (drafts.size() > room) drafts.resize(room);
+  }
+}
+
+void ModelLoop::note_drafts(const StepPlan& plan, double seconds) {
+  const auto decodes = std::ranges::count_if(
+      plan.seqs, [](const PlannedSeq& seq) { return seq.samples && seq.num_tokens == 1; });
+  const bool is_pure = std::cmp_equal(decodes, plan.seqs.size());
+  speculator_->note_step(static_cast<int32_t>(decodes), step_.num_drafts(), is_pure, seconds);
+  for (const SampledSeq& seq : step_.sampled()) {
+    speculator_->note_result(*seq.live->speculation, seq.num_drafts, seq.count - 1);
+    counters_.drafted_tokens += static_cast<uint64_t>(seq.num_drafts);
+  }
 }
 
 // Their guides have no token for them: what was sampled is not to be used.
 void ModelLoop::drop_unguided(const StepPlan& plan) {
-  for (size_t i = 0; i < plan.seqs.size(); ++i) {
-    const Guide* const guide = planned_[i]->guide.get();
-    if (plan.seqs[i].samples && guide != nullptr && guide->next() != Guide::Next::kTokens) {
-      scheduler_->cancel(plan.seqs[i].id);
-    }
+  auto sampled = step_.sampled().begin();
+  for (const PlannedSeq& seq : plan.seqs) {
+    if (seq.samples && (sampled++)->is_unguided) scheduler_->cancel(seq.id);
   }
 }
 
 void ModelLoop::collect(const StepPlan& plan, const std::vector<CommittedSeq>& committed) {
   HEADRACE_CHECK(committed.size() == plan.seqs.size(), committed.size());
-  size_t sample = 0;
+  auto next_sampled = step_.sampled().begin();
   for (size_t i = 0; i < committed.size(); ++i) {
     const PlannedSeq& seq = plan.seqs[i];
     LiveRequest& live = *planned_[i];
     counters_.prompt_tokens +=
         static_cast<uint64_t>(std::clamp(seq.num_prompt_tokens - seq.start_pos, 0, seq.num_tokens));
-    const size_t own_sample = sample;
-    if (seq.samples) ++sample;
-    const auto& [id, token, end_of_seq] = committed[i];
-    if (!token && end_of_seq == SeqEnd::kNone) continue;
+    const SampledSeq* const sampled = seq.samples ? &*next_sampled++ : nullptr;
+    const CommittedSeq& result = committed[i];
+    if (result.num_tokens == 0 && result.end == SeqEnd::kNone) continue;
     OutputDelta delta;
-    if (token) {
-      live.sampler->append(*token);
-      ++counters_.generated_tokens;
-      delta.token = token;
-      if (live.wants_logprobs) delta.logprobs = step_.take_logprobs(own_sample);
-      delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
-      live.scored_prompt = {};
-      if (live.guide && end_of_seq == SeqEnd::kNone) ask(live.guide, token);
-    }
-    delta.finish_reason = finish_reason(end_of_seq);
-    if (end_of_seq == SeqEnd::kCancelled) end_unguided(live, delta);
-    if (end_of_seq == SeqEnd::kStopToken) delta.stop_token = token.value_or(-1);
+    if (result.num_tokens > 0) take_tokens(*sampled, result, delta);
+    delta.finish_reason = finish_reason(result.end);
+    if (result.end == SeqEnd::kCancelled) end_unguided(live, delta);
+    if (result.end == SeqEnd::kStopToken) delta.stop_token = result.token.value_or(-1);
     outbox_.emplace_back(live.state, std::move(delta));
-    if (end_of_seq != SeqEnd::kNone) {
+    if (result.end != SeqEnd::kNone) {
       ++counters_.finished_requests;
       ids_.erase(live.state.get());
-      live_.erase(id);
+      live_.erase(result.id);
     }
   }
+}
+
+/// What the scheduler has made part of the output.
+void ModelLoop::take_tokens(const SampledSeq& sampled, const CommittedSeq& committed,
+                            OutputDelta& delta) {
+  LiveRequest& live = *sampled.live;
+  for (int32_t nth = 0; nth < committed.num_tokens; ++nth) {
+    delta.tokens.push_back(step_.token(sampled, nth));
+    if (live.wants_logprobs) delta.logprobs.push_back(step_.take_logprobs(sampled, nth));
+  }
+  counters_.generated_tokens += delta.tokens.size();
+  const int32_t confirmed = std::min(committed.num_tokens, sampled.count - 1);
+  counters_.accepted_tokens += static_cast<uint64_t>(confirmed);
+  delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
+  live.scored_prompt = {};
+  if (committed.end == SeqEnd::kNone) go_on(sampled, committed.id, delta.tokens);
+}
+
+/// `tokens` are new, and more are to come.
+void ModelLoop::go_on(const SampledSeq& sampled, SeqId id, std::span<const int32_t> tokens) {
+  LiveRequest& live = *sampled.live;
+  live.sampler->append(tokens.back());
+  if (live.guide && !sampled.guide_is_ahead) mask_workers_->ask(live.guide, tokens.back());
+  if (!live.speculation) return;
+  Speculator::append(*live.speculation, tokens);
+  scheduler_->wish_drafts(id, speculator_->guess(*live.speculation));
 }
 
 void ModelLoop::end(SeqId id, const Ending& ending) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "engine/mask_workers.h"
 #include "engine/model_control.h"
+#include "engine/speculator.h"
 #include "engine/step.h"
 #include "engine/step_runner.h"
 #include "headrace/engine.h"
@@ -31,12 +33,19 @@ class ModelLoop {
  public:
   static constexpr int kMaxFailedSteps = 3;
 
-  ModelLoop(std::string name, const SchedulerConfig& config, std::unique_ptr<StepRunner> runner,
-            std::shared_ptr<ModelControl> control, std::shared_ptr<Logger> logger);
+  struct Parts {
+    std::string name;
+    SchedulerConfig scheduler;
+    std::unique_ptr<StepRunner> runner;
+    std::unique_ptr<Speculator> speculator;  ///< null: nothing is guessed
+  };
+
+  ModelLoop(Parts parts, std::shared_ptr<ModelControl> control, std::shared_ptr<Logger> logger);
 
   // --- while run() is not running -------------------------------------------------------------
 
-  /// Computes one token. Uses block 0 of the cache: REQUIRES that run() has never run.
+  /// Computes one token; with guessing, also a few steps of more rows, to learn what they cost.
+  /// Uses blocks of the cache: REQUIRES that run() has never run.
   void warm_up();
   void reset_counters();
   void clear_prefix_cache();
@@ -54,6 +63,7 @@ class ModelLoop {
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
 
  private:
+  void calibrate();
   void serve();
   void apply(Command& command);
   void admit(PreparedRequest request);
@@ -61,8 +71,11 @@ class ModelLoop {
   void step();
   void note_plan(const StepPlan& plan);
   bool compute(const StepPlan& plan);
-  void ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token);
+  void fit_drafts(const StepPlan& plan);
   void drop_unguided(const StepPlan& plan);
+  void note_drafts(const StepPlan& plan, double seconds);
+  void take_tokens(const SampledSeq& sampled, const CommittedSeq& committed, OutputDelta& delta);
+  void go_on(const SampledSeq& sampled, SeqId id, std::span<const int32_t> tokens);
   void collect(const StepPlan& plan, const std::vector<CommittedSeq>& committed);
   void end(SeqId id, const Ending& ending);
   void end_all(const Ending& ending);
@@ -74,7 +87,9 @@ class ModelLoop {
   const std::shared_ptr<ModelControl> control_;
   const std::shared_ptr<Logger> logger_;
   std::unique_ptr<StepRunner> runner_;  // changed under stats_mutex_, for stats()
+  const SchedulerConfig config_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Speculator> speculator_;
 
   // Owned by the loop thread while it runs.
   std::unique_ptr<MaskWorkers> mask_workers_;  // made for the first guided request

@@ -16,6 +16,8 @@ constexpr int32_t kMaxModelLen = 1 << 24;
 constexpr int32_t kMaxSeqs = 4096;
 constexpr int32_t kMaxBatchedTokens = 1 << 20;
 constexpr int32_t kMaxThreads = 1024;
+constexpr int32_t kMaxDrafts = 32;
+constexpr int32_t kMaxNgram = 64;
 
 template <class T>
 void check_range(const char* field, T value, T low, T high, const char* note) {
@@ -33,6 +35,18 @@ void check_one_of(const char* field, const T& value, const std::array<T, N>& all
     names += str_cat(names.empty() ? "" : ", ", name);
   }
   throw_error(ErrorCode::kInvalidArgument, field, " must be one of ", names, ", got ", value, ".");
+}
+
+void check_speculative(const SpeculativeOptions& options) {
+  if (options.method.empty()) return;
+  if (options.method != "ngram") {
+    throw_error(ErrorCode::kUnsupported, "speculative method '", options.method,
+                "' is not supported: use ngram, or leave it empty.");
+  }
+  check_range("num_speculative_tokens", options.num_speculative_tokens, 1, kMaxDrafts, "");
+  check_range("max_ngram_size", options.max_ngram_size, 1, kMaxNgram, "");
+  check_range("min_ngram_size", options.min_ngram_size, 1, options.max_ngram_size,
+              " (max_ngram_size)");
 }
 
 }  // namespace
@@ -87,6 +101,7 @@ void validate_model_options(const ModelOptions& options) {
   check_range("max_lora_rank", options.max_lora_rank, 1, kMaxLoraRank, "");
   check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,
               " (0: no bound)");
+  check_speculative(options.speculative);
 }
 
 }  // namespace headrace::internal

@@ -105,11 +105,13 @@ void RequestState::note_preempted() {
 
 void RequestState::apply(OutputDelta& delta) {
   for (auto& entry : delta.prompt_logprobs) pending_.prompt_logprobs.push_back(std::move(entry));
-  if (delta.token) {
+  if (!delta.tokens.empty()) {
     const double time = now();
-    pending_.token_ids.push_back(*delta.token);
-    if (delta.logprobs) pending_.logprobs.push_back(std::move(*delta.logprobs));
-    if (stats_.generated_tokens++ == 0) stats_.first_token_time = time;
+    auto& ids = pending_.token_ids;
+    ids.insert(ids.end(), delta.tokens.begin(), delta.tokens.end());
+    for (auto& entry : delta.logprobs) pending_.logprobs.push_back(std::move(entry));
+    if (stats_.generated_tokens == 0) stats_.first_token_time = time;
+    stats_.generated_tokens += static_cast<int32_t>(delta.tokens.size());
     stats_.last_token_time = time;
     status_ = RequestStatus::kGenerating;
   }

@@ -19,8 +19,8 @@ class ModelControl;
 
 /// What one step, or the end, adds to a request's output.
 struct OutputDelta {
-  std::optional<int32_t> token;
-  std::optional<PositionLogprobs> logprobs;
+  std::vector<int32_t> tokens;
+  std::vector<PositionLogprobs> logprobs;  ///< of the tokens; empty if not wanted
   std::vector<PositionLogprobs> prompt_logprobs;
   FinishReason finish_reason = FinishReason::kNone;  ///< other than kNone: this is the last
   int32_t stop_token = -1;

@@ -44,8 +44,10 @@ ServedModel::ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger)
     : info_(loaded.info),
       logger_(std::move(logger)),
       control_(std::make_shared<ModelControl>()),
-      loop_(std::make_shared<ModelLoop>(info_.name, loaded.scheduler, std::move(loaded.runner),
-                                        control_, logger_)),
+      loop_(std::make_shared<ModelLoop>(
+          ModelLoop::Parts{info_.name, loaded.scheduler, std::move(loaded.runner),
+                           std::move(loaded.speculator)},
+          control_, logger_)),
       loras_(info_.name, info_.max_loras, std::move(loaded.load_lora)),
       limits_(make_limits(loaded)) {
   limits_.fits = [this](int64_t prompt_tokens, int64_t max_tokens) {

@@ -9,6 +9,7 @@
 #include "engine/lora_table.h"
 #include "engine/mask_workers.h"
 #include "engine/request_state.h"
+#include "engine/speculator.h"
 #include "engine/step_runner.h"
 #include "sample/sampler_state.h"
 #include "sched/scheduler.h"
@@ -20,11 +21,25 @@ struct LiveRequest {
   std::shared_ptr<RequestState> state;
   LoraLease lora;
   std::unique_ptr<SamplerState> sampler;
-  std::shared_ptr<Guide> guide;  ///< null: no constraint
+  std::shared_ptr<Guide> guide;              ///< null: no constraint
+  std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
   bool wants_logprobs = false;
   /// The prompt, while its log-probabilities are being read; else empty.
   std::vector<int32_t> scored_prompt;
   std::vector<PositionLogprobs> prompt_logprobs;  ///< of positions 1, 2, ... as far as read
+};
+
+/// What a step has done for a sequence that samples.
+struct SampledSeq {
+  LiveRequest* live = nullptr;
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+
+  size_t first_target = 0;      ///< the last known token's row; its guesses' rows follow
+  size_t next_target = 0;       ///< the next row that is drawn from, or kNone
+  int32_t num_drafts = 0;       ///< guesses that were computed
+  int32_t count = 0;            ///< tokens drawn: one, and one for each guess that was right
+  bool is_unguided = false;     ///< its guide had no token for it: what was drawn is not to be used
+  bool guide_is_ahead = false;  ///< its guide knows the last token
 };
 
 /// One step: a plan turned into a batch and sampling rows, and what came of it. Its buffers are
@@ -34,41 +49,64 @@ class Step {
   Step(int32_t max_rows, int32_t max_seqs);
 
   /// `live[i]` belongs to plan.seqs[i]. Plan and live stay unchanged until the results are read.
+  /// Speculation::drafts, no more than the plan has room for, are computed behind a decode.
   void build(const StepPlan& plan, std::span<LiveRequest* const> live, const Scheduler& scheduler);
-  /// Computes and samples, reading logits in as many calls as their number needs. Waits for masks
-  /// that are not there when the logits are. A request whose guide has no token for it gets some
-  /// token, not to be used. Appends to LiveRequest::prompt_logprobs. `masks`: where the guides are;
-  /// null if there are none.
+  /// Computes and samples, reading logits in as many calls as their number needs. The row behind a
+  /// guess is drawn from only if the guess is what was drawn before it; then the sampler and the
+  /// guide have taken it. Waits for masks that are not there when they are needed. Appends to
+  /// LiveRequest::prompt_logprobs. `masks` may be null if no request has a guide.
   void run(StepRunner& runner, MaskWorkers* masks);
 
-  /// Tokens of the planned sequences that sample, in their order.
-  std::span<const int32_t> sampled() const noexcept { return sampled_; }
+  /// The planned sequences that sample, in their order.
+  std::span<const SampledSeq> sampled() const noexcept { return sampled_; }
+  /// Their tokens, one sequence after the other, and how many each has.
+  std::span<const int32_t> tokens() const noexcept { return tokens_; }
+  std::span<const int32_t> counts() const noexcept { return counts_; }
+  int32_t num_drafts() const noexcept { return num_drafts_; }
   /// Seconds that run() has waited for masks.
   double mask_wait_seconds() const noexcept { return mask_wait_seconds_; }
-  /// Of the i-th of them.
-  PositionLogprobs take_logprobs(size_t i);
+  /// The `nth` token of a sequence, and what was asked for about it.
+  int32_t token(const SampledSeq& seq, int32_t nth) const;
+  PositionLogprobs take_logprobs(const SampledSeq& seq, int32_t nth);
 
  private:
+  /// A row of logits that is read.
   struct Target {
     LiveRequest* live;
-    bool is_prompt;
+    int32_t prompt_token;  ///< whose log-probability is read; < 0: a token is drawn
+    size_t sampled;        ///< place in sampled_ if one is drawn
+  };
+  /// The rows of logits that are there: [first, end) of targets_.
+  struct Chunk {
+    size_t first, end;
+    TensorView logits;
   };
 
   void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
-  void add_target(int32_t row, const SampleRow& how, LiveRequest& live, bool is_prompt);
-  void apply_masks(size_t first, size_t count, MaskWorkers* masks);
-  void read_results(size_t first, size_t count);
+  void add_row(int32_t token, int32_t position, int32_t rope_len);
+  void add_target(const Target& target);
+  void first_draws(const Chunk& chunk);
+  void draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks);
+  bool prepare(size_t target, SampleRow& row, MaskWorkers* masks);
+  bool wait_for_mask(Guide& guide, MaskWorkers& masks);
+  void next_draws(const Chunk& chunk, MaskWorkers* masks);
+  bool confirm(SampledSeq& seq, int32_t token, MaskWorkers* masks);
+  void list_tokens();
 
   std::vector<int32_t> token_ids_, positions_, rope_lens_;  // [T]
   std::vector<SeqSlice> slices_;
   // [S] in row order:
   std::vector<int32_t> logit_rows_;
-  std::vector<SampleRow> sample_rows_;
   std::vector<Target> targets_;
   std::vector<SampleResult> results_;
+  // Of the draws of one call:
+  std::vector<size_t> drawn_;  // targets
+  std::vector<SampleRow> draw_rows_;
+  std::vector<SampleResult> draw_results_;
 
-  std::vector<int32_t> sampled_;
-  std::vector<size_t> sampled_result_;  // its place in results_
+  std::vector<SampledSeq> sampled_;
+  std::vector<int32_t> tokens_, counts_;
+  int32_t num_drafts_ = 0;
   double mask_wait_seconds_ = 0;
 };
 

@@ -39,6 +39,7 @@ StepPlan Planner::make(double now) {
       break;
     }
   }
+  grant_drafts();
   make_pending();
   return std::move(plan_);
 }
@@ -206,6 +207,33 @@ bool Planner::preempt_most_junior(size_t first) {
   return true;
 }
 
+/// Rows and blocks that nobody else has a use for go to guesses, senior first.
+void Planner::grant_drafts() {
+  for (size_t i = 0; i < planned_.size() && rows_left_ > 0; ++i) {
+    Sequence& seq = *planned_[i];
+    if (!seq.decodes()) continue;
+    PlannedSeq& planned = plan_.seqs[i];
+    planned.num_drafts = cover_drafts(seq, std::min(seq.max_drafts(), rows_left_));
+    planned.blocks = seq.blocks;
+    rows_left_ -= planned.num_drafts;
+    plan_.num_rows += planned.num_drafts;
+  }
+}
+
+/// Takes the blocks that `count` guesses need, as far as every sequence keeps those it will soon
+/// want. Returns how many guesses are covered.
+int32_t Planner::cover_drafts(Sequence& seq, int32_t count) {
+  if (count <= 0) return 0;
+  const int32_t end = seq.num_tokens() + count;
+  seq.blocks.reserve(static_cast<size_t>(ceil_div(end, seq.block_size)));
+  while (seq.num_blocks() * seq.block_size < end && seq.num_blocks() < seq.blocks_ahead() &&
+         state_.blocks.available() >= blocks_promised_) {
+    seq.blocks.push_back(state_.blocks.take());
+    --blocks_promised_;
+  }
+  return std::min(end, seq.num_blocks() * seq.block_size) - seq.num_tokens();
+}
+
 /// From here on the rows are to be committed.
 void Planner::make_pending() {
   for (const Sequence* seq : planned_) {
@@ -213,6 +241,7 @@ void Planner::make_pending() {
   }
   for (size_t i = 0; i < planned_.size(); ++i) {
     planned_[i]->planned = plan_.seqs[i].num_tokens;
+    planned_[i]->planned_drafts = plan_.seqs[i].num_drafts;
     planned_[i]->scheduled_before = true;
   }
   state_.pending = std::move(planned_);

@@ -32,6 +32,8 @@ class Planner {
   int32_t cover(Sequence& seq, int32_t positions);
   bool may_take_block(const Sequence& seq) const;
   bool preempt_most_junior(size_t first);
+  void grant_drafts();
+  int32_t cover_drafts(Sequence& seq, int32_t count);
   void make_pending();
   /// Rows that prefill may take: the unvisited decodes keep theirs.
   int32_t prefill_rows() const noexcept { return rows_left_ - decodes_ahead_; }

@@ -19,6 +19,8 @@ struct Scheduler::Impl : SchedulerState {
     HEADRACE_CHECK(found != sequences.end(), "no sequence ", id);
     return *found->second;
   }
+  void check_sampled(std::span<const int32_t> sampled, std::span<const int32_t> counts);
+  CommittedSeq settle(Sequence& seq, std::span<const int32_t> sampled);
   void publish_full_blocks(Sequence& seq);
 };
 
@@ -93,36 +95,67 @@ StepPlan Scheduler::plan(double now) {
   return Planner(*impl_).make(now);
 }
 
-std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled) {
+void Scheduler::wish_drafts(SeqId id, int32_t count) {
+  HEADRACE_CHECK(count >= 0, count);
+  impl_->get(id).wished_drafts = count;
+}
+
+// All memory first: what follows cannot fail half way.
+void Scheduler::Impl::check_sampled(std::span<const int32_t> sampled,
+                                    std::span<const int32_t> counts) {
+  size_t samplers = 0, expected = 0;
+  for (Sequence* const seq : pending) {
+    if (seq->samples()) {
+      const size_t most = static_cast<size_t>(seq->planned_drafts) + 1;
+      const size_t count = samplers < counts.size() ? static_cast<size_t>(counts[samplers]) : 1;
+      HEADRACE_CHECK(count >= 1 && count <= most, count, " tokens for sequence ", seq->id);
+      ++samplers;
+      expected += count;
+    }
+    const size_t room = seq->tokens.size() + static_cast<size_t>(seq->planned_drafts) + 1;
+    if (room > seq->tokens.capacity()) seq->tokens.reserve(std::max(room, 2 * seq->tokens.size()));
+  }
+  HEADRACE_CHECK(counts.empty() || counts.size() == samplers, counts.size());
+  HEADRACE_CHECK(sampled.size() == expected, sampled.size(), " tokens for ", expected);
+}
+
+std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled,
+                                            std::span<const int32_t> counts) {
   HEADRACE_CHECK(!impl_->pending.empty(), "nothing is planned");
-  const auto samples = [](const Sequence* seq) { return seq->planned == seq->remaining(); };
-  const auto expected = std::ranges::count_if(impl_->pending, samples);
-  HEADRACE_CHECK(std::cmp_equal(sampled.size(), expected), sampled.size(), " tokens for ", expected,
-                 " sequences");
-  // All memory first: what follows cannot fail half way.
+  impl_->check_sampled(sampled, counts);
   std::vector<CommittedSeq> out;
   out.reserve(impl_->pending.size());
-  for (Sequence* const seq : impl_->pending) {
-    if (seq->tokens.size() == seq->tokens.capacity()) seq->tokens.reserve(2 * seq->tokens.size());
-  }
-  auto token = sampled.begin();
   for (Sequence* const seq : std::exchange(impl_->pending, {})) {
-    const bool has_token = samples(seq);
-    seq->computed += std::exchange(seq->planned, 0);
-    impl_->publish_full_blocks(*seq);
-    CommittedSeq result;
-    result.id = seq->id;
-    if (seq->cancelled) {
-      result.end = SeqEnd::kCancelled;
-    } else if (has_token) {
-      result.token = *token;
-      seq->tokens.push_back(*token);
-      result.end = seq->end_after_last_token();
+    size_t count = 0;
+    if (seq->samples()) {
+      count = counts.empty() ? 1 : static_cast<size_t>(counts.front());
+      if (!counts.empty()) counts = counts.subspan(1);
     }
-    if (has_token) ++token;
-    if (result.end != SeqEnd::kNone) impl_->remove(*seq);
-    out.push_back(result);
+    out.push_back(impl_->settle(*seq, sampled.first(count)));
+    sampled = sampled.subspan(count);
   }
+  return out;
+}
+
+/// The planned rows are computed, and so are the guesses before the last of `sampled`.
+CommittedSeq Scheduler::Impl::settle(Sequence& seq, std::span<const int32_t> sampled) {
+  CommittedSeq out;
+  out.id = seq.id;
+  seq.computed += std::exchange(seq.planned, 0);
+  seq.planned_drafts = 0;
+  if (seq.cancelled) {
+    out.end = SeqEnd::kCancelled;
+    sampled = {};
+  }
+  for (const int32_t token : sampled) {
+    if (out.end != SeqEnd::kNone) break;
+    if (out.num_tokens++ > 0) ++seq.computed;
+    seq.tokens.push_back(token);
+    out.token = token;
+    out.end = seq.end_after_last_token();
+  }
+  publish_full_blocks(seq);
+  if (out.end != SeqEnd::kNone) remove(seq);
   return out;
 }
 

@@ -4,7 +4,7 @@
 // or tensor. README.md in this folder is the normative description.
 //
 // One round: plan(now) -> the engine runs the step -> commit(sampled tokens) or abandon_step().
-// add() and cancel() may come at any time. Not thread safe: the loop thread owns it.
+// add(), cancel() and wish_drafts() may come at any time. Not thread safe: the loop thread owns it.
 // An unknown id, or a call out of turn, is our bug: InternalError, and nothing has changed.
 
 #include <cstdint>
@@ -60,8 +60,11 @@ struct PlannedSeq {
   int32_t num_prompt_tokens = 0;  ///< of the request; what it has generated does not count
   /// The last row's logits give the next token.
   bool samples = false;
+  /// Rows behind them, at the next positions, for guesses of the tokens to come: as many as were
+  /// wished for, or fewer. The engine chooses the tokens, and may use fewer rows.
+  int32_t num_drafts = 0;
   std::span<const int32_t> tokens;  ///< [num_tokens] ids; valid until commit()
-  std::span<const int32_t> blocks;  ///< block table, covers all rows; valid until commit()
+  std::span<const int32_t> blocks;  ///< block table, covers all rows and drafts; until commit()
 };
 
 struct StepPlan {
@@ -70,14 +73,15 @@ struct StepPlan {
   std::vector<SeqId> preempted;        ///< lost their blocks to make room; will be recomputed
   std::vector<SeqId> expired;          ///< deadline passed: already ended, not part of the step
   std::vector<SeqId> interrupted;      ///< no blocks left: already ended, not part of the step
-  int32_t num_rows = 0;
+  int32_t num_rows = 0;                ///< with those of drafts
   bool empty() const noexcept { return seqs.empty(); }
 };
 
 /// What the step did for one sequence.
 struct CommittedSeq {
   SeqId id = 0;
-  std::optional<int32_t> token;  ///< the sampled token, part of the output
+  int32_t num_tokens = 0;        ///< of its sampled tokens that are part of the output
+  std::optional<int32_t> token;  ///< the last of them
   /// Other than kNone: the sequence has left the scheduler. kCancelled: by cancel() while planned.
   SeqEnd end = SeqEnd::kNone;
 };
@@ -112,9 +116,15 @@ class Scheduler {
   /// The next step. Not empty unless every sequence has ended (those in `expired` too); an empty
   /// plan needs no commit. REQUIRES: the last plan has been committed or abandoned.
   StepPlan plan(double now);
-  /// `sampled[i]` is the token of the i-th planned sequence with samples == true (cancelled ones
-  /// too). Lists every sequence of the plan, in its order.
-  std::vector<CommittedSeq> commit(std::span<const int32_t> sampled);
+  /// From now on, a plan in which the sequence decodes may give it up to `count` draft rows, from
+  /// what nobody else has a use for. 0: none. REQUIRES: the sequence has not ended.
+  void wish_drafts(SeqId id, int32_t count);
+  /// `sampled` are the tokens of the planned sequences with samples == true (cancelled ones too),
+  /// one after the other. counts[i] of them belong to the i-th: 1, and 1 for each draft that was
+  /// computed and is the token sampled before it. No counts: one each. What lies behind a
+  /// sequence's end is dropped. Lists every sequence of the plan, in its order.
+  std::vector<CommittedSeq> commit(std::span<const int32_t> sampled,
+                                   std::span<const int32_t> counts = {});
   /// The step could not be computed: ends the sequences of the plan (kCancelled) and frees their
   /// blocks; what the step wrote is not cached. Lists every sequence of the plan, those cancelled
   /// meanwhile too.

@@ -2,6 +2,7 @@
 
 // Sequence: the scheduler's record of a request, and when its output ends.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,7 +25,9 @@ struct Sequence {
   std::vector<int32_t> blocks;
   int32_t computed = 0;   ///< tokens whose keys and values are in the blocks
   int32_t published = 0;  ///< blocks
-  int32_t planned = 0;    ///< rows in the pending plan
+  int32_t planned = 0;    ///< rows in the pending plan, without drafts
+  int32_t planned_drafts = 0;
+  int32_t wished_drafts = 0;
   int32_t cached_prompt_tokens = 0;
   bool scheduled_before = false;
   bool cancelled = false;  ///< by cancel() while planned
@@ -34,6 +37,12 @@ struct Sequence {
   /// >= 1 until it ends: the last token's logits are always still to come.
   int32_t remaining() const noexcept { return num_tokens() - computed; }
   bool decodes() const noexcept { return remaining() == 1; }
+  /// Its planned rows are all that remain.
+  bool samples() const noexcept { return planned == remaining(); }
+  /// Guesses that it may compute behind its known tokens.
+  int32_t max_drafts() const noexcept {
+    return std::min(wished_drafts, num_prompt + spec.max_tokens - 1 - num_tokens());
+  }
   /// Its next row needs one block more.
   bool lacks_block() const noexcept { return computed == num_blocks() * block_size; }
   bool reads_cache() const noexcept {

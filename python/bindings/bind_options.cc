@@ -51,6 +51,13 @@ void bind_options(py::module_& module) {
       .field("temperature_scaled_logprobs", &S::temperature_scaled_logprobs)
       .field("top_p_normalized_logprobs", &S::top_p_normalized_logprobs);
 
+  using P = SpeculativeOptions;
+  StructBinder<P>(module, "SpeculativeOptions", "Guessing of tokens: headrace/options.h.")
+      .field("method", &P::method)
+      .field("num_speculative_tokens", &P::num_speculative_tokens)
+      .field("min_ngram_size", &P::min_ngram_size)
+      .field("max_ngram_size", &P::max_ngram_size);
+
   using M = ModelOptions;
   StructBinder<M>(module, "ModelOptions", "How a model is loaded and run: headrace/options.h.")
       .required("path", &M::path)
@@ -77,6 +84,7 @@ void bind_options(py::module_& module) {
       .field("packed_copy", &M::packed_copy)
       .field("max_loras", &M::max_loras)
       .field("max_lora_rank", &M::max_lora_rank)
+      .field("speculative", &M::speculative)
       .field("dummy_weights", &M::dummy_weights);
 }
 

@@ -135,7 +135,9 @@ void bind_model_stats(py::module_& module) {
       .def_readonly("mask_wait_seconds", &S::mask_wait_seconds)
       .def_readonly("memory_bytes", &S::memory_bytes)
       .def_readonly("memory_pool_bytes", &S::memory_pool_bytes)
-      .def_readonly("mapped_bytes", &S::mapped_bytes);
+      .def_readonly("mapped_bytes", &S::mapped_bytes)
+      .def_readonly("drafted_tokens", &S::drafted_tokens)
+      .def_readonly("accepted_tokens", &S::accepted_tokens);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RequestStatus,
         ResultQueue,
         Selector,
+        SpeculativeOptions,
     )
     from headrace.outputs import CompletionOutput, RequestMetrics, RequestOutput
     from headrace.sampling_params import GuidedDecodingParams, SamplingParams
@@ -54,6 +55,7 @@ __all__ = [
     "ResultQueue",
     "SamplingParams",
     "Selector",
+    "SpeculativeOptions",
     "get_cmake_dir",
     "get_include",
     "get_library",
@@ -82,6 +84,7 @@ _HOMES = {
             "RequestStatus",
             "ResultQueue",
             "Selector",
+            "SpeculativeOptions",
         ),
         "headrace.native",
     ),

@@ -106,6 +106,23 @@ class SamplingParams:
         top_p_normalized_logprobs: bool = False,
     ) -> None: ...
 
+class SpeculativeOptions:
+    """headrace/options.h, field by field. Keyword-only."""
+
+    method: str
+    num_speculative_tokens: int
+    min_ngram_size: int
+    max_ngram_size: int
+
+    def __init__(
+        self,
+        *,
+        method: str = "",
+        num_speculative_tokens: int = 8,
+        min_ngram_size: int = 2,
+        max_ngram_size: int = 5,
+    ) -> None: ...
+
 class ModelOptions:
     """headrace/options.h, field by field. Keyword-only."""
 
@@ -133,6 +150,7 @@ class ModelOptions:
     packed_copy: bool
     max_loras: int
     max_lora_rank: int
+    speculative: SpeculativeOptions
     dummy_weights: bool
 
     def __init__(
@@ -162,6 +180,7 @@ class ModelOptions:
         packed_copy: bool = False,
         max_loras: int = 0,
         max_lora_rank: int = 64,
+        speculative: SpeculativeOptions = ...,
         dummy_weights: bool = False,
     ) -> None: ...
 
@@ -299,6 +318,8 @@ class ModelStats:
     memory_bytes: int
     memory_pool_bytes: int
     mapped_bytes: int
+    drafted_tokens: int
+    accepted_tokens: int
 
 PACKED_FILE_NAME: str
 

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.errors import UnsupportedError
 from headrace.quantization import engine_quantization
 from headrace.sampling_params import MAX_SEED
+from headrace.speculative import engine_speculative
 
 _MAX_INT32 = 2**31 - 1
 GUIDED_DECODING_BACKENDS = ("auto", "guidance", "xgrammar", "off")
@@ -80,6 +81,8 @@ class EngineArgs:
     raise_on_error: raise EngineError for a failed request instead of reporting it in its output.
     enable_lora, max_loras, max_lora_rank: whether requests may name adapters, of which at most
         max_loras are loaded at once, none of a higher rank. Memory for them is set aside.
+    speculative_config: {"method": "ngram", "num_speculative_tokens": 8}, for instance: guess tokens
+        and compute several in one step; outputs are the same (docs/speculative.md).
     """
 
     max_model_len: int | None = None
@@ -106,6 +109,7 @@ class EngineArgs:
     enable_lora: bool = False
     max_loras: int = 1
     max_lora_rank: int = 16
+    speculative_config: Any = None
 
     tensor_parallel_size: int = field(default=1, metadata=_only(1))
     data_parallel_size: int = field(default=1, metadata=_only(1))
@@ -116,7 +120,6 @@ class EngineArgs:
     tool_parser_plugin: str | None = field(default=None, metadata=_missing("tool-call parsers"))
     guided_decoding_backend: str = "auto"
     guided_decoding_disable_any_whitespace: bool = False
-    speculative_config: Any = field(default=None, metadata=_missing("speculative decoding"))
     enable_early_stop: bool = field(
         default=False, metadata=_missing("stopping early on repetition")
     )
@@ -193,6 +196,7 @@ class EngineArgs:
         self._check_sizes()
         self._check_choices()
         engine_quantization(self.quantization)
+        engine_speculative(self.speculative_config)
 
     def _apply_rule(self, name: str, default: Any, rule: Mapping[str, Any]) -> None:
         value = getattr(self, name)
@@ -272,7 +276,7 @@ class EngineArgs:
         return cls(**kwargs)
 
     def model_options(self, path: str) -> dict[str, Any]:
-        """The engine's options for the model folder at `path`."""
+        """The engine's options for the model folder at `path`; those of `speculative` as a dict."""
         quantization, group_size = engine_quantization(self.quantization)
         return {
             "path": path,
@@ -293,6 +297,7 @@ class EngineArgs:
             "packed_copy": self.packed_copy,
             "max_loras": self.max_loras if self.enable_lora else 0,
             "max_lora_rank": self.max_lora_rank,
+            "speculative": engine_speculative(self.speculative_config),
             "dummy_weights": self.load_choices == "dummy",
         }
 

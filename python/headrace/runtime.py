@@ -22,14 +22,16 @@ class ModelSession:
     """
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        """`name`: for messages. `options`: of native.ModelOptions.
+        """`name`: for messages. `options`: of native.ModelOptions; `speculative` is a mapping.
 
         Raises HeadraceError; nothing is left behind then.
         """
         self._name = name
         self._engine = native.Engine()
         try:
-            self._engine.install_model(name, native.ModelOptions(**options))
+            guessing = native.SpeculativeOptions(**options.get("speculative", {}))
+            whole = native.ModelOptions(**{**options, "speculative": guessing})
+            self._engine.install_model(name, whole)
             self._engine.start_model(name)
             self.info = self._engine.model_info(name)
             self._loras = LoraCache(self._engine, name, self.info.max_loras)

@@ -261,6 +261,9 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.info.eos_token_ids = {0};
     out.info.max_loras = options.max_loras;
     out.load_lora = [control](const std::string& path) { return control->load_lora(path); };
+    if (!options.speculative.method.empty()) {
+      out.speculator = std::make_unique<internal::Speculator>(options.speculative);
+    }
     out.runner = std::make_unique<FakeRunner>(own, control);
     return out;
   };

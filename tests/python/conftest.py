@@ -45,7 +45,7 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """headrace over fake_core; its script is reset afterwards."""
     for module in CORE_USERS:
         monkeypatch.setattr(module, "_core", fake_core)
-    for name in ("HeadraceError", "LogprobsKind", "ModelOptions"):
+    for name in ("HeadraceError", "LogprobsKind", "ModelOptions", "SpeculativeOptions"):
         monkeypatch.setattr(native, name, getattr(fake_core, name))
     monkeypatch.setattr(fake_core, "script", None)
     monkeypatch.setattr(fake_core, "prefix_hits", 0)

@@ -35,6 +35,7 @@ from fake_types import (
     RequestStats,
     RequestStatus,
     SamplingParams,
+    SpeculativeOptions,
 )
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "RequestStatus",
     "ResultQueue",
     "SamplingParams",
+    "SpeculativeOptions",
     "available_cpu_isas",
     "check_packed",
     "model_family",

@@ -84,6 +84,14 @@ class SamplingParams:
 
 
 @dataclass(kw_only=True)
+class SpeculativeOptions:
+    method: str = ""
+    num_speculative_tokens: int = 8
+    min_ngram_size: int = 2
+    max_ngram_size: int = 5
+
+
+@dataclass(kw_only=True)
 class ModelOptions:
     path: str
     device: str = "auto"
@@ -109,6 +117,7 @@ class ModelOptions:
     packed_copy: bool = False
     max_loras: int = 0
     max_lora_rank: int = 64
+    speculative: SpeculativeOptions = field(default_factory=SpeculativeOptions)
     dummy_weights: bool = False
 
 
@@ -221,3 +230,5 @@ class ModelStats:
     memory_bytes: int = 0
     memory_pool_bytes: int = 0
     mapped_bytes: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0

@@ -130,14 +130,15 @@ def test_the_stub_names_what_the_module_has() -> None:
 
 
 def test_the_stub_states_the_defaults() -> None:
+    options = ("SamplingParams", "SpeculativeOptions", "ModelOptions")
     for node in stub_of("_core").body:
-        if isinstance(node, ast.ClassDef) and node.name in ("SamplingParams", "ModelOptions"):
+        if isinstance(node, ast.ClassDef) and node.name in options:
             init = next(n for n in node.body if isinstance(n, ast.FunctionDef))
             made = getattr(_core, node.name)(
                 **({"path": "p"} if node.name == "ModelOptions" else {})
             )
             for arg, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True):
-                if default is None:
+                if default is None or ast.unparse(default) == "...":
                     continue
                 expected = eval(compile(ast.Expression(default), "stub", "eval"), vars(_core))
                 actual = getattr(made, arg.arg)

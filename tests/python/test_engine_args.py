@@ -30,6 +30,7 @@ OPTIONS = [
     ("packed_copy", True, "packed_copy", True),
     ("load_choices", "dummy", "dummy_weights", True),
     ("quantization", "wint4", "quantization", "wint4"),
+    ("speculative_config", {"method": "ngram"}, "speculative", {"method": "ngram"}),
 ]
 HERE_ONLY = {
     "enable_lora": True,
@@ -91,7 +92,6 @@ UNSUPPORTED: dict[str, Any] = {
     "reasoning_parser": "ernie-45-vl",
     "tool_call_parser": "ernie-x1",
     "tool_parser_plugin": "plugin.py",
-    "speculative_config": {"method": "ngram"},
     "enable_early_stop": True,
     "early_stop_config": {"window_size": 9},
     "enable_mm": True,

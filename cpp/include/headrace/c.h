@@ -127,6 +127,12 @@ typedef struct headrace_model_options {
   int32_t max_lora_rank; /* default 64 */
   int32_t quantization_group_size;
   const char* quantization; /* "wint8", "wint4", "none" */
+  /* headrace::SpeculativeOptions */
+  const char* speculative_method; /* "ngram" */
+  int32_t num_speculative_tokens; /* default 8 */
+  int32_t min_ngram_size;         /* default 2 */
+  int32_t max_ngram_size;         /* default 5 */
+  int32_t reserved;
 } headrace_model_options;
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);
@@ -172,6 +178,7 @@ typedef struct headrace_model_stats {
   int32_t state; /* HEADRACE_MODEL_... */
   int32_t waiting_requests, running_requests;
   int32_t total_kv_blocks, free_kv_blocks, cached_kv_blocks;
+  uint64_t drafted_tokens, accepted_tokens;
 } headrace_model_stats;
 
 HEADRACE_C_API headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,

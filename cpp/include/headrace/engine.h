@@ -78,6 +78,8 @@ struct ModelStats {
   size_t memory_bytes = 0;       // gauge: used by the model, without what is mapped
   size_t memory_pool_bytes = 0;  // gauge: taken from the system for it, used or not
   size_t mapped_bytes = 0;       // gauge: pages of a packed file
+  // Speculative decoding: guesses computed, and those of them that became part of an output.
+  uint64_t drafted_tokens = 0, accepted_tokens = 0;
 };
 
 /// An adapter (LoRA) of a model.

@@ -31,6 +31,18 @@ enum class OutOfBlocks : uint8_t {
   kInterruptRandom,   ///< one picked at random, in the same way every time, ends with kInterrupted
 };
 
+/// Speculative decoding: tokens that may come next are guessed and computed in one step with the
+/// last one; those that are what the model draws are kept. Outputs are bit for bit what they are
+/// without it, under every sampling setting. docs/speculative.md says when it helps; a request that
+/// it doesn't help is slowed by no more than a few percent.
+struct SpeculativeOptions {
+  /// "" (off), or "ngram": what came before after the last tokens, in prompt and output.
+  std::string method{};
+  int32_t num_speculative_tokens = 8;  ///< most guesses of a request in a step, 1..32
+  int32_t min_ngram_size = 2;          ///< tokens that must match, 1..max_ngram_size
+  int32_t max_ngram_size = 5;          ///< the longest match looked for, up to 64
+};
+
 /// How one model is loaded and run. 0 or "" means: choose.
 struct ModelOptions {
   std::string path{};  ///< folder with config.json and *.safetensors
@@ -77,6 +89,7 @@ struct ModelOptions {
   bool packed_copy = false;
   int32_t max_loras = 0;       ///< adapters that may be loaded at once, 0..256; 0: none
   int32_t max_lora_rank = 64;  ///< 1..4096; memory for max_loras of that rank is set aside
+  SpeculativeOptions speculative{};
   /// Load no weights; fill them with small pseudo-random numbers (benchmarks).
   bool dummy_weights = false;
 };

@@ -69,6 +69,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--packed-copy", action="store_true", default=None, help="copy it instead of mapping it"
     )
+    group.add_argument("--speculative-config", help='JSON, such as {"method": "ngram"}')
     group.add_argument("--no-prefix-caching", action="store_true", help="recompute every prompt")
     group.add_argument("--chat-template", help="a template, or the path of one")
     group.add_argument("--debug", action="store_true", help="show tracebacks")
@@ -105,6 +106,7 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
         "num_threads",
         "packed_weights",
         "packed_copy",
+        "speculative_config",
         "chat_template",
     )
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}

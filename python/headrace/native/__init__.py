@@ -24,6 +24,7 @@ from headrace._core import (
     PositionLogprobs,
     RequestStats,
     RequestStatus,
+    SpeculativeOptions,
 )
 from headrace.native.config import GenerationConfig
 from headrace.native.engine import Engine, available_cpu_isas, describe_model
@@ -51,6 +52,7 @@ __all__ = [
     "RequestStatus",
     "ResultQueue",
     "Selector",
+    "SpeculativeOptions",
     "available_cpu_isas",
     "describe_model",
 ]

@@ -22,11 +22,11 @@ namespace {
 #define EXPECT_NO_TAIL_PADDING(type, last) \
   static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
 EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
-EXPECT_NO_TAIL_PADDING(headrace_model_options, quantization);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
-EXPECT_NO_TAIL_PADDING(headrace_model_stats, cached_kv_blocks);
+EXPECT_NO_TAIL_PADDING(headrace_model_stats, accepted_tokens);
 EXPECT_NO_TAIL_PADDING(headrace_model_info, quantization);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
@@ -42,7 +42,8 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
   [[maybe_unused]] const auto& [path, device, dtype, quantization, group_size, kv_dtype, threads,
                                 isa, max_len, max_seqs, max_tokens, block, blocks, kv_bytes,
                                 utilization, ratio, leftover, prefix, out_of_blocks, chunk, packed,
-                                packed_copy, max_loras, max_lora_rank, dummy] = model;
+                                packed_copy, max_loras, max_lora_rank, speculative, dummy] = model;
+  [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram] = speculative;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
                                 stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
@@ -53,7 +54,7 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                 i19, i20, i21, i22, i23, i24, i25, i26, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, finished, preempted,
                                 interrupted, steps, prompts, generated, hits, misses, busy, masks,
-                                memory, pool, mapped] = stats;
+                                memory, pool, mapped, drafted, accepted] = stats;
   [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, r7, r8] =
       request_stats;
   [[maybe_unused]] const auto& [ids, o1, o2, done, reason, stop, code, message] = output;
@@ -146,6 +147,10 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   EXPECT_EQ(made.packed_copy, cpp.packed_copy);
   EXPECT_EQ(made.max_loras, cpp.max_loras);
   EXPECT_EQ(made.max_lora_rank, cpp.max_lora_rank);
+  EXPECT_EQ(made.speculative.method, cpp.speculative.method);
+  EXPECT_EQ(made.speculative.num_speculative_tokens, cpp.speculative.num_speculative_tokens);
+  EXPECT_EQ(made.speculative.min_ngram_size, cpp.speculative.min_ngram_size);
+  EXPECT_EQ(made.speculative.max_ngram_size, cpp.speculative.max_ngram_size);
 
   headrace_sampling_params sampling;
   headrace_sampling_params_init(&sampling, sizeof sampling);
@@ -173,8 +178,20 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   }
 }
 
+TEST(CStruct, SpeculativeDecodingComesLast) {
+  headrace_model_options given;
+  headrace_model_options_init(&given, sizeof given);
+  given.speculative_method = "ngram";
+  given.max_ngram_size = 3;
+  EXPECT_EQ(to_model_options(&given).speculative.method, "ngram");
+  EXPECT_EQ(to_model_options(&given).speculative.max_ngram_size, 3);
+  given.struct_size = offsetof(headrace_model_options, speculative_method);
+  EXPECT_EQ(to_model_options(&given).speculative.method, "");
+  EXPECT_EQ(to_model_options(&given).speculative.max_ngram_size, 5);
+}
+
 // The group size took the place of a reserved field, and the name comes behind it.
-TEST(CStruct, QuantizationComesLast) {
+TEST(CStruct, QuantizationComesBehindIt) {
   headrace_model_options given;
   headrace_model_options_init(&given, sizeof given);
   given.quantization_group_size = 64;
@@ -199,6 +216,10 @@ TEST(CStruct, ReservedFieldsMustBeZero) {
   sampling.reserved = 0;
   options.reserved = 1;
   EXPECT_EQ(guarded([&] { to_request_options(&options, constraint); }), HEADRACE_UNSUPPORTED);
+  headrace_model_options model;
+  headrace_model_options_init(&model, sizeof model);
+  model.reserved = 1;
+  EXPECT_EQ(guarded([&] { to_model_options(&model); }), HEADRACE_UNSUPPORTED);
 }
 
 TEST(CError, ExceptionsBecomeCodes) {

@@ -18,7 +18,7 @@ std::shared_ptr<RequestState> make_state() {
 
 OutputDelta token(int32_t id) {
   OutputDelta delta;
-  delta.token = id;
+  delta.tokens = {id};
   return delta;
 }
 
@@ -68,7 +68,7 @@ TEST(RequestState, PromptLogprobsComeOnceBeforeTokens) {
   auto state = make_state();
   OutputDelta delta = token(4);
   delta.prompt_logprobs = {{1, -0.5f, 1, {}}, {2, -0.25f, 2, {}}};
-  delta.logprobs = PositionLogprobs{4, -1.0f, 3, {{8, -0.1f}}};
+  delta.logprobs = {PositionLogprobs{4, -1.0f, 3, {{8, -0.1f}}}};
   state->publish(delta);
   state->publish(token(5));
   const Output out = *state->get_nowait();

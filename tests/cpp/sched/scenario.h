@@ -27,6 +27,7 @@ class Scenario {
     bool deadlines = true;
     bool abandoned_steps = true;
     bool priorities = true;
+    bool drafts = false;  ///< sequences wish for guesses, some of which are right
     /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
     std::function<void(int64_t)> arm;
   };
@@ -34,6 +35,7 @@ class Scenario {
   void run(const Options& options);
 
   uint64_t interrupted() const { return interrupted_; }
+  uint64_t guessed() const { return guessed_; }  ///< guesses that were right
   uint64_t tokens_generated() const { return tokens_generated_; }
   const SchedulerStats& last_stats() const { return stats_; }
 
@@ -46,6 +48,8 @@ class Scenario {
     bool scheduled = false;       ///< was in a plan before
     bool cancelled = false;       ///< between plan and commit
     int32_t computed = 0;
+    int32_t num_blocks = 0;  ///< held, as far as the plans tell
+    int32_t wished = 0;      ///< drafts
     int32_t num_output() const { return static_cast<int32_t>(tokens.size() - spec.prompt.size()); }
   };
 
@@ -63,9 +67,15 @@ class Scenario {
   void check_preempted(const StepPlan& plan, const Options& options);
   void check_rows(const StepPlan& plan);
   void check_sequence(const PlannedSeq& seq);
+  void wish_drafts();
+  void check_drafts(const PlannedSeq& seq);
+  std::vector<std::vector<int32_t>> sample(const StepPlan& plan,
+                                           const std::vector<uint64_t>& values);
   void check_order(const StepPlan& plan);
   void check_blocks(const StepPlan& plan);
-  void commit(const StepPlan& plan, const std::vector<uint64_t>& values, const Options& options);
+  void commit(const StepPlan& plan, const std::vector<std::vector<int32_t>>& sampled,
+              const Options& options);
+  void check_committed(const CommittedSeq& result, const std::vector<int32_t>& sampled);
   void abandon(const StepPlan& plan);
   void check_stats();
   const Job* most_senior() const;
@@ -81,6 +91,7 @@ class Scenario {
   double now_ = 0;
   uint64_t tokens_generated_ = 0;
   uint64_t interrupted_ = 0;
+  uint64_t guessed_ = 0;
 };
 
 }  // namespace headrace::fake

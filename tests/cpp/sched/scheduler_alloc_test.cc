@@ -19,7 +19,7 @@ TEST(SchedulerAllocations, AFailureLosesNothing) {
     config.num_blocks = static_cast<int32_t>(10 + seed % 40);
     config.out_of_blocks = static_cast<OutOfBlocks>(seed % 3);
     Scenario scenario(config, seed);
-    scenario.run({.arm = [](int64_t n) { allocations_left = n; }});
+    scenario.run({.drafts = seed % 2 == 0, .arm = [](int64_t n) { allocations_left = n; }});
     if (HasFailure()) return;
   }
 }

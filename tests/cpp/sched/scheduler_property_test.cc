@@ -60,6 +60,22 @@ TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
   }
 }
 
+TEST(SchedulerProperty, GuessesChangeNothingButTheNumberOfSteps) {
+  uint64_t guessed = 0, preemptions = 0, interrupted = 0;
+  for (uint64_t seed = 1; seed <= 5000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Scenario scenario(random_config(seed), seed);
+    scenario.run({.priorities = seed % 3 == 0, .drafts = true});
+    if (HasFailure()) return;
+    guessed += scenario.guessed();
+    preemptions += scenario.last_stats().preemptions;
+    interrupted += scenario.interrupted();
+  }
+  EXPECT_GT(guessed, 10000u);
+  EXPECT_GT(preemptions, 500u);
+  EXPECT_GT(interrupted, 100u);
+}
+
 TEST(SchedulerProperty, ThousandRequestsWithRoomForATenth) {
   for (const uint64_t seed : {1, 2, 3}) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,0 +1,73 @@
+"""What guessing gains and costs: tokens per second with and without it, in turns.
+
+    python benchmarks/speculative.py --shape qwen2-0.5b --output 128
+
+Random weights repeat themselves when they are greedy ("repeats": most guesses are right), and are
+incompressible when they are sampled ("random": hardly one is)."""
+
+import argparse
+import random
+
+import common
+from headrace import LLM, SamplingParams
+
+KINDS = {"repeats": {"temperature": 0.0}, "random": {"temperature": 1.0, "seed": 7}}
+
+
+def tokens_per_second(llm: LLM, prompts: list[list[int]], output: int, how: dict) -> float:
+    """Of decoding: from the last first token to the end."""
+    llm.clear_prefix_cache()
+    params = SamplingParams(max_tokens=output, ignore_eos=True, **how)
+    results = llm.generate(prompts, params, use_tqdm=False)
+    first = max(result.metrics.first_token_time for result in results)
+    whole = max(result.metrics.model_forward_time for result in results)
+    return len(prompts) * (output - 1) / (whole - first)
+
+
+def main() -> None:
+    parser = common.arguments(__doc__)
+    parser.add_argument("--prompt", type=int, default=64)
+    parser.add_argument("--output", type=int, default=128)
+    parser.add_argument("--requests", type=int, default=1)
+    parser.add_argument("--guesses", type=int, default=8)
+    args: argparse.Namespace = parser.parse_args()
+    folder, config = common.checkpoint(args)
+    rng = random.Random(0)
+    ids = [
+        [rng.randrange(3, config["vocab_size"]) for _ in range(args.prompt)]
+        for _ in range(args.requests)
+    ]
+    options = {
+        "num_threads": args.threads,
+        "max_num_seqs": args.requests,
+        "max_model_len": args.prompt + args.output,
+    }
+    guessing = {"method": "ngram", "num_speculative_tokens": args.guesses}
+    with (
+        LLM(str(folder), **options) as plain,
+        LLM(str(folder), speculative_config=guessing, **options) as guesser,
+    ):
+        both = (plain, guesser)
+        for kind, how in KINDS.items():
+            before = guesser.stats()
+            pairs = []
+            for _ in range(args.repeats):
+                pairs.append([tokens_per_second(llm, ids, args.output, how) for llm in both])
+            after = guesser.stats()
+            ratios = sorted(fast / slow for slow, fast in pairs)
+            common.report(
+                text=kind,
+                shape=args.shape,
+                requests=args.requests,
+                plain_tok_s=round(common.median([slow for slow, _ in pairs]), 1),
+                guessing_tok_s=round(common.median([fast for _, fast in pairs]), 1),
+                ratio=round(common.median(ratios), 3),
+                ratio_range=[round(ratios[0], 3), round(ratios[-1], 3)],
+                steps=after.steps - before.steps,
+                drafted=after.drafted_tokens - before.drafted_tokens,
+                accepted=after.accepted_tokens - before.accepted_tokens,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""speculative_config: what it may say, and that it changes no output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace import LLM, SamplingParams, shipped_model
+from headrace.engine_args import EngineArgs
+from headrace.errors import UnsupportedError
+from headrace.speculative import engine_speculative
+
+
+def test_fastdeploys_shape() -> None:
+    assert engine_speculative(None) == {}
+    assert engine_speculative({"method": "ngram"}) == {"method": "ngram"}
+    whole = {
+        "method": "ngram",
+        "num_speculative_tokens": 3,
+        "min_ngram_size": 1,
+        "max_ngram_size": 4,
+    }
+    more = {"verify_strategy": "target_match", "accept_policy": "normal", "model": None}
+    assert engine_speculative({**whole, **more}) == whole
+    assert engine_speculative('{"method": "ngram"}') == {"method": "ngram"}
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "words"),
+    [
+        ({"method": "mtp"}, UnsupportedError, "'mtp'.*'ngram'"),
+        ({}, UnsupportedError, "method None"),
+        ({"method": "ngram", "verify_strategy": "topp"}, UnsupportedError, "verify_strategy"),
+        ({"method": "ngram", "accept_policy": "accept_all"}, UnsupportedError, "accept_all"),
+        ({"method": "ngram", "num_tokens": 3}, ValueError, "num_speculative_tokens"),
+        ({"method": "ngram", "num_speculative_tokens": 0}, ValueError, r"\[1, 32\], got 0"),
+        ({"method": "ngram", "num_speculative_tokens": "3"}, TypeError, "int"),
+        ({"method": "ngram", "min_ngram_size": 6}, ValueError, r"\[1, 5\].*got 6"),
+        ({"method": "ngram", "max_ngram_size": 65}, ValueError, r"\[1, 64\], got 65"),
+        ("ngram", ValueError, "JSON"),
+        (["ngram"], TypeError, "dict"),
+    ],
+)
+def test_the_rest_is_refused(config: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        EngineArgs(speculative_config=config)
+
+
+def test_it_reaches_the_engine(
+    make_llm: Callable[..., LLM], fake_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    original = fake_engine.Engine.install_model
+
+    def install(engine: Any, name: str, options: Any) -> None:
+        seen.append(options.speculative)
+        original(engine, name, options)
+
+    monkeypatch.setattr(fake_engine.Engine, "install_model", install)
+    make_llm(speculative_config={"method": "ngram", "max_ngram_size": 7})
+    make_llm()
+    assert [(s.method, s.max_ngram_size) for s in seen] == [("ngram", 7), ("", 5)]
+
+
+TEXT = "The quick brown fox jumps over the lazy dog. " * 4
+PROMPTS = [TEXT, "Once upon a time", "1 2 3 1 2 3 1 2 3", "A list: apples, pears, apples,"]
+
+
+def _answers(llm: LLM) -> list[tuple[list[int], Any]]:
+    out = []
+    for sampling in (
+        SamplingParams(temperature=0, max_tokens=60, ignore_eos=True, logprobs=2),
+        SamplingParams(temperature=0.7, top_p=0.9, seed=3, max_tokens=60, repetition_penalty=1.1),
+        SamplingParams(temperature=0, max_tokens=60, frequency_penalty=0.3, min_tokens=20),
+    ):
+        for answer in llm.generate(PROMPTS, sampling, use_tqdm=False):
+            output = answer.outputs
+            out.append((list(output.token_ids), output.logprobs))
+    return out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "float32"},
+        {"dtype": "bfloat16"},
+        {"quantization": "wint8"},
+        {"quantization": "wint4"},
+        {"dtype": "bfloat16", "max_num_seqs": 1},
+        {"block_size": 16, "num_gpu_blocks_override": 24, "max_model_len": 256},
+    ],
+)
+def test_outputs_are_bit_for_bit_the_same(options: dict[str, Any]) -> None:
+    options = {"max_model_len": 512, "enable_logprob": True, **options}
+    with LLM(shipped_model(), **options) as llm:
+        want = _answers(llm)
+        assert llm.stats().drafted_tokens == 0
+    guessing = {"method": "ngram", "min_ngram_size": 1}
+    with LLM(shipped_model(), speculative_config=guessing, **options) as llm:
+        assert _answers(llm) == want
+        stats = llm.stats()
+    assert 0 < stats.accepted_tokens <= stats.drafted_tokens
