@@ -1,5 +1,6 @@
 """Runs every benchmark once on a tiny shape, so that none rots. No figure is judged."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,10 @@ RUNS = [
     ["neighbour.py", "--prompt", "16", "--output", "8"],
     ["speculative.py", "--requests", "2", "--output", "16"],
 ]
+# On its own side: other engines are not installed.
+for work, weights in (("decode", "int8"), ("mixed-64", "bf16"), ("start", "bf16")):
+    few = ["--tiny", "--probe-gib", "0.05", "--results", os.devnull]
+    RUNS.append(["compare/compare.py", "--work", work, "--weights", weights, *few])
 
 
 def main() -> None:

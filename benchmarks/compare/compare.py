@@ -1,0 +1,204 @@
+"""The same work on Headrace and on other engines, each in a process of its own, interleaved.
+
+    python benchmarks/compare/compare.py --shape qwen2-0.5b --weights int8 --work decode \\
+        --python llama.cpp=/venv/bin/python --results results.jsonl
+    python benchmarks/compare/compare.py --results results.jsonl --table
+
+An engine is compared where a Python that has it is named (Headrace: this one). Each run measures
+the machine's limits before and after every engine's turn and appends one line per engine: medians
+of the repeats, and the share of the floor that floors.py derives, for every engine of Headrace's
+bytes of a weight. Models are made when missing, which takes minutes: --prepare does that alone.
+OpenVINO needs optimum-intel for it (--python openvino-convert=...), llama.cpp the gguf package.
+Memory and start-up are of a fresh process."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import floors  # noqa: E402
+
+import common  # noqa: E402
+
+BUDGET = 512  # tokens of a step
+MIXED = [(32 + 7 * (i * 37 % 64), 8 + (i * 29 % 57)) for i in range(64)]
+# Requests of (prompt, output); which part of the run counts.
+WORK = {
+    "decode": ([(128, 33)], "decode"),
+    "decode-8k": ([(8192, 17)], "decode"),
+    "prefill": ([(512, 1)], "prefill"),
+    "batch-8": ([(128, 64)] * 8, "whole"),
+    "mixed-64": (MIXED, "whole"),
+    "start": ([(4, 1)], "start"),
+}
+
+
+class Worker:
+    """An engine's process (worker.py); `start_s` is the time to its first token."""
+
+    def __init__(self, python: str, engine: str, model: Path, args, context: int, count: int):
+        command = [python, str(HERE / "worker.py"), engine, str(model), args.weights]
+        command += [str(args.threads), str(context), str(count)]
+        begin = time.perf_counter()
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.answer()
+        self.start_s = time.perf_counter() - begin
+
+    def answer(self) -> dict:
+        line = self._child.stdout.readline()
+        if not line.startswith("{"):
+            raise SystemExit(f"{self._child.args[2]} failed: {line}{self._child.stderr.read()}")
+        return json.loads(line)
+
+    def run(self, requests: list) -> dict:
+        print(json.dumps({"requests": requests}), file=self._child.stdin, flush=True)
+        return self.answer()
+
+    def end(self) -> int:
+        """Returns its peak resident memory."""
+        print(file=self._child.stdin, flush=True)
+        peak = self.answer()["peak_rss"]
+        self._child.communicate()
+        return peak
+
+
+def model_for(engine: str, weights: str, folder: Path, pythons: dict[str, str]) -> Path:
+    if engine in ("headrace", "transformers"):
+        return folder
+    if engine == "llama.cpp":
+        file = folder / f"{weights}.gguf"
+        if not file.exists():
+            script = [pythons[engine], HERE / "gguf_file.py", folder, file, weights]
+            subprocess.run(script, check=True)
+        return file
+    target = folder / f"openvino-{weights}"
+    if not (target / "openvino_model.xml").exists():
+        kind = {"bf16": ["fp16"], "int8": ["int8"], "int4": ["int4", "--group-size", "64"]}[weights]
+        convert = [pythons["openvino-convert"], "-m", "optimum.commands.optimum_cli", "export"]
+        convert += ["openvino", "--model", folder, "--task", "text-generation-with-past"]
+        subprocess.run([*convert, "--weight-format", *kind, target], check=True)
+    return target
+
+
+def floor_seconds(kind: str, requests: list, config: dict, weights: str, limits) -> float:
+    if kind == "whole":
+        return floors.run_floor(config, weights, limits, requests, BUDGET)
+    prompt, output = requests[0]
+    if kind == "prefill":
+        need = floors.step_need(config, weights, prompt, [prompt], 1)
+        return need.seconds(limits, weights)
+    need = floors.step_need(config, weights, 1, [prompt + output // 2], 1)
+    return need.seconds(limits, weights)
+
+
+def measured(kind: str, requests: list, answer: dict) -> tuple[float, float]:
+    """Seconds to hold against the floor, and tokens per second."""
+    if kind == "prefill":
+        return answer["first_s"], requests[0][0] / answer["first_s"]
+    if kind == "decode":
+        later = requests[0][1] - 1
+        each = max(answer["last_s"] - answer["first_s"], 1e-4) / later  # a tiny model's: at once
+        return each, 1 / each
+    return answer["last_s"], answer["tokens"] / answer["last_s"]
+
+
+def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
+    requests, kind = WORK[args.work]
+    if args.tiny:
+        requests = [(max(4, p // 16), max(2, n // 8)) for p, n in requests[:4]]
+    longest = max(prompt + output for prompt, output in requests) + 16
+    engines = [name for name in pythons if not name.endswith("-convert")]
+    models = {name: model_for(name, args.weights, folder, pythons) for name in engines}
+    if args.prepare:
+        return
+
+    def start(name: str) -> Worker:
+        return Worker(pythons[name], name, models[name], args, longest, len(requests))
+
+    lines = {name: {"share": [], "tok_s": [], "start_s": []} for name in engines}
+    if kind == "start":
+        for repeat in range(args.repeats + 1):
+            for name in engines:
+                worker = start(name)
+                lines[name]["peak_mb"] = round(worker.end() / 1e6)
+                if repeat > 0:  # the first warms the file cache
+                    lines[name]["start_s"].append(worker.start_s)
+    else:
+        workers = {name: start(name) for name in engines}
+        for repeat in range(args.repeats + 1):
+            limits = common.measure_limits(args.threads, args.probe_gib)
+            for name, worker in workers.items():
+                answer, before = worker.run(requests), limits
+                limits = common.measure_limits(args.threads, args.probe_gib)
+                if repeat == 0:
+                    continue  # warm-up
+                seconds, rate = measured(kind, requests, answer)
+                lines[name]["tok_s"].append(rate)
+                for at in (before, limits):
+                    floor = floor_seconds(kind, requests, config, args.weights, at)
+                    lines[name]["share"].append(floor / seconds)
+        for name, worker in workers.items():
+            lines[name]["peak_mb"] = round(worker.end() / 1e6)
+    with args.results.open("a") as out:
+        for name, line in lines.items():
+            medians = {
+                key: round(statistics.median(values), 4) if isinstance(values, list) else values
+                for key, values in line.items()
+                if values
+            }
+            about = {"shape": args.shape, "weights": args.weights, "work": args.work}
+            out.write(json.dumps(about | {"engine": name} | medians) + "\n")
+            common.report(**about, engine=name, **medians)
+
+
+def table(results: Path) -> None:
+    """The latest line of each shape, weights, work and engine."""
+    latest: dict[tuple, dict] = {}
+    for line in results.read_text().splitlines():
+        row = json.loads(line)
+        latest[row["shape"], row["work"], row["weights"], row["engine"]] = row
+    print("| shape | work | weights | engine | tok/s | of floor | start | peak memory |")
+    print("|---|---|---|---|---|---|---|---|")
+    for (shape, work, weights, engine), row in sorted(latest.items()):
+        rate = f"{row['tok_s']:.1f}" if "tok_s" in row else ""
+        share = f"{row['share']:.0%}" if "share" in row else ""
+        start = f"{row['start_s']:.2f} s" if "start_s" in row else ""
+        print(
+            f"| {shape} | {work} | {weights} | {engine} | {rate} | {share} | {start} "
+            f"| {row['peak_mb']} MB |"
+        )
+
+
+def main() -> None:
+    parser = common.arguments(__doc__)
+    parser.add_argument("--weights", choices=("bf16", "int8", "int4"), default="bf16")
+    parser.add_argument("--work", choices=sorted(WORK), default="decode")
+    parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PYTHON")
+    parser.add_argument("--results", type=Path, default=Path("compare.jsonl"))
+    parser.add_argument("--probe-gib", type=float, default=0.5)
+    parser.add_argument("--prepare", action="store_true", help="only make the models")
+    parser.add_argument("--tiny", action="store_true", help="a fraction of the work")
+    parser.add_argument("--table", action="store_true")
+    args = parser.parse_args()
+    if args.table:
+        table(args.results)
+        return
+    pythons = {"headrace": sys.executable} | dict(item.split("=", 1) for item in args.python)
+    os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    folder, config = common.checkpoint(args)
+    turns(args, config, folder, pythons)
+
+
+if __name__ == "__main__":
+    main()

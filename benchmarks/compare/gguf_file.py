@@ -1,0 +1,93 @@
+"""Writes a checkpoint of make_checkpoint.py as a GGUF file; needs the `gguf` package.
+
+python gguf_file.py FOLDER FILE bf16|int8|int4    (BF16, Q8_0, Q4_0; the head Q8_0 with int4)"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+KINDS = {
+    "bf16": gguf.GGMLQuantizationType.BF16,
+    "int8": gguf.GGMLQuantizationType.Q8_0,
+    "int4": gguf.GGMLQuantizationType.Q4_0,
+}
+NAMES = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+ARCHITECTURES = {"qwen2": "qwen2", "llama": "llama", "ernie4_5": "ernie4_5"}
+
+
+def gguf_name(name: str) -> str:
+    if name == "model.embed_tokens.weight":
+        return "token_embd.weight"
+    if name == "model.norm.weight":
+        return "output_norm.weight"
+    _, _, layer, rest = name.split(".", 3)
+    module, _, kind = rest.rpartition(".")
+    return f"blk.{layer}.{NAMES[module]}.{kind}"
+
+
+def tensors(file: Path):
+    """Name and float32 numbers of each tensor."""
+    with file.open("rb") as data:
+        header = json.loads(data.read(struct.unpack("<Q", data.read(8))[0]))
+        begin = data.tell()
+        for name, entry in header.items():
+            data.seek(begin + entry["data_offsets"][0])
+            size = entry["data_offsets"][1] - entry["data_offsets"][0]
+            bits = np.frombuffer(data.read(size), np.uint16).astype(np.uint32) << 16
+            yield name, bits.view(np.float32).reshape(entry["shape"])
+
+
+def describe(writer: gguf.GGUFWriter, config: dict) -> None:
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list([f"t{i}" for i in range(config["vocab_size"])])
+    writer.add_token_types([1] * config["vocab_size"])
+    writer.add_token_merges(["t 1"])
+    writer.add_bos_token_id(config["bos_token_id"])
+    writer.add_eos_token_id(config["eos_token_id"])
+
+
+def main() -> None:
+    folder, file, weights = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    config = json.loads((folder / "config.json").read_text())
+    writer = gguf.GGUFWriter(file, ARCHITECTURES[config["model_type"]])
+    describe(writer, config)
+    for name, numbers in tensors(folder / "model.safetensors"):
+        kind = KINDS[weights] if numbers.ndim == 2 else gguf.GGMLQuantizationType.F32
+        if weights == "int4" and "embed" in name:
+            kind = KINDS["int8"]
+        writer.add_tensor(gguf_name(name), gguf.quants.quantize(numbers, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    main()
