@@ -1,13 +1,15 @@
 // rope_kv_write and attention at the shapes of published models, as shares of the limits measured
 // in the same run.
 //
-//   micro_attention [ISA] [THREADS]
+//   micro_attention [ISA] [THREADS] [DTYPE] [SHAPE]
 //
 // decode: one row a layer over a long context, through as many layers as make the caches larger
-// than any cache of the CPU: bytes of keys and values a second, against a plain loop that reads as
-// much before and after each pass (the share is the median over passes).
-// prefill: a chunk at the end of a context: operations (2 products of every visible pair) a second
-// against the float32 peak, which is what its multiplications are.
+// than any cache of the CPU: bytes of keys and values (with their scales) a second, against a plain
+// loop that reads as much before and after each pass (the share is the median over passes), and
+// operations a second.
+// prefill: a chunk at the end of a context: operations (2 products of every visible pair) a second.
+// Operations are compared with the peak of float32 multiply-adds and of bf16 dot products, which
+// is also that of products of int16.
 
 #include <algorithm>
 #include <chrono>
@@ -119,16 +121,21 @@ class Sequence {
 
 class Bench {
  public:
-  Bench(const std::string& isa, int threads)
+  Bench(const std::string& isa, int threads, const std::string& dtype, const std::string& shape)
       : backend_(make_cpu_backend({.num_threads = threads, .isa = isa})),
+        dtype_(dtype),
+        shape_(shape),
         peak_(f32_peak(threads)),
+        bf16_peak_(bf16_peak(threads)),
         probe_(threads, size_t{1} << 30) {}
 
   void run() {
-    std::printf("%s; f32 peak %.0f GFLOP/s\n", backend_->device_info().description.c_str(),
-                peak_ * 1e-9);
+    std::printf("%s; peak %.0f GFLOP/s f32, %.0f bf16\n",
+                backend_->device_info().description.c_str(), peak_ * 1e-9, bf16_peak_ * 1e-9);
     for (const HeadShape& shape : kShapes) {
-      for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      if (!shape_.empty() && shape_ != shape.name) continue;
+      for (const DType dtype : {DType::kBF16, DType::kI8, DType::kU4, DType::kF32}) {
+        if (!dtype_.empty() && dtype_ != dtype_name(dtype)) continue;
         for (const int32_t context : {512, 8192}) decode(shape, dtype, context);
         for (const int32_t context : {512, 8192}) prefill(shape, dtype, context);
       }
@@ -137,8 +144,9 @@ class Bench {
 
  private:
   void decode(const HeadShape& shape, DType dtype, int32_t context) {
-    const double layer_bytes = 2.0 * context * shape.num_kv_heads * shape.head_dim *
-                               static_cast<double>(dtype_size(dtype));
+    const KvCacheSpec block{1, shape.num_kv_heads, shape.head_dim, kBlockSize, dtype};
+    const double layer_bytes =
+        static_cast<double>(backend_->kv_block_bytes(block)) * context / kBlockSize;
     const auto layers = static_cast<int32_t>(std::ceil(256e6 / layer_bytes));
     Sequence sequence(*backend_, shape, dtype, layers, context);
     sequence.write_seconds(context - 1, 1);
@@ -151,9 +159,14 @@ class Bench {
       shares.push_back(rates.back() / limit);
       writes.push_back(sequence.write_seconds(context - 1, 1) / layers);
     }
-    std::printf("%-15s %-8s decode  %5d: %5.1f GB/s, %3.0f %% of read bandwidth; write %.1f us\n",
-                shape.name, dtype_name(dtype), context, median(rates) * 1e-9, 100 * median(shares),
-                median(writes) * 1e6);
+    const double work = 4.0 * context * shape.num_heads * shape.head_dim * layers;
+    const double rate = work * median(rates) / (layer_bytes * layers);
+    std::printf(
+        "%-15s %-8s decode  %5d: %5.1f GB/s, %3.0f %% of read bandwidth; %3.0f GFLOP/s, %3.0f %% "
+        "of "
+        "bf16 peak; write %.1f us\n",
+        shape.name, dtype_name(dtype), context, median(rates) * 1e-9, 100 * median(shares),
+        rate * 1e-9, 100 * rate / bf16_peak_, median(writes) * 1e6);
   }
 
   void prefill(const HeadShape& shape, DType dtype, int32_t context) {
@@ -166,13 +179,17 @@ class Bench {
     }
     const double pairs = kRows * (context - kRows + (kRows + 1) / 2.0);
     const double work = 4.0 * pairs * shape.num_heads * shape.head_dim;
-    std::printf("%-15s %-8s prefill %5d: %5.0f GFLOP/s, %3.0f %% of f32 peak; write %.0f us\n",
-                shape.name, dtype_name(dtype), context, work / median(times) * 1e-9,
-                100 * work / median(times) / peak_, median(writes) * 1e6);
+    const double rate = work / median(times);
+    std::printf(
+        "%-15s %-8s prefill %5d: %5.0f GFLOP/s, %3.0f %% of f32 peak, %3.0f %% of bf16; "
+        "write %.0f us\n",
+        shape.name, dtype_name(dtype), context, rate * 1e-9, 100 * rate / peak_,
+        100 * rate / bf16_peak_, median(writes) * 1e6);
   }
 
   std::unique_ptr<Backend> backend_;
-  double peak_;
+  std::string dtype_, shape_;  ///< empty: all
+  double peak_, bf16_peak_;
   ReadProbe probe_;
 };
 
@@ -183,6 +200,7 @@ int main(int argc, char** argv) {
   const int default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const std::string isa = argc > 1 ? argv[1] : headrace::available_cpu_isas().front();
   const int threads = argc > 2 ? std::max(1, std::atoi(argv[2])) : default_threads;
-  headrace::bench::Bench(isa, threads).run();
+  const std::string dtype = argc > 3 ? argv[3] : "", shape = argc > 4 ? argv[4] : "";
+  headrace::bench::Bench(isa, threads, dtype, shape).run();
   return 0;
 }

@@ -145,9 +145,10 @@ struct LoraGroup {
 struct KvCacheSpec {
   int32_t num_layers = 0;
   int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;       ///< multiple of 16, 16..256
-  int32_t block_size = 64;    ///< tokens per block: a multiple of 16
-  DType dtype = DType::kF32;  ///< kF32, kBF16 or kF16
+  int32_t head_dim = 0;     ///< multiple of 16, 16..256
+  int32_t block_size = 64;  ///< tokens per block: a multiple of 16
+  /// kF32, kBF16 or kF16; kI8 or kU4 with a scale for each token and head.
+  DType dtype = DType::kF32;
 };
 
 /// Keys and values of all layers, in blocks; layout is the backend's. Must be destroyed before

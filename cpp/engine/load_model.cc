@@ -46,7 +46,7 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   out.cache.num_kv_heads = config.num_kv_heads;
   out.cache.head_dim = config.head_dim;
   out.cache.block_size = options.block_size;
-  out.cache.dtype = parse_dtype(options.kv_cache_dtype, out.decoder.storage);
+  out.cache.dtype = parse_kv_dtype(options.kv_cache_dtype, out.decoder.storage);
   return out;
 }
 

@@ -62,7 +62,9 @@ void validate_model_options(const ModelOptions& options) {
   const std::array<std::string, 4> dtypes = {"auto", "float32", "bfloat16", "float16"};
   check_one_of("dtype", options.dtype, dtypes);
   parse_quantization(options.quantization, options.quantization_group_size);
-  check_one_of("kv_cache_dtype", options.kv_cache_dtype, dtypes);
+  const std::array<std::string, 6> kv_dtypes = {"auto",    "float32", "bfloat16",
+                                                "float16", "int8",    "uint4"};
+  check_one_of("kv_cache_dtype", options.kv_cache_dtype, kv_dtypes);
   if (options.dummy_weights && !options.packed_weights.empty()) {
     throw_error(ErrorCode::kInvalidArgument, "packed_weights is ", options.packed_weights,
                 " and dummy_weights is set: choose one.");

@@ -33,6 +33,13 @@ DType parse_dtype(const std::string& name, DType automatic) {
   return automatic;
 }
 
+DType parse_kv_dtype(const std::string& name, DType automatic) {
+  for (DType dtype : {DType::kI8, DType::kU4}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  return parse_dtype(name, automatic);
+}
+
 std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
   if (!options.packed_weights.empty()) return std::make_unique<PackedFile>(options.packed_weights);
   const std::filesystem::path file = std::filesystem::path(options.path) / kPackedFileName;

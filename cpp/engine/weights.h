@@ -15,6 +15,8 @@ namespace headrace::internal {
 
 /// The dtype of that name, or `automatic`.
 DType parse_dtype(const std::string& name, DType automatic);
+/// The same for a KV cache, which may also be int8 or uint4.
+DType parse_kv_dtype(const std::string& name, DType automatic);
 
 /// The packed file that these options load from; null if they load the folder's own weights.
 /// Throws Error as PackedFile does.

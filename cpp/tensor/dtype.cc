@@ -18,6 +18,8 @@ size_t dtype_size(DType dtype) noexcept {
     case DType::kU8:
     case DType::kBool:
       return 1;
+    case DType::kU4:
+      return 0;
   }
   return 0;
 }
@@ -44,6 +46,8 @@ const char* dtype_name(DType dtype) noexcept {
       return "uint8";
     case DType::kBool:
       return "bool";
+    case DType::kU4:
+      return "uint4";
   }
   return "unknown";
 }

@@ -7,8 +7,9 @@
 namespace headrace {
 
 /// Element types of tensors in memory and in files.
-enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool };
+enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool, kU4 };
 
+/// Bytes of an element; 0 for kU4, whose elements share bytes (quantized KV caches only).
 size_t dtype_size(DType dtype) noexcept;
 /// "float32", "bfloat16", ... Never null.
 const char* dtype_name(DType dtype) noexcept;

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.errors import UnsupportedError
-from headrace.quantization import engine_quantization
+from headrace.quantization import engine_kv_cache_dtype, engine_quantization
 from headrace.sampling_params import MAX_SEED
 from headrace.speculative import engine_speculative
 
@@ -78,6 +78,9 @@ class EngineArgs:
     packed_copy: copy the weights out of that file instead of mapping it.
     quantization: "wint8" or "wint4" rounds the weights to 8 or 4 bits at load (docs/models.md has
         the other names); None keeps them in `dtype`.
+    kv_cache_dtype: what keys and values are kept in: "auto" (as the weights), "float32",
+        "bfloat16", "float16", "int8" or "uint4" (docs/models.md). kv_cache_quant_type: the same by
+        FastDeploy's names: "int8" and "int8_zp" mean int8, "int4_zp" uint4.
     raise_on_error: raise EngineError for a failed request instead of reporting it in its output.
     enable_lora, max_loras, max_lora_rank: whether requests may name adapters, of which at most
         max_loras are loaded at once, none of a higher rank. Memory for them is set aside.
@@ -104,6 +107,8 @@ class EngineArgs:
     packed_weights: str | os.PathLike[str] | None = None
     packed_copy: bool = False
     quantization: Any = None
+    kv_cache_dtype: str = "auto"
+    kv_cache_quant_type: Any = None
     raise_on_error: bool = False
     logits_processors: list[Any] | None = None
     enable_lora: bool = False
@@ -114,7 +119,6 @@ class EngineArgs:
     tensor_parallel_size: int = field(default=1, metadata=_only(1))
     data_parallel_size: int = field(default=1, metadata=_only(1))
     enable_expert_parallel: bool = field(default=False, metadata=_only(False))
-    kv_cache_quant_type: Any = field(default=None, metadata=_missing("a quantized KV cache"))
     reasoning_parser: str | None = field(default=None, metadata=_missing("reasoning parsers"))
     tool_call_parser: str | None = field(default=None, metadata=_missing("tool-call parsers"))
     tool_parser_plugin: str | None = field(default=None, metadata=_missing("tool-call parsers"))
@@ -197,6 +201,7 @@ class EngineArgs:
         self._check_choices()
         engine_quantization(self.quantization)
         engine_speculative(self.speculative_config)
+        engine_kv_cache_dtype(self.kv_cache_dtype, self.kv_cache_quant_type)
 
     def _apply_rule(self, name: str, default: Any, rule: Mapping[str, Any]) -> None:
         value = getattr(self, name)
@@ -284,6 +289,7 @@ class EngineArgs:
             "dtype": self.dtype,
             "quantization": quantization,
             "quantization_group_size": group_size,
+            "kv_cache_dtype": engine_kv_cache_dtype(self.kv_cache_dtype, self.kv_cache_quant_type),
             "num_threads": self.num_threads,
             "max_model_len": self.max_model_len or 0,
             "max_num_seqs": self.max_num_seqs,

@@ -1,4 +1,4 @@
-"""What `quantization=` may say, in the engine's terms."""
+"""What `quantization=` and `kv_cache_quant_type=` may say, in the engine's terms."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ _NAMES: Mapping[str, str] = {
     "w4a8": "wint4",
     "a16w4": "wint4",
 }
+_KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "uint4")
+# FastDeploy's. Scales are worked out for each token and head, so that none are read from a file.
+_KV_CACHE_NAMES: Mapping[str, str] = {"int8": "int8", "int8_zp": "int8", "int4_zp": "uint4"}
 _KEYS = ("quantization", "dense_quant_type", "group_size")
 
 
@@ -48,6 +51,30 @@ def engine_quantization(value: Any) -> tuple[str, int]:
     if isinstance(size, bool) or size not in (0, 32, 64, 128):
         raise ValueError(f"quantization: group_size must be 32, 64 or 128, got {size!r}")
     return _NAMES[name], int(size)
+
+
+def engine_kv_cache_dtype(dtype: Any, quant_type: Any = None) -> str:
+    """The engine's name for `dtype`, or for FastDeploy's `quant_type` unless that is None.
+
+    Raises ValueError or UnsupportedError.
+    """
+    if dtype not in _KV_CACHE_DTYPES:
+        raise ValueError(
+            f"kv_cache_dtype must be one of {', '.join(_KV_CACHE_DTYPES)}, got {dtype!r}"
+        )
+    if quant_type is None:
+        return str(dtype)
+    if not isinstance(quant_type, str) or quant_type not in _KV_CACHE_NAMES:
+        raise UnsupportedError(
+            f"kv_cache_quant_type={quant_type!r}: this version of Headrace has "
+            f"{', '.join(_KV_CACHE_NAMES)}"
+        )
+    name = _KV_CACHE_NAMES[quant_type]
+    if dtype not in ("auto", name):
+        raise ValueError(
+            f"kv_cache_dtype={dtype!r} and kv_cache_quant_type={quant_type!r}: set one"
+        )
+    return name
 
 
 def _settings(value: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@
 namespace headrace::test {
 namespace {
 
-constexpr DType kDtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+constexpr DType kDtypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kI8, DType::kU4};
 
 std::string describe(const AttentionShape& s, const std::string& isa) {
   return str_cat(isa, " ", dtype_name(s.dtype), " heads ", s.num_heads, "/", s.num_kv_heads, " x ",
@@ -40,11 +40,24 @@ std::vector<float> run_mixed_step(Backend& backend, const AttentionShape& shape,
 //   sum p v and sum p: at most n + 2 additions each after `t` rescalings, each of relative error
 //           u, as are the final division and product.
 // |dout| <= a (2 (4 d + 8) u S + 2 (n + 3 t + 16) u).
-double tolerance(const AttentionShape& shape, int n) {
+//
+// bf16 dot products round q, by b = 2^-8 relatively (|ds| <= b S more), and p: a (2 b S + b) more.
+//
+// int8 and uint4 round q to multiples of max|q| / 32767: |ds| <= scale sum|k_i| max|q| w <= S w
+// more, w = 1 / 65534. Of a tile they round p * step, step being a value's, to multiples of the
+// largest / 32767; each of 64 such errors meets an integer of at most 127 (15), and 127 step <= a
+// (15 step <= 2 a), so the tile's error is at most 2 * 64 w a times its largest p, and all tiles'
+// at most that times the sum of p. The integers' sums are exact. a (2 w S + 128 w) more.
+double tolerance(const AttentionShape& shape, int n, const std::string& isa) {
   const double u = 0x1p-24, a = static_cast<double>(shape.value_scale);
   const double score = std::sqrt(static_cast<double>(shape.head_dim)) * a * a;
   const double tiles = n / 64.0 + 1;
-  return a * u * (2 * (4 * shape.head_dim + 8) * score + 2 * (n + 3 * tiles + 16));
+  const double float32 = u * (2 * (4 * shape.head_dim + 8) * score + 2 * (n + 3 * tiles + 16));
+  const double b = 0x1p-8, w = 1.0 / 65534.0;
+  double more = 0.0;
+  if (shape.dtype == DType::kBF16 && isa == "avx512_bf16") more = 2 * b * score + b;
+  if (shape.dtype == DType::kI8 || shape.dtype == DType::kU4) more = 2 * w * score + 128 * w;
+  return a * (float32 + more);
 }
 
 void expect_close(const std::vector<float>& out, const std::vector<float>& expected,
@@ -77,8 +90,8 @@ TEST_P(AttentionParity, MatchesTheReferenceOnEveryIsa) {
     const auto seed = static_cast<uint32_t>(1000 * head_dim) + static_cast<uint32_t>(i);
     const std::vector<float> expected = run_mixed_step(*reference, shape, seed);
     for (const std::string& isa : kernel_isas()) {
-      expect_close(run_mixed_step(*backend_of(isa), shape, seed), expected, tolerance(shape, 1101),
-                   describe(shape, isa) + str_cat(" seed ", seed));
+      expect_close(run_mixed_step(*backend_of(isa), shape, seed), expected,
+                   tolerance(shape, 1101, isa), describe(shape, isa) + str_cat(" seed ", seed));
     }
   }
 }
@@ -94,13 +107,15 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionParity,
 TEST(Attention, EveryBlockSizeMeetsEveryWindow) {
   const auto reference = backend_of("reference");
   AttentionShape shape{6, 2, 48, 16, 0, DType::kBF16};
+  int turn = 0;
   for (shape.window = 0; shape.window <= 700; shape.window = shape.window * 3 + 5) {
+    shape.dtype = kDtypes[turn++ % std::size(kDtypes)];
     shape.block_size = 16;
     const std::vector<float> expected = run_mixed_step(*reference, shape, 5);
     for (; shape.block_size <= 256; shape.block_size += shape.block_size < 64 ? 16 : 64) {
       for (const std::string& isa : kernel_isas()) {
-        expect_close(run_mixed_step(*backend_of(isa), shape, 5), expected, tolerance(shape, 1101),
-                     describe(shape, isa));
+        expect_close(run_mixed_step(*backend_of(isa), shape, 5), expected,
+                     tolerance(shape, 1101, isa), describe(shape, isa));
       }
     }
   }
@@ -112,7 +127,7 @@ TEST(Attention, SurvivesLargeScores) {
   AttentionShape shape{4, 2, 64, 64, 0, DType::kF32, 12.0f};
   const std::vector<float> expected = run_mixed_step(*reference, shape, 3);
   for (const std::string& isa : kernel_isas()) {
-    expect_close(run_mixed_step(*backend_of(isa), shape, 3), expected, tolerance(shape, 1101),
+    expect_close(run_mixed_step(*backend_of(isa), shape, 3), expected, tolerance(shape, 1101, isa),
                  describe(shape, isa));
   }
 }

@@ -240,15 +240,65 @@ TEST_P(KvWrite, RoundsToTheCacheToNearestEven) {
   }
 }
 
+/// |x| <= bound is what rounding to steps may be off by: half a step, and what working it out in
+/// float32 adds. uint4's first step is a bf16 number, and so is its size: each by 2^-8.
+float rounding_bound(const float* x, int32_t d, DType dtype) {
+  const auto [low, high] = std::minmax_element(x, x + d);
+  const float largest = std::max(-*low, *high);
+  const float rounding = largest * 0x1p-20f;
+  if (dtype == DType::kI8) return largest / 254.0f + rounding;
+  const float range = *high - *low + 0x1p-8f * largest;
+  return range / 30.0f + 0x1p-8f * (largest + range) + rounding;
+}
+
+TEST_P(KvWrite, QuantizesEachHeadOfATokenByItself) {
+  const auto tested = backend();
+  uint32_t seed = 200;
+  for (const Case& c : all_cases()) {
+    Writer writer(c, ++seed);
+    const std::vector<Token> exact = writer.run(*tested, DType::kF32);
+    for (const DType dtype : {DType::kI8, DType::kU4}) {
+      const std::vector<Token> out = writer.run(*tested, dtype);
+      const auto check = [&](const std::vector<float>& read, const std::vector<float>& wanted) {
+        const int32_t d = c.heads.head_dim;
+        for (size_t head = 0; head < read.size(); head += static_cast<size_t>(d)) {
+          const float* x = wanted.data() + head;
+          const bool finite = std::all_of(x, x + d, [](float v) { return std::isfinite(v); });
+          const float bound = finite ? rounding_bound(x, d, dtype) : 0.0f;
+          for (int32_t i = 0; i < d; ++i) {
+            const float got = read[head + static_cast<size_t>(i)];
+            if (!finite) {
+              ASSERT_TRUE(std::isnan(got)) << describe(c) << " " << dtype_name(dtype);
+            } else {
+              ASSERT_NEAR(got, x[i], bound) << describe(c) << " " << dtype_name(dtype);
+            }
+          }
+        }
+      };
+      for (size_t i = 0; i < out.size(); ++i) {
+        check(out[i].key, exact[i].key);
+        check(out[i].value, exact[i].value);
+      }
+    }
+  }
+}
+
+/// NaN is the same as NaN.
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 TEST_P(KvWrite, BitsDependOnTheRowAlone) {
   for (const Case& c : all_cases()) {
     Writer writer(c, 7);
-    const std::vector<Token> expected = writer.run(*backend(1), DType::kBF16, /*row_by_row=*/true);
-    const std::vector<Token> out = writer.run(*backend(3), DType::kBF16);
-    for (size_t i = 0; i < out.size(); ++i) {
-      EXPECT_TRUE(out[i].queries == expected[i].queries && out[i].key == expected[i].key &&
-                  out[i].value == expected[i].value)
-          << describe(c) << " row " << i;
+    for (const DType dtype : {DType::kBF16, DType::kI8, DType::kU4}) {
+      const std::vector<Token> expected = writer.run(*backend(1), dtype, /*row_by_row=*/true);
+      const std::vector<Token> out = writer.run(*backend(3), dtype);
+      for (size_t i = 0; i < out.size(); ++i) {
+        EXPECT_TRUE(out[i].queries == expected[i].queries && same(out[i].key, expected[i].key) &&
+                    same(out[i].value, expected[i].value))
+            << describe(c) << " " << dtype_name(dtype) << " row " << i;
+      }
     }
   }
 }

@@ -10,6 +10,7 @@ namespace headrace {
 struct SimdOps {
   int lanes;
   void (*exp)(const float* in, int64_t count, float* out);
+  void (*exp2)(const float* in, int64_t count, float* out);
   void (*to_bf16)(const float* in, int64_t count, uint16_t* out);
   void (*to_f16)(const float* in, int64_t count, uint16_t* out);
   void (*from_bf16)(const uint16_t* in, int64_t count, float* out);
@@ -21,6 +22,10 @@ struct SimdOps {
   uint32_t (*greater_mask)(const float* a, const float* b);
   /// out[0, n) = in[0, n); returns the sum of what load_part read.
   float (*copy_part)(const float* in, int n, float* out);
+  /// 2 * lanes bytes: out[lane] = the lane's pair times `pair`, of signed bytes, of their low
+  /// nibbles and of their high ones.
+  void (*dot_words)(const uint8_t* bytes, const int16_t* pair, float* out[3]);
+  void (*to_i16)(const float* in, int64_t count, int16_t* out);
 };
 
 }  // namespace headrace

@@ -83,6 +83,59 @@ TEST_P(Simd, ExpAtTheEnds) {
   EXPECT_TRUE(std::isnan(out.back()));
 }
 
+TEST_P(Simd, Exp2IsWithinTwoUlp) {
+  std::vector<float> in;
+  for (float x = -126.0f; x <= 0.0f; x += 0.00037f) in.push_back(x);
+  in.resize(in.size() / 16 * 16);
+  std::vector<float> out(in.size());
+  ops().exp2(in.data(), static_cast<int64_t>(in.size()), out.data());
+  double worst = 0.0;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const double want = std::exp2(static_cast<double>(in[i]));
+    worst = std::max(worst, std::abs(static_cast<double>(out[i]) - want) / want);
+  }
+  EXPECT_LE(worst, 2 * 0x1p-23);
+
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> ends = {0.0f, -0.0f, -1.0f, -150.5f, -1e30f, -kInfinity, nan,  -126.0f,
+                                   0.0f, 0.0f,  0.0f,  0.0f,    0.0f,   0.0f,       0.0f, 0.0f};
+  out.resize(ends.size());
+  ops().exp2(ends.data(), static_cast<int64_t>(ends.size()), out.data());
+  EXPECT_EQ(std::vector<float>(out.begin(), out.begin() + 3), (std::vector<float>{1, 1, 0.5f}));
+  for (const size_t i : {3, 4, 5}) EXPECT_EQ(out[i], 0.0f) << ends[i];
+  EXPECT_TRUE(std::isnan(out[6]));
+  EXPECT_EQ(out[7], 0x1p-126f);
+}
+
+TEST_P(Simd, MultipliesPairsOfWords) {
+  Random random(31);
+  SCOPED_TRACE(random.trace());
+  for (int turn = 0; turn < 50; ++turn) {
+    uint8_t bytes[32];
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.integer(0, 255));
+    const int16_t pair[2] = {static_cast<int16_t>(random.integer(-32767, 32767)),
+                             static_cast<int16_t>(random.integer(-32767, 32767))};
+    float out[3][16];
+    float* outs[3] = {out[0], out[1], out[2]};
+    ops().dot_words(bytes, pair, outs);
+    for (int lane = 0; lane < ops().lanes; ++lane) {
+      const auto dot = [&](const auto& of) {
+        return static_cast<float>(of(bytes[2 * lane]) * pair[0] +
+                                  of(bytes[2 * lane + 1]) * pair[1]);
+      };
+      EXPECT_EQ(out[0][lane], dot([](uint8_t b) { return int{static_cast<int8_t>(b)}; }));
+      EXPECT_EQ(out[1][lane], dot([](uint8_t b) { return b % 16; }));
+      EXPECT_EQ(out[2][lane], dot([](uint8_t b) { return b / 16; }));
+    }
+  }
+  const std::vector<float> in = {0.5f, 1.5f, -2.5f, 40000.0f, -40000.0f, 32767.0f, -1.0f, 7.0f,
+                                 0.0f, 0.0f, 0.0f,  0.0f,     0.0f,      0.0f,     0.0f,  0.0f};
+  std::vector<int16_t> words(in.size());
+  ops().to_i16(in.data(), static_cast<int64_t>(in.size()), words.data());
+  words.resize(8);
+  EXPECT_EQ(words, (std::vector<int16_t>{0, 2, -2, 32767, -32768, 32767, -1, 7}));
+}
+
 TEST_P(Simd, NarrowsAsTheScalarConversionsDo) {
   const std::vector<float> in = floats_of_all_sizes();
   std::vector<uint16_t> bf16(in.size()), f16(in.size());

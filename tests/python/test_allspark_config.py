@@ -246,16 +246,17 @@ def test_quantization_settings() -> None:
 
 
 def test_what_is_supported_is_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RuntimeError, match="available: AsCacheDefault"):
-        capabilities.kv_cache_dtype(AsCacheMode.AsCacheQuantI8)
+    assert capabilities.kv_cache_dtype(AsCacheMode.AsCacheQuantI8) == "int8"
+    assert capabilities.kv_cache_dtype(AsCacheMode.AsCacheQuantU4) == "uint4"
     with pytest.raises(RuntimeError, match="available: instant_quant weight_only int8"):
         capabilities.weight_quantization({"quant_method": "gptq", "weight_format": "int8"})
     monkeypatch.setitem(
         capabilities.KV_CACHE_MODES,  # type: ignore[arg-type]
         AsCacheMode.AsCacheQuantI8,
-        "int8",
+        None,
     )
-    assert capabilities.kv_cache_dtype(AsCacheMode.AsCacheQuantI8) == "int8"
+    with pytest.raises(RuntimeError, match="available: AsCacheDefault, AsCacheQuantU4"):
+        capabilities.kv_cache_dtype(AsCacheMode.AsCacheQuantI8)
 
 
 def test_gptq_is_what_the_folder_holds(tmp_path: Path) -> None:

@@ -271,7 +271,6 @@ INSTALL_ERRORS: list[tuple[dict[str, Any], AsStatus, str]] = [
     ({"compute_unit": "TPU:0"}, PARAM, "compute unit 'TPU:0'"),
     ({"compute_unit": "CUDA:99"}, PARAM, _NO_GPU),
     ({"compute_unit": "CUDA:0,1"}, PARAM, "one GPU runs a model"),
-    ({"cache_mode": AsCacheMode.AsCacheQuantI8}, PARAM, "available: AsCacheDefault"),
     ({"data_type": "int8"}, PARAM, "none of auto, float32"),
     ({"engine_max_prefill_length": -1}, PARAM, "engine_max_prefill_length"),
     (
@@ -280,6 +279,19 @@ INSTALL_ERRORS: list[tuple[dict[str, Any], AsStatus, str]] = [
         "gptq, weight_only, int8 are not available",
     ),
 ]
+
+
+@pytest.mark.parametrize("mode", [AsCacheMode.AsCacheQuantI8, AsCacheMode.AsCacheQuantU4])
+def test_quantized_caches_answer_alike(model: HuggingFaceModel, mode: AsCacheMode) -> None:
+    answers = []
+    for values in ({}, {"cache_mode": mode}):
+        engine = running(model, **values)
+        handle, queue = begin(engine, model)
+        engine.sync_request(NAME, handle)
+        answers.append(queue.Get().ids_from_generate)
+        engine.release_request(NAME, handle)
+        engine.release_model(NAME)
+    assert answers[0] == answers[1]  # the answer to an easy question
 
 
 @pytest.mark.parametrize(("values", "status", "message"), INSTALL_ERRORS)

@@ -31,6 +31,9 @@ OPTIONS = [
     ("load_choices", "dummy", "dummy_weights", True),
     ("quantization", "wint4", "quantization", "wint4"),
     ("speculative_config", {"method": "ngram"}, "speculative", {"method": "ngram"}),
+    ("kv_cache_dtype", "uint4", "kv_cache_dtype", "uint4"),
+    ("kv_cache_quant_type", "int8", "kv_cache_dtype", "int8"),
+    ("kv_cache_quant_type", "int4_zp", "kv_cache_dtype", "uint4"),
 ]
 HERE_ONLY = {
     "enable_lora": True,
@@ -88,7 +91,6 @@ UNSUPPORTED: dict[str, Any] = {
     "tensor_parallel_size": 2,
     "data_parallel_size": 2,
     "enable_expert_parallel": True,
-    "kv_cache_quant_type": "int8",
     "reasoning_parser": "ernie-45-vl",
     "tool_call_parser": "ernie-x1",
     "tool_parser_plugin": "plugin.py",
@@ -268,3 +270,18 @@ def test_unknown_names_the_nearest(name: str, near: str) -> None:
 def test_unknown_without_a_near_one() -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzzzzzzz'$"):
         args(zzzzzzzz=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"kv_cache_dtype": "int4"}, ValueError, "'int4'"),
+        ({"kv_cache_dtype": None}, ValueError, "kv_cache_dtype"),
+        ({"kv_cache_quant_type": "float8_e4m3fn"}, UnsupportedError, "float8_e4m3fn"),
+        ({"kv_cache_quant_type": 8}, UnsupportedError, "kv_cache_quant_type"),
+        ({"kv_cache_dtype": "uint4", "kv_cache_quant_type": "int8"}, ValueError, "set one"),
+    ],
+)
+def test_bad_kv_cache_dtype(values: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        args(**values)

@@ -3,16 +3,25 @@
 // Kernels of one ISA that read and write the KV cache. Only types from C headers here, see
 // kernels_linear.h.
 //
-// Attention is softmax(scale * q . K^T) . V with float32 queries, probabilities and sums; keys and
-// values are read in the cache's precision and widened. What makes a row's bits independent of its
-// company, of chunking, of the block size and of the number of threads:
+// Attention is softmax(scale * q . K^T) . V. How its products are worked out depends on the cache:
+//
+// * float32 and float16, and bfloat16 where the ISA has no bf16 dot product: keys and values are
+//   widened; queries, probabilities and sums are float32;
+// * bfloat16 with dot products: queries and probabilities are rounded to bf16; the sums are float32
+//   over pairs (of dimensions for scores, of keys for values);
+// * int8 and uint4: queries are rounded to int16 with a scale per head, probabilities (times the
+//   scale of the key's value) to int16 with a scale per tile; their sums are exact integers.
+//
+// What makes a row's bits independent of its company, of chunking, of the block size and of the
+// number of threads:
 //
 // * a score is one lane that visits the head's dimensions in ascending order;
 // * keys are taken in tiles of kTileTokens, tile i being positions [64 i, 64 (i + 1)), with an
 //   online softmax from tile to tile; a row sees only its own first and last key;
 // * a tile's probabilities are summed as kTileTokens / lanes vectors in order, then by the tree of
 //   reduce_add; unseen keys count as 0;
-// * an output element is one lane that adds p * v in ascending order of the keys the row sees;
+// * an output element is one lane that adds p * v in ascending order of the keys the row sees; of a
+//   pair of which it sees one key it adds that one;
 // * every kSplitTokens positions the online softmax starts afresh, and the splits' results are
 //   merged in index order. Who computes a split, and when, changes nothing.
 
@@ -26,12 +35,17 @@ constexpr int kSplitTokens = 512;  ///< keys per independently computed partial 
 constexpr int kMaxTaskRows = 32;   ///< query rows (positions x heads) of one attention task
 constexpr int kMaxHeadDim = 256;
 
-/// One layer of a KV cache; see kv_cache.h for the layout. Strides in elements.
+constexpr int kScaleBytes = 4;  ///< what scales a token's key, or its value, of one head
+
+/// One layer of a KV cache; see kv_cache.h for the layout. Strides and offsets in bytes.
 struct KvLayerView {
-  void* data;
+  uint8_t* data;
   int64_t block_stride;
-  int64_t head_stride;   ///< block_size * head_dim
-  int64_t value_offset;  ///< from a block's keys to its values
+  int64_t head_stride;         ///< from one KV head's keys in a block to the next one's
+  int64_t group_stride;        ///< from the keys of 16 tokens to those of the next 16
+  int64_t value_offset;        ///< from a block's keys to its values, which lie at the same strides
+  int64_t scale_offset;        ///< from a block to its keys' scales [kv_head][block_size]
+  int64_t value_scale_offset;  ///< from those to the values' scales
   int32_t block_size;
   int32_t head_dim;
 };
@@ -83,9 +97,9 @@ static inline int64_t partial_floats(int32_t head_dim, int32_t rows) {
   return static_cast<int64_t>(rows) * (head_dim + 2);
 }
 
-/// Queries, two partial results, one tile of probabilities.
+/// Queries and two numbers each, two partial results, one tile of probabilities.
 static inline int64_t attention_scratch_floats(int32_t head_dim) {
-  return static_cast<int64_t>(kMaxTaskRows) * (head_dim + kTileTokens) +
+  return static_cast<int64_t>(kMaxTaskRows) * (head_dim + 2 + kTileTokens) +
          2 * partial_floats(head_dim, kMaxTaskRows);
 }
 
@@ -107,7 +121,7 @@ struct KvFormat {
 };
 
 struct AttentionKernels {
-  KvFormat f32, bf16, f16;
+  KvFormat f32, bf16, f16, i8, u4;
   void (*merge)(const MergeTask& task);
 };
 

@@ -1,5 +1,6 @@
 #include "backend/cpu/kv_cache.h"
 
+#include <cstring>
 #include <utility>
 
 #include "backend/cpu/cpu_backend_impl.h"
@@ -10,11 +11,94 @@
 namespace headrace {
 namespace {
 
-/// Elements of the keys, or of the values, of one block of one layer.
-size_t half_block(const KvCacheSpec& spec) {
-  return static_cast<size_t>(spec.num_kv_heads) * static_cast<size_t>(spec.block_size) *
-         static_cast<size_t>(spec.head_dim);
+bool is_quantized(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU4; }
+
+/// Bytes of the keys, or of the values, of 16 tokens of one head.
+int64_t group_bytes(const KvCacheSpec& spec) {
+  const int64_t d = spec.head_dim;
+  if (spec.dtype == DType::kU4) return kKvLanes * (round_up(d, int64_t{32}) / 2);
+  return kKvLanes * d * static_cast<int64_t>(dtype_size(spec.dtype));
 }
+
+/// A block of one layer, and the first layer's first.
+KvLayerView first_layer(const KvCacheSpec& spec) {
+  KvLayerView view{};
+  const int64_t heads = spec.num_kv_heads;
+  view.group_stride = group_bytes(spec);
+  view.head_stride = spec.block_size / kKvLanes * view.group_stride;
+  view.value_offset = heads * view.head_stride;
+  view.scale_offset = 2 * view.value_offset;
+  view.value_scale_offset =
+      is_quantized(spec.dtype) ? heads * spec.block_size * int64_t{kScaleBytes} : 0;
+  view.block_stride = view.scale_offset + 2 * view.value_scale_offset;
+  view.block_size = spec.block_size;
+  view.head_dim = spec.head_dim;
+  return view;
+}
+
+/// A token's key and value as float32, read one by one.
+class TokenReader {
+ public:
+  TokenReader(const KvLayerView& view, DType dtype, int64_t block, int32_t kv_head, int32_t slot)
+      : dtype_(dtype), head_dim_(view.head_dim), lane_(slot % kKvLanes) {
+    keys_ = view.data + block * view.block_stride + kv_head * view.head_stride +
+            slot / kKvLanes * view.group_stride;
+    values_ = keys_ + view.value_offset;
+    key_scale_ = view.data + block * view.block_stride + view.scale_offset +
+                 (int64_t{kv_head} * view.block_size + slot) * kScaleBytes;
+    value_scale_ = key_scale_ + view.value_scale_offset;
+  }
+
+  float key(int32_t dim) const {
+    if (dtype_ == DType::kF32 || dtype_ == DType::kF16) {
+      return number(keys_, int64_t{dim} * kKvLanes + lane_);
+    }
+    if (dtype_ != DType::kU4) return number(keys_, pair(dim, lane_, kKvLanes), key_scale_);
+    const uint8_t byte = keys_[(dim / 4 * kKvLanes + lane_) * 2 + dim % 2];
+    return nibble(byte, dim / 2 % 2, key_scale_);
+  }
+  float value(int32_t dim) const {
+    if (dtype_ == DType::kF32 || dtype_ == DType::kF16) {
+      return number(values_, int64_t{lane_} * head_dim_ + dim);
+    }
+    if (dtype_ != DType::kU4) return number(values_, pair(lane_, dim, head_dim_), value_scale_);
+    const int32_t bytes = round_up(head_dim_, 32) / 2;
+    const uint8_t byte = values_[pair(lane_, dim / 32 * 16 + dim % 16, bytes)];
+    return nibble(byte, dim / 16 % 2, value_scale_);
+  }
+
+ private:
+  static int64_t pair(int32_t index, int32_t lane, int32_t stride) {
+    return (int64_t{index / 2} * stride + lane) * 2 + index % 2;
+  }
+  template <class T>
+  static T read(const uint8_t* p) {
+    T out;
+    std::memcpy(&out, p, sizeof out);
+    return out;
+  }
+  float number(const uint8_t* base, int64_t place, const uint8_t* scale = nullptr) const {
+    switch (dtype_) {
+      case DType::kI8:
+        return read<float>(scale) * static_cast<float>(read<int8_t>(base + place));
+      case DType::kF32:
+        return read<float>(base + place * 4);
+      case DType::kBF16:
+        return bf16_to_f32(read<uint16_t>(base + place * 2));
+      default:
+        return f16_to_f32(read<uint16_t>(base + place * 2));
+    }
+  }
+  static float nibble(uint8_t byte, int32_t high, const uint8_t* scale) {
+    const float step = bf16_to_f32(read<uint16_t>(scale));
+    return bf16_to_f32(read<uint16_t>(scale + 2)) +
+           step * static_cast<float>(high != 0 ? byte >> 4 : byte & 15);
+  }
+
+  DType dtype_;
+  int32_t head_dim_, lane_;
+  const uint8_t *keys_, *values_, *key_scale_, *value_scale_;
+};
 
 }  // namespace
 
@@ -22,20 +106,12 @@ CpuKvCache::CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buf
     : KvCache(spec, num_blocks), storage_(std::move(storage)) {}
 
 size_t CpuKvCache::block_bytes(const KvCacheSpec& spec) {
-  return static_cast<size_t>(spec.num_layers) * 2 * half_block(spec) * dtype_size(spec.dtype);
+  return static_cast<size_t>(spec.num_layers) * static_cast<size_t>(first_layer(spec).block_stride);
 }
 
 KvLayerView CpuKvCache::layer(int32_t layer) const {
-  const size_t half = half_block(spec());
-  const size_t layer_bytes =
-      static_cast<size_t>(num_blocks()) * 2 * half * dtype_size(spec().dtype);
-  KvLayerView view{};
-  view.data = static_cast<std::byte*>(storage_.data) + static_cast<size_t>(layer) * layer_bytes;
-  view.block_stride = static_cast<int64_t>(2 * half);
-  view.head_stride = static_cast<int64_t>(spec().block_size) * spec().head_dim;
-  view.value_offset = static_cast<int64_t>(half);
-  view.block_size = spec().block_size;
-  view.head_dim = spec().head_dim;
+  KvLayerView view = first_layer(spec());
+  view.data = static_cast<uint8_t*>(storage_.data) + layer * view.block_stride * num_blocks();
   return view;
 }
 
@@ -45,6 +121,10 @@ const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
       return kernels.bf16;
     case DType::kF16:
       return kernels.f16;
+    case DType::kI8:
+      return kernels.i8;
+    case DType::kU4:
+      return kernels.u4;
     default:
       return kernels.f32;
   }
@@ -52,21 +132,10 @@ const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
 
 void CpuKvCache::read(int32_t layer_index, int32_t block, int32_t kv_head, int32_t slot, float* key,
                       float* value) const {
-  const KvLayerView view = layer(layer_index);
-  const DType dtype = spec().dtype;
-  const auto element = [&](int64_t index) {
-    if (dtype == DType::kF32) return static_cast<const float*>(view.data)[index];
-    const uint16_t bits = static_cast<const uint16_t*>(view.data)[index];
-    return dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-  };
-  const int64_t head = block * view.block_stride + kv_head * view.head_stride;
-  const int64_t group = head + static_cast<int64_t>(slot / kKvLanes) * kKvLanes * view.head_dim;
-  const int lane = slot % kKvLanes;
-  for (int i = 0; i < view.head_dim; ++i) {
-    const int place =
-        dtype == DType::kBF16 ? (i / 2 * kKvLanes + lane) * 2 + i % 2 : i * kKvLanes + lane;
-    key[i] = element(group + place);
-    value[i] = element(head + view.value_offset + static_cast<int64_t>(slot) * view.head_dim + i);
+  const TokenReader token(layer(layer_index), spec().dtype, block, kv_head, slot);
+  for (int32_t i = 0; i < spec().head_dim; ++i) {
+    key[i] = token.key(i);
+    value[i] = token.value(i);
   }
 }
 

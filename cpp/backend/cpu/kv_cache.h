@@ -1,12 +1,28 @@
 #pragma once
 
-// The CPU's KV cache: one buffer, [layer][block][keys, values][kv_head][block_size * head_dim].
+// The CPU's KV cache: one buffer, [layer][block], and in a block
 //
-// Keys of 16 consecutive tokens are the lanes of a vector:
-//   float32, float16: [block_size / 16][head_dim][16]
-//   bfloat16:         [block_size / 16][head_dim / 2][16][2], pairs of dimensions side by side
-// so that a score is one lane's sum and no kernel ever transposes. Values are
-// [block_size][head_dim].
+//   keys [kv_head], values [kv_head], scales of keys [kv_head][block_size], of values alike
+//
+// Tokens go in groups of 16, whose keys are the lanes of a vector, so that a score is one lane's
+// sum and no kernel ever transposes. Of a group:
+//
+//            keys                      values
+//   float32  [head_dim][16]            [16][head_dim]
+//   float16  [head_dim][16]            [16][head_dim]
+//   bfloat16 [head_dim / 2][16][2]     [8][head_dim][2]
+//   int8     [head_dim / 2][16][2]     [8][head_dim][2]
+//   uint4    [head_dim / 4][16][2]     [8][head_dim / 32, rounded up][16][2]
+//
+// The last index of [2] counts a pair of dimensions (keys) or of tokens (values): dot products take
+// pairs. A byte of uint4 holds two dimensions of one token: of a key the pairs 2i (low nibble) and
+// 2i + 1; of a value the dimensions 32i + j (low) and 32i + 16 + j.
+//
+// Quantized keys and values have 4 bytes of scales for each token and head, made of that token
+// alone when it is written:
+//   int8   x = scale * i, |i| <= 127, scale float32 = largest |x| / 127
+//   uint4  x = low + scale * i, i <= 15; scale and low bfloat16, next to each other
+// A token with a number that is not finite has a scale of NaN.
 //
 // Memory is touched when a token is first written. What a block holds beyond the tokens that its
 // sequence has written (zeros, or another sequence's numbers) is read by no result: kernels mask

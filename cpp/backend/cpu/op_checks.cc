@@ -1,5 +1,6 @@
 #include "backend/cpu/op_checks.h"
 
+#include "backend/cpu/op_checks_attention.h"
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
 
@@ -136,9 +137,9 @@ void require_cpu_needs(const BackendNeeds& needs) {
     throw_error(ErrorCode::kUnsupported, "the CPU backend keeps weights as float32, bfloat16 or ",
                 "float16, not as ", dtype_name(needs.storage));
   }
-  if (!storable(needs.kv_dtype)) {
+  if (!storable_kv(needs.kv_dtype)) {
     throw_error(ErrorCode::kUnsupported, "the CPU backend keeps keys and values as float32, ",
-                "bfloat16 or float16, not as ", dtype_name(needs.kv_dtype));
+                "bfloat16, float16, int8 or uint4, not as ", dtype_name(needs.kv_dtype));
   }
   if (needs.head_dim < 16 || needs.head_dim > 256 || needs.head_dim % 16 != 0) {
     throw_error(ErrorCode::kUnsupported, "the CPU backend runs head_dim 16, 32, ..., 256, not ",

@@ -46,14 +46,17 @@ void check_norm(const TensorView& weight, int32_t head_dim) {
 
 }  // namespace
 
+bool storable_kv(DType dtype) noexcept {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||
+         dtype == DType::kI8 || dtype == DType::kU4;
+}
+
 void check_kv_spec(const KvCacheSpec& spec, int32_t num_blocks) {
   HEADRACE_CHECK(spec.num_layers > 0 && spec.num_kv_heads > 0 && num_blocks >= 0);
   HEADRACE_CHECK(spec.head_dim >= 16 && spec.head_dim <= 256 && spec.head_dim % 16 == 0,
                  spec.head_dim);
   HEADRACE_CHECK(spec.block_size >= 16 && spec.block_size % 16 == 0, spec.block_size);
-  HEADRACE_CHECK(
-      spec.dtype == DType::kF32 || spec.dtype == DType::kBF16 || spec.dtype == DType::kF16,
-      dtype_name(spec.dtype));
+  HEADRACE_CHECK(storable_kv(spec.dtype), dtype_name(spec.dtype));
 }
 
 void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,

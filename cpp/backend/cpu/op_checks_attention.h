@@ -9,6 +9,8 @@
 
 namespace headrace {
 
+/// Are there caches of that dtype?
+bool storable_kv(DType dtype) noexcept;
 void check_kv_spec(const KvCacheSpec& spec, int32_t num_blocks);
 void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,
                          const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,

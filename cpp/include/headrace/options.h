@@ -57,7 +57,9 @@ struct ModelOptions {
   /// docs/models.md.
   std::string quantization;
   int32_t quantization_group_size = 0;  ///< 32, 64 or 128; 0 = 64 for wint8, 32 for wint4
-  std::string kv_cache_dtype = "auto";  ///< "auto" (the dtype), "float32", "bfloat16", "float16"
+  /// "auto" (the dtype), "float32", "bfloat16", "float16"; "int8" and "uint4" round keys and values
+  /// when they are written, with scales for each token and head (docs/models.md).
+  std::string kv_cache_dtype = "auto";
   int32_t num_threads = 0;  ///< CPU threads; 0 = HEADRACE_NUM_THREADS, else usable cores
   std::string cpu_isa{};    ///< one of available_cpu_isas(): force a CPU kernel set
 

@@ -17,8 +17,8 @@ from headrace.allspark.errors import AsException
 DEVICES: Mapping[str, str | None] = {"CPU": "cpu", "CPU_NUMA": "cpu", "CUDA": "cuda"}
 KV_CACHE_MODES: Mapping[AsCacheMode, str | None] = {
     AsCacheMode.AsCacheDefault: "auto",
-    AsCacheMode.AsCacheQuantI8: None,
-    AsCacheMode.AsCacheQuantU4: None,
+    AsCacheMode.AsCacheQuantI8: "int8",
+    AsCacheMode.AsCacheQuantU4: "uint4",
 }
 # (quant_method, compute_method, weight_format). Activations are rounded to 8 bits in any case.
 _INSTANT = {"int8": "wint8", "uint8": "wint8", "int4": "wint4", "uint4": "wint4"}

@@ -57,6 +57,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tokenizer", help="folder of another tokenizer")
     group.add_argument("--dtype", help="auto, float32 or bfloat16")
     group.add_argument("--quantization", help="wint8 or wint4")
+    group.add_argument("--kv-cache-dtype", help="auto, float32, bfloat16, float16, int8 or uint4")
     group.add_argument("--max-model-len", type=int, help="prompt and output together, in tokens")
     group.add_argument("--max-num-seqs", type=int, help="sequences that run at once")
     group.add_argument("--max-num-batched-tokens", type=int, help="tokens computed in one step")
@@ -98,6 +99,8 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
     names = (
         "tokenizer",
         "dtype",
+        "quantization",
+        "kv_cache_dtype",
         "max_model_len",
         "max_num_seqs",
         "max_num_batched_tokens",

@@ -8,60 +8,84 @@
 namespace headrace::HEADRACE_ISA {
 namespace {
 
-/// Keys [head_dim][16] per 16 tokens.
-struct KvF32 {
-  using Element = float;
-  static F32 even_keys(const float* group, int pair, int lane) {
-    return load(group + 2 * pair * kKvLanes + lane);
-  }
-  static F32 odd_keys(const float* group, int pair, int lane) {
-    return load(group + (2 * pair + 1) * kKvLanes + lane);
-  }
-  static F32 widen(const float* p) { return load(p); }
-  static void narrow(float* p, F32 v) { store(p, v); }
-  static int key_index(int dim, int lane) { return dim * kKvLanes + lane; }
-};
-
-struct KvF16 {
-  using Element = uint16_t;
-  static F32 even_keys(const uint16_t* group, int pair, int lane) {
-    return load_f16(group + 2 * pair * kKvLanes + lane);
-  }
-  static F32 odd_keys(const uint16_t* group, int pair, int lane) {
-    return load_f16(group + (2 * pair + 1) * kKvLanes + lane);
-  }
-  static F32 widen(const uint16_t* p) { return load_f16(p); }
-  static void narrow(uint16_t* p, F32 v) { store_f16(p, v); }
-  static int key_index(int dim, int lane) { return dim * kKvLanes + lane; }
-};
-
-/// Keys [head_dim / 2][16][2] per 16 tokens: pairs of dimensions, as bf16 dot products want them.
-struct KvBF16 {
-  using Element = uint16_t;
-  static F32 even_keys(const uint16_t* group, int pair, int lane) {
-    return load_bf16_even(group + 2 * (pair * kKvLanes + lane));
-  }
-  static F32 odd_keys(const uint16_t* group, int pair, int lane) {
-    return load_bf16_odd(group + 2 * (pair * kKvLanes + lane));
-  }
-  static F32 widen(const uint16_t* p) { return load_bf16(p); }
-  static void narrow(uint16_t* p, F32 v) { store_bf16(p, v); }
-  static int key_index(int dim, int lane) { return (dim / 2 * kKvLanes + lane) * 2 + dim % 2; }
-};
-
-/// Keys of 16 tokens of a block: `group` counts from the block's start.
-template <class Kv>
-HEADRACE_SIMD_INLINE typename Kv::Element* key_group(const KvLayerView& cache, int64_t block,
-                                                     int kv_head, int group) {
-  return static_cast<typename Kv::Element*>(cache.data) + block * cache.block_stride +
-         kv_head * cache.head_stride + static_cast<int64_t>(group) * kKvLanes * cache.head_dim;
+/// Place of a number in [count / 2][stride][2]: `index` counts the pairs' members.
+constexpr int64_t pair_place(int index, int lane, int stride) {
+  return (static_cast<int64_t>(index / 2) * stride + lane) * 2 + index % 2;
 }
 
-/// Values of those tokens, [16][head_dim].
-template <class Kv>
-HEADRACE_SIMD_INLINE typename Kv::Element* value_group(const KvLayerView& cache, int64_t block,
-                                                       int kv_head, int group) {
-  return key_group<Kv>(cache, block, kv_head, group) + cache.value_offset;
+/// Keys [head_dim][16] and values [16][head_dim] of 16 tokens.
+template <class T>
+struct PlainLayout {
+  using Element = T;
+  static int64_t key_place(int dim, int lane) {
+    return static_cast<int64_t>(dim) * kKvLanes + lane;
+  }
+  static int64_t value_place(int lane, int dim, int head_dim) {
+    return static_cast<int64_t>(lane) * head_dim + dim;
+  }
+};
+
+/// Keys [head_dim / 2][16][2] and values [8][head_dim][2] of 16 tokens.
+template <class T>
+struct PairLayout {
+  using Element = T;
+  static int64_t key_place(int dim, int lane) { return pair_place(dim, lane, kKvLanes); }
+  static int64_t value_place(int lane, int dim, int head_dim) {
+    return pair_place(lane, dim, head_dim);
+  }
+};
+
+// Formats that are widened to float32: keys(group, dim, lane) gives dimension `dim` of the tokens
+// from `lane` on, values(group, lane, dim, head_dim) dimensions from `dim` on of token `lane`.
+
+struct KvF32 : PlainLayout<float> {
+  static F32 keys(const float* group, int dim, int lane) {
+    return load(group + key_place(dim, lane));
+  }
+  static F32 values(const float* group, int lane, int dim, int head_dim) {
+    return load(group + value_place(lane, dim, head_dim));
+  }
+  static void narrow(float* p, F32 v) { store(p, v); }
+};
+
+struct KvF16 : PlainLayout<uint16_t> {
+  static F32 keys(const uint16_t* group, int dim, int lane) {
+    return load_f16(group + key_place(dim, lane));
+  }
+  static F32 values(const uint16_t* group, int lane, int dim, int head_dim) {
+    return load_f16(group + value_place(lane, dim, head_dim));
+  }
+  static void narrow(uint16_t* p, F32 v) { store_f16(p, v); }
+};
+
+struct KvBF16 : PairLayout<uint16_t> {
+  static F32 keys(const uint16_t* group, int dim, int lane) {
+    return load_half(group + key_place(dim & ~1, lane), dim % 2);
+  }
+  static F32 values(const uint16_t* group, int lane, int dim, int head_dim) {
+    return load_half(group + value_place(lane & ~1, dim, head_dim), lane % 2);
+  }
+  static void narrow(uint16_t* p, F32 v) { store_bf16(p, v); }
+
+ private:
+  HEADRACE_SIMD_INLINE static F32 load_half(const uint16_t* p, int odd) {
+    return odd != 0 ? load_bf16_odd(p) : load_bf16_even(p);
+  }
+};
+
+/// Keys of 16 tokens of a block: `group` counts from the block's start. Their values lie
+/// cache.value_offset bytes behind.
+HEADRACE_SIMD_INLINE uint8_t* key_group(const KvLayerView& cache, int64_t block, int kv_head,
+                                        int group) {
+  return cache.data + block * cache.block_stride + kv_head * cache.head_stride +
+         group * cache.group_stride;
+}
+
+/// Scales of those keys. Those of the values lie cache.value_scale_offset bytes behind.
+HEADRACE_SIMD_INLINE uint8_t* key_scales(const KvLayerView& cache, int64_t block, int kv_head,
+                                         int group) {
+  return cache.data + block * cache.block_stride + cache.scale_offset +
+         (static_cast<int64_t>(kv_head) * cache.block_size + group * kKvLanes) * kScaleBytes;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "backend/cpu/kernels/kv_access.h"
+#include "backend/cpu/simd/int8.h"
 
-// Compiled once per ISA.
+// Compiled once per ISA. Tokens of one pair or one byte's neighbours may be written by different
+// threads at once: every number of a token is stored by itself.
 
 namespace headrace::HEADRACE_ISA {
 namespace {
@@ -58,23 +60,134 @@ void prepare_head(float* x, const float* norm, const KvWriteTask& task) {
   }
 }
 
-template <class Kv>
-void write_kv(const KvWriteTask& task) {
-  using Element = typename Kv::Element;
-  const int head_dim = task.cache->head_dim;
+void prepare_heads(const KvWriteTask& task) {
   for (int i = 0; i < task.num_queries; ++i) {
-    prepare_head(task.queries + static_cast<int64_t>(i) * head_dim, task.q_norm, task);
+    prepare_head(task.queries + static_cast<int64_t>(i) * task.cache->head_dim, task.q_norm, task);
   }
   prepare_head(task.key, task.k_norm, task);
+}
 
+/// Where a token's 16-token group lies.
+struct Place {
+  uint8_t *keys, *values;
+  uint8_t *key_scale, *value_scale;  ///< the token's own
+  int lane;
+};
+
+Place place_of(const KvWriteTask& task) {
+  const KvLayerView& cache = *task.cache;
   const int group = task.slot / kKvLanes, lane = task.slot % kKvLanes;
-  Element narrow[kMaxHeadDim];
-  for (int i = 0; i < head_dim; i += kLanes) Kv::narrow(narrow + i, load(task.key + i));
-  Element* keys = key_group<Kv>(*task.cache, task.block, task.kv_head, group);
-  for (int i = 0; i < head_dim; ++i) keys[Kv::key_index(i, lane)] = narrow[i];
-  Element* values = value_group<Kv>(*task.cache, task.block, task.kv_head, group) +
-                    static_cast<int64_t>(lane) * head_dim;
-  for (int i = 0; i < head_dim; i += kLanes) Kv::narrow(values + i, load(task.value + i));
+  uint8_t* keys = key_group(cache, task.block, task.kv_head, group);
+  uint8_t* scale =
+      key_scales(cache, task.block, task.kv_head, group) + static_cast<int64_t>(lane) * kScaleBytes;
+  return {keys, keys + cache.value_offset, scale, scale + cache.value_scale_offset, lane};
+}
+
+/// Keys [dim] and values [dim] of one token to their places in the group.
+template <class Layout>
+void scatter(const typename Layout::Element* key, const typename Layout::Element* value,
+             int head_dim, const Place& place) {
+  using Element = typename Layout::Element;
+  auto* keys = reinterpret_cast<Element*>(place.keys);
+  auto* values = reinterpret_cast<Element*>(place.values);
+  for (int i = 0; i < head_dim; ++i) keys[Layout::key_place(i, place.lane)] = key[i];
+  for (int i = 0; i < head_dim; ++i) {
+    values[Layout::value_place(place.lane, i, head_dim)] = value[i];
+  }
+}
+
+template <class Kv>
+void write_kv(const KvWriteTask& task) {
+  prepare_heads(task);
+  const int head_dim = task.cache->head_dim;
+  typename Kv::Element key[kMaxHeadDim], value[kMaxHeadDim];
+  for (int i = 0; i < head_dim; i += kLanes) {
+    Kv::narrow(key + i, load(task.key + i));
+    Kv::narrow(value + i, load(task.value + i));
+  }
+  scatter<Kv>(key, value, head_dim, place_of(task));
+}
+
+struct Range {
+  float low, high;
+  float taint;  ///< NaN if a number is not finite, else 0
+};
+
+Range range_of(const float* x, int head_dim) {
+  F32 low = load(x), high = low, sum = zero();
+  for (int i = 0; i < head_dim; i += kLanes) {
+    low = min(load(x + i), low);
+    high = max(load(x + i), high);
+    sum = fma(load(x + i), zero(), sum);
+  }
+  return {-reduce_max(sub(zero(), low)), reduce_max(high), reduce_add(sum)};
+}
+
+/// Below it a scale's reciprocal might overflow: such numbers become 0.
+constexpr float kSmallestRange = 1e-30f;
+
+/// x = scale * out; the scale goes to `scale` [4 bytes].
+void quantize_i8(const float* x, int head_dim, int8_t* out, uint8_t* scale) {
+  const Range range = range_of(x, head_dim);
+  const float largest = -range.low > range.high ? -range.low : range.high;
+  const F32 inverse = set1(largest > kSmallestRange ? 127.0f / largest : 0.0f);
+  for (int i = 0; i < head_dim; i += kLanes) {
+    store_i8(out + i, to_i32(mul(load(x + i), inverse)));
+  }
+  const float step = largest / 127.0f + range.taint;
+  __builtin_memcpy(scale, &step, sizeof step);
+}
+
+void write_kv_quantized_i8(const KvWriteTask& task) {
+  prepare_heads(task);
+  const int head_dim = task.cache->head_dim;
+  const Place place = place_of(task);
+  int8_t key[kMaxHeadDim], value[kMaxHeadDim];
+  quantize_i8(task.key, head_dim, key, place.key_scale);
+  quantize_i8(task.value, head_dim, value, place.value_scale);
+  scatter<PairLayout<int8_t>>(key, value, head_dim, place);
+}
+
+/// x = low + scale * out; the scale and `low` go to `scale` [4 bytes] as bf16.
+void quantize_u4(const float* x, int head_dim, int8_t* out, uint8_t* scale) {
+  const Range range = range_of(x, head_dim);
+  float numbers[kLanes] = {0.0f, range.low + range.taint};
+  uint16_t rounded[kLanes];
+  float exact[kLanes];
+  store_bf16(rounded, load(numbers));
+  store(exact, load_bf16(rounded));
+  const float low = exact[1];
+  numbers[0] = (range.high - low) / 15.0f;
+  store_bf16(rounded, load(numbers));
+  store(exact, load_bf16(rounded));
+  __builtin_memcpy(scale, rounded, kScaleBytes);
+  const F32 inverse = set1(exact[0] > kSmallestRange ? 1.0f / exact[0] : 0.0f);
+  for (int i = 0; i < head_dim; i += kLanes) {
+    const F32 steps = mul(sub(load(x + i), set1(low)), inverse);
+    store_i8(out + i, to_i32(max(zero(), min(steps, set1(15.0f)))));
+  }
+}
+
+void write_kv_quantized_u4(const KvWriteTask& task) {
+  prepare_heads(task);
+  const int head_dim = task.cache->head_dim;
+  const Place place = place_of(task);
+  // The last 32 dimensions of a value may be 16.
+  int8_t key[kMaxHeadDim], value[kMaxHeadDim];
+  quantize_u4(task.key, head_dim, key, place.key_scale);
+  quantize_u4(task.value, head_dim, value, place.value_scale);
+  if (head_dim % 32 != 0) __builtin_memset(value + head_dim, 0, 16);
+  const auto both = [](int8_t low, int8_t high) { return static_cast<uint8_t>(low | high << 4); };
+  for (int i = 0; i < head_dim; i += 4) {
+    uint8_t* to = place.keys + (i / 4 * kKvLanes + place.lane) * 2;
+    to[0] = both(key[i], key[i + 2]);
+    to[1] = both(key[i + 1], key[i + 3]);
+  }
+  const int halves = (head_dim + 31) / 32 * 16;  // a value's bytes
+  for (int i = 0; i < halves; ++i) {
+    const int dim = i / 16 * 32 + i % 16;
+    place.values[pair_place(place.lane, i, halves)] = both(value[dim], value[dim + 16]);
+  }
 }
 
 }  // namespace
@@ -82,9 +195,13 @@ void write_kv(const KvWriteTask& task) {
 void write_kv_f32(const KvWriteTask& task);
 void write_kv_bf16(const KvWriteTask& task);
 void write_kv_f16(const KvWriteTask& task);
+void write_kv_i8(const KvWriteTask& task);
+void write_kv_u4(const KvWriteTask& task);
 
 void write_kv_f32(const KvWriteTask& task) { write_kv<KvF32>(task); }
 void write_kv_bf16(const KvWriteTask& task) { write_kv<KvBF16>(task); }
 void write_kv_f16(const KvWriteTask& task) { write_kv<KvF16>(task); }
+void write_kv_i8(const KvWriteTask& task) { write_kv_quantized_i8(task); }
+void write_kv_u4(const KvWriteTask& task) { write_kv_quantized_u4(task); }
 
 }  // namespace headrace::HEADRACE_ISA

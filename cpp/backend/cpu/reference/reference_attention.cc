@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,26 @@ void rotate(float* head, const RopeSpec& rope, const float* table) {
   }
 }
 
+/// What a head's key or value [d] reads as from a cache of int8 or uint4 (kv_cache.h). In float32:
+/// rounded as the kernels round, so that the integers are the same.
+void quantize(DType dtype, int32_t d, const float* x, float* out) {
+  const auto [low, high] = std::minmax_element(x, x + d);
+  const bool finite = std::all_of(x, x + d, [](float v) { return std::isfinite(v); });
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const bool u4 = dtype == DType::kU4;
+  const float largest = std::max(-*low, *high);
+  const float zero = u4 ? round_to(DType::kBF16, *low) : 0.0f;
+  const float range = u4 ? (*high - zero) / 15.0f : largest / 127.0f;
+  const float step = u4 ? round_to(DType::kBF16, range) : range;
+  float inverse = u4 ? 1.0f / step : 127.0f / largest;
+  if (!((u4 ? step : largest) > 1e-30f)) inverse = 0.0f;
+  for (int32_t i = 0; i < d; ++i) {
+    float steps = (x[i] - zero) * inverse;
+    if (u4) steps = std::clamp(steps, 0.0f, 15.0f);
+    out[i] = finite ? zero + step * std::nearbyintf(steps) : nan;
+  }
+}
+
 void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const float* table,
                DType dtype, float* slot) {
   const int32_t d = spec.head_dim;
@@ -67,7 +88,13 @@ void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const floa
     normalize(k + h * d, d, spec.k_norm, spec.norm_eps);
     rotate(k + h * d, rope, table);
   }
-  for (int32_t i = 0; i < 2 * spec.num_kv_heads * d; ++i) slot[i] = round_to(dtype, k[i]);
+  for (int32_t h = 0; h < 2 * spec.num_kv_heads; ++h) {
+    if (dtype == DType::kI8 || dtype == DType::kU4) {
+      quantize(dtype, d, k + h * d, slot + h * d);
+      continue;
+    }
+    for (int32_t i = h * d; i < (h + 1) * d; ++i) slot[i] = round_to(dtype, k[i]);
+  }
 }
 
 /// One head of one row: `keys(p)` and `values(p)` give the head's key and value at position p.

@@ -109,6 +109,15 @@ HEADRACE_SIMD_INLINE Bf16Pairs broadcast_pair(const uint16_t* p) {
 HEADRACE_SIMD_INLINE F32 dot_bf16(Bf16Pairs a, Bf16Pairs b, F32 c) {
   return _mm512_dpbf16_ps(c, a, b);
 }
+HEADRACE_SIMD_INLINE Bf16Pairs keep_halves(Bf16Pairs v, uint32_t halves) {
+  return reinterpret_cast<Bf16Pairs>(_mm512_and_si512(
+      reinterpret_cast<__m512i>(v), _mm512_set1_epi32(static_cast<int32_t>(halves))));
+}
+/// store_bf16 by one instruction: subnormal numbers become 0.
+HEADRACE_SIMD_INLINE void store_bf16_normal(uint16_t* p, F32 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+}
 #endif
 
 }  // namespace

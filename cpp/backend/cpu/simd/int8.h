@@ -10,7 +10,17 @@
 //   store_i8(p, v)               kLanes bytes, saturated
 //   narrow_i8(a, b, c, d)        the 4 * kLanes bytes of all in order, saturated
 //   load_u8(p)                   kLanes bytes as int32
+//   store_i16(p, v)              kLanes int16, saturated
 //   multiply_pairs(a, b)         per lane: low halves' product + high halves' product (int16)
+//
+// Pairs of int16, one pair a lane, for quantized keys and values.
+//
+//   Words
+//   load_i8_pairs(p)             2 * kLanes bytes, signed, widened
+//   load_u8_pairs(p)             ... unsigned
+//   nibbles(w, shift)            per int16: its four bits from `shift` (0 or 4) on
+//   broadcast_words(p)           the pair at p in every lane
+//   dot_words(a, b, c)           c + both products of each lane; wraps
 //
 // Dot products. A lane (a column) has four unsigned bytes of weights, consecutive in k; a quad is
 // the four activations that they meet, the same for all lanes.

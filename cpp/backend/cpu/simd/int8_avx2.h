@@ -41,6 +41,30 @@ HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
 }
 HEADRACE_SIMD_INLINE I32 multiply_pairs(I32 a, I32 b) { return _mm256_madd_epi16(a, b); }
 
+HEADRACE_SIMD_INLINE void store_i16(int16_t* p, I32 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+}
+
+using Words = __m256i;
+HEADRACE_SIMD_INLINE Words load_i8_pairs(const uint8_t* p) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HEADRACE_SIMD_INLINE Words load_u8_pairs(const uint8_t* p) {
+  return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HEADRACE_SIMD_INLINE Words nibbles(Words w, int shift) {
+  return _mm256_and_si256(_mm256_srl_epi16(w, _mm_cvtsi32_si128(shift)), _mm256_set1_epi16(0x0f));
+}
+HEADRACE_SIMD_INLINE Words broadcast_words(const void* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof pair);
+  return _mm256_set1_epi32(pair);
+}
+HEADRACE_SIMD_INLINE I32 dot_words(Words a, Words b, I32 c) {
+  return _mm256_add_epi32(c, _mm256_madd_epi16(a, b));
+}
+
 HEADRACE_SIMD_INLINE Bytes load_bytes(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }

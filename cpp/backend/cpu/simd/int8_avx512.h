@@ -34,6 +34,34 @@ HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
 }
 HEADRACE_SIMD_INLINE I32 multiply_pairs(I32 a, I32 b) { return _mm512_madd_epi16(a, b); }
 
+HEADRACE_SIMD_INLINE void store_i16(int16_t* p, I32 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(v));
+}
+
+using Words = __m512i;
+HEADRACE_SIMD_INLINE Words load_i8_pairs(const uint8_t* p) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+HEADRACE_SIMD_INLINE Words load_u8_pairs(const uint8_t* p) {
+  return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+HEADRACE_SIMD_INLINE Words nibbles(Words w, int shift) {
+  return _mm512_and_si512(_mm512_srl_epi16(w, _mm_cvtsi32_si128(shift)), _mm512_set1_epi16(0x0f));
+}
+HEADRACE_SIMD_INLINE Words broadcast_words(const void* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof pair);
+  return _mm512_set1_epi32(pair);
+}
+HEADRACE_SIMD_INLINE I32 dot_words(Words a, Words b, I32 c) {
+#if defined(__AVX512VNNI__)
+  __asm__("vpdpwssd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));  // see dot()
+  return c;
+#else
+  return _mm512_add_epi32(c, _mm512_madd_epi16(a, b));
+#endif
+}
+
 HEADRACE_SIMD_INLINE Bytes load_bytes(const void* p) { return _mm512_loadu_si512(p); }
 HEADRACE_SIMD_INLINE Bytes low_nibbles(Bytes b) {
   return _mm512_and_si512(b, _mm512_set1_epi8(0x0f));

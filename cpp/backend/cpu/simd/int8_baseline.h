@@ -43,6 +43,31 @@ HEADRACE_SIMD_INLINE I32 load_u8(const uint8_t* p) {
 }
 HEADRACE_SIMD_INLINE I32 multiply_pairs(I32 a, I32 b) { return _mm_madd_epi16(a, b); }
 
+HEADRACE_SIMD_INLINE void store_i16(int16_t* p, I32 v) {
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(v, v));
+}
+
+using Words = __m128i;
+HEADRACE_SIMD_INLINE Words load_i8_pairs(const uint8_t* p) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
+}
+HEADRACE_SIMD_INLINE Words load_u8_pairs(const uint8_t* p) {
+  return _mm_unpacklo_epi8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)),
+                           _mm_setzero_si128());
+}
+HEADRACE_SIMD_INLINE Words nibbles(Words w, int shift) {
+  return _mm_and_si128(_mm_srl_epi16(w, _mm_cvtsi32_si128(shift)), _mm_set1_epi16(0x0f));
+}
+HEADRACE_SIMD_INLINE Words broadcast_words(const void* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof pair);
+  return _mm_set1_epi32(pair);
+}
+HEADRACE_SIMD_INLINE I32 dot_words(Words a, Words b, I32 c) {
+  return _mm_add_epi32(c, _mm_madd_epi16(a, b));
+}
+
 HEADRACE_SIMD_INLINE Bytes load_bytes(const void* p) {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));
 }

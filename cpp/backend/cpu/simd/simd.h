@@ -23,6 +23,7 @@
 //   greater_mask(a, b)           bit i: a[i] > b[i]
 //   exp(v)                       within 2 ulp for v in [-87.33, 88.72]; 0 below (-inf too), inf
 //                                above, NaN for NaN
+//   exp2(v)                      2^v within 2 ulp for v in [-126, 0]; 0 below -150, NaN for NaN
 //   load_bf16(p) load_f16(p)     kLanes 16-bit numbers, widened exactly
 //   store_bf16(p, v) store_f16   rounded to nearest, ties to even
 //   load_bf16_even(p)            of 2 * kLanes numbers those at even places
@@ -31,6 +32,8 @@
 // AVX-512 with bf16 only (HEADRACE_HAS_BF16_DOT):
 //   narrow_pairs(low, high)      2 * kLanes numbers rounded to bf16; subnormal ones become 0
 //   dot_bf16(a, b, c)            c + a.odd * b.odd + a.even * b.even per lane
+//   keep_halves(v, halves)       v with the same 32-bit mask over every pair
+//   store_bf16_normal(p, v)      store_bf16, but subnormal numbers become 0
 
 #define HEADRACE_SIMD_INLINE inline __attribute__((always_inline))
 

@@ -1,0 +1,158 @@
+#pragma once
+
+// Running softmaxes of a block's rows: over the keys of a tile, then over partial results. Scores
+// are in units of log 2, so that a probability is a power of 2.
+
+#include "backend/cpu/kernels/attention_tile.h"
+
+namespace headrace::HEADRACE_ISA {
+namespace {
+
+constexpr float kNever = -__builtin_inff();
+
+/// A running softmax per row. A row that has seen no key yet has maximum -inf and total 0.
+struct Partial {
+  float* sums;    ///< [rows][head_dim]
+  float* maxima;  ///< [rows]
+  float* totals;  ///< [rows]
+};
+
+Partial partial_at(float* data, int head_dim, int rows) {
+  float* maxima = data + static_cast<int64_t>(rows) * head_dim;
+  return {data, maxima, maxima + rows};
+}
+
+void clear(const Partial& partial, int head_dim, int rows) {
+  for (int i = 0; i < rows * head_dim; i += kLanes) store(partial.sums + i, zero());
+  for (int r = 0; r < rows; ++r) {
+    partial.maxima[r] = kNever;
+    partial.totals[r] = 0.0f;
+  }
+}
+
+bool is_empty(const Partial& partial, int row) {
+  return partial.maxima[row] == kNever && partial.totals[row] == 0.0f;
+}
+
+float exp2_of(float x) {
+  float lanes[kLanes];
+  store(lanes, exp2(set1(x)));
+  return lanes[0];
+}
+
+/// Scores of the vector at `lane`; -inf for keys that the row does not see.
+HEADRACE_SIMD_INLINE F32 visible_scores(const float* scores, int lane, Visible visible) {
+  alignas(64) static const float kIota[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  F32 x = load(scores + lane);
+  if (lane >= visible.first && lane + kLanes <= visible.end) return x;
+  const F32 index = add(load(kIota), set1(static_cast<float>(lane)));
+  const F32 first = set1(static_cast<float>(visible.first));
+  const F32 end = set1(static_cast<float>(visible.end));
+  x = select_greater(first, index, set1(kNever), x);
+  return select_greater(end, index, x, set1(kNever));
+}
+
+/// A tile's scores as a row sees them. Most rows see all of it: those take no masks.
+template <bool kWhole>
+HEADRACE_SIMD_INLINE F32 seen_scores(const float* scores, int lane, Visible visible) {
+  return kWhole ? load(scores + lane) : visible_scores(scores, lane, visible);
+}
+
+/// The row's maximum takes in the tile's; what was summed before is rescaled.
+template <bool kWhole>
+HEADRACE_SIMD_INLINE void raise_maximum(const float* scores, Visible visible,
+                                        const Partial& partial, int row, int head_dim) {
+  const int begin = kWhole ? 0 : visible.first / kLanes * kLanes;
+  const int end = kWhole ? kTileTokens : visible.end;
+  F32 top = set1(kNever);
+#pragma GCC unroll 4
+  for (int i = begin; i < end; i += kLanes) {
+    top = max(seen_scores<kWhole>(scores, i, visible), top);
+  }
+  const float tile_max = reduce_max(top);
+  const float old_max = partial.maxima[row];
+  if (tile_max > old_max) {
+    const float factor = exp2_of(old_max - tile_max);
+    float* sums = partial.sums + static_cast<int64_t>(row) * head_dim;
+    for (int i = 0; i < head_dim; i += kLanes) store(sums + i, mul(load(sums + i), set1(factor)));
+    partial.totals[row] *= factor;
+    partial.maxima[row] = tile_max;
+  }
+}
+
+/// Scores to probabilities relative to the row's maximum, which are added to its total.
+template <bool kWhole>
+HEADRACE_SIMD_INLINE void to_probabilities(float* scores, Visible visible, const Partial& partial,
+                                           int row) {
+  const int begin = kWhole ? 0 : visible.first / kLanes * kLanes;
+  const int end = kWhole ? kTileTokens : visible.end;
+  const F32 maximum = set1(partial.maxima[row]);
+  F32 total = zero();
+#pragma GCC unroll 4
+  for (int i = begin; i < end; i += kLanes) {
+    const F32 p = exp2(sub(seen_scores<kWhole>(scores, i, visible), maximum));
+    store(scores + i, p);
+    total = add(total, p);
+  }
+  partial.totals[row] += reduce_add(total);
+}
+
+/// The tile of `rows` rows, whose scores lie kTileTokens apart. Two loops: the rows' reductions,
+/// each a long chain, overlap.
+HEADRACE_SIMD_INLINE void update_softmax(float* scores, const Visible* visible, int rows,
+                                         const Partial& partial, int head_dim) {
+  const auto is_whole = [](Visible v) { return v.first == 0 && v.end == kTileTokens; };
+  for (int r = 0; r < rows; ++r) {
+    const float* row = scores + r * kTileTokens;
+    if (is_whole(visible[r])) {
+      raise_maximum<true>(row, visible[r], partial, r, head_dim);
+    } else if (visible[r].first < visible[r].end) {
+      raise_maximum<false>(row, visible[r], partial, r, head_dim);
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    float* row = scores + r * kTileTokens;
+    if (is_whole(visible[r])) {
+      to_probabilities<true>(row, visible[r], partial, r);
+    } else if (visible[r].first < visible[r].end) {
+      to_probabilities<false>(row, visible[r], partial, r);
+    }
+  }
+}
+
+/// into = the softmax over the keys of both, `from`'s after `into`'s.
+void merge_partial(const Partial& into, const Partial& from, int head_dim, int rows) {
+  for (int r = 0; r < rows; ++r) {
+    if (is_empty(from, r)) continue;
+    float* a = into.sums + static_cast<int64_t>(r) * head_dim;
+    const float* b = from.sums + static_cast<int64_t>(r) * head_dim;
+    if (is_empty(into, r)) {
+      for (int i = 0; i < head_dim; i += kLanes) store(a + i, load(b + i));
+      into.maxima[r] = from.maxima[r];
+      into.totals[r] = from.totals[r];
+      continue;
+    }
+    const float top = into.maxima[r] > from.maxima[r] ? into.maxima[r] : from.maxima[r];
+    const float factor_a = exp2_of(into.maxima[r] - top);
+    const float factor_b = exp2_of(from.maxima[r] - top);
+    for (int i = 0; i < head_dim; i += kLanes) {
+      const F32 scaled = mul(load(a + i), set1(factor_a));
+      store(a + i, fma(load(b + i), set1(factor_b), scaled));
+    }
+    into.totals[r] = into.totals[r] * factor_a + from.totals[r] * factor_b;
+    into.maxima[r] = top;
+  }
+}
+
+void write_output(const Partial& partial, int head_dim, int num_positions, int num_heads,
+                  float* out, int64_t out_stride) {
+  for (int r = 0; r < num_positions * num_heads; ++r) {
+    const F32 inverse = div(set1(1.0f), set1(partial.totals[r]));
+    const float* sums = partial.sums + static_cast<int64_t>(r) * head_dim;
+    float* to = out + r / num_heads * out_stride + static_cast<int64_t>(r % num_heads) * head_dim;
+    for (int i = 0; i < head_dim; i += kLanes) store(to + i, mul(load(sums + i), inverse));
+  }
+}
+
+}  // namespace
+}  // namespace headrace::HEADRACE_ISA
