@@ -276,7 +276,7 @@ INSTALL_ERRORS: list[tuple[dict[str, Any], AsStatus, str]] = [
     (
         {"quantization": {"quant_method": "gptq", "weight_format": "int8"}},
         PARAM,
-        "gptq, weight_only, int8 are not available",
+        "has no quantization_config of it",
     ),
 ]
 
