@@ -26,8 +26,8 @@ namespace {
 constexpr int64_t kBlockBytes = 768 * 1024;
 constexpr int64_t kMaxBlockRows = 384;
 
-// Threads that count tasks off wait for each other's caches, which can take as long as reading 16
-// KiB: as few runs of panels as let a thread help another, and small ones of large weights.
+// Threads that count tasks off wait for each other's caches, as long as it takes to read some KiB:
+// as few runs of panels as let a thread help another, and small ones of large weights.
 constexpr int64_t kRunsPerThread = 4;
 constexpr int64_t kRunBytes = 512 * 1024;
 
