@@ -3,10 +3,10 @@
     python benchmarks/quality.py
     python benchmarks/quality.py '{}' '{"quantization": "wint4", "group_size": 64}'
 
-Each argument is a JSON object of LLM's keywords; the first is what the others are compared with.
-The perplexity is that of whole dialogues, questions and replies, from a seed that training hasn't
-seen. (Of the replies alone it is 1.001: the model knows them.) No figure depends on the machine's
-speed.
+Each argument is a JSON object of LLM's keywords, "model" among them; the first is what the others
+are compared with. The perplexity is that of whole dialogues, questions and replies, from a seed
+that training hasn't seen. (Of the replies alone it is 1.001: the model knows them.) No figure
+depends on the machine's speed.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def measure(settings: dict, dialogues: int = 600) -> Quality:
     rng = random.Random(SEED)
     texts = [made.training_dialogue(rng).messages() for _ in range(dialogues)]
     items = made.load_heldout(TINY / "heldout.jsonl")
-    with LLM(shipped_model(), enable_logprob=True, **settings) as llm:
+    with LLM(**{"model": shipped_model(), "enable_logprob": True, **settings}) as llm:
         read = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=0)
         losses = [x for output in llm.chat(texts, read, use_tqdm=False) for x in _losses(output)]
         answer = SamplingParams(temperature=0.0, max_tokens=64)

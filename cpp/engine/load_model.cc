@@ -105,6 +105,7 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   info.path = path;
   info.family = config.model_type;
   info.dtype = dtype_name(config.checkpoint_dtype);
+  info.quantization = stored_method_name(config.stored_quantization.method);
   info.vocab_size = config.vocab_size;
   info.hidden_size = config.hidden_size;
   info.num_layers = config.num_layers;
@@ -152,9 +153,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   info.isa = device.isa;
   info.num_threads = device.num_threads;
   info.dtype = dtype_name(shapes.decoder.storage);
-  const StoredMethod stored = config.stored_quantization.method;
-  info.quantization = stored == StoredMethod::kNone ? quantization_name(shapes.decoder.quantization)
-                                                    : stored_method_name(stored);
+  if (info.quantization.empty()) {
+    info.quantization = quantization_name(shapes.decoder.quantization);
+  }
   info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
   info.num_parameters = decoder->num_parameters();
   info.max_model_len = plan.max_model_len;

@@ -12,7 +12,11 @@ constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 uint32_t load_word(const std::byte* at, int64_t bytes = 4) {
   uint32_t word = 0;
-  std::memcpy(&word, at, static_cast<size_t>(std::min<int64_t>(bytes, 4)));
+  if (bytes >= 4) {
+    std::memcpy(&word, at, 4);
+  } else {
+    std::memcpy(&word, at, static_cast<size_t>(bytes));
+  }
   return word;
 }
 
@@ -73,7 +77,11 @@ void StoredCodes::read(int64_t first, int64_t count, int64_t group, QuantizedGro
   }
   for (int64_t j = 0; j < inputs; ++j) {
     const int64_t from = layer_.order.empty() ? input + j : layer_.order[size_t(input + j)];
-    for (int64_t i = 0; i < count; ++i) read_one(first + i, from, &out[i].codes[j]);
+    if (layer_.codes.by_feature) {
+      read_features(first, count, from, j, out);
+    } else {
+      read_input(first, count, from, j, out);
+    }
   }
 }
 
@@ -96,16 +104,34 @@ void StoredCodes::read_lines(int64_t first, int64_t count, int64_t input, int64_
   }
 }
 
-void StoredCodes::read_one(int64_t feature, int64_t input, uint8_t* out) const {
+/// One input, whose features share words.
+void StoredCodes::read_features(int64_t first, int64_t count, int64_t input, int64_t to,
+                                QuantizedGroup* out) const {
   const CodeWords& codes = layer_.codes;
   const int64_t per_word = 32 / format_.bits;
-  const int64_t along = codes.by_feature ? feature : input;
-  const int64_t line = codes.by_feature ? input : feature;
-  const int64_t word_offset = along / per_word * codes.word_stride;
-  const uint32_t word = load_word(codes.data + line * codes.line_stride + word_offset,
-                                  codes.line_bytes == 0 ? 4 : codes.line_bytes - word_offset) ^
-                        (codes.is_signed ? 0x80808080u : 0);
-  *out = static_cast<uint8_t>(pick(word, format_.bits, along % per_word, codes.awq_order));
+  const std::byte* line = codes.data + input * codes.line_stride;
+  for (int64_t i = 0; i < count;) {
+    int64_t place = (first + i) % per_word;
+    const uint32_t word = load_word(line + (first + i) / per_word * codes.word_stride);
+    for (; place < per_word && i < count; ++place, ++i) {
+      out[i].codes[to] = static_cast<uint8_t>(pick(word, format_.bits, place, codes.awq_order));
+    }
+  }
+}
+
+/// One input, of which each feature has a word with its neighbours.
+void StoredCodes::read_input(int64_t first, int64_t count, int64_t input, int64_t to,
+                             QuantizedGroup* out) const {
+  const CodeWords& codes = layer_.codes;
+  const int64_t per_word = 32 / format_.bits;
+  const int64_t word_offset = input / per_word * codes.word_stride;
+  const int64_t bytes = codes.line_bytes == 0 ? 4 : codes.line_bytes - word_offset;
+  const uint32_t flip = codes.is_signed ? 0x80808080u : 0;
+  const std::byte* at = codes.data + word_offset + first * codes.line_stride;
+  for (int64_t i = 0; i < count; ++i, at += codes.line_stride) {
+    const uint32_t word = load_word(at, bytes) ^ flip;
+    out[i].codes[to] = static_cast<uint8_t>(pick(word, format_.bits, input % per_word, false));
+  }
 }
 
 }  // namespace headrace

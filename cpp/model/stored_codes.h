@@ -76,7 +76,10 @@ class StoredCodes final : public WeightCodes {
  private:
   void read_lines(int64_t first, int64_t count, int64_t input, int64_t inputs,
                   QuantizedGroup* out) const;
-  void read_one(int64_t feature, int64_t input, uint8_t* out) const;
+  void read_features(int64_t first, int64_t count, int64_t input, int64_t to,
+                     QuantizedGroup* out) const;
+  void read_input(int64_t first, int64_t count, int64_t input, int64_t to,
+                  QuantizedGroup* out) const;
 
   StoredLayer layer_;
   QuantFormat format_;
