@@ -194,6 +194,7 @@ struct DeviceInfo {
   int32_t num_threads = 0;
   size_t total_bytes = 0;  ///< memory of the device
   size_t free_bytes = 0;   ///< available now
+  int32_t num_nodes = 1;   ///< NUMA nodes that weights and work are shared out to
 };
 
 /// What a model needs, asked at load so that an unsupported one fails there, by name.
@@ -209,6 +210,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual DeviceInfo device_info() const = 0;
+  /// By the thread that will run the steps from now on, which may be confined to some cores.
+  virtual void enter_thread() {}
   /// Throws Error(kUnsupported) naming what this backend cannot run.
   virtual void require(const BackendNeeds& needs) const = 0;
   /// Dtype of activations for a model whose weights are kept in `storage`.

@@ -33,6 +33,8 @@ std::optional<int32_t> env_num_threads() {
 
 std::optional<std::string> env_cpu_isa() { return get("HEADRACE_CPU_ISA"); }
 
+std::optional<std::string> env_numa_nodes() { return get("HEADRACE_NUMA_NODES"); }
+
 std::optional<std::string> env_log_level() { return get("HEADRACE_LOG_LEVEL"); }
 
 }  // namespace headrace

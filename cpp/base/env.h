@@ -14,6 +14,9 @@ std::optional<int32_t> env_num_threads();
 /// HEADRACE_CPU_ISA: force a kernel set, see CpuBackendOptions::isa.
 std::optional<std::string> env_cpu_isa();
 
+/// HEADRACE_NUMA_NODES: see parse_numa_nodes().
+std::optional<std::string> env_numa_nodes();
+
 /// HEADRACE_LOG_LEVEL: "debug", "info", "warning" (default), "error" or "off".
 std::optional<std::string> env_log_level();
 

@@ -46,6 +46,7 @@ struct OwnedInfo : headrace_model_info {
     num_threads = data.num_threads;
     max_loras = data.max_loras;
     max_lora_rank = data.max_lora_rank;
+    num_nodes = data.num_nodes;
     quantization = data.quantization.c_str();
   }
 

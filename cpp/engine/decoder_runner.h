@@ -15,6 +15,7 @@ class DecoderRunner final : public StepRunner {
   DecoderRunner(std::shared_ptr<Backend> backend, std::unique_ptr<Decoder> decoder,
                 std::unique_ptr<KvCache> cache, int32_t max_logit_rows);
 
+  void enter_thread() override { backend_->enter_thread(); }
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
   int32_t max_logit_rows() const override { return max_logit_rows_; }

@@ -12,8 +12,9 @@ namespace headrace::internal {
 namespace {
 
 std::shared_ptr<Backend> open_cpu(const ModelOptions& options, const BackendNeeds& needs) {
-  std::shared_ptr<Backend> backend =
-      make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
+  std::shared_ptr<Backend> backend = make_cpu_backend({.num_threads = options.num_threads,
+                                                       .numa = options.device == "cpu_numa",
+                                                       .isa = options.cpu_isa});
   backend->require(needs);
   return backend;
 }
@@ -42,6 +43,7 @@ std::optional<DeviceName> parse_device(const std::string& name) {
   using Kind = DeviceName::Kind;
   if (name == "auto") return DeviceName{Kind::kAuto};
   if (name == "cpu") return DeviceName{Kind::kCpu};
+  if (name == "cpu_numa") return DeviceName{Kind::kCpuNuma};
   if (name == "cuda") return DeviceName{Kind::kCuda};
   constexpr std::string_view kPrefix = "cuda:";
   if (!name.starts_with(kPrefix)) return std::nullopt;

@@ -15,12 +15,12 @@ namespace headrace::internal {
 
 /// What ModelOptions::device names.
 struct DeviceName {
-  enum class Kind : uint8_t { kAuto, kCpu, kCuda };
+  enum class Kind : uint8_t { kAuto, kCpu, kCpuNuma, kCuda };
   Kind kind = Kind::kAuto;
   int32_t number = 0;  ///< of the GPU
 };
 
-/// nullopt unless it is "auto", "cpu", "cuda" (the first GPU) or "cuda:N".
+/// nullopt unless it is "auto", "cpu", "cpu_numa", "cuda" (the first GPU) or "cuda:N".
 std::optional<DeviceName> parse_device(const std::string& name);
 
 /// The backend that the options name, able to run what `needs` says. "auto" is the first GPU if the

@@ -152,6 +152,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   info.device = device.name;
   info.isa = device.isa;
   info.num_threads = device.num_threads;
+  info.num_nodes = device.num_nodes;
   info.dtype = dtype_name(shapes.decoder.storage);
   if (info.quantization.empty()) {
     info.quantization = quantization_name(shapes.decoder.quantization);

@@ -150,6 +150,7 @@ void ModelLoop::update_stats() {
 
 void ModelLoop::run() noexcept {
   try {
+    runner_->enter_thread();
     serve();
     // Later submits were refused; a late cancel has nothing left to cancel.
     for (Command& late : control_->finish(ModelState::kStopped, {})) {

@@ -57,7 +57,7 @@ void validate_model_options(const ModelOptions& options) {
   }
   if (!parse_device(options.device)) {
     throw_error(ErrorCode::kUnsupported, "device '", options.device,
-                "' is not known: use auto, cpu, cuda or cuda:N.");
+                "' is not known: use auto, cpu, cpu_numa, cuda or cuda:N.");
   }
   const std::array<std::string, 4> dtypes = {"auto", "float32", "bfloat16", "float16"};
   check_one_of("dtype", options.dtype, dtypes);

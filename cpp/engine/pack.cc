@@ -37,7 +37,7 @@ void check_target(const fs::path& file, const fs::path& folder) {
 
 std::unique_ptr<Backend> make_backend(const ModelOptions& options, const ModelConfig& config,
                                       DType storage) {
-  if (options.device != "auto" && options.device != "cpu") {
+  if (options.device != "auto" && options.device != "cpu" && options.device != "cpu_numa") {
     throw_error(ErrorCode::kUnsupported, "packed files are for the CPU, but device is ",
                 options.device, ": use cpu; a GPU loads the folder's own weights.");
   }

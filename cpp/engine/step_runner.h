@@ -16,6 +16,8 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
+  /// By the thread that will run the steps, before the first of them.
+  virtual void enter_thread() {}
   /// Decoder::forward: logits of batch.logit_rows, valid until the next call.
   virtual TensorView forward(const StepBatch& batch) = 0;
   /// Decoder::logits: of other rows of the same step.

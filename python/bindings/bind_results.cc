@@ -93,6 +93,7 @@ void bind_model_info(py::module_& module) {
       .def_readonly("block_size", &I::block_size)
       .def_readonly("num_kv_blocks", &I::num_kv_blocks)
       .def_readonly("num_threads", &I::num_threads)
+      .def_readonly("num_nodes", &I::num_nodes)
       .def_readonly("max_loras", &I::max_loras)
       .def_readonly("max_lora_rank", &I::max_lora_rank)
       .def_readonly("weight_bytes", &I::weight_bytes)

@@ -281,6 +281,7 @@ class ModelInfo:
     block_size: int
     num_kv_blocks: int
     num_threads: int
+    num_nodes: int
     max_loras: int
     max_lora_rank: int
     weight_bytes: int

@@ -178,6 +178,7 @@ class ModelInfo:
     block_size: int = 0
     num_kv_blocks: int = 100
     num_threads: int = 1
+    num_nodes: int = 1
     max_loras: int = 0
     max_lora_rank: int = 64
     weight_bytes: int = 4000

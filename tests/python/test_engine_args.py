@@ -23,6 +23,7 @@ OPTIONS = [
     ("enable_prefix_caching", False, "enable_prefix_caching", False),
     ("dtype", "float32", "dtype", "float32"),
     ("device", "cpu", "device", "cpu"),
+    ("device", "cpu_numa", "device", "cpu_numa"),
     ("device", "cuda:1", "device", "cuda:1"),
     ("num_threads", 3, "num_threads", 3),
     ("packed_weights", "m.headrace", "packed_weights", "m.headrace"),

@@ -19,12 +19,20 @@ namespace headrace {
 CpuBackend::CpuBackend(const CpuIsa& isa, int32_t num_threads, size_t memory_limit)
     : isa_(&isa), memory_(memory_limit), pool_(num_threads) {}
 
+CpuBackend::CpuBackend(const CpuIsa& isa, int32_t num_threads, std::vector<NumaNode> nodes,
+                       size_t memory_limit)
+    : isa_(&isa),
+      nodes_(std::move(nodes)),
+      memory_(memory_limit),
+      pool_(share_threads(num_threads, nodes_)) {}
+
 DeviceInfo CpuBackend::device_info() const {
   const RawMemoryInfo memory = host_memory_info();
   DeviceInfo info;
-  info.name = "cpu";
+  info.name = nodes_.empty() ? "cpu" : "cpu_numa";
   info.isa = isa_->name;
   info.num_threads = pool_.num_threads();
+  info.num_nodes = pool_.num_groups();
   info.description = str_cat(cpu_brand(), ", ", info.isa, ", ", info.num_threads,
                              info.num_threads == 1 ? " thread" : " threads");
   info.total_bytes = memory.total_bytes;
@@ -55,8 +63,35 @@ void CpuBackend::read_back(const void* device, void* destination, size_t bytes) 
 }
 
 std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {
-  if (spec.quant.bits != 0) return pack_quantized(spec, *isa_, memory_, pool_);
-  return pack_panels(spec, *isa_->linear, memory_, pool_);
+  std::unique_ptr<PackedWeight> weight;
+  if (spec.quant.bits != 0) {
+    weight = pack_quantized(spec, *isa_, memory_, pool_);
+  } else {
+    weight = pack_panels(spec, *isa_->linear, memory_, pool_);
+  }
+  place(*weight);
+  return weight;
+}
+
+// Packing has first touched most pages where they belong: this moves those at the borders, and
+// those of memory that was in use before.
+void CpuBackend::place(const PackedWeight& weight) {
+  if (pool_.num_groups() == 1) return;
+  int64_t panels = weight.n(), panel_bytes = static_cast<int64_t>(weight.bytes()) / weight.n();
+  if (const auto* quantized = dynamic_cast<const QuantPanels*>(&weight)) {
+    panels = quantized->cut().num_panels();
+    panel_bytes = quantized->panel_bytes();
+  } else if (const auto* dense = dynamic_cast<const PackedPanels*>(&weight)) {
+    panels = dense->num_panels();
+    panel_bytes = dense->panel_bytes();
+  }
+  auto* const data = static_cast<std::byte*>(const_cast<void*>(weight.data()));
+  for (int32_t group = 0; group < pool_.num_groups(); ++group) {
+    const ThreadPool::Range part = pool_.part_of(group, panels);
+    place_near(data + part.begin * panel_bytes,
+               static_cast<size_t>((part.end - part.begin) * panel_bytes),
+               nodes_[static_cast<size_t>(group)].id);
+  }
 }
 
 std::string CpuBackend::weight_layout(DType storage, const QuantFormat& quant) const {
@@ -71,8 +106,14 @@ size_t CpuBackend::packed_bytes(const WeightShape& shape) const {
 
 std::unique_ptr<PackedWeight> CpuBackend::restore_weight(const WeightShape& shape,
                                                          Buffer contents) {
-  if (shape.quant.bits != 0) return restore_quantized(shape, *isa_->quant, std::move(contents));
-  return restore_panels(shape, *isa_->linear, std::move(contents));
+  std::unique_ptr<PackedWeight> weight;
+  if (shape.quant.bits != 0) {
+    weight = restore_quantized(shape, *isa_->quant, std::move(contents));
+  } else {
+    weight = restore_panels(shape, *isa_->linear, std::move(contents));
+  }
+  place(*weight);
+  return weight;
 }
 
 TensorView CpuBackend::pack_vector(const WeightPart& part, Buffer* owner) {
@@ -97,14 +138,37 @@ std::byte* CpuBackend::grow(Buffer& buffer, size_t bytes) {
   return static_cast<std::byte*>(buffer.data);
 }
 
+namespace {
+
+std::vector<NumaNode> choose_nodes(const std::string& option) {
+  const CpuMask usable = usable_cpus();
+  const std::string chosen = option.empty() ? env_numa_nodes().value_or("") : option;
+  return chosen.empty() ? find_numa_nodes(usable) : parse_numa_nodes(chosen, usable);
+}
+
+int32_t count_cores(const std::vector<NumaNode>& nodes) {
+  int32_t count = 0;
+  for (const NumaNode& node : nodes) count += node.cpus.count();
+  return count;
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
   const std::string isa = options.isa.empty() ? env_cpu_isa().value_or("") : options.isa;
   if (isa == "reference") return make_reference_backend(options.memory_limit);
+  std::vector<NumaNode> nodes;
+  if (options.numa) nodes = choose_nodes(options.numa_nodes);
   int32_t threads = options.num_threads;
-  if (threads == 0) threads = env_num_threads().value_or(usable_cores());
+  if (threads == 0)
+    threads = env_num_threads().value_or(nodes.empty() ? usable_cores() : count_cores(nodes));
   if (threads < 1 || threads > 1024) {
     throw_error(ErrorCode::kInvalidArgument, "num_threads is ", threads,
                 ": choose 1 to 1024, or 0 for the default");
+  }
+  if (options.numa) {
+    return std::make_unique<CpuBackend>(select_cpu_isa(isa), threads, std::move(nodes),
+                                        options.memory_limit);
   }
   return std::make_unique<CpuBackend>(select_cpu_isa(isa), threads, options.memory_limit);
 }

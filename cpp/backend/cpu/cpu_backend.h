@@ -11,10 +11,16 @@ namespace headrace {
 struct CpuBackendOptions {
   /// Threads, the caller's included. 0 = HEADRACE_NUM_THREADS, else the cores this process may use.
   int32_t num_threads = 0;
+  /// A share of the threads for each NUMA node, confined to its cores. Each has a contiguous range
+  /// of the columns of every weight and of the KV heads, in memory near it. The results are the
+  /// same bits.
+  bool numa = false;
+  /// As parse_numa_nodes() takes them; "" = HEADRACE_NUMA_NODES, else what the system tells.
+  std::string numa_nodes{};
   /// "reference", "baseline", "avx2", "avx512", "avx512_bf16"; "" = HEADRACE_CPU_ISA, else the best
   /// this machine has. One that is unknown or unavailable throws Error(kUnsupported) naming those
   /// that are available.
-  std::string isa;
+  std::string isa{};
   /// Upper bound on bytes_in_use(); 0 = none.
   size_t memory_limit = 0;
 };

@@ -14,10 +14,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_isa.h"
 #include "backend/cpu/host_memory.h"
+#include "backend/cpu/numa_topology.h"
 #include "backend/cpu/thread_pool.h"
 
 namespace headrace {
@@ -31,8 +33,12 @@ class CpuBackend final : public Backend {
  public:
   /// `isa` must be available on this machine.
   CpuBackend(const CpuIsa& isa, int32_t num_threads, size_t memory_limit);
+  /// share_threads() of `nodes`.
+  CpuBackend(const CpuIsa& isa, int32_t num_threads, std::vector<NumaNode> nodes,
+             size_t memory_limit);
 
   DeviceInfo device_info() const override;
+  void enter_thread() override { pool_.confine_caller(); }
   void require(const BackendNeeds& needs) const override;
   DType activation_dtype(DType storage) const override;
 
@@ -73,6 +79,9 @@ class CpuBackend final : public Backend {
               std::span<SampleResult> results) override;
 
  private:
+  /// Puts each node's part of a weight's panels near it.
+  void place(const PackedWeight& weight);
+
   /// Scratch of one op, aligned to 256 bytes, contents undefined. The next call invalidates it. It
   /// grows to the largest size asked for, so that a step allocates nothing after the first.
   std::byte* scratch(size_t bytes);
@@ -105,6 +114,7 @@ class CpuBackend final : public Backend {
                   const TensorView& out, PanelEpilogue epilogue);
 
   const CpuIsa* isa_;
+  const std::vector<NumaNode> nodes_;  ///< of the pool's groups; empty: threads go where they like
   HostMemory memory_;
   ThreadPool pool_;
   Buffer scratch_, reordered_;

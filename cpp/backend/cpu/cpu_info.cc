@@ -10,10 +10,15 @@
 
 namespace headrace {
 
-int32_t usable_cores() noexcept {
-  if (const auto allowed = thread_affinity(0)) return std::max(1, allowed->count());
-  return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+CpuMask usable_cpus() noexcept {
+  if (const auto allowed = thread_affinity(0)) return *allowed;
+  CpuMask all;
+  const auto count = static_cast<int32_t>(std::thread::hardware_concurrency());
+  for (int32_t cpu = 0; cpu < count; ++cpu) all.add(cpu);
+  return all;
 }
+
+int32_t usable_cores() noexcept { return std::max(1, usable_cpus().count()); }
 
 std::string cpu_brand() {
   unsigned words[12] = {};

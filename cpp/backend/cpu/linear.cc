@@ -118,9 +118,8 @@ void CpuBackend::multiply_panels(const LinearOperands& op, const PanelCut& cut,
 
   const int64_t panels = cut.num_panels();
   const int64_t runs = count_runs(panels, plan.panel_bytes, threads);
-  pool_.parallel_for(plan.blocks * runs, 1, [&](int64_t index, int64_t, int32_t thread) {
-    const int64_t run = index % runs;
-    const int64_t first_row = index / runs * plan.block_rows;
+  pool_.parallel_rounds(plan.blocks, runs, [&](int64_t block, int64_t run, int32_t thread) {
+    const int64_t first_row = block * plan.block_rows;
     for (int64_t panel = panels * run / runs; panel < panels * (run + 1) / runs; ++panel) {
       PanelTask task = panel_task(op, cut, panel, first_row);
       task.activations = activations + first_row * plan.row_bytes;

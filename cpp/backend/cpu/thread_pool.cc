@@ -49,15 +49,30 @@ void wake_all(std::atomic<uint32_t>& word) noexcept {
 
 }  // namespace
 
+std::vector<ThreadPool::Group> ThreadPool::line_up(const std::vector<ThreadGroup>& groups) {
+  HEADRACE_CHECK(!groups.empty());
+  std::vector<Group> out;
+  int32_t first = 0;
+  for (const ThreadGroup& group : groups) {
+    HEADRACE_CHECK(group.threads >= 1, group.threads);
+    out.push_back({first, first + group.threads, group.cpus});
+    first += group.threads;
+  }
+  return out;
+}
+
 ThreadPool::ThreadPool(int32_t num_threads)
-    : num_threads_(num_threads),
+    : ThreadPool(std::vector<ThreadGroup>{{num_threads, {}}}) {}
+
+ThreadPool::ThreadPool(const std::vector<ThreadGroup>& groups)
+    : groups_(line_up(groups)),
+      num_threads_(groups_.back().end_thread),
       // With more threads than cores a spinning thread only keeps a working one waiting.
-      spin_nanoseconds_(num_threads <= usable_cores() ? kSpinNanoseconds : 0),
-      seats_(num_threads) {
-  HEADRACE_CHECK(num_threads >= 1, num_threads);
-  shares_ = std::make_unique<Share[]>(static_cast<size_t>(num_threads));
-  threads_.reserve(static_cast<size_t>(num_threads - 1));
-  for (int32_t i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { worker(i); });
+      spin_nanoseconds_(num_threads_ <= usable_cores() ? kSpinNanoseconds : 0),
+      seats_(num_threads_) {
+  shares_ = std::make_unique<Share[]>(static_cast<size_t>(num_threads_));
+  threads_.reserve(static_cast<size_t>(num_threads_ - 1));
+  for (int32_t i = 1; i < num_threads_; ++i) threads_.emplace_back([this, i] { worker(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -73,13 +88,7 @@ void ThreadPool::run(const Loop& loop) {
   const uint32_t number = number_.load(std::memory_order_relaxed) + 1;
   loop_ = loop;
   chunks_left_.store(static_cast<uint32_t>(chunks), std::memory_order_relaxed);
-  for (int32_t i = 0; i < num_threads_; ++i) {
-    Share& share = shares_[static_cast<size_t>(i)];
-    // A late thread may still hold the old words: `end` first, so that it never pairs the new
-    // `next` with an old `end`.
-    share.end.store(tagged(number, chunks * (i + 1) / num_threads_), std::memory_order_release);
-    share.next.store(tagged(number, chunks * i / num_threads_), std::memory_order_release);
-  }
+  share_out(number, chunks, loop.rounds);
   number_.store(number);
   if (sleeping_workers_.load() > 0) wake_all(number_);
   work(number, 0);
@@ -90,10 +99,44 @@ void ThreadPool::run(const Loop& loop) {
   }
 }
 
+void ThreadPool::share_out(uint32_t number, int64_t chunks, int64_t rounds) {
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    const Group& group = groups_[static_cast<size_t>(g)];
+    const Range part = part_of(g, chunks / rounds);
+    const int64_t first = rounds * part.begin, width = rounds * (part.end - part.begin);
+    const int64_t threads = group.end_thread - group.first_thread;
+    for (int64_t i = 0; i < threads; ++i) {
+      Share& share = shares_[static_cast<size_t>(group.first_thread + i)];
+      // A late thread may still hold the old words: `end` first, so that it never pairs the new
+      // `next` with an old `end`.
+      share.end.store(tagged(number, first + width * (i + 1) / threads), std::memory_order_release);
+      share.next.store(tagged(number, first + width * i / threads), std::memory_order_release);
+    }
+  }
+}
+
+ThreadPool::Range ThreadPool::part_of(int32_t group, int64_t count) const noexcept {
+  const Group& threads = groups_[static_cast<size_t>(group)];
+  return {count * threads.first_thread / num_threads_, count * threads.end_thread / num_threads_};
+}
+
+int32_t ThreadPool::group_of(int32_t thread) const noexcept {
+  int32_t group = 0;
+  while (thread >= groups_[static_cast<size_t>(group)].end_thread) ++group;
+  return group;
+}
+
+void ThreadPool::confine_caller() noexcept {
+  if (num_groups() > 1) set_thread_affinity(0, groups_.front().cpus);
+}
+
 void ThreadPool::work(uint32_t number, int32_t thread) {
+  const Group& group = groups_[static_cast<size_t>(group_of(thread))];
+  const int32_t threads = group.end_thread - group.first_thread;
   seats_.begin_work(thread);
-  for (int32_t i = 0; i < num_threads_; ++i) {
-    Share& share = shares_[static_cast<size_t>((thread + i) % num_threads_)];
+  for (int32_t i = 0; i < threads; ++i) {
+    const int32_t owner = group.first_thread + (thread - group.first_thread + i) % threads;
+    Share& share = shares_[static_cast<size_t>(owner)];
     while (run_chunk(share, number, thread)) {
     }
   }
@@ -122,10 +165,14 @@ bool ThreadPool::run_chunk(Share& share, uint32_t number, int32_t thread) {
 }
 
 void ThreadPool::worker(int32_t thread) {
+  if (num_groups() > 1) {
+    set_thread_affinity(0, groups_[static_cast<size_t>(group_of(thread))].cpus);
+  }
   uint32_t number = 0;
   while (wait_for_loop(number, thread)) {
     number = number_.load(std::memory_order_acquire);
-    if (!seats_.is_resting(thread)) work(number, thread);
+    // A group may be this thread alone: nobody else would do its part.
+    if (num_groups() > 1 || !seats_.is_resting(thread)) work(number, thread);
   }
 }
 

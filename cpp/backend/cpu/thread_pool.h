@@ -10,9 +10,16 @@
 #include <thread>
 #include <vector>
 
+#include "backend/cpu/cpu_affinity.h"
 #include "backend/cpu/thread_seats.h"
 
 namespace headrace {
+
+/// Threads of a pool that run on the same cores, and memory near them.
+struct ThreadGroup {
+  int32_t threads = 1;
+  CpuMask cpus;  ///< those they may run on
+};
 
 /// Owned and driven by one thread at a time; loops don't nest. Workers spin for some tens of
 /// microseconds after a loop, then sleep until the next. A process that takes a core costs about
@@ -21,11 +28,24 @@ class ThreadPool {
  public:
   /// `num_threads` >= 1, the caller's included: starts num_threads - 1 threads.
   explicit ThreadPool(int32_t num_threads);
+  /// Threads in groups, each confined to its cores. Of every loop a group has one contiguous part,
+  /// the same one in each loop of the same count, and it helps no other group with theirs. The
+  /// caller belongs to the first group: see confine_caller().
+  explicit ThreadPool(const std::vector<ThreadGroup>& groups);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int32_t num_threads() const noexcept { return num_threads_; }
+  int32_t num_groups() const noexcept { return static_cast<int32_t>(groups_.size()); }
+  /// Indices [begin, end) of a loop over `count` with grain 1 that a group has.
+  struct Range {
+    int64_t begin, end;
+  };
+  Range part_of(int32_t group, int64_t count) const noexcept;
+  /// Confines the calling thread to the first group's cores, if there are several groups. For the
+  /// thread that will drive the pool from now on.
+  void confine_caller() noexcept;
 
   /// Calls body(begin, end, thread) on ranges that cover [0, count) once, each at most `grain`
   /// long, and returns when all are done. Each thread is given a contiguous share, which it takes
@@ -45,7 +65,30 @@ class ThreadPool {
     run({[](const void* context, int64_t begin, int64_t end, int32_t thread) {
            (*static_cast<const Body*>(context))(begin, end, thread);
          },
-         &body, count, grain});
+         &body, count, grain, 1});
+  }
+
+  /// Calls body(round, i, thread) for each i in [0, count) in each of `rounds`. Whatever the
+  /// rounds, a group has the part of [0, count) that it has in a loop of that count. Else as above.
+  template <class Body>
+  void parallel_rounds(int64_t rounds, int64_t count, const Body& body) {
+    if (rounds * count <= 0) return;
+    if (groups_.size() == 1) {
+      return parallel_for(rounds * count, 1, [&](int64_t task, int64_t, int32_t thread) {
+        body(task / count, task % count, thread);
+      });
+    }
+    const auto find = [&](int64_t task, int64_t, int32_t thread) {
+      const Range part = part_of(group_of(thread), count);
+      const int64_t local = task - rounds * part.begin;
+      const int64_t width = part.end - part.begin;
+      body(local / width, part.begin + local % width, thread);
+    };
+    using Find = decltype(find);
+    run({[](const void* context, int64_t begin, int64_t end, int32_t thread) {
+           (*static_cast<const Find*>(context))(begin, end, thread);
+         },
+         &find, rounds * count, 1, rounds});
   }
 
  private:
@@ -54,6 +97,7 @@ class ThreadPool {
     const void* context;
     int64_t count;
     int64_t grain;
+    int64_t rounds;
   };
   /// A thread's share: chunks [next, end). Both words carry the loop's number in their high half,
   /// so that a thread that wakes late cannot take a chunk of another loop.
@@ -62,13 +106,22 @@ class ThreadPool {
     std::atomic<uint64_t> end{0};
   };
 
+  struct Group {
+    int32_t first_thread, end_thread;
+    CpuMask cpus;
+  };
+
+  static std::vector<Group> line_up(const std::vector<ThreadGroup>& groups);
+  int32_t group_of(int32_t thread) const noexcept;
   void run(const Loop& loop);
+  void share_out(uint32_t number, int64_t chunks, int64_t rounds);
   void work(uint32_t number, int32_t thread);
   bool run_chunk(Share& share, uint32_t number, int32_t thread);
   void worker(int32_t thread);
   bool wait_for_loop(uint32_t last_number, int32_t thread);
   void wait_for_chunks();
 
+  std::vector<Group> groups_;
   const int32_t num_threads_;
   const int64_t spin_nanoseconds_;
   ThreadSeats seats_;

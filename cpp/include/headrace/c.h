@@ -195,7 +195,7 @@ typedef struct headrace_model_info {
   double load_seconds;
   int32_t vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_dim;
   int32_t intermediate_size, max_model_len, max_num_seqs, max_num_batched_tokens;
-  int32_t block_size, num_kv_blocks, num_threads, max_loras, max_lora_rank, reserved;
+  int32_t block_size, num_kv_blocks, num_threads, max_loras, max_lora_rank, num_nodes;
   const char* quantization; /* "" for none */
 } headrace_model_info;
 

@@ -51,6 +51,7 @@ struct ModelInfo {
   int32_t head_dim = 0, intermediate_size = 0;
   int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
   int32_t num_kv_blocks = 0, num_threads = 0;
+  int32_t num_nodes = 0;  ///< NUMA nodes that weights and work are shared out to
   int32_t max_loras = 0, max_lora_rank = 0;
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
   /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them

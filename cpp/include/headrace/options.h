@@ -46,9 +46,11 @@ struct SpeculativeOptions {
 /// How one model is loaded and run. 0 or "" means: choose.
 struct ModelOptions {
   std::string path{};  ///< folder with config.json and *.safetensors
-  /// "cpu", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU if this build has the CUDA
-  /// plug-in, the GPU is usable and runs the model, and neither cpu_isa nor a packed file asks for
-  /// the CPU; else the CPU.
+  /// "cpu", "cpu_numa", "cuda" (the first GPU), "cuda:N", or "auto": the first GPU if this build
+  /// has the CUDA plug-in, the GPU is usable and runs the model, and neither cpu_isa nor a packed
+  /// file asks for the CPU; else the CPU. "cpu_numa" confines the threads to the cores of the NUMA
+  /// nodes that this process may use, a share to each, and keeps each share's part of the weights
+  /// near it; the results are those of "cpu", bit for bit. On one node it is "cpu".
   std::string device = "auto";
   std::string dtype = "auto";  ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
   /// "" (none, or the packed file's), "none", "wint8" or "wint4": weights are rounded at load to 8

@@ -14,7 +14,7 @@ from headrace.allspark.enums import AsCacheMode, AsStatus
 from headrace.allspark.errors import AsException
 
 # The engine's name of a thing; None where it has none.
-DEVICES: Mapping[str, str | None] = {"CPU": "cpu", "CPU_NUMA": "cpu", "CUDA": "cuda"}
+DEVICES: Mapping[str, str | None] = {"CPU": "cpu", "CPU_NUMA": "cpu_numa", "CUDA": "cuda"}
 KV_CACHE_MODES: Mapping[AsCacheMode, str | None] = {
     AsCacheMode.AsCacheDefault: "auto",
     AsCacheMode.AsCacheQuantI8: "int8",
@@ -34,6 +34,8 @@ DATA_TYPES = ("auto", "float32", "bfloat16", "float16")
 
 def device(kind: str, ids: Sequence[int]) -> str:
     """The engine's device for "CPU", "CPU_NUMA" or "CUDA" with device ids. Raises AsException."""
+    if kind == "CPU" and len(ids) > 1:
+        kind = "CPU_NUMA"  # several ids of a CPU are NUMA nodes
     name = DEVICES.get(kind)
     if name == "cuda":
         if len(ids) != 1:

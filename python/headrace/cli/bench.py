@@ -67,6 +67,7 @@ class _Bench:
             "dtype": info.dtype,
             "isa": info.isa,
             "num_threads": info.num_threads,
+            "num_nodes": info.num_nodes,
             "num_parameters": info.num_parameters,
             "load_seconds": info.load_seconds,
             "input_len": self.args.input_len,

@@ -59,6 +59,7 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "isa": info.isa,
             "quantization": info.quantization or "none",
             "num_threads": info.num_threads,
+            "num_nodes": info.num_nodes,
             "weight_bytes": info.weight_bytes,
             "mapped_weight_bytes": info.mapped_weight_bytes,
             "kv_cache_dtype": info.kv_cache_dtype,

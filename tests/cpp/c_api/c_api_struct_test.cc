@@ -51,7 +51,7 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
   [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint] = request;
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters, vocab, hidden,
                                 layers, heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18,
-                                i19, i20, i21, i22, i23, i24, i25, i26, load, eos] = info;
+                                i19, i20, nodes, i22, i23, i24, i25, i26, i27, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, finished, preempted,
                                 interrupted, steps, prompts, generated, hits, misses, busy, masks,
                                 memory, pool, mapped, drafted, accepted] = stats;

@@ -12,7 +12,10 @@ namespace headrace {
 
 DecoderHarness::DecoderHarness(const std::string& isa, const std::string& folder,
                                const HarnessOptions& options)
-    : backend_(make_cpu_backend({.num_threads = options.num_threads, .isa = isa})),
+    : backend_(make_cpu_backend({.num_threads = options.num_threads,
+                                 .numa = !options.numa_nodes.empty(),
+                                 .numa_nodes = options.numa_nodes,
+                                 .isa = isa})),
       storage_(options.storage),
       max_lora_rank_(options.max_lora_rank) {
   const ModelConfig config = load_model_config(folder);
@@ -20,6 +23,7 @@ DecoderHarness::DecoderHarness(const std::string& isa, const std::string& folder
     const Checkpoint checkpoint(folder);
     decoder_ = std::make_unique<Decoder>(*backend_, config, &checkpoint,
                                          DecoderOptions{.storage = options.storage,
+                                                        .quantization = options.quantization,
                                                         .max_logit_rows = options.max_logit_rows,
                                                         .max_loras = options.max_loras,
                                                         .max_lora_rank = options.max_lora_rank});

@@ -26,7 +26,9 @@ struct HarnessOptions {
   DType storage = DType::kF32;
   DType kv_dtype = DType::kF32;
   int32_t block_size = 16;
+  Quantization quantization{};
   int32_t num_threads = 0;
+  std::string numa_nodes{};  ///< not empty: a rank for each
   int32_t max_logit_rows = 512;
   int32_t num_sequences = 4;
   int32_t max_tokens = 256;  ///< per sequence

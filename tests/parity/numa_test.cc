@@ -1,0 +1,234 @@
+#include <gtest/gtest.h>
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "backend/cpu/numa_topology.h"
+#include "parity/linear_harness.h"
+#include "parity/ranks.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+CpuMask cpus(const char* list) { return parse_cpu_list(list).value(); }
+
+/// A /sys of our own.
+class FakeSystem {
+ public:
+  explicit FakeSystem(const std::string& name)
+      : root_(fs::path(testing::TempDir()) / str_cat("numa-", name, ::getpid())) {
+    fs::create_directories(nodes());
+  }
+  ~FakeSystem() { fs::remove_all(root_); }
+  void online(const std::string& list) { std::ofstream(nodes() / "online") << list << "\n"; }
+  void node(int id, const std::string& list) {
+    fs::create_directories(nodes() / str_cat("node", id));
+    std::ofstream(nodes() / str_cat("node", id) / "cpulist") << list << "\n";
+  }
+  std::string root() const { return root_.string(); }
+
+ private:
+  fs::path nodes() const { return root_ / "sys/devices/system/node"; }
+  fs::path root_;
+};
+
+TEST(NumaTopology, ListsOfCpus) {
+  EXPECT_EQ(cpus("").count(), 0);
+  EXPECT_EQ(cpus("3"), CpuMask::of(3));
+  EXPECT_EQ(cpus("0-2,5,7-7").count(), 5);
+  for (const char* bad :
+       {"a", "1-", "-1", "2-1", "1,", ",1", "1 2", "0-9000", "99999999999", "1;2"}) {
+    EXPECT_FALSE(parse_cpu_list(bad).has_value()) << bad;
+  }
+}
+
+TEST(NumaTopology, NodesWithCoresOfThisProcess) {
+  FakeSystem system("nodes");
+  system.online("0-3,7");
+  system.node(0, "0-3");
+  system.node(1, "");      // memory alone
+  system.node(2, "4-7");   // outside of the process's set but for one
+  system.node(3, "8-11");  // wholly outside
+  system.node(4, "0-3");   // not online
+  const auto nodes = find_numa_nodes(cpus("0-4"), system.root());
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].id, 0);
+  EXPECT_EQ(nodes[0].cpus, cpus("0-3"));
+  EXPECT_EQ(nodes[1].id, 2);
+  EXPECT_EQ(nodes[1].cpus, cpus("4"));
+}
+
+TEST(NumaTopology, OneNodeWhereTheSystemTellsOfNone) {
+  FakeSystem empty("empty"), broken("broken");
+  broken.online("zero");
+  for (const std::string& root : {empty.root(), broken.root(), str_cat(empty.root(), "/nowhere")}) {
+    const auto nodes = find_numa_nodes(cpus("2,5"), root);
+    ASSERT_EQ(nodes.size(), 1u);
+    EXPECT_EQ(nodes[0].id, -1);
+    EXPECT_EQ(nodes[0].cpus, cpus("2,5"));
+  }
+}
+
+TEST(NumaTopology, ChosenNodes) {
+  FakeSystem system("chosen");
+  system.online("0-1");
+  system.node(0, "0-3");
+  system.node(1, "4-7");
+  const auto nodes = parse_numa_nodes("0,1;2-5;6", cpus("0-7"), system.root());
+  ASSERT_EQ(nodes.size(), 3u);
+  EXPECT_EQ(nodes[1].cpus, cpus("2-5"));
+  EXPECT_EQ(nodes[0].id, 0);
+  EXPECT_EQ(nodes[2].id, 1);
+  for (const char* bad : {"0;", ";0", "0;;1", "0;0", "0-2;2", "0;8", "x", "0,1;1-2"}) {
+    EXPECT_THROW(parse_numa_nodes(bad, cpus("0-7"), system.root()), Error) << bad;
+  }
+}
+
+TEST(NumaTopology, ThreadsInProportionToCores) {
+  const std::vector<NumaNode> nodes = {{0, cpus("0-5")}, {1, cpus("6-7")}};
+  const auto threads = [&](int32_t count) {
+    const auto groups = share_threads(count, nodes);
+    return std::pair(groups[0].threads, groups[1].threads);
+  };
+  EXPECT_EQ(threads(2), std::pair(1, 1));
+  EXPECT_EQ(threads(4), std::pair(3, 1));
+  EXPECT_EQ(threads(8), std::pair(6, 2));
+  EXPECT_EQ(threads(16), std::pair(12, 4));
+  EXPECT_THROW(threads(1), Error);
+}
+
+int32_t group_of(const std::vector<ThreadGroup>& groups, int32_t thread) {
+  int32_t group = 0;
+  for (; thread >= groups[static_cast<size_t>(group)].threads; ++group) {
+    thread -= groups[static_cast<size_t>(group)].threads;
+  }
+  return group;
+}
+
+TEST(ThreadGroups, EachHasItsPartOfEveryLoop) {
+  for (const auto& sizes : {std::vector{1, 1}, std::vector{1, 3}, std::vector{2, 1, 2}}) {
+    std::vector<ThreadGroup> groups;
+    for (const int32_t size : sizes) groups.push_back({size, usable_cpus()});
+    ThreadPool pool(groups);
+    for (const int64_t count : {0, 1, 2, 3, 7, 100}) {
+      for (const int64_t rounds : {1, 2, 5}) {
+        std::vector<std::atomic<int>> hits(static_cast<size_t>(rounds * count));
+        pool.parallel_rounds(rounds, count, [&](int64_t round, int64_t i, int32_t thread) {
+          ++hits[static_cast<size_t>(round * count + i)];
+          const auto part = pool.part_of(group_of(groups, thread), count);
+          EXPECT_TRUE(i >= part.begin && i < part.end) << i << " by thread " << thread;
+        });
+        for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+      }
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+      pool.parallel_for(count, 3, [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+      });
+      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+    }
+  }
+}
+
+TEST(ThreadGroups, RunOnTheirCores) {
+  const std::string ranks = parity::ranks_of(2);
+  if (ranks.empty()) GTEST_SKIP() << "needs two cores";
+  const auto nodes = parse_numa_nodes(ranks, usable_cpus());
+  const CpuMask before = usable_cpus();
+  {
+    ThreadPool pool(share_threads(4, nodes));
+    pool.confine_caller();
+    std::vector<std::atomic<int32_t>> seen(4);
+    for (int round = 0; round < 200; ++round) {
+      pool.parallel_for(8, 1, [&](int64_t, int64_t, int32_t thread) {
+        seen[static_cast<size_t>(thread)] = current_cpu() + 1;
+      });
+    }
+    for (size_t thread = 0; thread < 4; ++thread) {
+      if (seen[thread] > 0) {
+        EXPECT_TRUE(nodes[thread / 2].cpus.contains(seen[thread] - 1));
+      }
+    }
+  }
+  set_thread_affinity(0, before);
+}
+
+TEST(NumaMemory, IsPlacedWhereTheSystemKnowsNodes) {
+  const int32_t node = find_numa_nodes(usable_cpus()).back().id;
+  constexpr size_t kBytes = size_t{8} << 20, kPage = size_t{2} << 20;
+  void* const data =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(data, MAP_FAILED);
+  place_near(data, kBytes, -1);  // no node: nothing happens
+  place_near(data, kBytes, 1'000'000);
+  place_near(data, kPage - 1, node);  // no whole page
+  int mode = -1;
+  unsigned long mask[16] = {};
+  const auto ask = [&] {
+    return ::syscall(SYS_get_mempolicy, &mode, mask, 1025, static_cast<char*>(data) + 2 * kPage,
+                     MPOL_F_ADDR) == 0;
+  };
+  if (node >= 0 && ask()) {
+    EXPECT_EQ(mode, MPOL_DEFAULT);
+    place_near(data, kBytes, node);
+    EXPECT_TRUE(ask());
+    EXPECT_EQ(mode, MPOL_PREFERRED);
+    EXPECT_EQ(mask[node / 64], 1ul << (node % 64));
+  }
+  ::munmap(data, kBytes);
+}
+
+TEST(NumaBackend, SaysWhatItRunsOn) {
+  EXPECT_EQ(make_cpu_backend({.num_threads = 1})->device_info().name, "cpu");
+  const std::string ranks = parity::ranks_of(2);
+  if (ranks.empty()) GTEST_SKIP() << "needs two cores";
+  const DeviceInfo info =
+      make_cpu_backend({.numa = true, .numa_nodes = ranks, .isa = "baseline"})->device_info();
+  EXPECT_EQ(info.name, "cpu_numa");
+  EXPECT_EQ(info.num_nodes, 2);
+  EXPECT_EQ(info.num_threads, 2);
+  EXPECT_THROW(make_cpu_backend({.num_threads = 1, .numa = true, .numa_nodes = ranks}), Error);
+  EXPECT_THROW(make_cpu_backend({.numa = true, .numa_nodes = "0;x"}), Error);
+}
+
+// Ranks own panels: fewer of them than ranks, and many, with blocks of rows.
+TEST(NumaBackend, LinearGivesTheBitsOfOneRank) {
+  const std::string ranks = parity::ranks_of(2);
+  if (ranks.empty()) GTEST_SKIP() << "needs two cores";
+  constexpr uint64_t kSeed = 20;
+  parity::Random random(kSeed);
+  for (const std::string& isa : available_cpu_isas()) {
+    if (isa == "reference") continue;
+    const auto one = make_cpu_backend({.num_threads = 1, .isa = isa});
+    const auto two =
+        make_cpu_backend({.num_threads = 3, .numa = true, .numa_nodes = ranks, .isa = isa});
+    for (const parity::Shape shape : {parity::Shape{16, 64}, {192, 64}, {1500, 96}}) {
+      const parity::Problem p = parity::random_problem(random, shape);
+      for (const int64_t rows : {1, 5, 800}) {
+        const std::vector<float> x = random.uniforms(rows * p.k);
+        for (const int32_t bits : {0, 8, 4}) {
+          const auto run = [&](Backend& backend) {
+            WeightSpec spec;
+            spec.parts = {{p.weight.data(), DType::kF32, p.n, p.k, false, p.k}};
+            spec.storage = DType::kBF16;
+            if (bits != 0) spec.quant = {.bits = bits, .group_size = 32};
+            const auto weight = backend.pack_weight(spec);
+            return parity::multiply(backend, p, *weight, WeightUse::kLinear, x);
+          };
+          ASSERT_EQ(run(*one), run(*two))
+              << isa << " " << p.n << " x " << rows << ", " << bits << ", seed " << kSeed;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace
