@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "engine_holder.h"
+#include "headrace/cpu.h"
 #include "headrace/engine.h"
 #include "headrace/output_selector.h"
 #include "py_callback.h"
@@ -227,6 +228,18 @@ void bind_engine(py::module_& module) {
   bind_request(module);
   bind_engine_class(module);
   module.def("available_cpu_isas", available_cpu_isas);
+  py::class_<CpuIsaInfo>(module, "CpuIsaInfo")
+      .def_readonly("name", &CpuIsaInfo::name)
+      .def_readonly("missing", &CpuIsaInfo::missing);
+  py::class_<CpuInfo>(module, "CpuInfo")
+      .def_readonly("brand", &CpuInfo::brand)
+      .def_readonly("isa", &CpuInfo::isa)
+      .def_readonly("isas", &CpuInfo::isas)
+      .def_readonly("cores", &CpuInfo::cores)
+      .def_readonly("num_threads", &CpuInfo::num_threads)
+      .def_readonly("numa_nodes", &CpuInfo::numa_nodes)
+      .def_readonly("huge_pages", &CpuInfo::huge_pages);
+  module.def("describe_cpu", describe_cpu);
   module.def(
       "model_family",
       [](const std::string& folder) {

@@ -402,6 +402,21 @@ class Engine:
         """Cancels and releases everything; later calls raise. Idempotent. Also done at exit."""
 
 def available_cpu_isas() -> list[str]: ...
+
+class CpuIsaInfo:
+    name: str
+    missing: list[str]
+
+class CpuInfo:
+    brand: str
+    isa: str
+    isas: list[CpuIsaInfo]
+    cores: int
+    num_threads: int
+    numa_nodes: list[str]
+    huge_pages: str
+
+def describe_cpu() -> CpuInfo: ...
 def model_family(folder: str) -> ModelInfo:
     """Shapes of a model folder from its config alone; no weights are read.
 

@@ -62,9 +62,9 @@ class EngineArgs:
     gpu_memory_utilization: share of the free memory the model may take, in (0, 1].
     enable_prefix_caching: keep the KV blocks of finished requests for later prompts.
     dtype: "auto" (the checkpoint's), "float32" or "bfloat16".
-    device: "cpu", "cpu_numa" (weights, KV cache and threads shared out to the machine's NUMA nodes),
-        "cuda" (the first GPU), "cuda:N", or "auto": the first GPU if this build has the CUDA
-        plug-in, the GPU is usable and runs the model, and no packed file is given; else "cpu".
+    device: "cpu", "cpu_numa" (weights and threads shared out to the machine's NUMA nodes), "cuda"
+        (the first GPU), "cuda:N", or "auto": the first GPU if this build has the CUDA plug-in, the
+        GPU is usable and runs the model, and no packed file is given; else "cpu".
     num_threads: CPU threads; 0: HEADRACE_NUM_THREADS, else the usable cores.
     seed: makes the draws of requests without a seed of their own repeatable: they take seeds from
         this one in order of submission.
@@ -254,8 +254,8 @@ class EngineArgs:
         _check_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         if not isinstance(self.device, str) or not _DEVICE.fullmatch(self.device):
             raise ValueError(
-                "device must be one of 'auto', 'cpu', 'cpu_numa', 'cuda' and 'cuda:N' (N is a GPU's "
-                f"number), got {self.device!r}"
+                "device must be one of 'auto', 'cpu', 'cpu_numa', 'cuda' and 'cuda:N' (N is a "
+                f"GPU's number), got {self.device!r}"
             )
         _check_choice("logprobs_mode", self.logprobs_mode, LOGPROBS_MODES)
         _check_choice(

@@ -44,6 +44,8 @@ TEST(NumaTopology, ListsOfCpus) {
   EXPECT_EQ(cpus("").count(), 0);
   EXPECT_EQ(cpus("3"), CpuMask::of(3));
   EXPECT_EQ(cpus("0-2,5,7-7").count(), 5);
+  EXPECT_EQ(format_cpu_list(cpus("5,7-7,0-2,8191")), "0-2,5,7,8191");
+  EXPECT_EQ(format_cpu_list(CpuMask{}), "");
   for (const char* bad :
        {"a", "1-", "-1", "2-1", "1,", ",1", "1 2", "0-9000", "99999999999", "1;2"}) {
     EXPECT_FALSE(parse_cpu_list(bad).has_value()) << bad;
@@ -181,6 +183,12 @@ TEST(NumaMemory, IsPlacedWhereTheSystemKnowsNodes) {
     EXPECT_TRUE(ask());
     EXPECT_EQ(mode, MPOL_PREFERRED);
     EXPECT_EQ(mask[node / 64], 1ul << (node % 64));
+    spread_over(data, kBytes, std::vector<NumaNode>{{-1, {}}});  // not all known: nothing happens
+    EXPECT_TRUE(ask());
+    EXPECT_EQ(mode, MPOL_PREFERRED);
+    spread_over(data, kBytes, std::vector<NumaNode>{{node, {}}});
+    EXPECT_TRUE(ask());
+    EXPECT_EQ(mode, MPOL_INTERLEAVE);
   }
   ::munmap(data, kBytes);
 }

@@ -19,6 +19,8 @@ from typing import Any
 from fake_files import PACKED_FILE_NAME, check_packed, model_family, pack_model
 from fake_selector import OutputSelector
 from fake_types import (
+    CpuInfo,
+    CpuIsaInfo,
     FinishReason,
     HeadraceError,
     InvalidArgumentError,
@@ -40,6 +42,8 @@ from fake_types import (
 
 __all__ = [
     "PACKED_FILE_NAME",
+    "CpuInfo",
+    "CpuIsaInfo",
     "Engine",
     "FinishReason",
     "HeadraceError",
@@ -63,6 +67,7 @@ __all__ = [
     "SpeculativeOptions",
     "available_cpu_isas",
     "check_packed",
+    "describe_cpu",
     "model_family",
     "pack_model",
 ]
@@ -433,3 +438,7 @@ class Engine:
 
 def available_cpu_isas() -> list[str]:
     return ["toy"]
+
+
+def describe_cpu() -> CpuInfo:
+    return CpuInfo()

@@ -190,6 +190,25 @@ class ModelInfo:
 
 
 @dataclass
+class CpuIsaInfo:
+    name: str = "toy"
+    missing: list[str] = field(default_factory=list)
+
+
+@dataclass
+class CpuInfo:
+    brand: str = "Toy"
+    isa: str = "toy"
+    isas: list[CpuIsaInfo] = field(
+        default_factory=lambda: [CpuIsaInfo("toy_plus", ["PLUS"]), CpuIsaInfo()]
+    )
+    cores: int = 2
+    num_threads: int = 2
+    numa_nodes: list[str] = field(default_factory=lambda: ["0-1"])
+    huge_pages: str = "madvise"
+
+
+@dataclass
 class PackReport:
     file: str = ""
     layout: str = "toy-1"

@@ -215,6 +215,9 @@ class TestInfo:
         facts = dict(line.split("  ", 1) for line in out.splitlines())
         assert facts["path"].strip() == str(toy_folder)
         assert facts["family"].strip() == "toy"
+        assert facts["isa"].strip() == facts["isas available"].strip() == "toy"
+        assert facts["isas unavailable"].strip() == "toy_plus (no PLUS)"
+        assert facts["numa nodes"].strip() == "0-1"
 
     @pytest.mark.parametrize("flags", [(), ("--load",)])
     def test_json(self, run: Run, flags: tuple[str, ...]) -> None:

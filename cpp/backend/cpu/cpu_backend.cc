@@ -140,12 +140,6 @@ std::byte* CpuBackend::grow(Buffer& buffer, size_t bytes) {
 
 namespace {
 
-std::vector<NumaNode> choose_nodes(const std::string& option) {
-  const CpuMask usable = usable_cpus();
-  const std::string chosen = option.empty() ? env_numa_nodes().value_or("") : option;
-  return chosen.empty() ? find_numa_nodes(usable) : parse_numa_nodes(chosen, usable);
-}
-
 int32_t count_cores(const std::vector<NumaNode>& nodes) {
   int32_t count = 0;
   for (const NumaNode& node : nodes) count += node.cpus.count();
@@ -158,7 +152,7 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
   const std::string isa = options.isa.empty() ? env_cpu_isa().value_or("") : options.isa;
   if (isa == "reference") return make_reference_backend(options.memory_limit);
   std::vector<NumaNode> nodes;
-  if (options.numa) nodes = choose_nodes(options.numa_nodes);
+  if (options.numa) nodes = choose_numa_nodes(options.numa_nodes);
   int32_t threads = options.num_threads;
   if (threads == 0)
     threads = env_num_threads().value_or(nodes.empty() ? usable_cores() : count_cores(nodes));

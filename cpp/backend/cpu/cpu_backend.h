@@ -12,8 +12,8 @@ struct CpuBackendOptions {
   /// Threads, the caller's included. 0 = HEADRACE_NUM_THREADS, else the cores this process may use.
   int32_t num_threads = 0;
   /// A share of the threads for each NUMA node, confined to its cores. Each has a contiguous range
-  /// of the columns of every weight and of the KV heads, in memory near it. The results are the
-  /// same bits.
+  /// of the columns of every weight, in memory near it; the KV cache is spread over all. The
+  /// results are the same bits.
   bool numa = false;
   /// As parse_numa_nodes() takes them; "" = HEADRACE_NUMA_NODES, else what the system tells.
   std::string numa_nodes{};

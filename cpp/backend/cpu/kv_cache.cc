@@ -148,7 +148,9 @@ std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const KvCacheSpec& spec, int3
   check_kv_spec(spec, num_blocks);
   const auto bytes = checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(spec));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
-  return std::make_unique<CpuKvCache>(spec, num_blocks, allocate(*bytes));
+  Buffer storage = allocate(*bytes);
+  if (pool_.num_groups() > 1) spread_over(storage.data, storage.bytes, nodes_);
+  return std::make_unique<CpuKvCache>(spec, num_blocks, std::move(storage));
 }
 
 }  // namespace headrace

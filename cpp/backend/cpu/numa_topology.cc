@@ -8,7 +8,9 @@
 #include <charconv>
 #include <fstream>
 
+#include "backend/cpu/cpu_info.h"
 #include "base/check.h"
+#include "base/env.h"
 
 namespace headrace {
 
@@ -31,6 +33,29 @@ std::optional<CpuMask> list_in(const std::string& path) {
   if (!std::getline(file, line)) return std::nullopt;
   return parse_cpu_list(line);
 }
+
+/// Nodes of memory, as the system wants to have them.
+class NodeMask {
+ public:
+  bool add(int32_t node) noexcept {
+    constexpr int32_t kBits = 8 * sizeof(unsigned long);
+    if (node < 0 || node >= kMaxNodes) return false;
+    words_[node / kBits] |= 1ul << (node % kBits);
+    return true;
+  }
+  /// Of the whole huge pages in the range: a smaller piece of one would be taken out of it.
+  void bind(void* data, size_t bytes, int mode) const noexcept {
+    constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    const uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
+    const uintptr_t last = (begin + bytes) / kHugePage * kHugePage;
+    if (last <= first) return;
+    ::syscall(SYS_mbind, first, last - first, mode, words_, kMaxNodes + 1, MPOL_MF_MOVE);
+  }
+
+ private:
+  unsigned long words_[kMaxNodes / (8 * sizeof(unsigned long))] = {};
+};
 
 std::string nodes_folder(const std::string& root) { return root + "/sys/devices/system/node"; }
 
@@ -58,6 +83,18 @@ std::optional<CpuMask> parse_cpu_list(std::string_view text) {
     text.remove_prefix(1);
   }
   return mask;
+}
+
+std::string format_cpu_list(const CpuMask& cpus) {
+  std::string out;
+  for (int32_t cpu = 0; cpu < CpuMask::kMaxCpus; ++cpu) {
+    if (!cpus.contains(cpu)) continue;
+    const int32_t first = cpu;
+    while (cpus.contains(cpu + 1)) ++cpu;
+    if (!out.empty()) out += ',';
+    out += cpu == first ? str_cat(first) : str_cat(first, "-", cpu);
+  }
+  return out;
 }
 
 std::vector<NumaNode> find_numa_nodes(const CpuMask& usable, const std::string& root) {
@@ -102,6 +139,12 @@ std::vector<NumaNode> parse_numa_nodes(const std::string& text, const CpuMask& u
   }
 }
 
+std::vector<NumaNode> choose_numa_nodes(const std::string& option) {
+  const CpuMask usable = usable_cpus();
+  const std::string chosen = option.empty() ? env_numa_nodes().value_or("") : option;
+  return chosen.empty() ? find_numa_nodes(usable) : parse_numa_nodes(chosen, usable);
+}
+
 std::vector<ThreadGroup> share_threads(int32_t num_threads, const std::vector<NumaNode>& nodes) {
   const auto count = static_cast<int32_t>(nodes.size());
   if (num_threads < count) {
@@ -127,17 +170,16 @@ std::vector<ThreadGroup> share_threads(int32_t num_threads, const std::vector<Nu
 }
 
 void place_near(void* data, size_t bytes, int32_t node) noexcept {
-  if (node < 0 || node >= kMaxNodes) return;
-  // A smaller piece of a huge page would be taken out of it.
-  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  const uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
-  const uintptr_t last = (begin + bytes) / kHugePage * kHugePage;
-  if (last <= first) return;
-  unsigned long nodes[kMaxNodes / (8 * sizeof(unsigned long))] = {};
-  constexpr int32_t kBits = 8 * sizeof(unsigned long);
-  nodes[node / kBits] = 1ul << (node % kBits);
-  ::syscall(SYS_mbind, first, last - first, MPOL_PREFERRED, nodes, kMaxNodes + 1, MPOL_MF_MOVE);
+  NodeMask mask;
+  if (mask.add(node)) mask.bind(data, bytes, MPOL_PREFERRED);
+}
+
+void spread_over(void* data, size_t bytes, std::span<const NumaNode> nodes) noexcept {
+  NodeMask mask;
+  for (const NumaNode& node : nodes) {
+    if (!mask.add(node.id)) return;
+  }
+  mask.bind(data, bytes, MPOL_INTERLEAVE);
 }
 
 }  // namespace headrace

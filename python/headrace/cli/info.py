@@ -46,7 +46,22 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
         "checkpoint_files": len(files),
         "checkpoint_bytes": sum(file.stat().st_size for file in files),
         **_kv_needs(info, args.max_model_len or info.max_model_len),
-        "cpu_isas": native.available_cpu_isas(),
+        **_machine(native.describe_cpu()),
+    }
+
+
+def _machine(cpu: Any) -> dict[str, Any]:
+    return {
+        "cpu": cpu.brand,
+        "isa": cpu.isa,
+        "isas_available": [isa.name for isa in cpu.isas if not isa.missing],
+        "isas_unavailable": [
+            f"{isa.name} (no {' '.join(isa.missing)})" for isa in cpu.isas if isa.missing
+        ],
+        "cores": cpu.cores,
+        "num_threads": cpu.num_threads,
+        "numa_nodes": cpu.numa_nodes,
+        "huge_pages": cpu.huge_pages,
     }
 
 

@@ -27,7 +27,7 @@ from headrace._core import (
     SpeculativeOptions,
 )
 from headrace.native.config import GenerationConfig
-from headrace.native.engine import Engine, available_cpu_isas, describe_model
+from headrace.native.engine import Engine, available_cpu_isas, describe_cpu, describe_model
 from headrace.native.output import Output
 from headrace.native.queue import ResultQueue
 from headrace.native.request import Request
@@ -54,5 +54,6 @@ __all__ = [
     "Selector",
     "SpeculativeOptions",
     "available_cpu_isas",
+    "describe_cpu",
     "describe_model",
 ]

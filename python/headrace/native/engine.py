@@ -201,6 +201,11 @@ def describe_model(folder: str | os.PathLike[str]) -> _core.ModelInfo:
     return _core.model_family(os.fspath(folder))
 
 
+def describe_cpu() -> _core.CpuInfo:
+    """This machine as the CPU backend sees it: kernel sets, cores, NUMA nodes, huge pages."""
+    return _core.describe_cpu()
+
+
 def available_cpu_isas() -> list[str]:
     """The CPU kernel sets that run on this machine, the best one first."""
     return _core.available_cpu_isas()
