@@ -146,6 +146,7 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.max_loras = in.max_loras;
   out.max_lora_rank = in.max_lora_rank;
   out.speculative.method = text(in.speculative_method);
+  out.speculative.model = text(in.speculative_model);
   out.speculative.num_speculative_tokens = in.num_speculative_tokens;
   out.speculative.min_ngram_size = in.min_ngram_size;
   out.speculative.max_ngram_size = in.max_ngram_size;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -27,6 +28,14 @@ struct Shapes {
   KvCacheSpec cache;
 };
 
+/// The draft model of speculative decoding, about to be loaded.
+struct Draft {
+  ModelOptions options;
+  ModelConfig config;
+  std::unique_ptr<PackedFile> packed;
+  Shapes shapes;
+};
+
 Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage) {
   Shapes out;
   out.decoder.storage = storage;
@@ -50,8 +59,43 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   return out;
 }
 
-MemoryPlan make_memory_plan(const ModelOptions& options, const ModelConfig& config,
-                            const Shapes& shapes, const Backend& backend) {
+std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& target) {
+  if (options.speculative.method != "draft_model") return std::nullopt;
+  Draft out{options, load_model_config(options.speculative.model), nullptr, {}};
+  out.options.path = options.speculative.model;
+  out.options.packed_weights.clear();
+  out.options.max_loras = 0;
+  out.options.speculative = {};
+  if (out.config.vocab_size != target.vocab_size) {
+    throw_error(ErrorCode::kInvalidArgument, "the draft model ", out.options.path,
+                " has a vocabulary of ", out.config.vocab_size, " ids, the model one of ",
+                target.vocab_size, ": choose one with the same tokenizer.");
+  }
+  out.packed = open_packed(out.options);
+  out.shapes = choose_shapes(out.options, out.config,
+                             storage_dtype(out.options, out.config, out.packed.get()));
+  out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());
+  return out;
+}
+
+std::unique_ptr<DraftModel> load_draft(const Draft& draft, const MemoryPlan& plan,
+                                       const std::shared_ptr<Backend>& backend) {
+  const auto& [options, config, packed, shapes] = draft;
+  backend->require({.storage = shapes.decoder.storage,
+                    .kv_dtype = shapes.cache.dtype,
+                    .head_dim = config.head_dim,
+                    .block_size = options.block_size});
+  auto decoder = load_decoder(options, config, shapes.decoder, packed.get(), *backend);
+  auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
+  auto runner = std::make_unique<DecoderRunner>(backend, std::move(decoder), std::move(cache),
+                                                shapes.decoder.max_logit_rows);
+  return std::make_unique<DraftModel>(
+      std::move(runner),
+      DraftModel::Limits{shapes.decoder.max_rows, options.block_size, plan.num_kv_blocks});
+}
+
+MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& config,
+                             const Shapes& shapes, const Backend& backend) {
   MemoryRequest request;
   const DeviceInfo device = backend.device_info();
   request.free_bytes = device.free_bytes;
@@ -72,7 +116,15 @@ MemoryPlan make_memory_plan(const ModelOptions& options, const ModelConfig& conf
   request.max_model_len = options.max_model_len;
   request.num_kv_blocks = options.num_kv_blocks;
   request.kv_cache_bytes = options.kv_cache_bytes;
-  return plan_memory(request);
+  return request;
+}
+
+/// A draft model's cache has as many blocks as the model's.
+void add_draft(const Draft& draft, const Backend& backend, MemoryRequest& request) {
+  const MemoryRequest own = memory_request(draft.options, draft.config, draft.shapes, backend);
+  request.weight_bytes += own.weight_bytes;
+  request.scratch_bytes += own.scratch_bytes;
+  request.block_bytes += own.block_bytes;
 }
 
 SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
@@ -140,7 +192,10 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
                                                         .head_dim = config.head_dim,
                                                         .block_size = options.block_size},
                                                        logger);
-  const MemoryPlan plan = make_memory_plan(options, config, shapes, *backend);
+  const std::optional<Draft> draft = read_draft(options, config);
+  MemoryRequest request = memory_request(options, config, shapes, *backend);
+  if (draft) add_draft(*draft, *backend, request);
+  const MemoryPlan plan = plan_memory(request);
   auto decoder = load_decoder(options, config, shapes.decoder, packed.get(), *backend);
   auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
 
@@ -167,8 +222,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   info.weight_bytes = decoder->weight_bytes();
   info.mapped_weight_bytes = decoder->adopted_bytes();
   info.scratch_bytes = decoder->scratch_bytes();
-  info.kv_cache_bytes =
-      static_cast<size_t>(plan.num_kv_blocks) * backend->kv_block_bytes(shapes.cache);
+  info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
   info.max_loras = options.max_loras;
   info.max_lora_rank = options.max_lora_rank;
   if (options.max_loras > 0) {
@@ -178,7 +232,8 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
     };
   }
   if (!options.speculative.method.empty()) {
-    out.speculator = std::make_unique<Speculator>(options.speculative);
+    out.speculator = std::make_unique<Speculator>(
+        options.speculative, draft ? load_draft(*draft, plan, backend) : nullptr);
   }
   out.runner = std::make_unique<DecoderRunner>(backend, std::move(decoder), std::move(cache),
                                                shapes.decoder.max_logit_rows);

@@ -114,6 +114,7 @@ void ModelLoop::clear_prefix_cache() {
 void ModelLoop::free_memory() {
   std::unique_ptr<StepRunner> gone;
   mask_workers_.reset();
+  speculator_.reset();
   const std::lock_guard lock(stats_mutex_);
   gone = std::move(runner_);
 }
@@ -269,7 +270,7 @@ void ModelLoop::note_plan(const StepPlan& plan) {
 
 bool ModelLoop::compute(const StepPlan& plan) {
   try {
-    if (speculator_) fit_drafts(plan);
+    if (speculator_) fill_drafts(plan);
     step_.build(plan, planned_, *scheduler_);
     const double start = monotonic_seconds();
     step_.run(*runner_, mask_workers_.get());
@@ -289,13 +290,13 @@ bool ModelLoop::compute(const StepPlan& plan) {
   }
 }
 
-/// The plan may have less room for guesses than was wished for.
-void ModelLoop::fit_drafts(const StepPlan& plan) {
+void ModelLoop::fill_drafts(const StepPlan& plan) {
+  guessing_.clear();
   for (size_t i = 0; i < plan.seqs.size(); ++i) {
-    std::vector<int32_t>& drafts = planned_[i]->speculation->drafts;
-    const auto room = static_cast<size_t>(plan.seqs[i].num_drafts);
-    if (drafts.size() > room) drafts.resize(room);
+    const LiveRequest& live = *planned_[i];
+    guessing_.push_back({&plan.seqs[i], live.speculation.get(), live.sampler.get()});
   }
+  speculator_->fill(guessing_);
 }
 
 void ModelLoop::note_drafts(const StepPlan& plan, double seconds) {
@@ -365,7 +366,7 @@ void ModelLoop::go_on(const SampledSeq& sampled, SeqId id, std::span<const int32
   if (live.guide && !sampled.guide_is_ahead) mask_workers_->ask(live.guide, tokens.back());
   if (!live.speculation) return;
   Speculator::append(*live.speculation, tokens);
-  scheduler_->wish_drafts(id, speculator_->guess(*live.speculation));
+  scheduler_->wish_drafts(id, speculator_->propose(*live.speculation));
 }
 
 void ModelLoop::end(SeqId id, const Ending& ending) {

@@ -71,7 +71,7 @@ class ModelLoop {
   void step();
   void note_plan(const StepPlan& plan);
   bool compute(const StepPlan& plan);
-  void fit_drafts(const StepPlan& plan);
+  void fill_drafts(const StepPlan& plan);
   void drop_unguided(const StepPlan& plan);
   void note_drafts(const StepPlan& plan, double seconds);
   void take_tokens(const SampledSeq& sampled, const CommittedSeq& committed, OutputDelta& delta);
@@ -98,6 +98,7 @@ class ModelLoop {
   std::unordered_map<SeqId, LiveRequest> live_;
   std::unordered_map<const RequestState*, SeqId> ids_;
   std::vector<LiveRequest*> planned_;
+  std::vector<Speculator::Planned> guessing_;
   std::vector<std::pair<std::shared_ptr<RequestState>, OutputDelta>> outbox_;
   size_t published_ = 0;  // of outbox_
   int failed_steps_ = 0;

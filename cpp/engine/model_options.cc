@@ -39,9 +39,16 @@ void check_one_of(const char* field, const T& value, const std::array<T, N>& all
 
 void check_speculative(const SpeculativeOptions& options) {
   if (options.method.empty()) return;
-  if (options.method != "ngram") {
+  const bool has_draft = options.method == "draft_model";
+  if (!has_draft && options.method != "ngram") {
     throw_error(ErrorCode::kUnsupported, "speculative method '", options.method,
-                "' is not supported: use ngram, or leave it empty.");
+                "' is not supported: use ngram or draft_model, or leave it empty.");
+  }
+  if (has_draft == options.model.empty()) {
+    throw_error(ErrorCode::kInvalidArgument, "speculative method ", options.method,
+                has_draft ? " needs the folder of a second model: name it in speculative.model."
+                          : str_cat(" has no model, but ", options.model,
+                                    " is named: leave it out, or use draft_model."));
   }
   check_range("num_speculative_tokens", options.num_speculative_tokens, 1, kMaxDrafts, "");
   check_range("max_ngram_size", options.max_ngram_size, 1, kMaxNgram, "");

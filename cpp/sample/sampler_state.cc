@@ -82,19 +82,25 @@ SampleRow SamplerState::base_row(int32_t logits_row,
   return row;
 }
 
-SampleRow SamplerState::next_row(int32_t logits_row) {
-  SampleRow row = base_row(logits_row, params_.logprobs);
-  row.logprobs_mode = mode_of(params_.logprobs_kind);
+SampleRow SamplerState::guess_row(int32_t logits_row, int32_t ahead) const {
+  SampleRow row = base_row(logits_row, std::nullopt);
   row.greedy = greedy_;
   row.seed = seed_;
-  row.position = static_cast<uint64_t>(generated_);
+  row.position = static_cast<uint64_t>(generated_) + static_cast<uint64_t>(ahead);
   row.top_k = std::max(params_.top_k, 0);
   row.min_p = params_.min_p;
+  row.bias = bias_;
+  return row;
+}
+
+SampleRow SamplerState::next_row(int32_t logits_row) {
+  SampleRow row = guess_row(logits_row, 0);
+  row.num_logprobs = params_.logprobs.value_or(-1);
+  row.logprobs_mode = mode_of(params_.logprobs_kind);
   row.repetition_penalty = params_.repetition_penalty;
   row.frequency_penalty = params_.frequency_penalty;
   row.presence_penalty = params_.presence_penalty;
   row.seen = seen_;
-  row.bias = bias_;
   row.masked = masked_now();
   row.banned = banned_;
   return row;

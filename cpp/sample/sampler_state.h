@@ -31,6 +31,11 @@ class SamplerState {
   /// bans shape what is generated, not the prompt: here processed values are the raw ones.
   SampleRow prompt_row(int32_t logits_row, int32_t token) const;
 
+  /// How another model's guess is drawn of the token `ahead` tokens behind the next: by that
+  /// token's random number, so that two models that agree draw the same. Knows no penalties, bans
+  /// or masks.
+  SampleRow guess_row(int32_t logits_row, int32_t ahead) const;
+
   /// The token drawn from next_row() has become part of the output.
   void append(int32_t token);
 

@@ -56,7 +56,8 @@ void bind_options(py::module_& module) {
       .field("method", &P::method)
       .field("num_speculative_tokens", &P::num_speculative_tokens)
       .field("min_ngram_size", &P::min_ngram_size)
-      .field("max_ngram_size", &P::max_ngram_size);
+      .field("max_ngram_size", &P::max_ngram_size)
+      .field("model", &P::model);
 
   using M = ModelOptions;
   StructBinder<M>(module, "ModelOptions", "How a model is loaded and run: headrace/options.h.")

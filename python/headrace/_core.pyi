@@ -113,6 +113,7 @@ class SpeculativeOptions:
     num_speculative_tokens: int
     min_ngram_size: int
     max_ngram_size: int
+    model: str
 
     def __init__(
         self,
@@ -121,6 +122,7 @@ class SpeculativeOptions:
         num_speculative_tokens: int = 8,
         min_ngram_size: int = 2,
         max_ngram_size: int = 5,
+        model: str = "",
     ) -> None: ...
 
 class ModelOptions:

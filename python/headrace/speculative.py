@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,6 @@ _ONLY: Mapping[str, tuple[Any, ...]] = {
     "num_model_steps": (None, 1),
     "mtp_strategy": (None, "default"),
     "quantization": (None,),
-    "model": (None,),
 }
 
 
@@ -27,22 +27,23 @@ def engine_speculative(value: Any) -> dict[str, Any]:
 
     `value` is a dict (or its JSON) in FastDeploy's shape: {"method": "ngram",
     "num_speculative_tokens": 8, "min_ngram_size": 2, "max_ngram_size": 5}, all but the method
-    optional. Raises ValueError, TypeError or UnsupportedError.
+    optional, or {"method": "draft_model", "model": folder}. Raises ValueError, TypeError or
+    UnsupportedError.
     """
     if value is None:
         return {}
     settings = _settings(value)
-    known = ("method", *_SIZES, *_ONLY)
+    known = ("method", "model", *_SIZES, *_ONLY)
     for key in settings:
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
             raise ValueError(f"speculative_config: unknown key {key!r}{hint}")
     method = settings.get("method")
-    if method != "ngram":
+    if method not in ("ngram", "draft_model"):
         raise UnsupportedError(
             f"speculative_config: method {method!r} is not supported; use 'ngram', which needs no "
-            "second model, or leave speculative_config out"
+            "second model, or 'draft_model', or leave speculative_config out"
         )
     for key, allowed in _ONLY.items():
         if settings.get(key) not in allowed:
@@ -50,7 +51,7 @@ def engine_speculative(value: Any) -> dict[str, Any]:
                 f"speculative_config: {key}={settings[key]!r} is not supported; leave it out: "
                 "guesses are kept exactly when they are what the model draws"
             )
-    out: dict[str, Any] = {"method": method}
+    out: dict[str, Any] = {"method": method, **_model(method, settings.get("model"))}
     for key in _SIZES:
         if (size := settings.get(key)) is None:
             continue
@@ -59,6 +60,19 @@ def engine_speculative(value: Any) -> dict[str, Any]:
         out[key] = size
     _check_sizes(out)
     return out
+
+
+def _model(method: str, model: Any) -> dict[str, str]:
+    if method == "ngram":
+        if model is not None:
+            raise ValueError(f"speculative_config: 'ngram' has no model, got model={model!r}")
+        return {}
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(
+            f"speculative_config: 'draft_model' needs model, the folder of a small model with the "
+            f"same tokenizer, got {model!r}"
+        )
+    return {"model": os.fspath(model)}
 
 
 def _check_sizes(sizes: Mapping[str, Any]) -> None:

@@ -190,7 +190,7 @@ TensorView FakeRunner::logits(std::span<const int32_t> rows) {
   for (int32_t i = 0; i < count; ++i) {
     const uint64_t history = row_hashes_.at(static_cast<size_t>(rows[static_cast<size_t>(i)]));
     for (int32_t token = 0; token < shape_.vocab_size; ++token) {
-      out.row<float>(i)[token] = fake_logit(history, token);
+      out.row<float>(i)[token] = fake_logit(history + shape_.salt, token);
     }
   }
   return out;
@@ -239,6 +239,25 @@ std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int
   return out;
 }
 
+namespace {
+
+/// The draft model is the same model, in a cache of its own; unless its path is "other".
+std::unique_ptr<internal::Speculator> fake_speculator(const ModelOptions& options,
+                                                      const FakeShape& shape) {
+  std::unique_ptr<internal::DraftModel> draft;
+  if (options.speculative.method == "draft_model") {
+    FakeShape own = shape;
+    own.salt = options.speculative.model == "other" ? 1 : 0;
+    draft = std::make_unique<internal::DraftModel>(
+        std::make_unique<FakeRunner>(own, std::make_shared<FakeControl>()),
+        internal::DraftModel::Limits{std::max(options.max_num_batched_tokens, options.max_num_seqs),
+                                     own.block_size, own.num_blocks});
+  }
+  return std::make_unique<internal::Speculator>(options.speculative, std::move(draft));
+}
+
+}  // namespace
+
 internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShape shape) {
   return [control, shape](const std::string& name, const ModelOptions& options, Logger&) {
     if (control->fail_loading) throw Error(ErrorCode::kCorruptFile, "injected loading failure");
@@ -262,7 +281,7 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.info.max_loras = options.max_loras;
     out.load_lora = [control](const std::string& path) { return control->load_lora(path); };
     if (!options.speculative.method.empty()) {
-      out.speculator = std::make_unique<internal::Speculator>(options.speculative);
+      out.speculator = fake_speculator(options, own);
     }
     out.runner = std::make_unique<FakeRunner>(own, control);
     return out;

@@ -60,6 +60,7 @@ struct FakeShape {
   int32_t num_blocks = 64;
   int32_t block_size = 16;
   int32_t max_logit_rows = 8;
+  uint64_t salt = 0;  ///< another model for each
 };
 
 class FakeRunner final : public internal::StepRunner {

@@ -89,6 +89,7 @@ class SpeculativeOptions:
     num_speculative_tokens: int = 8
     min_ngram_size: int = 2
     max_ngram_size: int = 5
+    model: str = ""
 
 
 @dataclass(kw_only=True)

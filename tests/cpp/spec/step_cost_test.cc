@@ -22,6 +22,15 @@ TEST(StepCost, TellsWhatRowsAdd) {
   EXPECT_GT(cost.extra(1, 6), 0.4 + 2 * StepCost::kUnknown / 2 - 1e-9) << "unseen: not for less";
 }
 
+TEST(StepCost, WhatWasSeenLongAgoCountsLess) {
+  StepCost cost;
+  cost.observe(5, 0.020);
+  for (int i = 0; i < 64; ++i) cost.observe(1, 0.010);
+  EXPECT_NEAR(cost.extra(1, 4), 0.5, 0.01);
+  cost.observe(5, 0.020);
+  EXPECT_NEAR(cost.extra(1, 4), 1.0, 0.02);
+}
+
 TEST(StepCost, RowsAreNeverFree) {
   StepCost cost;
   cost.observe(1, 0.010);
