@@ -2,8 +2,9 @@
 
     python benchmarks/speculative.py --shape qwen2-0.5b --output 128
 
-Random weights repeat themselves when they are greedy ("repeats": most guesses are right), and are
-incompressible when they are sampled ("random": hardly one is)."""
+A bias makes random weights repeat a token ("repeats": every guess is right), or draw from 16 of
+them ("misleading": there is always something to guess, and 15 of 16 guesses are wrong). Without
+one they are incompressible ("random": there is nothing to guess)."""
 
 import argparse
 import random
@@ -11,7 +12,15 @@ import random
 import common
 from headrace import LLM, SamplingParams
 
-KINDS = {"repeats": {"temperature": 0.0}, "random": {"temperature": 1.0, "seed": 7}}
+KINDS = {
+    "repeats": {"temperature": 0.0, "logits_processors_args": {"logit_bias": {5: 1000.0}}},
+    "misleading": {
+        "temperature": 1.0,
+        "seed": 7,
+        "logits_processors_args": {"logit_bias": dict.fromkeys(range(5, 21), 1000.0)},
+    },
+    "random": {"temperature": 1.0, "seed": 7},
+}
 
 
 def tokens_per_second(llm: LLM, prompts: list[list[int]], output: int, how: dict) -> float:
@@ -51,8 +60,10 @@ def main() -> None:
         for kind, how in KINDS.items():
             before = guesser.stats()
             pairs = []
-            for _ in range(args.repeats):
-                pairs.append([tokens_per_second(llm, ids, args.output, how) for llm in both])
+            for turn in range(args.repeats):
+                order = both if turn % 2 == 0 else both[::-1]
+                pair = [tokens_per_second(llm, ids, args.output, how) for llm in order]
+                pairs.append(pair if turn % 2 == 0 else pair[::-1])
             after = guesser.stats()
             ratios = sorted(fast / slow for slow, fast in pairs)
             common.report(
