@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -261,6 +262,11 @@ class Backend {
 
   virtual size_t kv_block_bytes(const KvCacheSpec& spec) const = 0;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) = 0;
+
+  /// Calls `ops`, which calls ops of a step. They compute nothing: they only take the memory that
+  /// they keep from call to call, so that later ones of no more rows take none. A backend that
+  /// keeps none need not call it.
+  virtual void reserve(const std::function<void()>& ops) { static_cast<void>(ops); }
 
   // --- a step ---------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 #include "engine/decoder_runner.h"
 
 #include <utility>
+#include <vector>
 
 namespace headrace::internal {
 
@@ -16,6 +17,17 @@ TensorView DecoderRunner::forward(const StepBatch& batch) {
 }
 
 TensorView DecoderRunner::logits(std::span<const int32_t> rows) { return decoder_->logits(rows); }
+
+void DecoderRunner::reserve(const StepBatch& batch) {
+  backend_->reserve([&] {
+    const TensorView logits = forward(batch);
+    const auto count = static_cast<size_t>(logits.rows());
+    std::vector<SampleRow> rows(count);
+    for (size_t i = 0; i < count; ++i) rows[i].logits_row = static_cast<int32_t>(i);
+    std::vector<SampleResult> results(count);
+    sample(logits, rows, results);
+  });
+}
 
 void DecoderRunner::sample(TensorView logits, std::span<const SampleRow> rows,
                            std::span<SampleResult> results) {

@@ -18,6 +18,7 @@ class DecoderRunner final : public StepRunner {
   void enter_thread() override { backend_->enter_thread(); }
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
+  void reserve(const StepBatch& batch) override;
   int32_t max_logit_rows() const override { return max_logit_rows_; }
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "engine/endings.h"
+#include "engine/reserve_steps.h"
 
 namespace headrace::internal {
 
@@ -59,6 +60,7 @@ ModelLoop::ModelLoop(Parts parts, std::shared_ptr<ModelControl> control,
 }
 
 void ModelLoop::warm_up() {
+  reserve_steps(*runner_, config_);
   const std::array<int32_t, 1> zero = {0}, one = {1};
   const std::array<SeqSlice, 1> slices = {SeqSlice{0, 1, 0, zero}};
   const TensorView logits = runner_->forward({zero, zero, one, slices, zero});

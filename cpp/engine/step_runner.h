@@ -22,6 +22,9 @@ class StepRunner {
   virtual TensorView forward(const StepBatch& batch) = 0;
   /// Decoder::logits: of other rows of the same step.
   virtual TensorView logits(std::span<const int32_t> rows) = 0;
+  /// Takes the memory that forward() of this batch keeps (Backend::reserve), and sample() of its
+  /// logits. Computes nothing and changes no cache.
+  virtual void reserve(const StepBatch& batch) { static_cast<void>(batch); }
   /// Most rows that one call of forward() or logits() gives.
   virtual int32_t max_logit_rows() const = 0;
   /// Backend::sample over the model's vocabulary.

@@ -151,6 +151,18 @@ const Unit& unit_of(const Unit* units, int64_t count, int64_t task) {
            1);
 }
 
+/// Bounds for every step of as many rows, whoever they belong to, at positions no later than the
+/// last row's: each row a unit of its own; and partial results of a lopsided step, whose work is
+/// less than 2 * threads that of one unit.
+Totals most_totals(const StepBatch& step, const AttentionSpec& spec, int64_t threads) {
+  const int64_t splits = step.positions.back() / kSplitTokens + 1;
+  Totals most;
+  most.units = static_cast<int64_t>(step.positions.size()) * spec.num_heads;
+  most.partial_floats = std::min(2 * threads * splits * partial_floats(spec.head_dim, kMaxTaskRows),
+                                 kMaxPartialFloats);
+  return most;
+}
+
 /// Where things lie in the op's scratch memory.
 struct ScratchLayout {
   size_t worker_offset;
@@ -180,6 +192,12 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
   const KvFormat& format = tiled.format(kernels);
   const AttentionRun run(q, spec, view, out);
   const UnitCutter cutter(step_, spec);
+  if (reserving_) {
+    const Totals most = most_totals(step_, spec, pool_.num_threads());
+    scratch(
+        ScratchLayout(most, true, spec.head_dim, static_cast<size_t>(pool_.num_threads())).bytes);
+    return;
+  }
 
   Totals totals;
   cutter.for_each(

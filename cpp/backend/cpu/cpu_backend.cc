@@ -128,6 +128,15 @@ void CpuBackend::begin_step(const StepBatch& batch) {
   step_ = batch;
 }
 
+void CpuBackend::reserve(const std::function<void()>& ops) {
+  struct Reserving {
+    bool& flag;
+    explicit Reserving(bool& to) : flag(to) { flag = true; }
+    ~Reserving() { flag = false; }
+  } const reserving(reserving_);
+  ops();
+}
+
 std::byte* CpuBackend::scratch(size_t bytes) { return grow(scratch_, bytes); }
 
 std::byte* CpuBackend::grow(Buffer& buffer, size_t bytes) {

@@ -58,6 +58,7 @@ class CpuBackend final : public Backend {
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
 
+  void reserve(const std::function<void()>& ops) override;
   void begin_step(const StepBatch& batch) override;
   void embed(const PackedWeight& table, TensorView out) override;
   void rope_table(const RopeSpec& spec, TensorView out) override;
@@ -83,7 +84,7 @@ class CpuBackend final : public Backend {
   void place(const PackedWeight& weight);
 
   /// Scratch of one op, aligned to 256 bytes, contents undefined. The next call invalidates it. It
-  /// grows to the largest size asked for, so that a step allocates nothing after the first.
+  /// grows to the largest size asked for: in reserve(), before the first step.
   std::byte* scratch(size_t bytes);
   std::byte* grow(Buffer& buffer, size_t bytes);
 
@@ -91,6 +92,7 @@ class CpuBackend final : public Backend {
   /// one row touches.
   template <class Body>
   void for_rows(int64_t rows, int64_t row_bytes, const Body& body) {
+    if (reserving_) return;
     // Waking a thread costs about what it costs to touch this much cached memory.
     constexpr int64_t kGrainBytes = 64 * 1024;
     const int64_t grain = row_bytes >= kGrainBytes ? 1 : kGrainBytes / (row_bytes + 1) + 1;
@@ -118,7 +120,8 @@ class CpuBackend final : public Backend {
   HostMemory memory_;
   ThreadPool pool_;
   Buffer scratch_, reordered_;
-  StepBatch step_;  ///< of the current step; its spans are the caller's
+  bool reserving_ = false;  ///< ops take their scratch and compute nothing
+  StepBatch step_;          ///< of the current step; its spans are the caller's
 };
 
 }  // namespace headrace

@@ -116,6 +116,7 @@ void CpuBackend::multiply_panels(const LinearOperands& op, const PanelCut& cut,
              pack_rows(first, last - first, activations + first * plan.row_bytes);
            });
 
+  if (reserving_) return;
   const int64_t panels = cut.num_panels();
   const int64_t runs = count_runs(panels, plan.panel_bytes, threads);
   pool_.parallel_rounds(plan.blocks, runs, [&](int64_t block, int64_t run, int32_t thread) {

@@ -98,6 +98,7 @@ std::unique_ptr<PackedLora> CpuBackend::pack_lora(const LoraSpec& spec) {
 void CpuBackend::lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
                       TensorView out) {
   check_lora(x, groups, scratch, out);
+  if (reserving_) return;
   const LoraKernels& kernels = *isa_->lora;
   const auto run = [&](const LoraTasks& tasks, const auto& body) {
     size_t bytes = 1;

@@ -12,6 +12,7 @@ void CpuBackend::sample(TensorView logits, int32_t vocab_size, std::span<const S
   const VocabularyPasses passes(*isa_->sample, share_rows ? &pool_ : nullptr, vocab_size);
   const size_t bytes = sample_row_scratch_bytes(vocab_size);
   std::byte* memory = scratch(bytes * (share_rows ? 1 : static_cast<size_t>(pool_.num_threads())));
+  if (reserving_) return;
   const auto run = [&](int64_t i, int32_t thread) {
     const SampleRow& row = rows[static_cast<size_t>(i)];
     sample_row(passes, logits.row<float>(row.logits_row), row,

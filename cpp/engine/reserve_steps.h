@@ -1,0 +1,12 @@
+#pragma once
+
+#include "engine/step_runner.h"
+#include "sched/scheduler.h"
+
+namespace headrace::internal {
+
+/// Reserves what the largest steps keep (StepRunner::reserve): most rows, most sequences, and
+/// one sequence alone, each at the end of the longest context.
+void reserve_steps(StepRunner& runner, const SchedulerConfig& config);
+
+}  // namespace headrace::internal
