@@ -61,7 +61,7 @@ struct ModelOptions {
   /// or 4 bits with a scale for each group of inputs, and activations to 8 bits in every linear
   /// layer. A checkpoint that comes quantized is loaded as it is, and needs none. See
   /// docs/models.md.
-  std::string quantization;
+  std::string quantization{};
   int32_t quantization_group_size = 0;  ///< 32, 64 or 128; 0 = 64 for wint8, 32 for wint4
   /// "auto" (the dtype), "float32", "bfloat16", "float16"; "int8" and "uint4" round keys and values
   /// when they are written, with scales for each token and head (docs/models.md).
