@@ -96,7 +96,7 @@ __device__ void attend_row(const AttentionTask<T, Cache>& task, const AttentionP
 }
 
 template <class T, class Cache>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     attention_generic_kernel(AttentionTask<T, Cache> task, int32_t rows) {
   __shared__ float query[kMaxHeadDim];
   __shared__ float scores[kTileKeys];

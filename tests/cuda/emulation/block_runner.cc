@@ -64,9 +64,10 @@ class Runner {
 
   Thread& current() { return *current_; }
   char* shared() { return shared_.get(); }
-  /// Leaves the running thread for good.
-  [[noreturn]] void fail(const std::string& message) {
-    error_ = message;
+  /// Leaves the running thread for good: nothing on its stack may own memory.
+  [[noreturn]] void fail(const char* error, const std::source_location& site) {
+    error_ = error;
+    current_->site = site;
     current_->fiber.suspend();
     __builtin_trap();
   }
@@ -93,7 +94,7 @@ class Runner {
   std::vector<unsigned> order_;
   std::unique_ptr<char, FreeShared> shared_;
   Thread* current_ = nullptr;
-  std::string error_;
+  const char* error_ = nullptr;
   std::mt19937 random_{1};
 };
 
@@ -144,7 +145,7 @@ void Runner::run(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
 void Runner::start_block(Dim3 block, size_t shared_bytes) {
   shared_.reset(static_cast<char*>(::operator new(shared_bytes, std::align_val_t{kSharedAlign})));
   std::memset(shared_.get(), 0xff, shared_bytes);
-  error_.clear();
+  error_ = nullptr;
   count_ = size_t{block.x} * block.y * block.z;
   for (size_t i = 0; i < count_; ++i) {
     const auto n = static_cast<unsigned>(i);
@@ -178,7 +179,7 @@ void Runner::resume(Thread& thread) {
   threadIdx = thread.index;
   thread.fiber.resume();
   current_ = nullptr;
-  if (!error_.empty()) report(error_);
+  if (error_ != nullptr) report(place(thread.site) + ": " + error_);
 }
 
 void Runner::run_block() {
@@ -282,7 +283,7 @@ void warp_collective(uint32_t lanes, WarpOperation operation, void* payload,
                      const std::source_location& site) {
   Thread& thread = runner().current();
   if (((lanes >> (thread.number % kLanes)) & 1u) == 0) {
-    runner().fail(place(site) + ": the mask leaves out the calling lane");
+    runner().fail("the mask leaves out the calling lane", site);
   }
   thread.state = State::kInWarpOperation;
   thread.lanes = lanes;

@@ -78,11 +78,17 @@ class AttentionCase {
     EXPECT_LE(plan.num_partials,
               max_attention_partials(first, static_cast<int64_t>(seqs.size()), tokens_, shape));
     const auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
-    const int32_t counts[] = {count(plan.short_items), count(plan.long_items), count(plan.merges)};
+    const DeviceArray<int32_t> counts = {count(plan.short_items), count(plan.long_items),
+                                         count(plan.merges)};
+    const DeviceArray<AttentionItem> short_items(plan.short_items), long_items(plan.long_items);
+    const DeviceArray<AttentionMerge> merges(plan.merges);
+    const DeviceArray<int32_t> block_tables(tables);
+    const int32_t* number = counts.data();
     // q as columns of a wider matrix.
     const DeviceMatrix in(shape_.dtype, first, width(), rows, 16);
     const DeviceMatrix out(shape_.dtype, first, width());
-    std::vector<float> partials(attention_partial_bytes(plan.num_partials, shape) / sizeof(float));
+    const DeviceArray<float> partials(attention_partial_bytes(plan.num_partials, shape) /
+                                      sizeof(float));
     attention({.dtype = shape_.dtype,
                .cache_dtype = shape_.cache,
                .shape = shape,
@@ -92,11 +98,11 @@ class AttentionCase {
                .layout = layout_,
                .keys = keys_.data(),
                .values = values_.data(),
-               .block_tables = tables.data(),
+               .block_tables = block_tables.data(),
                .table_stride = blocks_,
-               .short_items = {plan.short_items.data(), &counts[0], counts[0]},
-               .long_items = {plan.long_items.data(), &counts[1], counts[1]},
-               .merges = {plan.merges.data(), &counts[2], counts[2]},
+               .short_items = {short_items.data(), number, number[0]},
+               .long_items = {long_items.data(), number + 1, number[1]},
+               .merges = {merges.data(), number + 2, number[2]},
                .partials = partials.data(),
                .multiprocessors = 1},
               nullptr);

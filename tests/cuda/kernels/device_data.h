@@ -1,18 +1,21 @@
 #pragma once
 
-// "Device" memory of the emulation: vectors of elements of a dtype, filled with random numbers,
-// with NaN behind every row.
+// What the kernels' tests share: memory that kernels see, filled with random numbers, with NaN
+// behind every row. The same tests run in the emulation (plain memory, three thread orders) and,
+// built with the real kernels, on a GPU (managed memory; see gpu_support.cc).
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "block_runner.h"
-#include "cuda/device/numbers.cuh"
 #include "cuda/kernels/matrix.h"
+#include "device_memory.h"
 #include "tensor/dtype.h"
 
 namespace headrace::cuda {
@@ -28,16 +31,33 @@ inline double roundoff(DType dtype) {
   return dtype == DType::kBF16 ? 0x1p-8 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
 }
 
+/// Elements in a kernel's memory.
+template <class T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(size_t count) : count_(count), memory_(allocate_device(count * sizeof(T))) {}
+  DeviceArray(std::span<const T> values) : DeviceArray(values.size()) {  // NOLINT
+    std::copy(values.begin(), values.end(), data());
+  }
+  DeviceArray(const std::vector<T>& values) : DeviceArray(std::span<const T>(values)) {}  // NOLINT
+  DeviceArray(std::initializer_list<T> values)
+      : DeviceArray(std::span<const T>(values.begin(), values.size())) {}
+
+  T* data() const { return reinterpret_cast<T*>(memory_.get()); }
+  size_t size() const { return count_; }
+  std::vector<T> values() const { return {data(), data() + count_}; }
+
+ private:
+  size_t count_;
+  std::shared_ptr<char> memory_;
+};
+
 /// A matrix of `dtype` in memory aligned to 256 bytes.
 class DeviceMatrix {
  public:
   DeviceMatrix(DType dtype, int64_t rows, int64_t cols, int64_t gap = 0, int64_t offset = 0)
       : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + gap), size_(dtype_size(dtype)) {
-    const size_t bytes = static_cast<size_t>(rows * stride_ + offset) * size_;
-    memory_ =
-        std::shared_ptr<char>(static_cast<char*>(::operator new(bytes, std::align_val_t{256})),
-                              [](char* p) { ::operator delete(p, std::align_val_t{256}); });
-    std::memset(memory_.get(), 0xff, bytes);
+    memory_ = allocate_device(static_cast<size_t>(rows * stride_ + offset) * size_);
     data_ = memory_.get() + static_cast<size_t>(offset) * size_;
   }
   DeviceMatrix(DType dtype, int64_t rows, int64_t cols, const std::vector<float>& values,
@@ -117,23 +137,14 @@ class Random {
 
 inline constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-/// Every emulated kernel's test runs under each of the schedules.
-class KernelTest : public testing::TestWithParam<emulation::Schedule> {
+/// Every kernel's test runs under each of the schedules that there are.
+class KernelTest : public testing::TestWithParam<int> {
  protected:
-  void SetUp() override { emulation::set_schedule(GetParam()); }
-  void TearDown() override { emulation::set_schedule(emulation::Schedule::kForward); }
+  void SetUp() override { set_device_schedule(GetParam()); }
+  void TearDown() override { set_device_schedule(0); }
 };
 
-inline std::string schedule_name(const testing::TestParamInfo<emulation::Schedule>& info) {
-  const char* names[] = {"Forward", "Backward", "Shuffled"};
-  return names[static_cast<size_t>(info.param)];
-}
-
-#define HEADRACE_KERNEL_TESTS(suite)                                                 \
-  INSTANTIATE_TEST_SUITE_P(                                                          \
-      Schedules, suite,                                                              \
-      testing::Values(emulation::Schedule::kForward, emulation::Schedule::kBackward, \
-                      emulation::Schedule::kShuffled),                               \
-      schedule_name)
+#define HEADRACE_KERNEL_TESTS(suite) \
+  INSTANTIATE_TEST_SUITE_P(Schedules, suite, testing::Range(0, kDeviceSchedules))
 
 }  // namespace headrace::cuda

@@ -42,12 +42,14 @@ TEST_P(Lora, AddsEachRowsOwnAdapter) {
       }
       args[2].scratch_column = 0;
       const LoraRowArgs rows[] = {{3, 0, 2}, {0, 0, 2}, {4, 2, 1}};
+      const DeviceArray<LoraPartArgs> device_args(args);
+      const DeviceArray<LoraRowArgs> device_rows{std::span<const LoraRowArgs>(rows)};
       const DeviceMatrix scratch(DType::kF32, 3, 544);
       lora({.dtype = dtype,
             .storage = storage,
             .x = in.matrix(),
-            .parts = args.data(),
-            .rows = rows,
+            .parts = device_args.data(),
+            .rows = device_rows.data(),
             .num_rows = 3,
             .max_parts = 2,
             .max_rank = 530,

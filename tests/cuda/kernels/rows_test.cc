@@ -32,13 +32,13 @@ TEST_P(RowKernels, EmbedAndGatherCopyRows) {
     for (const int64_t cols : {1, 8, 33, 64}) {
       const auto values = random_.uniforms(dtype, 10 * cols);
       const DeviceMatrix table(dtype, 10, cols, values, 8), out(dtype, 3, cols);
-      const std::vector<int32_t> ids = {9, 0, 9};
+      const DeviceArray<int32_t> ids = {9, 0, 9};
       embed({dtype, table.matrix(), ids.data(), out.matrix()}, nullptr);
       const DeviceMatrix again(dtype, 3, cols, 5);
       gather_rows({dtype, table.matrix(), ids.data(), again.matrix()}, nullptr);
       for (int64_t i = 0; i < 3; ++i) {
         for (int64_t j = 0; j < cols; ++j) {
-          const float want = values[static_cast<size_t>(ids[static_cast<size_t>(i)] * cols + j)];
+          const float want = values[static_cast<size_t>(ids.data()[i] * cols + j)];
           ASSERT_EQ(out.at(i, j), want);
           ASSERT_EQ(again.at(i, j), want);
         }
@@ -125,17 +125,19 @@ TEST_P(RowKernels, RopeTableHasTheCpusBits) {
   spec.dynamic_original_max = 64;
   spec.dynamic_base = 10000.0;
   spec.dynamic_factor = 2.0;
-  const std::vector<int32_t> positions = {0, 1, 77, 131071}, lens = {64, 65, 130, 131072};
-  std::vector<float> out(4 * 80), want(80);
-  rope_table({.angles = {spec.inv_freq.data(), 80, 1.25f, 64, 10000.0, 2.0},
+  const DeviceArray<int32_t> positions = {0, 1, 77, 131071}, lens = {64, 65, 130, 131072};
+  const DeviceArray<float> inv_freq(spec.inv_freq), table(4 * 80);
+  std::vector<float> want(80);
+  rope_table({.angles = {inv_freq.data(), 80, 1.25f, 64, 10000.0, 2.0},
               .positions = positions.data(),
               .rope_lens = lens.data(),
               .rows = 4,
-              .out = out.data(),
+              .out = table.data(),
               .out_stride = 80},
              nullptr);
+  const auto out = table.values();
   for (size_t row = 0; row < 4; ++row) {
-    rope_angles(spec, positions[row], lens[row], want.data());
+    rope_angles(spec, positions.data()[row], lens.data()[row], want.data());
     EXPECT_EQ(std::vector<float>(out.begin() + static_cast<ptrdiff_t>(row) * 80,
                                  out.begin() + static_cast<ptrdiff_t>(row + 1) * 80),
               want);
@@ -155,7 +157,7 @@ class KvWriteRun {
     width_ = int64_t{c.heads + 2 * c.kv_heads} * c.head_dim;
     x_ = random.uniforms(c.dtype, 4 * width_);
     norms_ = random.uniforms(c.dtype, 2 * c.head_dim, 0.5f, 1.5f);
-    table_ = random.uniforms(DType::kF32, 4 * greatest(c.rotary, 1));
+    table_ = random.uniforms(DType::kF32, 4 * std::max(c.rotary, 1));
   }
 
   /// Rotated q, then k and v of every row.
@@ -203,14 +205,16 @@ class KvWriteRun {
       args.k_norm = static_cast<char*>(norms.data()) +
                     static_cast<size_t>(c_.head_dim) * dtype_size(c_.dtype);
     }
-    args.rope_table = table_.data();
+    const DeviceArray<float> table(table_);
+    const DeviceArray<int64_t> slots{std::span<const int64_t>(kSlots)};
+    args.rope_table = table.data();
     args.rope_stride = args.rotary_dim = c_.rotary;
     args.interleaved = c_.interleaved;
     args.cache_dtype = c_.cache;
     args.layout = layout;
     args.keys = keys.data();
     args.values = values.data();
-    args.slots = kSlots;
+    args.slots = slots.data();
     rope_kv_write(args, nullptr);
     std::vector<float> out;
     const auto read = [&](const DeviceMatrix& cache, int64_t slot, int32_t head) {
@@ -254,7 +258,7 @@ TEST_P(RowKernels, RopeKvWriteMatchesTheReference) {
     const auto want = run.want(), got = run.got();
     ASSERT_EQ(got.size(), want.size());
     const double largest = c.norms ? 1.5 * std::sqrt(c.head_dim) : 1.0;
-    const double round = greatest(roundoff(c.dtype), roundoff(c.cache));
+    const double round = std::max(roundoff(c.dtype), roundoff(c.cache));
     for (size_t i = 0; i < want.size(); ++i) {
       const double bound = 2 * largest * (norm_bound(DType::kF32, c.head_dim) + 4 * 0x1p-24) +
                            round * static_cast<double>(std::abs(want[i]));

@@ -23,7 +23,7 @@ class SampleRun {
     SampleRowArgs args{.seed = row.seed,
                        .position = row.position,
                        .logits_row = static_cast<int64_t>(rows_.size()),
-                       .allowed = row.allowed,
+                       .allowed = allowed_of(row),
                        .forced_token = row.forced_token,
                        .top_k = row.top_k,
                        .temperature = row.temperature,
@@ -46,28 +46,34 @@ class SampleRun {
   }
 
   std::vector<SampleResult> run() {
-    std::vector<float> saved(bias_.size() + tokens_.size() + seen_.size());
+    const DeviceArray<float> saved(bias_.size() + tokens_.size() + seen_.size());
+    const DeviceArray<SampleRowArgs> rows(rows_);
+    const DeviceArray<LogitBias> bias(bias_);
+    const DeviceArray<int32_t> tokens(tokens_);
+    const DeviceArray<SeenToken> seen(seen_);
     int32_t max_logprobs = 0;
     for (const auto& row : rows_) max_logprobs = std::max(max_logprobs, row.num_logprobs);
-    std::vector<SampleRowResult> results(rows_.size());
-    std::vector<TokenLogprob> top(rows_.size() * static_cast<size_t>(max_logprobs));
+    const DeviceArray<SampleRowResult> result_rows(rows_.size());
+    const DeviceArray<TokenLogprob> top_rows(rows_.size() * static_cast<size_t>(max_logprobs));
     // Vector loads need aligned rows, where the stride allows it.
     const DeviceMatrix logits(DType::kF32, static_cast<int64_t>(rows_.size()), stride_, logits_);
     sample({.logits = static_cast<float*>(logits.data()),
             .stride = stride_,
             .vocab_size = vocab_size_,
-            .rows = rows_.data(),
+            .rows = rows.data(),
             .num_rows = static_cast<int64_t>(rows_.size()),
-            .bias = bias_.data(),
-            .tokens = tokens_.data(),
-            .seen = seen_.data(),
+            .bias = bias.data(),
+            .tokens = tokens.data(),
+            .seen = seen.data(),
             .saved = saved.data(),
             .num_bias = static_cast<int32_t>(bias_.size()),
             .num_tokens = static_cast<int32_t>(tokens_.size()),
-            .results = results.data(),
-            .top = top.data(),
+            .results = result_rows.data(),
+            .top = top_rows.data(),
             .max_logprobs = max_logprobs},
            nullptr);
+    const auto results = result_rows.values();
+    const auto top = top_rows.values();
     std::vector<SampleResult> out;
     for (size_t i = 0; i < results.size(); ++i) {
       const auto from = top.begin() + static_cast<ptrdiff_t>(i) * max_logprobs;
@@ -83,6 +89,13 @@ class SampleRun {
   static int32_t id(int32_t token) { return token; }
   static int32_t id(const LogitBias& bias) { return bias.token; }
   static int32_t id(const SeenToken& seen) { return seen.token; }
+
+  const uint32_t* allowed_of(const SampleRow& row) {
+    if (row.allowed == nullptr) return nullptr;
+    const auto words = static_cast<size_t>(vocab_size_ + 31) / 32;
+    allowed_.emplace_back(std::span(row.allowed, words));
+    return allowed_.back().data();
+  }
 
   template <class T>
   static SampleRange append(std::vector<T>& all, std::span<const T> list) {
@@ -101,6 +114,7 @@ class SampleRun {
   std::vector<LogitBias> bias_;
   std::vector<int32_t> tokens_;
   std::vector<SeenToken> seen_;
+  std::vector<DeviceArray<uint32_t>> allowed_;
 };
 
 SampleResult sample_one(const std::vector<float>& logits, int32_t vocab_size,

@@ -1,7 +1,0 @@
-#include "submit.h"
-
-namespace headrace::cuda {
-
-void submit(Stream, std::function<void()> work) { work(); }
-
-}  // namespace headrace::cuda

@@ -1,0 +1,47 @@
+// The kernels' tests on a GPU. Every launch is waited for, so that tests read what it wrote.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+#include "cuda/host/cuda_check.h"
+#include "device_memory.h"
+
+namespace headrace::cuda {
+
+void check_launch(const char* kernel) {
+  cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess) status = cudaDeviceSynchronize();
+  HEADRACE_CHECK(status == cudaSuccess, kernel, ": ", cudaGetErrorString(status));
+}
+
+std::shared_ptr<char> allocate_device(size_t bytes) {
+  void* memory = nullptr;
+  if (cudaMallocManaged(&memory, bytes == 0 ? 1 : bytes) != cudaSuccess) throw std::bad_alloc();
+  std::memset(memory, 0xff, bytes);
+  return {static_cast<char*>(memory), [](char* p) { cudaFree(p); }};
+}
+
+void set_device_schedule(int) {}
+
+namespace {
+
+/// Without a GPU nothing here can run: visibly skipped, or, if one was promised, an error.
+class NeedsGpu : public testing::Environment {
+ public:
+  void SetUp() override {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return;
+    if (std::getenv("HEADRACE_REQUIRE_CUDA") != nullptr) FAIL() << "no CUDA device";
+    GTEST_SKIP() << "no CUDA device";
+  }
+};
+
+const auto* const needs_gpu = testing::AddGlobalTestEnvironment(new NeedsGpu);
+
+}  // namespace
+}  // namespace headrace::cuda
