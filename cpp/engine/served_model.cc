@@ -11,6 +11,9 @@ namespace headrace::internal {
 
 namespace {
 
+// A thread's id may be another's once it has ended: this tells whose thread one is on.
+thread_local const ModelLoop* running_loop = nullptr;
+
 const char* state_name(ModelState state) {
   switch (state) {
     case ModelState::kInstalled:
@@ -62,7 +65,7 @@ ServedModel::~ServedModel() {
   }
 }
 
-bool ServedModel::on_own_thread() const { return thread_id_.load() == std::this_thread::get_id(); }
+bool ServedModel::on_own_thread() const { return running_loop == loop_.get(); }
 
 void ServedModel::refuse_on_own_thread(const char* action) const {
   if (on_own_thread()) {
@@ -73,7 +76,6 @@ void ServedModel::refuse_on_own_thread(const char* action) const {
 
 void ServedModel::join() {
   if (thread_.joinable()) thread_.join();
-  thread_id_ = std::thread::id();
 }
 
 void ServedModel::start() {
@@ -94,11 +96,13 @@ void ServedModel::begin() {
   loop_->reset_counters();
   try {
     // The loop idles until begin(): if there is no thread, nothing has been accepted.
-    thread_ = std::thread([loop = loop_] { loop->run(); });
+    thread_ = std::thread([loop = loop_] {
+      running_loop = loop.get();
+      loop->run();
+    });
   } catch (const std::system_error& error) {
     throw_error(ErrorCode::kIo, "model '", info_.name, "': no thread to run it: ", error.what());
   }
-  thread_id_ = thread_.get_id();
   started_ = true;
   control_->begin();
 }

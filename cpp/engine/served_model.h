@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -61,7 +60,6 @@ class ServedModel {
   bool started_ = false;        // guarded by lifecycle_mutex_, likewise below
   bool released_ = false;
   std::thread thread_;
-  std::atomic<std::thread::id> thread_id_;
 };
 
 }  // namespace headrace::internal
