@@ -11,7 +11,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.errors import UnsupportedError
-from headrace.quantization import engine_kv_cache_dtype, engine_quantization
+from headrace.quantization import (
+    engine_kv_cache_dtype,
+    engine_quantization,
+    kv_cache_quant_type,
+)
 from headrace.sampling_params import MAX_SEED
 from headrace.speculative import engine_speculative
 
@@ -202,7 +206,15 @@ class EngineArgs:
         self._check_choices()
         engine_quantization(self.quantization)
         engine_speculative(self.speculative_config)
-        engine_kv_cache_dtype(self.kv_cache_dtype, self.kv_cache_quant_type)
+        self._engine_kv_cache_dtype()
+
+    def _engine_kv_cache_dtype(self) -> str:
+        within, own = kv_cache_quant_type(self.quantization), self.kv_cache_quant_type
+        if within is not None and own not in (None, within):
+            raise ValueError(
+                f"kv_cache_quant_type={own!r} and {within!r} within quantization: set one"
+            )
+        return engine_kv_cache_dtype(self.kv_cache_dtype, within if own is None else own)
 
     def _apply_rule(self, name: str, default: Any, rule: Mapping[str, Any]) -> None:
         value = getattr(self, name)
@@ -290,7 +302,7 @@ class EngineArgs:
             "dtype": self.dtype,
             "quantization": quantization,
             "quantization_group_size": group_size,
-            "kv_cache_dtype": engine_kv_cache_dtype(self.kv_cache_dtype, self.kv_cache_quant_type),
+            "kv_cache_dtype": self._engine_kv_cache_dtype(),
             "num_threads": self.num_threads,
             "max_model_len": self.max_model_len or 0,
             "max_num_seqs": self.max_num_seqs,

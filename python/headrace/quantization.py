@@ -22,15 +22,15 @@ _NAMES: Mapping[str, str] = {
 _KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "uint4")
 # FastDeploy's. Scales are worked out for each token and head, so that none are read from a file.
 _KV_CACHE_NAMES: Mapping[str, str] = {"int8": "int8", "int8_zp": "int8", "int4_zp": "uint4"}
-_KEYS = ("quantization", "dense_quant_type", "group_size")
+_KEYS = ("quantization", "dense_quant_type", "kv_cache_quant_type", "group_size")
 
 
 def engine_quantization(value: Any) -> tuple[str, int]:
     """The engine's name ("" for none) and group size (0: the name's own).
 
     `value` is None, a name, or a dict (or its JSON): {"quantization": name, "group_size": 32, 64 or
-    128}, where "mix_quant" means the name in "dense_quant_type". Raises ValueError, TypeError or
-    UnsupportedError.
+    128}, where "mix_quant" means the name in "dense_quant_type" and what kv_cache_quant_type() says
+    of it, and "kvcache" the latter alone. Raises ValueError, TypeError or UnsupportedError.
     """
     if value is None:
         return "", 0
@@ -43,6 +43,8 @@ def engine_quantization(value: Any) -> tuple[str, int]:
     name = settings.get("quantization")
     if name == "mix_quant":
         name = settings.get("dense_quant_type")
+    if settings.get("kv_cache_quant_type") is not None and name in (None, "kvcache"):
+        return "", 0
     if not isinstance(name, str) or name not in _NAMES:
         raise UnsupportedError(
             f"quantization={name!r}: this version of Headrace has {', '.join(_NAMES)}"
@@ -51,6 +53,11 @@ def engine_quantization(value: Any) -> tuple[str, int]:
     if isinstance(size, bool) or size not in (0, 32, 64, 128):
         raise ValueError(f"quantization: group_size must be 32, 64 or 128, got {size!r}")
     return _NAMES[name], int(size)
+
+
+def kv_cache_quant_type(value: Any) -> Any:
+    """What a dict that engine_quantization() takes says of the KV cache, None for nothing."""
+    return None if value is None else _settings(value).get("kv_cache_quant_type")
 
 
 def engine_kv_cache_dtype(dtype: Any, quant_type: Any = None) -> str:

@@ -35,6 +35,28 @@ OPTIONS = [
     ("kv_cache_dtype", "uint4", "kv_cache_dtype", "uint4"),
     ("kv_cache_quant_type", "int8", "kv_cache_dtype", "int8"),
     ("kv_cache_quant_type", "int4_zp", "kv_cache_dtype", "uint4"),
+    (
+        "quantization",
+        {"quantization": "kvcache", "kv_cache_quant_type": "int8"},
+        "kv_cache_dtype",
+        "int8",
+    ),
+    (
+        "quantization",
+        '{"quantization": "mix_quant", "kv_cache_quant_type": "int4_zp"}',
+        "kv_cache_dtype",
+        "uint4",
+    ),
+    (
+        "quantization",
+        {
+            "quantization": "mix_quant",
+            "dense_quant_type": "wint8",
+            "kv_cache_quant_type": "int4_zp",
+        },
+        "quantization",
+        "wint8",
+    ),
 ]
 HERE_ONLY = {
     "enable_lora": True,
@@ -281,6 +303,15 @@ def test_unknown_without_a_near_one() -> None:
         ({"kv_cache_quant_type": "float8_e4m3fn"}, UnsupportedError, "float8_e4m3fn"),
         ({"kv_cache_quant_type": 8}, UnsupportedError, "kv_cache_quant_type"),
         ({"kv_cache_dtype": "uint4", "kv_cache_quant_type": "int8"}, ValueError, "set one"),
+        ({"quantization": {"quantization": "kvcache"}}, UnsupportedError, "'kvcache'"),
+        (
+            {
+                "quantization": {"quantization": "kvcache", "kv_cache_quant_type": "int8"},
+                "kv_cache_quant_type": "int4_zp",
+            },
+            ValueError,
+            "'int4_zp' and 'int8' within quantization: set one",
+        ),
     ],
 )
 def test_bad_kv_cache_dtype(values: dict[str, Any], error: type[Exception], message: str) -> None:
