@@ -35,6 +35,13 @@ std::optional<std::string> env_cpu_isa() { return get("HEADRACE_CPU_ISA"); }
 
 std::optional<std::string> env_numa_nodes() { return get("HEADRACE_NUMA_NODES"); }
 
+std::optional<std::string> env_cache_folder() {
+  if (auto folder = get("HEADRACE_CACHE")) return folder;
+  if (auto base = get("XDG_CACHE_HOME"); base && base->front() == '/') return *base + "/headrace";
+  if (auto home = get("HOME")) return *home + "/.cache/headrace";
+  return std::nullopt;
+}
+
 std::optional<std::string> env_log_level() { return get("HEADRACE_LOG_LEVEL"); }
 
 }  // namespace headrace

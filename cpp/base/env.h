@@ -17,6 +17,10 @@ std::optional<std::string> env_cpu_isa();
 /// HEADRACE_NUMA_NODES: see parse_numa_nodes().
 std::optional<std::string> env_numa_nodes();
 
+/// Where packed_weights="auto" keeps its files: HEADRACE_CACHE, else $XDG_CACHE_HOME/headrace, else
+/// $HOME/.cache/headrace.
+std::optional<std::string> env_cache_folder();
+
 /// HEADRACE_LOG_LEVEL: "debug", "info", "warning" (default), "error" or "off".
 std::optional<std::string> env_log_level();
 

@@ -48,6 +48,7 @@ struct OwnedInfo : headrace_model_info {
     max_lora_rank = data.max_lora_rank;
     num_nodes = data.num_nodes;
     quantization = data.quantization.c_str();
+    packed_weights = data.packed_weights.c_str();
   }
 
   const ModelInfo data;

@@ -5,18 +5,26 @@
 
 namespace headrace::internal {
 
-DecoderRunner::DecoderRunner(std::shared_ptr<Backend> backend, std::unique_ptr<Decoder> decoder,
+DecoderRunner::DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights,
                              std::unique_ptr<KvCache> cache, int32_t max_logit_rows)
     : backend_(std::move(backend)),
-      decoder_(std::move(decoder)),
+      weights_(std::move(weights)),
       cache_(std::move(cache)),
       max_logit_rows_(max_logit_rows) {}
 
-TensorView DecoderRunner::forward(const StepBatch& batch) {
-  return decoder_->forward(batch, *cache_);
+// Before the thread is confined to some cores, which the writer would share.
+void DecoderRunner::enter_thread() {
+  if (weights_.writer != nullptr) weights_.writer->start();
+  backend_->enter_thread();
 }
 
-TensorView DecoderRunner::logits(std::span<const int32_t> rows) { return decoder_->logits(rows); }
+TensorView DecoderRunner::forward(const StepBatch& batch) {
+  return weights_.decoder->forward(batch, *cache_);
+}
+
+TensorView DecoderRunner::logits(std::span<const int32_t> rows) {
+  return weights_.decoder->logits(rows);
+}
 
 void DecoderRunner::reserve(const StepBatch& batch) {
   backend_->reserve([&] {
@@ -31,7 +39,7 @@ void DecoderRunner::reserve(const StepBatch& batch) {
 
 void DecoderRunner::sample(TensorView logits, std::span<const SampleRow> rows,
                            std::span<SampleResult> results) {
-  backend_->sample(logits, decoder_->config().vocab_size, rows, results);
+  backend_->sample(logits, weights_.decoder->config().vocab_size, rows, results);
 }
 
 size_t DecoderRunner::memory_bytes() const { return backend_->bytes_in_use(); }

@@ -4,18 +4,19 @@
 
 #include "backend/backend.h"
 #include "engine/step_runner.h"
-#include "model/decoder.h"
+#include "engine/weights.h"
 
 namespace headrace::internal {
 
 /// A Decoder with its cache, on a backend that it shares with adapters.
 class DecoderRunner final : public StepRunner {
  public:
-  /// `cache` and `decoder` live on `backend`. `max_logit_rows` is the decoder's.
-  DecoderRunner(std::shared_ptr<Backend> backend, std::unique_ptr<Decoder> decoder,
+  /// `cache` and weights live on `backend`. `max_logit_rows` is the decoder's.
+  DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights,
                 std::unique_ptr<KvCache> cache, int32_t max_logit_rows);
 
-  void enter_thread() override { backend_->enter_thread(); }
+  /// The weights' packed file is written from then on, if it is to be.
+  void enter_thread() override;
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
   void reserve(const StepBatch& batch) override;
@@ -24,11 +25,11 @@ class DecoderRunner final : public StepRunner {
               std::span<SampleResult> results) override;
   size_t memory_bytes() const override;
   size_t memory_pool_bytes() const override;
-  size_t mapped_bytes() const override { return decoder_->adopted_bytes(); }
+  size_t mapped_bytes() const override { return weights_.decoder->adopted_bytes(); }
 
  private:
   std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
-  std::unique_ptr<Decoder> decoder_;
+  LoadedWeights weights_;
   std::unique_ptr<KvCache> cache_;
   int32_t max_logit_rows_;
 };

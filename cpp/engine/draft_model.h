@@ -37,6 +37,9 @@ class DraftModel {
 
   DraftModel(std::unique_ptr<StepRunner> runner, const Limits& limits);
 
+  /// By the loop thread, before the first guess.
+  void enter_thread() { runner_->enter_thread(); }
+
   /// Fills in the guesses: none for a request whose text it could not read to its end in one step
   /// of max_rows; what it has read is kept. Returns how many known tokens it has read.
   int32_t guess(std::span<const Request> requests);

@@ -63,7 +63,7 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   if (options.speculative.method != "draft_model") return std::nullopt;
   Draft out{options, load_model_config(options.speculative.model), nullptr, {}};
   out.options.path = options.speculative.model;
-  out.options.packed_weights.clear();
+  if (options.packed_weights != kCachedWeights) out.options.packed_weights.clear();
   out.options.max_loras = 0;
   out.options.speculative = {};
   if (out.config.vocab_size != target.vocab_size) {
@@ -78,16 +78,18 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   return out;
 }
 
-std::unique_ptr<DraftModel> load_draft(const Draft& draft, const MemoryPlan& plan,
-                                       const std::shared_ptr<Backend>& backend) {
+std::unique_ptr<DraftModel> load_draft(const std::string& name, const Draft& draft,
+                                       const MemoryPlan& plan,
+                                       const std::shared_ptr<Backend>& backend, Logger& logger) {
   const auto& [options, config, packed, shapes] = draft;
   backend->require({.storage = shapes.decoder.storage,
                     .kv_dtype = shapes.cache.dtype,
                     .head_dim = config.head_dim,
                     .block_size = options.block_size});
-  auto decoder = load_decoder(options, config, shapes.decoder, packed.get(), *backend);
+  LoadedWeights weights =
+      load_decoder({name, options, config, shapes.decoder, *backend, logger}, packed.get());
   auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
-  auto runner = std::make_unique<DecoderRunner>(backend, std::move(decoder), std::move(cache),
+  auto runner = std::make_unique<DecoderRunner>(backend, std::move(weights), std::move(cache),
                                                 shapes.decoder.max_logit_rows);
   return std::make_unique<DraftModel>(
       std::move(runner),
@@ -196,7 +198,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   MemoryRequest request = memory_request(options, config, shapes, *backend);
   if (draft) add_draft(*draft, *backend, request);
   const MemoryPlan plan = plan_memory(request);
-  auto decoder = load_decoder(options, config, shapes.decoder, packed.get(), *backend);
+  LoadedWeights weights =
+      load_decoder({name, options, config, shapes.decoder, *backend, logger}, packed.get());
+  const Decoder& decoder = *weights.decoder;
   auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
 
   LoadedModel out;
@@ -213,15 +217,16 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
     info.quantization = quantization_name(shapes.decoder.quantization);
   }
   info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
-  info.num_parameters = decoder->num_parameters();
+  info.num_parameters = decoder.num_parameters();
   info.max_model_len = plan.max_model_len;
   info.max_num_seqs = out.scheduler.max_num_seqs;
   info.max_num_batched_tokens = out.scheduler.max_num_batched_tokens;
   info.block_size = options.block_size;
   info.num_kv_blocks = plan.num_kv_blocks;
-  info.weight_bytes = decoder->weight_bytes();
-  info.mapped_weight_bytes = decoder->adopted_bytes();
-  info.scratch_bytes = decoder->scratch_bytes();
+  info.weight_bytes = decoder.weight_bytes();
+  info.mapped_weight_bytes = decoder.adopted_bytes();
+  info.packed_weights = weights.packed_file;
+  info.scratch_bytes = decoder.scratch_bytes();
   info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
   info.max_loras = options.max_loras;
   info.max_lora_rank = options.max_lora_rank;
@@ -233,9 +238,9 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   }
   if (!options.speculative.method.empty()) {
     out.speculator = std::make_unique<Speculator>(
-        options.speculative, draft ? load_draft(*draft, plan, backend) : nullptr);
+        options.speculative, draft ? load_draft(name, *draft, plan, backend, logger) : nullptr);
   }
-  out.runner = std::make_unique<DecoderRunner>(backend, std::move(decoder), std::move(cache),
+  out.runner = std::make_unique<DecoderRunner>(backend, std::move(weights), std::move(cache),
                                                shapes.decoder.max_logit_rows);
   info.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

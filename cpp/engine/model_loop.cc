@@ -154,6 +154,7 @@ void ModelLoop::update_stats() {
 void ModelLoop::run() noexcept {
   try {
     runner_->enter_thread();
+    if (speculator_ != nullptr) speculator_->enter_thread();
     serve();
     // Later submits were refused; a late cancel has nothing left to cancel.
     for (Command& late : control_->finish(ModelState::kStopped, {})) {

@@ -92,8 +92,9 @@ void v0::check_packed(const ModelOptions& options) {
   const ModelConfig config = load_model_config(options.path);
   const auto packed = internal::open_packed(options);
   if (packed == nullptr) {
-    throw_error(ErrorCode::kInvalidArgument,
-                "packed_weights is empty: name the packed file to check.");
+    throw_error(ErrorCode::kInvalidArgument, "packed_weights is ",
+                options.packed_weights.empty() ? "empty" : options.packed_weights,
+                ": name the packed file to check.");
   }
   const DType storage = internal::storage_dtype(options, config, packed.get());
   internal::quantization_of(options, config, packed.get());

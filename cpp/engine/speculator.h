@@ -42,6 +42,11 @@ class Speculator {
   explicit Speculator(const SpeculativeOptions& options,
                       std::unique_ptr<DraftModel> draft = nullptr);
 
+  /// By the loop thread, before the first step.
+  void enter_thread() {
+    if (draft_ != nullptr) draft_->enter_thread();
+  }
+
   std::unique_ptr<Speculation> start(std::span<const int32_t> prompt) const;
 
   /// A step of `decodes` requests with a row each, and `drafts` guesses behind them, took

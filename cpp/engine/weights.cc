@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "headrace/pack.h"
 #include "model/checkpoint.h"
+#include "model/weight_loader.h"
 #include "model/weight_sources.h"
 
 namespace headrace::internal {
@@ -41,7 +42,9 @@ DType parse_kv_dtype(const std::string& name, DType automatic) {
 }
 
 std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
-  if (!options.packed_weights.empty()) return std::make_unique<PackedFile>(options.packed_weights);
+  if (!options.packed_weights.empty() && options.packed_weights != kCachedWeights) {
+    return std::make_unique<PackedFile>(options.packed_weights);
+  }
   const std::filesystem::path file = std::filesystem::path(options.path) / kPackedFileName;
   std::error_code ignored;
   if (options.dummy_weights || !std::filesystem::exists(file, ignored) ||
@@ -94,18 +97,50 @@ void check_packed_file(const PackedFile& packed, const ModelOptions& options,
   packed.check_contents(threads);
 }
 
-std::unique_ptr<Decoder> load_decoder(const ModelOptions& options, const ModelConfig& config,
-                                      const DecoderOptions& shape, const PackedFile* packed,
-                                      Backend& backend) {
+namespace {
+
+LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
+  PackedReader reader(model.backend, packed, model.options.packed_copy);
+  return {std::make_unique<Decoder>(model.backend, model.config,
+                                    packed_sources(packed, model.config), reader, model.shape),
+          packed.path(), nullptr};
+}
+
+LoadedWeights load_cached(const CachedModel& model) {
+  const WeightCache cache(model);
+  if (const auto packed = cache.find()) return decoder_from(model, *packed);
+  const Checkpoint checkpoint(model.options.path);
+  const ModelSources sources =
+      checkpoint_sources(model.config, checkpoint, model.shape.quantization);
+  WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f);
+  RecordingReader reader(loader);
+  LoadedWeights out;
+  out.decoder =
+      std::make_unique<Decoder>(model.backend, model.config, sources, reader, model.shape);
+  checkpoint.check_unchanged();
+  out.writer = cache.writer(sources, reader);
+  return out;
+}
+
+}  // namespace
+
+LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
+  const ModelOptions& options = model.options;
   if (packed != nullptr) {
-    check_packed_file(*packed, options, config, backend);
-    PackedReader reader(backend, *packed, options.packed_copy);
-    return std::make_unique<Decoder>(backend, config, packed_sources(*packed, config), reader,
-                                     shape);
+    check_packed_file(*packed, options, model.config, model.backend);
+    return decoder_from(model, *packed);
+  }
+  if (options.packed_weights == kCachedWeights) {
+    if (model.backend.device_info().name.starts_with("cpu")) return load_cached(model);
+    model.logger.log(LogLevel::kInfo, "model '", model.name,
+                     "': the cache of packed weights is for the CPU, and not used");
   }
   std::unique_ptr<Checkpoint> checkpoint;
   if (!options.dummy_weights) checkpoint = std::make_unique<Checkpoint>(options.path);
-  return std::make_unique<Decoder>(backend, config, checkpoint.get(), shape);
+  LoadedWeights out;
+  out.decoder =
+      std::make_unique<Decoder>(model.backend, model.config, checkpoint.get(), model.shape);
+  return out;
 }
 
 }  // namespace headrace::internal

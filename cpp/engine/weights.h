@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "engine/weight_cache.h"
 #include "headrace/options.h"
 #include "model/decoder.h"
 #include "model/model_config.h"
@@ -35,9 +36,14 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
                        const ModelConfig& config, const Backend& backend);
 
-/// A decoder with its weights. `packed` may be null.
-std::unique_ptr<Decoder> load_decoder(const ModelOptions& options, const ModelConfig& config,
-                                      const DecoderOptions& shape, const PackedFile* packed,
-                                      Backend& backend);
+/// A model in memory.
+struct LoadedWeights {
+  std::unique_ptr<Decoder> decoder;
+  std::string packed_file;              ///< that they come from, or ""
+  std::unique_ptr<CacheWriter> writer;  ///< null: nothing to write. To be destroyed first
+};
+
+/// A decoder with its weights, from `packed` if that isn't null.
+LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed);
 
 }  // namespace headrace::internal

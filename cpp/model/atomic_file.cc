@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
       buffer_(std::make_unique_for_overwrite<char[]>(kBuffer)) {
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail("create", errno);
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // while it is held, the file is no leftover
 }
 
 AtomicFile::~AtomicFile() {
@@ -63,6 +65,10 @@ void AtomicFile::overwrite(uint64_t offset, const void* data, size_t bytes) {
   HEADRACE_CHECK(offset <= size() && bytes <= size() - offset);
   flush();
   write_at(offset, static_cast<const char*>(data), bytes);
+}
+
+void AtomicFile::sync() {
+  if (::fdatasync(descriptor_) != 0) fail("write", errno);
 }
 
 void AtomicFile::commit() {
@@ -99,6 +105,26 @@ void AtomicFile::write_at(uint64_t offset, const char* data, size_t bytes) {
 void AtomicFile::fail(const char* action, int error) const {
   throw_error(ErrorCode::kIo, "cannot ", action, " ", path_.string(), ": ",
               std::generic_category().message(error), ".");
+}
+
+bool remove_dead_files(const std::filesystem::path& folder, const std::string& prefix) noexcept {
+  bool is_written = false;
+  try {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (!entry.path().filename().string().starts_with("." + prefix)) continue;
+      const int descriptor =
+          ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+      if (descriptor < 0) continue;
+      if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+        ::unlink(entry.path().c_str());
+      } else {
+        is_written = true;
+      }
+      ::close(descriptor);
+    }
+  } catch (const std::exception&) {  // a folder that can't be read has nothing to remove
+  }
+  return is_written;
 }
 
 }  // namespace headrace

@@ -23,6 +23,8 @@ class AtomicFile {
   void append_zeros(size_t bytes);
   /// Overwrites what was appended before. REQUIRES: offset + bytes <= size().
   void overwrite(uint64_t offset, const void* data, size_t bytes);
+  /// Returns when all but the last few MiB appended are on the disk.
+  void sync();
   uint64_t size() const noexcept { return written_ + buffered_; }
   /// Returns when the file is on the disk under its name. No other call may follow.
   void commit();
@@ -38,5 +40,9 @@ class AtomicFile {
   size_t buffered_ = 0;
   std::unique_ptr<char[]> buffer_;
 };
+
+/// Removes what killed processes left of files in `folder` whose names begin with `prefix`. Returns
+/// whether an AtomicFile, of this process or another, writes such a file now. Never throws.
+bool remove_dead_files(const std::filesystem::path& folder, const std::string& prefix) noexcept;
 
 }  // namespace headrace

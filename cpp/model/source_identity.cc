@@ -46,10 +46,12 @@ bool same_times(const SourceFile& a, const SourceFile& b) {
   return a.bytes == b.bytes && a.modified_ns == b.modified_ns && a.changed_ns == b.changed_ns;
 }
 
-uint64_t hash_file(const fs::path& path, int32_t threads) {
+uint64_t hash_file(const fs::path& path, int32_t threads,
+                   const std::function<void(size_t)>& before_piece = {}) {
   const MappedFile file(path);
   const uint64_t size = file.size();
-  const auto hash_piece = [&file](const HashPiece& piece) {
+  const auto hash_piece = [&](const HashPiece& piece) {
+    if (before_piece) before_piece(piece.bytes);
     const auto data = std::make_unique_for_overwrite<char[]>(piece.bytes);
     file.read(piece.offset, data.get(), piece.bytes);
     return content_hash(data.get(), piece.bytes);
@@ -73,15 +75,34 @@ template <class... Parts>
 
 }  // namespace
 
-std::vector<SourceFile> identify_source(const fs::path& folder, int32_t threads) {
+std::vector<SourceFile> stat_source(const fs::path& folder) {
   std::vector<SourceFile> files;
   for (const std::string& name : checkpoint_files(folder)) {
     files.push_back(stat_file(folder, name));
     outwait_clock_tick(files.back());
-    files.back().hash = hash_file(folder / name, threads);
   }
+  return files;
+}
+
+void hash_source(std::vector<SourceFile>& files, const fs::path& folder, int32_t threads,
+                 const std::function<void(size_t)>& before_piece) {
+  for (SourceFile& file : files) {
+    file.hash = hash_file(folder / file.name, threads, before_piece);
+  }
+}
+
+std::vector<SourceFile> identify_source(const fs::path& folder, int32_t threads) {
+  std::vector<SourceFile> files = stat_source(folder);
+  hash_source(files, folder, threads);
   check_source_unmoved(files, folder);
   return files;
+}
+
+bool same_source_times(const std::vector<SourceFile>& a, const std::vector<SourceFile>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const SourceFile& one, const SourceFile& other) {
+                      return one.name == other.name && same_times(one, other);
+                    });
 }
 
 void check_source_unmoved(const std::vector<SourceFile>& files, const fs::path& folder) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,22 @@ struct SourceFile {
   uint64_t hash = 0;        ///< parallel_hash of the whole file
 };
 
+/// The files of a folder's weights (checkpoint_files), not yet hashed. May wait for 50 ms, so that
+/// a later write cannot leave the times as they are. Throws Error: kNotFound, kIo, kCorruptFile.
+std::vector<SourceFile> stat_source(const std::filesystem::path& folder);
+
+/// Reads them whole to set their hashes, on `threads` threads. `before_piece`, called by them with
+/// the bytes they are about to read, may throw to end it. Throws Error: kNotFound, kIo.
+void hash_source(std::vector<SourceFile>& files, const std::filesystem::path& folder,
+                 int32_t threads, const std::function<void(size_t)>& before_piece = {});
+
 /// The files of a folder's weights (checkpoint_files), hashed on `threads` threads. May wait for
 /// 50 ms, so that a later write cannot leave the times as they are. Throws Error: kNotFound, kIo,
 /// kCorruptFile.
 std::vector<SourceFile> identify_source(const std::filesystem::path& folder, int32_t threads);
+
+/// Whether both are the same files, of the same sizes and times.
+bool same_source_times(const std::vector<SourceFile>& a, const std::vector<SourceFile>& b);
 
 /// Throws Error(kInvalidState) if one of the files has other sizes or times than it had.
 void check_source_unmoved(const std::vector<SourceFile>& files,

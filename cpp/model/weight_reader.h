@@ -11,6 +11,9 @@ namespace headrace {
 struct DeviceVector {
   TensorView view;
   Backend::Buffer buffer;
+  size_t bytes() const noexcept {
+    return static_cast<size_t>(view.shape.elements()) * dtype_size(view.dtype);
+  }
 };
 
 /// Where a decoder's weights come from. Uses the backend's thread.

@@ -98,6 +98,7 @@ void bind_model_info(py::module_& module) {
       .def_readonly("max_lora_rank", &I::max_lora_rank)
       .def_readonly("weight_bytes", &I::weight_bytes)
       .def_readonly("mapped_weight_bytes", &I::mapped_weight_bytes)
+      .def_readonly("packed_weights", &I::packed_weights)
       .def_readonly("kv_cache_bytes", &I::kv_cache_bytes)
       .def_readonly("scratch_bytes", &I::scratch_bytes)
       .def_readonly("load_seconds", &I::load_seconds)

@@ -288,6 +288,7 @@ class ModelInfo:
     max_lora_rank: int
     weight_bytes: int
     mapped_weight_bytes: int
+    packed_weights: str
     kv_cache_bytes: int
     scratch_bytes: int
     load_seconds: float

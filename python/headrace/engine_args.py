@@ -79,7 +79,9 @@ class EngineArgs:
         "off"). guided_decoding_disable_any_whitespace: JSON without whitespace between its parts.
     load_choices: "dummy" fills the weights with random numbers, for benchmarks.
     packed_weights: a file made by `headrace pack` (headrace.packed) to load the weights from; one
-        that doesn't fit the model's folder or this machine is an error.
+        that doesn't fit the model's folder or this machine is an error. "auto": on the CPU, one
+        that is written in the background at the first start and kept in a cache folder
+        ($HEADRACE_CACHE, ~/.cache/headrace; docs/packed.md).
     packed_copy: copy the weights out of that file instead of mapping it.
     quantization: "wint8" or "wint4" rounds the weights to 8 or 4 bits at load (docs/models.md has
         the other names); None keeps them in `dtype`.

@@ -184,6 +184,7 @@ class ModelInfo:
     max_lora_rank: int = 64
     weight_bytes: int = 4000
     mapped_weight_bytes: int = 0
+    packed_weights: str = ""
     kv_cache_bytes: int = 6400
     scratch_bytes: int = 100
     load_seconds: float = 0.001

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,30 @@ def test_packed_files(name: str, folders: Callable[[str], Path], tmp_path: Path)
     folder, file = folders(name), tmp_path / "m.headrace"
     packed.pack(folder, file)
     assert answers(folder, PROMPTS, packed_weights=file) == answers(folder, PROMPTS)
+
+
+@pytest.mark.parametrize("name", ["gptq4_act_order", "gptq4_g32", "awq_g64", "ct8_int"])
+def test_the_cache(
+    name: str, folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
+    folder, want = folders(name), answers(folders(name), PROMPTS)
+    assert answers(folder, PROMPTS, packed_weights="auto") == want
+    first_start(folder, tmp_path)
+    assert answers(folder, PROMPTS, packed_weights="auto") == want
+    with LLM(str(folder), max_model_len=64, packed_weights="auto") as llm:
+        assert Path(llm.model_info.packed_weights).parent == tmp_path
+        assert llm.model_info.mapped_weight_bytes == llm.model_info.weight_bytes
+
+
+def first_start(folder: Path, cache: Path) -> None:
+    """Until the file is there."""
+    with LLM(str(folder), max_model_len=64, packed_weights="auto"):
+        for _ in range(3000):
+            if list(cache.glob("*.headrace")):
+                return
+            time.sleep(0.02)
+    raise AssertionError(f"no file in {cache}")
 
 
 def test_what_info_says(folders: Callable[[str], Path]) -> None:

@@ -107,7 +107,7 @@ typedef struct headrace_model_options {
   const char* dtype;
   const char* kv_cache_dtype;
   const char* cpu_isa;
-  const char* packed_weights; /* a file made by headrace_pack_model */
+  const char* packed_weights; /* a file made by headrace_pack_model, or "auto" */
   size_t kv_cache_bytes;
   size_t memory_leftover_bytes;
   double memory_utilization; /* default 0.9 */
@@ -197,7 +197,8 @@ typedef struct headrace_model_info {
   int32_t vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_dim;
   int32_t intermediate_size, max_model_len, max_num_seqs, max_num_batched_tokens;
   int32_t block_size, num_kv_blocks, num_threads, max_loras, max_lora_rank, num_nodes;
-  const char* quantization; /* "" for none */
+  const char* quantization;   /* "" for none */
+  const char* packed_weights; /* the packed file that they come from, "" for none */
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

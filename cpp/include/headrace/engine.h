@@ -57,6 +57,7 @@ struct ModelInfo {
   /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them
   /// and read them again.
   size_t mapped_weight_bytes = 0;
+  std::string packed_weights{};  ///< the packed file that the weights come from, "" = none
   double load_seconds = 0;
   std::vector<int32_t> eos_token_ids;  ///< config.json and generation_config.json together
 };

@@ -92,6 +92,10 @@ struct ModelOptions {
   /// config.json, and this machine: one that does not is an Error. dtype "auto" is then the file's.
   /// Replace the file by another one (as pack_model does) while it is in use, but don't change it.
   /// "" = the weights in the folder, or its model.headrace if there are none.
+  /// "auto" = the same, but on the CPU the engine keeps packed files in a cache folder and maps
+  /// them itself: where there is none that fits, it loads the folder and writes one in the
+  /// background while the model serves. The folder is $HEADRACE_CACHE, else
+  /// $XDG_CACHE_HOME/headrace, else ~/.cache/headrace; docs/packed.md.
   std::string packed_weights{};
   /// Copy the weights out of the packed file instead of mapping it.
   bool packed_copy = false;

@@ -14,7 +14,7 @@ from headrace.allspark.enums import (
 
 # AsModelConfig(...) with arguments starts from these, so that a forgotten one fails to install.
 _ZERO_WITH_ARGUMENTS = ("engine_max_length", "engine_max_batch")
-_HIDDEN = ("data_type", "quantization")
+_HIDDEN = ("data_type", "quantization", "packed_weights")
 
 
 @dataclass(init=False, repr=False)
@@ -30,6 +30,8 @@ class AsModelConfig:
     eviction_strategy: *setting* it asks for the original's behaviour when the KV cache is full:
         that request is interrupted. Left alone, requests are preempted and finish later.
     data_type, quantization: what HuggingFaceModel was told of the weights. Not in the original.
+    packed_weights: "auto" keeps them in a cache folder, too, for the next start to map
+        (docs/packed.md); a model that was serialized is mapped anyway. Not in the original.
 
     cache_span_num_init, cache_span_num_grow, prefix_cache_ttl, prefill_mode, scheduling_strategy,
     swap_threshold, text_graph, enable_sparsity_matmul and lora_names have no effect;
@@ -62,6 +64,7 @@ class AsModelConfig:
     enable_sparsity_matmul: bool = False
     data_type: str = "auto"
     quantization: dict[str, Any] | None = None
+    packed_weights: str = ""
 
     def __init__(
         self,

@@ -48,8 +48,8 @@ def plan_installation(config: AsModelConfig) -> Installation:
         "max_lora_rank": config.lora_max_rank,
         "out_of_blocks": _out_of_blocks(config),
     }
-    if files.packed:
-        options["packed_weights"] = files.packed
+    if files.packed or config.packed_weights:
+        options["packed_weights"] = files.packed or config.packed_weights
     environment.log_ineffective()
     options.update(environment.memory_options())
     return Installation(files.folder, options)

@@ -77,6 +77,7 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "num_nodes": info.num_nodes,
             "weight_bytes": info.weight_bytes,
             "mapped_weight_bytes": info.mapped_weight_bytes,
+            "packed_weights": info.packed_weights or "none",
             "kv_cache_dtype": info.kv_cache_dtype,
             "kv_cache_bytes": info.kv_cache_bytes,
             "num_kv_blocks": info.num_kv_blocks,

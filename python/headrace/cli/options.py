@@ -66,7 +66,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--num-kv-blocks", type=int, dest="num_gpu_blocks_override", help="KV blocks"
     )
     group.add_argument("--threads", type=int, dest="num_threads", help="CPU threads")
-    group.add_argument("--packed-weights", help="packed file to load (see headrace pack)")
+    group.add_argument(
+        "--packed-weights", help="packed file to load (see headrace pack), or auto: the cache's"
+    )
     group.add_argument(
         "--packed-copy", action="store_true", default=None, help="copy it instead of mapping it"
     )
