@@ -7,23 +7,23 @@
 
 namespace headrace {
 
-PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size, Hash hash) : hash_(hash) {
-  HEADRACE_CHECK(num_blocks >= 0 && block_size > 0, num_blocks, " x ", block_size);
+PrefixIndex::PrefixIndex(int32_t num_nodes, int32_t block_size, Hash hash) : hash_(hash) {
+  HEADRACE_CHECK(num_nodes >= 0 && block_size > 0, num_nodes, " x ", block_size);
   block_size_ = static_cast<size_t>(block_size);
-  const auto n = static_cast<size_t>(num_blocks);
+  const auto n = static_cast<size_t>(num_nodes);
   entries_.resize(n);
   tokens_.resize(n * block_size_);
   buckets_.assign(std::bit_ceil(n + 1), kNone);
 }
 
-const PrefixIndex::Entry& PrefixIndex::entry(int32_t block) const {
-  HEADRACE_CHECK(block >= 0 && static_cast<size_t>(block) < entries_.size(), "block ", block);
-  return entries_[static_cast<size_t>(block)];
+const PrefixIndex::Entry& PrefixIndex::entry(int32_t node) const {
+  HEADRACE_CHECK(node >= 0 && static_cast<size_t>(node) < entries_.size(), "node ", node);
+  return entries_[static_cast<size_t>(node)];
 }
 
-std::span<const int32_t> PrefixIndex::tokens(int32_t block) const {
-  HEADRACE_CHECK(contains(block), "block ", block);
-  return {tokens_.data() + static_cast<size_t>(block) * block_size_, block_size_};
+std::span<const int32_t> PrefixIndex::tokens(int32_t node) const {
+  HEADRACE_CHECK(contains(node), "node ", node);
+  return {tokens_.data() + static_cast<size_t>(node) * block_size_, block_size_};
 }
 
 uint64_t PrefixIndex::hash_at(const Place& place, std::span<const int32_t> tokens) const {
@@ -34,12 +34,12 @@ uint64_t PrefixIndex::hash_at(const Place& place, std::span<const int32_t> token
 
 int32_t PrefixIndex::find_hashed(uint64_t hash, const Place& place,
                                  std::span<const int32_t> wanted) const {
-  int32_t block = buckets_[hash & (buckets_.size() - 1)];
-  for (; block != kNone; block = entry(block).next_in_bucket) {
-    const Entry& candidate = entry(block);
+  int32_t node = buckets_[hash & (buckets_.size() - 1)];
+  for (; node != kNone; node = entry(node).next_in_bucket) {
+    const Entry& candidate = entry(node);
     if (candidate.hash != hash || candidate.parent != place.parent) continue;
     if (place.parent == kNone && candidate.cache_namespace != place.cache_namespace) continue;
-    if (std::ranges::equal(tokens(block), wanted)) return block;
+    if (std::ranges::equal(tokens(node), wanted)) return node;
   }
   return kNone;
 }
@@ -48,28 +48,27 @@ int32_t PrefixIndex::find(const Place& place, std::span<const int32_t> tokens) c
   return find_hashed(hash_at(place, tokens), place, tokens);
 }
 
-void PrefixIndex::insert(const Place& place, std::span<const int32_t> tokens, int32_t block) {
+void PrefixIndex::insert(const Place& place, std::span<const int32_t> tokens, int32_t node) {
   const uint64_t hash = hash_at(place, tokens);
-  HEADRACE_CHECK(!contains(block) && block != place.parent, "block ", block);
-  HEADRACE_CHECK(find_hashed(hash, place, tokens) == kNone, "block ", block);
+  HEADRACE_CHECK(!contains(node) && node != place.parent, "node ", node);
+  HEADRACE_CHECK(find_hashed(hash, place, tokens) == kNone, "node ", node);
   int32_t* const head = bucket(hash);
-  entries_[static_cast<size_t>(block)] = {hash, place.cache_namespace, place.parent, 0, *head,
-                                          true};
-  *head = block;
+  entries_[static_cast<size_t>(node)] = {hash, place.cache_namespace, place.parent, 0, *head, true};
+  *head = node;
   std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(
-                                                  static_cast<size_t>(block) * block_size_));
+                                                  static_cast<size_t>(node) * block_size_));
   if (place.parent != kNone) ++entries_[static_cast<size_t>(place.parent)].children;
   ++size_;
 }
 
-void PrefixIndex::erase(int32_t block) {
-  const Entry& gone = entry(block);
-  HEADRACE_CHECK(gone.indexed && gone.children == 0, "block ", block);
+void PrefixIndex::erase(int32_t node) {
+  const Entry& gone = entry(node);
+  HEADRACE_CHECK(gone.indexed && gone.children == 0, "node ", node);
   int32_t* link = bucket(gone.hash);
-  while (*link != block) link = &entries_[static_cast<size_t>(*link)].next_in_bucket;
+  while (*link != node) link = &entries_[static_cast<size_t>(*link)].next_in_bucket;
   *link = gone.next_in_bucket;
   if (gone.parent != kNone) --entries_[static_cast<size_t>(gone.parent)].children;
-  entries_[static_cast<size_t>(block)] = {};
+  entries_[static_cast<size_t>(node)] = {};
   --size_;
 }
 

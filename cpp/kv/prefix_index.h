@@ -1,11 +1,12 @@
 #pragma once
 
-// PrefixIndex: which block holds which tokens, given all tokens before them.
+// PrefixIndex: which node holds which tokens, given all tokens before them.
 //
-// Entries form trees: a block's entry hangs under the entry of the block before it; roots belong
-// to a namespace. So an entry stands for a namespace and a whole chain of token ids. Hashes only
-// find candidates; the token ids themselves confirm. All calls but construction allocate nothing
-// and cost O(block_size). Not thread safe. A broken REQUIRES throws InternalError.
+// A node is a block of tokens, wherever its keys and values are. Nodes form trees: each hangs under
+// the node of the block before it; roots belong to a namespace. So a node stands for a namespace
+// and a whole chain of token ids. Hashes only find candidates; the token ids themselves confirm.
+// All calls but construction allocate nothing and cost O(block_size). Not thread safe. A broken
+// REQUIRES throws InternalError.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,28 +20,28 @@ class PrefixIndex {
   static constexpr int32_t kNone = -1;
   using Hash = uint64_t (*)(uint64_t seed, std::span<const int32_t> tokens);
 
-  /// Where a block stands in its chain.
+  /// Where a node stands in its chain.
   struct Place {
     uint64_t cache_namespace = 0;  ///< of the whole chain; compared at roots only
-    int32_t parent = kNone;        ///< indexed block with the tokens before; kNone: the first block
+    int32_t parent = kNone;        ///< indexed node with the tokens before; kNone: the first block
   };
 
-  /// REQUIRES: num_blocks >= 0, block_size > 0.
-  PrefixIndex(int32_t num_blocks, int32_t block_size, Hash hash = &hash_tokens);
+  /// REQUIRES: num_nodes >= 0, block_size > 0.
+  PrefixIndex(int32_t num_nodes, int32_t block_size, Hash hash = &hash_tokens);
 
-  /// The block with these tokens at this place; kNone if there is none.
+  /// The node with these tokens at this place; kNone if there is none.
   /// REQUIRES: place.parent is indexed or kNone; tokens.size() == block_size.
   int32_t find(const Place& place, std::span<const int32_t> tokens) const;
-  /// REQUIRES: as for find(), which gives kNone; `block` is not indexed.
-  void insert(const Place& place, std::span<const int32_t> tokens, int32_t block);
-  /// REQUIRES: `block` is indexed and has no children.
-  void erase(int32_t block);
+  /// REQUIRES: as for find(), which gives kNone; `node` is not indexed.
+  void insert(const Place& place, std::span<const int32_t> tokens, int32_t node);
+  /// REQUIRES: `node` is indexed and has no children.
+  void erase(int32_t node);
 
-  bool contains(int32_t block) const { return entry(block).indexed; }
-  int32_t children(int32_t block) const { return entry(block).children; }
-  int32_t parent(int32_t block) const { return entry(block).parent; }
+  bool contains(int32_t node) const { return entry(node).indexed; }
+  int32_t children(int32_t node) const { return entry(node).children; }
+  int32_t parent(int32_t node) const { return entry(node).parent; }
   /// REQUIRES: indexed. Valid until it is erased.
-  std::span<const int32_t> tokens(int32_t block) const;
+  std::span<const int32_t> tokens(int32_t node) const;
   int32_t size() const noexcept { return size_; }
 
   static uint64_t hash_tokens(uint64_t seed, std::span<const int32_t> tokens) noexcept;
@@ -55,16 +56,16 @@ class PrefixIndex {
     bool indexed = false;
   };
 
-  const Entry& entry(int32_t block) const;
+  const Entry& entry(int32_t node) const;
   uint64_t hash_at(const Place& place, std::span<const int32_t> tokens) const;
   int32_t find_hashed(uint64_t hash, const Place& place, std::span<const int32_t> tokens) const;
   int32_t* bucket(uint64_t hash) { return &buckets_[hash & (buckets_.size() - 1)]; }
 
   size_t block_size_;
   Hash hash_;
-  std::vector<Entry> entries_;    ///< by block
-  std::vector<int32_t> tokens_;   ///< [num_blocks, block_size]
-  std::vector<int32_t> buckets_;  ///< first block of each; a power of two of them
+  std::vector<Entry> entries_;    ///< by node
+  std::vector<int32_t> tokens_;   ///< [num_nodes, block_size]
+  std::vector<int32_t> buckets_;  ///< first node of each; a power of two of them
   int32_t size_ = 0;
 };
 

@@ -106,15 +106,18 @@ bool Planner::admit(Sequence& seq) {
     if (!preempt_most_junior(visited_)) return false;
   }
   if (prefill_rows() < 1) return false;
-  if (seq.reads_cache()) {
-    // At least one token is left to compute: its logits are what is wanted.
-    const auto all_but_one = std::span<const int32_t>(seq.tokens).first(seq.tokens.size() - 1);
-    seq.blocks = state_.blocks.acquire_prefix(seq.spec.cache_namespace, all_but_one);
-  }
+  // At least one token is left to compute: its logits are what is wanted.
+  const auto all_but_one = std::span<const int32_t>(seq.tokens).first(seq.tokens.size() - 1);
+  const uint64_t space = seq.spec.cache_namespace;
+  if (seq.reads_cache()) seq.blocks = state_.blocks.acquire_prefix(space, all_but_one);
+  int32_t restored = 0;
   try {
     if (!make_room_for(seq)) {
       state_.drop_blocks(seq);
       return false;
+    }
+    if (seq.reads_cache()) {
+      restored = state_.blocks.restore_prefix(space, all_but_one, seq.blocks);
     }
     running.insert(running.begin() + static_cast<std::ptrdiff_t>(visited_), &seq);
   } catch (...) {
@@ -127,7 +130,9 @@ bool Planner::admit(Sequence& seq) {
   count_ahead(seq, 1);
   if (seq.reads_cache() && !seq.scheduled_before && state_.blocks.prefix_caching()) {
     seq.cached_prompt_tokens = seq.computed;
+    seq.host_prompt_tokens = restored * seq.block_size;
     state_.prefix_hit_tokens += static_cast<uint64_t>(seq.computed);
+    state_.prefix_host_hit_tokens += static_cast<uint64_t>(seq.host_prompt_tokens);
     state_.prefix_miss_tokens += static_cast<uint64_t>(seq.remaining());
   }
   return true;
@@ -197,13 +202,8 @@ bool Planner::may_take_block(const Sequence& seq) const {
 /// Sends the most junior of running[first ..) back to wait; false if there is none.
 bool Planner::preempt_most_junior(size_t first) {
   if (state_.running.size() <= first) return false;
-  Sequence& victim = *state_.running.back();
-  state_.preempted.push_back(victim.id);
-  state_.waiting.insert(&victim);
-  state_.running.pop_back();
-  count_ahead(victim, -1);
-  state_.drop_blocks(victim);
-  ++state_.preemptions;
+  count_ahead(*state_.running.back(), -1);
+  state_.preempt(*state_.running.back());
   return true;
 }
 
@@ -239,6 +239,8 @@ void Planner::make_pending() {
   for (const Sequence* seq : planned_) {
     if (!seq->scheduled_before) plan_.first_scheduled.push_back(seq->id);
   }
+  if (!planned_.empty()) plan_.copies = state_.blocks.take_copies();
+  state_.pending_copies = !plan_.copies.empty();
   for (size_t i = 0; i < planned_.size(); ++i) {
     planned_[i]->planned = plan_.seqs[i].num_tokens;
     planned_[i]->planned_drafts = plan_.seqs[i].num_drafts;

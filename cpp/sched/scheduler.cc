@@ -36,6 +36,7 @@ const SchedulerConfig& checked(const SchedulerConfig& config) {
   HEADRACE_CHECK(config.max_prefill_chunk >= 0, config.max_prefill_chunk);
   HEADRACE_CHECK(config.block_size > 0 && config.num_blocks > 0, config.num_blocks, " x ",
                  config.block_size);
+  HEADRACE_CHECK(config.num_host_blocks >= 0, config.num_host_blocks);
   HEADRACE_CHECK(config.max_model_len > 0 && config.max_model_len <= kMaxPositions &&
                      config.block_size <= kMaxPositions,
                  config.max_model_len);
@@ -125,6 +126,7 @@ std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled,
   impl_->check_sampled(sampled, counts);
   std::vector<CommittedSeq> out;
   out.reserve(impl_->pending.size());
+  impl_->pending_copies = false;
   for (Sequence* const seq : std::exchange(impl_->pending, {})) {
     size_t count = 0;
     if (seq->samples()) {
@@ -172,10 +174,14 @@ std::vector<SeqId> Scheduler::abandon_step() {
   HEADRACE_CHECK(!impl_->pending.empty(), "nothing is planned");
   std::vector<SeqId> ended;
   ended.reserve(impl_->pending.size());
+  for (size_t i = impl_->running.size(); impl_->pending_copies && i-- > 0;) {
+    if (impl_->running[i]->planned == 0) impl_->preempt(*impl_->running[i]);
+  }
   for (Sequence* const seq : std::exchange(impl_->pending, {})) {
     ended.push_back(seq->id);
     impl_->remove(*seq);
   }
+  if (std::exchange(impl_->pending_copies, false)) impl_->blocks.clear_cache();
   return ended;
 }
 
@@ -184,6 +190,8 @@ bool Scheduler::has_work() const { return !impl_->sequences.empty(); }
 int32_t Scheduler::cached_prompt_tokens(SeqId id) const {
   return impl_->get(id).cached_prompt_tokens;
 }
+
+int32_t Scheduler::host_prompt_tokens(SeqId id) const { return impl_->get(id).host_prompt_tokens; }
 
 int32_t Scheduler::rope_len(SeqId id, int32_t position) const {
   return std::max(impl_->get(id).num_prompt, position + 1);
@@ -199,6 +207,10 @@ SchedulerStats Scheduler::stats() const {
   out.cached_blocks = pool.num_cached();
   out.prefix_hit_tokens = impl_->prefix_hit_tokens;
   out.prefix_miss_tokens = impl_->prefix_miss_tokens;
+  out.cached_host_blocks = impl_->blocks.host_pool().num_cached();
+  out.prefix_host_hit_tokens = impl_->prefix_host_hit_tokens;
+  out.moved_to_host = impl_->blocks.moved_to_host();
+  out.moved_from_host = impl_->blocks.moved_from_host();
   out.preemptions = impl_->preemptions;
   out.interruptions = impl_->interruptions;
   return out;

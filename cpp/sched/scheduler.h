@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "headrace/options.h"
+#include "kv/kv_blocks.h"
 
 namespace headrace {
 
@@ -27,6 +28,7 @@ struct SchedulerConfig {
   int32_t block_size = 64;
   int32_t num_blocks = 0;
   bool enable_prefix_caching = true;
+  int32_t num_host_blocks = 0;  ///< where blocks go that the prefix cache gives up; 0 = nowhere
   OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
 };
 
@@ -74,6 +76,7 @@ struct StepPlan {
   std::vector<SeqId> expired;          ///< deadline passed: already ended, not part of the step
   std::vector<SeqId> interrupted;      ///< no blocks left: already ended, not part of the step
   int32_t num_rows = 0;                ///< with those of drafts
+  std::vector<BlockCopy> copies;       ///< to be made in this order before a row is computed
   bool empty() const noexcept { return seqs.empty(); }
 };
 
@@ -94,6 +97,9 @@ struct SchedulerStats {
   /// Prompt tokens found or not found when a sequence was first admitted; those that don't read
   /// the cache count in neither.
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
+  int32_t cached_host_blocks = 0;       ///< host blocks that hold a prefix
+  uint64_t prefix_host_hit_tokens = 0;  ///< those of prefix_hit_tokens that were in host blocks
+  uint64_t moved_to_host = 0, moved_from_host = 0;  ///< blocks
   uint64_t preemptions = 0, interruptions = 0;
 };
 
@@ -127,17 +133,20 @@ class Scheduler {
                                    std::span<const int32_t> counts = {});
   /// The step could not be computed: ends the sequences of the plan (kCancelled) and frees their
   /// blocks; what the step wrote is not cached. Lists every sequence of the plan, those cancelled
-  /// meanwhile too.
+  /// meanwhile too. If the plan had copies, nobody knows which were made: the whole cache is
+  /// cleared, and who runs without rows in the plan is preempted.
   std::vector<SeqId> abandon_step();
 
   bool has_work() const;  ///< some sequence has not ended
   /// Prefix hit when it was first admitted (0 before). REQUIRES: the sequence has not ended.
   int32_t cached_prompt_tokens(SeqId id) const;
+  /// Those of them that were in host blocks.
+  int32_t host_prompt_tokens(SeqId id) const;
   /// StepBatch::rope_lens: the prompt's length for prompt tokens, position + 1 for generated ones,
   /// whatever preemption did. REQUIRES: the sequence has not ended.
   int32_t rope_len(SeqId id, int32_t position) const;
   SchedulerStats stats() const;
-  /// Forgets every cached block that no sequence holds.
+  /// Forgets every cached block that no sequence holds, and every host block.
   void clear_prefix_cache();
 
  private:

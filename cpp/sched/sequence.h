@@ -29,6 +29,7 @@ struct Sequence {
   int32_t planned_drafts = 0;
   int32_t wished_drafts = 0;
   int32_t cached_prompt_tokens = 0;
+  int32_t host_prompt_tokens = 0;  ///< those of them that were in host blocks
   bool scheduled_before = false;
   bool cancelled = false;  ///< by cancel() while planned
 

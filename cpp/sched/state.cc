@@ -4,6 +4,19 @@
 
 namespace headrace {
 
+void SchedulerState::preempt(Sequence& seq) {
+  preempted.push_back(seq.id);
+  waiting.insert(&seq);
+  stop_running(seq);
+  drop_blocks(seq);
+  ++preemptions;
+}
+
+void SchedulerState::stop_running(Sequence& seq) {
+  const auto place = std::ranges::lower_bound(running, &seq, SeniorFirst());
+  if (place != running.end() && *place == &seq) running.erase(place);
+}
+
 void SchedulerState::drop_blocks(Sequence& seq) {
   blocks.release(seq.blocks);
   seq.blocks.clear();
@@ -13,8 +26,7 @@ void SchedulerState::drop_blocks(Sequence& seq) {
 void SchedulerState::remove(Sequence& seq) {
   drop_blocks(seq);
   waiting.erase(&seq);
-  const auto place = std::ranges::lower_bound(running, &seq, SeniorFirst());
-  if (place != running.end() && *place == &seq) running.erase(place);
+  stop_running(seq);
   const SeqId id = seq.id;
   deadlines.erase({seq.spec.deadline, id});
   std::erase(preempted, id);

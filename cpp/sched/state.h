@@ -18,7 +18,8 @@ namespace headrace {
 struct SchedulerState {
   explicit SchedulerState(const SchedulerConfig& config_in)
       : config(config_in),
-        blocks(config_in.num_blocks, config_in.block_size, config_in.enable_prefix_caching) {}
+        blocks(config_in.num_blocks, config_in.block_size, config_in.enable_prefix_caching,
+               config_in.num_host_blocks) {}
 
   const SchedulerConfig config;
   KvBlocks blocks;
@@ -27,15 +28,22 @@ struct SchedulerState {
   std::set<Sequence*, SeniorFirst> waiting;      ///< hold no blocks
   std::vector<Sequence*> running;                ///< hold blocks; senior first
   std::vector<Sequence*> pending;                ///< of the plan not yet committed; in row order
+  bool pending_copies = false;                   ///< that plan has copies
   std::set<std::pair<double, SeqId>> deadlines;  ///< of the sequences that have one
   /// Since the last plan that was returned.
   std::vector<SeqId> expired, interrupted, preempted;
-  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, preemptions = 0, interruptions = 0;
+  uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, prefix_host_hit_tokens = 0;
+  uint64_t preemptions = 0, interruptions = 0;
 
+  /// Sends a running sequence back to wait.
+  void preempt(Sequence& seq);
   /// Releases its blocks: nothing of it is computed any more.
   void drop_blocks(Sequence& seq);
   /// Ends a sequence: releases its blocks and destroys it.
   void remove(Sequence& seq);
+
+ private:
+  void stop_running(Sequence& seq);
 };
 
 }  // namespace headrace

@@ -16,15 +16,19 @@ namespace {
 using Tokens = std::vector<int32_t>;
 
 /// What a scheduler does with blocks, without its rules: sequences that start with a hit, fill
-/// blocks, publish them and leave. Knows what every block holds.
+/// blocks, publish them and leave. Knows what every block and host block holds, and makes the
+/// copies at the last moment.
 class Model {
  public:
-  Model(uint64_t seed, int32_t num_blocks, int32_t block_size, bool caching)
+  Model(uint64_t seed, int32_t num_blocks, int32_t block_size, bool caching,
+        int32_t num_host_blocks = 0)
       : random_(seed),
         size_(static_cast<size_t>(block_size)),
-        blocks_(num_blocks, block_size, caching),
+        blocks_(num_blocks, block_size, caching, num_host_blocks),
         content_(static_cast<size_t>(num_blocks)),
-        released_at_(static_cast<size_t>(num_blocks), 0) {}
+        host_content_(static_cast<size_t>(num_host_blocks)),
+        released_at_(static_cast<size_t>(num_blocks), 0),
+        used_at_(static_cast<size_t>(num_host_blocks), 0) {}
 
   void step() {
     const uint64_t kind = random_() % 8;
@@ -36,70 +40,26 @@ class Model {
       finish(random_() % sequences_.size());
     } else {
       blocks_.clear_cache();
-      EXPECT_EQ(blocks_.pool().num_cached(), 0);
+      EXPECT_EQ(blocks_.pool().num_cached() + blocks_.host_pool().num_cached(), 0);
     }
+    note_copies();
+    if (random_() % 4 == 0) copy();
   }
 
   void finish_all() {
     while (!sequences_.empty()) finish(0);
   }
 
-  void check() const {
-    const BlockPool& pool = blocks_.pool();
-    const PrefixIndex& index = blocks_.index();
-    std::map<int32_t, int32_t> holders, children;
-    for (const Sequence& sequence : sequences_) {
-      for (size_t i = 0; i < sequence.table.size(); ++i) {
-        const int32_t block = sequence.table[i];
-        ++holders[block];
-        ASSERT_EQ(content_[static_cast<size_t>(block)], chain(sequence, i + 1));
-        ASSERT_EQ(blocks_.prefix_caching() && i < sequence.published,
-                  blocks_.prefix_caching() && index.contains(block));
-      }
-    }
-    int32_t held = 0, cached = 0, indexed = 0, oldest = KvBlocks::kNone;
-    for (int32_t block = 0; block < pool.num_blocks(); ++block) {
-      const auto b = static_cast<size_t>(block);
-      ASSERT_EQ(pool.holders(block), holders[block]);
-      held += holders[block] > 0;
-      if (!blocks_.prefix_caching() || !index.contains(block)) {
-        ASSERT_FALSE(pool.is_cached(block));
-        continue;
-      }
-      ++indexed;
-      ASSERT_EQ(pool.is_cached(block), holders[block] == 0);
-      // The entry's chain is what the block holds.
-      const Chain& chain = content_[b];
-      ASSERT_TRUE(std::equal(chain.tokens.end() - static_cast<int64_t>(size_), chain.tokens.end(),
-                             index.tokens(block).begin()));
-      const int32_t parent = index.parent(block);
-      ASSERT_EQ(parent == KvBlocks::kNone, chain.tokens.size() == size_);
-      if (parent != KvBlocks::kNone) {
-        ++children[parent];
-        ASSERT_TRUE(index.contains(parent)) << "a hole";
-        ASSERT_GE(holders[parent], holders[block]);
-        ASSERT_EQ(content_[static_cast<size_t>(parent)], chain.without_last(size_));
-      }
-      if (!pool.is_cached(block)) continue;
-      ++cached;
-      if (oldest == KvBlocks::kNone ||
-          released_at_[b] < released_at_[static_cast<size_t>(oldest)]) {
-        oldest = block;
-      }
-    }
-    for (const auto& [block, n] : children) ASSERT_EQ(index.children(block), n);
-    ASSERT_EQ(index.size(), indexed);
-    ASSERT_EQ(pool.num_held(), held);
-    ASSERT_EQ(pool.num_cached(), cached);
-    ASSERT_EQ(pool.num_free() + cached + held, pool.num_blocks());
-    ASSERT_EQ(blocks_.available(), pool.num_blocks() - held);
-    ASSERT_EQ(pool.oldest_cached(), oldest);
-    if (oldest != KvBlocks::kNone) {
-      ASSERT_EQ(index.children(oldest), 0);
-    }
+  /// REQUIRES: no copy is left to be made.
+  void check() {
+    copy();
+    check_holders();
+    check_nodes();
+    check_pools();
   }
 
   const KvBlocks& blocks() const { return blocks_; }
+  uint64_t restored() const { return restored_; }
 
  private:
   /// What a block holds is decided by everything up to its end.
@@ -124,25 +84,147 @@ class Model {
                    sequence.tokens.begin() + static_cast<int64_t>(num_blocks * size_))};
   }
 
+  void check_holders() const {
+    std::map<int32_t, int32_t> holders;
+    for (const Sequence& sequence : sequences_) {
+      for (size_t i = 0; i < sequence.table.size(); ++i) {
+        const int32_t block = sequence.table[i];
+        ++holders[block];
+        ASSERT_EQ(content_[static_cast<size_t>(block)], chain(sequence, i + 1));
+        ASSERT_EQ(blocks_.prefix_caching() && i < sequence.published,
+                  blocks_.node_in(block) != KvBlocks::kNone);
+      }
+    }
+    for (int32_t block = 0; block < blocks_.pool().num_blocks(); ++block) {
+      ASSERT_EQ(blocks_.pool().holders(block), holders[block]);
+    }
+  }
+
+  /// Every node is in one place, which holds its chain, behind a parent that is at least as near.
+  void check_nodes() const {
+    const PrefixIndex& index = blocks_.index();
+    std::map<int32_t, const Chain*> nodes;
+    std::map<int32_t, int32_t> children;
+    for (size_t block = 0; block < content_.size(); ++block) {
+      const int32_t node = blocks_.node_in(static_cast<int32_t>(block));
+      if (node == KvBlocks::kNone) continue;
+      ASSERT_TRUE(nodes.emplace(node, &content_[block]).second) << "in two places";
+      const int32_t parent = index.parent(node);
+      if (parent != KvBlocks::kNone) {
+        ASSERT_FALSE(host_nodes().contains(parent)) << "a hole among the blocks";
+      }
+    }
+    for (const auto& [node, host_block] : host_nodes()) {
+      ASSERT_TRUE(nodes.emplace(node, &host_content_[static_cast<size_t>(host_block)]).second);
+    }
+    for (const auto& [node, chain] : nodes) {
+      ASSERT_TRUE(index.contains(node));
+      ASSERT_TRUE(std::equal(chain->tokens.end() - static_cast<int64_t>(size_), chain->tokens.end(),
+                             index.tokens(node).begin()));
+      const int32_t parent = index.parent(node);
+      ASSERT_EQ(parent == KvBlocks::kNone, chain->tokens.size() == size_);
+      if (parent == KvBlocks::kNone) continue;
+      ++children[parent];
+      ASSERT_TRUE(nodes.contains(parent)) << "a hole";
+      ASSERT_EQ(*nodes[parent], chain->without_last(size_));
+    }
+    for (const auto& [node, n] : children) ASSERT_EQ(index.children(node), n);
+    ASSERT_EQ(static_cast<size_t>(index.size()), nodes.size());
+  }
+
+  void check_pools() const {
+    const BlockPool& pool = blocks_.pool();
+    int32_t held = 0, cached = 0, oldest = KvBlocks::kNone;
+    for (int32_t block = 0; block < pool.num_blocks(); ++block) {
+      held += pool.holders(block) > 0;
+      const bool indexed = blocks_.node_in(block) != KvBlocks::kNone;
+      ASSERT_EQ(pool.is_cached(block), indexed && pool.holders(block) == 0);
+      if (!pool.is_cached(block)) continue;
+      ++cached;
+      const auto age = [&](int32_t b) { return released_at_[static_cast<size_t>(b)]; };
+      if (oldest == KvBlocks::kNone || age(block) < age(oldest)) oldest = block;
+    }
+    ASSERT_EQ(pool.num_held(), held);
+    ASSERT_EQ(pool.num_cached(), cached);
+    ASSERT_EQ(pool.num_free() + cached + held, pool.num_blocks());
+    ASSERT_EQ(blocks_.available(), pool.num_blocks() - held);
+    ASSERT_EQ(pool.oldest_cached(), oldest);
+
+    const BlockPool& host = blocks_.host_pool();
+    const std::map<int32_t, int32_t> used = host_nodes();
+    ASSERT_EQ(static_cast<size_t>(host.num_cached()), used.size());
+    ASSERT_EQ(host.num_held(), 0);
+    const auto is_older = [&](const auto& a, const auto& b) {
+      return used_at_[static_cast<size_t>(a.second)] < used_at_[static_cast<size_t>(b.second)];
+    };
+    const auto first = std::ranges::min_element(used, is_older);
+    ASSERT_EQ(host.oldest_cached(), used.empty() ? KvBlocks::kNone : first->second);
+    if (!used.empty()) {
+      ASSERT_EQ(blocks_.index().children(first->first), 0) << "forgetting it leaves a hole";
+    }
+  }
+
+  /// Host block by node.
+  std::map<int32_t, int32_t> host_nodes() const {
+    std::map<int32_t, int32_t> out;
+    for (int32_t b = 0; b < blocks_.host_pool().num_blocks(); ++b) {
+      const int32_t node = blocks_.node_in_host(b);
+      if (node != KvBlocks::kNone) out[node] = b;
+    }
+    return out;
+  }
+
+  std::set<Chain> findable() const {
+    std::set<Chain> out;
+    for (size_t b = 0; b < content_.size(); ++b) {
+      if (blocks_.node_in(static_cast<int32_t>(b)) != KvBlocks::kNone) out.insert(content_[b]);
+    }
+    for (const auto& [node, b] : host_nodes()) {
+      out.insert(host_content_[static_cast<size_t>(b)]);
+    }
+    return out;
+  }
+
   void start() {
+    copy();
     Sequence sequence;
     sequence.space = random_() % 5 == 0;
     const size_t length = random_() % (6 * size_ + 1);
     for (size_t i = 0; i < length; ++i) sequence.tokens.push_back(random_() % 4 == 0);
-    std::set<Chain> findable;
-    for (int32_t block = 0; block < blocks_.pool().num_blocks(); ++block) {
-      if (blocks_.prefix_caching() && blocks_.index().contains(block)) {
-        findable.insert(content_[static_cast<size_t>(block)]);
-      }
-    }
+    const std::set<Chain> known = findable();
     size_t longest = 0;
-    while ((longest + 1) * size_ <= length && findable.contains(chain(sequence, longest + 1))) {
+    while ((longest + 1) * size_ <= length && known.contains(chain(sequence, longest + 1))) {
       ++longest;
     }
     sequence.table = blocks_.acquire_prefix(sequence.space, sequence.tokens);
+    const size_t in_blocks = sequence.table.size();
+    if (blocks_.host_pool().num_blocks() == 0) {
+      EXPECT_EQ(in_blocks, longest);
+    }
+    if (random_() % 4 > 0) restore(sequence, longest);
     sequence.published = sequence.table.size();
-    EXPECT_EQ(sequence.table.size(), longest);
     sequences_.push_back(sequence);
+  }
+
+  void restore(Sequence& sequence, size_t longest) {
+    const size_t in_blocks = sequence.table.size();
+    const auto available = static_cast<size_t>(blocks_.available());
+    for (size_t n = longest; n > in_blocks; --n) {
+      for (const auto& [node, b] : host_nodes()) {
+        const auto host_block = static_cast<size_t>(b);
+        if (host_content_[host_block] == chain(sequence, n)) used_at_[host_block] = ++now_;
+      }
+    }
+    const int32_t restored =
+        blocks_.restore_prefix(sequence.space, sequence.tokens, sequence.table);
+    EXPECT_EQ(static_cast<size_t>(restored), sequence.table.size() - in_blocks);
+    restored_ += static_cast<uint64_t>(restored);
+    const size_t wanted = std::min(longest - in_blocks, available);
+    EXPECT_LE(static_cast<size_t>(restored), wanted);
+    // Only a chain that fills the host blocks has to make room for what it evicts.
+    if (longest - in_blocks < host_content_.size()) {
+      EXPECT_EQ(static_cast<size_t>(restored), wanted);
+    }
   }
 
   void fill_one(Sequence& sequence) {
@@ -164,6 +246,7 @@ class Model {
     while (sequence.tokens.size() < sequence.table.size() * size_) {
       sequence.tokens.push_back(random_() % 4 == 0);
     }
+    copy();
     content_[static_cast<size_t>(block)] = chain(sequence, sequence.table.size());
   }
 
@@ -174,13 +257,33 @@ class Model {
     sequences_.erase(sequences_.begin() + static_cast<int64_t>(i));
   }
 
+  void note_copies() {
+    const std::vector<BlockCopy> fresh = blocks_.take_copies();
+    for (const BlockCopy& copy : fresh) {
+      if (copy.to_host) used_at_[static_cast<size_t>(copy.host_block)] = ++now_;
+    }
+    to_copy_.insert(to_copy_.end(), fresh.begin(), fresh.end());
+  }
+
+  void copy() {
+    note_copies();
+    for (const BlockCopy& copy : to_copy_) {
+      Chain& block = content_[static_cast<size_t>(copy.block)];
+      Chain& host_block = host_content_[static_cast<size_t>(copy.host_block)];
+      (copy.to_host ? host_block : block) = copy.to_host ? block : host_block;
+    }
+    to_copy_.clear();
+  }
+
   std::mt19937_64 random_;
   size_t size_;
   KvBlocks blocks_;
-  std::vector<Chain> content_;
-  std::vector<int64_t> released_at_;
+  std::vector<Chain> content_, host_content_;
+  std::vector<int64_t> released_at_, used_at_;
   std::vector<Sequence> sequences_;
+  std::vector<BlockCopy> to_copy_;
   int64_t now_ = 0;
+  uint64_t restored_ = 0;
 };
 
 TEST(KvBlocks, KeepsItsInvariantsUnderRandomSequences) {
@@ -198,6 +301,28 @@ TEST(KvBlocks, KeepsItsInvariantsUnderRandomSequences) {
     EXPECT_EQ(model.blocks().available(), model.blocks().pool().num_blocks());
     if (HasFailure()) return;
   }
+}
+
+TEST(KvBlocks, WhatIsEvictedMovesToHostBlocksAndBack) {
+  uint64_t restored = 0, moved = 0;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Model model(seed, static_cast<int32_t>(1 + seed % 13), static_cast<int32_t>(1 + seed % 3),
+                seed % 11 != 0, static_cast<int32_t>(seed % 17));
+    for (int step = 0; step < 150; ++step) {
+      model.step();
+      if (step % 3 == 0) model.check();
+      if (HasFailure()) return;
+    }
+    model.finish_all();
+    model.check();
+    EXPECT_EQ(model.blocks().moved_from_host(), model.restored());
+    if (HasFailure()) return;
+    restored += model.restored();
+    moved += model.blocks().moved_to_host();
+  }
+  EXPECT_GT(moved, 5000u);
+  EXPECT_GT(restored, 1000u);
 }
 
 TEST(KvBlocks, EvictsTheLeafUsedLongestAgo) {
@@ -239,6 +364,68 @@ TEST(KvBlocks, DuplicatesAreMergedWhenPublished) {
   EXPECT_EQ(b, first);
   EXPECT_EQ(blocks.available(), 2);
   EXPECT_EQ(blocks.pool().holders(first[0]), 2);
+}
+
+/// Computes and publishes what is not there, then leaves. Returns how much came from host blocks.
+int32_t run(KvBlocks& blocks, const Tokens& tokens) {
+  std::vector<int32_t> table = blocks.acquire_prefix(0, tokens);
+  const int32_t restored = blocks.restore_prefix(0, tokens, table);
+  for (size_t i = table.size(); i < tokens.size(); ++i) {
+    table.push_back(blocks.take());
+    blocks.publish(0, table, i, std::span(tokens).subspan(i, 1));
+  }
+  blocks.release(table);
+  return restored;
+}
+
+TEST(KvBlocks, CopiesComeInTheOrderTheyHaveToBeMadeIn) {
+  KvBlocks blocks(2, 1, true, 4);
+  run(blocks, {1, 2});
+  run(blocks, {3, 4});  // drives out 2, then 1
+  std::vector<BlockCopy> copies = blocks.take_copies();
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_TRUE(copies[0].to_host && copies[1].to_host);
+  EXPECT_EQ(run(blocks, {1, 2}), 2);
+  copies = blocks.take_copies();
+  ASSERT_EQ(copies.size(), 4u);
+  for (size_t i = 0; i < 4; i += 2) {
+    EXPECT_TRUE(copies[i].to_host) << "a block is left";
+    EXPECT_FALSE(copies[i + 1].to_host) << "before another takes it";
+    EXPECT_EQ(copies[i].block, copies[i + 1].block);
+  }
+  EXPECT_TRUE(blocks.take_copies().empty());
+}
+
+TEST(KvBlocks, ForgetsTheHostBlockUsedLongestAgo) {
+  KvBlocks blocks(1, 1, true, 2);
+  run(blocks, {1});
+  run(blocks, {2});
+  run(blocks, {3});                // host: 1, 2
+  EXPECT_EQ(run(blocks, {1}), 1);  // host: 2, 3
+  run(blocks, {4});                // host: 3, 1
+  EXPECT_EQ(run(blocks, {2}), 0) << "forgotten";
+  EXPECT_EQ(run(blocks, {4}), 1);
+}
+
+TEST(KvBlocks, WhatIsComputedAgainLeavesItsHostBlock) {
+  KvBlocks blocks(2, 1, true, 4);
+  run(blocks, {1, 2});
+  run(blocks, {3, 4});
+  EXPECT_EQ(blocks.host_pool().num_cached(), 2);
+  const Tokens tokens = {1};
+  std::vector<int32_t> table = {blocks.take()};
+  blocks.publish(0, table, 0, tokens);
+  EXPECT_EQ(blocks.host_pool().num_cached(), 2) << "2 still follows 1; 4 is new";
+  blocks.release(table);
+  EXPECT_EQ(run(blocks, {1, 2}), 1);
+}
+
+TEST(KvBlocks, WithoutHostBlocksNothingIsCopied) {
+  KvBlocks blocks(1, 1, true);
+  run(blocks, {1});
+  run(blocks, {2});
+  EXPECT_TRUE(blocks.take_copies().empty());
+  EXPECT_EQ(run(blocks, {1}), 0);
 }
 
 TEST(KvBlocks, WithoutCachingNothingIsFound) {

@@ -54,9 +54,26 @@ Finished run_alone(const SeqSpec& spec) {
   }
 }
 
+void KvStore::copy(std::span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) {
+    const std::span<uint64_t> own = block(values_, copy.block);
+    const std::span<uint64_t> host = block(host_values_, copy.host_block);
+    std::ranges::copy(copy.to_host ? own : host, (copy.to_host ? host : own).begin());
+  }
+}
+
+void KvStore::spoil(std::span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) {
+    std::ranges::fill(
+        copy.to_host ? block(host_values_, copy.host_block) : block(values_, copy.block),
+        ~uint64_t{1});
+  }
+}
+
 std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
                                const std::function<const SeqSpec&(SeqId)>& spec_of,
                                const RopeLen& rope_len) {
+  kv.copy(plan.copies);
   for (const PlannedSeq& seq : plan.seqs) {
     const SeqSpec& spec = spec_of(seq.id);
     for (int32_t i = 0; i < seq.num_tokens; ++i) {

@@ -38,27 +38,36 @@ Finished run_alone(const SeqSpec& spec);
 /// The paged cache of a backend.
 class KvStore {
  public:
-  KvStore(int32_t num_blocks, int32_t block_size)
+  KvStore(int32_t num_blocks, int32_t block_size, int32_t num_host_blocks)
       : block_size_(block_size),
-        values_(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size)) {}
+        values_(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size)),
+        host_values_(static_cast<size_t>(num_host_blocks) * static_cast<size_t>(block_size)) {}
   uint64_t& at(std::span<const int32_t> table, int32_t position) {
     const int32_t block = table[static_cast<size_t>(position / block_size_)];
     return values_[static_cast<size_t>(block) * static_cast<size_t>(block_size_) +
                    static_cast<size_t>(position % block_size_)];
   }
+  void copy(std::span<const BlockCopy> copies);
+  /// Copies that an abandoned step has not made leave behind anything.
+  void spoil(std::span<const BlockCopy> copies);
   /// What an abandoned step may leave behind in a block.
   void spoil(std::span<const int32_t> table, int32_t first, int32_t count) {
     for (int32_t p = first; p < first + count; ++p) at(table, p) = ~uint64_t{0};
   }
 
  private:
+  std::span<uint64_t> block(std::vector<uint64_t>& values, int32_t index) const {
+    const auto size = static_cast<size_t>(block_size_);
+    return std::span(values).subspan(static_cast<size_t>(index) * size, size);
+  }
+
   int32_t block_size_;
-  std::vector<uint64_t> values_;
+  std::vector<uint64_t> values_, host_values_;
 };
 
 using RopeLen = std::function<int32_t(SeqId, int32_t)>;
-/// Runs a step: writes the rows of every sequence, then reads what each needs. Returns, for each
-/// planned sequence, the hash of all its values.
+/// Runs a step: makes its copies, writes the rows of every sequence, then reads what each needs.
+/// Returns, for each planned sequence, the hash of all its values.
 std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
                                const std::function<const SeqSpec&(SeqId)>& spec_of,
                                const RopeLen& rope_len);

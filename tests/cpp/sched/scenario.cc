@@ -14,7 +14,7 @@ Scenario::Scenario(const SchedulerConfig& config, uint64_t seed)
     : config_(config),
       random_(seed),
       scheduler_(config),
-      kv_(config.num_blocks, config.block_size),
+      kv_(config.num_blocks, config.block_size, config.num_host_blocks),
       dynamic_rope_(seed % 4 == 0) {}
 
 SeqSpec Scenario::random_spec(const Options& options) {
@@ -109,7 +109,7 @@ void Scenario::run(const Options& options) {
   stats_ = scheduler_.stats();
   EXPECT_EQ(stats_.free_blocks, config_.num_blocks);
   scheduler_.clear_prefix_cache();
-  EXPECT_EQ(scheduler_.stats().cached_blocks, 0);
+  EXPECT_EQ(scheduler_.stats().cached_blocks + scheduler_.stats().cached_host_blocks, 0);
 }
 
 void Scenario::step(const Options& options) {
@@ -214,12 +214,17 @@ void Scenario::check_interrupted(const StepPlan& plan, int32_t lacking, const Op
 void Scenario::check_preempted(const StepPlan& plan, const Options& options) {
   for (const SeqId id : plan.preempted) {
     ASSERT_TRUE(jobs_.contains(id));
+    if (sent_back_.erase(id) > 0) continue;
     if (!options.arm) {
       ASSERT_TRUE(jobs_[id].running) << "twice, or it held nothing";
       ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 0);
     }
     jobs_[id].running = false;
     jobs_[id].computed = jobs_[id].num_blocks = 0;
+  }
+  if (!options.arm) {
+    std::erase_if(sent_back_, [this](SeqId id) { return !jobs_.contains(id); });
+    ASSERT_TRUE(sent_back_.empty()) << "preempted without saying so";
   }
 }
 
@@ -256,6 +261,7 @@ void Scenario::check_sequence(const PlannedSeq& seq) {
     }
     if (!job.scheduled) {
       ASSERT_EQ(scheduler_.cached_prompt_tokens(seq.id), seq.start_pos);
+      ASSERT_LE(scheduler_.host_prompt_tokens(seq.id), seq.start_pos);
     }
     job.running = job.scheduled = true;
     job.computed = seq.start_pos;
@@ -449,12 +455,23 @@ void Scenario::check_committed(const CommittedSeq& result, const std::vector<int
 
 void Scenario::abandon(const StepPlan& plan) {
   std::vector<SeqId> planned;
+  kv_.spoil(plan.copies);
   for (const PlannedSeq& seq : plan.seqs) {
     kv_.spoil(seq.blocks, seq.start_pos, seq.num_tokens);
     planned.push_back(seq.id);
   }
+  const bool had_copies = !plan.copies.empty();
   ASSERT_EQ(scheduler_.abandon_step(), planned);
   for (const SeqId id : planned) jobs_.erase(id);
+  if (!had_copies) return;
+  ++lost_caches_;
+  ASSERT_EQ(scheduler_.stats().cached_blocks + scheduler_.stats().cached_host_blocks, 0);
+  ASSERT_EQ(scheduler_.stats().running, 0) << "nobody holds what may not have been copied";
+  for (auto& [id, job] : jobs_) {
+    if (!std::exchange(job.running, false)) continue;
+    job.computed = job.num_blocks = 0;
+    sent_back_.insert(id);
+  }
 }
 
 void Scenario::check_stats() {
@@ -463,6 +480,8 @@ void Scenario::check_stats() {
   ASSERT_EQ(stats_.waiting + stats_.running, static_cast<int32_t>(jobs_.size()));
   ASSERT_LE(stats_.running, config_.max_num_seqs);
   ASSERT_LE(stats_.cached_blocks, stats_.free_blocks);
+  ASSERT_LE(stats_.cached_host_blocks, config_.num_host_blocks);
+  ASSERT_LE(stats_.prefix_host_hit_tokens, stats_.prefix_hit_tokens);
   ASSERT_EQ(scheduler_.has_work(), !jobs_.empty());
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "cpp/sched/fake_model.h"
@@ -35,7 +36,8 @@ class Scenario {
   void run(const Options& options);
 
   uint64_t interrupted() const { return interrupted_; }
-  uint64_t guessed() const { return guessed_; }  ///< guesses that were right
+  uint64_t lost_caches() const { return lost_caches_; }  ///< by abandoned steps with copies
+  uint64_t guessed() const { return guessed_; }          ///< guesses that were right
   uint64_t tokens_generated() const { return tokens_generated_; }
   const SchedulerStats& last_stats() const { return stats_; }
 
@@ -86,12 +88,14 @@ class Scenario {
   KvStore kv_;
   bool dynamic_rope_;
   std::map<SeqId, Job> jobs_;  ///< that have not ended
+  std::set<SeqId> sent_back_;  ///< by an abandoned step, and not yet said by a plan
   SchedulerStats stats_;
   int to_add_ = 0;
   double now_ = 0;
   uint64_t tokens_generated_ = 0;
   uint64_t interrupted_ = 0;
   uint64_t guessed_ = 0;
+  uint64_t lost_caches_ = 0;
 };
 
 }  // namespace headrace::fake

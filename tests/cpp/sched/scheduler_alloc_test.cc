@@ -18,6 +18,7 @@ TEST(SchedulerAllocations, AFailureLosesNothing) {
     config.max_model_len = 50;
     config.num_blocks = static_cast<int32_t>(10 + seed % 40);
     config.out_of_blocks = static_cast<OutOfBlocks>(seed % 3);
+    config.num_host_blocks = seed % 4 == 0 ? 30 : 0;
     Scenario scenario(config, seed);
     scenario.run({.drafts = seed % 2 == 0, .arm = [](int64_t n) { allocations_left = n; }});
     if (HasFailure()) return;

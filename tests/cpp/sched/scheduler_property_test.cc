@@ -42,6 +42,26 @@ TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
   EXPECT_GT(hits, 10000u);
 }
 
+TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
+  uint64_t hits = 0, moved = 0, preemptions = 0, lost_caches = 0;
+  for (uint64_t seed = 1; seed <= 6000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SchedulerConfig config = random_config(seed);
+    config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
+    Scenario scenario(config, seed);
+    scenario.run({.drafts = seed % 3 == 0});
+    if (HasFailure()) return;
+    hits += scenario.last_stats().prefix_host_hit_tokens;
+    moved += scenario.last_stats().moved_to_host;
+    preemptions += scenario.last_stats().preemptions;
+    lost_caches += scenario.lost_caches();
+  }
+  EXPECT_GT(hits, 5000u);
+  EXPECT_GT(moved, 20000u);
+  EXPECT_GT(preemptions, 500u);
+  EXPECT_GT(lost_caches, 500u);
+}
+
 TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
   for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
     uint64_t tokens = 0, interrupted = 0;
