@@ -96,9 +96,15 @@ TEST_P(AttentionParity, MatchesTheReferenceOnEveryIsa) {
   }
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+// Minutes for all; these meet every remainder of a vector's width.
+constexpr int32_t kHeadDims[] = {16, 80, 128};
+#else
+constexpr int32_t kHeadDims[] = {16, 48, 64, 80, 96, 128, 256};
+#endif
+
 INSTANTIATE_TEST_SUITE_P(All, AttentionParity,
-                         testing::Combine(testing::ValuesIn(kDtypes),
-                                          testing::Values(16, 48, 64, 80, 96, 128, 256)),
+                         testing::Combine(testing::ValuesIn(kDtypes), testing::ValuesIn(kHeadDims)),
                          [](const auto& instance) {
                            return str_cat(dtype_name(std::get<0>(instance.param)), "_",
                                           std::get<1>(instance.param));
