@@ -204,6 +204,7 @@ struct BackendNeeds {
   DType kv_dtype = DType::kF32;
   int32_t head_dim = 0;
   int32_t block_size = 64;
+  bool quantized = false;  ///< some weights are
 };
 
 class Backend {
@@ -217,6 +218,8 @@ class Backend {
   virtual void require(const BackendNeeds& needs) const = 0;
   /// Dtype of activations for a model whose weights are kept in `storage`.
   virtual DType activation_dtype(DType storage) const = 0;
+  /// Whether the device has failed for good: no op will work again. Any thread.
+  virtual bool lost() const noexcept { return false; }
 
   // --- memory ---------------------------------------------------------------------------------
 
@@ -273,6 +276,19 @@ class Backend {
   /// Uploads the step's indices. embed(), rope_table(), attention() and the fused cache write use
   /// them until the next begin_step(). REQUIRES: the batch's contract (step_batch.h).
   virtual void begin_step(const StepBatch& batch) = 0;
+  /// Rows that the ops of the step just begun compute: T of what follows. Those of its batch, or
+  /// more, up to the batch's `room`: rows behind the batch's are padding, with results of no use.
+  virtual int64_t step_rows(const StepBatch& batch) const {
+    return static_cast<int64_t>(batch.token_ids.size());
+  }
+  /// Runs the step's ops. If the batch has `room`, a backend may record them, and launch the record
+  /// in a later step instead of calling `ops`: with one `model` and `cache`, ops of as many rows
+  /// must be the same and have the same arguments.
+  virtual void run_step(const void* model, const KvCache& cache, const std::function<void()>& ops) {
+    static_cast<void>(model);
+    static_cast<void>(cache);
+    ops();
+  }
 
   /// out [T, H] act = rows of `table` at the step's token ids. REQUIRES: ids in [0, table.n()).
   /// Moves T*H*(storage + act) bytes.
@@ -327,7 +343,8 @@ class Backend {
   /// out[i] = x[rows[i]]. rows is host memory; out [rows.size(), H].
   virtual void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) = 0;
 
-  /// Draws a token for each row; the call returns when the results are on the host.
+  /// Draws a token for each row; the call returns when the results are on the host. No two rows
+  /// name the same row of the logits.
   /// `logits` [S, V'] f32 with V' >= vocab_size; ids >= vocab_size are never drawn. Per row, in
   /// this order (float32):
   ///   1. ids >= vocab_size and ids not in `allowed` := -inf

@@ -14,8 +14,9 @@
 namespace headrace {
 
 struct CudaBackendOptions {
-  int32_t device = 0;       ///< CUDA's number of the GPU
-  size_t memory_limit = 0;  ///< bound on what the backend takes from the GPU; 0 = none
+  int32_t device = 0;           ///< CUDA's number of the GPU
+  DType storage = DType::kF32;  ///< of the one model's weights, hence of its activations
+  size_t memory_limit = 0;      ///< bound on what the backend takes from the GPU; 0 = none
 };
 
 /// Changes whenever Backend or a type it uses changes its layout.

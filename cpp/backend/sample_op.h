@@ -45,7 +45,7 @@ struct SampleRow {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   std::span<const SeenToken> seen;  ///< may be empty when the three penalties are neutral
-  std::span<const LogitBias> bias;
+  std::span<const LogitBias> bias;  ///< each id once
   std::span<const int32_t> masked;  ///< set to -inf before the penalties (EOS early, n-grams)
   std::span<const int32_t> banned;  ///< set to -inf after temperature (bad words)
   /// Guided decoding: bit t of word t / 32 allows token t; covers the vocabulary; null = all.

@@ -32,6 +32,8 @@ struct StepBatch {
   std::span<const int32_t> rope_lens;
   std::span<const SeqSlice> seqs;
   std::span<const int32_t> logit_rows;  ///< [S] ascending rows whose logits are wanted
+  /// Above 0: logits of all rows are wanted, and the ops' tensors have room for so many rows.
+  int64_t room = 0;
 };
 
 }  // namespace headrace

@@ -25,6 +25,7 @@ class DecoderRunner final : public StepRunner {
               std::span<SampleResult> results) override;
   size_t memory_bytes() const override;
   size_t memory_pool_bytes() const override;
+  bool lost() const noexcept override { return backend_->lost(); }
   size_t mapped_bytes() const override { return weights_.decoder->adopted_bytes(); }
 
  private:

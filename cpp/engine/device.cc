@@ -21,7 +21,8 @@ std::shared_ptr<Backend> open_cpu(const ModelOptions& options, const BackendNeed
 
 std::shared_ptr<Backend> open_cuda(int32_t number, const BackendNeeds& needs) {
   const CudaPlugin& plugin = load_cuda_plugin(cuda_plugin_path());
-  std::shared_ptr<Backend> backend = plugin.make_backend({.device = number});
+  std::shared_ptr<Backend> backend =
+      plugin.make_backend({.device = number, .storage = needs.storage});
   backend->require(needs);
   return backend;
 }
@@ -53,6 +54,10 @@ std::optional<DeviceName> parse_device(const std::string& name) {
   const auto [end, error] = std::from_chars(first, last, out.number);
   if (error != std::errc() || end != last || out.number < 0) return std::nullopt;
   return out;
+}
+
+int32_t default_batched_tokens(const DeviceInfo& device) {
+  return device.name.starts_with("cuda") ? 4096 : 512;
 }
 
 std::shared_ptr<Backend> open_device(const ModelOptions& options, bool packed,

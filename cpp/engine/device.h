@@ -30,4 +30,7 @@ std::optional<DeviceName> parse_device(const std::string& name);
 std::shared_ptr<Backend> open_device(const ModelOptions& options, bool packed,
                                      const BackendNeeds& needs, Logger& logger);
 
+/// Tokens per step that keep such a device busy.
+int32_t default_batched_tokens(const DeviceInfo& device);
+
 }  // namespace headrace::internal

@@ -18,7 +18,6 @@ namespace headrace::internal {
 
 namespace {
 
-constexpr int32_t kDefaultBatchedTokens = 512;
 // Bounds the logits' scratch memory; steps that want more rows read them in several calls.
 constexpr int32_t kMaxLogitRows = 128;
 constexpr int32_t kGuessedLogitRows = 64;
@@ -39,9 +38,6 @@ struct Draft {
 Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage) {
   Shapes out;
   out.decoder.storage = storage;
-  out.decoder.max_rows = options.max_num_batched_tokens > 0
-                             ? options.max_num_batched_tokens
-                             : std::max(kDefaultBatchedTokens, options.max_num_seqs);
   out.decoder.max_logit_rows = std::min(options.max_num_seqs, kMaxLogitRows);
   if (!options.speculative.method.empty()) {
     const int32_t rows = options.max_num_seqs * (1 + options.speculative.num_speculative_tokens);
@@ -188,13 +184,20 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   shapes.decoder.quantization = quantization_of(options, config, packed.get());
   warn_about_length(name, options, config, logger);
 
-  const std::shared_ptr<Backend> backend = open_device(options, packed != nullptr,
-                                                       {.storage = shapes.decoder.storage,
-                                                        .kv_dtype = shapes.cache.dtype,
-                                                        .head_dim = config.head_dim,
-                                                        .block_size = options.block_size},
-                                                       logger);
-  const std::optional<Draft> draft = read_draft(options, config);
+  const std::shared_ptr<Backend> backend =
+      open_device(options, packed != nullptr,
+                  {.storage = shapes.decoder.storage,
+                   .kv_dtype = shapes.cache.dtype,
+                   .head_dim = config.head_dim,
+                   .block_size = options.block_size,
+                   .quantized = shapes.decoder.quantization.bits != 0},
+                  logger);
+  shapes.decoder.max_rows =
+      options.max_num_batched_tokens > 0
+          ? options.max_num_batched_tokens
+          : std::max(default_batched_tokens(backend->device_info()), options.max_num_seqs);
+  std::optional<Draft> draft = read_draft(options, config);
+  if (draft) draft->shapes.decoder.max_rows = shapes.decoder.max_rows;
   MemoryRequest request = memory_request(options, config, shapes, *backend);
   if (draft) add_draft(*draft, *backend, request);
   const MemoryPlan plan = plan_memory(request);

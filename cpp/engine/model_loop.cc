@@ -241,6 +241,7 @@ void ModelLoop::step() {
   }
   counters_.busy_seconds += monotonic_seconds() - start;
   publish();
+  if (runner_->lost()) throw_error(ErrorCode::kDevice, "its device has failed for good");
   if (failed_steps_ >= kMaxFailedSteps) {
     throw_error(ErrorCode::kInternal, failed_steps_, " steps in a row failed");
   }

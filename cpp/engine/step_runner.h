@@ -34,6 +34,8 @@ class StepRunner {
   /// system for it. Any thread.
   virtual size_t memory_bytes() const = 0;
   virtual size_t memory_pool_bytes() const = 0;
+  /// Backend::lost: no step will work again. Any thread.
+  virtual bool lost() const noexcept { return false; }
   /// Bytes of files that it has mapped.
   virtual size_t mapped_bytes() const { return 0; }
 };

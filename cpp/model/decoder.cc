@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -60,8 +61,17 @@ struct Decoder::Impl {
   Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
        WeightReader& reader, const DecoderOptions& options_in);
 
+  /// A step's ops; with `whole` down to the logits of all rows.
+  struct Pass {
+    Scratch step;
+    KvCache& cache;
+    bool whole;
+  };
+
   TensorView forward(const StepBatch& batch, KvCache& cache);
   TensorView logits(std::span<const int32_t> rows);
+  void run(const Pass& pass);
+  void read_logits(const Scratch& step, const TensorView& out);
   void attend(size_t index, KvCache& cache, const Scratch& step);
   void feed_forward(size_t index, const Scratch& step);
   void gate_and_up(size_t index, const Scratch& step);
@@ -111,17 +121,28 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   scratch = lay_out_scratch(config, options, activation, scratch_memory.data, &bytes);
 }
 
-TensorView Decoder::Impl::forward(const StepBatch& batch, KvCache& cache) {
+TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
+  StepBatch batch = batch_in;
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
   const KvCacheSpec& kv = cache.spec();
   HEADRACE_CHECK(kv.num_layers == config.num_layers && kv.num_kv_heads == config.num_kv_heads &&
                  kv.head_dim == config.head_dim);
 
-  const Scratch step = views(rows);
+  const bool whole = batch.logit_rows.size() == batch.token_ids.size();
+  if (whole && rows <= options.max_logit_rows) {
+    batch.room = std::min(options.max_rows, options.max_logit_rows);
+  }
   last_rows = rows;
   loras.begin(batch.seqs);
   backend.begin_step(batch);
+  const Pass pass{views(backend.step_rows(batch)), cache, batch.room > 0};
+  backend.run_step(this, cache, [this, &pass] { run(pass); });
+  return pass.whole ? pass.step.logits.first_rows(rows) : logits(batch.logit_rows);
+}
+
+void Decoder::Impl::run(const Pass& pass) {
+  const Scratch& step = pass.step;
   backend.embed(*embedding, step.residual);
   backend.rope_table(config.rope, step.rope);
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -132,10 +153,10 @@ TensorView Decoder::Impl::forward(const StepBatch& batch, KvCache& cache) {
       backend.add_rms_norm(step.residual, step.delta, layer.input_norm.view, config.rms_norm_eps,
                            step.normed);
     }
-    attend(i, cache, step);
+    attend(i, pass.cache, step);
     if (i + 1 < layers.size()) feed_forward(i, step);
   }
-  return logits(batch.logit_rows);
+  if (pass.whole) read_logits(step, step.logits.first_rows(step.residual.rows()));
 }
 
 // Behind the last attention only the rows that want logits matter.
@@ -147,11 +168,15 @@ TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
   if (count == 0) return step.logits;
   choose_rows(rows, step);
   loras.choose(rows);
+  read_logits(step, step.logits);
+  return step.logits;
+}
+
+void Decoder::Impl::read_logits(const Scratch& step, const TensorView& out) {
   feed_forward(layers.size() - 1, step);
   backend.add_rms_norm(step.residual, step.delta, final_norm.view, config.rms_norm_eps,
                        step.normed);
-  backend.linear(step.normed, head ? *head : *embedding, {}, step.logits);
-  return step.logits;
+  backend.linear(step.normed, head ? *head : *embedding, {}, out);
 }
 
 /// mixed = attention(normed), before its output projection.

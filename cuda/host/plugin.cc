@@ -1,6 +1,6 @@
 #include "backend/cuda_plugin.h"
 
-#include "base/check.h"
+#include "cuda/host/cuda_backend.h"
 #include "cuda/host/device_check.h"
 #include "cuda/host/runtime_api.h"
 
@@ -11,8 +11,7 @@ namespace {
 void require(int32_t device) { require_device(runtime_api(), device); }
 
 std::unique_ptr<Backend> make(const CudaBackendOptions& options) {
-  require_device(runtime_api(), options.device);
-  throw_error(ErrorCode::kUnsupported, "this version's CUDA backend runs no model yet.");
+  return std::make_unique<CudaBackend>(runtime_api(), options);
 }
 
 constexpr CudaPlugin kPlugin = {kCudaPluginAbi, HEADRACE_VERSION, require, make};

@@ -57,6 +57,34 @@ def test_an_upward_edge_is_found() -> None:
     assert violations("sched", '#include "backend/backend.h"\n') == ["backend/backend.h"]
 
 
+def cuda_violations(path: str, text: str) -> list[str]:
+    """cuda/ uses the rooms up to backend; its device code uses itself and the CUDA toolkit, or the
+    emulation in its place; its host side no CUDA header but in runtime_api.cc."""
+    found = []
+    for target in INCLUDE.findall(text):
+        parts = target.split("/")
+        if path.startswith("cuda/device/"):
+            if not target.startswith("cuda/device/") and target != "cuda_emulation.h":
+                found.append(target)
+        elif len(parts) > 1 and parts[0] not in {"cuda", PUBLIC, "backend", *ALLOWED["backend"]}:
+            found.append(target)
+    if path.startswith("cuda/host/") and path != "cuda/host/runtime_api.cc":
+        found += re.findall(r"#\s*include\s*<(cuda[^>]*)>", text)
+    return found
+
+
+def test_cuda_uses_the_rooms_below_the_models() -> None:
+    found = {}
+    for path in sorted((ROOT / "cuda").rglob("*")):
+        if path.suffix in {".h", ".cc", ".cu", ".cuh"}:
+            name = path.relative_to(ROOT).as_posix()
+            if bad := cuda_violations(name, path.read_text()):
+                found[name] = bad
+    assert not found
+    assert cuda_violations("cuda/device/x.cuh", '#include "base/check.h"\n') == ["base/check.h"]
+    assert cuda_violations("cuda/host/x.cc", '#include "model/json.h"\n') == ["model/json.h"]
+
+
 def test_cpp_never_includes_cuda() -> None:
     for path in sources():
         assert not re.search(r"#\s*include\s*[<\"]cuda", path.read_text()), path

@@ -31,6 +31,7 @@ class FakeControl {
   /// The next `count` steps throw Error(kDevice); -1: all of them.
   void fail_steps(int count) { failures_ = count; }
 
+  std::atomic<bool> lost{false};  ///< what the runner says of its device
   std::atomic<int> models_alive{0};
   std::atomic<int> steps{0};
   std::atomic<int> rows{0};
@@ -77,6 +78,7 @@ class FakeRunner final : public internal::StepRunner {
               std::span<SampleResult> results) override;
   size_t memory_bytes() const override { return cells_.size() * sizeof(Cell); }
   size_t memory_pool_bytes() const override { return cells_.capacity() * sizeof(Cell); }
+  bool lost() const noexcept override { return control_->lost; }
 
  private:
   struct Cell {

@@ -71,7 +71,7 @@ struct ModelOptions {
 
   int32_t max_model_len = 0;  ///< prompt + output; 0 = the model's, as far as memory allows
   int32_t max_num_seqs = 64;  ///< sequences running at once, 1..4096
-  int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = 512 (at least max_num_seqs)
+  int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = 512, GPU: 4096 (>= max_num_seqs)
   int32_t block_size = 64;             ///< tokens per KV block: 16, 32, 64, 128 or 256
   int32_t num_kv_blocks = 0;           ///< 0 = from kv_cache_bytes
   size_t kv_cache_bytes = 0;           ///< 0 = memory_utilization of the free memory, at most what

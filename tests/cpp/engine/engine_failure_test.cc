@@ -101,6 +101,28 @@ TEST(EngineFailure, ThreeInARowFailTheModel) {
   EXPECT_EQ(read_all(fake.submit({1}, greedy(5)).results()).token_ids, fake_greedy({1}, 5));
 }
 
+TEST(EngineFailure, ALostDeviceFailsTheModelAtOnce) {
+  ModelOptions options = FakeEngine::default_options();
+  options.max_num_seqs = 1;
+  FakeEngine fake(options);
+  fake.control->hold();
+  const Request first = fake.submit({1}, greedy(5)), second = fake.submit({2}, greedy(5));
+  fake.control->fail_steps(1);
+  fake.control->lost = true;
+  fake.control->resume();
+  const Output in_step = read_all(first.results()), waiting = read_all(second.results());
+  for (const Output& out : {in_step, waiting}) {
+    EXPECT_EQ(out.finish_reason, FinishReason::kError);
+    EXPECT_EQ(out.error_code, ErrorCode::kDevice);
+  }
+  EXPECT_NE(in_step.error_message.find("injected"), std::string::npos) << in_step.error_message;
+  EXPECT_NE(waiting.error_message.find("has failed"), std::string::npos) << waiting.error_message;
+  fake.engine->stop_model("m");
+  EXPECT_EQ(fake.engine->model_stats("m").state, ModelState::kFailed);
+  fake.engine->release_model("m");
+  EXPECT_EQ(fake.control->models_alive, 0);
+}
+
 TEST(EngineFailure, SubmitsRacingWithTheFailureAllEnd) {
   for (int round = 0; round < 20; ++round) {
     FakeEngine fake;

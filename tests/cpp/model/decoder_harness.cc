@@ -12,10 +12,15 @@ namespace headrace {
 
 DecoderHarness::DecoderHarness(const std::string& isa, const std::string& folder,
                                const HarnessOptions& options)
-    : backend_(make_cpu_backend({.num_threads = options.num_threads,
-                                 .numa = !options.numa_nodes.empty(),
-                                 .numa_nodes = options.numa_nodes,
-                                 .isa = isa})),
+    : DecoderHarness(make_cpu_backend({.num_threads = options.num_threads,
+                                       .numa = !options.numa_nodes.empty(),
+                                       .numa_nodes = options.numa_nodes,
+                                       .isa = isa}),
+                     folder, options) {}
+
+DecoderHarness::DecoderHarness(std::shared_ptr<Backend> backend, const std::string& folder,
+                               const HarnessOptions& options)
+    : backend_(std::move(backend)),
       storage_(options.storage),
       max_lora_rank_(options.max_lora_rank) {
   const ModelConfig config = load_model_config(folder);

@@ -41,6 +41,9 @@ struct HarnessOptions {
 class DecoderHarness {
  public:
   DecoderHarness(const std::string& isa, const std::string& folder, const HarnessOptions& options);
+  /// On that backend; options.num_threads says nothing.
+  DecoderHarness(std::shared_ptr<Backend> backend, const std::string& folder,
+                 const HarnessOptions& options);
 
   std::shared_ptr<const LoraAdapter> load_lora(const std::filesystem::path& folder);
 

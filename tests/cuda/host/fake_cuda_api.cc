@@ -17,11 +17,13 @@ namespace {
 using Work = std::function<void()>;
 
 struct FakeStream {
-  std::deque<Work> queue;
+  std::recursive_mutex mutex;
+  std::deque<Work> queue;  // guarded by mutex, as is what follows
   bool capturing = false;
   std::vector<Work> captured;
 
   void put(Work work) {
+    const std::lock_guard lock(mutex);
     if (capturing) {
       captured.push_back(std::move(work));
     } else {
@@ -29,6 +31,7 @@ struct FakeStream {
     }
   }
   void drain() {
+    const std::lock_guard lock(mutex);
     while (!queue.empty()) {
       const Work work = std::move(queue.front());
       queue.pop_front();

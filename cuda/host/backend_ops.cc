@@ -1,0 +1,163 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/host/cuda_backend.h"
+#include "cuda/kernels/embed.h"
+#include "cuda/kernels/gather_rows.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/kernels/rms_norm.h"
+#include "cuda/kernels/rope_table.h"
+#include "cuda/kernels/silu_mul.h"
+
+namespace headrace::cuda {
+
+namespace {
+
+constexpr int kHopper = 9;  // compute capability with wgmma
+
+Matrix matrix(const TensorView& x) {
+  HEADRACE_CHECK(x.shape.rank() == 2 && x.row_stride >= x.cols(), x.shape.rank());
+  HEADRACE_CHECK(x.data != nullptr || x.rows() == 0);
+  return {x.data, x.rows(), x.cols(), x.row_stride};
+}
+
+void check_same(const TensorView& a, const TensorView& b) {
+  HEADRACE_CHECK(a.rows() == b.rows() && a.cols() == b.cols() && a.dtype == b.dtype, a.rows(),
+                 " x ", a.cols(), " and ", b.rows(), " x ", b.cols());
+}
+
+void check_vector(const TensorView& x, int64_t n, DType dtype) {
+  HEADRACE_CHECK(x.data != nullptr && x.dtype == dtype && x.shape.elements() == n,
+                 x.shape.elements(), " and ", n);
+}
+
+const DeviceWeight& device_weight(const PackedWeight& weight) {
+  const auto* packed = dynamic_cast<const DeviceWeight*>(&weight);
+  HEADRACE_CHECK(packed != nullptr, "the weight was packed by another backend");
+  return *packed;
+}
+
+}  // namespace
+
+void CudaBackend::embed(const PackedWeight& table, TensorView out) {
+  const DeviceWeight& weight = device_weight(table);
+  HEADRACE_CHECK(out.rows() == step_.rows && out.cols() == weight.k() &&
+                     out.dtype == weight.storage() && !weight.layout().gate_up,
+                 out.rows(), " x ", out.cols());
+  for (const int32_t id : step_.batch.token_ids) {
+    HEADRACE_CHECK(id >= 0 && id < weight.n(), "token ", id, " of ", weight.n());
+  }
+  cuda::embed({.dtype = out.dtype,
+               .table = weight.rows(),
+               .token_ids = step_.token_ids,
+               .out = matrix(out)},
+              context_.stream());
+}
+
+const float* CudaBackend::frequencies(const RopeSpec& spec) {
+  for (const RopeFrequencies& known : rope_frequencies_) {
+    if (known.inv_freq == spec.inv_freq) return static_cast<const float*>(known.device.data);
+  }
+  HEADRACE_CHECK(!graphs_.recording());
+  const size_t bytes = spec.inv_freq.size() * sizeof(float);
+  RopeFrequencies added{spec.inv_freq, memory_.allocate(bytes)};
+  upload(spec.inv_freq.data(), added.device.data, bytes);
+  rope_frequencies_.push_back(std::move(added));
+  return static_cast<const float*>(rope_frequencies_.back().device.data);
+}
+
+void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
+  HEADRACE_CHECK(spec.rotary_dim > 0 && spec.rotary_dim % 2 == 0 &&
+                     spec.inv_freq.size() == static_cast<size_t>(spec.rotary_dim / 2),
+                 spec.rotary_dim, " ", spec.inv_freq.size());
+  HEADRACE_CHECK(
+      out.rows() == step_.rows && out.cols() == spec.rotary_dim && out.dtype == DType::kF32,
+      out.rows(), " x ", out.cols());
+  cuda::rope_table({.angles = {.inv_freq = frequencies(spec),
+                               .rotary_dim = spec.rotary_dim,
+                               .attention_factor = spec.attention_factor,
+                               .dynamic_original_max = spec.dynamic_original_max,
+                               .dynamic_base = spec.dynamic_base,
+                               .dynamic_factor = spec.dynamic_factor},
+                    .positions = step_.positions,
+                    .rope_lens = step_.rope_lens,
+                    .rows = out.rows(),
+                    .out = static_cast<float*>(out.data),
+                    .out_stride = out.row_stride},
+                   context_.stream());
+}
+
+void CudaBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView out) {
+  check_same(x, out);
+  check_vector(weight, x.cols(), x.dtype);
+  cuda::rms_norm(
+      {.dtype = x.dtype, .x = matrix(x), .weight = weight.data, .eps = eps, .out = matrix(out)},
+      context_.stream());
+}
+
+void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                               TensorView out) {
+  check_same(residual, delta);
+  check_same(residual, out);
+  check_vector(weight, residual.cols(), residual.dtype);
+  cuda::rms_norm({.dtype = residual.dtype,
+                  .x = matrix(residual),
+                  .delta = matrix(delta),
+                  .weight = weight.data,
+                  .eps = eps,
+                  .out = matrix(out)},
+                 context_.stream());
+}
+
+void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
+                             const TensorView& bias, const TensorView& out, bool silu) {
+  const DeviceWeight& weight = device_weight(packed);
+  HEADRACE_CHECK(x.dtype == weight.storage(), dtype_name(x.dtype), " x ",
+                 dtype_name(weight.storage()));
+  if (bias.data != nullptr) check_vector(bias, weight.n(), x.dtype);
+  const int32_t multiprocessors = context_.properties().multiprocessors;
+  LinearArgs args{.dtype = x.dtype,
+                  .x = matrix(x),
+                  .weight = weight.data(),
+                  .layout = weight.layout(),
+                  .bias = bias.data,
+                  .silu_mul = silu,
+                  .out_dtype = out.dtype,
+                  .out = matrix(out),
+                  .multiprocessors = multiprocessors,
+                  .has_wgmma = context_.properties().major == kHopper};
+  args.workspace =
+      grow(linear_workspace_, linear_workspace_bytes(x.rows(), weight.layout(), multiprocessors));
+  cuda::linear(args, context_.stream());
+}
+
+void CudaBackend::linear(TensorView x, const PackedWeight& weight, TensorView bias,
+                         TensorView out) {
+  run_linear(x, weight, bias, out, false);
+}
+
+void CudaBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                                  TensorView out) {
+  run_linear(x, weight, bias, out, true);
+}
+
+void CudaBackend::silu_mul(TensorView gate_up, TensorView out) {
+  HEADRACE_CHECK(gate_up.rows() == out.rows() && gate_up.cols() == 2 * out.cols() &&
+                     gate_up.dtype == out.dtype,
+                 gate_up.rows(), " x ", gate_up.cols());
+  cuda::silu_mul({.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out)},
+                 context_.stream());
+}
+
+void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) {
+  HEADRACE_CHECK(out.rows() == static_cast<int64_t>(rows.size()) && out.cols() == x.cols() &&
+                     out.dtype == x.dtype,
+                 out.rows(), " x ", out.cols());
+  for (const int32_t row : rows) HEADRACE_CHECK(row >= 0 && row < x.rows(), row, " of ", x.rows());
+  const int32_t* const device_rows = arena_.put(rows);
+  arena_.flush();
+  cuda::gather_rows({.dtype = x.dtype, .x = matrix(x), .rows = device_rows, .out = matrix(out)},
+                    context_.stream());
+}
+
+}  // namespace headrace::cuda

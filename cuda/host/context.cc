@@ -1,0 +1,35 @@
+#include "cuda/host/context.h"
+
+#include "base/check.h"
+#include "cuda/host/device_check.h"
+
+namespace headrace::cuda {
+
+CudaContext::CudaContext(CudaApi& api, int32_t device)
+    : api_(api), device_(device), properties_(require_device(api, device)) {
+  enter();
+  check(api_.create_stream(&stream_), "making a stream");
+}
+
+CudaContext::~CudaContext() {
+  // What fails here has failed before: there is nobody to tell.
+  static_cast<void>(api_.set_device(device_));
+  if (stream_ != nullptr) static_cast<void>(api_.destroy_stream(stream_));
+}
+
+void CudaContext::enter() { check(api_.set_device(device_), "choosing the GPU"); }
+
+void CudaContext::check(Status status, const char* what) {
+  if (status == kSuccess) return;
+  // An error that stays is what every later call reports, too.
+  size_t free_bytes = 0, total_bytes = 0;
+  const Status again = api_.memory_info(&free_bytes, &total_bytes);
+  if (again != kSuccess) lost_.store(true, std::memory_order_relaxed);
+  throw_error(ErrorCode::kDevice, "GPU ", device_, " (", properties_.name, ") failed at ", what,
+              ": ", api_.describe(status),
+              lost() ? "; it can't go on: release the model, and load it in a new process." : ".");
+}
+
+void CudaContext::wait() { check(api_.synchronize(stream_), "waiting for its work"); }
+
+}  // namespace headrace::cuda

@@ -1,0 +1,45 @@
+#pragma once
+
+// One GPU as one backend uses it: its API, its stream, and whether it still works.
+
+#include <atomic>
+#include <cstdint>
+
+#include "cuda/host/cuda_api.h"
+
+namespace headrace::cuda {
+
+/// Threads: any thread may call enter(), check() and lost(); the stream is the backend's.
+class CudaContext {
+ public:
+  /// Throws what require_device throws, and Error(kDevice). `api` must outlive this.
+  CudaContext(CudaApi& api, int32_t device);
+  ~CudaContext();
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+
+  CudaApi& api() const noexcept { return api_; }
+  int32_t device() const noexcept { return device_; }
+  const DeviceProperties& properties() const noexcept { return properties_; }
+  Stream stream() const noexcept { return stream_; }
+
+  /// Makes this GPU the calling thread's. Call before any other call of the API on a thread that
+  /// others may have used for another GPU. Throws Error(kDevice).
+  void enter();
+  /// Throws Error(kDevice) naming `what` unless the status is kSuccess. An error that stays (the
+  /// GPU's work broke off, the GPU fell off the bus) makes the context lost.
+  void check(Status status, const char* what);
+  /// Waits for everything on the stream. Throws Error(kDevice).
+  void wait();
+  /// Whether nothing on this GPU can go on but giving it back.
+  bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  CudaApi& api_;
+  const int32_t device_;
+  const DeviceProperties properties_;
+  Stream stream_ = nullptr;
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace headrace::cuda

@@ -1,0 +1,188 @@
+#include "cuda/host/cuda_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backend/cpu/cpu_info.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "cuda/host/device_kv_cache.h"
+
+namespace headrace::cuda {
+
+namespace {
+
+constexpr int32_t kMaxUploadThreads = 8;
+constexpr int32_t kLoraUploadThreads = 2;
+constexpr size_t kReadBackBytes = size_t{1} << 20;
+
+bool storable(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
+    : context_(api, options.device),
+      storage_(options.storage),
+      memory_(context_, options.memory_limit),
+      uploader_(context_, std::min(usable_cores(), kMaxUploadThreads)),
+      lora_uploader_(context_, kLoraUploadThreads),
+      arena_(context_, memory_),
+      graphs_(context_) {}
+
+CudaBackend::~CudaBackend() {
+  // Nothing on the GPU reads memory any more when members go.
+  static_cast<void>(context_.api().set_device(context_.device()));
+  static_cast<void>(context_.api().synchronize(context_.stream()));
+}
+
+DeviceInfo CudaBackend::device_info() const {
+  const DeviceProperties& gpu = context_.properties();
+  const RawMemoryInfo memory = memory_.info();
+  DeviceInfo info;
+  info.name = str_cat("cuda:", context_.device());
+  info.isa = str_cat("sm_", gpu.major, gpu.minor);
+  info.description = str_cat(gpu.name, ", compute capability ", gpu.major, ".", gpu.minor);
+  info.total_bytes = memory.total_bytes;
+  info.free_bytes = memory.free_bytes;
+  return info;
+}
+
+void CudaBackend::require(const BackendNeeds& needs) const {
+  if (!storable(needs.storage) || !storable(needs.kv_dtype)) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps weights, keys and values as ",
+                "float32, bfloat16 or float16, not as ",
+                dtype_name(storable(needs.storage) ? needs.kv_dtype : needs.storage), ".");
+  }
+  if (needs.quantized) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no quantized weights yet: use ",
+                "quantization none, or device cpu.");
+  }
+  if (needs.head_dim < 16 || needs.head_dim > 256 || needs.head_dim % 16 != 0) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., 256, not ",
+                needs.head_dim, ".");
+  }
+}
+
+DType CudaBackend::activation_dtype(DType storage) const {
+  if (storage != storage_) {
+    throw_error(ErrorCode::kUnsupported,
+                "a model and its draft model must have one dtype on a GPU, ", "not ",
+                dtype_name(storage_), " and ", dtype_name(storage), ": set dtype.");
+  }
+  return storage_;
+}
+
+Backend::Buffer CudaBackend::allocate(size_t bytes) { return memory_.allocate(bytes); }
+
+Backend::Buffer CudaBackend::adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) {
+  Buffer buffer = memory_.allocate(bytes);
+  uploader_.write(buffer.data, data, bytes);
+  owner.reset();
+  return buffer;
+}
+
+size_t CudaBackend::bytes_in_use() const { return memory_.bytes_in_use(); }
+
+size_t CudaBackend::bytes_held() const { return memory_.bytes_held(); }
+
+void CudaBackend::upload(const void* source, void* device, size_t bytes) {
+  context_.enter();
+  context_.wait();
+  uploader_.write(device, source, bytes);
+  uploader_.flush();
+}
+
+void CudaBackend::read_back(const void* device, void* destination, size_t bytes) {
+  context_.enter();
+  uploader_.flush();
+  for (size_t done = 0; done < bytes;) {
+    const size_t piece = std::min(bytes - done, kReadBackBytes);
+    std::byte* const pinned = pinned_results(piece);
+    context_.check(context_.api().copy(pinned, static_cast<const std::byte*>(device) + done, piece,
+                                       CopyKind::kDeviceToHost, context_.stream()),
+                   "reading results");
+    context_.wait();
+    std::memcpy(static_cast<std::byte*>(destination) + done, pinned, piece);
+    done += piece;
+  }
+  context_.wait();
+}
+
+std::byte* CudaBackend::pinned_results(size_t bytes) {
+  if (results_.bytes() < bytes) {
+    context_.wait();
+    results_ = {};
+    results_ = PinnedBuffer(context_, round_up(bytes, kReadBackBytes / 16));
+  }
+  return results_.data();
+}
+
+void* CudaBackend::grow(Buffer& workspace, size_t bytes) {
+  if (workspace.bytes < bytes) {
+    HEADRACE_CHECK(!graphs_.recording());
+    context_.wait();
+    // Half as much again: contexts grow a little with every step.
+    const size_t wanted = bytes + workspace.bytes / 2;
+    workspace = {};
+    workspace = memory_.allocate(wanted);
+    ++workspace_generation_;
+  }
+  return workspace.data;
+}
+
+std::unique_ptr<PackedWeight> CudaBackend::pack_weight(const WeightSpec& spec) {
+  return pack_device_weight(spec, memory_, uploader_);
+}
+
+std::string CudaBackend::weight_layout(DType, const QuantFormat&) const {
+  return device_weight_layout();
+}
+
+size_t CudaBackend::packed_bytes(const WeightShape& shape) const {
+  return device_weight_bytes(shape);
+}
+
+std::unique_ptr<PackedWeight> CudaBackend::restore_weight(const WeightShape& shape,
+                                                          Buffer contents) {
+  HEADRACE_CHECK(contents.bytes == packed_bytes(shape), contents.bytes);
+  return std::make_unique<DeviceWeight>(shape, std::move(contents));
+}
+
+TensorView CudaBackend::pack_vector(const WeightPart& part, Buffer* owner) {
+  return pack_device_vector(part, storage_, memory_, uploader_, owner);
+}
+
+std::unique_ptr<PackedLora> CudaBackend::pack_lora(const LoraSpec& spec) {
+  return pack_device_lora(spec, memory_, lora_uploader_);
+}
+
+size_t CudaBackend::kv_block_bytes(const KvCacheSpec& spec) const {
+  return DeviceKvCache::block_bytes(spec);
+}
+
+std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) {
+  HEADRACE_CHECK(spec.num_layers > 0 && spec.num_kv_heads > 0 && spec.head_dim > 0 &&
+                     spec.block_size > 0 && num_blocks >= 0 && storable(spec.dtype),
+                 dtype_name(spec.dtype));
+  const auto bytes =
+      checked_mul(static_cast<uint64_t>(num_blocks) + 1, DeviceKvCache::block_bytes(spec));
+  HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
+  Buffer storage = memory_.allocate(*bytes);
+  context_.enter();
+  context_.check(context_.api().fill_zero(storage.data, *bytes, context_.stream()),
+                 "clearing the KV cache");
+  auto cache = std::make_unique<DeviceKvCache>(spec, num_blocks, std::move(storage));
+  kv_block_size_ = spec.block_size;
+  spare_slot_ = cache->spare_slot();
+  // Attention over all the cache at once, by heads in groups of up to kMaxGroup.
+  grow(attention_partials_, attention_partial_bytes(spare_slot_ / kSplitKeys + kMaxRecordedRows,
+                                                    {.num_heads = spec.num_kv_heads,
+                                                     .num_kv_heads = spec.num_kv_heads,
+                                                     .head_dim = spec.head_dim}));
+  return cache;
+}
+
+}  // namespace headrace::cuda

@@ -1,0 +1,150 @@
+#pragma once
+
+// The CUDA backend. Methods are spread over files by what they do:
+//   cuda_backend.cc  construction, memory, weights
+//   backend_step.cc  begin_step and the step's records (graphs)
+//   backend_ops.cc   the ops that are one kernel each
+//   backend_attention.cc  rope_kv_write, attention
+//   backend_lora.cc  pack_lora, lora
+//   backend_sample.cc  sample
+//
+// Ops return when they are queued on the backend's stream; read_back() and sample() alone wait.
+// Every call throws Error(kDevice) if CUDA reports an error, see CudaContext::check.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda_plugin.h"
+#include "cuda/host/context.h"
+#include "cuda/host/device_memory.h"
+#include "cuda/host/device_weight.h"
+#include "cuda/host/pinned.h"
+#include "cuda/host/step_arena.h"
+#include "cuda/host/step_graphs.h"
+#include "cuda/host/uploader.h"
+#include "cuda/kernels/attention.h"
+
+namespace headrace::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  /// Throws what CudaContext's constructor throws. `api` must outlive this.
+  CudaBackend(CudaApi& api, const CudaBackendOptions& options);
+  ~CudaBackend() override;
+
+  DeviceInfo device_info() const override;
+  void require(const BackendNeeds& needs) const override;
+  DType activation_dtype(DType storage) const override;
+  bool lost() const noexcept override { return context_.lost(); }
+
+  Buffer allocate(size_t bytes) override;
+  Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) override;
+  size_t bytes_in_use() const override;
+  size_t bytes_held() const override;
+  void upload(const void* source, void* device, size_t bytes) override;
+  void read_back(const void* device, void* destination, size_t bytes) override;
+
+  std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override;
+  std::string weight_layout(DType storage, const QuantFormat& quant) const override;
+  size_t packed_bytes(const WeightShape& shape) const override;
+  std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override;
+  TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
+  std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
+  size_t kv_block_bytes(const KvCacheSpec& spec) const override;
+  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
+
+  void begin_step(const StepBatch& batch) override;
+  int64_t step_rows(const StepBatch&) const override { return step_.rows; }
+  void run_step(const void* model, const KvCache& cache, const std::function<void()>& ops) override;
+  void embed(const PackedWeight& table, TensorView out) override;
+  void rope_table(const RopeSpec& spec, TensorView out) override;
+  void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override;
+  void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                    TensorView out) override;
+  void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
+  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       TensorView out) override;
+  void silu_mul(TensorView gate_up, TensorView out) override;
+  void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
+            TensorView out) override;
+  void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
+                     TensorView rope_table, KvCache& cache, int32_t layer) override;
+  void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
+                 TensorView out) override;
+  void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
+  void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
+              std::span<SampleResult> results) override;
+
+ private:
+  static constexpr int64_t kMaxRecordedRows = 256;
+
+  /// The current step on the device.
+  struct Step {
+    StepBatch batch;   ///< its spans are the caller's
+    int64_t rows = 0;  ///< computed: the batch's and, if it is recorded, padding
+    bool recorded = false;
+    const int32_t* token_ids = nullptr;
+    const int32_t* positions = nullptr;
+    const int32_t* rope_lens = nullptr;
+    const int64_t* slots = nullptr;
+    const int32_t* block_tables = nullptr;
+    int64_t table_stride = 0;
+  };
+
+  /// A shape of attention that the model has, and the step's work for it.
+  struct PlannedAttention {
+    AttentionShape shape;
+    AttentionPlan plan;
+    WorkList<AttentionItem> short_items, long_items;
+    WorkList<AttentionMerge> merges;
+  };
+
+  /// Angles of one model on the device.
+  struct RopeFrequencies {
+    std::vector<float> inv_freq;
+    Buffer device;
+  };
+
+  void queue_rows();
+  void queue_tables();
+  void queue_plan(PlannedAttention& planned);
+  PlannedAttention& planned_attention(const AttentionShape& shape);
+  const float* frequencies(const RopeSpec& spec);
+  /// At least `bytes` of pinned memory; the next call's contents replace this one's.
+  std::byte* pinned_results(size_t bytes);
+  /// At least `bytes` of device memory in `workspace`, contents undefined.
+  void* grow(Buffer& workspace, size_t bytes);
+  void check_cache(const KvCache& cache) const;
+  void read_samples(const std::byte* output, std::span<SampleResult* const> targets,
+                    int32_t most_logprobs);
+  void sample_on_host(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
+                      std::span<SampleResult> results);
+  void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
+                  const TensorView& out, bool silu_mul);
+
+  CudaContext context_;
+  const DType storage_;  ///< of the model's weights, hence the dtype of its activations
+  DeviceMemory memory_;
+  Uploader uploader_;       ///< for the backend's thread
+  Uploader lora_uploader_;  ///< for whoever loads adapters meanwhile
+  StepArena arena_;
+  PinnedBuffer results_;  ///< for what is read back
+  Buffer linear_workspace_, attention_partials_;
+  int workspace_generation_ = 0;
+  int32_t kv_block_size_ = 0;  ///< of the cache; 0: there is none yet
+  int64_t spare_slot_ = 0;     ///< of the cache, for padding rows
+  std::vector<RopeFrequencies> rope_frequencies_;
+  std::vector<PlannedAttention> attentions_;
+  StepGraphs graphs_;
+  Step step_;
+  int step_generation_ = 0;        // of arena_, where the step began
+  std::vector<int32_t> host_i32_;  // reused from step to step
+  std::vector<int64_t> host_i64_;
+};
+
+}  // namespace headrace::cuda

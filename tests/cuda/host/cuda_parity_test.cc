@@ -1,0 +1,238 @@
+// The CUDA backend's ops against the reference, through Backend's own interface.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/reference/reference_backend.h"
+#include "backend/cpu/weight_source.h"
+#include "base/check.h"
+#include "cuda/host/generate.h"
+#include "cuda/host/gpu_under_test.h"
+#include "parity/sample_harness.h"
+
+namespace headrace {
+namespace {
+
+class CudaParity : public testing::TestWithParam<DType> {};
+
+TEST_P(CudaParity, ASequencesBitsDependOnNothingElse) {
+  DecoderHarness harness(make_gpu_under_test(GetParam()), llama_folder(),
+                         {.storage = GetParam(), .kv_dtype = GetParam()});
+  const std::vector<std::vector<int32_t>> prompts = {prompt(5, 1), prompt(40, 2), prompt(17, 3)};
+  std::vector<Rows> alone;
+  for (int32_t i = 0; i < 3; ++i) {
+    alone.push_back(generate_alone(harness, i, prompts[static_cast<size_t>(i)], 12));
+  }
+
+  Rows last(3);
+  for (int32_t i = 0; i < 3; ++i) {
+    harness.start(i, static_cast<int32_t>(prompts[static_cast<size_t>(i)].size()));
+    last[static_cast<size_t>(i)] = harness.step({{i, prompts[static_cast<size_t>(i)]}}).back();
+  }
+  for (size_t step = 1; step < 12; ++step) {
+    std::vector<Chunk> chunks;
+    for (int32_t i = 0; i < 3; ++i) {
+      chunks.push_back({i, {argmax(last[static_cast<size_t>(i)])}});
+    }
+    last = harness.step(chunks);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(last[i], alone[i][step]) << "sequence " << i << ", step " << step;
+    }
+  }
+}
+
+std::vector<float> random_values(size_t count, uint32_t seed, DType dtype) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> out(count);
+  for (float& x : out) x = round_to(dtype, normal(random));
+  return out;
+}
+
+/// A matrix in a backend's memory, as `dtype`.
+class Uploaded {
+ public:
+  Uploaded(Backend& backend, DType dtype, int64_t rows, int64_t cols,
+           const std::vector<float>& values = {})
+      : backend_(backend),
+        buffer_(backend.allocate(static_cast<size_t>(rows * cols) * dtype_size(dtype))),
+        view_(buffer_.data, dtype, {rows, cols}) {
+    if (values.empty()) return;
+    std::vector<uint16_t> half(values.size());
+    const void* from = values.data();
+    if (dtype != DType::kF32) {
+      std::transform(values.begin(), values.end(), half.begin(),
+                     dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16);
+      from = half.data();
+    }
+    backend.upload(from, buffer_.data, values.size() * dtype_size(dtype));
+  }
+
+  const TensorView& view() const { return view_; }
+  TensorView vector() const { return TensorView(buffer_.data, view_.dtype, {view_.cols()}); }
+
+  std::vector<float> read() const {
+    std::vector<float> out(static_cast<size_t>(view_.rows() * view_.cols()));
+    if (view_.dtype == DType::kF32) {
+      backend_.read_back(buffer_.data, out.data(), out.size() * sizeof(float));
+      return out;
+    }
+    std::vector<uint16_t> half(out.size());
+    backend_.read_back(buffer_.data, half.data(), half.size() * sizeof(uint16_t));
+    std::transform(half.begin(), half.end(), out.begin(),
+                   view_.dtype == DType::kBF16 ? bf16_to_f32 : f16_to_f32);
+    return out;
+  }
+
+ private:
+  Backend& backend_;
+  Backend::Buffer buffer_;
+  TensorView view_;
+};
+
+/// Relative error of one rounding to `dtype`.
+double rounding(DType dtype) {
+  return dtype == DType::kBF16 ? 0x1p-9 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
+}
+
+std::vector<float> magnitudes(std::vector<float> values) {
+  for (float& x : values) x = std::abs(x);
+  return values;
+}
+
+struct LinearShape {
+  int64_t rows, n, k;
+};
+
+/// x . W^T + bias on `backend`, activations of `dtype`, widened.
+std::vector<float> run_linear(Backend& backend, DType dtype, DType out_dtype, DType storage,
+                              const LinearShape& s, const std::vector<float>& x,
+                              const std::vector<float>& w, const std::vector<float>& bias) {
+  const WeightPart part{
+      .data = w.data(), .dtype = DType::kF32, .n = s.n, .k = s.k, .row_stride = s.k};
+  const auto weight = backend.pack_weight({.parts = {part}, .storage = storage});
+  const Uploaded in(backend, dtype, s.rows, s.k, x), add(backend, dtype, 1, s.n, bias);
+  const Uploaded out(backend, out_dtype, s.rows, s.n);
+  backend.linear(in.view(), *weight, add.vector(), out.view());
+  return out.read();
+}
+
+// Products of the inputs are exact in float32 (of two float32's: one rounding); k sums round once
+// each, in whatever order; the result once more to its dtype.
+TEST_P(CudaParity, Linear) {
+  const DType dtype = GetParam();
+  const auto gpu = make_gpu_under_test(dtype);
+  const auto reference = make_reference_backend();
+  uint32_t seed = 1;
+  for (const LinearShape& s :
+       {LinearShape{1, 64, 64}, {3, 100, 72}, {17, 257, 192}, {33, 130, 520}, {70, 96, 1040}}) {
+    SCOPED_TRACE(str_cat(s.rows, " x ", s.n, " x ", s.k));
+    const auto x = random_values(static_cast<size_t>(s.rows * s.k), ++seed, dtype);
+    const auto w = random_values(static_cast<size_t>(s.n * s.k), ++seed, dtype);
+    const auto bias = random_values(static_cast<size_t>(s.n), ++seed, dtype);
+    const auto want = run_linear(*reference, DType::kF32, DType::kF32, dtype, s, x, w, bias);
+    const auto sums = run_linear(*reference, DType::kF32, DType::kF32, dtype, s, magnitudes(x),
+                                 magnitudes(w), magnitudes(bias));
+    for (const DType out_dtype : {dtype, DType::kF32}) {
+      const auto got = run_linear(*gpu, dtype, out_dtype, dtype, s, x, w, bias);
+      for (size_t i = 0; i < got.size(); ++i) {
+        const double most = static_cast<double>(s.k + 2) * 0x1p-24 * static_cast<double>(sums[i]) +
+                            rounding(out_dtype) * std::abs(static_cast<double>(want[i]));
+        ASSERT_NEAR(got[i], want[i], 1.01 * most) << i;
+      }
+    }
+  }
+}
+
+TEST_P(CudaParity, AddRmsNorm) {
+  const DType dtype = GetParam();
+  const auto gpu = make_gpu_under_test(dtype);
+  const auto reference = make_reference_backend();
+  for (const int64_t cols : {64, 72, 1000, 4096}) {
+    SCOPED_TRACE(cols);
+    const int64_t rows = 3;
+    const auto count = static_cast<size_t>(rows * cols);
+    const auto residual = random_values(count, 1, dtype), delta = random_values(count, 2, dtype);
+    const auto weight = random_values(static_cast<size_t>(cols), 3, dtype);
+    const auto run = [&](Backend& backend, DType act) {
+      const Uploaded a(backend, act, rows, cols, residual), b(backend, act, rows, cols, delta);
+      const Uploaded w(backend, act, 1, cols, weight), out(backend, act, rows, cols);
+      backend.add_rms_norm(a.view(), b.view(), w.vector(), 1e-5f, out.view());
+      return out.read();
+    };
+    const auto want = run(*reference, DType::kF32), got = run(*gpu, dtype);
+    // The sum is rounded to the dtype, which moves the norm by less; then the result is.
+    for (size_t i = 0; i < count; ++i) {
+      const double sum = std::abs(static_cast<double>(residual[i]) + static_cast<double>(delta[i]));
+      const double scale = sum > 0 ? std::abs(static_cast<double>(want[i])) / sum : 0.0;
+      const double most = 3 * rounding(dtype) * std::abs(static_cast<double>(want[i])) +
+                          8 * 0x1p-24 * (1 + scale * sum);
+      ASSERT_NEAR(got[i], want[i], most) << i;
+    }
+  }
+}
+
+/// A random row whose bias names each id once.
+test::RandomCase random_row(int32_t vocab_size, uint32_t seed) {
+  test::RandomCase out(vocab_size, vocab_size, seed);
+  std::sort(out.bias.begin(), out.bias.end(),
+            [](const LogitBias& a, const LogitBias& b) { return a.token < b.token; });
+  const auto same = [](const LogitBias& a, const LogitBias& b) { return a.token == b.token; };
+  out.bias.erase(std::unique(out.bias.begin(), out.bias.end(), same), out.bias.end());
+  out.row.bias = out.bias;
+  out.row.num_logprobs = std::min(out.row.num_logprobs, vocab_size);
+  return out;
+}
+
+// Rows with lists of all lengths in one call: each finds its own. The last two ask for more
+// log-probabilities than the device sorts.
+TEST(CudaSample, EveryRowIsAsTheReferences) {
+  constexpr int32_t kVocab = 1500;
+  std::vector<test::RandomCase> cases;
+  for (uint32_t seed = 0; seed < 24; ++seed) cases.push_back(random_row(kVocab, seed));
+  for (size_t i = 22; i < 24; ++i) cases[i].row.num_logprobs = kVocab;
+  std::vector<float> logits;
+  std::vector<SampleRow> rows;
+  for (test::RandomCase& c : cases) {
+    c.row.logits_row = static_cast<int32_t>(rows.size());
+    c.row.bias = c.bias;
+    c.row.masked = c.masked;
+    c.row.banned = c.banned;
+    c.row.seen = c.seen;
+    c.row.allowed = c.allowed.empty() ? nullptr : c.allowed.data();
+    rows.push_back(c.row);
+    logits.insert(logits.end(), c.logits.begin(), c.logits.end());
+  }
+  std::vector<SampleResult> want(rows.size()), got(rows.size());
+  const auto backend = make_gpu_under_test(DType::kF32);
+  const Backend::Buffer memory = backend->allocate(logits.size() * sizeof(float));
+  backend->upload(logits.data(), memory.data, logits.size() * sizeof(float));
+  const auto count = static_cast<int64_t>(rows.size());
+  backend->sample(TensorView(memory.data, DType::kF32, {count, kVocab}), kVocab, rows, got);
+  reference_sample(TensorView(logits.data(), DType::kF32, {count, kVocab}), kVocab, rows, want);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string what = str_cat("seed ", i);
+    ASSERT_EQ(got[i].token, want[i].token) << what;
+    ASSERT_EQ(got[i].top.size(), want[i].top.size()) << what;
+    for (size_t t = 0; t < got[i].top.size(); ++t) {
+      ASSERT_EQ(got[i].top[t].token, want[i].top[t].token) << what << ", place " << t;
+      test::expect_logprob(got[i].top[t].logprob, want[i].top[t].logprob, what);
+    }
+    if (rows[i].num_logprobs >= 0) {
+      test::expect_logprob(got[i].logprob, want[i].logprob, what);
+      EXPECT_EQ(got[i].rank, want[i].rank) << what;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, CudaParity,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                         [](const auto& test) { return std::string(dtype_name(test.param)); });
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,16 @@
+#include "cuda/host/emulated_gpu.h"
+#include "cuda/host/gpu_under_test.h"
+
+namespace headrace {
+
+std::shared_ptr<Backend> make_gpu_under_test(DType storage) {
+  struct Machine {
+    cuda::EmulatedGpu gpu;
+    std::shared_ptr<Backend> backend;
+  };
+  auto machine = std::make_shared<Machine>();
+  machine->backend = machine->gpu.backend(storage);
+  return {machine, machine->backend.get()};
+}
+
+}  // namespace headrace

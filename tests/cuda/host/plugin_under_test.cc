@@ -1,0 +1,10 @@
+#include "backend/cuda_plugin.h"
+#include "cuda/host/gpu_under_test.h"
+
+namespace headrace {
+
+std::shared_ptr<Backend> make_gpu_under_test(DType storage) {
+  return load_cuda_plugin(HEADRACE_CUDA_PLUGIN).make_backend({.storage = storage});
+}
+
+}  // namespace headrace
