@@ -2,6 +2,8 @@
 # headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. The
 # label `threads` adds it to the target tsan_tests, what runs under ThreadSanitizer, and keeps
 # other tests from running beside it.
+# headrace_gpu_program(NAME SOURCES...): a program that needs a GPU: in the target gpu_tests alone, and
+# unknown to ctest. CI compiles it, tests/gpu/run.sh runs it.
 
 add_library(headrace_flags INTERFACE)
 target_compile_options(headrace_flags INTERFACE
@@ -38,4 +40,13 @@ function(headrace_test name)
     add_dependencies(tsan_tests ${name})
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
+endfunction()
+
+add_custom_target(gpu_tests)
+
+function(headrace_gpu_program name)
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
+  target_link_libraries(${name} PRIVATE headrace_flags GTest::gtest)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  add_dependencies(gpu_tests ${name})
 endfunction()

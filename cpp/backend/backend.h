@@ -204,7 +204,7 @@ struct BackendNeeds {
   DType kv_dtype = DType::kF32;
   int32_t head_dim = 0;
   int32_t block_size = 64;
-  bool quantized = false;  ///< some weights are
+  std::string quantization;  ///< of some weights, as users call it; empty: none
 };
 
 class Backend {

@@ -55,6 +55,17 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   return out;
 }
 
+BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
+                      const Shapes& shapes) {
+  std::string quantization = stored_method_name(config.stored_quantization.method);
+  if (quantization.empty()) quantization = quantization_name(shapes.decoder.quantization);
+  return {.storage = shapes.decoder.storage,
+          .kv_dtype = shapes.cache.dtype,
+          .head_dim = config.head_dim,
+          .block_size = options.block_size,
+          .quantization = quantization};
+}
+
 std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& target) {
   if (options.speculative.method != "draft_model") return std::nullopt;
   Draft out{options, load_model_config(options.speculative.model), nullptr, {}};
@@ -78,10 +89,7 @@ std::unique_ptr<DraftModel> load_draft(const std::string& name, const Draft& dra
                                        const MemoryPlan& plan,
                                        const std::shared_ptr<Backend>& backend, Logger& logger) {
   const auto& [options, config, packed, shapes] = draft;
-  backend->require({.storage = shapes.decoder.storage,
-                    .kv_dtype = shapes.cache.dtype,
-                    .head_dim = config.head_dim,
-                    .block_size = options.block_size});
+  backend->require(needs_of(options, config, shapes));
   LoadedWeights weights =
       load_decoder({name, options, config, shapes.decoder, *backend, logger}, packed.get());
   auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
@@ -176,6 +184,11 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
 }  // namespace
 
 LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger) {
+  return load_model_on(open_device, name, options, logger);
+}
+
+LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
+                          const ModelOptions& options, Logger& logger) {
   const auto start = std::chrono::steady_clock::now();
   validate_model_options(options);
   const ModelConfig config = load_model_config(options.path);
@@ -185,13 +198,7 @@ LoadedModel load_model(const std::string& name, const ModelOptions& options, Log
   warn_about_length(name, options, config, logger);
 
   const std::shared_ptr<Backend> backend =
-      open_device(options, packed != nullptr,
-                  {.storage = shapes.decoder.storage,
-                   .kv_dtype = shapes.cache.dtype,
-                   .head_dim = config.head_dim,
-                   .block_size = options.block_size,
-                   .quantized = shapes.decoder.quantization.bits != 0},
-                  logger);
+      open(options, packed != nullptr, needs_of(options, config, shapes), logger);
   shapes.decoder.max_rows =
       options.max_num_batched_tokens > 0
           ? options.max_num_batched_tokens

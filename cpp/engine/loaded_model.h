@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "backend/backend.h"
 #include "base/log.h"
 #include "engine/lora_table.h"
 #include "engine/speculator.h"
@@ -32,8 +33,14 @@ using ModelLoader = std::function<LoadedModel(const std::string& name, const Mod
 /// Throws Error(kInvalidArgument) naming the first option out of range, its value and its range.
 void validate_model_options(const ModelOptions& options);
 
+/// See device.h.
+using DeviceOpener = std::function<std::shared_ptr<Backend>(
+    const ModelOptions& options, bool packed, const BackendNeeds& needs, Logger& logger)>;
+
 /// Reads the folder, plans the memory, packs the weights and reserves the KV cache on the backend
-/// that the options name.
+/// that the options name, or on the one that `open` gives.
 LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger);
+LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
+                          const ModelOptions& options, Logger& logger);
 
 }  // namespace headrace::internal

@@ -34,6 +34,8 @@ void reserve_steps(StepRunner& runner, const SchedulerConfig& config) {
   reserve_step(runner, config, config.max_num_batched_tokens,
                std::min(config.max_num_batched_tokens, config.max_model_len));
   reserve_step(runner, config, config.max_num_seqs, 1);
+  // Steps whose logits are read at once may be padded.
+  reserve_step(runner, config, std::min(config.max_num_seqs, runner.max_logit_rows()), 1);
   reserve_step(runner, config, 1, 1);
 }
 

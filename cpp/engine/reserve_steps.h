@@ -5,8 +5,9 @@
 
 namespace headrace::internal {
 
-/// Reserves what the largest steps keep (StepRunner::reserve): most rows, most sequences, and
-/// one sequence alone, each at the end of the longest context.
+/// Reserves what the largest steps keep (StepRunner::reserve): most rows, most sequences (in
+/// all, and whose logits are read at once), and one sequence alone, each at the end of the longest
+/// context.
 void reserve_steps(StepRunner& runner, const SchedulerConfig& config);
 
 }  // namespace headrace::internal

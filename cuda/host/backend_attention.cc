@@ -52,22 +52,21 @@ void CudaBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeS
              (int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads}) * spec.head_dim);
   if (rope.rotary_dim > 0) check_rows(rope_table, step_.rows, rope.rotary_dim);
   const DeviceKvCache& device = device_cache(cache);
-  cuda::rope_kv_write({.dtype = qkv.dtype,
-                       .qkv = {qkv.data, qkv.rows(), qkv.cols(), qkv.row_stride},
-                       .num_heads = spec.num_heads,
-                       .q_norm = norm_weight(spec.q_norm, spec.head_dim, qkv.dtype),
-                       .k_norm = norm_weight(spec.k_norm, spec.head_dim, qkv.dtype),
-                       .norm_eps = spec.norm_eps,
-                       .rope_table = static_cast<const float*>(rope_table.data),
-                       .rope_stride = rope_table.row_stride,
-                       .rotary_dim = rope.rotary_dim,
-                       .interleaved = rope.style == RopeStyle::kInterleaved,
-                       .cache_dtype = cache.spec().dtype,
-                       .layout = device.layout(),
-                       .keys = device.keys(layer),
-                       .values = device.values(layer),
-                       .slots = step_.slots},
-                      context_.stream());
+  launch(cuda::rope_kv_write, {.dtype = qkv.dtype,
+                               .qkv = {qkv.data, qkv.rows(), qkv.cols(), qkv.row_stride},
+                               .num_heads = spec.num_heads,
+                               .q_norm = norm_weight(spec.q_norm, spec.head_dim, qkv.dtype),
+                               .k_norm = norm_weight(spec.k_norm, spec.head_dim, qkv.dtype),
+                               .norm_eps = spec.norm_eps,
+                               .rope_table = static_cast<const float*>(rope_table.data),
+                               .rope_stride = rope_table.row_stride,
+                               .rotary_dim = rope.rotary_dim,
+                               .interleaved = rope.style == RopeStyle::kInterleaved,
+                               .cache_dtype = cache.spec().dtype,
+                               .layout = device.layout(),
+                               .keys = device.keys(layer),
+                               .values = device.values(layer),
+                               .slots = step_.slots});
 }
 
 void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
@@ -81,23 +80,22 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window});
   const DeviceKvCache& device = device_cache(cache);
-  cuda::attention({.dtype = q.dtype,
-                   .cache_dtype = cache.spec().dtype,
-                   .shape = planned.shape,
-                   .scale = spec.scale,
-                   .q = {q.data, q.rows(), q.cols(), q.row_stride},
-                   .out = {out.data, out.rows(), out.cols(), out.row_stride},
-                   .layout = device.layout(),
-                   .keys = device.keys(layer),
-                   .values = device.values(layer),
-                   .block_tables = step_.block_tables,
-                   .table_stride = step_.table_stride,
-                   .short_items = planned.short_items,
-                   .long_items = planned.long_items,
-                   .merges = planned.merges,
-                   .partials = static_cast<float*>(attention_partials_.data),
-                   .multiprocessors = context_.properties().multiprocessors},
-                  context_.stream());
+  launch(cuda::attention, {.dtype = q.dtype,
+                           .cache_dtype = cache.spec().dtype,
+                           .shape = planned.shape,
+                           .scale = spec.scale,
+                           .q = {q.data, q.rows(), q.cols(), q.row_stride},
+                           .out = {out.data, out.rows(), out.cols(), out.row_stride},
+                           .layout = device.layout(),
+                           .keys = device.keys(layer),
+                           .values = device.values(layer),
+                           .block_tables = step_.block_tables,
+                           .table_stride = step_.table_stride,
+                           .short_items = planned.short_items,
+                           .long_items = planned.long_items,
+                           .merges = planned.merges,
+                           .partials = static_cast<float*>(attention_partials_.data),
+                           .multiprocessors = context_.properties().multiprocessors});
 }
 
 }  // namespace headrace::cuda

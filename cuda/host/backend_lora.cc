@@ -41,7 +41,7 @@ void CudaBackend::lora(TensorView x, std::span<const LoraGroup> groups, TensorVi
   args.rows = arena_.put(std::span<const LoraRowArgs>(rows));
   args.num_rows = static_cast<int64_t>(rows.size());
   arena_.flush();
-  cuda::lora(args, context_.stream());
+  launch(cuda::lora, args);
 }
 
 }  // namespace headrace::cuda

@@ -47,11 +47,10 @@ void CudaBackend::embed(const PackedWeight& table, TensorView out) {
   for (const int32_t id : step_.batch.token_ids) {
     HEADRACE_CHECK(id >= 0 && id < weight.n(), "token ", id, " of ", weight.n());
   }
-  cuda::embed({.dtype = out.dtype,
-               .table = weight.rows(),
-               .token_ids = step_.token_ids,
-               .out = matrix(out)},
-              context_.stream());
+  launch(cuda::embed, {.dtype = out.dtype,
+                       .table = weight.rows(),
+                       .token_ids = step_.token_ids,
+                       .out = matrix(out)});
 }
 
 const float* CudaBackend::frequencies(const RopeSpec& spec) {
@@ -73,26 +72,24 @@ void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
   HEADRACE_CHECK(
       out.rows() == step_.rows && out.cols() == spec.rotary_dim && out.dtype == DType::kF32,
       out.rows(), " x ", out.cols());
-  cuda::rope_table({.angles = {.inv_freq = frequencies(spec),
-                               .rotary_dim = spec.rotary_dim,
-                               .attention_factor = spec.attention_factor,
-                               .dynamic_original_max = spec.dynamic_original_max,
-                               .dynamic_base = spec.dynamic_base,
-                               .dynamic_factor = spec.dynamic_factor},
-                    .positions = step_.positions,
-                    .rope_lens = step_.rope_lens,
-                    .rows = out.rows(),
-                    .out = static_cast<float*>(out.data),
-                    .out_stride = out.row_stride},
-                   context_.stream());
+  launch(cuda::rope_table, {.angles = {.inv_freq = frequencies(spec),
+                                       .rotary_dim = spec.rotary_dim,
+                                       .attention_factor = spec.attention_factor,
+                                       .dynamic_original_max = spec.dynamic_original_max,
+                                       .dynamic_base = spec.dynamic_base,
+                                       .dynamic_factor = spec.dynamic_factor},
+                            .positions = step_.positions,
+                            .rope_lens = step_.rope_lens,
+                            .rows = out.rows(),
+                            .out = static_cast<float*>(out.data),
+                            .out_stride = out.row_stride});
 }
 
 void CudaBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView out) {
   check_same(x, out);
   check_vector(weight, x.cols(), x.dtype);
-  cuda::rms_norm(
-      {.dtype = x.dtype, .x = matrix(x), .weight = weight.data, .eps = eps, .out = matrix(out)},
-      context_.stream());
+  launch(cuda::rms_norm,
+         {.dtype = x.dtype, .x = matrix(x), .weight = weight.data, .eps = eps, .out = matrix(out)});
 }
 
 void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
@@ -100,13 +97,12 @@ void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView
   check_same(residual, delta);
   check_same(residual, out);
   check_vector(weight, residual.cols(), residual.dtype);
-  cuda::rms_norm({.dtype = residual.dtype,
-                  .x = matrix(residual),
-                  .delta = matrix(delta),
-                  .weight = weight.data,
-                  .eps = eps,
-                  .out = matrix(out)},
-                 context_.stream());
+  launch(cuda::rms_norm, {.dtype = residual.dtype,
+                          .x = matrix(residual),
+                          .delta = matrix(delta),
+                          .weight = weight.data,
+                          .eps = eps,
+                          .out = matrix(out)});
 }
 
 void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
@@ -128,7 +124,7 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .has_wgmma = context_.properties().major == kHopper};
   args.workspace =
       grow(linear_workspace_, linear_workspace_bytes(x.rows(), weight.layout(), multiprocessors));
-  cuda::linear(args, context_.stream());
+  launch(cuda::linear, args);
 }
 
 void CudaBackend::linear(TensorView x, const PackedWeight& weight, TensorView bias,
@@ -145,8 +141,7 @@ void CudaBackend::silu_mul(TensorView gate_up, TensorView out) {
   HEADRACE_CHECK(gate_up.rows() == out.rows() && gate_up.cols() == 2 * out.cols() &&
                      gate_up.dtype == out.dtype,
                  gate_up.rows(), " x ", gate_up.cols());
-  cuda::silu_mul({.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out)},
-                 context_.stream());
+  launch(cuda::silu_mul, {.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out)});
 }
 
 void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) {
@@ -156,8 +151,8 @@ void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, Tenso
   for (const int32_t row : rows) HEADRACE_CHECK(row >= 0 && row < x.rows(), row, " of ", x.rows());
   const int32_t* const device_rows = arena_.put(rows);
   arena_.flush();
-  cuda::gather_rows({.dtype = x.dtype, .x = matrix(x), .rows = device_rows, .out = matrix(out)},
-                    context_.stream());
+  launch(cuda::gather_rows,
+         {.dtype = x.dtype, .x = matrix(x), .rows = device_rows, .out = matrix(out)});
 }
 
 }  // namespace headrace::cuda

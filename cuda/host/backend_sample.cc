@@ -12,29 +12,23 @@ namespace headrace::cuda {
 
 namespace {
 
-/// The rows' lists side by side.
-struct SampleLists {
-  std::vector<SampleRowArgs> rows;
-  std::vector<LogitBias> bias;
-  std::vector<int32_t> tokens;
-  std::vector<SeenToken> seen;
-  std::vector<uint32_t> allowed;
+// Of a launch's lists, results apart: rows with longer ones take several launches.
+constexpr size_t kListBytes = size_t{4} << 20;
+// Of the lists of one row, for each id of the vocabulary: bias, masked, banned and seen tokens, and
+// the floats that they replace.
+constexpr size_t kMostBytesPerId =
+    sizeof(LogitBias) + 2 * sizeof(int32_t) + sizeof(SeenToken) + 4 * sizeof(float);
 
-  template <class T>
-  static SampleRange append(std::vector<T>& list, std::span<const T> items) {
-    const auto begin = static_cast<int32_t>(list.size());
-    list.insert(list.end(), items.begin(), items.end());
-    return {begin, static_cast<int32_t>(list.size())};
-  }
-  /// Ids that may come twice: the device remembers what it overwrites, so each is named once.
-  static SampleRange append_once(std::vector<int32_t>& list, std::span<const int32_t> ids) {
-    const auto begin = static_cast<ptrdiff_t>(list.size());
-    list.insert(list.end(), ids.begin(), ids.end());
-    std::sort(list.begin() + begin, list.end());
-    list.erase(std::unique(list.begin() + begin, list.end()), list.end());
-    return {static_cast<int32_t>(begin), static_cast<int32_t>(list.size())};
-  }
-};
+/// Words of one row's bit mask.
+size_t mask_words(int32_t vocab_size) { return static_cast<size_t>(ceil_div(vocab_size, 32)); }
+
+size_t results_bytes(size_t rows) {
+  return round_up(rows * sizeof(SampleRowResult), alignof(std::max_align_t));
+}
+
+size_t output_bytes(size_t rows, int32_t most_logprobs) {
+  return results_bytes(rows) + rows * static_cast<size_t>(most_logprobs) * sizeof(TokenLogprob);
+}
 
 SampleRowArgs plain_args(const SampleRow& row) {
   return {.seed = row.seed,
@@ -55,93 +49,126 @@ SampleRowArgs plain_args(const SampleRow& row) {
           .top_p_normalized_logprobs = row.top_p_normalized_logprobs};
 }
 
-/// Words of one row's bit mask.
-size_t mask_words(int32_t vocab_size) { return static_cast<size_t>(ceil_div(vocab_size, 32)); }
-
-void append_row(const SampleRow& row, int32_t vocab_size, SampleLists& lists) {
-  SampleRowArgs args = plain_args(row);
-  args.bias = SampleLists::append(lists.bias, row.bias);
-  args.masked = SampleLists::append_once(lists.tokens, row.masked);
-  args.banned = SampleLists::append_once(lists.tokens, row.banned);
-  args.seen = SampleLists::append(lists.seen, row.seen);
-  if (row.allowed != nullptr) {
-    SampleLists::append(lists.allowed,
-                        std::span<const uint32_t>(row.allowed, mask_words(vocab_size)));
-  }
-  lists.rows.push_back(args);
-}
-
 bool on_device(const SampleRow& row) { return row.num_logprobs <= kMaxDeviceLogprobs; }
 
 }  // namespace
+
+/// Rows of one launch, their lists side by side.
+struct CudaBackend::SampleBatch {
+  std::vector<SampleRowArgs> rows;
+  std::vector<SampleResult*> targets;
+  std::vector<bool> guided;  ///< rows with a mask of their own in `allowed`
+  std::vector<LogitBias> bias;
+  std::vector<int32_t> tokens;
+  std::vector<SeenToken> seen;
+  std::vector<uint32_t> allowed;
+  int32_t most_logprobs = 0;
+
+  void add(const SampleRow& row, int32_t vocab_size, SampleResult* target) {
+    SampleRowArgs args = plain_args(row);
+    args.bias = append(bias, row.bias);
+    args.masked = append_once(tokens, row.masked);
+    args.banned = append_once(tokens, row.banned);
+    args.seen = append(seen, row.seen);
+    if (row.allowed != nullptr) {
+      append(allowed, std::span<const uint32_t>(row.allowed, mask_words(vocab_size)));
+    }
+    guided.push_back(row.allowed != nullptr);
+    rows.push_back(args);
+    targets.push_back(target);
+    most_logprobs = std::max(most_logprobs, row.num_logprobs);
+  }
+  size_t edits() const { return bias.size() + tokens.size() + seen.size(); }
+  size_t list_bytes() const {
+    return bias.size() * sizeof(LogitBias) + tokens.size() * sizeof(int32_t) +
+           seen.size() * sizeof(SeenToken) + allowed.size() * sizeof(uint32_t) +
+           edits() * sizeof(float);
+  }
+
+ private:
+  template <class T>
+  static SampleRange append(std::vector<T>& list, std::span<const T> items) {
+    const auto begin = static_cast<int32_t>(list.size());
+    list.insert(list.end(), items.begin(), items.end());
+    return {begin, static_cast<int32_t>(list.size())};
+  }
+  /// Ids that may come twice: the device remembers what it overwrites, so each is named once.
+  static SampleRange append_once(std::vector<int32_t>& list, std::span<const int32_t> ids) {
+    const auto begin = static_cast<ptrdiff_t>(list.size());
+    list.insert(list.end(), ids.begin(), ids.end());
+    std::sort(list.begin() + begin, list.end());
+    list.erase(std::unique(list.begin() + begin, list.end()), list.end());
+    return {static_cast<int32_t>(begin), static_cast<int32_t>(list.size())};
+  }
+};
 
 void CudaBackend::sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
                          std::span<SampleResult> results) {
   check_sample(logits, vocab_size, rows, results);
   context_.enter();
+  if (reserving_) return reserve_sampling(rows.size(), vocab_size);
   sample_on_host(logits, vocab_size, rows, results);
-  SampleLists lists;
-  std::vector<SampleResult*> targets;
-  int32_t most_logprobs = 0;
+  SampleBatch batch;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!on_device(rows[i])) continue;
-    append_row(rows[i], vocab_size, lists);
-    targets.push_back(&results[i]);
-    most_logprobs = std::max(most_logprobs, rows[i].num_logprobs);
+    batch.add(rows[i], vocab_size, &results[i]);
+    if (batch.list_bytes() < kListBytes) continue;
+    sample_batch(logits, vocab_size, batch);
+    batch = {};
   }
-  if (targets.empty()) return;
+  if (!batch.rows.empty()) sample_batch(logits, vocab_size, batch);
+}
 
-  const uint32_t* mask = arena_.put(std::span<const uint32_t>(lists.allowed));
-  size_t next = 0;
-  for (const SampleRow& row : rows) {
-    if (!on_device(row)) continue;
-    if (row.allowed != nullptr) {
-      lists.rows[next].allowed = mask;
-      mask += mask_words(vocab_size);
-    }
-    ++next;
+// The row that fills a batch may bring lists over all of the vocabulary.
+void CudaBackend::reserve_sampling(size_t rows, int32_t vocab_size) {
+  constexpr size_t kPieces = 8, kAlignment = 256;
+  const size_t outputs = output_bytes(rows, kMaxDeviceLogprobs);
+  sample_arena_.reserve(kListBytes + static_cast<size_t>(vocab_size) * kMostBytesPerId +
+                        mask_words(vocab_size) * sizeof(uint32_t) + rows * sizeof(SampleRowArgs) +
+                        outputs + kPieces * kAlignment);
+  pinned_results(outputs);
+}
+
+void CudaBackend::sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch) {
+  sample_arena_.begin();
+  const uint32_t* mask = sample_arena_.put(std::span<const uint32_t>(batch.allowed));
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    if (!batch.guided[i]) continue;
+    batch.rows[i].allowed = mask;
+    mask += mask_words(vocab_size);
   }
-  const size_t top_count = targets.size() * static_cast<size_t>(most_logprobs);
-  const size_t results_bytes = targets.size() * sizeof(SampleRowResult);
-  auto* const output = arena_.take<std::byte>(round_up(results_bytes, alignof(std::max_align_t)) +
-                                              top_count * sizeof(TokenLogprob));
-  auto* const device_results = reinterpret_cast<SampleRowResult*>(output);
-  auto* const device_top =
-      reinterpret_cast<TokenLogprob*>(output + round_up(results_bytes, alignof(std::max_align_t)));
-  const SampleArgs args{
-      .logits = static_cast<float*>(logits.data),
-      .stride = logits.row_stride,
-      .vocab_size = vocab_size,
-      .rows = arena_.put(std::span<const SampleRowArgs>(lists.rows)),
-      .num_rows = static_cast<int64_t>(targets.size()),
-      .bias = arena_.put(std::span<const LogitBias>(lists.bias)),
-      .tokens = arena_.put(std::span<const int32_t>(lists.tokens)),
-      .seen = arena_.put(std::span<const SeenToken>(lists.seen)),
-      .saved = arena_.take<float>(lists.bias.size() + lists.tokens.size() + lists.seen.size()),
-      .num_bias = static_cast<int32_t>(lists.bias.size()),
-      .num_tokens = static_cast<int32_t>(lists.tokens.size()),
-      .results = device_results,
-      .top = device_top,
-      .max_logprobs = most_logprobs};
-  arena_.flush();
-  cuda::sample(args, context_.stream());
-  read_samples(output, targets, most_logprobs);
+  const size_t count = batch.rows.size();
+  auto* const output = sample_arena_.take<std::byte>(output_bytes(count, batch.most_logprobs));
+  const SampleArgs args{.logits = static_cast<float*>(logits.data),
+                        .stride = logits.row_stride,
+                        .vocab_size = vocab_size,
+                        .rows = sample_arena_.put(std::span<const SampleRowArgs>(batch.rows)),
+                        .num_rows = static_cast<int64_t>(count),
+                        .bias = sample_arena_.put(std::span<const LogitBias>(batch.bias)),
+                        .tokens = sample_arena_.put(std::span<const int32_t>(batch.tokens)),
+                        .seen = sample_arena_.put(std::span<const SeenToken>(batch.seen)),
+                        .saved = sample_arena_.take<float>(batch.edits()),
+                        .num_bias = static_cast<int32_t>(batch.bias.size()),
+                        .num_tokens = static_cast<int32_t>(batch.tokens.size()),
+                        .results = reinterpret_cast<SampleRowResult*>(output),
+                        .top = reinterpret_cast<TokenLogprob*>(output + results_bytes(count)),
+                        .max_logprobs = batch.most_logprobs};
+  sample_arena_.flush();
+  launch(cuda::sample, args);
+  read_samples(output, batch.targets, batch.most_logprobs);
 }
 
 // Ids and what was asked for beside them: one copy, one wait.
 void CudaBackend::read_samples(const std::byte* output, std::span<SampleResult* const> targets,
                                int32_t most_logprobs) {
-  const size_t results_bytes =
-      round_up(targets.size() * sizeof(SampleRowResult), alignof(std::max_align_t));
-  const size_t bytes =
-      results_bytes + targets.size() * static_cast<size_t>(most_logprobs) * sizeof(TokenLogprob);
+  const size_t bytes = output_bytes(targets.size(), most_logprobs);
   std::byte* const host = pinned_results(bytes);
   context_.check(
       context_.api().copy(host, output, bytes, CopyKind::kDeviceToHost, context_.stream()),
       "reading tokens");
   context_.wait();
   const auto* found = reinterpret_cast<const SampleRowResult*>(host);
-  const auto* top = reinterpret_cast<const TokenLogprob*>(host + results_bytes);
+  const auto* top = reinterpret_cast<const TokenLogprob*>(host + results_bytes(targets.size()));
   for (size_t i = 0; i < targets.size(); ++i, top += most_logprobs) {
     SampleResult& result = *targets[i];
     result.token = found[i].token;

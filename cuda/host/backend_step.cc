@@ -25,6 +25,9 @@ int64_t longest_table(const StepBatch& batch, int32_t block_size) {
   return blocks;
 }
 
+// Of all partial results: 64 sequences of 8k tokens with 8 KV heads of 128 fill it.
+constexpr size_t kMaxPartialBytes = size_t{144} << 20;
+
 int64_t power_of_two(int64_t least) {
   int64_t out = 1;
   while (out < least) out *= 2;
@@ -100,13 +103,19 @@ void CudaBackend::queue_tables() {
 
 // In a recorded step the lists lie, and blocks are launched, as the largest step of its kind needs.
 void CudaBackend::queue_plan(PlannedAttention& planned) {
-  plan_attention(step_.batch.seqs, planned.shape, &planned.plan);
+  const auto max_partials =
+      static_cast<int64_t>(kMaxPartialBytes / attention_partial_bytes(1, planned.shape));
+  plan_attention(step_.batch.seqs, planned.shape, max_partials, &planned.plan);
   const AttentionPlan& plan = planned.plan;
-  size_t splits = 0, merged = 0;
+  size_t splits = 0, longs = 0, merged = 0;
+  int64_t partials = plan.num_partials;
   if (step_.recorded) {
     const int64_t tokens = step_.table_stride * kv_block_size_;
     const int64_t each = ceil_div<int64_t>(tokens, kSplitKeys);
-    splits = static_cast<size_t>(step_.rows * each);
+    partials = each > 1 ? std::min(step_.rows * each, max_partials) : 0;
+    // Sequences of one split need none.
+    splits = static_cast<size_t>(step_.rows + partials);
+    longs = step_.rows * each > max_partials ? static_cast<size_t>(step_.rows) : 0;
     merged = each > 1 ? static_cast<size_t>(step_.rows) : 0;
   }
   const std::array<int32_t, 3> counts = {static_cast<int32_t>(plan.short_items.size()),
@@ -122,9 +131,9 @@ void CudaBackend::queue_plan(PlannedAttention& planned) {
     return out;
   };
   planned.short_items = list(plan.short_items, splits, device_counts);
-  planned.long_items = list(plan.long_items, 0, device_counts + 1);
+  planned.long_items = list(plan.long_items, longs, device_counts + 1);
   planned.merges = list(plan.merges, merged, device_counts + 2);
-  grow(attention_partials_, attention_partial_bytes(plan.num_partials, planned.shape));
+  grow(attention_partials_, attention_partial_bytes(partials, planned.shape));
 }
 
 CudaBackend::PlannedAttention& CudaBackend::planned_attention(const AttentionShape& shape) {
@@ -145,7 +154,7 @@ CudaBackend::PlannedAttention& CudaBackend::planned_attention(const AttentionSha
 void CudaBackend::run_step(const void* model, const KvCache& cache,
                            const std::function<void()>& ops) {
   // Where the arena has moved within the step, the next step's inputs will lie elsewhere.
-  if (!step_.recorded || step_generation_ != arena_.generation()) return ops();
+  if (reserving_ || !step_.recorded || step_generation_ != arena_.generation()) return ops();
   graphs_.run({model, &cache, step_.rows, step_.table_stride},
               arena_.generation() + workspace_generation_, ops);
 }

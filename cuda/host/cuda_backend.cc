@@ -16,6 +16,8 @@ namespace {
 constexpr int32_t kMaxUploadThreads = 8;
 constexpr int32_t kLoraUploadThreads = 2;
 constexpr size_t kReadBackBytes = size_t{1} << 20;
+// A step's lists of rows and adapters, which reserve() doesn't see.
+constexpr size_t kAdapterListBytes = size_t{8} << 20;
 
 bool storable(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
@@ -30,6 +32,7 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
       uploader_(context_, std::min(usable_cores(), kMaxUploadThreads)),
       lora_uploader_(context_, kLoraUploadThreads),
       arena_(context_, memory_),
+      sample_arena_(context_, memory_),
       graphs_(context_) {}
 
 CudaBackend::~CudaBackend() {
@@ -51,18 +54,24 @@ DeviceInfo CudaBackend::device_info() const {
 }
 
 void CudaBackend::require(const BackendNeeds& needs) const {
-  if (!storable(needs.storage) || !storable(needs.kv_dtype)) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps weights, keys and values as ",
-                "float32, bfloat16 or float16, not as ",
-                dtype_name(storable(needs.storage) ? needs.kv_dtype : needs.storage), ".");
+  if (!storable(needs.storage)) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps weights as float32, bfloat16 or ",
+                "float16, not as ", dtype_name(needs.storage), ": set dtype.");
   }
-  if (needs.quantized) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no quantized weights yet: use ",
-                "quantization none, or device cpu.");
+  if (!storable(needs.kv_dtype)) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps keys and values as float32, ",
+                "bfloat16 or float16, not as ", dtype_name(needs.kv_dtype),
+                ": set kv_cache_dtype to auto, or use device cpu.");
+  }
+  if (!needs.quantization.empty()) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no quantized weights, but these ",
+                "are ", needs.quantization,
+                ": leave quantization out and take a checkpoint that isn't quantized, or use ",
+                "device cpu.");
   }
   if (needs.head_dim < 16 || needs.head_dim > 256 || needs.head_dim % 16 != 0) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., 256, not ",
-                needs.head_dim, ".");
+                needs.head_dim, ": use device cpu.");
   }
 }
 
@@ -170,19 +179,21 @@ std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const KvCacheSpec& spec, int
   const auto bytes =
       checked_mul(static_cast<uint64_t>(num_blocks) + 1, DeviceKvCache::block_bytes(spec));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
-  Buffer storage = memory_.allocate(*bytes);
-  context_.enter();
-  context_.check(context_.api().fill_zero(storage.data, *bytes, context_.stream()),
-                 "clearing the KV cache");
-  auto cache = std::make_unique<DeviceKvCache>(spec, num_blocks, std::move(storage));
+  auto cache = std::make_unique<DeviceKvCache>(spec, num_blocks, memory_.allocate(*bytes));
   kv_block_size_ = spec.block_size;
   spare_slot_ = cache->spare_slot();
-  // Attention over all the cache at once, by heads in groups of up to kMaxGroup.
-  grow(attention_partials_, attention_partial_bytes(spare_slot_ / kSplitKeys + kMaxRecordedRows,
-                                                    {.num_heads = spec.num_kv_heads,
-                                                     .num_kv_heads = spec.num_kv_heads,
-                                                     .head_dim = spec.head_dim}));
   return cache;
+}
+
+void CudaBackend::reserve(const std::function<void()>& ops) {
+  struct Reserving {
+    bool& flag;
+    explicit Reserving(bool& to) : flag(to) { flag = true; }
+    ~Reserving() { flag = false; }
+  } const reserving(reserving_);
+  context_.enter();
+  arena_.reserve(kAdapterListBytes);
+  ops();
 }
 
 }  // namespace headrace::cuda

@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "backend/backend.h"
@@ -57,6 +58,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
+  void reserve(const std::function<void()>& ops) override;
 
   void begin_step(const StepBatch& batch) override;
   int64_t step_rows(const StepBatch&) const override { return step_.rows; }
@@ -110,6 +112,11 @@ class CudaBackend final : public Backend {
     Buffer device;
   };
 
+  /// Queues an op's kernels, unless reserve() runs.
+  template <class Args>
+  void launch(void (*op)(const Args&, Stream), const std::type_identity_t<Args>& args) {
+    if (!reserving_) op(args, context_.stream());
+  }
   void queue_rows();
   void queue_tables();
   void queue_plan(PlannedAttention& planned);
@@ -120,6 +127,9 @@ class CudaBackend final : public Backend {
   /// At least `bytes` of device memory in `workspace`, contents undefined.
   void* grow(Buffer& workspace, size_t bytes);
   void check_cache(const KvCache& cache) const;
+  struct SampleBatch;
+  void reserve_sampling(size_t rows, int32_t vocab_size);
+  void sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch);
   void read_samples(const std::byte* output, std::span<SampleResult* const> targets,
                     int32_t most_logprobs);
   void sample_on_host(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
@@ -133,9 +143,11 @@ class CudaBackend final : public Backend {
   Uploader uploader_;       ///< for the backend's thread
   Uploader lora_uploader_;  ///< for whoever loads adapters meanwhile
   StepArena arena_;
-  PinnedBuffer results_;  ///< for what is read back
+  StepArena sample_arena_;  ///< apart: a recorded step relies on where arena_ lies
+  PinnedBuffer results_;    ///< for what is read back
   Buffer linear_workspace_, attention_partials_;
   int workspace_generation_ = 0;
+  bool reserving_ = false;     ///< ops take their memory and compute nothing
   int32_t kv_block_size_ = 0;  ///< of the cache; 0: there is none yet
   int64_t spare_slot_ = 0;     ///< of the cache, for padding rows
   std::vector<RopeFrequencies> rope_frequencies_;

@@ -12,8 +12,8 @@ namespace headrace::cuda {
 /// takes what padding rows write.
 class DeviceKvCache final : public KvCache {
  public:
-  /// `storage`: storage_bytes(spec, num_blocks) of zeros. Kernels multiply what lies behind a
-  /// sequence's end with zero, so it must never be a NaN.
+  /// `storage`: block_bytes(spec) for each block and the spare one, contents undefined: kernels
+  /// read no position that its sequence hasn't written.
   DeviceKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage);
 
   /// Of one block over all layers.

@@ -102,8 +102,8 @@ std::string device_weight_layout() {
 
 size_t device_weight_bytes(const WeightShape& shape) {
   if (shape.quant.bits != 0) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no quantized weights yet: use ",
-                "quantization none, or device cpu.");
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no weights of ", shape.quant.bits,
+                " bits: leave quantization out, or use device cpu.");
   }
   const WeightLayout layout = layout_of(shape);
   return checked_weight_bytes(shape, [&] {
@@ -115,6 +115,7 @@ size_t device_weight_bytes(const WeightShape& shape) {
 std::unique_ptr<PackedWeight> pack_device_weight(const WeightSpec& spec, DeviceMemory& memory,
                                                  Uploader& uploader) {
   const WeightExtent extent = check_weight(spec);
+  for (const WeightPart& part : spec.parts) HEADRACE_CHECK(part.codes == nullptr, "see require()");
   const WeightShape shape{extent.n, extent.k, spec.storage, spec.use, spec.quant};
   auto weight = std::make_unique<DeviceWeight>(shape, memory.allocate(device_weight_bytes(shape)));
   const WeightLayout& layout = weight->layout();

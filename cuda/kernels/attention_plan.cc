@@ -18,11 +18,13 @@ void add_long(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape
   }
 }
 
-void add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
-               AttentionPlan* plan) {
+/// Whether its partial results fit.
+bool add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
+               int64_t max_partials, AttentionPlan* plan) {
   const int32_t first = first_key(seq.start_pos, shape.window) / kSplitKeys;
   const int32_t end = divide_up(seq.start_pos + seq.num_rows, kSplitKeys);
   const bool alone = end - first == 1;
+  if (!alone && int64_t{plan->num_partials} + end - first > max_partials) return false;
   if (!alone) {
     plan->merges.push_back({seq.first_row, seq.num_rows, plan->num_partials, end - first});
   }
@@ -30,12 +32,13 @@ void add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shap
     plan->short_items.push_back({sequence, seq.first_row, seq.num_rows, seq.start_pos, split,
                                  split + 1, alone ? -1 : plan->num_partials++});
   }
+  return true;
 }
 
 }  // namespace
 
 void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
-                    AttentionPlan* plan) {
+                    int64_t max_partials, AttentionPlan* plan) {
   plan->short_items.clear();
   plan->long_items.clear();
   plan->merges.clear();
@@ -43,23 +46,10 @@ void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
   const int32_t short_rows = kShortRows / shape.part_heads();
   for (size_t i = 0; i < seqs.size(); ++i) {
     const auto sequence = static_cast<int32_t>(i);
-    if (seqs[i].num_rows <= short_rows) {
-      add_short(seqs[i], sequence, shape, plan);
-    } else {
-      add_long(seqs[i], sequence, shape, plan);
-    }
+    const bool is_short =
+        seqs[i].num_rows <= short_rows && add_short(seqs[i], sequence, shape, max_partials, plan);
+    if (!is_short) add_long(seqs[i], sequence, shape, plan);
   }
-}
-
-int64_t max_attention_partials(int64_t rows, int64_t sequences, int64_t max_tokens,
-                               const AttentionShape& shape) {
-  // A window's keys may begin and end within a split.
-  int64_t splits = (max_tokens + kSplitKeys - 1) / kSplitKeys;
-  if (shape.window > 0) {
-    const int64_t keys = int64_t{shape.window} + kShortRows - 1;
-    splits = std::min(splits, (keys + kSplitKeys - 2) / kSplitKeys + 1);
-  }
-  return std::min(rows, sequences) * splits;
 }
 
 }  // namespace headrace::cuda

@@ -67,13 +67,10 @@ constexpr int32_t first_key(int32_t position, int32_t window) {
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/// Fills `plan`, reusing its memory.
+/// Fills `plan`, reusing its memory. Few rows over many keys become short pieces as long as there
+/// are at most `max_partials` partial results, and long ones behind that: the same bits, but less
+/// work at once.
 void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
-                    AttentionPlan* plan);
-
-/// Most partial results that steps of up to `rows` rows and `sequences` sequences of up to
-/// `max_tokens` tokens need.
-int64_t max_attention_partials(int64_t rows, int64_t sequences, int64_t max_tokens,
-                               const AttentionShape& shape);
+                    int64_t max_partials, AttentionPlan* plan);
 
 }  // namespace headrace::cuda

@@ -55,6 +55,7 @@ step configure 120 configure
 step build 420 ninja -C "$build" -j "$jobs" gpu_tests
 tests=$build/tests/cuda/host
 if [ $failed = 0 ]; then
+  step kernels 120 "$build/tests/cuda/gpu_kernels_test"
   step parity 120 "$tests/gpu_parity_test"
   step goldens 180 "$tests/gpu_golden_test" --gtest_also_run_disabled_tests --gtest_filter='*All*:*Lora*'
   step engine 120 "$tests/gpu_engine_test"

@@ -97,7 +97,7 @@ class Uploaded {
 
 /// Relative error of one rounding to `dtype`.
 double rounding(DType dtype) {
-  return dtype == DType::kBF16 ? 0x1p-9 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
+  return dtype == DType::kBF16 ? 0x1p-8 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
 }
 
 std::vector<float> magnitudes(std::vector<float> values) {

@@ -40,6 +40,15 @@ class AttentionCase {
     v_ = random.uniforms(shape.cache, count * shape.kv_heads * shape.head_dim);
   }
 
+  /// What blocks hold that other sequences have used.
+  void fill(float value) {
+    for (DeviceMatrix* cache : {&keys_, &values_}) {
+      for (int64_t i = 0; i < static_cast<int64_t>(tables_.size()); ++i) {
+        for (int64_t j = 0; j < layout_.block_elements(); ++j) cache->set(i, j, value);
+      }
+    }
+  }
+
   /// Writes what positions [0, end) of the sequences hold.
   void write(int32_t end) {
     const int64_t d = shape_.head_dim;
@@ -59,7 +68,7 @@ class AttentionCase {
   }
 
   /// One step; rows in order of the chunks.
-  std::vector<float> run(const std::vector<Chunk>& chunks) const {
+  std::vector<float> run(const std::vector<Chunk>& chunks, int64_t max_partials = 1 << 20) const {
     std::vector<SeqSlice> seqs;
     std::vector<int32_t> tables;
     std::vector<float> rows;
@@ -74,9 +83,7 @@ class AttentionCase {
     const headrace::cuda::AttentionShape shape{shape_.heads, shape_.kv_heads, shape_.head_dim,
                                                shape_.window};
     AttentionPlan plan;
-    plan_attention(seqs, shape, &plan);
-    EXPECT_LE(plan.num_partials,
-              max_attention_partials(first, static_cast<int64_t>(seqs.size()), tokens_, shape));
+    plan_attention(seqs, shape, max_partials, &plan);
     const auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
     const DeviceArray<int32_t> counts = {count(plan.short_items), count(plan.long_items),
                                          count(plan.merges)};
@@ -239,6 +246,28 @@ TEST_P(Attention, ChunkingDoesNotChangeBits) {
     const auto chunk = c.run({{1, 40, 50}, {0, 500, 60}});
     ASSERT_TRUE(std::equal(row.begin(), row.end(), pair.begin() + ptrdiff_t(3 * width)));
     ASSERT_TRUE(std::equal(row.begin(), row.end(), chunk.begin() + ptrdiff_t(100 * width)));
+    ASSERT_EQ(c.run({{0, 550, 1}}, 0), row);
+  }
+}
+
+// A sequence's last block was another's: whatever it left there, zero times it isn't in the sum.
+TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.heads = 2, .kv_heads = 1},
+      {.heads = 2, .kv_heads = 1, .window = 70},
+      {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
+  };
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 2, 290, random_);
+    const std::vector<Chunk> chunks = {{0, 277, 1}, {1, 248, 30}};
+    std::vector<std::vector<float>> got;
+    for (const float left : {0.0f, INFINITY, -INFINITY, NAN, 3e38f}) {
+      c.fill(left);
+      c.write(278);
+      got.push_back(c.run(chunks));
+      ASSERT_EQ(got.back(), got.front()) << left;
+    }
   }
 }
 
@@ -246,7 +275,7 @@ TEST(AttentionPlan, CutsWorkAtFixedPlaces) {
   const headrace::cuda::AttentionShape shape{8, 2, 64, 0};
   const SeqSlice seqs[] = {{0, 1, 600, {}}, {1, 4, 252, {}}, {5, 33, 100, {}}};
   AttentionPlan plan;
-  plan_attention(seqs, shape, &plan);
+  plan_attention(seqs, shape, 3, &plan);
   ASSERT_EQ(plan.short_items.size(), 4u);  // splits 0, 1, 2 of the first; 0 of the second
   EXPECT_EQ(plan.short_items[3].partial, -1);
   EXPECT_EQ(plan.num_partials, 3);
@@ -257,9 +286,15 @@ TEST(AttentionPlan, CutsWorkAtFixedPlaces) {
   EXPECT_EQ(plan.long_items[2].num_rows, 1);
 
   const headrace::cuda::AttentionShape window{8, 2, 64, 100};
-  plan_attention(std::span(seqs, 1), window, &plan);
+  plan_attention(std::span(seqs, 1), window, 2, &plan);
   ASSERT_EQ(plan.short_items.size(), 2u);  // keys 501..600: splits 1 and 2
   EXPECT_EQ(plan.short_items[0].first_split, 1);
+
+  plan_attention(seqs, shape, 2, &plan);  // three splits are too many
+  EXPECT_EQ(plan.num_partials, 0);
+  EXPECT_EQ(plan.short_items.size(), 1u);
+  ASSERT_EQ(plan.long_items.size(), 4u);
+  EXPECT_EQ(plan.long_items[0].end_split, 3);
 }
 
 HEADRACE_KERNEL_TESTS(Attention);
