@@ -2,8 +2,12 @@
 
 python benchmarks/startup.py --shape ernie-4.5-0.3b [--packed]
 
---packed: also from a packed file, mapped and copied. Loading alone is reported beside each."""
+--packed: also from a packed file, mapped and copied, and by packed_weights="auto": the first start,
+which closes the model before it is in the cache, and the second. Loading alone is reported beside
+each."""
 
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +16,7 @@ from pathlib import Path
 import common
 
 CHILD = """
-import sys
+import os, sys, time
 from headrace import LLM, SamplingParams
 packed = {"packed_weights": sys.argv[3], "packed_copy": sys.argv[4] == "copy"}
 llm = LLM(sys.argv[1], num_threads=int(sys.argv[2]), max_model_len=1024,
@@ -21,14 +25,17 @@ params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
 for _ in llm.generate([5, 6, 7, 8], params, use_tqdm=False, stream=True):
     print("first", llm.model_info.load_seconds, flush=True)
     break
+while sys.argv[5:] and not any(name.endswith(".headrace") for name in os.listdir(sys.argv[5])):
+    time.sleep(0.05)
 llm.close()
 """
 
 
-def seconds_to_first_line(command: list[str]) -> tuple[float, list[str]]:
+def seconds_to_first_line(command: list[str], cache: str = "") -> tuple[float, list[str]]:
     """And the words of that line."""
     start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    environment = {**os.environ, "HEADRACE_CACHE": cache}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout is not None
         line = child.stdout.readline()
         seconds = time.perf_counter() - start
@@ -46,15 +53,27 @@ def pack(folder: Path) -> Path:
     return file
 
 
+def fill_cache(child: list[str], cache: Path) -> str:
+    shutil.rmtree(cache, ignore_errors=True)
+    cache.mkdir(mode=0o700)
+    seconds_to_first_line([*child, "auto", "map", str(cache)], str(cache))
+    return str(cache)
+
+
 def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--packed", action="store_true", help="also start from a packed file")
     args = parser.parse_args()
     folder, _ = common.checkpoint(args)
+    child = [sys.executable, "-c", CHILD, str(folder), str(args.threads)]
     kinds = {"": ["", ""]}
+    caches: dict[str, str] = {}
     if args.packed:
         file = str(pack(folder))
         kinds |= {"mapped_": [file, "map"], "copied_": [file, "copy"]}
+        kinds |= {"cache_first_": ["auto", "map"], "cache_second_": ["auto", "map"]}
+        caches["cache_first_"] = str(folder / "empty-cache")
+        caches["cache_second_"] = fill_cache(child, folder / "cache")
     bare, imports = [], []
     tokens: dict[str, list[float]] = {kind: [] for kind in kinds}
     loads: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -62,8 +81,11 @@ def main() -> None:
         python = [sys.executable, "-c"]
         a, _ = seconds_to_first_line([*python, "print('up', flush=True)"])
         b, _ = seconds_to_first_line([*python, "import headrace; print('up', flush=True)"])
-        child = [*python, CHILD, str(folder), str(args.threads)]
-        starts = {kind: seconds_to_first_line([*child, *how]) for kind, how in kinds.items()}
+        shutil.rmtree(folder / "empty-cache", ignore_errors=True)
+        starts = {
+            kind: seconds_to_first_line([*child, *how], caches.get(kind, ""))
+            for kind, how in kinds.items()
+        }
         if repeat > 0:  # the first warms the file cache
             bare.append(a)
             imports.append(b - a)
