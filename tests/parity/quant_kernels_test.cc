@@ -98,29 +98,32 @@ struct Panel {
   std::vector<uint8_t> bytes;
   std::vector<double> weights;  ///< [cols][groups * size]
 
-  Panel(Random& random, const QuantFormat& format_in, int64_t cols_in, int64_t groups_in)
+  /// `extreme`: 0 or 1 for all codes the least or the largest, and a zero at the other end.
+  Panel(Random& random, const QuantFormat& format_in, int64_t cols_in, int64_t groups_in,
+        int extreme = -1)
       : format(format_in),
         cols(cols_in),
         groups(groups_in),
         bytes(size_t(groups * quant_group_bytes(format, cols))),
         weights(size_t(cols * groups * format.group_size)) {
     for (int64_t g = 0; g < groups; ++g) {
-      for (int64_t c = 0; c < cols; ++c) fill(random, g, c);
+      for (int64_t c = 0; c < cols; ++c) fill(random, g, c, extreme);
     }
   }
 
-  void fill(Random& random, int64_t g, int64_t c) {
+  void fill(Random& random, int64_t g, int64_t c, int extreme) {
     uint8_t* at = &bytes[size_t(g * quant_group_bytes(format, cols))];
     const float scale = std::ldexp(random.integer(0, 1) == 0 ? 1.0f : -1.0f,
                                    static_cast<int>(random.integer(-2, 2)));
     const uint16_t stored = format.f16_scales ? f32_to_f16(scale) : f32_to_bf16(scale);
     std::memcpy(at + 2 * c, &stored, 2);
     const int64_t top = format.bits == 8 ? 255 : 15;
-    const int64_t zero = format.zero_points ? random.integer(0, top) : quant_zero(format.bits);
+    int64_t zero = format.zero_points ? random.integer(0, top) : quant_zero(format.bits);
+    if (format.zero_points && extreme >= 0) zero = extreme == 0 ? top : 0;
     if (format.zero_points) at[2 * cols + c] = static_cast<uint8_t>(zero);
     uint8_t* codes = at + quant_codes_offset(format, cols);
     for (int64_t i = 0; i < format.group_size; ++i) {
-      const int64_t code = random.integer(0, top);
+      const int64_t code = extreme < 0 ? random.integer(0, top) : extreme * top;
       weights[size_t((c * groups + g) * format.group_size + i)] =
           double{scale} * static_cast<double>(code - zero);
       if (format.bits == 8) {
@@ -132,44 +135,81 @@ struct Panel {
   }
 };
 
+/// x [rows][k] through the panel, [rows][cols]; k may end within the last group.
+std::vector<float> multiply(const QuantKernels& kernels, const Panel& panel,
+                            const std::vector<float>& x, int64_t rows, int64_t k) {
+  const int64_t tile = kernels.tile_rows;
+  std::vector<uint8_t> packed(size_t(rows * quant_row_bytes(kernels, panel.format, panel.groups)));
+  kernels.pack_rows({x.data(), k, rows, k, tile, panel.format}, packed.data());
+  std::vector<float> out(size_t(rows * panel.cols)), sums(out.size() + 16);
+  PanelTask task{};
+  task.activations = packed.data();
+  task.panel = panel.bytes.data();
+  task.k_groups = panel.groups;
+  task.rows = rows;
+  task.tile_rows = tile;
+  task.accumulators = sums.data();
+  task.out = out.data();
+  task.out_stride = panel.cols;
+  task.cols = static_cast<int32_t>(panel.cols);
+  kernels.panel_product(task, panel.format);
+  return out;
+}
+
+void expect_products(const Panel& panel, const std::vector<float>& x, int64_t rows, int64_t k,
+                     const std::vector<float>& out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t c = 0; c < panel.cols; ++c) {
+      double want = 0.0;
+      for (int64_t j = 0; j < k; ++j) {
+        want += double{x[size_t(i * k + j)]} *
+                panel.weights[size_t(c * panel.groups * panel.format.group_size + j)];
+      }
+      ASSERT_EQ(out[size_t(i * panel.cols + c)], want)
+          << panel.format.bits << " " << panel.format.group_size << " " << panel.format.zero_points
+          << " " << i << " " << c;
+    }
+  }
+}
+
 TEST_P(QuantKernelsTest, ZeroPointsAndHalfPrecisionScales) {
   Random random(32);
   SCOPED_TRACE(random.trace());
-  const int64_t cols = kernels().panel_cols, rows = 13;
+  const int64_t rows = 13;
   for (const int32_t bits : {8, 4}) {
     for (const int32_t size : {32, 64, 128}) {
       for (const bool zero_points : {false, true}) {
         const QuantFormat format{bits, size, zero_points, !zero_points};
-        const Panel panel(random, format, cols, 3);
+        const Panel panel(random, format, kernels().panel_cols, 3);
         const int64_t k = 3 * size - 5;
         std::vector<float> x = random.integers(rows * k, -9, 9);
         for (int64_t row = 0; row < rows; ++row) {
           for (int64_t g = 0; g < 3; ++g) x[size_t(row * k + g * size)] = 127.0f;
         }
-        const int64_t tile = kernels().tile_rows;
-        std::vector<uint8_t> packed(size_t(rows * quant_row_bytes(kernels(), format, 3)));
-        kernels().pack_rows({x.data(), k, rows, k, tile, format}, packed.data());
-        std::vector<float> out(size_t(rows * cols)), sums(out.size() + 16);
-        PanelTask task{};
-        task.activations = packed.data();
-        task.panel = panel.bytes.data();
-        task.k_groups = 3;
-        task.rows = rows;
-        task.tile_rows = tile;
-        task.accumulators = sums.data();
-        task.out = out.data();
-        task.out_stride = cols;
-        task.cols = static_cast<int32_t>(cols);
-        kernels().panel_product(task, format);
-        for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t c = 0; c < cols; ++c) {
-            double want = 0.0;
-            for (int64_t j = 0; j < k; ++j) {
-              want += double{x[size_t(i * k + j)]} * panel.weights[size_t(c * 3 * size + j)];
-            }
-            ASSERT_EQ(out[size_t(i * cols + c)], want)
-                << bits << " " << size << " " << zero_points << " " << i << " " << c;
+        expect_products(panel, x, rows, k, multiply(kernels(), panel, x, rows, k));
+      }
+    }
+  }
+}
+
+// The largest sums there are, of either sign: none of their parts saturates.
+TEST_P(QuantKernelsTest, LargestSums) {
+  Random random(33);
+  SCOPED_TRACE(random.trace());
+  const int64_t rows = 7;
+  for (const int32_t bits : {8, 4}) {
+    for (const int32_t size : {32, 64, 128}) {
+      for (const bool zero_points : {false, true}) {
+        for (const bool high : {false, true}) {
+          const QuantFormat format{bits, size, zero_points, false};
+          const Panel panel(random, format, kernels().panel_cols, 1, high ? 1 : 0);
+          std::vector<float> x(size_t(rows * size));
+          for (int64_t i = 0; i < rows * size; ++i) {
+            const int64_t row = i / size;  // all of one sign, pairs, quads, one in eight
+            const bool negative = row == 0 ? false : row == 1 ? true : (i >> (row - 2)) % 2 == 0;
+            x[size_t(i)] = negative ? -127.0f : 127.0f;
           }
+          expect_products(panel, x, rows, size, multiply(kernels(), panel, x, rows, size));
         }
       }
     }

@@ -10,6 +10,8 @@ namespace headrace::HEADRACE_ISA {
 constexpr int kQuantTileRows = 6;
 #elif defined(__AVX512F__)
 constexpr int kQuantTileRows = 4;
+#elif defined(__AVX2__) && !defined(__AVXVNNI__)
+constexpr int kQuantTileRows = 3;
 #else
 constexpr int kQuantTileRows = 2;
 #endif

@@ -23,11 +23,27 @@ HEADRACE_SIMD_INLINE void multiply(const char* x, const Weights& weights, I32 (&
   }
 }
 
+/// The same for nibbles and int16 sums.
+template <int R, class Weights>
+HEADRACE_SIMD_INLINE void multiply_narrow(const char* x, const Weights& weights,
+                                          I32 (&c)[R][kVectors]) {
+  Quad rows[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) rows[r] = load_quad(x + r * kQuadBytes);
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const Bytes w = weights(v);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) c[r][v] = narrow_dot(w, rows[r], c[r][v]);
+  }
+}
+
 // A format says how one step (the weights of kPanelCols * 4 bytes) meets the sums of R rows.
 
 struct Int8 {
   static constexpr int kBits = 8;
   static constexpr int kStepK = 4;
+  static constexpr int kNarrowSteps = 0;
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const char* a, const char* b, I32 (&c)[R][kVectors]) {
     multiply<R>(a, [b](int v) { return load_bytes(b + v * 4 * kLanes); }, c);
@@ -37,13 +53,21 @@ struct Int8 {
 struct Int4 {
   static constexpr int kBits = 4;
   static constexpr int kStepK = 8;
+  /// Steps whose sums fit int16; 0: sums are int32.
+  static constexpr int kNarrowSteps = kNarrowQuads / 2;
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const char* a, const char* b, I32 (&c)[R][kVectors]) {
-    multiply<R>(a, [b](int v) { return low_nibbles(load_bytes(b + v * 4 * kLanes)); }, c);
-    // Quads of the second half loaded early would push sums out of the registers.
-    __asm__ volatile("" ::: "memory");
-    multiply<R>(
-        a + R * kQuadBytes, [b](int v) { return high_nibbles(load_bytes(b + v * 4 * kLanes)); }, c);
+    const auto low = [b](int v) { return low_nibbles(load_bytes(b + v * 4 * kLanes)); };
+    const auto high = [b](int v) { return high_nibbles(load_bytes(b + v * 4 * kLanes)); };
+    if constexpr (kNarrowSteps > 0) {
+      multiply_narrow<R>(a, low, c);
+      multiply_narrow<R>(a + R * kQuadBytes, high, c);
+    } else {
+      multiply<R>(a, low, c);
+      // Quads of the second half loaded early would push sums out of the registers.
+      __asm__ volatile("" ::: "memory");
+      multiply<R>(a + R * kQuadBytes, high, c);
+    }
   }
 };
 
@@ -70,11 +94,12 @@ struct GroupParts {
 };
 
 template <int R>
-HEADRACE_SIMD_INLINE void add_zero_points(const GroupParts& group, I32 (&c)[R][kVectors]) {
+HEADRACE_SIMD_INLINE void add_zero_points(const GroupParts& group, int32_t taken_off,
+                                          I32 (&c)[R][kVectors]) {
   const auto* zeros = reinterpret_cast<const uint8_t*>(group.columns) + 2 * kPanelCols;
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
-    const I32 zero_point = load_u8(zeros + v * kLanes);
+    const I32 zero_point = add_i32(load_u8(zeros + v * kLanes), set1_i32(-taken_off));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       int32_t start;
@@ -104,6 +129,15 @@ HEADRACE_SIMD_INLINE void scale_sums(const QuantFormat& format, const GroupParts
   }
 }
 
+template <int R>
+HEADRACE_SIMD_INLINE void add_narrow_sums(const I32 (&narrow)[R][kVectors], I32 (&c)[R][kVectors]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) c[r][v] = add_narrow(narrow[r][v], c[r][v]);
+  }
+}
+
 /// Adds a run to `accumulators` [rows][kPanelCols], which the run at group 0 starts.
 template <class Format, int R>
 void accumulate(const PanelTask& task, const TileRun& run, const QuantFormat& format,
@@ -122,13 +156,22 @@ void accumulate(const PanelTask& task, const TileRun& run, const QuantFormat& fo
     start_sums<R>(format, group.starts, c);
     a += 8 * R;
     b += header;
-    for (int64_t i = 0; i < steps; ++i) {
+    const auto step = [&](I32(&sums)[R][kVectors]) __attribute__((always_inline)) {
       fetch_ahead(fetch, run.step_lines);
-      Format::template step<R>(a, b, c);
+      Format::template step<R>(a, b, sums);
       a += kActivationStep;
       b += kWeightStep;
+    };
+    if constexpr (Format::kNarrowSteps > 0) {
+      for (int64_t i = 0; i < steps; i += Format::kNarrowSteps) {
+        I32 narrow[R][kVectors] = {};
+        for (int j = 0; j < Format::kNarrowSteps; ++j) step(narrow);
+        add_narrow_sums<R>(narrow, c);
+      }
+    } else {
+      for (int64_t i = 0; i < steps; ++i) step(c);
     }
-    if (format.zero_points) add_zero_points<R>(group, c);
+    if (format.zero_points) add_zero_points<R>(group, dot_zero(Format::kBits), c);
     scale_sums<R>(format, group, g == 0, accumulators, c);
   }
 }
@@ -140,9 +183,11 @@ Accumulate accumulate_for(int64_t rows) {
   switch (rows) {
     case 1:
       return accumulate<Format, 1>;
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
     case 2:
       return accumulate<Format, 2>;
+#endif
+#if defined(__AVX512F__)
     case 3:
       return accumulate<Format, 3>;
 #endif

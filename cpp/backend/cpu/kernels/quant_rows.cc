@@ -110,8 +110,9 @@ HEADRACE_SIMD_INLINE void round_group(const QuantRows& rows, int64_t group, int6
   for (int r = 0; r < R; ++r) {
     const int32_t sum = reduce_i32(sums[r]);
     // With zero points two int16 for multiply_pairs: -sum and 0.
-    const int32_t start = format.zero_points ? static_cast<int32_t>(static_cast<uint16_t>(-sum))
-                                             : -quant_zero(format.bits) * sum;
+    const int32_t start = format.zero_points
+                              ? static_cast<int32_t>(static_cast<uint16_t>(-sum))
+                              : -(quant_zero(format.bits) - dot_zero(format.bits)) * sum;
     __builtin_memcpy(to + 4 * r, &tile.steps[r][at], 4);
     __builtin_memcpy(to + 4 * (R + r), &start, 4);
   }
@@ -151,9 +152,11 @@ PackTile pack_tile_of(int64_t rows) {
   switch (rows) {
     case 1:
       return pack_tile<1>;
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
     case 2:
       return pack_tile<2>;
+#endif
+#if defined(__AVX512F__)
     case 3:
       return pack_tile<3>;
 #endif

@@ -25,13 +25,18 @@
 // Dot products. A lane (a column) has four unsigned bytes of weights, consecutive in k; a quad is
 // the four activations that they meet, the same for all lanes.
 //
-//   kQuadBytes                   of a quad in memory: 4 (int8), or 8 (int16) without VNNI
+//   kQuadBytes                   of a quad in memory: 4 (int8), or 8 (int16) where bytes can't be
+//                                multiplied
 //   write_quad(p, values)        from four int8
 //   Quad load_quad(p)
 //   Bytes load_bytes(p)          4 * kLanes bytes
 //   low_nibbles(b) high_nibbles(b)
 //   Factors factors(b)           what dot wants of the bytes
 //   dot(w, x, c)                 c + the four products of each lane; exact
+//   kByteZero                    what dot takes off each byte first: 128, or 0
+//   kNarrowQuads                 0, or as many quads as int16 sums of nibbles hold:
+//   narrow_dot(nibbles, x, c)    c + two products in each half of a lane
+//   add_narrow(narrow, c)        c + both halves of each lane
 
 #include "backend/cpu/simd/simd.h"
 
@@ -46,7 +51,10 @@
 namespace headrace::HEADRACE_ISA {
 namespace {
 
-/// Without VNNI a dot product multiplies pairs of int16: bytes 0 and 2 of a lane, then 1 and 3.
+/// What dot, or narrow_dot, takes off the codes of a format.
+HEADRACE_SIMD_INLINE constexpr int32_t dot_zero(int32_t bits) { return bits == 8 ? kByteZero : 0; }
+
+/// Where a dot product multiplies pairs of int16: bytes 0 and 2 of a lane, then 1 and 3.
 HEADRACE_SIMD_INLINE void write_quad(void* p, const int8_t* values) {
   if constexpr (kQuadBytes == 4) {
     __builtin_memcpy(p, values, 4);

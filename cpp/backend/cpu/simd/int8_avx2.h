@@ -73,41 +73,49 @@ HEADRACE_SIMD_INLINE Bytes low_nibbles(Bytes b) {
 }
 HEADRACE_SIMD_INLINE Bytes high_nibbles(Bytes b) { return low_nibbles(_mm256_srli_epi16(b, 4)); }
 
-#if defined(__AVXVNNI__)
-
 constexpr int kQuadBytes = 4;
 using Quad = __m256i;
-using Factors = Bytes;
 
 HEADRACE_SIMD_INLINE Quad load_quad(const void* p) {
   int32_t values;
   __builtin_memcpy(&values, p, sizeof values);
   return _mm256_set1_epi32(values);
 }
+
+#if defined(__AVXVNNI__)
+
+constexpr int kByteZero = 0;
+constexpr int kNarrowQuads = 0;
+using Factors = Bytes;
+
 HEADRACE_SIMD_INLINE Factors factors(Bytes b) { return b; }
 HEADRACE_SIMD_INLINE I32 dot(Factors w, Quad x, I32 c) { return _mm256_dpbusd_avx_epi32(c, w, x); }
 
 #else
 
-constexpr int kQuadBytes = 8;
-struct Quad {
-  __m256i even, odd;
-};
+// Pairs of products, at most 2 * 128 * 127, and 8 pairs of nibbles', at most 16 * 15 * 127, fit
+// int16: nothing saturates.
+constexpr int kByteZero = 128;
+constexpr int kNarrowQuads = 8;
 struct Factors {
-  __m256i even, odd;
+  __m256i sign, magnitude;
 };
 
-HEADRACE_SIMD_INLINE Quad load_quad(const void* p) {
-  int32_t pairs[2];
-  __builtin_memcpy(pairs, p, sizeof pairs);
-  return {_mm256_set1_epi32(pairs[0]), _mm256_set1_epi32(pairs[1])};
-}
 HEADRACE_SIMD_INLINE Factors factors(Bytes b) {
-  return {_mm256_and_si256(b, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(b, 8)};
+  const __m256i w = _mm256_xor_si256(b, _mm256_set1_epi8(-128));
+  return {w, _mm256_abs_epi8(w)};
 }
-HEADRACE_SIMD_INLINE I32 dot(const Factors& w, const Quad& x, I32 c) {
-  c = _mm256_add_epi32(c, _mm256_madd_epi16(w.even, x.even));
-  return _mm256_add_epi32(c, _mm256_madd_epi16(w.odd, x.odd));
+HEADRACE_SIMD_INLINE I32 dot(const Factors& w, Quad x, I32 c) {
+  const __m256i pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(x, w.sign));
+  return _mm256_add_epi32(c, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+HEADRACE_SIMD_INLINE I32 narrow_dot(Bytes nibbles, Quad x, I32 c) {
+  c = _mm256_add_epi16(c, _mm256_maddubs_epi16(nibbles, x));
+  __asm__("" : "+x"(c));  // or GCC adds products first, and runs out of registers
+  return c;
+}
+HEADRACE_SIMD_INLINE I32 add_narrow(I32 narrow, I32 c) {
+  return _mm256_add_epi32(c, _mm256_madd_epi16(narrow, _mm256_set1_epi16(1)));
 }
 
 #endif

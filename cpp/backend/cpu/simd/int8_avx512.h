@@ -71,6 +71,8 @@ HEADRACE_SIMD_INLINE Bytes high_nibbles(Bytes b) { return low_nibbles(_mm512_srl
 #if defined(__AVX512VNNI__)
 
 constexpr int kQuadBytes = 4;
+constexpr int kByteZero = 0;
+constexpr int kNarrowQuads = 0;
 using Quad = __m512i;
 using Factors = Bytes;
 
@@ -89,6 +91,8 @@ HEADRACE_SIMD_INLINE I32 dot(Factors w, Quad x, I32 c) {
 #else
 
 constexpr int kQuadBytes = 8;
+constexpr int kByteZero = 0;
+constexpr int kNarrowQuads = 0;
 struct Quad {
   __m512i even, odd;
 };

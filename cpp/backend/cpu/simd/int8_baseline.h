@@ -75,6 +75,8 @@ HEADRACE_SIMD_INLINE Bytes low_nibbles(Bytes b) { return _mm_and_si128(b, _mm_se
 HEADRACE_SIMD_INLINE Bytes high_nibbles(Bytes b) { return low_nibbles(_mm_srli_epi16(b, 4)); }
 
 constexpr int kQuadBytes = 8;
+constexpr int kByteZero = 0;
+constexpr int kNarrowQuads = 0;
 struct Quad {
   __m128i even, odd;
 };
