@@ -9,7 +9,9 @@
 #include <fstream>
 #include <vector>
 
+#include "backend/cpu/kv_cache.h"
 #include "backend/cpu/numa_topology.h"
+#include "parity/attention_harness.h"
 #include "parity/linear_harness.h"
 #include "parity/ranks.h"
 
@@ -235,6 +237,87 @@ TEST(NumaBackend, LinearGivesTheBitsOfOneRank) {
         }
       }
     }
+  }
+}
+
+// KV heads that ranks share out evenly, those that they can't, and fewer than ranks; contexts that
+// are one task and contexts cut into splits.
+TEST(NumaBackend, AttentionGivesTheBitsOfOneRank) {
+  const std::string ranks = parity::ranks_of(2);
+  if (ranks.empty()) GTEST_SKIP() << "needs two cores";
+  constexpr uint32_t kSeed = 23;
+  const std::string isa = available_cpu_isas().front();
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8, DType::kU4}) {
+    for (const int32_t kv_heads : {1, 2, 3, 4}) {
+      const test::AttentionShape shape{
+          .num_heads = 2 * kv_heads, .num_kv_heads = kv_heads, .head_dim = 32, .dtype = dtype};
+      const auto run = [&](const CpuBackendOptions& options) {
+        const auto backend = make_cpu_backend(options);
+        test::AttentionHarness harness(*backend, shape, 2, 1300, kSeed);
+        harness.step({{0, 1200}}, false);
+        std::vector<float> all;
+        for (const std::vector<test::Slice>& slices :
+             {std::vector<test::Slice>{{0, 1}}, {{0, 1}, {1, 40}}, {{0, 7}, {1, 1}}}) {
+          const std::vector<float> out = harness.step(slices);
+          all.insert(all.end(), out.begin(), out.end());
+        }
+        return all;
+      };
+      const auto one = run({.num_threads = 1, .isa = isa});
+      for (const int32_t threads : {2, 3, 4}) {
+        ASSERT_EQ(run({.num_threads = threads, .numa = true, .numa_nodes = ranks, .isa = isa}), one)
+            << dtype_name(dtype) << ", " << kv_heads << " heads, " << threads << " threads, seed "
+            << kSeed;
+      }
+    }
+  }
+}
+
+TEST(NumaBackend, EachNodeHoldsTheKeysOfItsHeads) {
+  const std::string ranks = parity::ranks_of(2);
+  if (ranks.empty()) GTEST_SKIP() << "needs two cores";
+  const auto parts_of = [&](int32_t kv_heads, int32_t threads) {
+    const auto backend = make_cpu_backend(
+        {.num_threads = threads, .numa = true, .numa_nodes = ranks, .isa = "baseline"});
+    const auto cache = backend->make_kv_cache({2, kv_heads, 32, 64, DType::kF32}, 3);
+    return dynamic_cast<const CpuKvCache&>(*cache).num_parts();
+  };
+  EXPECT_EQ(parts_of(1, 2), 1);
+  EXPECT_EQ(parts_of(2, 2), 2);
+  EXPECT_EQ(parts_of(3, 2), 1);
+  EXPECT_EQ(parts_of(4, 4), 2);
+  EXPECT_EQ(parts_of(4, 3), 1);
+  EXPECT_EQ(parts_of(6, 3), 2);
+
+  const auto backend = make_cpu_backend({.numa = true, .numa_nodes = ranks, .isa = "baseline"});
+  const KvCacheSpec spec{3, 4, 64, 64, DType::kI8};
+  constexpr int32_t kBlocks = 200;
+  const auto made = backend->make_kv_cache(spec, kBlocks);
+  const auto& cache = dynamic_cast<const CpuKvCache&>(*made);
+  ASSERT_EQ(cache.num_parts(), 2);
+  EXPECT_EQ(cache.part(0).data() + cache.part(0).size(), cache.part(1).data());
+  EXPECT_EQ(cache.part(0).size() + cache.part(1).size(), kBlocks * backend->kv_block_bytes(spec));
+  for (int32_t layer = 0; layer < spec.num_layers; ++layer) {
+    for (int32_t head = 0; head < spec.num_kv_heads; ++head) {
+      const CpuKvCache::HeadPlace place = cache.find_head(layer, head);
+      EXPECT_EQ(place.head, head % 2);
+      EXPECT_EQ(place.layer, &cache.layer(layer, head / 2));
+      const std::span<uint8_t> part = cache.part(head / 2);
+      const uint8_t* const end = place.layer->data + kBlocks * place.layer->block_stride;
+      EXPECT_TRUE(place.layer->data >= part.data() && end <= part.data() + part.size());
+    }
+  }
+  const auto nodes = parse_numa_nodes(ranks, usable_cpus());
+  for (int32_t part = 0; part < 2; ++part) {
+    const std::span<uint8_t> memory = cache.part(part);
+    int mode = -1;
+    unsigned long mask[16] = {};
+    const int32_t node = nodes[static_cast<size_t>(part)].id;
+    const bool known = node >= 0 && ::syscall(SYS_get_mempolicy, &mode, mask, 1025,
+                                              memory.data() + memory.size() / 2, MPOL_F_ADDR) == 0;
+    if (!known) GTEST_SKIP() << "the system tells of no nodes";
+    EXPECT_EQ(mode, MPOL_PREFERRED);
+    EXPECT_EQ(mask[node / 64], 1ul << (node % 64));
   }
 }
 

@@ -28,7 +28,8 @@ struct Unit {
 
 class UnitCutter {
  public:
-  UnitCutter(const StepBatch& step, const AttentionSpec& spec) : step_(step), spec_(spec) {
+  UnitCutter(const StepBatch& step, const AttentionSpec& spec, bool by_head)
+      : step_(step), spec_(spec), by_head_(by_head) {
     group_ = spec.num_heads / spec.num_kv_heads;
     // Equal shares of a group that is too large for one task.
     parts_ = ceil_div(group_, kMaxTaskRows);
@@ -36,21 +37,32 @@ class UnitCutter {
     rows_ = std::max(1, kMaxTaskRows / heads_);
   }
 
-  /// Calls visit(unit) for every unit; those that read the same keys follow each other.
+  /// Calls visit(unit) for every unit; those that read the same keys follow each other, and by
+  /// head all of a KV head: as many, with as many splits, as of any other.
   template <class Visit>
   void for_each(const Visit& visit) const {
-    for (const SeqSlice& seq : step_.seqs) {
-      for (int32_t kv_head = 0; kv_head < spec_.num_kv_heads; ++kv_head) {
-        for (int32_t head = 0; head < group_; head += heads_) {
-          for (int32_t row = 0; row < seq.num_rows; row += rows_) {
-            visit(unit(seq, kv_head, head, row));
-          }
-        }
+    const int32_t heads = spec_.num_kv_heads;
+    if (by_head_) {
+      for (int32_t kv_head = 0; kv_head < heads; ++kv_head) {
+        for (const SeqSlice& seq : step_.seqs) for_each(seq, kv_head, visit);
       }
+      return;
+    }
+    for (const SeqSlice& seq : step_.seqs) {
+      for (int32_t kv_head = 0; kv_head < heads; ++kv_head) for_each(seq, kv_head, visit);
     }
   }
 
  private:
+  template <class Visit>
+  void for_each(const SeqSlice& seq, int32_t kv_head, const Visit& visit) const {
+    for (int32_t head = 0; head < group_; head += heads_) {
+      for (int32_t row = 0; row < seq.num_rows; row += rows_) {
+        visit(unit(seq, kv_head, head, row));
+      }
+    }
+  }
+
   Unit unit(const SeqSlice& seq, int32_t kv_head, int32_t head, int32_t row) const {
     Unit unit{};
     unit.seq = &seq;
@@ -69,6 +81,7 @@ class UnitCutter {
 
   const StepBatch& step_;
   const AttentionSpec& spec_;
+  bool by_head_;
   int32_t group_, parts_, heads_, rows_;
 };
 
@@ -96,13 +109,14 @@ struct Totals {
 
 class AttentionRun {
  public:
-  AttentionRun(const TensorView& q, const AttentionSpec& spec, const KvLayerView& cache,
-               const TensorView& out)
-      : q_(q), spec_(spec), cache_(cache), out_(out) {}
+  AttentionRun(const TensorView& q, const AttentionSpec& spec, const CpuKvCache& cache,
+               int32_t layer, const TensorView& out)
+      : q_(q), spec_(spec), cache_(cache), layer_(layer), out_(out) {}
 
   AttentionTask task(const Unit& unit) const {
     const int64_t row = unit.seq->first_row + unit.first_row;
     const int64_t column = static_cast<int64_t>(unit.first_head) * spec_.head_dim;
+    const CpuKvCache::HeadPlace place = cache_.find_head(layer_, unit.kv_head);
     AttentionTask task{};
     task.queries = q_.row<float>(row) + column;
     task.query_stride = q_.row_stride;
@@ -111,9 +125,9 @@ class AttentionRun {
     task.first_position = unit.seq->start_pos + unit.first_row;
     task.window = spec_.window;
     task.scale = spec_.scale;
-    task.cache = &cache_;
+    task.cache = place.layer;
     task.blocks = unit.seq->blocks.data();
-    task.kv_head = unit.kv_head;
+    task.kv_head = place.head;
     task.first_split = unit.first_split;
     task.end_split = unit.first_split + unit.num_splits;
     task.out = out_.row<float>(row) + column;
@@ -140,7 +154,8 @@ class AttentionRun {
  private:
   const TensorView& q_;
   const AttentionSpec& spec_;
-  const KvLayerView& cache_;
+  const CpuKvCache& cache_;
+  int32_t layer_;
   const TensorView& out_;
 };
 
@@ -187,11 +202,11 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
                            int32_t layer, TensorView out) {
   check_attention(step_, q, spec, cache, layer, out);
   const auto& tiled = dynamic_cast<const CpuKvCache&>(cache);
-  const KvLayerView view = tiled.layer(layer);
   const AttentionKernels& kernels = *isa_->attention;
   const KvFormat& format = tiled.format(kernels);
-  const AttentionRun run(q, spec, view, out);
-  const UnitCutter cutter(step_, spec);
+  const bool by_head = tiled.num_parts() > 1;
+  const AttentionRun run(q, spec, tiled, layer, out);
+  const UnitCutter cutter(step_, spec, by_head);
   if (reserving_) {
     const Totals most = most_totals(step_, spec, pool_.num_threads());
     scratch(
@@ -221,15 +236,26 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
     to.first_partial = placed.partial_floats;
     placed.add(unit, unit.num_splits * run.partial_size(unit));
   });
+  // Each group of threads has the tasks of the KV heads near it.
+  const auto run_tasks = [&](int64_t count, const auto& body) {
+    if (!by_head) {
+      pool_.parallel_for(count, 1, [&](int64_t i, int64_t, int32_t thread) { body(i, thread); });
+      return;
+    }
+    const int64_t share = count / spec.num_kv_heads;
+    pool_.parallel_rounds(
+        share, spec.num_kv_heads,
+        [&](int64_t i, int64_t kv_head, int32_t thread) { body(kv_head * share + i, thread); });
+  };
   if (!by_split) {
-    pool_.parallel_for(totals.units, 1, [&](int64_t i, int64_t, int32_t thread) {
+    run_tasks(totals.units, [&](int64_t i, int32_t thread) {
       AttentionTask task = run.task(units[i]);
       task.scratch = worker(thread);
       format.attend(task);
     });
     return;
   }
-  pool_.parallel_for(totals.splits, 1, [&](int64_t i, int64_t, int32_t thread) {
+  run_tasks(totals.splits, [&](int64_t i, int32_t thread) {
     const Unit& unit = unit_of(units, totals.units, i);
     const int64_t split = i - unit.first_task;
     AttentionTask task = run.task(unit);
@@ -239,9 +265,8 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
     task.partials = partials + unit.first_partial + split * run.partial_size(unit);
     format.attend(task);
   });
-  pool_.parallel_for(totals.units, 1, [&](int64_t i, int64_t, int32_t) {
-    kernels.merge(run.merge_task(units[i], partials));
-  });
+  run_tasks(totals.units,
+            [&](int64_t i, int32_t) { kernels.merge(run.merge_task(units[i], partials)); });
 }
 
 }  // namespace headrace

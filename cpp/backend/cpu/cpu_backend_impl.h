@@ -83,6 +83,10 @@ class CpuBackend final : public Backend {
   /// Puts each node's part of a weight's panels near it.
   void place(const PackedWeight& weight);
 
+  /// KV heads of each of the pool's groups, if each can have as large a share of them as of the
+  /// threads, so that none waits for another; else all heads together.
+  std::vector<int32_t> share_heads(int32_t kv_heads) const;
+
   /// Scratch of one op, aligned to 256 bytes, contents undefined. The next call invalidates it. It
   /// grows to the largest size asked for: in reserve(), before the first step.
   std::byte* scratch(size_t bytes);

@@ -20,10 +20,9 @@ int64_t group_bytes(const KvCacheSpec& spec) {
   return kKvLanes * d * static_cast<int64_t>(dtype_size(spec.dtype));
 }
 
-/// A block of one layer, and the first layer's first.
-KvLayerView first_layer(const KvCacheSpec& spec) {
+/// A layer that holds so many heads, not yet anywhere.
+KvLayerView layer_of(const KvCacheSpec& spec, int64_t heads) {
   KvLayerView view{};
-  const int64_t heads = spec.num_kv_heads;
   view.group_stride = group_bytes(spec);
   view.head_stride = spec.block_size / kKvLanes * view.group_stride;
   view.value_offset = heads * view.head_stride;
@@ -102,17 +101,43 @@ class TokenReader {
 
 }  // namespace
 
-CpuKvCache::CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage)
-    : KvCache(spec, num_blocks), storage_(std::move(storage)) {}
-
-size_t CpuKvCache::block_bytes(const KvCacheSpec& spec) {
-  return static_cast<size_t>(spec.num_layers) * static_cast<size_t>(first_layer(spec).block_stride);
+CpuKvCache::CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage,
+                       const std::vector<int32_t>& part_heads)
+    : KvCache(spec, num_blocks), storage_(std::move(storage)) {
+  auto* data = static_cast<uint8_t*>(storage_.data);
+  int32_t first = 0;
+  for (const int32_t heads : part_heads) {
+    Part& part = parts_.emplace_back(Part{first, first + heads, {}});
+    first += heads;
+    KvLayerView layer = layer_of(spec, heads);
+    for (int32_t i = 0; i < spec.num_layers; ++i) {
+      layer.data = data;
+      part.layers.push_back(layer);
+      data += layer.block_stride * num_blocks;
+    }
+  }
+  HEADRACE_CHECK(first == spec.num_kv_heads, first);
 }
 
-KvLayerView CpuKvCache::layer(int32_t layer) const {
-  KvLayerView view = first_layer(spec());
-  view.data = static_cast<uint8_t*>(storage_.data) + layer * view.block_stride * num_blocks();
-  return view;
+size_t CpuKvCache::block_bytes(const KvCacheSpec& spec) {
+  return static_cast<size_t>(spec.num_layers) *
+         static_cast<size_t>(layer_of(spec, spec.num_kv_heads).block_stride);
+}
+
+const KvLayerView& CpuKvCache::layer(int32_t layer, int32_t part) const {
+  return parts_[static_cast<size_t>(part)].layers[static_cast<size_t>(layer)];
+}
+
+CpuKvCache::HeadPlace CpuKvCache::find_head(int32_t layer, int32_t kv_head) const {
+  int32_t part = 0;
+  while (kv_head >= parts_[static_cast<size_t>(part)].end_head) ++part;
+  return {&this->layer(layer, part), kv_head - parts_[static_cast<size_t>(part)].first_head};
+}
+
+std::span<uint8_t> CpuKvCache::part(int32_t part) const {
+  const KvLayerView& first = layer(0, part);
+  return {first.data, static_cast<size_t>(first.block_stride) * static_cast<size_t>(num_blocks()) *
+                          static_cast<size_t>(spec().num_layers)};
 }
 
 const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
@@ -132,7 +157,8 @@ const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
 
 void CpuKvCache::read(int32_t layer_index, int32_t block, int32_t kv_head, int32_t slot, float* key,
                       float* value) const {
-  const TokenReader token(layer(layer_index), spec().dtype, block, kv_head, slot);
+  const HeadPlace place = find_head(layer_index, kv_head);
+  const TokenReader token(*place.layer, spec().dtype, block, place.head, slot);
   for (int32_t i = 0; i < spec().head_dim; ++i) {
     key[i] = token.key(i);
     value[i] = token.value(i);
@@ -148,9 +174,29 @@ std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const KvCacheSpec& spec, int3
   check_kv_spec(spec, num_blocks);
   const auto bytes = checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(spec));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
-  Buffer storage = allocate(*bytes);
-  if (pool_.num_groups() > 1) spread_over(storage.data, storage.bytes, nodes_);
-  return std::make_unique<CpuKvCache>(spec, num_blocks, std::move(storage));
+  const std::vector<int32_t> part_heads = share_heads(spec.num_kv_heads);
+  auto cache = std::make_unique<CpuKvCache>(spec, num_blocks, allocate(*bytes), part_heads);
+  if (part_heads.size() == nodes_.size()) {
+    for (int32_t part = 0; part < cache->num_parts(); ++part) {
+      const std::span<uint8_t> memory = cache->part(part);
+      place_near(memory.data(), memory.size(), nodes_[static_cast<size_t>(part)].id);
+    }
+  } else if (!nodes_.empty()) {
+    spread_over(cache->part(0).data(), cache->part(0).size(), nodes_);
+  }
+  return cache;
+}
+
+std::vector<int32_t> CpuBackend::share_heads(int32_t kv_heads) const {
+  std::vector<int32_t> out;
+  for (int32_t group = 0; group < pool_.num_groups(); ++group) {
+    const ThreadPool::Range part = pool_.part_of(group, kv_heads);
+    const ThreadPool::Range threads = pool_.part_of(group, pool_.num_threads());
+    const int64_t heads = part.end - part.begin;
+    if (heads * pool_.num_threads() != (threads.end - threads.begin) * kv_heads) return {kv_heads};
+    out.push_back(static_cast<int32_t>(heads));
+  }
+  return out;
 }
 
 }  // namespace headrace

@@ -1,6 +1,8 @@
 #pragma once
 
-// The CPU's KV cache: one buffer, [layer][block], and in a block
+// The CPU's KV cache: one buffer, [part][layer][block]. A part holds consecutive KV heads; there is
+// one, or, where heads can be shared out like threads, one near each NUMA node, which reads it. In
+// a block of a part
 //
 //   keys [kv_head], values [kv_head], scales of keys [kv_head][block_size], of values alike
 //
@@ -30,6 +32,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels_attention.h"
@@ -39,12 +43,23 @@ namespace headrace {
 class CpuKvCache final : public KvCache {
  public:
   /// `storage` holds num_blocks * block_bytes(spec) bytes, zero or finite numbers or whatever.
-  CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage);
+  /// `part_heads`: of each part, in order; all heads together.
+  CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage,
+             const std::vector<int32_t>& part_heads);
 
-  /// Bytes of one block over all layers. REQUIRES: spec passes check_kv_spec().
+  /// Bytes of one block over all layers and parts. REQUIRES: spec passes check_kv_spec().
   static size_t block_bytes(const KvCacheSpec& spec);
 
-  KvLayerView layer(int32_t layer) const;
+  int32_t num_parts() const noexcept { return static_cast<int32_t>(parts_.size()); }
+  const KvLayerView& layer(int32_t layer, int32_t part = 0) const;
+  /// Where a KV head is: the layer of its part, and its number there.
+  struct HeadPlace {
+    const KvLayerView* layer;
+    int32_t head;
+  };
+  HeadPlace find_head(int32_t layer, int32_t kv_head) const;
+  /// A part's memory.
+  std::span<uint8_t> part(int32_t part) const;
   /// The kernels for this cache's dtype.
   const KvFormat& format(const AttentionKernels& kernels) const;
 
@@ -53,7 +68,13 @@ class CpuKvCache final : public KvCache {
             float* value) const;
 
  private:
+  struct Part {
+    int32_t first_head, end_head;
+    std::vector<KvLayerView> layers;
+  };
+
   Backend::Buffer storage_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace headrace

@@ -27,10 +27,9 @@ void CpuBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSp
                                TensorView rope_table, KvCache& cache, int32_t layer) {
   check_rope_kv_write(step_, qkv, spec, rope, rope_table, cache, layer);
   const auto& tiled = dynamic_cast<const CpuKvCache&>(cache);
-  const KvLayerView view = tiled.layer(layer);
   const KvFormat& format = tiled.format(*isa_->attention);
   auto* places = reinterpret_cast<Place*>(scratch(sizeof(Place) * step_.positions.size()));
-  find_places(step_, view.block_size, places);
+  find_places(step_, cache.spec().block_size, places);
 
   const int32_t heads = spec.num_kv_heads;
   const int32_t group = spec.num_heads / heads;
@@ -42,16 +41,18 @@ void CpuBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSp
   common.norm_eps = spec.norm_eps;
   common.rotary_dim = rope.rotary_dim;
   common.interleaved = rope.style == RopeStyle::kInterleaved;
-  common.cache = &view;
   for_rows(qkv.rows() * heads, (group + 4) * d * 4, [&](int64_t begin, int64_t end) {
     KvWriteTask task = common;
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t row = unit / heads;
-      task.kv_head = static_cast<int32_t>(unit % heads);
+      const auto head = static_cast<int32_t>(unit % heads);
+      const CpuKvCache::HeadPlace place = tiled.find_head(layer, head);
+      task.cache = place.layer;
+      task.kv_head = place.head;
       float* x = qkv.row<float>(row);
-      task.queries = x + task.kv_head * group * d;
-      task.key = x + (spec.num_heads + task.kv_head) * d;
-      task.value = x + (spec.num_heads + heads + task.kv_head) * d;
+      task.queries = x + head * group * d;
+      task.key = x + (spec.num_heads + head) * d;
+      task.value = x + (spec.num_heads + heads + head) * d;
       task.cos_sin = rope.rotary_dim > 0 ? rope_table.row<float>(row) : nullptr;
       task.block = places[row].block;
       task.slot = places[row].slot;

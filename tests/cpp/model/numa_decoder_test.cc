@@ -21,7 +21,8 @@ struct Format {
 constexpr Format kFormats[] = {
     {"float32", DType::kF32, DType::kF32, {}},      {"bfloat16", DType::kBF16, DType::kBF16, {}},
     {"float16", DType::kF16, DType::kF16, {}},      {"wint8", DType::kBF16, DType::kBF16, {8, 64}},
-    {"wint4", DType::kBF16, DType::kBF16, {4, 32}},
+    {"wint4", DType::kBF16, DType::kBF16, {4, 32}}, {"kv_int8", DType::kBF16, DType::kI8, {}},
+    {"kv_uint4", DType::kBF16, DType::kU4, {}},
 };
 
 using Logits = std::vector<std::vector<float>>;
