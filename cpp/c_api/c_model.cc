@@ -29,6 +29,8 @@ struct OwnedInfo : headrace_model_info {
     mapped_weight_bytes = data.mapped_weight_bytes;
     kv_cache_bytes = data.kv_cache_bytes;
     scratch_bytes = data.scratch_bytes;
+    reserved_bytes = data.reserved_bytes;
+    device_free_bytes = data.device_free_bytes;
     num_parameters = data.num_parameters;
     load_seconds = data.load_seconds;
     vocab_size = data.vocab_size;

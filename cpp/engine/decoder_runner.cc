@@ -6,11 +6,13 @@
 namespace headrace::internal {
 
 DecoderRunner::DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights,
-                             std::unique_ptr<KvCache> cache, int32_t max_logit_rows)
-    : backend_(std::move(backend)),
-      weights_(std::move(weights)),
-      cache_(std::move(cache)),
-      max_logit_rows_(max_logit_rows) {}
+                             int32_t max_logit_rows)
+    : backend_(std::move(backend)), weights_(std::move(weights)), max_logit_rows_(max_logit_rows) {}
+
+void DecoderRunner::make_cache(const KvCacheSpec& spec, int32_t num_blocks) {
+  cache_.reset();
+  cache_ = backend_->make_kv_cache(spec, num_blocks);
+}
 
 // Before the thread is confined to some cores, which the writer would share.
 void DecoderRunner::enter_thread() {

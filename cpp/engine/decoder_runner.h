@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "backend/backend.h"
 #include "engine/step_runner.h"
@@ -11,9 +12,13 @@ namespace headrace::internal {
 /// A Decoder with its cache, on a backend that it shares with adapters.
 class DecoderRunner final : public StepRunner {
  public:
-  /// `cache` and weights live on `backend`. `max_logit_rows` is the decoder's.
-  DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights,
-                std::unique_ptr<KvCache> cache, int32_t max_logit_rows);
+  /// The weights live on `backend`. `max_logit_rows` is the decoder's. Needs a cache to run.
+  DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights, int32_t max_logit_rows);
+
+  /// Instead of the cache that it has.
+  void make_cache(const KvCacheSpec& spec, int32_t num_blocks);
+  const Decoder& decoder() const noexcept { return *weights_.decoder; }
+  const std::string& packed_file() const noexcept { return weights_.packed_file; }
 
   /// The weights' packed file is written from then on, if it is to be.
   void enter_thread() override;

@@ -56,9 +56,9 @@ std::optional<DeviceName> parse_device(const std::string& name) {
   return out;
 }
 
-int32_t default_batched_tokens(const DeviceInfo& device) {
-  return device.name.starts_with("cuda") ? 4096 : 512;
-}
+bool is_gpu(const DeviceInfo& device) { return device.name.starts_with("cuda"); }
+
+int32_t default_batched_tokens(const DeviceInfo& device) { return is_gpu(device) ? 4096 : 512; }
 
 std::shared_ptr<Backend> open_device(const ModelOptions& options, bool packed,
                                      const BackendNeeds& needs, Logger& logger) {

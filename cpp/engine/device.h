@@ -30,6 +30,9 @@ std::optional<DeviceName> parse_device(const std::string& name);
 std::shared_ptr<Backend> open_device(const ModelOptions& options, bool packed,
                                      const BackendNeeds& needs, Logger& logger);
 
+/// Whether it has memory of its own.
+bool is_gpu(const DeviceInfo& device);
+
 /// Tokens per step that keep such a device busy.
 int32_t default_batched_tokens(const DeviceInfo& device);
 

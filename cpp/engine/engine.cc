@@ -89,13 +89,15 @@ class Engine::Impl {
   }
 
   void log_installed(const ModelInfo& info) {
-    logger_->log(
-        LogLevel::kInfo, "model '", info.name, "' (", info.family, ", ", info.num_parameters,
-        " parameters, ", info.dtype, ") is installed on ", info.device, " (", info.isa,
-        info.num_threads > 0 ? str_cat(", ", info.num_threads, " threads") : "",
-        "): ", info.weight_bytes >> 20, " MiB of weights, ", info.scratch_bytes >> 20,
-        " MiB of scratch, ", info.kv_cache_bytes >> 20, " MiB of KV cache (", info.num_kv_blocks,
-        " blocks of ", info.block_size, " tokens), loaded in ", info.load_seconds, " s");
+    logger_->log(LogLevel::kInfo, "model '", info.name, "' (", info.family, ", ",
+                 info.num_parameters, " parameters, ", info.dtype, ") is installed on ",
+                 info.device, " (", info.isa,
+                 info.num_threads > 0 ? str_cat(", ", info.num_threads, " threads") : "",
+                 "): ", info.weight_bytes >> 20, " MiB of weights, ", info.scratch_bytes >> 20,
+                 " MiB of scratch, ", info.reserved_bytes >> 20, " MiB reserved for steps, ",
+                 info.kv_cache_bytes >> 20, " MiB of KV cache (", info.num_kv_blocks, " blocks of ",
+                 info.block_size, " tokens), ", info.device_free_bytes >> 20,
+                 " MiB left free, loaded in ", info.load_seconds, " s");
   }
 
   const std::shared_ptr<Logger> logger_;

@@ -9,6 +9,7 @@
 #include "engine/device.h"
 #include "engine/loaded_model.h"
 #include "engine/memory_plan.h"
+#include "engine/reserve_steps.h"
 #include "engine/weights.h"
 #include "model/decoder.h"
 #include "model/lora_adapter.h"
@@ -85,19 +86,18 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   return out;
 }
 
-std::unique_ptr<DraftModel> load_draft(const std::string& name, const Draft& draft,
-                                       const MemoryPlan& plan,
-                                       const std::shared_ptr<Backend>& backend, Logger& logger) {
+std::unique_ptr<DecoderRunner> load_runner(const CachedModel& model, const PackedFile* packed,
+                                           const std::shared_ptr<Backend>& backend) {
+  return std::make_unique<DecoderRunner>(backend, load_decoder(model, packed),
+                                         model.shape.max_logit_rows);
+}
+
+std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Draft& draft,
+                                          const std::shared_ptr<Backend>& backend, Logger& logger) {
   const auto& [options, config, packed, shapes] = draft;
   backend->require(needs_of(options, config, shapes));
-  LoadedWeights weights =
-      load_decoder({name, options, config, shapes.decoder, *backend, logger}, packed.get());
-  auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
-  auto runner = std::make_unique<DecoderRunner>(backend, std::move(weights), std::move(cache),
-                                                shapes.decoder.max_logit_rows);
-  return std::make_unique<DraftModel>(
-      std::move(runner),
-      DraftModel::Limits{shapes.decoder.max_rows, options.block_size, plan.num_kv_blocks});
+  return load_runner({name, options, config, shapes.decoder, *backend, logger}, packed.get(),
+                     backend);
 }
 
 MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& config,
@@ -147,6 +147,36 @@ SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shap
   return out;
 }
 
+/// A model's runner, and its draft model's.
+struct Runners {
+  std::unique_ptr<DecoderRunner> model, draft;  ///< draft: may be null
+
+  void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks) {
+    model->make_cache(shapes.cache, num_blocks);
+    if (draft) draft->make_cache(drafts->shapes.cache, num_blocks);
+  }
+};
+
+std::unique_ptr<DraftModel> draft_model(const Draft& draft, const MemoryPlan& plan,
+                                        std::unique_ptr<DecoderRunner> runner) {
+  return std::make_unique<DraftModel>(
+      std::move(runner), DraftModel::Limits{draft.shapes.decoder.max_rows, draft.options.block_size,
+                                            plan.num_kv_blocks});
+}
+
+// A GPU's memory is divided by what the largest steps have taken of it. They compute nothing: a
+// cache of one block will do.
+MemoryPlan measure_and_plan(MemoryRequest request, const SchedulerConfig& config, Runners& runners,
+                            const Shapes& shapes, const std::optional<Draft>& draft,
+                            const Backend& backend) {
+  runners.make_caches(shapes, draft, 1);
+  reserve_steps(*runners.model, config);
+  if (runners.draft) reserve_steps(*runners.draft, config);
+  request.taken_bytes = backend.bytes_held() + request.block_bytes;  // padding rows write there
+  request.free_now = backend.device_info().free_bytes;
+  return plan_memory(request);
+}
+
 void warn_about_length(const std::string& name, const ModelOptions& options,
                        const ModelConfig& config, Logger& logger) {
   if (options.max_model_len > config.max_position_embeddings) {
@@ -181,6 +211,39 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   return info;
 }
 
+void describe_shapes(const ModelOptions& options, const Shapes& shapes,
+                     const SchedulerConfig& scheduler, ModelInfo& info) {
+  info.dtype = dtype_name(shapes.decoder.storage);
+  if (info.quantization.empty()) info.quantization = quantization_name(shapes.decoder.quantization);
+  info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
+  info.max_model_len = scheduler.max_model_len;
+  info.max_num_seqs = scheduler.max_num_seqs;
+  info.max_num_batched_tokens = scheduler.max_num_batched_tokens;
+  info.block_size = scheduler.block_size;
+  info.num_kv_blocks = scheduler.num_blocks;
+  info.max_loras = options.max_loras;
+  info.max_lora_rank = options.max_lora_rank;
+}
+
+void describe_device(const DeviceInfo& device, ModelInfo& info) {
+  info.device = device.name;
+  info.isa = device.isa;
+  info.num_threads = device.num_threads;
+  info.num_nodes = device.num_nodes;
+  info.device_free_bytes = device.free_bytes;
+}
+
+void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
+                     const MemoryPlan& plan, ModelInfo& info) {
+  const Decoder& decoder = runner.decoder();
+  info.num_parameters = decoder.num_parameters();
+  info.weight_bytes = decoder.weight_bytes();
+  info.mapped_weight_bytes = decoder.adopted_bytes();
+  info.packed_weights = runner.packed_file();
+  info.scratch_bytes = decoder.scratch_bytes();
+  info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
+}
+
 }  // namespace
 
 LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger) {
@@ -207,39 +270,27 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   if (draft) draft->shapes.decoder.max_rows = shapes.decoder.max_rows;
   MemoryRequest request = memory_request(options, config, shapes, *backend);
   if (draft) add_draft(*draft, *backend, request);
-  const MemoryPlan plan = plan_memory(request);
-  LoadedWeights weights =
-      load_decoder({name, options, config, shapes.decoder, *backend, logger}, packed.get());
-  const Decoder& decoder = *weights.decoder;
-  auto cache = backend->make_kv_cache(shapes.cache, plan.num_kv_blocks);
+  MemoryPlan plan = plan_memory(request);
+  Runners runners{
+      load_runner({name, options, config, shapes.decoder, *backend, logger}, packed.get(), backend),
+      draft ? load_draft(name, *draft, backend, logger) : nullptr};
+  if (is_gpu(backend->device_info())) {
+    plan = measure_and_plan(request, scheduler_config(options, shapes, plan), runners, shapes,
+                            draft, *backend);
+  }
+  const size_t held_bytes = backend->bytes_held();
+  runners.make_caches(shapes, draft, plan.num_kv_blocks);
 
   LoadedModel out;
   out.scheduler = scheduler_config(options, shapes, plan);
   out.dynamic_rope_max = config.rope.dynamic_original_max;
   ModelInfo& info = out.info = describe_config(name, options.path, config);
-  const DeviceInfo device = backend->device_info();
-  info.device = device.name;
-  info.isa = device.isa;
-  info.num_threads = device.num_threads;
-  info.num_nodes = device.num_nodes;
-  info.dtype = dtype_name(shapes.decoder.storage);
-  if (info.quantization.empty()) {
-    info.quantization = quantization_name(shapes.decoder.quantization);
+  describe_shapes(options, shapes, out.scheduler, info);
+  describe_device(backend->device_info(), info);
+  describe_memory(*runners.model, request, plan, info);
+  if (is_gpu(backend->device_info())) {
+    info.reserved_bytes = held_bytes - info.weight_bytes - info.scratch_bytes + request.lora_bytes;
   }
-  info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
-  info.num_parameters = decoder.num_parameters();
-  info.max_model_len = plan.max_model_len;
-  info.max_num_seqs = out.scheduler.max_num_seqs;
-  info.max_num_batched_tokens = out.scheduler.max_num_batched_tokens;
-  info.block_size = options.block_size;
-  info.num_kv_blocks = plan.num_kv_blocks;
-  info.weight_bytes = decoder.weight_bytes();
-  info.mapped_weight_bytes = decoder.adopted_bytes();
-  info.packed_weights = weights.packed_file;
-  info.scratch_bytes = decoder.scratch_bytes();
-  info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
-  info.max_loras = options.max_loras;
-  info.max_lora_rank = options.max_lora_rank;
   if (options.max_loras > 0) {
     out.load_lora = [backend, config, storage = shapes.decoder.storage,
                      max_rank = options.max_lora_rank](const std::string& path) {
@@ -248,10 +299,9 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   }
   if (!options.speculative.method.empty()) {
     out.speculator = std::make_unique<Speculator>(
-        options.speculative, draft ? load_draft(name, *draft, plan, backend, logger) : nullptr);
+        options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr);
   }
-  out.runner = std::make_unique<DecoderRunner>(backend, std::move(weights), std::move(cache),
-                                               shapes.decoder.max_logit_rows);
+  out.runner = std::move(runners.model);
   info.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;

@@ -42,7 +42,31 @@ const char* share_option(const MemoryRequest& request) {
   return request.total_ratio > 0 ? "total_memory_ratio" : "memory_utilization";
 }
 
+// The driver takes memory for kernels and recorded steps, too, after the cache has been made.
+size_t headroom(const MemoryRequest& request) {
+  return std::min(request.total_bytes / 64, size_t{512} << 20);
+}
+
+size_t measured_budget_for_kv(const MemoryRequest& request) {
+  const size_t budget = total_budget(request);
+  const size_t fixed = request.taken_bytes + request.lora_bytes;
+  const size_t spared = headroom(request) + request.lora_bytes;
+  const size_t left = std::min(budget - std::min(budget, fixed),
+                               request.free_now - std::min(request.free_now, spared));
+  if (left < request.block_bytes) {
+    throw_error(ErrorCode::kOutOfMemory, "the model has taken ", megabytes(request.taken_bytes),
+                " for weights, scratch and its largest steps, and sets ",
+                megabytes(request.lora_bytes), " aside for adapters; of the ", megabytes(budget),
+                " that it may take (", describe_budget(request), ") and the ",
+                megabytes(request.free_now), " that are free, a KV cache of at least ",
+                megabytes(request.block_bytes), " doesn't fit: lower max_num_batched_tokens, ",
+                "max_num_seqs or max_model_len, free memory or raise ", share_option(request), ".");
+  }
+  return left;
+}
+
 size_t budget_for_kv(const MemoryRequest& request) {
+  if (request.taken_bytes > 0) return measured_budget_for_kv(request);
   const size_t budget = total_budget(request);
   const size_t fixed = request.weight_bytes + request.scratch_bytes + request.lora_bytes;
   if (fixed >= budget || budget - fixed < request.block_bytes) {

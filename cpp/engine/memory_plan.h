@@ -14,7 +14,11 @@ struct MemoryRequest {
   size_t leftover_bytes = 0;
   size_t weight_bytes = 0;  ///< packed
   size_t scratch_bytes = 0;
-  size_t lora_bytes = 0;    ///< set aside for adapters
+  size_t lora_bytes = 0;  ///< set aside for adapters
+  /// > 0: what the device has given for weights, scratch and the largest steps, instead of the two
+  /// above; free_now is what it has left then.
+  size_t taken_bytes = 0;
+  size_t free_now = 0;
   size_t block_bytes = 0;   ///< of one KV block
   int32_t block_size = 64;  ///< tokens of one KV block
   int32_t max_num_seqs = 64;

@@ -101,6 +101,8 @@ void bind_model_info(py::module_& module) {
       .def_readonly("packed_weights", &I::packed_weights)
       .def_readonly("kv_cache_bytes", &I::kv_cache_bytes)
       .def_readonly("scratch_bytes", &I::scratch_bytes)
+      .def_readonly("reserved_bytes", &I::reserved_bytes)
+      .def_readonly("device_free_bytes", &I::device_free_bytes)
       .def_readonly("load_seconds", &I::load_seconds)
       .def_readonly("eos_token_ids", &I::eos_token_ids);
 }

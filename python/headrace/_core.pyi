@@ -291,6 +291,8 @@ class ModelInfo:
     packed_weights: str
     kv_cache_bytes: int
     scratch_bytes: int
+    reserved_bytes: int
+    device_free_bytes: int
     load_seconds: float
     eos_token_ids: list[int]
 

@@ -187,6 +187,8 @@ class ModelInfo:
     packed_weights: str = ""
     kv_cache_bytes: int = 6400
     scratch_bytes: int = 100
+    reserved_bytes: int = 0
+    device_free_bytes: int = 1000
     load_seconds: float = 0.001
     eos_token_ids: list[int] = field(default_factory=list)
 

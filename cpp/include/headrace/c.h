@@ -199,6 +199,7 @@ typedef struct headrace_model_info {
   int32_t block_size, num_kv_blocks, num_threads, max_loras, max_lora_rank, num_nodes;
   const char* quantization;   /* "" for none */
   const char* packed_weights; /* the packed file that they come from, "" for none */
+  size_t reserved_bytes, device_free_bytes;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

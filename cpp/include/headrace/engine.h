@@ -54,6 +54,9 @@ struct ModelInfo {
   int32_t num_nodes = 0;  ///< NUMA nodes that weights and work are shared out to
   int32_t max_loras = 0, max_lora_rank = 0;
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
+  /// Of a GPU, besides: what the largest steps, adapters and a draft model take.
+  size_t reserved_bytes = 0;
+  size_t device_free_bytes = 0;  ///< left on the device when the model had been loaded
   /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them
   /// and read them again.
   size_t mapped_weight_bytes = 0;

@@ -84,6 +84,8 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "block_size": info.block_size,
             "cacheable_tokens": info.num_kv_blocks * info.block_size,
             "scratch_bytes": info.scratch_bytes,
+            "reserved_bytes": info.reserved_bytes,
+            "device_free_bytes": info.device_free_bytes,
             "max_num_seqs": info.max_num_seqs,
             "max_num_batched_tokens": info.max_num_batched_tokens,
             "load_seconds": round(info.load_seconds, 3),

@@ -27,7 +27,7 @@ EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, accepted_tokens);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, packed_weights);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, device_free_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
@@ -51,8 +51,8 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
   [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint] = request;
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters, vocab, hidden,
                                 layers, heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18,
-                                i19, i20, nodes, i22, i23, i24, i25, i26, i27, packed_file, load,
-                                eos] = info;
+                                i19, i20, nodes, i22, i23, i24, i25, i26, reserved, left,
+                                mapped_weights, packed_file, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, finished, preempted,
                                 interrupted, steps, prompts, generated, hits, misses, busy, masks,
                                 memory, pool, mapped, drafted, accepted] = stats;

@@ -55,6 +55,22 @@ TEST(MemoryPlan, TakesNoMoreThanTheBudget) {
   EXPECT_EQ(plan.max_model_len, 300 * 64) << "as far as the cache goes";
 }
 
+TEST(MemoryPlan, WhatHasBeenTakenCounts) {
+  MemoryRequest request = base();
+  request.max_num_seqs = 64;
+  request.total_bytes = 6400 * kMiB;  // of which 100 are kept free
+  request.taken_bytes = 320 * kMiB;
+  request.free_now = 600 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 180);
+  request.free_now = 150 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 50) << "another process has taken the rest";
+  request.lora_bytes = 20 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 30);
+  request.free_now = 100 * kMiB;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"320.0 MiB", "20.0 MiB aside", "500.0 MiB", "max_num_batched_tokens"});
+}
+
 TEST(MemoryPlan, TheTotalMayBeShared) {
   MemoryRequest request = base();
   request.max_num_seqs = 64;

@@ -60,6 +60,96 @@ TEST_F(CudaEngine, NoStepTakesMemory) {
   EXPECT_EQ(gpu_.api.calls("malloc_pinned"), 0);
 }
 
+constexpr size_t kMiB = size_t{1} << 20;
+
+/// As many blocks as memory allows.
+ModelOptions greedy_for_memory(ModelOptions options) {
+  options.max_model_len = 512;
+  options.max_num_seqs = options.max_num_batched_tokens = 2048;
+  options.num_kv_blocks = 0;
+  return options;
+}
+
+TEST_F(CudaEngine, TakesItsShareOfWhatIsFreeAndSaysWhereItWent) {
+  gpu_.api.total_bytes = 600 * kMiB;
+  gpu_.api.others_bytes = 200 * kMiB;
+  for (const double share : {0.5, 0.8}) {
+    const auto engine = emulated_engine(gpu_);
+    ModelOptions half = greedy_for_memory(options());
+    half.memory_utilization = share;
+    engine->install_model("m", half);
+    const ModelInfo info = engine->model_info("m");
+    const size_t taken = gpu_.api.device_bytes();
+    const auto budget = static_cast<size_t>(share * 400 * kMiB);
+    EXPECT_LE(taken, budget);
+    EXPECT_GE(taken + 4 * kMiB, budget);
+    // One block more than it has takes what padding writes.
+    const size_t block = info.kv_cache_bytes / static_cast<size_t>(info.num_kv_blocks);
+    EXPECT_EQ(
+        info.weight_bytes + info.scratch_bytes + info.reserved_bytes + info.kv_cache_bytes + block,
+        taken);
+    EXPECT_EQ(info.device_free_bytes, 400 * kMiB - taken);
+    engine->start_model("m");
+    EXPECT_EQ(gpu_.api.device_bytes(), taken);
+  }
+  EXPECT_EQ(gpu_.api.device_bytes(), 0u);
+}
+
+TEST_F(CudaEngine, AShareOfTheTotalIsBoundedByWhatIsFree) {
+  gpu_.api.total_bytes = 600 * kMiB;
+  const auto taken = [&](double ratio, size_t leftover) {
+    const auto engine = emulated_engine(gpu_);
+    ModelOptions bfc = greedy_for_memory(options());
+    bfc.total_memory_ratio = ratio;
+    bfc.memory_leftover_bytes = leftover;
+    engine->install_model("m", bfc);
+    return gpu_.api.device_bytes();
+  };
+  EXPECT_NEAR(static_cast<double>(taken(0.5, 100 * kMiB)), 250.0 * kMiB, 4.0 * kMiB);
+  gpu_.api.others_bytes = 350 * kMiB;
+  EXPECT_LE(taken(0.9, 0), 250 * kMiB);
+}
+
+TEST_F(CudaEngine, TwoShareACardAndGiveItBack) {
+  gpu_.api.total_bytes = 800 * kMiB;
+  {
+    const auto one = emulated_engine(gpu_), other = emulated_engine(gpu_);
+    std::vector<std::vector<int32_t>> answers;
+    for (Engine* engine : {one.get(), other.get()}) {
+      ModelOptions half = greedy_for_memory(options());
+      half.memory_utilization = 0.5;
+      engine->install_model("m", half);
+      engine->start_model("m");
+    }
+    for (Engine* engine : {one.get(), other.get()}) {
+      answers.push_back(read_all(engine->submit("m", request(9, 1, 8)).results()).token_ids);
+    }
+    EXPECT_EQ(answers[0], answers[1]);
+    const size_t both = gpu_.api.device_bytes();
+    one->release_model("m");
+    EXPECT_LT(gpu_.api.device_bytes(), both);
+    EXPECT_EQ(read_all(other->submit("m", request(9, 1, 8)).results()).token_ids, answers[0]);
+  }
+  EXPECT_EQ(gpu_.api.device_bytes(), 0u);
+}
+
+// Too little for the weights, for the largest steps, for one block: what was taken is given back.
+TEST_F(CudaEngine, TooLittleMemoryNamesRemedies) {
+  gpu_.api.total_bytes = 600 * kMiB;
+  const auto engine = emulated_engine(gpu_);
+  for (const size_t free_bytes : {1 * kMiB, 40 * kMiB, 70 * kMiB}) {
+    gpu_.api.others_bytes = 600 * kMiB - free_bytes;
+    ModelOptions large = greedy_for_memory(options());
+    large.memory_utilization = 1.0;
+    large.max_num_batched_tokens = 8192;
+    expect_error(ErrorCode::kOutOfMemory, {"max_num_batched_tokens", "free"},
+                 [&] { engine->install_model("m", large); });
+    EXPECT_EQ(gpu_.api.device_bytes(), 0u) << free_bytes;
+  }
+  gpu_.api.others_bytes = 500 * kMiB;
+  engine->install_model("m", options());
+}
+
 TEST_F(CudaEngine, WhatItCannotRunIsRefusedByName) {
   const auto engine = emulated_engine(gpu_);
   ModelOptions keys = options();
