@@ -42,6 +42,7 @@ void CudaBackend::begin_step(const StepBatch& batch) {
                      batch.rope_lens.size() == batch.token_ids.size(),
                  rows);
   context_.enter();
+  context_.settle();  // or a failed step's copies would read what this one writes
   uploader_.release();
   step_ = {.batch = batch, .rows = rows};
 

@@ -21,13 +21,23 @@ void CudaContext::enter() { check(api_.set_device(device_), "choosing the GPU");
 
 void CudaContext::check(Status status, const char* what) {
   if (status == kSuccess) return;
-  // An error that stays is what every later call reports, too.
-  size_t free_bytes = 0, total_bytes = 0;
-  const Status again = api_.memory_info(&free_bytes, &total_bytes);
-  if (again != kSuccess) lost_.store(true, std::memory_order_relaxed);
+  note_failure();
   throw_error(ErrorCode::kDevice, "GPU ", device_, " (", properties_.name, ") failed at ", what,
               ": ", api_.describe(status),
               lost() ? "; it can't go on: release the model, and load it in a new process." : ".");
+}
+
+// An error that stays is what every later call reports, too.
+void CudaContext::note_failure() noexcept {
+  unsettled_.store(true, std::memory_order_relaxed);
+  size_t free_bytes = 0, total_bytes = 0;
+  if (api_.memory_info(&free_bytes, &total_bytes) != kSuccess) {
+    lost_.store(true, std::memory_order_relaxed);
+  }
+}
+
+void CudaContext::settle() {
+  if (unsettled_.exchange(false, std::memory_order_relaxed)) wait();
 }
 
 void CudaContext::wait() { check(api_.synchronize(stream_), "waiting for its work"); }

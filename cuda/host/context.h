@@ -29,6 +29,11 @@ class CudaContext {
   /// Throws Error(kDevice) naming `what` unless the status is kSuccess. An error that stays (the
   /// GPU's work broke off, the GPU fell off the bus) makes the context lost.
   void check(Status status, const char* what);
+  /// After a call that has failed: whether it is an error that stays makes the context lost.
+  void note_failure() noexcept;
+  /// If calls have failed since this was last called, waits for what they left on the stream.
+  /// Throws Error(kDevice).
+  void settle();
   /// Waits for everything on the stream. Throws Error(kDevice).
   void wait();
   /// Whether nothing on this GPU can go on but giving it back.
@@ -40,6 +45,7 @@ class CudaContext {
   const DeviceProperties properties_;
   Stream stream_ = nullptr;
   std::atomic<bool> lost_{false};
+  std::atomic<bool> unsettled_{false};
 };
 
 }  // namespace headrace::cuda

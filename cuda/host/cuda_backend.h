@@ -115,7 +115,13 @@ class CudaBackend final : public Backend {
   /// Queues an op's kernels, unless reserve() runs.
   template <class Args>
   void launch(void (*op)(const Args&, Stream), const std::type_identity_t<Args>& args) {
-    if (!reserving_) op(args, context_.stream());
+    if (reserving_) return;
+    try {
+      op(args, context_.stream());
+    } catch (...) {
+      context_.note_failure();
+      throw;
+    }
   }
   void queue_rows();
   void queue_tables();

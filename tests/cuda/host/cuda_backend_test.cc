@@ -56,7 +56,7 @@ TEST_F(CudaBackendTest, OutOfMemoryNamesWhatIsFree) {
 TEST_F(CudaBackendTest, APassingErrorFailsItsStepAlone) {
   DecoderHarness harness(gpu_.backend(DType::kF32), llama_folder(), {});
   const Rows before = generate_alone(harness, 0, prompt(5, 1), 4);
-  for (const char* call : {"copy", "synchronize", "launch"}) {
+  for (const char* call : {"copy", "synchronize", "launch", "kernel", "record"}) {
     gpu_.api.fail(call, 999);
     EXPECT_THROW(generate_alone(harness, 0, prompt(5, 1), 4), Error) << call;
     EXPECT_FALSE(harness.backend().lost());

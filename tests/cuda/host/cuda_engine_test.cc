@@ -7,7 +7,7 @@
 
 #include "cpp/engine/expect_error.h"
 #include "cuda/host/emulated_engine.h"
-#include "cuda/host/generate.h"
+#include "cuda/host/engine_requests.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -18,34 +18,18 @@ using testing::read_all;
 
 class CudaEngine : public ::testing::Test {
  protected:
-  static ModelOptions options() {
-    return {.path = llama_folder(),
-            .device = "cuda",
-            .max_model_len = 256,
-            .max_num_seqs = 4,
-            .max_num_batched_tokens = 48,
-            .block_size = 16,
-            .num_kv_blocks = 64};
-  }
-  static RequestOptions request(int32_t length, int32_t first, int32_t max_tokens) {
-    RequestOptions out;
-    out.prompt_token_ids = prompt(length, first);
-    out.sampling = {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-    return out;
-  }
-
   cuda::EmulatedGpu gpu_;
 };
 
 // What is asked for in steps: chunks, decodes up to the longest context, lists of all kinds.
 TEST_F(CudaEngine, NoStepTakesMemory) {
   const auto engine = emulated_engine(gpu_);
-  engine->install_model("m", options());
+  engine->install_model("m", small_options());
   engine->start_model("m");
   gpu_.api.reset_calls();
   std::vector<Request> requests;
   for (int32_t i = 0; i < 6; ++i) {
-    RequestOptions one = request(i == 0 ? 240 : 10 + 20 * i, i, i == 0 ? 16 : 6);
+    RequestOptions one = small_request(i == 0 ? 240 : 10 + 20 * i, i, i == 0 ? 16 : 6);
     if (i % 2 == 1) {
       one.sampling.temperature = 1.0f;
       one.sampling.repetition_penalty = 1.1f;
@@ -75,7 +59,7 @@ TEST_F(CudaEngine, TakesItsShareOfWhatIsFreeAndSaysWhereItWent) {
   gpu_.api.others_bytes = 200 * kMiB;
   for (const double share : {0.5, 0.8}) {
     const auto engine = emulated_engine(gpu_);
-    ModelOptions half = greedy_for_memory(options());
+    ModelOptions half = greedy_for_memory(small_options());
     half.memory_utilization = share;
     engine->install_model("m", half);
     const ModelInfo info = engine->model_info("m");
@@ -99,7 +83,7 @@ TEST_F(CudaEngine, AShareOfTheTotalIsBoundedByWhatIsFree) {
   gpu_.api.total_bytes = 600 * kMiB;
   const auto taken = [&](double ratio, size_t leftover) {
     const auto engine = emulated_engine(gpu_);
-    ModelOptions bfc = greedy_for_memory(options());
+    ModelOptions bfc = greedy_for_memory(small_options());
     bfc.total_memory_ratio = ratio;
     bfc.memory_leftover_bytes = leftover;
     engine->install_model("m", bfc);
@@ -116,19 +100,19 @@ TEST_F(CudaEngine, TwoShareACardAndGiveItBack) {
     const auto one = emulated_engine(gpu_), other = emulated_engine(gpu_);
     std::vector<std::vector<int32_t>> answers;
     for (Engine* engine : {one.get(), other.get()}) {
-      ModelOptions half = greedy_for_memory(options());
+      ModelOptions half = greedy_for_memory(small_options());
       half.memory_utilization = 0.5;
       engine->install_model("m", half);
       engine->start_model("m");
     }
     for (Engine* engine : {one.get(), other.get()}) {
-      answers.push_back(read_all(engine->submit("m", request(9, 1, 8)).results()).token_ids);
+      answers.push_back(read_all(engine->submit("m", small_request(9, 1, 8)).results()).token_ids);
     }
     EXPECT_EQ(answers[0], answers[1]);
     const size_t both = gpu_.api.device_bytes();
     one->release_model("m");
     EXPECT_LT(gpu_.api.device_bytes(), both);
-    EXPECT_EQ(read_all(other->submit("m", request(9, 1, 8)).results()).token_ids, answers[0]);
+    EXPECT_EQ(read_all(other->submit("m", small_request(9, 1, 8)).results()).token_ids, answers[0]);
   }
   EXPECT_EQ(gpu_.api.device_bytes(), 0u);
 }
@@ -139,7 +123,7 @@ TEST_F(CudaEngine, TooLittleMemoryNamesRemedies) {
   const auto engine = emulated_engine(gpu_);
   for (const size_t free_bytes : {1 * kMiB, 40 * kMiB, 70 * kMiB}) {
     gpu_.api.others_bytes = 600 * kMiB - free_bytes;
-    ModelOptions large = greedy_for_memory(options());
+    ModelOptions large = greedy_for_memory(small_options());
     large.memory_utilization = 1.0;
     large.max_num_batched_tokens = 8192;
     expect_error(ErrorCode::kOutOfMemory, {"max_num_batched_tokens", "free"},
@@ -147,16 +131,16 @@ TEST_F(CudaEngine, TooLittleMemoryNamesRemedies) {
     EXPECT_EQ(gpu_.api.device_bytes(), 0u) << free_bytes;
   }
   gpu_.api.others_bytes = 500 * kMiB;
-  engine->install_model("m", options());
+  engine->install_model("m", small_options());
 }
 
 TEST_F(CudaEngine, WhatItCannotRunIsRefusedByName) {
   const auto engine = emulated_engine(gpu_);
-  ModelOptions keys = options();
+  ModelOptions keys = small_options();
   keys.kv_cache_dtype = "int8";
   expect_error(ErrorCode::kUnsupported, {"not as int8: set kv_cache_dtype"},
                [&] { engine->install_model("m", keys); });
-  ModelOptions quantized = options();
+  ModelOptions quantized = small_options();
   quantized.quantization = "wint4";
   expect_error(ErrorCode::kUnsupported, {"these are wint4: leave quantization out"},
                [&] { engine->install_model("m", quantized); });

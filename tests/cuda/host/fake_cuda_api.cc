@@ -17,6 +17,7 @@ namespace {
 using Work = std::function<void()>;
 
 struct FakeStream {
+  FakeCudaApi* api;
   std::recursive_mutex mutex;
   std::deque<Work> queue;  // guarded by mutex, as is what follows
   bool capturing = false;
@@ -56,11 +57,13 @@ constexpr Status kInvalidValue = 1;
 }  // namespace
 
 void submit(Stream stream, std::function<void()> work) {
-  if (stream == nullptr) {
-    work();
-  } else {
-    fake(stream)->put(std::move(work));
+  if (stream == nullptr) return work();
+  const Status status = fake(stream)->api->enter("kernel");
+  if (status != kSuccess) {  // as check_launch() has it
+    throw_error(ErrorCode::kDevice,
+                "the GPU refused a kernel: ", fake(stream)->api->describe(status));
   }
+  fake(stream)->put(std::move(work));
 }
 
 FakeCudaApi::FakeCudaApi() : devices{{"Fake GPU", 9, 0, 4, size_t{1} << 30}} {}
@@ -191,7 +194,7 @@ Status FakeCudaApi::free_pinned(void* data) {
 Status FakeCudaApi::create_stream(Stream* stream) {
   const Status status = enter("create_stream");
   if (status != kSuccess) return status;
-  *stream = reinterpret_cast<Stream>(new FakeStream);
+  *stream = reinterpret_cast<Stream>(new FakeStream{.api = this});
   ++live_handles_;
   return kSuccess;
 }

@@ -32,8 +32,9 @@ class FakeCudaApi final : public CudaApi {
   size_t total_bytes = size_t{1} << 30;
   size_t others_bytes = 0;  ///< of total_bytes, held by other processes
 
-  /// Makes the `nth` call from now (1 = the next) of the method of that name fail. A sticky failure
-  /// stays: every later call of any method that touches the device fails alike.
+  /// Makes the `nth` call from now (1 = the next) of the method of that name fail; "kernel" is the
+  /// launch of one. A sticky failure stays: every later call of any method that touches the device
+  /// fails alike.
   void fail(const std::string& method, Status status, int nth = 1, bool sticky = false);
 
   size_t device_bytes() const;  ///< allocated now
@@ -67,6 +68,9 @@ class FakeCudaApi final : public CudaApi {
   Status destroy_graph(Graph graph) override;
   Status destroy_exec(GraphExec exec) override;
 
+  /// Counts the call; the status it must fail with, or kSuccess.
+  Status enter(const char* method, bool touches_device = true);
+
  private:
   struct Failure {
     Status status;
@@ -74,8 +78,6 @@ class FakeCudaApi final : public CudaApi {
     bool sticky;
   };
 
-  /// Counts the call; the status it must fail with, or kSuccess.
-  Status enter(const char* method, bool touches_device = true);
   Status allocate(std::map<void*, size_t>& live, void** data, size_t bytes);
   Status release(std::map<void*, size_t>& live, void* data);
 
