@@ -29,9 +29,12 @@ using std::chrono::steady_clock;
 // What waits to be written when the model is closed is no more than this.
 constexpr size_t kSyncBytes = size_t{32} << 20;
 
-struct Stopped {};
+/// No failure.
+struct NotNow {
+  const char* why;
+};
 
-/// Lets bytes pass at kBytesPerSecond; throws Stopped when asked to.
+/// Lets bytes pass at kBytesPerSecond; throws NotNow when asked to stop.
 class Pace {
  public:
   explicit Pace(std::stop_token stop) : stop_(std::move(stop)) {}
@@ -40,7 +43,7 @@ class Pace {
     due_ = std::max(due_, steady_clock::now());
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, stop_, due_, [] { return false; });
-    if (stop_.stop_requested()) throw Stopped();
+    if (stop_.stop_requested()) throw NotNow{"the model is being closed"};
     due_ += std::chrono::duration_cast<steady_clock::duration>(
         std::chrono::duration<double>(static_cast<double>(bytes) / CacheWriter::kBytesPerSecond));
   }
@@ -105,9 +108,9 @@ void CacheWriter::run(const std::stop_token& stop) noexcept {
     const std::chrono::duration<double> seconds = steady_clock::now() - begin;
     logger_.log(LogLevel::kInfo, "model '", entry_.model, "': its weights are in the cache now, ",
                 entry_.file.string(), ", written in ", seconds.count(), " s");
-  } catch (const Stopped&) {
+  } catch (const NotNow& reason) {
     logger_.log(LogLevel::kInfo, "model '", entry_.model,
-                "': closed before its weights were in the cache; the next start writes them");
+                "': this start leaves its weights out of the cache: ", reason.why);
   } catch (const std::exception& error) {
     logger_.log(LogLevel::kWarning, "model '", entry_.model,
                 "': its weights are not in the cache: ", error.what());
@@ -122,14 +125,14 @@ void CacheWriter::write(const std::stop_token& stop) {
   }
   remove_dead_files(folder, entry_.family);
   if (remove_dead_files(folder, entry_.file.filename().string())) {
-    throw_error(ErrorCode::kInvalidState, entry_.file.string(), " is being written already.");
+    throw NotNow{"another one is writing them"};
   }
   check_space(folder, entry_.header);
 
   Pace pace(stop);
   PackedHeader header = entry_.header;
   hash_source(header.source, entry_.checkpoint, 1, [&pace](size_t bytes) { pace.pass(bytes); });
-  AtomicFile file(entry_.file);
+  AtomicFile file(entry_.file, 0600);
   size_t unsynced = 0;
   PackedWriter writer(file, std::move(header), [&](const void* from, void* to, size_t bytes) {
     pace.pass(bytes);

@@ -27,11 +27,11 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::filesystem::path& path)
+AtomicFile::AtomicFile(const std::filesystem::path& path, uint32_t mode)
     : path_(path),
       temporary_(temporary_name(path)),
       buffer_(std::make_unique_for_overwrite<char[]>(kBuffer)) {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (descriptor_ < 0) fail("create", errno);
   ::flock(descriptor_, LOCK_EX | LOCK_NB);  // while it is held, the file is no leftover
 }

@@ -13,7 +13,8 @@ namespace headrace {
 /// or mapped keeps it. Errors are Error(kIo) naming the path. One thread at a time.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::filesystem::path& path);
+  /// `mode`: who may read and write it, as far as the process's umask lets them.
+  explicit AtomicFile(const std::filesystem::path& path, uint32_t mode = 0666);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

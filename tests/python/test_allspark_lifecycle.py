@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import threading
+import time
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -292,6 +294,18 @@ def test_quantized_caches_answer_alike(model: HuggingFaceModel, mode: AsCacheMod
         engine.release_request(NAME, handle)
         engine.release_model(NAME)
     assert answers[0] == answers[1]  # the answer to an easy question
+
+
+def test_weights_are_kept_for_the_next_start(
+    model: HuggingFaceModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
+    engine = running(model, packed_weights="auto")
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*.headrace")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    engine.release_model(NAME)
 
 
 @pytest.mark.parametrize(("values", "status", "message"), INSTALL_ERRORS)

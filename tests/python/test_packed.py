@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,24 @@ def test_the_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["pack", str(model), file, "--check"]) == 0
     assert "fits" in capsys.readouterr().out
     args = ["-m", str(model), "--packed-weights", file, "--max-tokens", "3", "Once"]
+    assert main(["generate", *args]) == 0
+
+
+def test_the_cache(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("HEADRACE_CACHE", str(cache))
+    want = answers(model)
+    with LLM(str(model), packed_weights="auto", **SMALL) as llm:
+        assert llm.model_info.packed_weights == ""
+        deadline = time.monotonic() + 60
+        while not list(cache.glob("*.headrace")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    with LLM(str(model), packed_weights="auto", **SMALL) as llm:
+        assert Path(llm.model_info.packed_weights).parent == cache
+    assert answers(model, packed_weights="auto") == want
+    shutil.rmtree(cache)
+    args = ["-m", str(model), "--packed-weights", "auto", "--max-tokens", "3", "Once"]
     assert main(["generate", *args]) == 0
 
 

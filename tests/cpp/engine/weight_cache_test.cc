@@ -11,11 +11,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "cpp/engine/packed_model.h"
 #include "cpp/model/expect_error.h"
 #include "engine/cache_writer.h"
+#include "model/atomic_file.h"
 #include "model/source_identity.h"
 
 namespace headrace {
@@ -65,6 +67,7 @@ constexpr const char* kUnfit = "in the cache is not used, and will be written ag
 constexpr const char* kMapped = "are mapped from the cache";
 constexpr const char* kWritten = "are in the cache now";
 constexpr const char* kNotWritten = "are not in the cache: ";
+constexpr const char* kLeftOut = "leaves its weights out of the cache";
 constexpr const char* kUntrusted = "the cache is not used";
 
 class WeightCacheTest : public testing::Test {
@@ -103,7 +106,7 @@ class WeightCacheTest : public testing::Test {
     out.answer = ask(engine, "m");
     const bool writes =
         out.log.find(kMissing) != std::string::npos || out.log.find(kUnfit) != std::string::npos;
-    if (writes) out.written = log.wait_for({kWritten, kNotWritten});
+    if (writes) out.written = log.wait_for({kWritten, kNotWritten, kLeftOut});
     return out;
   }
   void expect_first(const ModelOptions& options, const Answer& want) {
@@ -292,6 +295,16 @@ TEST_F(WeightCacheTest, WhatOthersCanWriteIsNotTrusted) {
   EXPECT_EQ(next.answer, want);
 }
 
+TEST_F(WeightCacheTest, AnUmaskThatLetsOthersWrite) {
+  const PackedModel model;
+  const ModelOptions cached = options(model);
+  const Answer want = plain_answer(cached);
+  const mode_t before = ::umask(0);
+  expect_first(cached, want);
+  ::umask(before);
+  expect_mapped(cached, want);
+}
+
 TEST_F(WeightCacheTest, AFolderMustBeHad) {
   const PackedModel model;
   ::setenv("HEADRACE_CACHE", "some/where", 1);
@@ -377,6 +390,21 @@ TEST_F(WeightCacheTest, ClosingDuringTheWrite) {
     while (files().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(files().at(0).filename().string().front(), '.');
   }
+  EXPECT_EQ(files(), std::vector<fs::path>{});
+}
+
+TEST_F(WeightCacheTest, OneWritesAtATime) {
+  const PackedModel model;
+  Log log;
+  Logger logger(log.engine().log_sink, LogLevel::kInfo);
+  const std::vector<std::byte> weights(5000);
+  fs::create_directories(cache());
+  std::optional<AtomicFile> other(cache() / "family-1.headrace");
+  internal::CacheWriter writer(entry_of(model, cache() / "family-1.headrace", weights), logger);
+  writer.start();
+  EXPECT_NE(log.wait_for({kLeftOut}).find("another one is writing"), std::string::npos);
+  EXPECT_EQ(files().size(), 1u);
+  other.reset();
   EXPECT_EQ(files(), std::vector<fs::path>{});
 }
 
