@@ -1,0 +1,237 @@
+// Where the time of a whole step goes, and its share of the floor: a model of random weights.
+//
+//   micro_step [FORMAT] [ROWS] [CONTEXT] [SHAPE] [STEPS] [ISA] [THREADS]
+//   micro_step smoke
+//
+// FORMAT: bf16, int8 or int4. ROWS at CONTEXT 0: one prefill of so many tokens; else so many
+// requests that decode a token each at that context. SHAPE: qwen2-0.5b or smoke.
+//
+// Steps alternate with probes of the read bandwidth, which drifts. The floor of an op is what takes
+// longer, reading its weights or multiplying by them.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "model/decoder.h"
+#include "peaks.h"
+#include "timed_backend.h"
+
+namespace headrace::bench {
+namespace {
+
+const char* const kQwen2 = R"({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
+  "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+  "num_attention_heads": 14, "num_key_value_heads": 2, "rope_theta": 1000000.0,
+  "rms_norm_eps": 1e-6, "max_position_embeddings": 131072, "tie_word_embeddings": true,
+  "hidden_act": "silu", "torch_dtype": "bfloat16"})";
+const char* const kSmoke = R"({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
+  "vocab_size": 4096, "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 1000000.0,
+  "rms_norm_eps": 1e-6, "max_position_embeddings": 4096, "tie_word_embeddings": true,
+  "hidden_act": "silu", "torch_dtype": "bfloat16"})";
+
+struct Plan {
+  std::string format = "bf16";
+  int32_t rows = 1;
+  int32_t context = 128;
+  std::string shape = "qwen2-0.5b";
+  int steps = 15;
+  std::string isa{};
+  int threads = 0;
+  size_t probe_bytes = size_t{1} << 30;
+
+  bool prefills() const { return context == 0; }
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Quantization quantization_of(const std::string& format) {
+  if (format == "int8") return {8, 64};
+  if (format == "int4") return {4, 32};
+  return {};
+}
+
+/// A step's rows: one sequence's prompt, or a token of each of many.
+struct Batch {
+  std::vector<int32_t> ids, positions, rope_lens, logit_rows;
+  std::vector<std::vector<int32_t>> blocks;
+  std::vector<SeqSlice> seqs;
+  std::vector<SampleRow> sample_rows;
+  int32_t num_blocks = 0;
+
+  explicit Batch(const Plan& plan, int32_t vocab_size) {
+    const int32_t sequences = plan.prefills() ? 1 : plan.rows;
+    const int32_t rows_each = plan.rows / sequences;
+    for (int32_t s = 0; s < sequences; ++s) {
+      blocks.emplace_back(static_cast<size_t>((plan.context + rows_each) / 64 + 1));
+      std::iota(blocks.back().begin(), blocks.back().end(), num_blocks);
+      num_blocks += static_cast<int32_t>(blocks.back().size());
+      const int32_t start = plan.context;
+      seqs.push_back({s * rows_each, rows_each, start, blocks.back(), nullptr});
+      for (int32_t i = 0; i < rows_each; ++i) {
+        ids.push_back(static_cast<int32_t>(ids.size() * 7919 + 17) % vocab_size);
+        positions.push_back(start + i);
+        rope_lens.push_back(start + rows_each);
+      }
+      logit_rows.push_back((s + 1) * rows_each - 1);
+      sample_rows.push_back({.logits_row = s, .greedy = true});
+    }
+  }
+
+  StepBatch view() const { return {ids, positions, rope_lens, seqs, logit_rows}; }
+};
+
+class Bench {
+ public:
+  explicit Bench(const Plan& plan)
+      : plan_(plan),
+        backend_(make_cpu_backend({.num_threads = plan.threads, .isa = plan.isa})),
+        timed_(*backend_),
+        config_(parse_model_config(plan.shape == "smoke" ? kSmoke : kQwen2, "")),
+        batch_(plan, config_.vocab_size),
+        threads_(backend_->device_info().num_threads),
+        probe_(threads_, plan.probe_bytes) {
+    DecoderOptions options;
+    options.storage = DType::kBF16;
+    options.quantization = quantization_of(plan.format);
+    options.max_rows = plan.rows;
+    options.max_logit_rows = static_cast<int32_t>(batch_.logit_rows.size());
+    options.dummy_weights = true;
+    decoder_ = std::make_unique<Decoder>(timed_, config_, nullptr, options);
+    cache_ = backend_->make_kv_cache({.num_layers = config_.num_layers,
+                                      .num_kv_heads = config_.num_kv_heads,
+                                      .head_dim = config_.head_dim,
+                                      .block_size = 64,
+                                      .dtype = DType::kBF16},
+                                     batch_.num_blocks);
+    results_.resize(batch_.sample_rows.size());
+  }
+
+  void run() {
+    const double peak_before = peak();
+    step();
+    timed_.reset();
+    step();
+    const std::map<std::string, OpTotals> once = timed_.totals();
+    std::map<std::string, std::vector<double>> seconds;
+    std::vector<double> shares, rates, wholes;
+    for (int i = 0; i < plan_.steps; ++i) {
+      const double before = probe_.bytes_per_second(1);
+      timed_.reset();
+      wholes.push_back(step());
+      for (const auto& [name, totals] : timed_.totals()) seconds[name].push_back(totals.seconds);
+      const double limit = 0.5 * (before + probe_.bytes_per_second(1));
+      shares.push_back(floor(once, limit, peak_before) / wholes.back());
+      rates.push_back(limit);
+    }
+    report(once, seconds, median(rates), peak_before);
+    std::printf(
+        "%s %d rows at %d: step %.3f ms, %.0f %% of floor; "
+        "%.1f GB/s, %.0f GOP/s\n",
+        plan_.format.c_str(), plan_.rows, plan_.context, median(wholes) * 1e3, 100 * median(shares),
+        median(rates) * 1e-9, peak_before * 1e-9);
+  }
+
+ private:
+  double peak() const {
+    const std::string isa = backend_->device_info().isa;
+    if (isa != "avx512_bf16") return f32_peak(threads_);
+    return plan_.format == "bf16" ? bf16_peak(threads_) : int8_peak(threads_);
+  }
+
+  double step() {
+    const double start = now();
+    const TensorView logits = decoder_->forward(batch_.view(), *cache_);
+    timed_.sample(logits, config_.vocab_size, batch_.sample_rows, results_);
+    return now() - start;
+  }
+
+  static double floor(const OpTotals& op, double limit, double peak) {
+    return std::max(op.bytes / limit, op.operations / peak);
+  }
+  /// Of the whole step: weights and, of decodes, keys and values.
+  double floor(const std::map<std::string, OpTotals>& ops, double limit, double peak) const {
+    double sum = 0;
+    for (const auto& [name, op] : ops) sum += floor(op, limit, peak);
+    return sum + kv_floor(limit, peak);
+  }
+  double kv_floor(double limit, double peak) const {
+    const double width = config_.num_layers * config_.head_dim;
+    if (!plan_.prefills()) {
+      return plan_.rows * plan_.context * 4.0 * config_.num_kv_heads * width / limit;
+    }
+    return 2.0 * plan_.rows * plan_.rows * config_.num_heads * width / peak;
+  }
+
+  void report(const std::map<std::string, OpTotals>& ops,
+              const std::map<std::string, std::vector<double>>& seconds, double limit,
+              double peak) const {
+    for (const auto& [name, op] : ops) {
+      const double time = median(seconds.at(name));
+      const double least = name == "attention" ? kv_floor(limit, peak) : floor(op, limit, peak);
+      std::printf("%-24s %3d x %8.1f us = %8.3f ms", name.c_str(), op.calls, time / op.calls * 1e6,
+                  time * 1e3);
+      if (least > 0) {
+        std::printf(", %3.0f %% of floor, %8.3f ms above", 100 * least / time,
+                    (time - least) * 1e3);
+      }
+      std::printf("\n");
+    }
+  }
+
+  Plan plan_;
+  std::unique_ptr<Backend> backend_;
+  TimedBackend timed_;
+  ModelConfig config_;
+  Batch batch_;
+  int threads_;
+  ReadProbe probe_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<KvCache> cache_;
+  std::vector<SampleResult> results_;
+};
+
+}  // namespace
+}  // namespace headrace::bench
+
+int main(int argc, char** argv) {
+  using namespace headrace::bench;
+  const auto number = [&](int i, int fallback) { return argc > i ? std::atoi(argv[i]) : fallback; };
+  Plan plan;
+  if (argc > 1) plan.format = argv[1];
+  plan.rows = std::max(1, number(2, plan.rows));
+  plan.context = std::max(0, number(3, plan.context));
+  if (argc > 4) plan.shape = argv[4];
+  plan.steps = std::max(1, number(5, plan.steps));
+  if (argc > 6) plan.isa = argv[6];
+  plan.threads = number(7, plan.threads);
+  if (plan.format == "smoke") {
+    plan = {.format = "int8",
+            .rows = 2,
+            .context = 20,
+            .shape = "smoke",
+            .steps = 1,
+            .threads = 2,
+            .probe_bytes = size_t{4} << 20};
+  }
+  try {
+    Bench(plan).run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "micro_step: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

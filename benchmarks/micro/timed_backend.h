@@ -1,0 +1,144 @@
+#pragma once
+
+// A backend that passes every op on to another and notes how long each kind of op took.
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "backend/backend.h"
+
+namespace headrace::bench {
+
+/// What ops of one kind did.
+struct OpTotals {
+  int calls = 0;
+  double seconds = 0;
+  double bytes = 0;       ///< of weights read
+  double operations = 0;  ///< of products with weights, a multiply and an add counted as two
+};
+
+class TimedBackend final : public Backend {
+ public:
+  explicit TimedBackend(Backend& inner) : inner_(inner) {}
+
+  /// Since the last reset(), by kind; linears apart by the shape of their weight.
+  const std::map<std::string, OpTotals>& totals() const { return totals_; }
+  void reset() { totals_.clear(); }
+
+  DeviceInfo device_info() const override { return inner_.device_info(); }
+  void enter_thread() override { inner_.enter_thread(); }
+  void require(const BackendNeeds& needs) const override { inner_.require(needs); }
+  DType activation_dtype(DType storage) const override { return inner_.activation_dtype(storage); }
+  Buffer allocate(size_t bytes) override { return inner_.allocate(bytes); }
+  Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) override {
+    return inner_.adopt(data, bytes, std::move(owner));
+  }
+  size_t bytes_in_use() const override { return inner_.bytes_in_use(); }
+  size_t bytes_held() const override { return inner_.bytes_held(); }
+  void upload(const void* source, void* device, size_t bytes) override {
+    inner_.upload(source, device, bytes);
+  }
+  void read_back(const void* device, void* destination, size_t bytes) override {
+    inner_.read_back(device, destination, bytes);
+  }
+  std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override {
+    return inner_.pack_weight(spec);
+  }
+  std::string weight_layout(DType storage, const QuantFormat& quant) const override {
+    return inner_.weight_layout(storage, quant);
+  }
+  size_t packed_bytes(const WeightShape& shape) const override {
+    return inner_.packed_bytes(shape);
+  }
+  std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer bytes) override {
+    return inner_.restore_weight(shape, std::move(bytes));
+  }
+  TensorView pack_vector(const WeightPart& part, Buffer* owner) override {
+    return inner_.pack_vector(part, owner);
+  }
+  std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override {
+    return inner_.pack_lora(spec);
+  }
+  size_t kv_block_bytes(const KvCacheSpec& spec) const override {
+    return inner_.kv_block_bytes(spec);
+  }
+  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t blocks) override {
+    return inner_.make_kv_cache(spec, blocks);
+  }
+  void reserve(const std::function<void()>& ops) override { inner_.reserve(ops); }
+
+  void begin_step(const StepBatch& batch) override {
+    timed("begin_step", [&] { inner_.begin_step(batch); });
+  }
+  void embed(const PackedWeight& table, TensorView out) override {
+    timed("embed", [&] { inner_.embed(table, out); });
+  }
+  void rope_table(const RopeSpec& spec, TensorView out) override {
+    timed("rope_table", [&] { inner_.rope_table(spec, out); });
+  }
+  void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override {
+    timed("rms_norm", [&] { inner_.rms_norm(x, weight, eps, out); });
+  }
+  void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                    TensorView out) override {
+    timed("add_rms_norm", [&] { inner_.add_rms_norm(residual, delta, weight, eps, out); });
+  }
+  void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override {
+    timed_linear(x, weight, [&] { inner_.linear(x, weight, bias, out); });
+  }
+  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       TensorView out) override {
+    timed_linear(x, weight, [&] { inner_.linear_silu_mul(x, weight, bias, out); });
+  }
+  void silu_mul(TensorView gate_up, TensorView out) override {
+    timed("silu_mul", [&] { inner_.silu_mul(gate_up, out); });
+  }
+  void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
+            TensorView out) override {
+    timed("lora", [&] { inner_.lora(x, groups, scratch, out); });
+  }
+  void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
+                     TensorView rope_table, KvCache& cache, int32_t layer) override {
+    timed("rope_kv_write",
+          [&] { inner_.rope_kv_write(qkv, spec, rope, rope_table, cache, layer); });
+  }
+  void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
+                 TensorView out) override {
+    timed("attention", [&] { inner_.attention(q, spec, cache, layer, out); });
+  }
+  void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {
+    timed("gather_rows", [&] { inner_.gather_rows(x, rows, out); });
+  }
+  void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
+              std::span<SampleResult> results) override {
+    timed("sample", [&] { inner_.sample(logits, vocab_size, rows, results); });
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  template <class Op>
+  OpTotals& timed(const std::string& name, const Op& op) {
+    OpTotals& totals = totals_[name];
+    const auto start = Clock::now();
+    op();
+    totals.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    ++totals.calls;
+    return totals;
+  }
+
+  template <class Op>
+  void timed_linear(const TensorView& x, const PackedWeight& weight, const Op& op) {
+    const std::string name =
+        "linear " + std::to_string(weight.n()) + " x " + std::to_string(weight.k());
+    OpTotals& totals = timed(name, op);
+    totals.bytes += static_cast<double>(weight.bytes());
+    totals.operations += 2.0 * static_cast<double>(x.rows() * weight.n() * weight.k());
+  }
+
+  Backend& inner_;
+  std::map<std::string, OpTotals> totals_;
+};
+
+}  // namespace headrace::bench
