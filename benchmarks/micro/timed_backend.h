@@ -84,6 +84,7 @@ class TimedBackend final : public Backend {
                     TensorView out) override {
     timed("add_rms_norm", [&] { inner_.add_rms_norm(residual, delta, weight, eps, out); });
   }
+  void expect(const PackedWeight& weight) override { inner_.expect(weight); }
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override {
     timed_linear(x, weight, [&] { inner_.linear(x, weight, bias, out); });
   }

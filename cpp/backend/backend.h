@@ -306,6 +306,9 @@ class Backend {
   virtual void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                             TensorView out) = 0;
 
+  /// A hint: the linear after the next one uses `weight`. Threads that wait may fetch some of it.
+  virtual void expect(const PackedWeight& weight) { static_cast<void>(weight); }
+
   /// out [T, n] = x [T, k] . W^T (+ bias [n] act, may be empty). float32 accumulation. Of a W
   /// packed with kGateUp it gives gate‖up.
   /// Moves W.bytes() + T*(k + n)*act bytes.

@@ -76,6 +76,7 @@ struct Decoder::Impl {
   void feed_forward(size_t index, const Scratch& step);
   void gate_and_up(size_t index, const Scratch& step);
   void add_loras(size_t index, LoraLinear linear, const TensorView& x, const TensorView& out);
+  const PackedWeight& output_matrix() const { return head ? *head : *embedding; }
   Scratch views(int64_t rows) const;
   void choose_rows(std::span<const int32_t> rows, Scratch& step);
 
@@ -176,7 +177,7 @@ void Decoder::Impl::read_logits(const Scratch& step, const TensorView& out) {
   feed_forward(layers.size() - 1, step);
   backend.add_rms_norm(step.residual, step.delta, final_norm.view, config.rms_norm_eps,
                        step.normed);
-  backend.linear(step.normed, head ? *head : *embedding, {}, out);
+  backend.linear(step.normed, output_matrix(), {}, out);
 }
 
 /// mixed = attention(normed), before its output projection.
@@ -195,6 +196,7 @@ void Decoder::Impl::attend(size_t index, KvCache& cache, const Scratch& step) {
                                 .head_dim = d,
                                 .scale = 1.0f / std::sqrt(static_cast<float>(d)),
                                 .window = layer.window};
+  backend.expect(*layer.o);
   backend.linear(step.normed, *layer.qkv, layer.qkv_bias.view, step.qkv);
   add_loras(index, &LoraLayer::qkv, step.normed, step.qkv);
   backend.rope_kv_write(step.qkv, qkv, config.rope, step.rope, cache, layer_number);
@@ -205,11 +207,14 @@ void Decoder::Impl::attend(size_t index, KvCache& cache, const Scratch& step) {
 /// residual += o(mixed); delta = down(silu(gate(norm(residual))) * up(norm(residual))).
 void Decoder::Impl::feed_forward(size_t index, const Scratch& step) {
   const LayerWeights& layer = layers[index];
+  backend.expect(*layer.gate_up);
   backend.linear(step.mixed, *layer.o, layer.o_bias.view, step.delta);
   add_loras(index, &LoraLayer::o, step.mixed, step.delta);
   backend.add_rms_norm(step.residual, step.delta, layer.mlp_norm.view, config.rms_norm_eps,
                        step.normed);
+  backend.expect(*layer.down);
   gate_and_up(index, step);
+  backend.expect(index + 1 < layers.size() ? *layers[index + 1].qkv : output_matrix());
   backend.linear(step.gated, *layer.down, layer.down_bias.view, step.delta);
   add_loras(index, &LoraLayer::down, step.gated, step.delta);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -115,6 +116,44 @@ TEST(ThreadPool, ManyLoopsInARow) {
     if (round % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(round % 7 * 50));
   }
   EXPECT_EQ(total, 3000LL * 120 + 16LL * 2999 * 3000 / 2);
+}
+
+TEST(ThreadPool, TellsWhereThreadsStart) {
+  for (const int32_t threads : {2, 3, 5}) {
+    ThreadPool pool(threads);
+    for (const int64_t count : {int64_t{5}, int64_t{6}, int64_t{17}}) {
+      std::vector<int64_t> first(static_cast<size_t>(threads), -1);
+      std::atomic<int32_t> started{0};
+      pool.parallel_for(count, 1, [&](int64_t begin, int64_t, int32_t thread) {
+        int64_t& mine = first[static_cast<size_t>(thread)];
+        if (mine >= 0) return;
+        mine = begin;
+        // Nobody goes on to another's share before all have begun their own.
+        ++started;
+        while (started.load() < threads) std::this_thread::yield();
+      });
+      for (int32_t t = 0; t < threads; ++t) {
+        EXPECT_EQ(first[static_cast<size_t>(t)], pool.first_of(t, count)) << threads << " " << t;
+      }
+    }
+  }
+}
+
+// Hints about memory that is not there, between loops that threads wait in and behind.
+TEST(ThreadPool, ReadsAheadHarmlessly) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 500; ++round) {
+    for (int32_t t = 0; t < 2; ++t) {
+      const auto address = static_cast<uintptr_t>(round) * 4096 * (t == 0 ? 1 : 1'000'003);
+      pool.read_ahead(t, reinterpret_cast<const void*>(address), size_t{1} << (round % 20));
+    }
+    std::atomic<int> sum{0};
+    pool.parallel_for(4, 1, [&](int64_t begin, int64_t, int32_t) {
+      if (begin == round % 4) std::this_thread::sleep_for(std::chrono::microseconds(round % 60));
+      ++sum;
+    });
+    ASSERT_EQ(sum.load(), 4);
+  }
 }
 
 TEST(ThreadPool, StartsAndStopsUnused) {

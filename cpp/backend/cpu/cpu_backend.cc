@@ -126,6 +126,7 @@ TensorView CpuBackend::pack_vector(const WeightPart& part, Buffer* owner) {
 void CpuBackend::begin_step(const StepBatch& batch) {
   check_batch(batch);
   step_ = batch;
+  expected_ = nullptr;  // if the last step failed
 }
 
 void CpuBackend::reserve(const std::function<void()>& ops) {

@@ -65,6 +65,7 @@ class CpuBackend final : public Backend {
   void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override;
   void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                     TensorView out) override;
+  void expect(const PackedWeight& weight) override { expected_ = &weight; }
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
@@ -112,6 +113,8 @@ class CpuBackend final : public Backend {
   template <class PackRows, class Product>
   void multiply_panels(const LinearOperands& op, const PanelCut& cut, const LinearPlan& plan,
                        const PackRows& pack_rows, const Product& product);
+  /// Has threads that wait fetch their first panels of the expected weight, if `rows` are few.
+  void read_ahead(int64_t rows);
   void run_dense(const LinearOperands& op, const PackedPanels& weight);
   void run_quantized(const LinearOperands& op, const QuantPanels& weight);
   /// x with its columns in another order [k], in memory that the next call takes.
@@ -125,7 +128,9 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   Buffer scratch_, reordered_;
   bool reserving_ = false;  ///< ops take their scratch and compute nothing
-  StepBatch step_;          ///< of the current step; its spans are the caller's
+  /// Only between expect() and the next linear().
+  const PackedWeight* expected_ = nullptr;
+  StepBatch step_;  ///< of the current step; its spans are the caller's
 };
 
 }  // namespace headrace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/op_checks.h"
@@ -38,6 +39,10 @@ constexpr int64_t kFewRows = 16, kFewRowsTile = 4;
 // beyond their stream, and would take lines away from the thread that is writing them.
 constexpr int64_t kGapBytes = 16 * 1024;
 
+// Of a thread's share of the next weight: what the wait for others at the end of an operation is
+// worth, and a quarter of a second-level cache of 1 MiB or more.
+constexpr int64_t kAheadBytes = 256 * 1024;
+
 /// Even shares of `count`, none above `most`.
 int64_t even_share(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
 
@@ -62,6 +67,23 @@ LinearPlan plan_linear(int64_t rows, int64_t row_bytes, int64_t panel_bytes, int
   plan.accumulator_bytes =
       plan.block_rows * panel_cols * static_cast<int64_t>(sizeof(float)) + kGapBytes;
   return plan;
+}
+
+/// How a weight's panels lie.
+struct PanelSpan {
+  const std::byte* first;
+  int64_t bytes;
+  int64_t count;
+};
+
+PanelSpan panel_span(const PackedWeight& weight) {
+  const auto* data = static_cast<const std::byte*>(weight.data());
+  if (const auto* quantized = dynamic_cast<const QuantPanels*>(&weight)) {
+    return {data, quantized->panel_bytes(), quantized->cut().num_panels()};
+  }
+  const auto* dense = dynamic_cast<const PackedPanels*>(&weight);
+  HEADRACE_CHECK(dense != nullptr);
+  return {data, dense->panel_bytes(), dense->num_panels()};
 }
 
 bool is_gate_up(const PackedWeight& weight) {
@@ -98,6 +120,19 @@ PanelTask CpuBackend::panel_task(const LinearOperands& op, const PanelCut& cut, 
   return task;
 }
 
+void CpuBackend::read_ahead(int64_t rows) {
+  const PackedWeight* const weight = std::exchange(expected_, nullptr);
+  if (weight == nullptr || rows > kFewRows) return;
+  const PanelSpan panels = panel_span(*weight);
+  const int64_t runs = count_runs(panels.count, panels.bytes, pool_.num_threads());
+  for (int32_t thread = 0; thread < pool_.num_threads(); ++thread) {
+    const int64_t first = panels.count * pool_.first_of(thread, runs) / runs;
+    const int64_t left = (panels.count - first) * panels.bytes;
+    pool_.read_ahead(thread, panels.first + first * panels.bytes,
+                     static_cast<size_t>(std::min(left, kAheadBytes)));
+  }
+}
+
 template <class PackRows, class Product>
 void CpuBackend::multiply_panels(const LinearOperands& op, const PanelCut& cut,
                                  const LinearPlan& plan, const PackRows& pack_rows,
@@ -117,6 +152,7 @@ void CpuBackend::multiply_panels(const LinearOperands& op, const PanelCut& cut,
            });
 
   if (reserving_) return;
+  read_ahead(rows);
   const int64_t panels = cut.num_panels();
   const int64_t runs = count_runs(panels, plan.panel_bytes, threads);
   pool_.parallel_rounds(plan.blocks, runs, [&](int64_t block, int64_t run, int32_t thread) {

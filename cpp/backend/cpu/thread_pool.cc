@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <utility>
@@ -18,6 +19,9 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kSpinNanoseconds = 50'000;
+// Between two looks at what is waited for. More, and the core drops fetches that memory cannot keep
+// up with.
+constexpr int64_t kFetchBytes = 8 * 64;
 
 uint64_t tagged(uint32_t number, int64_t value) {
   return static_cast<uint64_t>(number) << 32 | static_cast<uint32_t>(value);
@@ -25,19 +29,6 @@ uint64_t tagged(uint32_t number, int64_t value) {
 uint32_t tag(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 
 using Clock = std::chrono::steady_clock;
-
-/// Spins until `done()` or the time is over; returns the last done().
-template <class Done>
-bool spin(int64_t nanoseconds, const Done& done) {
-  const auto deadline = Clock::now() + std::chrono::nanoseconds(nanoseconds);
-  do {
-    for (int i = 0; i < 64; ++i) {
-      if (done()) return true;
-      _mm_pause();
-    }
-  } while (Clock::now() < deadline);
-  return done();
-}
 
 /// Sleeps unless `word` has changed from `value`, until woken, or for no reason.
 void sleep_on(std::atomic<uint32_t>& word, uint32_t value) noexcept {
@@ -71,6 +62,8 @@ ThreadPool::ThreadPool(const std::vector<ThreadGroup>& groups)
       spin_nanoseconds_(num_threads_ <= usable_cores() ? kSpinNanoseconds : 0),
       seats_(num_threads_) {
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(num_threads_));
+  aheads_ = std::make_unique<Ahead[]>(static_cast<size_t>(num_threads_));
+  fetchings_.resize(static_cast<size_t>(num_threads_));
   threads_.reserve(static_cast<size_t>(num_threads_ - 1));
   for (int32_t i = 1; i < num_threads_; ++i) threads_.emplace_back([this, i] { worker(i); });
 }
@@ -118,6 +111,49 @@ void ThreadPool::share_out(uint32_t number, int64_t chunks, int64_t rounds) {
 ThreadPool::Range ThreadPool::part_of(int32_t group, int64_t count) const noexcept {
   const Group& threads = groups_[static_cast<size_t>(group)];
   return {count * threads.first_thread / num_threads_, count * threads.end_thread / num_threads_};
+}
+
+int64_t ThreadPool::first_of(int32_t thread, int64_t count) const noexcept {
+  const int32_t number = group_of(thread);
+  const Group& group = groups_[static_cast<size_t>(number)];
+  const Range part = part_of(number, count);
+  return part.begin + (part.end - part.begin) * (thread - group.first_thread) /
+                          (group.end_thread - group.first_thread);
+}
+
+void ThreadPool::read_ahead(int32_t thread, const void* data, size_t bytes) noexcept {
+  Ahead& ahead = aheads_[static_cast<size_t>(thread)];
+  ahead.data.store(static_cast<const char*>(data), std::memory_order_relaxed);
+  ahead.bytes.store(bytes, std::memory_order_relaxed);
+  ahead.number.store(ahead.number.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void ThreadPool::fetch_some(int32_t thread) noexcept {
+  const Ahead& ahead = aheads_[static_cast<size_t>(thread)];
+  Fetching& fetching = fetchings_[static_cast<size_t>(thread)];
+  const uint32_t number = ahead.number.load(std::memory_order_acquire);
+  if (number != fetching.number) {
+    const char* const data = ahead.data.load(std::memory_order_relaxed);
+    fetching = {number, data, data + ahead.bytes.load(std::memory_order_relaxed)};
+  }
+  if (fetching.next == fetching.end) return;
+  const char* const stop = std::min(fetching.next + kFetchBytes, fetching.end);
+  for (const char* line = fetching.next; line < stop; line += 64) _mm_prefetch(line, _MM_HINT_T0);
+  fetching.next = stop;
+}
+
+/// Spins until `done()` or the time is over; returns the last done().
+template <class Done>
+bool ThreadPool::spin(int32_t thread, const Done& done) {
+  const auto deadline = Clock::now() + std::chrono::nanoseconds(spin_nanoseconds_);
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (done()) return true;
+      fetch_some(thread);
+      _mm_pause();
+    }
+  } while (Clock::now() < deadline);
+  return done();
 }
 
 int32_t ThreadPool::group_of(int32_t thread) const noexcept {
@@ -179,7 +215,7 @@ void ThreadPool::worker(int32_t thread) {
 bool ThreadPool::wait_for_loop(uint32_t last_number, int32_t thread) {
   // The number alone won't do: a worker that was late for a loop may already have seen the last.
   const auto changed = [&] { return number_.load() != last_number || stop_.load(); };
-  if (!spin(spin_nanoseconds_, changed)) {
+  if (!spin(thread, changed)) {
     if (chunks_left_.load() > 0) seats_.help_stalled(thread);
     sleeping_workers_.fetch_add(1);
     while (!changed()) sleep_on(number_, last_number);
@@ -189,7 +225,7 @@ bool ThreadPool::wait_for_loop(uint32_t last_number, int32_t thread) {
 }
 
 void ThreadPool::wait_for_chunks() {
-  if (spin(spin_nanoseconds_, [&] { return chunks_left_.load() == 0; })) return;
+  if (spin(0, [&] { return chunks_left_.load() == 0; })) return;
   const auto start = Clock::now();
   seats_.help_stalled(0);
   caller_sleeps_.store(true);

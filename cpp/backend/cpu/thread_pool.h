@@ -47,6 +47,13 @@ class ThreadPool {
   /// thread that will drive the pool from now on.
   void confine_caller() noexcept;
 
+  /// The first index that `thread` takes of a loop over `count` with grain 1.
+  int64_t first_of(int32_t thread, int64_t count) const noexcept;
+  /// From now on `thread` fetches [data, data + bytes) into its caches while it waits for others,
+  /// once. Nothing is read: memory that is gone by then does no harm. By the driving thread,
+  /// between loops.
+  void read_ahead(int32_t thread, const void* data, size_t bytes) noexcept;
+
   /// Calls body(begin, end, thread) on ranges that cover [0, count) once, each at most `grain`
   /// long, and returns when all are done. Each thread is given a contiguous share, which it takes
   /// in order; a thread that is through helps the others, so which thread runs a range is not
@@ -106,6 +113,19 @@ class ThreadPool {
     std::atomic<uint64_t> end{0};
   };
 
+  /// What a thread is to fetch. Plain hints: mixed ones of two calls fetch something useless.
+  struct alignas(64) Ahead {
+    std::atomic<uint32_t> number{0};  ///< of the call
+    std::atomic<const char*> data{nullptr};
+    std::atomic<size_t> bytes{0};
+  };
+  /// A thread's own progress.
+  struct Fetching {
+    uint32_t number = 0;
+    const char* next = nullptr;
+    const char* end = nullptr;
+  };
+
   struct Group {
     int32_t first_thread, end_thread;
     CpuMask cpus;
@@ -118,6 +138,9 @@ class ThreadPool {
   void work(uint32_t number, int32_t thread);
   bool run_chunk(Share& share, uint32_t number, int32_t thread);
   void worker(int32_t thread);
+  template <class Done>
+  bool spin(int32_t thread, const Done& done);
+  void fetch_some(int32_t thread) noexcept;
   bool wait_for_loop(uint32_t last_number, int32_t thread);
   void wait_for_chunks();
 
@@ -127,6 +150,8 @@ class ThreadPool {
   ThreadSeats seats_;
   Loop loop_{};
   std::unique_ptr<Share[]> shares_;
+  std::unique_ptr<Ahead[]> aheads_;
+  std::vector<Fetching> fetchings_;                   ///< each used by its thread alone
   alignas(64) std::atomic<uint32_t> number_{0};       ///< of the current loop; workers sleep on it
   alignas(64) std::atomic<uint32_t> chunks_left_{0};  ///< of it; the caller sleeps on it
   std::atomic<int32_t> sleeping_workers_{0};

@@ -112,6 +112,7 @@ void accumulate(const PanelTask& task, const TileRun& run, float* accumulators) 
   const char* fetch = run.fetch;
   for (int64_t i = run.first; i < run.last; ++i) {
     fetch_ahead(fetch, run.step_lines);
+    touch_lines<kWeightStep * sizeof(typename Format::Weight) / 64>(run.streams, b);
     Format::template step<R>(a, b, c);
     a += kActivationStep;
     b += kWeightStep;

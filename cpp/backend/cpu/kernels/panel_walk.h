@@ -31,6 +31,7 @@ struct TileRun {
   const char* fetch;        ///< what to bring closer meanwhile:
   int64_t group_lines;      ///< so many cache lines with each group
   int64_t step_lines;       ///< and so many (0, 1, 2 or 4) with each step
+  bool streams;             ///< nothing is fetched: weights come straight from memory
 };
 
 /// Calls run(const TileRun&) for each block of groups in order, and in it for each tile of rows.
@@ -58,11 +59,19 @@ HEADRACE_SIMD_INLINE void walk_panel(const PanelTask& task, const PanelSizes& si
       const int64_t group_lines = fetches && tile == 0 ? header_lines : 0;
       run({row, left < task.tile_rows ? left : task.tile_rows, first, last,
            static_cast<const char*>(task.activations) + row * sizes.row_bytes, fetch, group_lines,
-           step_lines});
+           step_lines, !fetches});
       lines_left -= step_lines;
       fetch += (last - first) * (group_lines + sizes.group_steps * step_lines) * 64;
     }
   }
+}
+
+/// Before a step that streams.
+template <int64_t kLines>
+HEADRACE_SIMD_INLINE void touch_lines(bool streams, const void* weights) {
+  if (!streams) return;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kLines; ++i) touch_line(static_cast<const char*>(weights) + i * 64);
 }
 
 /// One step's fetching.

@@ -99,6 +99,7 @@ HEADRACE_SIMD_INLINE void store_f16(uint16_t* p, F32 v) {
                    _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+HEADRACE_SIMD_INLINE void touch_line(const void*) {}
 HEADRACE_SIMD_INLINE void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }

@@ -91,6 +91,10 @@ HEADRACE_SIMD_INLINE void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
+HEADRACE_SIMD_INLINE void touch_line(const void* p) {
+  static_cast<void>(*static_cast<const volatile char*>(p));
+}
+
 #if defined(__AVX512BF16__)
 #define HEADRACE_HAS_BF16_DOT 1
 using Bf16Pairs = __m512bh;

@@ -123,6 +123,7 @@ HEADRACE_SIMD_INLINE void store_f16(uint16_t* p, F32 v) {
   store_low_halves(p, _mm_or_si128(half, sign));
 }
 
+HEADRACE_SIMD_INLINE void touch_line(const void*) {}
 HEADRACE_SIMD_INLINE void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }

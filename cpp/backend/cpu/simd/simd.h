@@ -29,6 +29,8 @@
 //   load_bf16_even(p)            of 2 * kLanes numbers those at even places
 //   load_bf16_odd(p)             ... at odd places
 //   prefetch(p)                  into the second-level cache
+//   touch_line(p)                before a load takes a whole line of a stream: of lines that are
+//                                asked for once, too little is read ahead
 // AVX-512 with bf16 only (HEADRACE_HAS_BF16_DOT):
 //   narrow_pairs(low, high)      2 * kLanes numbers rounded to bf16; subnormal ones become 0
 //   dot_bf16(a, b, c)            c + a.odd * b.odd + a.even * b.even per lane
