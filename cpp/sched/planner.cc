@@ -21,14 +21,29 @@ uint64_t mix(uint64_t n) {
 
 }  // namespace
 
-Planner::Planner(SchedulerState& state)
-    : state_(state), rows_left_(state.config.max_num_batched_tokens) {}
+Planner::Planner(SchedulerState& state, bool ahead)
+    : state_(state), ahead_(ahead), rows_left_(state.config.max_num_batched_tokens) {}
 
 StepPlan Planner::make(double now) {
   expire(now);
-  if (interrupts()) interrupt();
+  if (ahead_) {
+    gives_up_ = !may_go_ahead();
+  } else if (interrupts()) {
+    interrupt();
+  }
+  visit_all();
+  if (gives_up_) {
+    plan_ = {};
+    planned_.clear();
+  }
+  grant_drafts();
+  make_pending();
+  return std::move(plan_);
+}
+
+void Planner::visit_all() {
   for (const Sequence* seq : state_.running) count_ahead(*seq, 1);
-  while (true) {
+  while (!gives_up_) {
     Sequence* const candidate = next_to_admit();
     if (candidate != nullptr) {
       admission_open_ = admit(*candidate);
@@ -39,9 +54,12 @@ StepPlan Planner::make(double now) {
       break;
     }
   }
-  grant_drafts();
-  make_pending();
-  return std::move(plan_);
+}
+
+bool Planner::may_go_ahead() const {
+  return std::ranges::all_of(state_.running, &Sequence::plans_ahead) &&
+         std::ranges::all_of(state_.pending, [](const auto& p) { return p.drafts == 0; }) &&
+         (!interrupts() || state_.blocks.available() >= lacking_blocks());
 }
 
 void Planner::expire(double now) {
@@ -66,7 +84,7 @@ void Planner::interrupt() {
 int32_t Planner::lacking_blocks() const {
   int32_t lacking = 0;
   for (const Sequence* seq : state_.running) {
-    const bool has_row = seq->decodes() || seq == state_.running.front();
+    const bool has_row = seq->decodes() || (seq == state_.running.front() && seq->remaining() > 0);
     if (has_row && seq->lacks_block()) ++lacking;
   }
   return lacking;
@@ -106,6 +124,10 @@ bool Planner::admit(Sequence& seq) {
     if (!preempt_most_junior(visited_)) return false;
   }
   if (prefill_rows() < 1) return false;
+  if (ahead_ && !seq.plans_ahead()) {
+    gives_up_ = true;
+    return false;
+  }
   // At least one token is left to compute: its logits are what is wanted.
   const auto all_but_one = std::span<const int32_t>(seq.tokens).first(seq.tokens.size() - 1);
   const uint64_t space = seq.spec.cache_namespace;
@@ -143,14 +165,17 @@ bool Planner::make_room_for(const Sequence& seq) {
   const int32_t wanted = seq.blocks_ahead() - seq.num_blocks() + blocks_promised_;
   while (state_.blocks.available() < wanted) {
     if (preempt_most_junior(visited_)) continue;
-    HEADRACE_CHECK(visited_ > 0, "sequence ", seq.id, " does not fit alone");
+    HEADRACE_CHECK(gives_up_ || visited_ > 0, "sequence ", seq.id, " does not fit alone");
     return false;
   }
   return true;
 }
 
-/// Gives running[visited_] its rows of this step: none if there are no rows or blocks for it.
+/// Gives running[visited_] its rows of this step: none if there are no rows or blocks for it, or
+/// nothing remains.
 void Planner::schedule(Sequence& seq) {
+  if (seq.remaining() == 0) return;
+  const int32_t start = seq.next_position();
   int32_t rows = 1;
   count_ahead(seq, -1);
   if (!seq.decodes()) {
@@ -159,8 +184,9 @@ void Planner::schedule(Sequence& seq) {
       rows = std::min(rows, chunk);
     }
   }
-  rows = cover(seq, seq.computed + rows) - seq.computed;
-  HEADRACE_CHECK(rows > 0 || visited_ > 0, "sequence ", seq.id, " has no senior and cannot go on");
+  rows = cover(seq, start + rows) - start;
+  HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0, "sequence ", seq.id,
+                 " has no senior and cannot go on");
   blocks_promised_ += std::max(0, seq.blocks_ahead() - seq.num_blocks());
   if (rows <= 0) return;
   rows_left_ -= rows;
@@ -168,15 +194,19 @@ void Planner::schedule(Sequence& seq) {
 
   PlannedSeq planned;
   planned.id = seq.id;
-  planned.start_pos = seq.computed;
+  planned.start_pos = start;
   planned.num_tokens = rows;
   planned.num_prompt_tokens = seq.num_prompt;
   planned.samples = rows == seq.remaining();
-  planned.tokens = std::span<const int32_t>(seq.tokens)
-                       .subspan(static_cast<size_t>(seq.computed), static_cast<size_t>(rows));
+  if (seq.to_come > 0) {
+    planned.drawn_by = seq.draw;
+  } else {
+    planned.tokens = std::span<const int32_t>(seq.tokens)
+                         .subspan(static_cast<size_t>(start), static_cast<size_t>(rows));
+  }
   planned.blocks = seq.blocks;
   plan_.seqs.push_back(planned);
-  planned_.push_back(&seq);
+  planned_.push_back({seq.id, &seq, rows, 0, planned.samples});
 }
 
 /// Takes blocks until `positions` are covered, from juniors if need be. Returns how many are.
@@ -202,6 +232,10 @@ bool Planner::may_take_block(const Sequence& seq) const {
 /// Sends the most junior of running[first ..) back to wait; false if there is none.
 bool Planner::preempt_most_junior(size_t first) {
   if (state_.running.size() <= first) return false;
+  if (ahead_) {
+    gives_up_ = true;
+    return false;
+  }
   count_ahead(*state_.running.back(), -1);
   state_.preempt(*state_.running.back());
   return true;
@@ -210,10 +244,11 @@ bool Planner::preempt_most_junior(size_t first) {
 /// Rows and blocks that nobody else has a use for go to guesses, senior first.
 void Planner::grant_drafts() {
   for (size_t i = 0; i < planned_.size() && rows_left_ > 0; ++i) {
-    Sequence& seq = *planned_[i];
+    Sequence& seq = *planned_[i].seq;
     if (!seq.decodes()) continue;
     PlannedSeq& planned = plan_.seqs[i];
-    planned.num_drafts = cover_drafts(seq, std::min(seq.max_drafts(), rows_left_));
+    planned.num_drafts = planned_[i].drafts =
+        cover_drafts(seq, std::min(seq.max_drafts(), rows_left_));
     planned.blocks = seq.blocks;
     rows_left_ -= planned.num_drafts;
     plan_.num_rows += planned.num_drafts;
@@ -236,17 +271,21 @@ int32_t Planner::cover_drafts(Sequence& seq, int32_t count) {
 
 /// From here on the rows are to be committed.
 void Planner::make_pending() {
-  for (const Sequence* seq : planned_) {
-    if (!seq->scheduled_before) plan_.first_scheduled.push_back(seq->id);
+  for (const PlannedRows& planned : planned_) {
+    if (!planned.seq->scheduled_before) plan_.first_scheduled.push_back(planned.id);
   }
   if (!planned_.empty()) plan_.copies = state_.blocks.take_copies();
-  state_.pending_copies = !plan_.copies.empty();
-  for (size_t i = 0; i < planned_.size(); ++i) {
-    planned_[i]->planned = plan_.seqs[i].num_tokens;
-    planned_[i]->planned_drafts = plan_.seqs[i].num_drafts;
-    planned_[i]->scheduled_before = true;
+  (ahead_ ? state_.ahead_copies : state_.pending_copies) = !plan_.copies.empty();
+  int32_t draws = 0;
+  for (const PlannedRows& planned : planned_) {
+    Sequence& seq = *planned.seq;
+    seq.scheduled_before = true;
+    seq.in_flight += planned.rows;
+    if (!planned.samples) continue;
+    ++seq.to_come;
+    seq.draw = draws++;
   }
-  state_.pending = std::move(planned_);
+  (ahead_ ? state_.ahead : state_.pending) = std::move(planned_);
   plan_.expired = std::exchange(state_.expired, {});
   plan_.interrupted = std::exchange(state_.interrupted, {});
   plan_.preempted = std::exchange(state_.preempted, {});

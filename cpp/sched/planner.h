@@ -15,12 +15,16 @@ namespace headrace {
 /// lost and planning may be tried again.
 class Planner {
  public:
-  explicit Planner(SchedulerState& state);
+  /// `ahead`: of the commit of the pending plan, see README.md.
+  Planner(SchedulerState& state, bool ahead);
 
-  /// Visits all sequences, senior first, and gives each what it may have.
+  /// Visits all sequences, senior first, and gives each what it may have. Ahead, nobody gets
+  /// anything if somebody would have to wait for the pending plan.
   StepPlan make(double now);
 
  private:
+  void visit_all();
+  bool may_go_ahead() const;
   void expire(double now);
   void interrupt();
   Sequence& choose_victim() const;
@@ -42,8 +46,10 @@ class Planner {
 
   SchedulerState& state_;
   StepPlan plan_;
-  std::vector<Sequence*> planned_;  ///< of plan_.seqs
-  size_t visited_ = 0;              ///< running[0 .. visited_) have got what they get
+  const bool ahead_;
+  bool gives_up_ = false;             ///< planning ahead
+  std::vector<PlannedRows> planned_;  ///< of plan_.seqs
+  size_t visited_ = 0;                ///< running[0 .. visited_) have got what they get
   bool admission_open_ = true;
   int32_t rows_left_;
   int32_t decodes_ahead_ = 0;     ///< running sequences, not yet visited, that need one row

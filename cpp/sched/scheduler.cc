@@ -20,7 +20,7 @@ struct Scheduler::Impl : SchedulerState {
     return *found->second;
   }
   void check_sampled(std::span<const int32_t> sampled, std::span<const int32_t> counts);
-  CommittedSeq settle(Sequence& seq, std::span<const int32_t> sampled);
+  CommittedSeq settle(const PlannedRows& planned, std::span<const int32_t> sampled);
   void publish_full_blocks(Sequence& seq);
 };
 
@@ -81,19 +81,19 @@ SeqId Scheduler::add(SeqSpec spec) {
 
 bool Scheduler::cancel(SeqId id) {
   const auto found = impl_->sequences.find(id);
-  if (found == impl_->sequences.end() || found->second->cancelled) return false;
-  Sequence& seq = *found->second;
-  if (seq.planned > 0) {
-    seq.cancelled = true;
-  } else {
-    impl_->remove(seq);
-  }
+  if (found == impl_->sequences.end()) return false;
+  impl_->remove(*found->second);
   return true;
 }
 
 StepPlan Scheduler::plan(double now) {
   HEADRACE_CHECK(impl_->pending.empty(), "the last plan is still pending");
-  return Planner(*impl_).make(now);
+  return Planner(*impl_, false).make(now);
+}
+
+StepPlan Scheduler::plan_ahead(double now) {
+  HEADRACE_CHECK(!impl_->pending.empty() && impl_->ahead.empty(), impl_->ahead.size());
+  return Planner(*impl_, true).make(now);
 }
 
 void Scheduler::wish_drafts(SeqId id, int32_t count) {
@@ -105,16 +105,18 @@ void Scheduler::wish_drafts(SeqId id, int32_t count) {
 void Scheduler::Impl::check_sampled(std::span<const int32_t> sampled,
                                     std::span<const int32_t> counts) {
   size_t samplers = 0, expected = 0;
-  for (Sequence* const seq : pending) {
-    if (seq->samples()) {
-      const size_t most = static_cast<size_t>(seq->planned_drafts) + 1;
+  for (const PlannedRows& planned : pending) {
+    const size_t most = static_cast<size_t>(planned.drafts) + 1;
+    if (planned.samples) {
       const size_t count = samplers < counts.size() ? static_cast<size_t>(counts[samplers]) : 1;
-      HEADRACE_CHECK(count >= 1 && count <= most, count, " tokens for sequence ", seq->id);
+      HEADRACE_CHECK(count >= 1 && count <= most, count, " tokens for sequence ", planned.id);
       ++samplers;
       expected += count;
     }
-    const size_t room = seq->tokens.size() + static_cast<size_t>(seq->planned_drafts) + 1;
-    if (room > seq->tokens.capacity()) seq->tokens.reserve(std::max(room, 2 * seq->tokens.size()));
+    if (planned.seq == nullptr) continue;
+    std::vector<int32_t>& tokens = planned.seq->tokens;
+    const size_t room = tokens.size() + most;
+    if (room > tokens.capacity()) tokens.reserve(std::max(room, 2 * tokens.size()));
   }
   HEADRACE_CHECK(counts.empty() || counts.size() == samplers, counts.size());
   HEADRACE_CHECK(sampled.size() == expected, sampled.size(), " tokens for ", expected);
@@ -126,29 +128,33 @@ std::vector<CommittedSeq> Scheduler::commit(std::span<const int32_t> sampled,
   impl_->check_sampled(sampled, counts);
   std::vector<CommittedSeq> out;
   out.reserve(impl_->pending.size());
-  impl_->pending_copies = false;
-  for (Sequence* const seq : std::exchange(impl_->pending, {})) {
+  impl_->pending_copies = std::exchange(impl_->ahead_copies, false);
+  const std::vector<PlannedRows> plan =
+      std::exchange(impl_->pending, std::exchange(impl_->ahead, {}));
+  for (const PlannedRows& planned : plan) {
     size_t count = 0;
-    if (seq->samples()) {
+    if (planned.samples) {
       count = counts.empty() ? 1 : static_cast<size_t>(counts.front());
       if (!counts.empty()) counts = counts.subspan(1);
     }
-    out.push_back(impl_->settle(*seq, sampled.first(count)));
+    out.push_back(impl_->settle(planned, sampled.first(count)));
     sampled = sampled.subspan(count);
   }
   return out;
 }
 
 /// The planned rows are computed, and so are the guesses before the last of `sampled`.
-CommittedSeq Scheduler::Impl::settle(Sequence& seq, std::span<const int32_t> sampled) {
+CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const int32_t> sampled) {
   CommittedSeq out;
-  out.id = seq.id;
-  seq.computed += std::exchange(seq.planned, 0);
-  seq.planned_drafts = 0;
-  if (seq.cancelled) {
+  out.id = planned.id;
+  if (planned.seq == nullptr) {
     out.end = SeqEnd::kCancelled;
-    sampled = {};
+    return out;
   }
+  Sequence& seq = *planned.seq;
+  seq.computed += planned.rows;
+  seq.in_flight -= planned.rows;
+  if (planned.samples) --seq.to_come;
   for (const int32_t token : sampled) {
     if (out.end != SeqEnd::kNone) break;
     if (out.num_tokens++ > 0) ++seq.computed;
@@ -173,15 +179,20 @@ void Scheduler::Impl::publish_full_blocks(Sequence& seq) {
 std::vector<SeqId> Scheduler::abandon_step() {
   HEADRACE_CHECK(!impl_->pending.empty(), "nothing is planned");
   std::vector<SeqId> ended;
-  ended.reserve(impl_->pending.size());
-  for (size_t i = impl_->running.size(); impl_->pending_copies && i-- > 0;) {
-    if (impl_->running[i]->planned == 0) impl_->preempt(*impl_->running[i]);
+  ended.reserve(impl_->pending.size() + impl_->ahead.size());
+  const bool had_copies = impl_->pending_copies || impl_->ahead_copies;
+  impl_->pending_copies = impl_->ahead_copies = false;
+  for (size_t i = impl_->running.size(); had_copies && i-- > 0;) {
+    if (impl_->running[i]->in_flight == 0) impl_->preempt(*impl_->running[i]);
   }
-  for (Sequence* const seq : std::exchange(impl_->pending, {})) {
-    ended.push_back(seq->id);
-    impl_->remove(*seq);
+  for (auto* plan : {&impl_->pending, &impl_->ahead}) {
+    for (const PlannedRows& planned : *plan) {
+      if (std::ranges::count(ended, planned.id) == 0) ended.push_back(planned.id);
+    }
+    plan->clear();
   }
-  if (std::exchange(impl_->pending_copies, false)) impl_->blocks.clear_cache();
+  for (const SeqId id : ended) cancel(id);
+  if (had_copies) impl_->blocks.clear_cache();
   return ended;
 }
 

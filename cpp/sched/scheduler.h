@@ -4,6 +4,7 @@
 // or tensor. README.md in this folder is the normative description.
 //
 // One round: plan(now) -> the engine runs the step -> commit(sampled tokens) or abandon_step().
+// plan_ahead(now) begins the next round before the commit. Steps run in the order of their plans.
 // add(), cancel() and wish_drafts() may come at any time. Not thread safe: the loop thread owns it.
 // An unknown id, or a call out of turn, is our bug: InternalError, and nothing has changed.
 
@@ -50,6 +51,9 @@ struct SeqSpec {
   /// Logits for every prompt position: such a sequence never reads the prefix cache. After a
   /// preemption it computes its prompt rows again.
   bool wants_all_prompt_logits = false;
+  /// A step that computes its next token needs nothing but the id of the last: plan_ahead() may
+  /// plan it while that is being drawn.
+  bool plans_ahead = false;
 };
 
 enum class SeqEnd : uint8_t { kNone, kStopToken, kStopSequence, kLength, kCancelled };
@@ -65,8 +69,12 @@ struct PlannedSeq {
   /// Rows behind them, at the next positions, for guesses of the tokens to come: as many as were
   /// wished for, or fewer. The engine chooses the tokens, and may use fewer rows.
   int32_t num_drafts = 0;
-  std::span<const int32_t> tokens;  ///< [num_tokens] ids; valid until commit()
-  std::span<const int32_t> blocks;  ///< block table, covers all rows and drafts; until commit()
+  /// >= 0: its one row's token is still to come: what this one of the sequences that sample in the
+  /// plan before gets. `tokens` is empty.
+  int32_t drawn_by = -1;
+  // Valid until the next call of plan_ahead() or commit(), or until the sequence is cancelled:
+  std::span<const int32_t> tokens;  ///< [num_tokens] ids
+  std::span<const int32_t> blocks;  ///< block table, covers all rows and drafts
 };
 
 struct StepPlan {
@@ -85,7 +93,8 @@ struct CommittedSeq {
   SeqId id = 0;
   int32_t num_tokens = 0;        ///< of its sampled tokens that are part of the output
   std::optional<int32_t> token;  ///< the last of them
-  /// Other than kNone: the sequence has left the scheduler. kCancelled: by cancel() while planned.
+  /// Other than kNone: the sequence has left the scheduler. kCancelled: it had before, by cancel(),
+  /// its deadline or the end of the step before.
   SeqEnd end = SeqEnd::kNone;
 };
 
@@ -114,27 +123,34 @@ class Scheduler {
   /// False: even alone, prompt + max_tokens never fit the blocks. (The last token of a sequence
   /// is never computed and needs no room.)
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
-  /// Ends a sequence now; false if it has already ended or been cancelled. A sequence of the
-  /// pending plan keeps its blocks, which are being written, until commit(); its token is dropped
-  /// and commit() lists it once more, as kCancelled.
+  /// Ends a sequence now; false if it has already ended. commit() lists one that is planned once
+  /// more, as kCancelled, and its token is dropped. Its blocks, which are perhaps being written,
+  /// may be in the next plan: that step comes later.
   bool cancel(SeqId id);
 
   /// The next step. Not empty unless every sequence has ended (those in `expired` too); an empty
   /// plan needs no commit. REQUIRES: the last plan has been committed or abandoned.
   StepPlan plan(double now);
+  /// The step behind the pending plan, before that is committed: as if each sequence that samples
+  /// in it got one token and went on, unless it gets its last. Empty if somebody would have to wait
+  /// for the commit: has SeqSpec::plans_ahead false, wishes or has drafts, or needs places or
+  /// blocks of others; then call plan() behind the commit. Sequences that end meanwhile leave the
+  /// plan as cancelled ones do. REQUIRES: one plan is pending, and none ahead.
+  StepPlan plan_ahead(double now);
   /// From now on, a plan in which the sequence decodes may give it up to `count` draft rows, from
   /// what nobody else has a use for. 0: none. REQUIRES: the sequence has not ended.
   void wish_drafts(SeqId id, int32_t count);
-  /// `sampled` are the tokens of the planned sequences with samples == true (cancelled ones too),
-  /// one after the other. counts[i] of them belong to the i-th: 1, and 1 for each draft that was
-  /// computed and is the token sampled before it. No counts: one each. What lies behind a
-  /// sequence's end is dropped. Lists every sequence of the plan, in its order.
+  /// For the pending plan; the one ahead is pending then. `sampled` are the tokens of the planned
+  /// sequences with samples == true (cancelled ones too), one after the other. counts[i] of them
+  /// belong to the i-th: 1, and 1 for each draft that was computed and is the token sampled before
+  /// it. No counts: one each. What lies behind a sequence's end is dropped. Lists every sequence of
+  /// the plan, in its order.
   std::vector<CommittedSeq> commit(std::span<const int32_t> sampled,
                                    std::span<const int32_t> counts = {});
-  /// The step could not be computed: ends the sequences of the plan (kCancelled) and frees their
-  /// blocks; what the step wrote is not cached. Lists every sequence of the plan, those cancelled
-  /// meanwhile too. If the plan had copies, nobody knows which were made: the whole cache is
-  /// cleared, and who runs without rows in the plan is preempted.
+  /// The step could not be computed: ends the sequences of the plan, and of the one ahead
+  /// (kCancelled), and frees their blocks; what the steps wrote is not cached. Lists every sequence
+  /// of the plans once, those cancelled meanwhile too. If a plan had copies, nobody knows which
+  /// were made: the whole cache is cleared, and who runs without rows in a plan is preempted.
   std::vector<SeqId> abandon_step();
 
   bool has_work() const;  ///< some sequence has not ended

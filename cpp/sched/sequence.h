@@ -20,32 +20,39 @@ struct Sequence {
   const int32_t block_size;
 
   std::vector<int32_t> tokens;  ///< prompt, then output
-  /// Covers `computed` and, when planned, the planned rows. The first `published` blocks are in
-  /// the prefix index, the others are private.
+  /// Covers `computed` and the planned rows. The first `published` blocks are in the prefix index,
+  /// the others are private.
   std::vector<int32_t> blocks;
-  int32_t computed = 0;   ///< tokens whose keys and values are in the blocks
+  int32_t computed = 0;   ///< tokens whose keys and values are in the blocks, committed
   int32_t published = 0;  ///< blocks
-  int32_t planned = 0;    ///< rows in the pending plan, without drafts
-  int32_t planned_drafts = 0;
+  int32_t in_flight = 0;  ///< rows behind them in plans that are not committed, without drafts
+  int32_t to_come = 0;    ///< tokens that those rows will give, beside guessed ones: 0 to 2
+  int32_t draw = 0;       ///< its place among those that sample in its last plan
   int32_t wished_drafts = 0;
   int32_t cached_prompt_tokens = 0;
   int32_t host_prompt_tokens = 0;  ///< those of them that were in host blocks
   bool scheduled_before = false;
-  bool cancelled = false;  ///< by cancel() while planned
 
   int32_t num_tokens() const noexcept { return static_cast<int32_t>(tokens.size()); }
   int32_t num_blocks() const noexcept { return static_cast<int32_t>(blocks.size()); }
-  /// >= 1 until it ends: the last token's logits are always still to come.
-  int32_t remaining() const noexcept { return num_tokens() - computed; }
+  /// Where its next row goes.
+  int32_t next_position() const noexcept { return computed + in_flight; }
+  /// Its tokens, with those to come.
+  int32_t length() const noexcept { return num_tokens() + to_come; }
+  /// Rows that are still to be planned: >= 1, because the last token's logits are always still to
+  /// come, unless what is in flight gives its last token.
+  int32_t remaining() const noexcept {
+    return length() == num_prompt + spec.max_tokens ? 0 : length() - next_position();
+  }
   bool decodes() const noexcept { return remaining() == 1; }
-  /// Its planned rows are all that remain.
-  bool samples() const noexcept { return planned == remaining(); }
+  /// Whether a step that computes its rows needs nothing that depends on its last token.
+  bool plans_ahead() const noexcept { return spec.plans_ahead && wished_drafts == 0; }
   /// Guesses that it may compute behind its known tokens.
   int32_t max_drafts() const noexcept {
     return std::min(wished_drafts, num_prompt + spec.max_tokens - 1 - num_tokens());
   }
   /// Its next row needs one block more.
-  bool lacks_block() const noexcept { return computed == num_blocks() * block_size; }
+  bool lacks_block() const noexcept { return next_position() == num_blocks() * block_size; }
   bool reads_cache() const noexcept {
     return spec.read_prefix_cache && !spec.wants_all_prompt_logits;
   }

@@ -27,6 +27,11 @@ void SchedulerState::remove(Sequence& seq) {
   drop_blocks(seq);
   waiting.erase(&seq);
   stop_running(seq);
+  for (auto* plan : {&pending, &ahead}) {
+    for (PlannedRows& planned : *plan) {
+      if (planned.seq == &seq) planned.seq = nullptr;
+    }
+  }
   const SeqId id = seq.id;
   deadlines.erase({seq.spec.deadline, id});
   std::erase(preempted, id);

@@ -15,6 +15,15 @@
 
 namespace headrace {
 
+/// What a sequence has in a plan.
+struct PlannedRows {
+  SeqId id = 0;
+  Sequence* seq = nullptr;  ///< null: it has ended since
+  int32_t rows = 0;         ///< without drafts
+  int32_t drafts = 0;
+  bool samples = false;
+};
+
 struct SchedulerState {
   explicit SchedulerState(const SchedulerConfig& config_in)
       : config(config_in),
@@ -25,11 +34,12 @@ struct SchedulerState {
   KvBlocks blocks;
   /// Owns every sequence that has not ended. Each is in exactly one of `waiting` and `running`.
   std::unordered_map<SeqId, std::unique_ptr<Sequence>> sequences;
-  std::set<Sequence*, SeniorFirst> waiting;      ///< hold no blocks
-  std::vector<Sequence*> running;                ///< hold blocks; senior first
-  std::vector<Sequence*> pending;                ///< of the plan not yet committed; in row order
-  bool pending_copies = false;                   ///< that plan has copies
-  std::set<std::pair<double, SeqId>> deadlines;  ///< of the sequences that have one
+  std::set<Sequence*, SeniorFirst> waiting;  ///< hold no blocks
+  std::vector<Sequence*> running;            ///< hold blocks; senior first
+  /// The plan that is to be committed next, and the one planned ahead of its commit; in row order.
+  std::vector<PlannedRows> pending, ahead;
+  bool pending_copies = false, ahead_copies = false;  ///< those plans have copies
+  std::set<std::pair<double, SeqId>> deadlines;       ///< of the sequences that have one
   /// Since the last plan that was returned.
   std::vector<SeqId> expired, interrupted, preempted;
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, prefix_host_hit_tokens = 0;
@@ -39,7 +49,7 @@ struct SchedulerState {
   void preempt(Sequence& seq);
   /// Releases its blocks: nothing of it is computed any more.
   void drop_blocks(Sequence& seq);
-  /// Ends a sequence: releases its blocks and destroys it.
+  /// Ends a sequence: releases its blocks, takes it out of the plans and destroys it.
   void remove(Sequence& seq);
 
  private:

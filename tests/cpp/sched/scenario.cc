@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <new>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace headrace::fake {
@@ -44,8 +43,15 @@ SeqSpec Scenario::random_spec(const Options& options) {
   spec.read_prefix_cache = !once_in(8);
   spec.wants_all_prompt_logits = once_in(10);
   spec.cache_namespace = below(4) == 0;
+  spec.plans_ahead = options.ahead && !once_in(30);
   if (dynamic_rope_) spec.cache_namespace = kDynamicRope + spec.prompt.size();
   return spec;
+}
+
+RopeLen Scenario::rope_len() const {
+  return [this](SeqId id, int32_t position) {
+    return std::max(static_cast<int32_t>(specs_.at(id).prompt.size()), position + 1);
+  };
 }
 
 /// Out of memory at any point costs nothing but another try.
@@ -76,6 +82,7 @@ void Scenario::add_request(const Options& options) {
   job.alone = run_alone(spec);
   const SeqId id = with_failing_allocations(options, [&] { return scheduler_.add(spec); });
   ASSERT_FALSE(jobs_.contains(id));
+  specs_[id] = spec;
   jobs_[id] = std::move(job);
 }
 
@@ -100,11 +107,13 @@ void Scenario::run(const Options& options) {
   for (const auto& [id, job] : jobs_) {
     most_steps += job.spec.prompt.size() + static_cast<size_t>(job.spec.max_tokens);
   }
+  if (options.ahead) most_steps += 2 * jobs_.size();  // one that ends may have rows of no use
   for (; scheduler_.has_work() && !testing::Test::HasFailure(); --most_steps) {
     ASSERT_GT(most_steps, 0u) << "no progress";
     step(options);
   }
   if (testing::Test::HasFailure()) return;
+  while (!flights_.empty() && !testing::Test::HasFailure()) step(options);
   EXPECT_TRUE(jobs_.empty());
   stats_ = scheduler_.stats();
   EXPECT_EQ(stats_.free_blocks, config_.num_blocks);
@@ -112,192 +121,141 @@ void Scenario::run(const Options& options) {
   EXPECT_EQ(scheduler_.stats().cached_blocks + scheduler_.stats().cached_host_blocks, 0);
 }
 
+Scenario::Flight::Flight(const StepPlan& plan_in) : plan(plan_in) {
+  for (const PlannedSeq& seq : plan.seqs) {
+    tokens.emplace_back(seq.tokens.begin(), seq.tokens.end());
+    blocks.emplace_back(seq.blocks.begin(), seq.blocks.end());
+  }
+}
+
+void Scenario::Flight::point() {
+  for (size_t i = 0; i < plan.seqs.size(); ++i) {
+    plan.seqs[i].tokens = tokens[i];
+    plan.seqs[i].blocks = blocks[i];
+  }
+}
+
+/// As late as it may be, a step is computed: behind all that is planned and that comes before its
+/// commit.
 void Scenario::step(const Options& options) {
   now_ += 1;
+  if (flights_.empty()) plan_next(options);
+  if (flights_.empty() || testing::Test::HasFatalFailure()) return;
+  if (options.ahead && !once_in(4)) plan_ahead(options);
+  if (testing::Test::HasFatalFailure()) return;
+  disturb(options);
+  const std::vector<std::vector<int32_t>> sampled = compute();
+  if (testing::Test::HasFatalFailure()) return;
+  if (options.abandoned_steps && once_in(60)) {
+    abandon();
+  } else {
+    commit(sampled, options);
+  }
+  check_stats();
+}
+
+void Scenario::plan_next(const Options& options) {
   const int32_t lacking = lacking_blocks() - scheduler_.stats().free_blocks;
-  if (options.drafts) wish_drafts();
+  if (options.drafts) wish_drafts(options);
   const StepPlan plan = with_failing_allocations(options, [this] { return scheduler_.plan(now_); });
   check_expired(plan);
   check_interrupted(plan, lacking, options);
   check_preempted(plan, options);
   check_rows(plan);
+  if (!jobs_.empty()) {
+    ASSERT_FALSE(plan.empty());
+  }
   check_order(plan);
   check_blocks(plan);
   check_stats();
-  if (plan.empty() || testing::Test::HasFatalFailure()) return;
-  const auto spec_of = [this](SeqId id) -> const SeqSpec& { return jobs_.at(id).spec; };
-  const auto rope_len = [this](SeqId id, int32_t p) { return scheduler_.rope_len(id, p); };
-  const std::vector<uint64_t> values = run_step(plan, kv_, spec_of, rope_len);
-  const std::vector<std::vector<int32_t>> sampled = sample(plan, values);
-  // What comes while the step runs must not disturb it.
+  if (testing::Test::HasFatalFailure() || plan.empty()) return;
+  note_planned(plan);
+}
+
+void Scenario::plan_ahead(const Options& options) {
+  const StepPlan plan =
+      with_failing_allocations(options, [this] { return scheduler_.plan_ahead(now_); });
+  check_expired(plan);
+  ASSERT_TRUE(plan.interrupted.empty());
+  if (!options.arm) {
+    ASSERT_TRUE(plan.preempted.empty());
+  }
+  check_stats();
+  if (plan.empty()) {
+    ++given_up_;
+    return;
+  }
+  ++ahead_;
+  check_preempted(plan, options);
+  check_rows(plan);
+  check_order(plan);
+  check_blocks(plan);
+  ASSERT_TRUE(std::ranges::none_of(plan.seqs, [&](const PlannedSeq& seq) {
+    return seq.num_drafts > 0 || !jobs_.at(seq.id).spec.plans_ahead;
+  }));
+  if (!testing::Test::HasFatalFailure()) note_planned(plan);
+}
+
+void Scenario::note_planned(const StepPlan& plan) {
+  flights_.emplace_back(plan);
+  for (const PlannedSeq& seq : plan.seqs) {
+    Job& job = jobs_.at(seq.id);
+    job.in_flight += seq.num_tokens;
+    job.to_come += seq.samples;
+  }
+}
+
+/// What comes while a step runs must not harm it.
+void Scenario::disturb(const Options& options) {
   if (once_in(4)) add_request(options);
   if (options.cancellations && once_in(10)) {
-    const PlannedSeq& chosen = plan.seqs[below(plan.seqs.size())];
-    ASSERT_TRUE(scheduler_.cancel(chosen.id));
-    ASSERT_FALSE(scheduler_.cancel(chosen.id));
-    jobs_.at(chosen.id).cancelled = true;
+    const auto& seqs = flights_[below(flights_.size())].plan.seqs;
+    const SeqId chosen = seqs[below(seqs.size())].id;
+    ASSERT_EQ(scheduler_.cancel(chosen), jobs_.contains(chosen));
+    ASSERT_FALSE(scheduler_.cancel(chosen));
+    jobs_.erase(chosen);
   }
   if (options.cancellations && once_in(20)) {
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-      if (std::ranges::count(plan.seqs, job->first, &PlannedSeq::id) > 0) continue;
+      if (job->second.in_flight > 0) continue;
       ASSERT_TRUE(scheduler_.cancel(job->first));
       jobs_.erase(job);
       break;
     }
   }
-  if (options.abandoned_steps && once_in(60)) {
-    abandon(plan);
-  } else {
-    commit(plan, sampled, options);
-  }
   check_stats();
 }
 
-void Scenario::check_expired(const StepPlan& plan) {
-  for (const SeqId id : plan.expired) {
-    ASSERT_TRUE(jobs_.contains(id));
-    ASSERT_NE(jobs_[id].spec.deadline, 0);
-    ASSERT_LE(jobs_[id].spec.deadline, now_);
-    jobs_.erase(id);
+/// Computes the step that is to be committed next.
+std::vector<std::vector<int32_t>> Scenario::compute() {
+  Flight& flight = flights_.front();
+  flight.point();
+  std::vector<SeqId> samplers;
+  for (size_t i = 0; i < flight.plan.seqs.size(); ++i) {
+    PlannedSeq& seq = flight.plan.seqs[i];
+    if (seq.samples) samplers.push_back(seq.id);
+    if (seq.drawn_by < 0) continue;
+    const auto drawn_by = static_cast<size_t>(seq.drawn_by);
+    EXPECT_EQ(samplers_.at(drawn_by), seq.id) << "another's token";
+    flight.tokens[i].assign(1, last_drawn_.at(drawn_by));
+    seq.tokens = flight.tokens[i];
   }
-  for (const auto& [id, job] : jobs_) {
-    ASSERT_TRUE(job.spec.deadline == 0 || job.spec.deadline > now_) << id;
-  }
+  const auto spec_of = [this](SeqId id) -> const SeqSpec& { return specs_.at(id); };
+  const std::vector<uint64_t> values = run_step(flight.plan, kv_, spec_of, rope_len());
+  std::vector<std::vector<int32_t>> sampled = sample(flight.plan, values);
+  samplers_ = std::move(samplers);
+  last_drawn_.clear();
+  for (const std::vector<int32_t>& own : sampled) last_drawn_.push_back(own.front());
+  return sampled;
 }
 
-/// Blocks that the next rows of the decodes, and of the most senior that runs, need.
-int32_t Scenario::lacking_blocks() const {
-  const Job* first = nullptr;
-  for (const auto& [id, job] : jobs_) {
-    const bool is_senior = first == nullptr || job.spec.priority < first->spec.priority;
-    if (job.running && is_senior) first = &job;
-  }
-  return static_cast<int32_t>(std::ranges::count_if(jobs_, [&](const auto& entry) {
-    const Job& job = entry.second;
-    const bool decodes = job.computed + 1 == static_cast<int32_t>(job.tokens.size());
-    return job.running && (decodes || &job == first) &&
-           job.computed == job.num_blocks * config_.block_size;
-  }));
-}
-
-/// `lacking`: blocks that were needed before the plan beyond those that were free.
-void Scenario::check_interrupted(const StepPlan& plan, int32_t lacking, const Options& options) {
-  const bool interrupts = config_.out_of_blocks != OutOfBlocks::kPreempt;
-  if (!options.arm && plan.expired.empty()) {
-    ASSERT_EQ(!plan.interrupted.empty(), interrupts && lacking > 0) << lacking;
-  }
-  for (const SeqId id : plan.interrupted) {
-    ASSERT_TRUE(interrupts && jobs_.contains(id));
-    const Job& victim = jobs_.at(id);
-    ASSERT_TRUE(victim.running || options.arm);
-    for (const auto& [other_id, other] : jobs_) {
-      if (options.arm || !other.running || other_id == id) continue;
-      if (config_.out_of_blocks != OutOfBlocks::kInterruptLongest) continue;
-      const auto place = [](const Job& job, SeqId job_id) {
-        return std::make_tuple(job.tokens.size(), job.spec.priority, job_id);
-      };
-      ASSERT_GT(place(victim, id), place(other, other_id));
-    }
-    jobs_.erase(id);
-    ++interrupted_;
-  }
-  ASSERT_EQ(scheduler_.stats().interruptions, interrupted_);
-  if (interrupts && !options.priorities && !options.arm) {
-    ASSERT_TRUE(plan.preempted.empty());
-    for (const auto& [id, job] : jobs_) {
-      if (!job.running || job.computed + 1 != static_cast<int32_t>(job.tokens.size())) continue;
-      ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 1) << id << " rests";
-    }
-  }
-}
-
-void Scenario::check_preempted(const StepPlan& plan, const Options& options) {
-  for (const SeqId id : plan.preempted) {
-    ASSERT_TRUE(jobs_.contains(id));
-    if (sent_back_.erase(id) > 0) continue;
-    if (!options.arm) {
-      ASSERT_TRUE(jobs_[id].running) << "twice, or it held nothing";
-      ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 0);
-    }
-    jobs_[id].running = false;
-    jobs_[id].computed = jobs_[id].num_blocks = 0;
-  }
-  if (!options.arm) {
-    std::erase_if(sent_back_, [this](SeqId id) { return !jobs_.contains(id); });
-    ASSERT_TRUE(sent_back_.empty()) << "preempted without saying so";
-  }
-}
-
-void Scenario::check_rows(const StepPlan& plan) {
-  int32_t rows = 0;
-  std::set<SeqId> ids;
-  std::vector<SeqId> first;
-  for (const PlannedSeq& seq : plan.seqs) {
-    ASSERT_TRUE(jobs_.contains(seq.id)) << "it has ended";
-    ASSERT_TRUE(ids.insert(seq.id).second) << "twice in a plan";
-    if (!jobs_[seq.id].scheduled) first.push_back(seq.id);
-    check_sequence(seq);
-    if (testing::Test::HasFatalFailure()) return;
-    check_drafts(seq);
-    rows += seq.num_tokens + seq.num_drafts;
-  }
-  ASSERT_EQ(first, plan.first_scheduled);
-  ASSERT_EQ(rows, plan.num_rows);
-  ASSERT_LE(rows, config_.max_num_batched_tokens);
-}
-
-void Scenario::check_sequence(const PlannedSeq& seq) {
-  Job& job = jobs_[seq.id];
-  const auto length = static_cast<int32_t>(job.tokens.size());
-  if (job.running) {
-    ASSERT_EQ(seq.start_pos, job.computed);
-  } else {
-    // Admitted: it may start behind whole cached blocks.
-    ASSERT_EQ(seq.start_pos % config_.block_size, 0);
-    const bool reads = config_.enable_prefix_caching && job.spec.read_prefix_cache &&
-                       !job.spec.wants_all_prompt_logits;
-    if (!reads) {
-      ASSERT_EQ(seq.start_pos, 0);
-    }
-    if (!job.scheduled) {
-      ASSERT_EQ(scheduler_.cached_prompt_tokens(seq.id), seq.start_pos);
-      ASSERT_LE(scheduler_.host_prompt_tokens(seq.id), seq.start_pos);
-    }
-    job.running = job.scheduled = true;
-    job.computed = seq.start_pos;
-  }
-  ASSERT_GE(seq.num_tokens, 1);
-  ASSERT_LE(seq.start_pos + seq.num_tokens, length);
-  if (config_.max_prefill_chunk > 0) {
-    ASSERT_LE(seq.num_tokens, config_.max_prefill_chunk);
-  }
-  ASSERT_EQ(seq.samples, seq.start_pos + seq.num_tokens == length);
-  ASSERT_EQ(seq.num_prompt_tokens, static_cast<int32_t>(job.spec.prompt.size()));
-  ASSERT_TRUE(std::equal(seq.tokens.begin(), seq.tokens.end(), job.tokens.begin() + seq.start_pos,
-                         job.tokens.begin() + seq.start_pos + seq.num_tokens));
-  for (int32_t p = seq.start_pos; p < seq.start_pos + seq.num_tokens; ++p) {
-    ASSERT_EQ(scheduler_.rope_len(seq.id, p),
-              p < seq.num_prompt_tokens ? seq.num_prompt_tokens : p + 1);
-  }
-  job.num_blocks = static_cast<int32_t>(seq.blocks.size());
-  ASSERT_GE(job.num_blocks * config_.block_size, seq.start_pos + seq.num_tokens + seq.num_drafts);
-}
-
-void Scenario::wish_drafts() {
+void Scenario::wish_drafts(const Options& options) {
+  const bool none = options.ahead && once_in(2);
   for (auto& [id, job] : jobs_) {
-    if (!once_in(2)) continue;
-    job.wished = static_cast<int32_t>(below(8));
+    if (!none && !once_in(2)) continue;
+    job.wished = none ? 0 : static_cast<int32_t>(below(8));
     scheduler_.wish_drafts(id, job.wished);
   }
-}
-
-void Scenario::check_drafts(const PlannedSeq& seq) {
-  const Job& job = jobs_[seq.id];
-  ASSERT_GE(seq.num_drafts, 0);
-  if (seq.num_drafts == 0) return;
-  ASSERT_LE(seq.num_drafts, job.wished);
-  ASSERT_TRUE(seq.samples && seq.num_tokens == 1) << "guesses in a prefill";
-  ASSERT_LT(job.num_output() + seq.num_drafts, job.spec.max_tokens);
 }
 
 /// What each sequence samples, and how far its guesses, some of them wrong, are confirmed.
@@ -307,162 +265,67 @@ std::vector<std::vector<int32_t>> Scenario::sample(const StepPlan& plan,
   for (size_t i = 0; i < plan.seqs.size(); ++i) {
     const PlannedSeq& seq = plan.seqs[i];
     if (!seq.samples) continue;
-    const Job& job = jobs_.at(seq.id);
+    const SeqSpec& spec = specs_.at(seq.id);
+    const int32_t num_output = seq.start_pos + seq.num_tokens - seq.num_prompt_tokens;
     std::vector<int32_t>& tokens = out.emplace_back();
     uint64_t all = values[i];
-    tokens.push_back(choose(all, job.spec, job.num_output()));
+    tokens.push_back(choose(all, spec, num_output));
     bool right = true;
     for (int32_t d = 0; d < seq.num_drafts; ++d) {
       const int32_t position = seq.start_pos + seq.num_tokens + d;
       const int32_t guess = once_in(3) ? static_cast<int32_t>(below(kVocab)) : tokens.back();
       uint64_t& value = kv_.at(seq.blocks, position);
-      value = stored_value(job.spec, kv_.at(seq.blocks, position - 1), guess,
-                           scheduler_.rope_len(seq.id, position));
+      value =
+          stored_value(spec, kv_.at(seq.blocks, position - 1), guess, rope_len()(seq.id, position));
       right = right && guess == tokens.back();
       if (!right) continue;
       all = mix(all, value);
-      tokens.push_back(choose(all, job.spec, job.num_output() + d + 1));
+      tokens.push_back(choose(all, spec, num_output + d + 1));
       ++guessed_;
     }
   }
   return out;
 }
 
-const Scenario::Job* Scenario::most_senior() const {
-  const Job* best = nullptr;
-  for (const auto& [id, job] : jobs_) {
-    if (best == nullptr || job.spec.priority < best->spec.priority) best = &job;
-  }
-  return best;
-}
-
-void Scenario::check_order(const StepPlan& plan) {
-  const auto rank = [this](SeqId id) { return std::make_pair(jobs_.at(id).spec.priority, id); };
-  for (size_t i = 1; i < plan.seqs.size(); ++i) {
-    ASSERT_LT(rank(plan.seqs[i - 1].id), rank(plan.seqs[i].id));
-  }
-  if (jobs_.empty()) {
-    ASSERT_TRUE(plan.empty());
-    return;
-  }
-  ASSERT_FALSE(plan.empty());
-  ASSERT_EQ(&jobs_.at(plan.seqs.front().id), most_senior()) << "the most senior always goes on";
-  // Within a class nobody overtakes; a decode rests only when the blocks are used up.
-  const bool no_blocks = scheduler_.stats().free_blocks == 0;
-  const auto running = std::ranges::count_if(jobs_, [](const auto& j) { return j.second.running; });
-  // One admitted by a plan that then ran out of memory runs, but may not have been seen to yet.
-  const bool all_seen = running == scheduler_.stats().running;
-  std::map<int32_t, bool> class_waits;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.running) {
-      class_waits[job.spec.priority] = true;
-      continue;
-    }
-    ASSERT_FALSE(all_seen && class_waits[job.spec.priority]) << id << " has overtaken";
-    const bool decodes = job.computed + 1 == static_cast<int32_t>(job.tokens.size());
-    if (decodes && !no_blocks) {
-      ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 1) << id << " starves";
-    }
-  }
-  ASSERT_LE(running, config_.max_num_seqs);
-}
-
-/// A block in two tables is at the same place of both, behind the same tokens, and not written.
-void Scenario::check_blocks(const StepPlan& plan) {
-  struct Use {
-    const PlannedSeq* seq;
-    size_t index;
-  };
-  std::map<int32_t, Use> uses;
-  for (const PlannedSeq& seq : plan.seqs) {
-    for (size_t i = 0; i < seq.blocks.size(); ++i) {
-      ASSERT_GE(seq.blocks[i], 0);
-      ASSERT_LT(seq.blocks[i], config_.num_blocks);
-      const auto [use, is_new] = uses.try_emplace(seq.blocks[i], Use{&seq, i});
-      if (is_new) continue;
-      ASSERT_EQ(use->second.index, i);
-      const auto end = static_cast<int32_t>(i + 1) * config_.block_size;
-      ASSERT_LE(end, seq.start_pos);
-      ASSERT_LE(end, use->second.seq->start_pos);
-      const Job &a = jobs_.at(seq.id), &b = jobs_.at(use->second.seq->id);
-      ASSERT_EQ(a.spec.cache_namespace, b.spec.cache_namespace);
-      ASSERT_TRUE(std::equal(a.tokens.begin(), a.tokens.begin() + end, b.tokens.begin()));
-    }
-  }
-  const SchedulerStats stats = scheduler_.stats();
-  ASSERT_LE(static_cast<int32_t>(uses.size()), config_.num_blocks - stats.free_blocks);
-  if (static_cast<int32_t>(plan.seqs.size()) == stats.running) {
-    ASSERT_EQ(static_cast<int32_t>(uses.size()), config_.num_blocks - stats.free_blocks);
-  }
-}
-
-void Scenario::commit(const StepPlan& plan, const std::vector<std::vector<int32_t>>& sampled,
-                      const Options& options) {
+void Scenario::commit(const std::vector<std::vector<int32_t>>& sampled, const Options& options) {
   std::vector<int32_t> tokens, counts;
   for (const std::vector<int32_t>& own : sampled) {
     tokens.insert(tokens.end(), own.begin(), own.end());
     counts.push_back(static_cast<int32_t>(own.size()));
   }
-  // The spans end with commit().
-  struct Row {
-    SeqId id;
-    int32_t end_pos;
-    bool samples;
-  };
-  std::vector<Row> rows;
-  for (const PlannedSeq& seq : plan.seqs) {
-    rows.push_back({seq.id, seq.start_pos + seq.num_tokens, seq.samples});
-  }
   const std::vector<CommittedSeq> committed =
       with_failing_allocations(options, [&] { return scheduler_.commit(tokens, counts); });
-  ASSERT_EQ(committed.size(), rows.size());
+  const StepPlan plan = std::move(flights_.front().plan);
+  flights_.pop_front();
+  ASSERT_EQ(committed.size(), plan.seqs.size());
   auto own = sampled.begin();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    ASSERT_EQ(committed[i].id, rows[i].id);
-    jobs_.at(rows[i].id).computed = rows[i].end_pos;
-    check_committed(committed[i], rows[i].samples ? *own++ : std::vector<int32_t>());
+  for (size_t i = 0; i < plan.seqs.size(); ++i) {
+    const PlannedSeq& seq = plan.seqs[i];
+    ASSERT_EQ(committed[i].id, seq.id);
+    if (const auto job = jobs_.find(seq.id); job != jobs_.end()) {
+      job->second.computed += seq.num_tokens;
+      job->second.in_flight -= seq.num_tokens;
+      job->second.to_come -= seq.samples;
+    }
+    check_committed(committed[i], seq.samples ? *own++ : std::vector<int32_t>());
   }
 }
 
-void Scenario::check_committed(const CommittedSeq& result, const std::vector<int32_t>& sampled) {
-  Job& job = jobs_.at(result.id);
-  if (job.cancelled) {
-    ASSERT_EQ(result.end, SeqEnd::kCancelled);
-    ASSERT_EQ(result.num_tokens, 0);
-    jobs_.erase(result.id);
-    return;
-  }
-  ASSERT_EQ(result.num_tokens > 0, !sampled.empty());
-  if (result.end == SeqEnd::kNone) {
-    ASSERT_EQ(static_cast<size_t>(result.num_tokens), sampled.size());
-  }
-  if (result.num_tokens == 0) {
-    ASSERT_EQ(result.end, SeqEnd::kNone);
-    return;
-  }
-  const std::span kept = std::span(sampled).first(static_cast<size_t>(result.num_tokens));
-  ASSERT_EQ(*result.token, kept.back());
-  tokens_generated_ += kept.size();
-  job.computed += result.num_tokens - 1;
-  job.tokens.insert(job.tokens.end(), kept.begin(), kept.end());
-  const auto count = static_cast<size_t>(job.num_output());
-  ASSERT_LE(count, job.alone.output.size());
-  ASSERT_TRUE(std::ranges::equal(std::span(job.tokens).last(count),
-                                 std::span(job.alone.output).first(count)));
-  ASSERT_EQ(result.end, count == job.alone.output.size() ? job.alone.end : SeqEnd::kNone);
-  if (result.end != SeqEnd::kNone) jobs_.erase(result.id);
-}
-
-void Scenario::abandon(const StepPlan& plan) {
+void Scenario::abandon() {
   std::vector<SeqId> planned;
-  kv_.spoil(plan.copies);
-  for (const PlannedSeq& seq : plan.seqs) {
-    kv_.spoil(seq.blocks, seq.start_pos, seq.num_tokens);
-    planned.push_back(seq.id);
+  bool had_copies = false;
+  for (const Flight& flight : flights_) {
+    kv_.spoil(flight.plan.copies);
+    had_copies = had_copies || !flight.plan.copies.empty();
+    for (size_t i = 0; i < flight.plan.seqs.size(); ++i) {
+      const PlannedSeq& seq = flight.plan.seqs[i];
+      kv_.spoil(flight.blocks[i], seq.start_pos, seq.num_tokens);
+      if (std::ranges::count(planned, seq.id) == 0) planned.push_back(seq.id);
+    }
   }
-  const bool had_copies = !plan.copies.empty();
   ASSERT_EQ(scheduler_.abandon_step(), planned);
   for (const SeqId id : planned) jobs_.erase(id);
+  flights_.clear();
   if (!had_copies) return;
   ++lost_caches_;
   ASSERT_EQ(scheduler_.stats().cached_blocks + scheduler_.stats().cached_host_blocks, 0);
@@ -472,17 +335,6 @@ void Scenario::abandon(const StepPlan& plan) {
     job.computed = job.num_blocks = 0;
     sent_back_.insert(id);
   }
-}
-
-void Scenario::check_stats() {
-  stats_ = scheduler_.stats();
-  ASSERT_EQ(stats_.total_blocks, config_.num_blocks);
-  ASSERT_EQ(stats_.waiting + stats_.running, static_cast<int32_t>(jobs_.size()));
-  ASSERT_LE(stats_.running, config_.max_num_seqs);
-  ASSERT_LE(stats_.cached_blocks, stats_.free_blocks);
-  ASSERT_LE(stats_.cached_host_blocks, config_.num_host_blocks);
-  ASSERT_LE(stats_.prefix_host_hit_tokens, stats_.prefix_hit_tokens);
-  ASSERT_EQ(scheduler_.has_work(), !jobs_.empty());
 }
 
 }  // namespace headrace::fake

@@ -3,6 +3,7 @@
 // Drives a scheduler with the fake model and checks, at every step, what README.md promises.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <random>
@@ -29,6 +30,7 @@ class Scenario {
     bool abandoned_steps = true;
     bool priorities = true;
     bool drafts = false;  ///< sequences wish for guesses, some of which are right
+    bool ahead = false;   ///< plans are made before the step before is committed, where possible
     /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
     std::function<void(int64_t)> arm;
   };
@@ -38,6 +40,8 @@ class Scenario {
   uint64_t interrupted() const { return interrupted_; }
   uint64_t lost_caches() const { return lost_caches_; }  ///< by abandoned steps with copies
   uint64_t guessed() const { return guessed_; }          ///< guesses that were right
+  uint64_t ahead() const { return ahead_; }              ///< plans made ahead
+  uint64_t given_up() const { return given_up_; }
   uint64_t tokens_generated() const { return tokens_generated_; }
   const SchedulerStats& last_stats() const { return stats_; }
 
@@ -48,19 +52,40 @@ class Scenario {
     std::vector<int32_t> tokens;  ///< prompt, then what it has given
     bool running = false;         ///< holds blocks, as far as the plans tell
     bool scheduled = false;       ///< was in a plan before
-    bool cancelled = false;       ///< between plan and commit
     int32_t computed = 0;
+    int32_t in_flight = 0;   ///< rows that are planned
+    int32_t to_come = 0;     ///< tokens that they will give
     int32_t num_blocks = 0;  ///< held, as far as the plans tell
     int32_t wished = 0;      ///< drafts
     int32_t num_output() const { return static_cast<int32_t>(tokens.size() - spec.prompt.size()); }
+    int32_t remaining() const {
+      if (num_output() + to_come == spec.max_tokens) return 0;
+      return static_cast<int32_t>(tokens.size()) + to_come - computed - in_flight;
+    }
+  };
+
+  /// A plan and copies of what its spans showed.
+  struct Flight {
+    explicit Flight(const StepPlan& plan_in);
+    void point();  ///< the plan's spans to the copies
+    StepPlan plan;
+    std::vector<std::vector<int32_t>> tokens, blocks;
   };
 
   uint64_t below(uint64_t n) { return random_() % n; }
   bool once_in(uint64_t n) { return below(n) == 0; }
   SeqSpec random_spec(const Options& options);
+  RopeLen rope_len() const;
   void add_request(const Options& options);
   void cancel_random();
   void step(const Options& options);
+  void plan_next(const Options& options);
+  void plan_ahead(const Options& options);
+  void disturb(const Options& options);
+  std::vector<std::vector<int32_t>> compute();
+  void note_planned(const StepPlan& plan);
+  /// Whether the plans tell all there is to know.
+  bool is_exact(const Options& options) const { return !options.arm && given_up_ == 0; }
   template <class Call>
   auto with_failing_allocations(const Options& options, const Call& call);
   void check_expired(const StepPlan& plan);
@@ -69,16 +94,17 @@ class Scenario {
   void check_preempted(const StepPlan& plan, const Options& options);
   void check_rows(const StepPlan& plan);
   void check_sequence(const PlannedSeq& seq);
-  void wish_drafts();
+  void check_tokens(const PlannedSeq& seq);
+  void wish_drafts(const Options& options);
   void check_drafts(const PlannedSeq& seq);
   std::vector<std::vector<int32_t>> sample(const StepPlan& plan,
                                            const std::vector<uint64_t>& values);
   void check_order(const StepPlan& plan);
+  void check_turns(const StepPlan& plan);
   void check_blocks(const StepPlan& plan);
-  void commit(const StepPlan& plan, const std::vector<std::vector<int32_t>>& sampled,
-              const Options& options);
+  void commit(const std::vector<std::vector<int32_t>>& sampled, const Options& options);
   void check_committed(const CommittedSeq& result, const std::vector<int32_t>& sampled);
-  void abandon(const StepPlan& plan);
+  void abandon();
   void check_stats();
   const Job* most_senior() const;
 
@@ -88,7 +114,11 @@ class Scenario {
   KvStore kv_;
   bool dynamic_rope_;
   std::map<SeqId, Job> jobs_;  ///< that have not ended
-  std::set<SeqId> sent_back_;  ///< by an abandoned step, and not yet said by a plan
+  std::map<SeqId, SeqSpec> specs_;
+  std::deque<Flight> flights_;       ///< planned and not committed
+  std::vector<SeqId> samplers_;      ///< of the step that was computed last,
+  std::vector<int32_t> last_drawn_;  ///< and what they drew
+  std::set<SeqId> sent_back_;        ///< by an abandoned step, and not yet said by a plan
   SchedulerStats stats_;
   int to_add_ = 0;
   double now_ = 0;
@@ -96,6 +126,7 @@ class Scenario {
   uint64_t interrupted_ = 0;
   uint64_t guessed_ = 0;
   uint64_t lost_caches_ = 0;
+  uint64_t ahead_ = 0, given_up_ = 0;
 };
 
 }  // namespace headrace::fake

@@ -20,7 +20,9 @@ TEST(SchedulerAllocations, AFailureLosesNothing) {
     config.out_of_blocks = static_cast<OutOfBlocks>(seed % 3);
     config.num_host_blocks = seed % 4 == 0 ? 30 : 0;
     Scenario scenario(config, seed);
-    scenario.run({.drafts = seed % 2 == 0, .arm = [](int64_t n) { allocations_left = n; }});
+    scenario.run({.drafts = seed % 2 == 0, .ahead = seed % 3 == 0, .arm = [](int64_t n) {
+                    allocations_left = n;
+                  }});
     if (HasFailure()) return;
   }
 }

@@ -96,6 +96,28 @@ TEST(SchedulerProperty, GuessesChangeNothingButTheNumberOfSteps) {
   EXPECT_GT(interrupted, 100u);
 }
 
+TEST(SchedulerProperty, PlansMadeAheadChangeNothingButWhenStepsBegin) {
+  uint64_t tokens = 0, ahead = 0, given_up = 0, preemptions = 0, interrupted = 0;
+  for (uint64_t seed = 1; seed <= 10000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SchedulerConfig config = random_config(seed);
+    if (seed % 4 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
+    Scenario scenario(config, seed);
+    scenario.run({.priorities = seed % 3 == 0, .drafts = seed % 5 == 0, .ahead = true});
+    if (HasFailure()) return;
+    tokens += scenario.tokens_generated();
+    ahead += scenario.ahead();
+    given_up += scenario.given_up();
+    preemptions += scenario.last_stats().preemptions;
+    interrupted += scenario.interrupted();
+  }
+  EXPECT_GT(tokens, 50000u);
+  EXPECT_GT(ahead, 50000u);
+  EXPECT_GT(given_up, 5000u);
+  EXPECT_GT(preemptions, 500u);
+  EXPECT_GT(interrupted, 200u);
+}
+
 TEST(SchedulerProperty, ThousandRequestsWithRoomForATenth) {
   for (const uint64_t seed : {1, 2, 3}) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
