@@ -4,7 +4,8 @@
 //
 // Threads: a Backend is used by one thread at a time (its model's loop thread).
 // Memory: every TensorView passed to an op points into memory from allocate(), except where host
-// memory is named. Ops of one backend run in call order; read_back() is the only call that waits.
+// memory is named. Ops of one backend run in call order; read_back(), sample() and end_sample() are
+// the only calls that wait.
 // Aliasing: outputs may not overlap inputs unless an op says so.
 // Determinism: a row's result depends on that row's inputs alone, never on the number of rows, on
 // their order or on the number of threads (bit for bit). Reductions run in one fixed order per
@@ -28,6 +29,7 @@
 #include "backend/sample_op.h"
 #include "backend/step_batch.h"
 #include "backend/weight_codes.h"
+#include "base/check.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -368,6 +370,27 @@ class Backend {
   /// `logits` is overwritten.
   virtual void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
                       std::span<SampleResult> results) = 0;
+
+  // --- steps ahead of results -----------------------------------------------------------------
+
+  /// Whether a step may begin before the results of the one before have been collected:
+  /// begin_sample(), end_sample() and StepBatch::drawn work.
+  virtual bool runs_ahead() const { return false; }
+  /// Most SampleRow::num_logprobs that begin_sample() takes.
+  virtual int32_t most_logprobs_ahead() const { return -1; }
+  /// sample(), but it doesn't wait: end_sample() gives the results. No rows: then end_sample()
+  /// waits for what was called before. REQUIRES: runs_ahead(); no forced tokens; what two steps
+  /// draw, or less, has not been collected.
+  virtual void begin_sample(TensorView logits, int32_t vocab_size,
+                            std::span<const SampleRow> rows) {
+    static_cast<void>(logits);
+    HEADRACE_CHECK(false, rows.size(), " rows of ", vocab_size, " ids: it does not run ahead");
+  }
+  /// Waits for the oldest begin_sample() that has not been collected, and collects it, even if it
+  /// throws what went wrong. REQUIRES: as many results as it had rows.
+  virtual void end_sample(std::span<SampleResult> results) {
+    HEADRACE_CHECK(false, results.size(), " results: it does not run ahead");
+  }
 };
 
 }  // namespace headrace

@@ -22,8 +22,8 @@ struct SeqSlice {
   const LoraAdapter* lora = nullptr;
 };
 
-/// Host memory, owned by the caller and unchanged until the step's results have been read.
-/// T rows in all. Sequences are disjoint, in row order, and cover all T rows.
+/// Host memory, owned by the caller and unchanged until sample() or begin_sample() of the step has
+/// returned. T rows in all. Sequences are disjoint, in row order, and cover all T rows.
 struct StepBatch {
   std::span<const int32_t> token_ids;  ///< [T]
   std::span<const int32_t> positions;  ///< [T] absolute position of each row
@@ -34,6 +34,9 @@ struct StepBatch {
   std::span<const int32_t> logit_rows;  ///< [S] ascending rows whose logits are wanted
   /// Above 0: logits of all rows are wanted, and the ops' tensors have room for so many rows.
   int64_t room = 0;
+  /// [T], or empty: none. drawn[i] >= 0: row i's token is not token_ids[i], which is 0, but the one
+  /// that the step before drew there, counting from its first begin_sample() on.
+  std::span<const int32_t> drawn = {};
 };
 
 }  // namespace headrace

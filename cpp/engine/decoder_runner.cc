@@ -44,6 +44,12 @@ void DecoderRunner::sample(TensorView logits, std::span<const SampleRow> rows,
   backend_->sample(logits, weights_.decoder->config().vocab_size, rows, results);
 }
 
+void DecoderRunner::begin_sample(TensorView logits, std::span<const SampleRow> rows) {
+  backend_->begin_sample(logits, weights_.decoder->config().vocab_size, rows);
+}
+
+void DecoderRunner::end_sample(std::span<SampleResult> results) { backend_->end_sample(results); }
+
 size_t DecoderRunner::memory_bytes() const { return backend_->bytes_in_use(); }
 
 size_t DecoderRunner::memory_pool_bytes() const { return backend_->bytes_held(); }

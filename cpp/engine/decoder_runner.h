@@ -28,6 +28,10 @@ class DecoderRunner final : public StepRunner {
   int32_t max_logit_rows() const override { return max_logit_rows_; }
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
+  bool runs_ahead() const override { return backend_->runs_ahead(); }
+  int32_t most_logprobs_ahead() const override { return backend_->most_logprobs_ahead(); }
+  void begin_sample(TensorView logits, std::span<const SampleRow> rows) override;
+  void end_sample(std::span<SampleResult> results) override;
   size_t memory_bytes() const override;
   size_t memory_pool_bytes() const override;
   bool lost() const noexcept override { return backend_->lost(); }

@@ -1,7 +1,6 @@
 #include "engine/model_loop.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -9,7 +8,7 @@
 
 #include "base/check.h"
 #include "engine/endings.h"
-#include "engine/reserve_steps.h"
+#include "engine/warm_up.h"
 
 namespace headrace::internal {
 
@@ -55,52 +54,12 @@ ModelLoop::ModelLoop(Parts parts, std::shared_ptr<ModelControl> control,
       config_(parts.scheduler),
       scheduler_(std::make_unique<Scheduler>(config_)),
       speculator_(std::move(parts.speculator)),
-      step_(config_.max_num_batched_tokens, config_.max_num_seqs) {
+      rounds_{Round(config_.max_num_batched_tokens, config_.max_num_seqs),
+              Round(config_.max_num_batched_tokens, config_.max_num_seqs)} {
   update_stats();
 }
 
-void ModelLoop::warm_up() {
-  reserve_steps(*runner_, config_);
-  const std::array<int32_t, 1> zero = {0}, one = {1};
-  const std::array<SeqSlice, 1> slices = {SeqSlice{0, 1, 0, zero}};
-  const TensorView logits = runner_->forward({zero, zero, one, slices, zero});
-  std::array<SampleRow, 1> rows;
-  rows[0].greedy = true;
-  std::array<SampleResult, 1> results;
-  runner_->sample(logits, rows, results);
-  if (speculator_) calibrate();
-}
-
-/// Learns what rows cost before the first guess is made.
-void ModelLoop::calibrate() {
-  constexpr int32_t kMostRows = 32;
-  constexpr int kTries = 2;
-  const int64_t positions = int64_t{config_.num_blocks} * config_.block_size;
-  const auto most = static_cast<int32_t>(
-      std::min<int64_t>(positions, std::min({kMostRows, config_.max_num_batched_tokens,
-                                             config_.max_model_len, runner_->max_logit_rows()})));
-  std::vector<int32_t> zeros, ordinals, blocks;
-  for (int32_t i = 0; i < most; ++i) {
-    zeros.push_back(0);
-    ordinals.push_back(i);
-    if (i % config_.block_size == 0) blocks.push_back(i / config_.block_size);
-  }
-  const std::vector<int32_t> rope_lens(static_cast<size_t>(most), most);
-  for (int32_t rows = 1; rows <= most; rows *= 2) {
-    const auto count = static_cast<size_t>(rows);
-    const std::array<SeqSlice, 1> slices = {SeqSlice{0, rows, 0, blocks}};
-    double best = 0;
-    for (int tried = 0; tried < kTries; ++tried) {
-      const double start = monotonic_seconds();
-      runner_->forward({std::span(zeros).first(count), std::span(ordinals).first(count),
-                        std::span(rope_lens).first(count), slices,
-                        std::span(ordinals).first(count)});
-      const double seconds = monotonic_seconds() - start;
-      best = tried == 0 ? seconds : std::min(best, seconds);
-    }
-    speculator_->note_step(rows, 0, true, best);
-  }
-}
+void ModelLoop::warm_up() { internal::warm_up(*runner_, config_, speculator_.get()); }
 
 void ModelLoop::reset_counters() {
   counters_ = {};
@@ -167,16 +126,18 @@ void ModelLoop::run() noexcept {
 
 void ModelLoop::serve() {
   for (;;) {
-    const ModelControl::Order order = control_->take(commands_, !scheduler_->has_work());
+    const bool is_idle = !scheduler_->has_work() && !round_->open;
+    const ModelControl::Order order = control_->take(commands_, is_idle);
     for (Command& command : commands_) apply(command);
     commands_.clear();
     publish();
     if (order == ModelControl::Order::kRelease) {
       end_all({FinishReason::kAbort, ErrorCode::kCancelled,
                str_cat("model '", name_, "' was released before the request finished.")});
+      drop_rounds();
       return publish();
     }
-    if (scheduler_->has_work()) {
+    if (scheduler_->has_work() || round_->open) {
       step();
     } else if (order == ModelControl::Order::kDrain) {
       return;
@@ -204,6 +165,7 @@ void ModelLoop::admit(PreparedRequest request) {
   live.guide = std::move(request.guide);
   live.scored_prompt = std::move(request.prompt);
   live.wants_logprobs = live.sampler->wants_logprobs();
+  live.plans_ahead = request.spec.plans_ahead = may_plan_ahead(live);
   std::optional<SeqId> id;
   try {
     if (live.guide && !mask_workers_) {
@@ -222,6 +184,14 @@ void ModelLoop::admit(PreparedRequest request) {
   }
 }
 
+/// Whether a step needs no more of it than the id of its last token, and nothing of it behind its
+/// end: an adapter may go then.
+bool ModelLoop::may_plan_ahead(const LiveRequest& live) const {
+  return runner_->runs_ahead() && !speculator_ && !live.guide && !live.lora &&
+         live.scored_prompt.empty() && !live.sampler->follows_output() &&
+         live.sampler->num_logprobs() <= runner_->most_logprobs_ahead();
+}
+
 void ModelLoop::cancel(const RequestState& request) {
   const auto found = ids_.find(&request);
   if (found == ids_.end()) return;
@@ -232,12 +202,19 @@ void ModelLoop::cancel(const RequestState& request) {
 
 void ModelLoop::step() {
   const double start = monotonic_seconds();
-  const StepPlan plan = scheduler_->plan(start);
-  note_plan(plan);
-  if (!plan.empty() && compute(plan)) {
-    const std::vector<CommittedSeq> committed = scheduler_->commit(step_.tokens(), step_.counts());
+  Round& now = *round_;
+  Round& next = &now == &rounds_[0] ? rounds_[1] : rounds_[0];
+  if (!now.open) open(now, scheduler_->plan(start));
+  if (now.open && now.step.begun() && !now.failure) {
+    open(next, scheduler_->plan_ahead(monotonic_seconds()));
+  }
+  if (now.open && compute(now)) {
+    const Step& step = now.step;
+    const std::vector<CommittedSeq> committed = scheduler_->commit(step.tokens(), step.counts());
     ++counters_.steps;
-    collect(plan, committed);
+    collect(now, committed);
+    now.open = false;
+    round_ = &next;
   }
   counters_.busy_seconds += monotonic_seconds() - start;
   publish();
@@ -272,25 +249,53 @@ void ModelLoop::note_plan(const StepPlan& plan) {
   update_stats();
 }
 
-bool ModelLoop::compute(const StepPlan& plan) {
+/// What fails is found again by compute(), when its turn has come.
+void ModelLoop::open(Round& round, StepPlan plan) {
+  note_plan(plan);
+  if (plan.empty()) return;
+  round.open = true;
+  round.plan = std::move(plan);
+  round.failure = nullptr;
   try {
-    if (speculator_) fill_drafts(plan);
-    step_.build(plan, planned_, *scheduler_);
+    if (speculator_) fill_drafts(round.plan);
+    round.step.build(round.plan, planned_, *scheduler_);
+    if (round.step.can_begin()) round.step.begin(*runner_);
+  } catch (...) {
+    round.failure = std::current_exception();
+  }
+}
+
+bool ModelLoop::compute(Round& round) {
+  Step& step = round.step;
+  try {
+    if (round.failure) std::rethrow_exception(round.failure);
     const double start = monotonic_seconds();
-    step_.run(*runner_, mask_workers_.get());
-    counters_.mask_wait_seconds += step_.mask_wait_seconds();
-    if (speculator_) {
-      note_drafts(plan, monotonic_seconds() - start - step_.mask_wait_seconds());
+    if (step.begun()) {
+      step.finish(*runner_);
+    } else {
+      step.run(*runner_, mask_workers_.get());
     }
-    drop_unguided(plan);
+    counters_.mask_wait_seconds += step.mask_wait_seconds();
+    if (speculator_) note_drafts(round, monotonic_seconds() - start - step.mask_wait_seconds());
+    drop_unguided(round);
     failed_steps_ = 0;
     return true;
   } catch (...) {
     const Ending ending = describe(std::current_exception());
     logger_->log(LogLevel::kError, "model '", name_, "': a step failed: ", ending.message);
     for (SeqId id : scheduler_->abandon_step()) end(id, ending);
+    drop_rounds();
     ++failed_steps_;
     return false;
+  }
+}
+
+/// Waits for what has begun; what it gives is nobody's.
+void ModelLoop::drop_rounds() noexcept {
+  Round& next = round_ == &rounds_[0] ? rounds_[1] : rounds_[0];
+  for (Round* round : {round_, &next}) {
+    round->step.drop(*runner_);
+    round->open = false;
   }
 }
 
@@ -303,38 +308,43 @@ void ModelLoop::fill_drafts(const StepPlan& plan) {
   speculator_->fill(guessing_);
 }
 
-void ModelLoop::note_drafts(const StepPlan& plan, double seconds) {
+void ModelLoop::note_drafts(const Round& round, double seconds) {
+  const StepPlan& plan = round.plan;
+  const Step& step = round.step;
   const auto decodes = std::ranges::count_if(
       plan.seqs, [](const PlannedSeq& seq) { return seq.samples && seq.num_tokens == 1; });
   const bool is_pure = std::cmp_equal(decodes, plan.seqs.size());
-  speculator_->note_step(static_cast<int32_t>(decodes), step_.num_drafts(), is_pure, seconds);
-  for (const SampledSeq& seq : step_.sampled()) {
+  speculator_->note_step(static_cast<int32_t>(decodes), step.num_drafts(), is_pure, seconds);
+  for (const SampledSeq& seq : step.sampled()) {
     speculator_->note_result(*seq.live->speculation, seq.num_drafts, seq.count - 1);
     counters_.drafted_tokens += static_cast<uint64_t>(seq.num_drafts);
   }
 }
 
 // Their guides have no token for them: what was sampled is not to be used.
-void ModelLoop::drop_unguided(const StepPlan& plan) {
-  auto sampled = step_.sampled().begin();
-  for (const PlannedSeq& seq : plan.seqs) {
+void ModelLoop::drop_unguided(const Round& round) {
+  auto sampled = round.step.sampled().begin();
+  for (const PlannedSeq& seq : round.plan.seqs) {
     if (seq.samples && (sampled++)->is_unguided) scheduler_->cancel(seq.id);
   }
 }
 
-void ModelLoop::collect(const StepPlan& plan, const std::vector<CommittedSeq>& committed) {
+void ModelLoop::collect(Round& round, const std::vector<CommittedSeq>& committed) {
+  const StepPlan& plan = round.plan;
   HEADRACE_CHECK(committed.size() == plan.seqs.size(), committed.size());
-  auto next_sampled = step_.sampled().begin();
+  auto next_sampled = round.step.sampled().begin();
   for (size_t i = 0; i < committed.size(); ++i) {
     const PlannedSeq& seq = plan.seqs[i];
-    LiveRequest& live = *planned_[i];
     counters_.prompt_tokens +=
         static_cast<uint64_t>(std::clamp(seq.num_prompt_tokens - seq.start_pos, 0, seq.num_tokens));
     const SampledSeq* const sampled = seq.samples ? &*next_sampled++ : nullptr;
     const CommittedSeq& result = committed[i];
+    const auto found = live_.find(result.id);
+    if (found == live_.end()) continue;  // it ended while this step was under way
     if (result.num_tokens == 0 && result.end == SeqEnd::kNone) continue;
+    LiveRequest& live = found->second;
     OutputDelta delta;
-    if (result.num_tokens > 0) take_tokens(*sampled, result, delta);
+    if (result.num_tokens > 0) take_tokens(round, *sampled, result, live, delta);
     delta.finish_reason = finish_reason(result.end);
     if (result.end == SeqEnd::kCancelled) end_unguided(live, delta);
     if (result.end == SeqEnd::kStopToken) delta.stop_token = result.token.value_or(-1);
@@ -342,30 +352,29 @@ void ModelLoop::collect(const StepPlan& plan, const std::vector<CommittedSeq>& c
     if (result.end != SeqEnd::kNone) {
       ++counters_.finished_requests;
       ids_.erase(live.state.get());
-      live_.erase(result.id);
+      live_.erase(found);
     }
   }
 }
 
 /// What the scheduler has made part of the output.
-void ModelLoop::take_tokens(const SampledSeq& sampled, const CommittedSeq& committed,
-                            OutputDelta& delta) {
-  LiveRequest& live = *sampled.live;
+void ModelLoop::take_tokens(Round& round, const SampledSeq& sampled, const CommittedSeq& committed,
+                            LiveRequest& live, OutputDelta& delta) {
   for (int32_t nth = 0; nth < committed.num_tokens; ++nth) {
-    delta.tokens.push_back(step_.token(sampled, nth));
-    if (live.wants_logprobs) delta.logprobs.push_back(step_.take_logprobs(sampled, nth));
+    delta.tokens.push_back(round.step.token(sampled, nth));
+    if (live.wants_logprobs) delta.logprobs.push_back(round.step.take_logprobs(sampled, nth));
   }
   counters_.generated_tokens += delta.tokens.size();
   const int32_t confirmed = std::min(committed.num_tokens, sampled.count - 1);
   counters_.accepted_tokens += static_cast<uint64_t>(confirmed);
   delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
   live.scored_prompt = {};
-  if (committed.end == SeqEnd::kNone) go_on(sampled, committed.id, delta.tokens);
+  if (committed.end == SeqEnd::kNone) go_on(sampled, committed.id, live, delta.tokens);
 }
 
 /// `tokens` are new, and more are to come.
-void ModelLoop::go_on(const SampledSeq& sampled, SeqId id, std::span<const int32_t> tokens) {
-  LiveRequest& live = *sampled.live;
+void ModelLoop::go_on(const SampledSeq& sampled, SeqId id, LiveRequest& live,
+                      std::span<const int32_t> tokens) {
   live.sampler->append(tokens.back());
   if (live.guide && !sampled.guide_is_ahead) mask_workers_->ask(live.guide, tokens.back());
   if (!live.speculation) return;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,8 @@ namespace headrace::internal {
 /// Seconds of the clock that deadlines are in.
 double monotonic_seconds();
 
-/// The body of a model's thread: takes commands, plans, computes, commits, publishes.
+/// The body of a model's thread: takes commands, plans, computes, commits, publishes. Where the
+/// runner runs ahead, the next step begins before it waits for the results of the one under way.
 ///
 /// A step that fails ends its own requests; kMaxFailedSteps in a row, or a broken scheduler, end
 /// the loop as kFailed. Whatever happens, every request that reached the loop is finished when
@@ -64,20 +66,33 @@ class ModelLoop {
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
 
  private:
-  void calibrate();
   void serve();
   void apply(Command& command);
   void admit(PreparedRequest request);
+  bool may_plan_ahead(const LiveRequest& live) const;
   void cancel(const RequestState& request);
+  /// A step between its plan and its commit.
+  struct Round {
+    Round(int32_t max_rows, int32_t max_seqs) : step(max_rows, max_seqs) {}
+    bool open = false;
+    StepPlan plan;  ///< of one that has begun, the spans mean nothing
+    Step step;
+    std::exception_ptr failure;  ///< found when it was to begin
+  };
+
   void step();
+  void open(Round& round, StepPlan plan);
   void note_plan(const StepPlan& plan);
-  bool compute(const StepPlan& plan);
+  bool compute(Round& round);
+  void drop_rounds() noexcept;
   void fill_drafts(const StepPlan& plan);
-  void drop_unguided(const StepPlan& plan);
-  void note_drafts(const StepPlan& plan, double seconds);
-  void take_tokens(const SampledSeq& sampled, const CommittedSeq& committed, OutputDelta& delta);
-  void go_on(const SampledSeq& sampled, SeqId id, std::span<const int32_t> tokens);
-  void collect(const StepPlan& plan, const std::vector<CommittedSeq>& committed);
+  void drop_unguided(const Round& round);
+  void note_drafts(const Round& round, double seconds);
+  void take_tokens(Round& round, const SampledSeq& sampled, const CommittedSeq& committed,
+                   LiveRequest& live, OutputDelta& delta);
+  void go_on(const SampledSeq& sampled, SeqId id, LiveRequest& live,
+             std::span<const int32_t> tokens);
+  void collect(Round& round, const std::vector<CommittedSeq>& committed);
   void end(SeqId id, const Ending& ending);
   void end_all(const Ending& ending);
   void fail(const std::exception_ptr& why) noexcept;
@@ -94,7 +109,8 @@ class ModelLoop {
 
   // Owned by the loop thread while it runs.
   std::unique_ptr<MaskWorkers> mask_workers_;  // made for the first guided request
-  Step step_;
+  std::array<Round, 2> rounds_;
+  Round* round_ = &rounds_[0];  // whose turn it is: the other one is open only if it is ahead
   std::vector<Command> commands_;
   std::unordered_map<SeqId, LiveRequest> live_;
   std::unordered_map<const RequestState*, SeqId> ids_;

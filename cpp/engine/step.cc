@@ -22,7 +22,7 @@ PositionLogprobs to_logprobs(SampleResult& result) {
 Step::Step(int32_t max_rows, int32_t max_seqs) {
   const auto rows = static_cast<size_t>(max_rows);
   const auto seqs = static_cast<size_t>(max_seqs);
-  for (auto* buffer : {&token_ids_, &positions_, &rope_lens_}) buffer->reserve(rows);
+  for (auto* buffer : {&token_ids_, &positions_, &rope_lens_, &sources_}) buffer->reserve(rows);
   slices_.reserve(seqs);
   logit_rows_.reserve(seqs);
   targets_.reserve(seqs);
@@ -37,13 +37,16 @@ Step::Step(int32_t max_rows, int32_t max_seqs) {
 
 void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
                  const Scheduler& scheduler) {
-  for (auto* buffer : {&token_ids_, &positions_, &rope_lens_, &logit_rows_, &tokens_, &counts_}) {
+  for (auto* buffer :
+       {&token_ids_, &positions_, &rope_lens_, &sources_, &logit_rows_, &tokens_, &counts_}) {
     buffer->clear();
   }
   slices_.clear();
   targets_.clear();
   sampled_.clear();
   num_drafts_ = 0;
+  plans_ahead_ = true;
+  has_sources_ = false;
   mask_wait_seconds_ = 0;
   for (size_t i = 0; i < plan.seqs.size(); ++i) add_rows(plan.seqs[i], *live[i], scheduler);
 }
@@ -52,19 +55,26 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
   const auto first_row = static_cast<int32_t>(token_ids_.size());
   const auto prompt_len = static_cast<int32_t>(live.scored_prompt.size());
   auto scored = static_cast<int32_t>(live.prompt_logprobs.size());
+  const bool is_drawn = seq.drawn_by >= 0;
+  plans_ahead_ = plans_ahead_ && live.plans_ahead;
   for (int32_t i = 0; i < seq.num_tokens; ++i) {
     const int32_t position = seq.start_pos + i;
-    add_row(seq.tokens[static_cast<size_t>(i)], position, scheduler.rope_len(seq.id, position));
+    add_row(is_drawn ? 0 : seq.tokens[static_cast<size_t>(i)], position,
+            scheduler.rope_len(seq.id, position));
     if (position == scored && position + 1 < prompt_len) {
       add_target({&live, live.scored_prompt[static_cast<size_t>(position) + 1], 0});
       ++scored;
     }
   }
+  if (is_drawn) {
+    sources_.back() = seq.drawn_by;
+    has_sources_ = true;
+  }
   if (seq.samples) {
     SampledSeq sampled;
     sampled.live = &live;
     sampled.first_target = sampled.next_target = targets_.size();
-    add_target({&live, -1, sampled_.size()});
+    add_target({&live, -1, sampled_.size(), is_drawn ? 1 : 0});
     if (seq.num_drafts > 0 && live.speculation) {
       const std::vector<int32_t>& drafts = live.speculation->drafts;
       sampled.num_drafts = static_cast<int32_t>(drafts.size());
@@ -86,6 +96,7 @@ void Step::add_row(int32_t token, int32_t position, int32_t rope_len) {
   token_ids_.push_back(token);
   positions_.push_back(position);
   rope_lens_.push_back(rope_len);
+  sources_.push_back(-1);
 }
 
 /// Reads the logits of the row added last.
@@ -101,11 +112,7 @@ void Step::run(StepRunner& runner, MaskWorkers* masks) {
   const std::span<const int32_t> rows = logit_rows_;
   for (size_t first = 0; first == 0 || first < total; first += most) {
     const size_t end = std::min(first + most, total);
-    const auto wanted = rows.subspan(first, end - first);
-    const Chunk chunk{first, end,
-                      first == 0
-                          ? runner.forward({token_ids_, positions_, rope_lens_, slices_, wanted})
-                          : runner.logits(wanted)};
+    const Chunk chunk{first, end, compute(runner, first, rows.subspan(first, end - first))};
     first_draws(chunk);
     while (!drawn_.empty()) {
       draw(runner, chunk, masks);
@@ -113,6 +120,59 @@ void Step::run(StepRunner& runner, MaskWorkers* masks) {
     }
   }
   list_tokens();
+}
+
+/// The logits of `wanted`, the rows from targets_[first] on.
+TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted) {
+  if (first > 0) return runner.logits(wanted);
+  StepBatch batch{token_ids_, positions_, rope_lens_, slices_, wanted};
+  if (has_sources_) batch.drawn = sources_;
+  return runner.forward(batch);
+}
+
+void Step::begin(StepRunner& runner) {
+  HEADRACE_CHECK(plans_ahead_ && begun_ == 0, begun_);
+  const auto most = static_cast<size_t>(runner.max_logit_rows());
+  const size_t total = logit_rows_.size();
+  if (results_.size() < total) results_.resize(total);
+  collected_ = 0;
+  const std::span<const int32_t> rows = logit_rows_;
+  for (size_t first = 0; first == 0 || first < total; first += most) {
+    const auto wanted = rows.subspan(first, std::min(most, total - first));
+    const TensorView logits = compute(runner, first, wanted);
+    draw_rows_.clear();
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const Target& target = targets_[first + i];
+      draw_rows_.push_back(target.live->sampler->next_row(static_cast<int32_t>(i), target.ahead));
+    }
+    runner.begin_sample(logits, draw_rows_);
+    ++begun_;
+  }
+}
+
+void Step::finish(StepRunner& runner) {
+  while (begun_ > 0) collect(runner);
+  for (SampledSeq& seq : sampled_) seq.count = 1;
+  list_tokens();
+}
+
+void Step::drop(StepRunner& runner) noexcept {
+  while (begun_ > 0) {
+    try {
+      collect(runner);
+    } catch (...) {  // nobody needs it, nor what is wrong with it
+    }
+  }
+}
+
+/// Waits for the oldest draw.
+void Step::collect(StepRunner& runner) {
+  const size_t count =
+      std::min(static_cast<size_t>(runner.max_logit_rows()), logit_rows_.size() - collected_);
+  const auto results = std::span(results_).subspan(collected_, count);
+  --begun_;
+  collected_ += count;
+  runner.end_sample(results);
 }
 
 /// Those that wait for no other: prompts' rows, first draws, and guesses confirmed by the chunk

@@ -24,6 +24,7 @@ struct LiveRequest {
   std::shared_ptr<Guide> guide;              ///< null: no constraint
   std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
   bool wants_logprobs = false;
+  bool plans_ahead = false;  ///< SeqSpec's
   /// The prompt, while its log-probabilities are being read; else empty.
   std::vector<int32_t> scored_prompt;
   std::vector<PositionLogprobs> prompt_logprobs;  ///< of positions 1, 2, ... as far as read
@@ -57,6 +58,15 @@ class Step {
   /// LiveRequest::prompt_logprobs. `masks` may be null if no request has a guide.
   void run(StepRunner& runner, MaskWorkers* masks);
 
+  /// run() in two halves, for a step whose requests all plan ahead: begin() calls the ops and
+  /// finish() waits for what was drawn. Plan and live are not read behind begin().
+  bool can_begin() const noexcept { return plans_ahead_; }
+  void begin(StepRunner& runner);
+  bool begun() const noexcept { return begun_ > 0; }
+  void finish(StepRunner& runner);
+  /// Instead of finish(): waits for the step, if it has begun, whatever becomes of it.
+  void drop(StepRunner& runner) noexcept;
+
   /// The planned sequences that sample, in their order.
   std::span<const SampledSeq> sampled() const noexcept { return sampled_; }
   /// Their tokens, one sequence after the other, and how many each has.
@@ -75,6 +85,7 @@ class Step {
     LiveRequest* live;
     int32_t prompt_token;  ///< whose log-probability is read; < 0: a token is drawn
     size_t sampled;        ///< place in sampled_ if one is drawn
+    int32_t ahead = 0;     ///< tokens drawn that the sampler has not been given
   };
   /// The rows of logits that are there: [first, end) of targets_.
   struct Chunk {
@@ -84,6 +95,8 @@ class Step {
 
   void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
   void add_row(int32_t token, int32_t position, int32_t rope_len);
+  TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted);
+  void collect(StepRunner& runner);
   void add_target(const Target& target);
   void first_draws(const Chunk& chunk);
   void draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks);
@@ -94,6 +107,7 @@ class Step {
   void list_tokens();
 
   std::vector<int32_t> token_ids_, positions_, rope_lens_;  // [T]
+  std::vector<int32_t> sources_;                            // [T]: StepBatch::drawn
   std::vector<SeqSlice> slices_;
   // [S] in row order:
   std::vector<int32_t> logit_rows_;
@@ -107,6 +121,10 @@ class Step {
   std::vector<SampledSeq> sampled_;
   std::vector<int32_t> tokens_, counts_;
   int32_t num_drafts_ = 0;
+  bool plans_ahead_ = false;
+  bool has_sources_ = false;
+  size_t begun_ = 0;      // draws that have begun and not been collected
+  size_t collected_ = 0;  // of results_
   double mask_wait_seconds_ = 0;
 };
 

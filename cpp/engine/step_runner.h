@@ -6,6 +6,7 @@
 
 #include "backend/sample_op.h"
 #include "backend/step_batch.h"
+#include "base/check.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace::internal {
@@ -18,7 +19,8 @@ class StepRunner {
 
   /// By the thread that will run the steps, before the first of them.
   virtual void enter_thread() {}
-  /// Decoder::forward: logits of batch.logit_rows, valid until the next call.
+  /// Decoder::forward: logits of batch.logit_rows, for sample() and begin_sample() before the next
+  /// call.
   virtual TensorView forward(const StepBatch& batch) = 0;
   /// Decoder::logits: of other rows of the same step.
   virtual TensorView logits(std::span<const int32_t> rows) = 0;
@@ -30,6 +32,16 @@ class StepRunner {
   /// Backend::sample over the model's vocabulary.
   virtual void sample(TensorView logits, std::span<const SampleRow> rows,
                       std::span<SampleResult> results) = 0;
+  /// Backend::runs_ahead, most_logprobs_ahead, begin_sample and end_sample.
+  virtual bool runs_ahead() const { return false; }
+  virtual int32_t most_logprobs_ahead() const { return -1; }
+  virtual void begin_sample(TensorView logits, std::span<const SampleRow> rows) {
+    static_cast<void>(logits);
+    HEADRACE_CHECK(false, rows.size(), " rows: it does not run ahead");
+  }
+  virtual void end_sample(std::span<SampleResult> results) {
+    HEADRACE_CHECK(false, results.size(), " results: it does not run ahead");
+  }
   /// Memory the model uses now, without what is mapped from files, and what has been taken from the
   /// system for it. Any thread.
   virtual size_t memory_bytes() const = 0;

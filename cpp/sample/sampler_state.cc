@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace headrace {
 
 namespace {
@@ -93,22 +95,23 @@ SampleRow SamplerState::guess_row(int32_t logits_row, int32_t ahead) const {
   return row;
 }
 
-SampleRow SamplerState::next_row(int32_t logits_row) {
-  SampleRow row = guess_row(logits_row, 0);
-  row.num_logprobs = params_.logprobs.value_or(-1);
+SampleRow SamplerState::next_row(int32_t logits_row, int32_t ahead) {
+  HEADRACE_CHECK(ahead == 0 || !follows_output(), ahead);
+  SampleRow row = guess_row(logits_row, ahead);
+  row.num_logprobs = num_logprobs();
   row.logprobs_mode = mode_of(params_.logprobs_kind);
   row.repetition_penalty = params_.repetition_penalty;
   row.frequency_penalty = params_.frequency_penalty;
   row.presence_penalty = params_.presence_penalty;
   row.seen = seen_;
-  row.masked = masked_now();
+  row.masked = masked_now(ahead);
   row.banned = banned_;
   return row;
 }
 
-std::span<const int32_t> SamplerState::masked_now() {
+std::span<const int32_t> SamplerState::masked_now(int32_t ahead) {
   const std::span<const int32_t> ends =
-      generated_ < params_.min_tokens ? end_tokens_ : std::span<const int32_t>();
+      generated_ + ahead < params_.min_tokens ? end_tokens_ : std::span<const int32_t>();
   if (!ngrams_) return ends;
   const std::span<const int32_t> repeats = ngrams_->followers();
   if (ends.empty()) return repeats;

@@ -24,8 +24,9 @@ class SamplerState {
   SamplerState& operator=(const SamplerState&) = delete;
 
   /// How the next token is drawn from row `logits_row`. The spans are valid until the next call
-  /// of a non-const method.
-  SampleRow next_row(int32_t logits_row);
+  /// of a non-const method. `ahead`: how many tokens have been drawn and not yet been appended;
+  /// REQUIRES: 0 if follows_output().
+  SampleRow next_row(int32_t logits_row, int32_t ahead = 0);
 
   /// Reads the log-probability of the prompt's `token` from the row before it. Bias, penalties and
   /// bans shape what is generated, not the prompt: here processed values are the raw ones.
@@ -41,11 +42,16 @@ class SamplerState {
 
   int32_t generated() const noexcept { return generated_; }
   bool wants_logprobs() const noexcept { return params_.logprobs.has_value(); }
+  int32_t num_logprobs() const noexcept { return params_.logprobs.value_or(-1); }
+  /// Whether how a token is drawn depends on which tokens came before it.
+  bool follows_output() const noexcept {
+    return counts_seen_ || ngrams_ != nullptr || !longer_words_.empty();
+  }
 
  private:
   void note_seen(int32_t token, int32_t output_count);
   void update_banned();
-  std::span<const int32_t> masked_now();
+  std::span<const int32_t> masked_now(int32_t ahead);
   SampleRow base_row(int32_t logits_row, const std::optional<int32_t>& num_logprobs) const;
 
   SamplingParams params_;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "engine/engine_access.h"
+#include "fakes/ahead_runner.h"
 
 namespace headrace::testing {
 
@@ -284,6 +285,7 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
       out.speculator = fake_speculator(options, own);
     }
     out.runner = std::make_unique<FakeRunner>(own, control);
+    if (own.ahead) out.runner = std::make_unique<AheadRunner>(std::move(out.runner), control);
     return out;
   };
 }

@@ -38,6 +38,11 @@ class FakeControl {
   std::atomic<int> most_logit_rows{0};  ///< of one call
   std::atomic<bool> fail_loading{false};
   std::atomic<int64_t> step_nanoseconds{0};  ///< each step keeps its thread busy that long
+  std::atomic<int> begun{0};                 ///< steps of an AheadRunner
+  std::atomic<int> collected{0};             ///< of them, steps whose results have been waited for
+  std::atomic<int> covered{0};               ///< of those, steps behind which another one had begun
+  std::atomic<int> fail_begins{0};  ///< so many of the next steps of an AheadRunner can't begin
+  std::atomic<int64_t> device_nanoseconds{0};  ///< that each step of an AheadRunner takes
   /// When the last step's tokens were chosen, in nanoseconds of steady_clock.
   std::atomic<int64_t> step_end{0};
 
@@ -62,6 +67,8 @@ struct FakeShape {
   int32_t block_size = 16;
   int32_t max_logit_rows = 8;
   uint64_t salt = 0;  ///< another model for each
+  /// Its steps are an AheadRunner's.
+  bool ahead = false;
 };
 
 class FakeRunner final : public internal::StepRunner {

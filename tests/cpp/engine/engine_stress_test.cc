@@ -84,16 +84,19 @@ TEST(EngineStress, AnyBatchChunkAndCacheSizeGivesTheSameOutput) {
 
   struct Shape {
     int32_t seqs, tokens, chunk, block_size, blocks;
+    bool ahead = false;
   };
-  for (const Shape& shape : {Shape{8, 64, 0, 16, 64}, Shape{32, 40, 7, 16, 20},
-                             Shape{16, 16, 0, 32, 11}, Shape{64, 200, 50, 64, 12}}) {
+  for (const Shape& shape :
+       {Shape{8, 64, 0, 16, 64}, Shape{32, 40, 7, 16, 20}, Shape{16, 16, 0, 32, 11},
+        Shape{64, 200, 50, 64, 12}, Shape{8, 64, 0, 16, 64, true}, Shape{32, 40, 7, 16, 20, true},
+        Shape{64, 200, 50, 64, 12, true}}) {
     ModelOptions options = FakeEngine::default_options();
     options.max_num_seqs = shape.seqs;
     options.max_num_batched_tokens = shape.tokens;
     options.max_prefill_chunk = shape.chunk;
     options.block_size = shape.block_size;
     options.num_kv_blocks = shape.blocks;
-    FakeEngine fake(options, {.max_logit_rows = 5});
+    FakeEngine fake(options, {.max_logit_rows = 5, .ahead = shape.ahead});
     std::vector<Request> requests;
     fake.control->hold();  // all are there before the first step ends
     for (const Job& job : jobs) {
@@ -112,11 +115,11 @@ TEST(EngineStress, AnyBatchChunkAndCacheSizeGivesTheSameOutput) {
   }
 }
 
-TEST(EngineStress, ManyThreadsSubmitCancelAndRead) {
+void submit_cancel_and_read(bool ahead) {
   ModelOptions options = FakeEngine::default_options();
   options.max_num_seqs = 16;
   options.num_kv_blocks = 40;
-  FakeEngine fake(options);
+  FakeEngine fake(options, {.ahead = ahead});
   constexpr int kThreads = 16;
   constexpr int kRequests = 40;
   const auto seed = static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed());
@@ -157,6 +160,10 @@ TEST(EngineStress, ManyThreadsSubmitCancelAndRead) {
   EXPECT_EQ(stats.free_kv_blocks, stats.total_kv_blocks);
   EXPECT_EQ(stats.running_requests + stats.waiting_requests, 0);
 }
+
+TEST(EngineStress, ManyThreadsSubmitCancelAndRead) { submit_cancel_and_read(false); }
+
+TEST(EngineStress, ManyThreadsSubmitCancelAndReadWithStepsAhead) { submit_cancel_and_read(true); }
 
 TEST(EngineStress, ThousandsOfQueuesMayBeDropped) {
   FakeEngine fake;

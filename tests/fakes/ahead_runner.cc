@@ -1,0 +1,133 @@
+#include "fakes/ahead_runner.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::testing {
+
+namespace {
+
+std::vector<int32_t> copy_of(std::span<const int32_t> ids) { return {ids.begin(), ids.end()}; }
+
+}  // namespace
+
+AheadRunner::AheadRunner(std::unique_ptr<internal::StepRunner> model,
+                         std::shared_ptr<FakeControl> control, bool runs_ahead)
+    : model_(std::move(model)), control_(std::move(control)), runs_ahead_(runs_ahead) {}
+
+TensorView AheadRunner::forward(const StepBatch& batch) {
+  if (control_->fail_begins > 0) {
+    --control_->fail_begins;
+    throw Error(ErrorCode::kDevice, "injected failure of a launch");
+  }
+  if (!works_.empty() && !works_.back().draws.front().has_begun) {
+    compute(works_.back());
+    works_.pop_back();
+  }
+  HEADRACE_CHECK(works_.size() <= 1, "two steps are under way");
+  Work work;
+  work.token_ids = copy_of(batch.token_ids);
+  work.positions = copy_of(batch.positions);
+  work.rope_lens = copy_of(batch.rope_lens);
+  work.drawn = copy_of(batch.drawn);
+  HEADRACE_CHECK(work.drawn.empty() || work.drawn.size() == work.token_ids.size());
+  work.seqs.assign(batch.seqs.begin(), batch.seqs.end());
+  for (SeqSlice& seq : work.seqs) {
+    work.blocks.push_back(copy_of(seq.blocks));
+    seq.blocks = work.blocks.back();
+  }
+  last_ready_ = std::max(last_ready_, Clock::now()) +
+                std::chrono::nanoseconds(control_->device_nanoseconds.load());
+  work.ready = last_ready_;
+  work.draws.push_back({copy_of(batch.logit_rows), {}, false});
+  works_.push_back(std::move(work));
+  return unread(batch.logit_rows.size());
+}
+
+TensorView AheadRunner::logits(std::span<const int32_t> rows) {
+  works_.back().draws.push_back({copy_of(rows), {}, false});
+  return unread(rows.size());
+}
+
+/// Logits that nobody has computed.
+TensorView AheadRunner::unread(size_t rows) {
+  unread_.assign(std::max<size_t>(rows, 1), std::numeric_limits<float>::quiet_NaN());
+  return {unread_.data(), DType::kF32, {static_cast<int64_t>(rows), 1}};
+}
+
+void AheadRunner::sample(TensorView logits, std::span<const SampleRow> rows,
+                         std::span<SampleResult> results) {
+  static_cast<void>(logits);
+  HEADRACE_CHECK(works_.size() == 1, "another step is under way");
+  Work& work = works_.front();
+  compute(work);
+  model_->sample(model_->logits(work.draws.back().logit_rows), rows, results);
+  wait_for(work);
+}
+
+/// The step has ended, as far as time goes.
+void AheadRunner::wait_for(const Work& work) {
+  while (Clock::now() < work.ready) {
+  }
+}
+
+void AheadRunner::begin_sample(TensorView logits, std::span<const SampleRow> rows) {
+  static_cast<void>(logits);
+  Work& work = works_.back();
+  Draw& draw = work.draws.back();
+  HEADRACE_CHECK(!draw.has_begun && rows.size() <= draw.logit_rows.size(), rows.size());
+  draw.has_begun = true;
+  for (const SampleRow& row : rows) {
+    HEADRACE_CHECK(row.seen.empty() && row.allowed == nullptr && row.forced_token < 0);
+    draw.rows.push_back(
+        {row, {row.bias.begin(), row.bias.end()}, copy_of(row.masked), copy_of(row.banned)});
+  }
+  if (work.draws.size() == 1) ++control_->begun;
+}
+
+void AheadRunner::end_sample(std::span<SampleResult> results) {
+  HEADRACE_CHECK(!works_.empty() && works_.front().draws.front().has_begun, "nothing has begun");
+  if (!works_.front().is_computed) {
+    ++control_->collected;
+    if (works_.size() > 1) ++control_->covered;
+  }
+  struct Collected {
+    std::deque<Work>& works;
+    ~Collected() {
+      works.front().draws.pop_front();
+      if (works.front().draws.empty()) works.pop_front();
+    }
+  } const collected{works_};
+  Work& work = works_.front();
+  compute(work);
+  const Draw& draw = work.draws.front();
+  HEADRACE_CHECK(results.size() == draw.rows.size(), results.size());
+  std::vector<SampleRow> rows;
+  for (const Row& row : draw.rows) {
+    rows.push_back(row.row);
+    rows.back().bias = row.bias;
+    rows.back().masked = row.masked;
+    rows.back().banned = row.banned;
+  }
+  model_->sample(model_->logits(draw.logit_rows), rows, results);
+  for (const SampleResult& result : results) now_drawn_.push_back(result.token);
+  wait_for(work);
+}
+
+/// The model's ops of one step. Where they fail, its draws fail, too.
+void AheadRunner::compute(Work& work) {
+  if (work.is_computed) return;
+  last_drawn_ = std::exchange(now_drawn_, {});
+  for (size_t i = 0; i < work.drawn.size(); ++i) {
+    if (work.drawn[i] < 0) continue;
+    HEADRACE_CHECK(work.token_ids[i] == 0);
+    work.token_ids[i] = last_drawn_.at(static_cast<size_t>(work.drawn[i]));
+  }
+  model_->forward({work.token_ids, work.positions, work.rope_lens, work.seqs, {}});
+  work.is_computed = true;
+}
+
+}  // namespace headrace::testing
