@@ -22,7 +22,7 @@ class AheadRunner final : public internal::StepRunner {
   /// before has ended. With `runs_ahead` false it is the same device, with the same steps, but its
   /// results have to be waited for before the next one begins.
   AheadRunner(std::unique_ptr<internal::StepRunner> model, std::shared_ptr<FakeControl> control,
-              bool runs_ahead = true);
+              bool runs_ahead);
 
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;

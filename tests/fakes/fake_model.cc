@@ -285,7 +285,9 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
       out.speculator = fake_speculator(options, own);
     }
     out.runner = std::make_unique<FakeRunner>(own, control);
-    if (own.ahead) out.runner = std::make_unique<AheadRunner>(std::move(out.runner), control);
+    if (own.late || own.ahead) {
+      out.runner = std::make_unique<AheadRunner>(std::move(out.runner), control, own.ahead);
+    }
     return out;
   };
 }

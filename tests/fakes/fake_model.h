@@ -66,9 +66,9 @@ struct FakeShape {
   int32_t num_blocks = 64;
   int32_t block_size = 16;
   int32_t max_logit_rows = 8;
-  uint64_t salt = 0;  ///< another model for each
-  /// Its steps are an AheadRunner's.
-  bool ahead = false;
+  uint64_t salt = 0;   ///< another model for each
+  bool late = false;   ///< its steps are an AheadRunner's
+  bool ahead = false;  ///< and begin before the ones before have been waited for
 };
 
 class FakeRunner final : public internal::StepRunner {
