@@ -64,8 +64,8 @@ void measure(const Run& run, int tries) {
               waiting - device);
   std::printf("  the next begun before  %8.1f us a step, %6.1f us of them the host's\n", ahead,
               ahead - device);
-  std::printf("  hidden: %.0f %% of the host's time\n",
-              100 * (waiting - ahead) / std::max(waiting - device, 1e-3));
+  const double host = waiting - device;
+  if (host > 0) std::printf("  hidden: %.0f %% of it\n", 100 * (waiting - ahead) / host);
 }
 
 }  // namespace

@@ -50,7 +50,9 @@ void CudaBackend::embed(const PackedWeight& table, TensorView out) {
   launch(cuda::embed, {.dtype = out.dtype,
                        .table = weight.rows(),
                        .token_ids = step_.token_ids,
-                       .out = matrix(out)});
+                       .out = matrix(out),
+                       .drawn_by = step_.drawn_by,
+                       .drawn = static_cast<const int32_t*>(drawn_.data)});
 }
 
 const float* CudaBackend::frequencies(const RopeSpec& spec) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backend/cpu/op_checks_attention.h"
@@ -47,6 +48,21 @@ SampleRowArgs plain_args(const SampleRow& row) {
           .greedy = row.greedy,
           .temperature_scaled_logprobs = row.temperature_scaled_logprobs,
           .top_p_normalized_logprobs = row.top_p_normalized_logprobs};
+}
+
+/// Reads what a launch over `targets` has left in pinned memory.
+void read_samples(const std::byte* output, std::span<SampleResult* const> targets,
+                  int32_t most_logprobs) {
+  const auto* found = reinterpret_cast<const SampleRowResult*>(output);
+  const auto* top = reinterpret_cast<const TokenLogprob*>(output + results_bytes(targets.size()));
+  for (size_t i = 0; i < targets.size(); ++i, top += most_logprobs) {
+    SampleResult& result = *targets[i];
+    result.token = found[i].token;
+    result.logprob = found[i].logprob;
+    result.rank = found[i].rank;
+    HEADRACE_CHECK(found[i].num_top >= 0 && found[i].num_top <= most_logprobs, found[i].num_top);
+    result.top.assign(top, top + found[i].num_top);
+  }
 }
 
 bool on_device(const SampleRow& row) { return row.num_logprobs <= kMaxDeviceLogprobs; }
@@ -127,9 +143,14 @@ void CudaBackend::reserve_sampling(size_t rows, int32_t vocab_size) {
                         mask_words(vocab_size) * sizeof(uint32_t) + rows * sizeof(SampleRowArgs) +
                         outputs + kPieces * kAlignment);
   pinned_results(outputs);
+  // Of two steps, and of a third that begins.
+  std::array<Draw, 3> draws;
+  for (Draw& draw : draws) draw = spare_draw(outputs);
+  for (Draw& draw : draws) spare_draws_.push_back(std::move(draw));
 }
 
-void CudaBackend::sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch) {
+const std::byte* CudaBackend::queue_samples(const TensorView& logits, int32_t vocab_size,
+                                            SampleBatch& batch, int32_t* drawn) {
   sample_arena_.begin();
   const uint32_t* mask = sample_arena_.put(std::span<const uint32_t>(batch.allowed));
   for (size_t i = 0; i < batch.rows.size(); ++i) {
@@ -152,31 +173,76 @@ void CudaBackend::sample_batch(const TensorView& logits, int32_t vocab_size, Sam
                         .num_tokens = static_cast<int32_t>(batch.tokens.size()),
                         .results = reinterpret_cast<SampleRowResult*>(output),
                         .top = reinterpret_cast<TokenLogprob*>(output + results_bytes(count)),
-                        .max_logprobs = batch.most_logprobs};
+                        .max_logprobs = batch.most_logprobs,
+                        .drawn = drawn};
   sample_arena_.flush();
   launch(cuda::sample, args);
-  read_samples(output, batch.targets, batch.most_logprobs);
+  return output;
 }
 
 // Ids and what was asked for beside them: one copy, one wait.
-void CudaBackend::read_samples(const std::byte* output, std::span<SampleResult* const> targets,
-                               int32_t most_logprobs) {
-  const size_t bytes = output_bytes(targets.size(), most_logprobs);
+void CudaBackend::sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch) {
+  const std::byte* const output = queue_samples(logits, vocab_size, batch, nullptr);
+  const size_t bytes = output_bytes(batch.targets.size(), batch.most_logprobs);
   std::byte* const host = pinned_results(bytes);
   context_.check(
       context_.api().copy(host, output, bytes, CopyKind::kDeviceToHost, context_.stream()),
       "reading tokens");
   context_.wait();
-  const auto* found = reinterpret_cast<const SampleRowResult*>(host);
-  const auto* top = reinterpret_cast<const TokenLogprob*>(host + results_bytes(targets.size()));
-  for (size_t i = 0; i < targets.size(); ++i, top += most_logprobs) {
-    SampleResult& result = *targets[i];
-    result.token = found[i].token;
-    result.logprob = found[i].logprob;
-    result.rank = found[i].rank;
-    HEADRACE_CHECK(found[i].num_top >= 0 && found[i].num_top <= most_logprobs, found[i].num_top);
-    result.top.assign(top, top + found[i].num_top);
+  read_samples(host, batch.targets, batch.most_logprobs);
+}
+
+int32_t CudaBackend::most_logprobs_ahead() const { return kMaxDeviceLogprobs; }
+
+void CudaBackend::begin_sample(TensorView logits, int32_t vocab_size,
+                               std::span<const SampleRow> rows) {
+  const std::vector<SampleResult> unused(rows.size());
+  check_sample(logits, vocab_size, rows, unused);
+  HEADRACE_CHECK(num_drawn_ + rows.size() <= kMostDrawn, num_drawn_, " + ", rows.size());
+  context_.enter();
+  SampleBatch batch;
+  for (const SampleRow& row : rows) {
+    HEADRACE_CHECK(on_device(row) && row.forced_token < 0, row.num_logprobs);
+    batch.add(row, vocab_size, nullptr);
   }
+  const size_t bytes = output_bytes(rows.size(), batch.most_logprobs);
+  Draw draw = spare_draw(bytes);
+  draw.rows = rows.size();
+  draw.most_logprobs = batch.most_logprobs;
+  if (!rows.empty()) {
+    const std::byte* const output =
+        queue_samples(logits, vocab_size, batch, static_cast<int32_t*>(drawn_.data) + num_drawn_);
+    context_.check(context_.api().copy(draw.output.data(), output, bytes, CopyKind::kDeviceToHost,
+                                       context_.stream()),
+                   "reading tokens");
+    num_drawn_ += rows.size();
+  }
+  draw.done.record(context_.stream());
+  draws_.push_back(std::move(draw));
+}
+
+/// One that nobody waits for any more. What the GPU may still write to it comes before what it will
+/// be used for.
+CudaBackend::Draw CudaBackend::spare_draw(size_t bytes) {
+  Draw draw;
+  if (!spare_draws_.empty()) {
+    draw = std::move(spare_draws_.back());
+    spare_draws_.pop_back();
+  }
+  if (draw.done.empty()) draw.done = EventHandle(context_);
+  if (draw.output.bytes() < bytes) draw.output = PinnedBuffer(context_, bytes);
+  return draw;
+}
+
+void CudaBackend::end_sample(std::span<SampleResult> results) {
+  HEADRACE_CHECK(!draws_.empty() && draws_.front().rows == results.size(), results.size());
+  context_.enter();
+  Draw& draw = spare_draws_.emplace_back(std::move(draws_.front()));
+  draws_.pop_front();
+  draw.done.wait("waiting for a step");
+  std::vector<SampleResult*> targets;
+  for (SampleResult& result : results) targets.push_back(&result);
+  read_samples(draw.output.data(), targets, draw.most_logprobs);
 }
 
 // More log-probabilities than the device sorts: such a row is the reference's.

@@ -41,9 +41,16 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   HEADRACE_CHECK(batch.positions.size() == batch.token_ids.size() &&
                      batch.rope_lens.size() == batch.token_ids.size(),
                  rows);
+  for (const int32_t drawn : batch.drawn) {
+    HEADRACE_CHECK(drawn < 0 || static_cast<size_t>(drawn) < num_drawn_, drawn, " of ", num_drawn_);
+  }
+  HEADRACE_CHECK(batch.drawn.empty() || batch.drawn.size() == batch.token_ids.size(),
+                 batch.drawn.size());
   context_.enter();
   context_.settle();  // or a failed step's copies would read what this one writes
   uploader_.release();
+  grow(drawn_, kMostDrawn * sizeof(int32_t));
+  num_drawn_ = 0;
   step_ = {.batch = batch, .rows = rows};
 
   if (kv_block_size_ > 0 && !batch.seqs.empty()) {
@@ -69,6 +76,7 @@ void CudaBackend::queue_rows() {
     return arena_.put<int32_t>(host_i32_);
   };
   step_.token_ids = queue(step_.batch.token_ids, 0);
+  step_.drawn_by = queue(step_.batch.drawn, -1);
   step_.positions = queue(step_.batch.positions, 0);
   step_.rope_lens = queue(step_.batch.rope_lens, 1);
 }

@@ -6,13 +6,15 @@
 //   backend_ops.cc   the ops that are one kernel each
 //   backend_attention.cc  rope_kv_write, attention
 //   backend_lora.cc  pack_lora, lora
-//   backend_sample.cc  sample
+//   backend_sample.cc  sample, begin_sample, end_sample
 //
-// Ops return when they are queued on the backend's stream; read_back() and sample() alone wait.
+// Ops return when they are queued on the backend's stream; read_back(), sample() and end_sample()
+// alone wait.
 // Every call throws Error(kDevice) if CUDA reports an error, see CudaContext::check.
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -81,9 +83,15 @@ class CudaBackend final : public Backend {
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
+  bool runs_ahead() const override { return true; }
+  int32_t most_logprobs_ahead() const override;
+  void begin_sample(TensorView logits, int32_t vocab_size,
+                    std::span<const SampleRow> rows) override;
+  void end_sample(std::span<SampleResult> results) override;
 
  private:
   static constexpr int64_t kMaxRecordedRows = 256;
+  static constexpr size_t kMostDrawn = 4096;  // of a step
 
   /// The current step on the device.
   struct Step {
@@ -93,6 +101,7 @@ class CudaBackend final : public Backend {
     const int32_t* token_ids = nullptr;
     const int32_t* positions = nullptr;
     const int32_t* rope_lens = nullptr;
+    const int32_t* drawn_by = nullptr;  ///< StepBatch::drawn
     const int64_t* slots = nullptr;
     const int32_t* block_tables = nullptr;
     int64_t table_stride = 0;
@@ -104,6 +113,14 @@ class CudaBackend final : public Backend {
     AttentionPlan plan;
     WorkList<AttentionItem> short_items, long_items;
     WorkList<AttentionMerge> merges;
+  };
+
+  /// What begin_sample() has queued, on its way to pinned memory.
+  struct Draw {
+    PinnedBuffer output;
+    EventHandle done;
+    size_t rows = 0;
+    int32_t most_logprobs = 0;
   };
 
   /// Angles of one model on the device.
@@ -135,9 +152,11 @@ class CudaBackend final : public Backend {
   void check_cache(const KvCache& cache) const;
   struct SampleBatch;
   void reserve_sampling(size_t rows, int32_t vocab_size);
+  /// Queues a launch; its results, on the device. `drawn`: SampleArgs's.
+  const std::byte* queue_samples(const TensorView& logits, int32_t vocab_size, SampleBatch& batch,
+                                 int32_t* drawn);
   void sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch);
-  void read_samples(const std::byte* output, std::span<SampleResult* const> targets,
-                    int32_t most_logprobs);
+  Draw spare_draw(size_t bytes);
   void sample_on_host(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
                       std::span<SampleResult> results);
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
@@ -151,6 +170,10 @@ class CudaBackend final : public Backend {
   StepArena arena_;
   StepArena sample_arena_;  ///< apart: a recorded step relies on where arena_ lies
   PinnedBuffer results_;    ///< for what is read back
+  std::deque<Draw> draws_;  ///< that have begun, oldest first
+  std::vector<Draw> spare_draws_;
+  Buffer drawn_;  ///< [kMostDrawn] tokens that the step, or the one before, has drawn
+  size_t num_drawn_ = 0;
   Buffer linear_workspace_, attention_partials_;
   int workspace_generation_ = 0;
   bool reserving_ = false;     ///< ops take their memory and compute nothing

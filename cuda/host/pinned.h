@@ -61,9 +61,9 @@ class EventHandle {
     recorded_ = true;
   }
   /// Returns when what was in front of the last record() is done; at once without one.
-  void wait() {
+  void wait(const char* what = "waiting for a copy") {
     if (!recorded_) return;
-    context_->check(context_->api().synchronize_event(event_), "waiting for a copy");
+    context_->check(context_->api().synchronize_event(event_), what);
     recorded_ = false;
   }
 

@@ -10,6 +10,9 @@ struct EmbedArgs {
   ConstMatrix table;                   ///< [n, H]; the layout of linears (weight_layout.h) serves
   const int32_t* token_ids = nullptr;  ///< [out.rows], each in [0, n)
   Matrix out;                          ///< [T, H]
+  /// [out.rows], or null: where drawn_by[i] >= 0, row i's token is drawn[drawn_by[i]].
+  const int32_t* drawn_by = nullptr;
+  const int32_t* drawn = nullptr;
 };
 
 /// out[i] = table[token_ids[i]]. Moves 2*T*H elements.

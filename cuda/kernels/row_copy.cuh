@@ -7,8 +7,21 @@
 
 namespace headrace::cuda {
 
+/// Which row is copied: rows[i], or another_rows[another[i]] where there is `another` and it is >=
+/// 0.
+struct PickedRows {
+  const int32_t* rows;
+  const int32_t* another = nullptr;
+  const int32_t* another_rows = nullptr;
+
+  __device__ int64_t operator[](uint32_t i) const {
+    if (another == nullptr || another[i] < 0) return rows[i];
+    return another_rows[another[i]];
+  }
+};
+
 template <class T>
-__global__ void copy_rows_kernel(const T* from, int64_t from_stride, const int32_t* rows, T* to,
+__global__ void copy_rows_kernel(const T* from, int64_t from_stride, PickedRows rows, T* to,
                                  int64_t to_stride, int64_t cols, bool vectors) {
   const T* x = from + rows[blockIdx.x] * from_stride;
   T* out = to + blockIdx.x * to_stride;
@@ -21,8 +34,8 @@ __global__ void copy_rows_kernel(const T* from, int64_t from_stride, const int32
   }
 }
 
-inline void copy_rows(const char* name, DType dtype, const ConstMatrix& from, const int32_t* rows,
-                      const Matrix& out, Stream stream) {
+inline void copy_rows(const char* name, DType dtype, const ConstMatrix& from,
+                      const PickedRows& rows, const Matrix& out, Stream stream) {
   if (out.rows == 0 || out.cols == 0) return;
   with_element(dtype, [&](auto element) {
     using T = decltype(element);

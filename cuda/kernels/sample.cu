@@ -78,7 +78,10 @@ __global__ void __launch_bounds__(kSampleThreads, 1) sample_kernel(SampleArgs ar
     }
     report(reported, row, args.top + int64_t{blockIdx.x} * args.max_logprobs, shared, &result);
   }
-  if (threadIdx.x == 0) args.results[blockIdx.x] = result;
+  if (threadIdx.x == 0) {
+    args.results[blockIdx.x] = result;
+    if (args.drawn != nullptr) args.drawn[blockIdx.x] = result.token;
+  }
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ struct SampleArgs {
   SampleRowResult* results = nullptr;  ///< [num_rows]
   TokenLogprob* top = nullptr;         ///< [num_rows][max_logprobs], best first
   int32_t max_logprobs = 0;            ///< <= kMaxDeviceLogprobs
+  int32_t* drawn = nullptr;            ///< [num_rows] the tokens once more, or null
 };
 
 /// Moves 2*V*4 bytes a row that draws (4*V if it is greedy); 4*V to 12*V more for

@@ -36,7 +36,7 @@ TEST_F(CudaFault, AnErrorInAStepEndsItsRequestsAlone) {
   engine->start_model("m");
   const RequestOptions one = small_request(20, 1, 6);
   const std::vector<int32_t> want = read_all(engine->submit("m", one).results()).token_ids;
-  for (const char* call : {"copy", "record", "kernel", "launch", "synchronize"}) {
+  for (const char* call : {"copy", "record", "kernel", "launch", "synchronize_event"}) {
     for (const int nth : {1, 3}) {
       SCOPED_TRACE(std::string(call) + " " + std::to_string(nth));
       gpu_.api.fail(call, kPassing, nth);
@@ -48,7 +48,7 @@ TEST_F(CudaFault, AnErrorInAStepEndsItsRequestsAlone) {
 }
 
 TEST_F(CudaFault, AnErrorThatStaysFailsTheModelWhichCanBeReleased) {
-  for (const char* call : {"copy", "kernel", "launch", "synchronize"}) {
+  for (const char* call : {"copy", "kernel", "launch", "synchronize_event"}) {
     SCOPED_TRACE(call);
     cuda::EmulatedGpu gpu;
     const auto engine = emulated_engine(gpu);

@@ -20,6 +20,7 @@ struct FakeStream {
   FakeCudaApi* api;
   std::recursive_mutex mutex;
   std::deque<Work> queue;  // guarded by mutex, as is what follows
+  uint64_t num_put = 0, num_run = 0;
   bool capturing = false;
   std::vector<Work> captured;
 
@@ -29,13 +30,16 @@ struct FakeStream {
       captured.push_back(std::move(work));
     } else {
       queue.push_back(std::move(work));
+      ++num_put;
     }
   }
-  void drain() {
+  /// Runs the first `end` of all that was ever put.
+  void drain(uint64_t end = UINT64_MAX) {
     const std::lock_guard lock(mutex);
-    while (!queue.empty()) {
+    while (!queue.empty() && num_run < end) {
       const Work work = std::move(queue.front());
       queue.pop_front();
+      ++num_run;
       work();
     }
   }
@@ -43,6 +47,8 @@ struct FakeStream {
 
 struct FakeEvent {
   FakeStream* stream = nullptr;
+  uint64_t end = 0;  // of what is in front of it
+  bool runs_more = false;
 };
 
 using FakeGraph = std::vector<Work>;
@@ -228,15 +234,22 @@ Status FakeCudaApi::destroy_event(Event event) {
 }
 
 Status FakeCudaApi::record(Event event, Stream stream) {
+  const std::lock_guard lock(fake(stream)->mutex);
   fake(event)->stream = fake(stream);
+  fake(event)->end = fake(stream)->num_put;
   return enter("record");
 }
 
-// Drains more than what was in front of the event: what is behind it could have run, too.
 Status FakeCudaApi::synchronize_event(Event event) {
   const Status status = enter("synchronize_event");
-  if (status != kSuccess) return status;
-  if (fake(event)->stream != nullptr) fake(event)->stream->drain();
+  FakeStream* const stream = fake(event)->stream;
+  if (status != kSuccess || stream == nullptr) return status;
+  const std::lock_guard lock(stream->mutex);
+  if (stream->num_run >= fake(event)->end) return kSuccess;
+  stream->drain(fake(event)->end);
+  if (!stream->queue.empty()) ++covered_waits_;
+  fake(event)->runs_more = !fake(event)->runs_more;
+  if (fake(event)->runs_more) stream->drain();
   return kSuccess;
 }
 

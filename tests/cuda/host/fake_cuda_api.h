@@ -2,8 +2,10 @@
 
 // A CUDA runtime made of host memory. Streams are queues: what is put on one runs when the stream,
 // or an event behind it, is waited for, and not before, as late as a GPU may be. So a host buffer
-// that is changed too early, or a result that is read too early, shows in every run.
+// that is changed too early, or a result that is read too early, shows in every run. Every other
+// wait for an event also runs what is behind it, which could have run, too.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -40,6 +42,8 @@ class FakeCudaApi final : public CudaApi {
   size_t device_bytes() const;  ///< allocated now
   int calls(const std::string& method) const;
   void reset_calls();
+  /// Waits for events that had not come yet and that more work was queued behind.
+  int covered_waits() const { return covered_waits_; }
 
   std::string describe(Status status) const override;
   Status driver_version(int* version) override;
@@ -87,6 +91,7 @@ class FakeCudaApi final : public CudaApi {
   Status sticky_ = kSuccess;
   std::map<void*, size_t> device_memory_, pinned_memory_;
   int live_handles_ = 0;
+  std::atomic<int> covered_waits_{0};
 };
 
 }  // namespace headrace::cuda

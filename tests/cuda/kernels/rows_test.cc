@@ -47,6 +47,20 @@ TEST_P(RowKernels, EmbedAndGatherCopyRows) {
   }
 }
 
+TEST_P(RowKernels, EmbedTakesDrawnTokens) {
+  const auto values = random_.uniforms(DType::kF32, 10 * 8);
+  const DeviceMatrix table(DType::kF32, 10, 8, values, 8), out(DType::kF32, 4, 8);
+  const DeviceArray<int32_t> ids = {3, 0, 0, 5}, drawn_by = {-1, 1, 0, -1}, drawn = {7, 2};
+  embed({DType::kF32, table.matrix(), ids.data(), out.matrix(), drawn_by.data(), drawn.data()},
+        nullptr);
+  const int64_t want[] = {3, 2, 7, 5};
+  for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t j = 0; j < 8; ++j) {
+      ASSERT_EQ(out.at(i, j), values[static_cast<size_t>(want[i] * 8 + j)]);
+    }
+  }
+}
+
 // The reference's double sums are exact here; ours has relative error gamma_{H+2}, halved by the
 // root; the root, the quotients and the products add 5 roundoffs of float32, the result one of the
 // dtype.
