@@ -6,8 +6,8 @@
 // FORMAT: bf16, int8 or int4. ROWS at CONTEXT 0: one prefill of so many tokens; else so many
 // requests that decode a token each at that context. SHAPE: qwen2-0.5b or smoke.
 //
-// Steps alternate with probes of the read bandwidth, which drifts. The floor of an op is what takes
-// longer, reading its weights or multiplying by them.
+// Steps alternate with probes of the machine's limits, which drift. The floor of an op is what
+// takes longer, reading its weights or multiplying by them.
 
 #include <algorithm>
 #include <cstdio>
@@ -121,23 +121,23 @@ class Bench {
   }
 
   void run() {
-    const double peak_before = peak();
     step();
     timed_.reset();
     step();
     const std::map<std::string, OpTotals> once = timed_.totals();
     std::map<std::string, std::vector<double>> seconds;
-    std::vector<double> shares, rates, wholes;
+    std::vector<double> shares, rates, peaks, wholes;
     for (int i = 0; i < plan_.steps; ++i) {
+      peaks.push_back(peak());
       const double before = probe_.bytes_per_second(1);
       timed_.reset();
       wholes.push_back(step());
       for (const auto& [name, totals] : timed_.totals()) seconds[name].push_back(totals.seconds);
       const double limit = 0.5 * (before + probe_.bytes_per_second(1));
-      shares.push_back(floor(once, limit, peak_before) / wholes.back());
+      shares.push_back(floor(once, limit, peaks.back()) / wholes.back());
       rates.push_back(limit);
     }
-    report(once, seconds, median(rates), peak_before);
+    report(once, seconds, median(rates), median(peaks));
     std::printf(
         "%s %d rows at %d: step %.3f ms, %.0f %% of floor; "
         "%.1f GB/s, %.0f GOP/s\n",
