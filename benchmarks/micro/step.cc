@@ -142,7 +142,7 @@ class Bench {
         "%s %d rows at %d: step %.3f ms, %.0f %% of floor; "
         "%.1f GB/s, %.0f GOP/s\n",
         plan_.format.c_str(), plan_.rows, plan_.context, median(wholes) * 1e3, 100 * median(shares),
-        median(rates) * 1e-9, peak_before * 1e-9);
+        median(rates) * 1e-9, median(peaks) * 1e-9);
   }
 
  private:
