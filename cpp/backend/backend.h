@@ -24,12 +24,14 @@
 #include <string>
 #include <vector>
 
+#include "backend/block_copy.h"
 #include "backend/quant_format.h"
 #include "backend/rope.h"
 #include "backend/sample_op.h"
 #include "backend/step_batch.h"
 #include "backend/weight_codes.h"
 #include "base/check.h"
+#include "headrace/status.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -267,6 +269,13 @@ class Backend {
 
   virtual size_t kv_block_bytes(const KvCacheSpec& spec) const = 0;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) = 0;
+  /// Adds `count` host blocks to a cache of this backend: memory of the host, which no op but
+  /// copy_blocks() uses. Throws Error(kUnsupported) where a backend has none. REQUIRES: the cache
+  /// has none yet.
+  virtual void add_host_blocks(KvCache& cache, int32_t count) {
+    static_cast<void>(cache), static_cast<void>(count);
+    throw Error(ErrorCode::kUnsupported, "this backend keeps no KV blocks in host memory");
+  }
 
   /// Calls `ops`, which calls ops of a step. They compute nothing: they only take the memory that
   /// they keep from call to call, so that later ones of no more rows take none. A backend that
@@ -274,6 +283,14 @@ class Backend {
   virtual void reserve(const std::function<void()>& ops) { static_cast<void>(ops); }
 
   // --- a step ---------------------------------------------------------------------------------
+
+  /// Copies whole blocks, one after the other: bit for bit what was written to them. Before
+  /// begin_step(). Takes no memory, and doesn't wait where copies are asynchronous. Moves
+  /// 2 * kv_block_bytes() for each. REQUIRES: blocks and host blocks of that cache.
+  virtual void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) {
+    static_cast<void>(cache), static_cast<void>(copies);
+    throw InternalError("this backend keeps no KV blocks in host memory");
+  }
 
   /// Uploads the step's indices. embed(), rope_table(), attention() and the fused cache write use
   /// them until the next begin_step(). REQUIRES: the batch's contract (step_batch.h).

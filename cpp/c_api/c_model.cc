@@ -51,6 +51,9 @@ struct OwnedInfo : headrace_model_info {
     num_nodes = data.num_nodes;
     quantization = data.quantization.c_str();
     packed_weights = data.packed_weights.c_str();
+    host_kv_cache_bytes = data.host_kv_cache_bytes;
+    num_host_kv_blocks = data.num_host_kv_blocks;
+    reserved = 0;
   }
 
   const ModelInfo data;
@@ -92,6 +95,10 @@ headrace_model_stats to_c(const ModelStats& from) {
   out.cached_kv_blocks = from.cached_kv_blocks;
   out.drafted_tokens = from.drafted_tokens;
   out.accepted_tokens = from.accepted_tokens;
+  out.prefix_host_hit_tokens = from.prefix_host_hit_tokens;
+  out.kv_blocks_to_host = from.kv_blocks_to_host;
+  out.kv_blocks_from_host = from.kv_blocks_from_host;
+  out.cached_host_kv_blocks = from.cached_host_kv_blocks;
   return out;
 }
 

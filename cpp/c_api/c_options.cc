@@ -161,6 +161,7 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.total_memory_ratio = in.total_memory_ratio;
   out.memory_leftover_bytes = in.memory_leftover_bytes;
   out.enable_prefix_caching = in.enable_prefix_caching != 0;
+  out.swap_space = in.swap_space;
   out.max_prefill_chunk = in.max_prefill_chunk;
   out.dummy_weights = in.dummy_weights != 0;
   out.out_of_blocks = to_enum(in.out_of_blocks, OutOfBlocks::kInterruptRandom, "out_of_blocks");

@@ -72,6 +72,7 @@ headrace_request_stats to_c(const RequestStats& from, RequestStatus status) {
   out.finished_time = from.finished_time;
   out.prompt_tokens = from.prompt_tokens;
   out.cached_tokens = from.cached_tokens;
+  out.host_cached_tokens = from.host_cached_tokens;
   out.generated_tokens = from.generated_tokens;
   out.preemptions = from.preemptions;
   out.status = static_cast<int32_t>(status);

@@ -9,15 +9,21 @@ DecoderRunner::DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights wei
                              int32_t max_logit_rows)
     : backend_(std::move(backend)), weights_(std::move(weights)), max_logit_rows_(max_logit_rows) {}
 
-void DecoderRunner::make_cache(const KvCacheSpec& spec, int32_t num_blocks) {
+void DecoderRunner::make_cache(const KvCacheSpec& spec, int32_t num_blocks,
+                               int32_t num_host_blocks) {
   cache_.reset();
   cache_ = backend_->make_kv_cache(spec, num_blocks);
+  if (num_host_blocks > 0) backend_->add_host_blocks(*cache_, num_host_blocks);
 }
 
 // Before the thread is confined to some cores, which the writer would share.
 void DecoderRunner::enter_thread() {
   if (weights_.writer != nullptr) weights_.writer->start();
   backend_->enter_thread();
+}
+
+void DecoderRunner::copy_blocks(std::span<const BlockCopy> copies) {
+  backend_->copy_blocks(*cache_, copies);
 }
 
 TensorView DecoderRunner::forward(const StepBatch& batch) {

@@ -16,12 +16,13 @@ class DecoderRunner final : public StepRunner {
   DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights, int32_t max_logit_rows);
 
   /// Instead of the cache that it has.
-  void make_cache(const KvCacheSpec& spec, int32_t num_blocks);
+  void make_cache(const KvCacheSpec& spec, int32_t num_blocks, int32_t num_host_blocks = 0);
   const Decoder& decoder() const noexcept { return *weights_.decoder; }
   const std::string& packed_file() const noexcept { return weights_.packed_file; }
 
   /// The weights' packed file is written from then on, if it is to be.
   void enter_thread() override;
+  void copy_blocks(std::span<const BlockCopy> copies) override;
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
   void reserve(const StepBatch& batch) override;

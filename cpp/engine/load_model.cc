@@ -11,6 +11,7 @@
 #include "engine/memory_plan.h"
 #include "engine/reserve_steps.h"
 #include "engine/weights.h"
+#include "memory/mmap_allocator.h"
 #include "model/decoder.h"
 #include "model/lora_adapter.h"
 #include "model/weight_sources.h"
@@ -122,6 +123,10 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.max_model_len = options.max_model_len;
   request.num_kv_blocks = options.num_kv_blocks;
   request.kv_cache_bytes = options.kv_cache_bytes;
+  request.swap_space = options.swap_space;
+  request.host_block_bytes = request.block_bytes;
+  request.host_free_bytes = host_memory_info().free_bytes;
+  request.device_is_host = !is_gpu(device);
   return request;
 }
 
@@ -142,6 +147,7 @@ SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shap
   out.max_model_len = plan.max_model_len;
   out.block_size = options.block_size;
   out.num_blocks = plan.num_kv_blocks;
+  out.num_host_blocks = plan.num_host_blocks;
   out.enable_prefix_caching = options.enable_prefix_caching;
   out.out_of_blocks = options.out_of_blocks;
   return out;
@@ -151,8 +157,9 @@ SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shap
 struct Runners {
   std::unique_ptr<DecoderRunner> model, draft;  ///< draft: may be null
 
-  void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks) {
-    model->make_cache(shapes.cache, num_blocks);
+  void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks,
+                   int32_t num_host_blocks) {
+    model->make_cache(shapes.cache, num_blocks, num_host_blocks);
     if (draft) draft->make_cache(drafts->shapes.cache, num_blocks);
   }
 };
@@ -169,7 +176,7 @@ std::unique_ptr<DraftModel> draft_model(const Draft& draft, const MemoryPlan& pl
 MemoryPlan measure_and_plan(MemoryRequest request, const SchedulerConfig& config, Runners& runners,
                             const Shapes& shapes, const std::optional<Draft>& draft,
                             const Backend& backend) {
-  runners.make_caches(shapes, draft, 1);
+  runners.make_caches(shapes, draft, 1, 0);
   reserve_steps(*runners.model, config);
   if (runners.draft) reserve_steps(*runners.draft, config);
   request.taken_bytes = backend.bytes_held() + request.block_bytes;  // padding rows write there
@@ -221,6 +228,7 @@ void describe_shapes(const ModelOptions& options, const Shapes& shapes,
   info.max_num_batched_tokens = scheduler.max_num_batched_tokens;
   info.block_size = scheduler.block_size;
   info.num_kv_blocks = scheduler.num_blocks;
+  info.num_host_kv_blocks = scheduler.num_host_blocks;
   info.max_loras = options.max_loras;
   info.max_lora_rank = options.max_lora_rank;
 }
@@ -242,6 +250,7 @@ void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
   info.packed_weights = runner.packed_file();
   info.scratch_bytes = decoder.scratch_bytes();
   info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
+  info.host_kv_cache_bytes = static_cast<size_t>(plan.num_host_blocks) * request.host_block_bytes;
 }
 
 }  // namespace
@@ -279,7 +288,7 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
                             draft, *backend);
   }
   const size_t held_bytes = backend->bytes_held();
-  runners.make_caches(shapes, draft, plan.num_kv_blocks);
+  runners.make_caches(shapes, draft, plan.num_kv_blocks, plan.num_host_blocks);
 
   LoadedModel out;
   out.scheduler = scheduler_config(options, shapes, plan);

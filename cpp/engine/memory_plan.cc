@@ -14,6 +14,9 @@ namespace headrace::internal {
 
 namespace {
 
+/// Page-locked memory is lost to everyone else.
+constexpr double kMostOfHost = 0.9;
+
 std::string megabytes(size_t bytes) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / (1 << 20) << " MiB";
@@ -65,24 +68,46 @@ size_t measured_budget_for_kv(const MemoryRequest& request) {
   return left;
 }
 
-size_t budget_for_kv(const MemoryRequest& request) {
-  if (request.taken_bytes > 0) return measured_budget_for_kv(request);
-  const size_t budget = total_budget(request);
-  const size_t fixed = request.weight_bytes + request.scratch_bytes + request.lora_bytes;
-  if (fixed >= budget || budget - fixed < request.block_bytes) {
-    throw_error(ErrorCode::kOutOfMemory, "the model needs ", megabytes(request.weight_bytes),
-                " for weights, ", megabytes(request.scratch_bytes), " for scratch, ",
-                megabytes(request.lora_bytes), " for adapters and at least ",
-                megabytes(request.block_bytes), " for its KV cache, but may take ",
-                megabytes(budget), " (", describe_budget(request), "): free memory, raise ",
-                share_option(request), " or lower max_num_batched_tokens.");
-  }
-  return budget - fixed;
-}
-
 int32_t to_blocks(size_t blocks) {
   return static_cast<int32_t>(
       std::min<size_t>(blocks, static_cast<size_t>(std::numeric_limits<int32_t>::max())));
+}
+
+int32_t plan_host_blocks(const MemoryRequest& request) {
+  if (request.swap_space <= 0) return 0;
+  const auto bytes = static_cast<size_t>(request.swap_space * static_cast<double>(1 << 30));
+  const auto most = static_cast<size_t>(kMostOfHost * static_cast<double>(request.host_free_bytes));
+  if (bytes > most) {
+    throw_error(ErrorCode::kOutOfMemory, "swap_space is ", request.swap_space,
+                " GiB, but it may take no more than ", megabytes(most), ", nine tenths of the ",
+                megabytes(request.host_free_bytes),
+                " of main memory that are free: lower it or free memory.");
+  }
+  if (bytes < request.host_block_bytes) {
+    throw_error(ErrorCode::kLimitExceeded, "swap_space is ", request.swap_space,
+                " GiB, less than one KV block of ", request.host_block_bytes,
+                " bytes: raise it, lower block_size, or set it to 0 (off).");
+  }
+  return to_blocks(bytes / request.host_block_bytes);
+}
+
+size_t budget_for_kv(const MemoryRequest& request, int32_t num_host_blocks) {
+  if (request.taken_bytes > 0) return measured_budget_for_kv(request);
+  const size_t budget = total_budget(request);
+  const size_t host_bytes =
+      request.device_is_host ? static_cast<size_t>(num_host_blocks) * request.host_block_bytes : 0;
+  const size_t fixed =
+      request.weight_bytes + request.scratch_bytes + request.lora_bytes + host_bytes;
+  if (fixed >= budget || budget - fixed < request.block_bytes) {
+    throw_error(ErrorCode::kOutOfMemory, "the model needs ", megabytes(request.weight_bytes),
+                " for weights, ", megabytes(request.scratch_bytes), " for scratch, ",
+                megabytes(request.lora_bytes), " for adapters, ", megabytes(host_bytes),
+                " for swap_space and at least ", megabytes(request.block_bytes),
+                " for its KV cache, but may take ", megabytes(budget), " (",
+                describe_budget(request), "): free memory, raise ", share_option(request),
+                host_bytes > 0 ? " or lower swap_space." : " or lower max_num_batched_tokens.");
+  }
+  return budget - fixed;
 }
 
 int32_t requested_blocks(const MemoryRequest& request) {
@@ -114,12 +139,13 @@ size_t useful_blocks(const MemoryRequest& request, int32_t max_model_len) {
 }  // namespace
 
 MemoryPlan plan_memory(const MemoryRequest& request) {
-  const size_t budget = budget_for_kv(request);
+  MemoryPlan plan;
+  plan.num_host_blocks = plan_host_blocks(request);
+  const size_t budget = budget_for_kv(request, plan.num_host_blocks);
   const bool by_option = request.num_kv_blocks > 0 || request.kv_cache_bytes > 0;
   const int32_t wanted_len =
       request.max_model_len > 0 ? request.max_model_len : request.model_max_len;
 
-  MemoryPlan plan;
   if (by_option) {
     plan.num_kv_blocks = requested_blocks(request);
     const auto bytes = checked_mul(static_cast<uint64_t>(plan.num_kv_blocks), request.block_bytes);
@@ -135,6 +161,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
         to_blocks(std::min(useful_blocks(request, wanted_len), budget / request.block_bytes));
   }
 
+  // Both together are counted in an int32.
+  plan.num_host_blocks =
+      std::min(plan.num_host_blocks, std::numeric_limits<int32_t>::max() - plan.num_kv_blocks);
   const int64_t tokens = int64_t{plan.num_kv_blocks} * request.block_size;
   if (request.max_model_len > tokens) refuse_length(request, tokens, by_option);
   plan.max_model_len = static_cast<int32_t>(std::min<int64_t>(wanted_len, tokens));

@@ -22,20 +22,25 @@ struct MemoryRequest {
   size_t block_bytes = 0;   ///< of one KV block
   int32_t block_size = 64;  ///< tokens of one KV block
   int32_t max_num_seqs = 64;
-  int32_t model_max_len = 0;  ///< the model's max_position_embeddings
-  int32_t max_model_len = 0;  ///< option
-  int32_t num_kv_blocks = 0;  ///< option
-  size_t kv_cache_bytes = 0;  ///< option
+  int32_t model_max_len = 0;    ///< the model's max_position_embeddings
+  int32_t max_model_len = 0;    ///< option
+  int32_t num_kv_blocks = 0;    ///< option
+  size_t kv_cache_bytes = 0;    ///< option
+  double swap_space = 0;        ///< option: GiB of main memory for host blocks
+  size_t host_block_bytes = 0;  ///< of one of them
+  size_t host_free_bytes = 0;   ///< of main memory
+  bool device_is_host = true;   ///< main memory is the device's: host blocks are in the budget
 };
 
 struct MemoryPlan {
   int32_t num_kv_blocks = 0;
+  int32_t num_host_blocks = 0;
   int32_t max_model_len = 0;
 };
 
-/// Divides the memory. Throws Error(kOutOfMemory) when the budget can't hold what was asked for and
-/// Error(kLimitExceeded) when max_model_len is larger than a KV cache of the given size; both name
-/// the numbers and the remedy.
+/// Divides the memory. Throws Error(kOutOfMemory) when the budget, or main memory, can't hold what
+/// was asked for and Error(kLimitExceeded) when max_model_len is larger than a KV cache of the
+/// given size or swap_space smaller than a block; all name the numbers and the remedy.
 MemoryPlan plan_memory(const MemoryRequest& request);
 
 }  // namespace headrace::internal

@@ -105,6 +105,10 @@ void ModelLoop::update_stats() {
   counters_.interruptions = now.interruptions - at_start_.interruptions;
   counters_.prefix_hit_tokens = now.prefix_hit_tokens - at_start_.prefix_hit_tokens;
   counters_.prefix_miss_tokens = now.prefix_miss_tokens - at_start_.prefix_miss_tokens;
+  counters_.cached_host_kv_blocks = now.cached_host_blocks;
+  counters_.prefix_host_hit_tokens = now.prefix_host_hit_tokens - at_start_.prefix_host_hit_tokens;
+  counters_.kv_blocks_to_host = now.moved_to_host - at_start_.moved_to_host;
+  counters_.kv_blocks_from_host = now.moved_from_host - at_start_.moved_from_host;
   counters_.mapped_bytes = runner_->mapped_bytes();
   const std::lock_guard lock(stats_mutex_);
   stats_ = counters_;
@@ -237,7 +241,8 @@ void ModelLoop::note_plan(const StepPlan& plan) {
   for (SeqId id : plan.preempted) live_.at(id).state->note_preempted();
   for (SeqId id : plan.first_scheduled) {
     const LiveRequest& live = live_.at(id);
-    live.state->note_scheduled(scheduler_->cached_prompt_tokens(id));
+    live.state->note_scheduled(scheduler_->cached_prompt_tokens(id),
+                               scheduler_->host_prompt_tokens(id));
     if (live.guide) mask_workers_->ask(live.guide, std::nullopt);
   }
   planned_.clear();
@@ -259,6 +264,7 @@ void ModelLoop::open(Round& round, StepPlan plan) {
   try {
     if (speculator_) fill_drafts(round.plan);
     round.step.build(round.plan, planned_, *scheduler_);
+    if (!round.plan.copies.empty()) runner_->copy_blocks(round.plan.copies);
     if (round.step.can_begin()) round.step.begin(*runner_);
   } catch (...) {
     round.failure = std::current_exception();

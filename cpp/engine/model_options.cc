@@ -18,6 +18,7 @@ constexpr int32_t kMaxBatchedTokens = 1 << 20;
 constexpr int32_t kMaxThreads = 1024;
 constexpr int32_t kMaxDrafts = 32;
 constexpr int32_t kMaxNgram = 64;
+constexpr double kMostSwapSpace = 1 << 20;
 
 template <class T>
 void check_range(const char* field, T value, T low, T high, const char* note) {
@@ -103,6 +104,15 @@ void validate_model_options(const ModelOptions& options) {
   if (options.memory_leftover_bytes > 0 && options.total_memory_ratio == 0.0) {
     throw_error(ErrorCode::kInvalidArgument, "memory_leftover_bytes is ",
                 options.memory_leftover_bytes, " without total_memory_ratio: set both.");
+  }
+  if (!(options.swap_space >= 0.0 && options.swap_space <= kMostSwapSpace)) {
+    throw_error(ErrorCode::kInvalidArgument, "swap_space must be in [0, ", kMostSwapSpace,
+                "] GiB (0: off), got ", options.swap_space, ".");
+  }
+  if (options.swap_space > 0.0 && !options.enable_prefix_caching) {
+    throw_error(ErrorCode::kInvalidArgument, "swap_space is ", options.swap_space,
+                " GiB, but enable_prefix_caching is off, and nothing else goes there: turn it on,"
+                " or set swap_space to 0.");
   }
   check_range("out_of_blocks", static_cast<int>(options.out_of_blocks), 0,
               static_cast<int>(OutOfBlocks::kInterruptRandom), " (OutOfBlocks)");

@@ -86,10 +86,11 @@ bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
   return wait_until_ready(finished_, lock, timeout, [this] { return pending_.finished; });
 }
 
-void RequestState::note_scheduled(int32_t cached_tokens) {
+void RequestState::note_scheduled(int32_t cached_tokens, int32_t host_cached_tokens) {
   const std::lock_guard lock(mutex_);
   stats_.first_scheduled_time = now();
   stats_.cached_tokens = cached_tokens;
+  stats_.host_cached_tokens = host_cached_tokens;
 }
 
 void RequestState::note_prefill() {

@@ -67,7 +67,7 @@ class RequestState {
   // --- the loop thread (or whoever ends a request that never reached it) -----------------------
 
   /// Its first tokens enter a step.
-  void note_scheduled(int32_t cached_tokens);
+  void note_scheduled(int32_t cached_tokens, int32_t host_cached_tokens);
   /// Its prompt is being computed, for the first time or again.
   void note_prefill();
   void note_preempted();

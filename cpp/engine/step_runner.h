@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/block_copy.h"
 #include "backend/sample_op.h"
 #include "backend/step_batch.h"
 #include "base/check.h"
@@ -19,6 +20,8 @@ class StepRunner {
 
   /// By the thread that will run the steps, before the first of them.
   virtual void enter_thread() {}
+  /// Backend::copy_blocks in the model's cache: before the forward() of the plan that asks for it.
+  virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
   /// Decoder::forward: logits of batch.logit_rows, for sample() and begin_sample() before the next
   /// call.
   virtual TensorView forward(const StepBatch& batch) = 0;

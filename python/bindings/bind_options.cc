@@ -79,6 +79,7 @@ void bind_options(py::module_& module) {
       .field("total_memory_ratio", &M::total_memory_ratio)
       .field("memory_leftover_bytes", &M::memory_leftover_bytes)
       .field("enable_prefix_caching", &M::enable_prefix_caching)
+      .field("swap_space", &M::swap_space)
       .field("out_of_blocks", &M::out_of_blocks)
       .field("max_prefill_chunk", &M::max_prefill_chunk)
       .field("packed_weights", &M::packed_weights)

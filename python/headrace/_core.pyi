@@ -146,6 +146,7 @@ class ModelOptions:
     total_memory_ratio: float
     memory_leftover_bytes: int
     enable_prefix_caching: bool
+    swap_space: float
     out_of_blocks: OutOfBlocks
     max_prefill_chunk: int
     packed_weights: str
@@ -176,6 +177,7 @@ class ModelOptions:
         total_memory_ratio: float = 0.0,
         memory_leftover_bytes: int = 0,
         enable_prefix_caching: bool = True,
+        swap_space: float = 0.0,
         out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT,
         max_prefill_chunk: int = 0,
         packed_weights: str = "",
@@ -212,6 +214,7 @@ class RequestStats:
     finished_time: float
     prompt_tokens: int
     cached_tokens: int
+    host_cached_tokens: int
     generated_tokens: int
     preemptions: int
 
@@ -282,6 +285,7 @@ class ModelInfo:
     max_num_batched_tokens: int
     block_size: int
     num_kv_blocks: int
+    num_host_kv_blocks: int
     num_threads: int
     num_nodes: int
     max_loras: int
@@ -290,6 +294,7 @@ class ModelInfo:
     mapped_weight_bytes: int
     packed_weights: str
     kv_cache_bytes: int
+    host_kv_cache_bytes: int
     scratch_bytes: int
     reserved_bytes: int
     device_free_bytes: int
@@ -311,6 +316,7 @@ class ModelStats:
     total_kv_blocks: int
     free_kv_blocks: int
     cached_kv_blocks: int
+    cached_host_kv_blocks: int
     finished_requests: int
     preemptions: int
     interruptions: int
@@ -319,6 +325,9 @@ class ModelStats:
     generated_tokens: int
     prefix_hit_tokens: int
     prefix_miss_tokens: int
+    prefix_host_hit_tokens: int
+    kv_blocks_to_host: int
+    kv_blocks_from_host: int
     busy_seconds: float
     mask_wait_seconds: float
     memory_bytes: int

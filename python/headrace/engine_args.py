@@ -65,6 +65,8 @@ class EngineArgs:
         max_num_seqs sequences of max_model_len tokens can use.
     gpu_memory_utilization: share of the free memory the model may take, in (0, 1].
     enable_prefix_caching: keep the KV blocks of finished requests for later prompts.
+    swap_space: GiB of main memory for KV blocks that the prefix cache has to give up: a prompt that
+        needs them has them copied back instead of computing them again. None or 0: off.
     dtype: "auto" (the checkpoint's), "float32" or "bfloat16".
     device: "cpu", "cpu_numa" (weights and threads shared out to the machine's NUMA nodes), "cuda"
         (the first GPU), "cuda:N", or "auto": the first GPU if this build has the CUDA plug-in, the
@@ -103,6 +105,7 @@ class EngineArgs:
     kv_cache_bytes: int = 0
     gpu_memory_utilization: float = 0.9
     enable_prefix_caching: bool = True
+    swap_space: float | None = None
     dtype: str = "auto"
     device: str = "auto"
     num_threads: int = 0
@@ -163,9 +166,6 @@ class EngineArgs:
     enable_output_caching: bool | None = field(
         default=None,
         metadata=_no_effect("outputs are cached like prompts, with enable_prefix_caching", True),
-    )
-    swap_space: float | None = field(
-        default=None, metadata=_no_effect("the KV cache already is in main memory")
     )
     use_warmup: int = field(default=0, metadata=_no_effect("the engine always warms up"))
     graph_optimization_config: Any = field(default=None, metadata=_no_effect(_CPU_ONLY))
@@ -251,6 +251,7 @@ class EngineArgs:
         _check_choice("block_size", self.block_size, (16, 32, 64, 128, 256))
         _check_share("gpu_memory_utilization", self.gpu_memory_utilization)
         _check_share("kv_cache_ratio", self.kv_cache_ratio)
+        _check_gibibytes("swap_space", self.swap_space)
 
     def _check_choices(self) -> None:
         if not isinstance(self.packed_weights, (str, os.PathLike, type(None))):
@@ -314,6 +315,7 @@ class EngineArgs:
             "kv_cache_bytes": self.kv_cache_bytes,
             "memory_utilization": self.gpu_memory_utilization,
             "enable_prefix_caching": self.enable_prefix_caching,
+            "swap_space": float(self.swap_space or 0),
             "packed_weights": os.fspath(self.packed_weights or ""),
             "packed_copy": self.packed_copy,
             "max_loras": self.max_loras if self.enable_lora else 0,
@@ -339,6 +341,15 @@ def _check_share(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not 0 < value <= 1:
         raise ValueError(f"{name} must be in (0, 1], got {value}")
+
+
+def _check_gibibytes(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number of GiB, got {type(value).__name__}")
+    if not 0 <= value <= 1 << 20:
+        raise ValueError(f"{name} must be in [0, {1 << 20}] GiB (0: off), got {value}")
 
 
 def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

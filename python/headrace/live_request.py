@@ -223,6 +223,7 @@ def _metrics(facts: RequestFacts, stats: native.RequestStats) -> RequestMetrics:
         model_forward_time=between(started, last),
         model_execute_time=between(facts.arrival_time, last),
         prompt_token_ids_len=stats.prompt_tokens,
-        gpu_cache_token_num=stats.cached_tokens,
+        gpu_cache_token_num=stats.cached_tokens - stats.host_cached_tokens,
+        cpu_cache_token_num=stats.host_cached_tokens,
         preempted_count=stats.preemptions,
     )

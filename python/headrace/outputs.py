@@ -98,7 +98,8 @@ class RequestMetrics:
     first_token_time: from inference_start_time to the first token.
     model_forward_time: from inference_start_time to the last token.
     model_execute_time: from arrival_time to the last token.
-    gpu_cache_token_num: prompt tokens found in the prefix cache.
+    gpu_cache_token_num: prompt tokens found in the prefix cache, without
+    cpu_cache_token_num: those that came back from swap_space.
     preempted_count: how often it lost its KV blocks and was recomputed.
     Fields of split prefill and decode servers, of cache storage and of speculative decoding keep
     their default.
@@ -155,7 +156,7 @@ class RequestOutput:
     prompt_logprobs: when SamplingParams.prompt_logprobs asks for them; the first is None.
     outputs: the generated text. Of a failed request: empty.
     finished: nothing more will come.
-    num_cached_tokens: prompt tokens taken from the prefix cache.
+    num_cached_tokens: prompt tokens taken from the prefix cache, swap_space included.
     error_code, error_msg: 200 and None; 400 for a bad request, 500 for a failure of the engine,
         with a message. An aborted request has 200 and "Aborted".
     """

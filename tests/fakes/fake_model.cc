@@ -139,6 +139,8 @@ FakeRunner::FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> cont
     : shape_(shape),
       control_(std::move(control)),
       cells_(static_cast<size_t>(shape.num_blocks) * static_cast<size_t>(shape.block_size)),
+      host_cells_(static_cast<size_t>(shape.num_host_blocks) *
+                  static_cast<size_t>(shape.block_size)),
       logits_(static_cast<size_t>(shape.max_logit_rows) * static_cast<size_t>(shape.vocab_size)) {
   ++control_->models_alive;
 }
@@ -151,6 +153,19 @@ FakeRunner::Cell& FakeRunner::cell(const SeqSlice& seq, int32_t position) {
   const int32_t block = seq.blocks[index];
   HEADRACE_CHECK(block >= 0 && block < shape_.num_blocks, block);
   return cells_[static_cast<size_t>(block * shape_.block_size + position % shape_.block_size)];
+}
+
+void FakeRunner::copy_blocks(std::span<const BlockCopy> copies) {
+  const int32_t size = shape_.block_size;
+  for (const BlockCopy& copy : copies) {
+    HEADRACE_CHECK(copy.block >= 0 && copy.block < shape_.num_blocks, copy.block);
+    HEADRACE_CHECK(copy.host_block >= 0 && copy.host_block < shape_.num_host_blocks,
+                   copy.host_block);
+    const auto own = cells_.begin() + int64_t{copy.block} * size;
+    const auto host = host_cells_.begin() + int64_t{copy.host_block} * size;
+    std::copy_n(copy.to_host ? own : host, size, copy.to_host ? host : own);
+    ++control_->copies;
+  }
 }
 
 TensorView FakeRunner::forward(const StepBatch& batch) {
@@ -273,6 +288,7 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.scheduler.max_model_len = options.max_model_len;
     out.scheduler.block_size = own.block_size;
     out.scheduler.num_blocks = own.num_blocks;
+    out.scheduler.num_host_blocks = own.num_host_blocks;
     out.scheduler.enable_prefix_caching = options.enable_prefix_caching;
     out.scheduler.out_of_blocks = options.out_of_blocks;
     out.info.name = name;

@@ -36,6 +36,7 @@ class FakeControl {
   std::atomic<int> steps{0};
   std::atomic<int> rows{0};
   std::atomic<int> most_logit_rows{0};  ///< of one call
+  std::atomic<int> copies{0};           ///< of blocks
   std::atomic<bool> fail_loading{false};
   std::atomic<int64_t> step_nanoseconds{0};  ///< each step keeps its thread busy that long
   std::atomic<int> begun{0};                 ///< steps of an AheadRunner
@@ -64,6 +65,7 @@ class FakeControl {
 struct FakeShape {
   int32_t vocab_size = 50;
   int32_t num_blocks = 64;
+  int32_t num_host_blocks = 0;
   int32_t block_size = 16;
   int32_t max_logit_rows = 8;
   uint64_t salt = 0;   ///< another model for each
@@ -76,6 +78,7 @@ class FakeRunner final : public internal::StepRunner {
   FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> control);
   ~FakeRunner() override;
 
+  void copy_blocks(std::span<const BlockCopy> copies) override;
   /// Throws InternalError if the batch is not what its contract says, or if a row's history is not
   /// in the cache.
   TensorView forward(const StepBatch& batch) override;
@@ -98,7 +101,7 @@ class FakeRunner final : public internal::StepRunner {
 
   const FakeShape shape_;
   const std::shared_ptr<FakeControl> control_;
-  std::vector<Cell> cells_;
+  std::vector<Cell> cells_, host_cells_;
   std::vector<uint64_t> row_hashes_;
   std::vector<float> logits_;
 };

@@ -79,6 +79,7 @@ Script = Callable[[list[int], list[int], int], int]
 script: Script | None = None
 step_seconds = 0.0005
 prefix_hits = 0  # num_cached_tokens reported for every request
+host_hits = 0  # of these, those from swap_space
 
 
 class _State:
@@ -96,7 +97,10 @@ class _State:
         self.callback: Callable[[], None] | None = None
         self.listeners: list[tuple[Callable[[], None], bool]] = []
         self.stats = RequestStats(
-            arrival_time=time.time(), prompt_tokens=len(prompt), cached_tokens=prefix_hits
+            arrival_time=time.time(),
+            prompt_tokens=len(prompt),
+            cached_tokens=prefix_hits,
+            host_cached_tokens=host_hits,
         )
 
     def publish(self, change: Callable[[Output], None]) -> None:

@@ -112,6 +112,7 @@ class ModelOptions:
     total_memory_ratio: float = 0.0
     memory_leftover_bytes: int = 0
     enable_prefix_caching: bool = True
+    swap_space: float = 0.0
     out_of_blocks: OutOfBlocks = OutOfBlocks.PREEMPT
     max_prefill_chunk: int = 0
     packed_weights: str = ""
@@ -151,6 +152,7 @@ class RequestStats:
     finished_time: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    host_cached_tokens: int = 0
     generated_tokens: int = 0
     preemptions: int = 0
 
@@ -178,6 +180,7 @@ class ModelInfo:
     max_num_batched_tokens: int = 0
     block_size: int = 0
     num_kv_blocks: int = 100
+    num_host_kv_blocks: int = 0
     num_threads: int = 1
     num_nodes: int = 1
     max_loras: int = 0
@@ -186,6 +189,7 @@ class ModelInfo:
     mapped_weight_bytes: int = 0
     packed_weights: str = ""
     kv_cache_bytes: int = 6400
+    host_kv_cache_bytes: int = 0
     scratch_bytes: int = 100
     reserved_bytes: int = 0
     device_free_bytes: int = 1000
@@ -241,6 +245,7 @@ class ModelStats:
     total_kv_blocks: int = 100
     free_kv_blocks: int = 100
     cached_kv_blocks: int = 0
+    cached_host_kv_blocks: int = 0
     finished_requests: int = 0
     preemptions: int = 0
     interruptions: int = 0
@@ -249,6 +254,9 @@ class ModelStats:
     generated_tokens: int = 0
     prefix_hit_tokens: int = 0
     prefix_miss_tokens: int = 0
+    prefix_host_hit_tokens: int = 0
+    kv_blocks_to_host: int = 0
+    kv_blocks_from_host: int = 0
     busy_seconds: float = 0.0
     mask_wait_seconds: float = 0.0
     memory_bytes: int = 0

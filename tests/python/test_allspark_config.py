@@ -196,8 +196,36 @@ def test_memory_from_the_environment(
 
 
 @pytest.mark.parametrize(
+    ("text", "device", "gibibytes"),
+    [
+        ("0.25", "cuda:0", 2.0),
+        ("0.25", "cpu", None),
+        ("0.25", "cpu_numa", None),
+        ("0", "cuda:0", None),
+        ("0.0", "cuda:0", None),
+        ("", "cuda:0", None),
+        ("2", "cuda:0", None),
+    ],
+)
+def test_cpu_cache_ratio(
+    text: str,
+    device: str,
+    gibibytes: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 16777216 kB\nMemFree: 1 kB\nMemAvailable: 8388608 kB\n")
+    monkeypatch.setenv("CPU_CACHE_RATIO", text)
+    expected = {} if gibibytes is None else {"swap_space": gibibytes}
+    assert environment.swap_options(device, meminfo) == expected
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("CPU_CACHE_RATIO", "-0.5"),
+        ("CPU_CACHE_RATIO", "nan"),
         ("BFC_MEM_RATIO", "0"),
         ("BFC_MEM_RATIO", "1.5"),
         ("BFC_MEM_RATIO", "nan"),

@@ -67,7 +67,7 @@ class FakeResults:
         return self.generated
 
     def stats(self) -> Any:
-        return SimpleNamespace(cached_tokens=0)
+        return SimpleNamespace(cached_tokens=128, host_cached_tokens=64)
 
 
 def pair(stopped: bool = False) -> tuple[FakeResults, ResultQueue]:
@@ -76,6 +76,18 @@ def pair(stopped: bool = False) -> tuple[FakeResults, ResultQueue]:
     if stopped:
         queue.mark_stopped()
     return fake, queue
+
+
+@pytest.mark.parametrize(
+    ("device", "split"), [("cpu", (0, 128)), ("cpu_numa", (0, 128)), ("cuda:1", (64, 64))]
+)
+def test_where_the_prefix_was(device: str, split: tuple[int, int]) -> None:
+    fake = FakeResults()
+    queue = ResultQueue(fake, device)  # type: ignore[arg-type]
+    fake.push(1)
+    element = queue.Get()
+    assert element.prefix_cache_len == 128
+    assert (element.prefix_len_gpu, element.prefix_len_cpu) == split
 
 
 def test_states_in_order() -> None:

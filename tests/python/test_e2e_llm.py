@@ -89,6 +89,25 @@ def test_prefix_cache(llm: LLM) -> None:
     assert answer(cold) == answer(warm)
 
 
+def test_swap_space(llm: LLM) -> None:
+    """A cache of 400 tokens, and prompts of 300 by turns."""
+    prompts = [f"{word} " + " ".join(map(str, range(100))) for word in ("one", "two")]
+    expected = [answer(output) for output in llm.generate(prompts, GREEDY, use_tqdm=False)]
+    options = {"block_size": 16, "num_gpu_blocks_override": 25, "max_model_len": 400}
+    with LLM(shipped_model(), swap_space=0.25, **options) as small:
+        assert small.model_info.num_host_kv_blocks > 50
+        for turn in range(2):
+            for prompt, wanted in zip(prompts, expected, strict=True):
+                (output,) = small.generate(prompt, GREEDY, use_tqdm=False)
+                assert answer(output) == wanted
+                assert output.metrics is not None
+                both = output.metrics.gpu_cache_token_num + output.metrics.cpu_cache_token_num
+                assert output.num_cached_tokens == both
+                assert (output.metrics.cpu_cache_token_num > 0) == (turn == 1)
+        stats = small.stats()
+        assert 0 < stats.prefix_host_hit_tokens <= stats.prefix_hit_tokens
+
+
 def test_seeds(llm: LLM) -> None:
     hot = SamplingParams(temperature=1.5, seed=7, max_tokens=20, n=3)
     first, second = (llm.generate("Once", hot, use_tqdm=False) for _ in range(2))

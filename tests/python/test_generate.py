@@ -281,11 +281,12 @@ class TestSeveralOutputs:
 
 class TestResults:
     def test_metrics(self, llm: LLM, fake_engine: Any) -> None:
-        fake_engine.prefix_hits = 64
+        fake_engine.prefix_hits, fake_engine.host_hits = 64, 16
         (output,) = generate(llm, "one two three")
         own = output.metrics
         assert own is not None
-        assert output.num_cached_tokens == own.gpu_cache_token_num == 64
+        assert output.num_cached_tokens == 64
+        assert (own.gpu_cache_token_num, own.cpu_cache_token_num) == (48, 16)
         assert output.prompt_token_ids_len == own.prompt_token_ids_len
         assert own.arrival_time == own.request_start_time
         times = [

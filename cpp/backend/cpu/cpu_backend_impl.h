@@ -5,7 +5,7 @@
 //   linear.cc       linear, linear_silu_mul
 //   lora.cc         pack_lora, lora
 //   rows.cc         embed, rope_table, rms_norm, add_rms_norm, silu_mul, gather_rows
-//   kv_cache.cc     kv_block_bytes, make_kv_cache
+//   kv_cache.cc     kv_block_bytes, make_kv_cache, add_host_blocks, copy_blocks
 //   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
 //   sample.cc       sample
@@ -57,8 +57,10 @@ class CpuBackend final : public Backend {
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
+  void add_host_blocks(KvCache& cache, int32_t count) override;
 
   void reserve(const std::function<void()>& ops) override;
+  void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override;
   void begin_step(const StepBatch& batch) override;
   void embed(const PackedWeight& table, TensorView out) override;
   void rope_table(const RopeSpec& spec, TensorView out) override;

@@ -103,7 +103,7 @@ class TokenReader {
 
 CpuKvCache::CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage,
                        const std::vector<int32_t>& part_heads)
-    : KvCache(spec, num_blocks), storage_(std::move(storage)) {
+    : ArrayKvCache(spec, num_blocks), storage_(std::move(storage)) {
   auto* data = static_cast<uint8_t*>(storage_.data);
   int32_t first = 0;
   for (const int32_t heads : part_heads) {
@@ -113,6 +113,7 @@ CpuKvCache::CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buf
     for (int32_t i = 0; i < spec.num_layers; ++i) {
       layer.data = data;
       part.layers.push_back(layer);
+      add_array(data, static_cast<size_t>(layer.block_stride));
       data += layer.block_stride * num_blocks;
     }
   }
@@ -185,6 +186,23 @@ std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const KvCacheSpec& spec, int3
     spread_over(cache->part(0).data(), cache->part(0).size(), nodes_);
   }
   return cache;
+}
+
+void CpuBackend::add_host_blocks(KvCache& cache, int32_t count) {
+  const auto bytes =
+      checked_mul(static_cast<uint64_t>(count), CpuKvCache::block_bytes(cache.spec()));
+  HEADRACE_CHECK(count > 0 && bytes.has_value(), count, " blocks");
+  Buffer storage = allocate(*bytes);
+  if (!nodes_.empty()) spread_over(storage.data, storage.bytes, nodes_);
+  dynamic_cast<ArrayKvCache&>(cache).add_host_blocks(count, std::move(storage));
+}
+
+void CpuBackend::copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) {
+  const auto& arrays = dynamic_cast<const ArrayKvCache&>(cache);
+  arrays.check_copies(copies);
+  pool_.parallel_for(arrays.num_arrays(), 1, [&](int64_t first, int64_t end, int32_t) {
+    arrays.copy_arrays(copies, first, end);
+  });
 }
 
 std::vector<int32_t> CpuBackend::share_heads(int32_t kv_heads) const {

@@ -36,11 +36,12 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cpu/array_kv_cache.h"
 #include "backend/cpu/kernels_attention.h"
 
 namespace headrace {
 
-class CpuKvCache final : public KvCache {
+class CpuKvCache final : public ArrayKvCache {
  public:
   /// `storage` holds num_blocks * block_bytes(spec) bytes, zero or finite numbers or whatever.
   /// `part_heads`: of each part, in order; all heads together.

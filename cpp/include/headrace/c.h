@@ -134,6 +134,7 @@ typedef struct headrace_model_options {
   int32_t min_ngram_size;         /* default 2 */
   int32_t max_ngram_size;         /* default 5 */
   int32_t reserved;
+  double swap_space; /* GiB of main memory for what the prefix cache gives up */
 } headrace_model_options;
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);
@@ -180,6 +181,9 @@ typedef struct headrace_model_stats {
   int32_t waiting_requests, running_requests;
   int32_t total_kv_blocks, free_kv_blocks, cached_kv_blocks;
   uint64_t drafted_tokens, accepted_tokens;
+  uint64_t prefix_host_hit_tokens, kv_blocks_to_host, kv_blocks_from_host;
+  int32_t cached_host_kv_blocks;
+  int32_t reserved;
 } headrace_model_stats;
 
 HEADRACE_C_API headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,
@@ -200,6 +204,9 @@ typedef struct headrace_model_info {
   const char* quantization;   /* "" for none */
   const char* packed_weights; /* the packed file that they come from, "" for none */
   size_t reserved_bytes, device_free_bytes;
+  size_t host_kv_cache_bytes;
+  int32_t num_host_kv_blocks;
+  int32_t reserved;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,
@@ -356,8 +363,8 @@ typedef struct headrace_request_stats {
   size_t struct_size;
   double arrival_time, first_scheduled_time, first_token_time, last_token_time, finished_time;
   int32_t prompt_tokens, cached_tokens, generated_tokens, preemptions;
-  int32_t status; /* HEADRACE_REQUEST_... */
-  int32_t reserved;
+  int32_t status;             /* HEADRACE_REQUEST_... */
+  int32_t host_cached_tokens; /* of cached_tokens */
 } headrace_request_stats;
 
 HEADRACE_C_API headrace_code headrace_request_get_stats(headrace_request* request,

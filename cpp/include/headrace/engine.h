@@ -51,12 +51,14 @@ struct ModelInfo {
   int32_t head_dim = 0, intermediate_size = 0;
   int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
   int32_t num_kv_blocks = 0, num_threads = 0;
-  int32_t num_nodes = 0;  ///< NUMA nodes that weights and work are shared out to
+  int32_t num_host_kv_blocks = 0;  ///< that swap_space holds
+  int32_t num_nodes = 0;           ///< NUMA nodes that weights and work are shared out to
   int32_t max_loras = 0, max_lora_rank = 0;
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
   /// Of a GPU, besides: what the largest steps, adapters and a draft model take.
   size_t reserved_bytes = 0;
-  size_t device_free_bytes = 0;  ///< left on the device when the model had been loaded
+  size_t device_free_bytes = 0;    ///< left on the device when the model had been loaded
+  size_t host_kv_cache_bytes = 0;  ///< of num_host_kv_blocks, in main memory
   /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them
   /// and read them again.
   size_t mapped_weight_bytes = 0;
@@ -75,10 +77,13 @@ struct ModelStats {
   int32_t waiting_requests = 0, running_requests = 0;  // gauges
   int32_t total_kv_blocks = 0, free_kv_blocks = 0;     // gauges; cached blocks are free
   int32_t cached_kv_blocks = 0;                        // gauge: free, but hold a prefix
+  int32_t cached_host_kv_blocks = 0;                   // gauge: host blocks that hold a prefix
   uint64_t finished_requests = 0, preemptions = 0, interruptions = 0, steps = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
-  double busy_seconds = 0;       // in steps
+  uint64_t prefix_host_hit_tokens = 0;                      // of the hits, those in host blocks
+  uint64_t kv_blocks_to_host = 0, kv_blocks_from_host = 0;  // moved, to make room and to be read
+  double busy_seconds = 0;                                  // in steps
   double mask_wait_seconds = 0;  // of those, waiting for constraints (guided decoding)
   size_t memory_bytes = 0;       // gauge: used by the model, without what is mapped
   size_t memory_pool_bytes = 0;  // gauge: taken from the system for it, used or not

@@ -82,6 +82,10 @@ struct ModelOptions {
   double total_memory_ratio = 0.0;
   size_t memory_leftover_bytes = 0;
   bool enable_prefix_caching = true;
+  /// GiB of main memory for blocks that the prefix cache gives up: they stay findable there, least
+  /// recently used ones go, and come back by a copy when a prompt needs them. Taken at load,
+  /// page-locked for a GPU; on the CPU a part of what the model may take. 0 = off.
+  double swap_space = 0.0;
   /// New requests wait for their blocks under each of them.
   OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
   /// Prompts longer than this are prefilled in chunks of at most this many tokens; 0 = whole

@@ -65,7 +65,8 @@ struct RequestStats {
   double last_token_time = 0;
   double finished_time = 0;
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  ///< prompt tokens found in the prefix cache when first admitted
+  int32_t cached_tokens = 0;       ///< prompt tokens found in the prefix cache when first admitted
+  int32_t host_cached_tokens = 0;  ///< those of them that came back from host blocks (swap_space)
   int32_t generated_tokens = 0;
   int32_t preemptions = 0;
 };

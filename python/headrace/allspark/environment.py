@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 logger = logging.getLogger("headrace")
@@ -21,6 +22,10 @@ def _ratio(text: str) -> float:
     if not 0.0 < value <= 1.0:
         raise ValueError("it must be above 0 and at most 1")
     return value
+
+
+def _ratio_or_none(text: str) -> float:
+    return 0.0 if float(text) == 0.0 else _ratio(text)
 
 
 def _megabytes(text: str) -> int:
@@ -52,7 +57,12 @@ VARIABLES: dict[str, Variable] = {
     "BFC_LEFTOVER_MB": Variable(600, "MiB of the total memory to leave alone", _megabytes),
     "BFC_ALLOW_GROWTH": Variable(True, "memory is reserved at install_model either way", _switch),
     "BFC_ALLOCATOR": Variable(True, "Headrace's allocator is always on", _switch),
-    "CPU_CACHE_RATIO": Variable(0.0, "on the CPU the prefix cache is in host memory anyway"),
+    "CPU_CACHE_RATIO": Variable(
+        0.0,
+        "on a GPU, this share of the main memory that is available holds what the prefix cache "
+        "gives up; on the CPU the prefix cache is there anyway",
+        _ratio_or_none,
+    ),
     "ALLSPARK_TIME_LOG": Variable(0, "times are in RequestStatInfo and AsEngineStat"),
     "HIE_LOG_STATUS_INTERVAL": Variable(5, "call get_as_engine_stat when you want to know"),
     "HIE_LOG_SATAUS_INTERVAL": Variable(5, "as HIE_LOG_STATUS_INTERVAL"),
@@ -102,6 +112,16 @@ def memory_options() -> dict[str, Any]:
         "total_memory_ratio": read("BFC_MEM_RATIO"),
         "memory_leftover_bytes": read("BFC_LEFTOVER_MB") * MIB,
     }
+
+
+def swap_options(device: str, meminfo: Path = Path("/proc/meminfo")) -> dict[str, Any]:
+    """The engine's swap_space; empty unless CPU_CACHE_RATIO asks for one and there is a GPU."""
+    ratio = read("CPU_CACHE_RATIO")
+    if not ratio or not device.startswith("cuda"):
+        return {}
+    lines = (line.split() for line in meminfo.read_text().splitlines())
+    available = next(int(fields[1]) for fields in lines if fields[0] == "MemAvailable:")
+    return {"swap_space": ratio * available / MIB}  # KiB / 2**20
 
 
 def log_ineffective() -> None:

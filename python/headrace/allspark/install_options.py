@@ -52,6 +52,8 @@ def plan_installation(config: AsModelConfig) -> Installation:
         options["packed_weights"] = files.packed or config.packed_weights
     environment.log_ineffective()
     options.update(environment.memory_options())
+    if config.enable_prefix_cache:
+        options.update(environment.swap_options(options["device"]))
     return Installation(files.folder, options)
 
 

@@ -19,7 +19,7 @@ class RequestHandle:
     def __init__(self, model: InstalledModel, request: core.Request) -> None:
         self.model = model
         self._request = request
-        self.queue = ResultQueue(request.results())
+        self.queue = ResultQueue(request.results(), model.info.device)
 
     @property
     def uuid(self) -> str:

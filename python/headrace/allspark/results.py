@@ -49,8 +49,10 @@ class ResultQueue:
     It owns what it shows: it answers after the request has been released and the engine is gone.
     """
 
-    def __init__(self, results: core.Results) -> None:
+    def __init__(self, results: core.Results, device: str = "cpu") -> None:
+        """`device`: of the model, which decides where the prefix cache is."""
         self._results = results
+        self._on_cpu = device.startswith("cpu")
         self._lock = threading.Lock()
         self._taken = 0
         self._held: core.Output | None = None  # taken from the engine, not yet by a Get
@@ -161,8 +163,10 @@ class ResultQueue:
         positions = output.logprobs
         element.log_probs_list = [position.top for position in positions]
         element.token_logprobs_list = [position.logprob for position in positions]
-        cached = self._results.stats().cached_tokens
-        element.prefix_cache_len = element.prefix_len_cpu = cached
+        stats = self._results.stats()
+        element.prefix_cache_len = stats.cached_tokens
+        element.prefix_len_cpu = stats.cached_tokens if self._on_cpu else stats.host_cached_tokens
+        element.prefix_len_gpu = stats.cached_tokens - element.prefix_len_cpu
         with self._lock:
             self._taken += len(element.ids_from_generate)
             self._was_read = True

@@ -81,6 +81,8 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "kv_cache_dtype": info.kv_cache_dtype,
             "kv_cache_bytes": info.kv_cache_bytes,
             "num_kv_blocks": info.num_kv_blocks,
+            "host_kv_cache_bytes": info.host_kv_cache_bytes,
+            "num_host_kv_blocks": info.num_host_kv_blocks,
             "block_size": info.block_size,
             "cacheable_tokens": info.num_kv_blocks * info.block_size,
             "scratch_bytes": info.scratch_bytes,

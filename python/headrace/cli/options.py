@@ -73,6 +73,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--packed-copy", action="store_true", default=None, help="copy it instead of mapping it"
     )
     group.add_argument("--speculative-config", help='JSON, such as {"method": "ngram"}')
+    group.add_argument(
+        "--swap-space", type=float, help="GiB of main memory for what the prefix cache gives up"
+    )
     group.add_argument("--no-prefix-caching", action="store_true", help="recompute every prompt")
     group.add_argument("--chat-template", help="a template, or the path of one")
     group.add_argument("--debug", action="store_true", help="show tracebacks")
@@ -109,6 +112,7 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
         "block_size",
         "num_gpu_blocks_override",
         "num_threads",
+        "swap_space",
         "packed_weights",
         "packed_copy",
         "speculative_config",

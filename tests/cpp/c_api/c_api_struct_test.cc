@@ -22,14 +22,14 @@ namespace {
 #define EXPECT_NO_TAIL_PADDING(type, last) \
   static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
 EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
-EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, swap_space);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
-EXPECT_NO_TAIL_PADDING(headrace_model_stats, accepted_tokens);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, device_free_bytes);
+EXPECT_NO_TAIL_PADDING(headrace_model_stats, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_request_stats, host_cached_tokens);
 EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
 
 // Do these no longer compile? Then give C the field that C++ has got, and name it here.
@@ -41,8 +41,9 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                                   const Output& output, const LoraInfo& lora_info) {
   [[maybe_unused]] const auto& [path, device, dtype, quantization, group_size, kv_dtype, threads,
                                 isa, max_len, max_seqs, max_tokens, block, blocks, kv_bytes,
-                                utilization, ratio, leftover, prefix, out_of_blocks, chunk, packed,
-                                packed_copy, max_loras, max_lora_rank, speculative, dummy] = model;
+                                utilization, ratio, leftover, prefix, swap, out_of_blocks, chunk,
+                                packed, packed_copy, max_loras, max_lora_rank, speculative, dummy] =
+      model;
   [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram, draft] = speculative;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
@@ -51,12 +52,13 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
   [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint] = request;
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters, vocab, hidden,
                                 layers, heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18,
-                                i19, i20, nodes, i22, i23, i24, i25, i26, reserved, left,
-                                mapped_weights, packed_file, load, eos] = info;
-  [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, finished, preempted,
-                                interrupted, steps, prompts, generated, hits, misses, busy, masks,
-                                memory, pool, mapped, drafted, accepted] = stats;
-  [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, r7, r8] =
+                                i19, i20, host_blocks, nodes, i22, i23, i24, i25, i26, reserved,
+                                left, host_bytes, mapped_weights, packed_file, load, eos] = info;
+  [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, host_cached, finished,
+                                preempted, interrupted, steps, prompts, generated, hits, misses,
+                                host_hits, to_host, from_host, busy, masks, memory, pool, mapped,
+                                drafted, accepted] = stats;
+  [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8] =
       request_stats;
   [[maybe_unused]] const auto& [ids, o1, o2, done, reason, stop, code, message] = output;
   [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
@@ -141,6 +143,7 @@ TEST(CStruct, DefaultsAreThoseOfCpp) {
   EXPECT_EQ(made.total_memory_ratio, cpp.total_memory_ratio);
   EXPECT_EQ(made.memory_leftover_bytes, cpp.memory_leftover_bytes);
   EXPECT_EQ(made.enable_prefix_caching, cpp.enable_prefix_caching);
+  EXPECT_EQ(made.swap_space, cpp.swap_space);
   EXPECT_EQ(made.max_prefill_chunk, cpp.max_prefill_chunk);
   EXPECT_EQ(made.dummy_weights, cpp.dummy_weights);
   EXPECT_EQ(made.out_of_blocks, cpp.out_of_blocks);
@@ -190,6 +193,15 @@ TEST(CStruct, SpeculativeDecodingComesLast) {
   given.struct_size = offsetof(headrace_model_options, speculative_method);
   EXPECT_EQ(to_model_options(&given).speculative.method, "");
   EXPECT_EQ(to_model_options(&given).speculative.max_ngram_size, 5);
+}
+
+TEST(CStruct, SwapSpaceComesBehindAll) {
+  headrace_model_options given;
+  headrace_model_options_init(&given, sizeof given);
+  given.swap_space = 1.5;
+  EXPECT_EQ(to_model_options(&given).swap_space, 1.5);
+  given.struct_size = offsetof(headrace_model_options, swap_space);
+  EXPECT_EQ(to_model_options(&given).swap_space, 0.0);
 }
 
 // The group size took the place of a reserved field, and the name comes behind it.

@@ -1,16 +1,14 @@
 // The engine over a real decoder: a tiny Llama with pseudo-random weights on the CPU backend.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <future>
 #include <random>
 #include <thread>
 
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/engine/expect_error.h"
+#include "cpp/engine/tiny_folder.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -18,32 +16,10 @@ namespace {
 
 using testing::expect_error;
 using testing::read_all;
+using testing::TinyFolder;
 using Ids = std::vector<int32_t>;
 
 constexpr int32_t kVocab = 97;
-
-/// A model folder that lives as long as the object.
-class TinyFolder {
- public:
-  explicit TinyFolder(const std::string& extra_keys = "") {
-    static std::atomic<int> count{0};
-    path_ = std::filesystem::temp_directory_path() /
-            ("headrace_engine_" + std::to_string(getpid()) + "_" + std::to_string(++count));
-    std::filesystem::create_directories(path_);
-    std::ofstream(path_ / "config.json")
-        << R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 97,
-               "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-               "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
-               "max_position_embeddings": 256, "rope_theta": 10000.0, "hidden_act": "silu",
-               "tie_word_embeddings": false, "torch_dtype": "float32", "eos_token_id": 2)"
-        << extra_keys << "}";
-  }
-  ~TinyFolder() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 ModelOptions tiny_options(const TinyFolder& folder) {
   ModelOptions options;

@@ -71,6 +71,37 @@ TEST(MemoryPlan, WhatHasBeenTakenCounts) {
                   {"320.0 MiB", "20.0 MiB aside", "500.0 MiB", "max_num_batched_tokens"});
 }
 
+TEST(MemoryPlan, HostBlocksOfAGpuTakeNothingOfItsMemory) {
+  MemoryRequest request = base();
+  request.max_num_seqs = 64;
+  request.device_is_host = false;
+  request.host_free_bytes = 4096 * kMiB;
+  request.host_block_bytes = 2 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_host_blocks, 0);
+  request.swap_space = 1;
+  EXPECT_EQ(plan_memory(request).num_host_blocks, 512);
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 300);
+  request.swap_space = 3.75;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"swap_space is 3.75 GiB", "3686.4 MiB", "4096.0 MiB", "lower it"});
+  request.swap_space = 0.001;
+  expect_mentions(refusal(request, ErrorCode::kLimitExceeded),
+                  {"swap_space is 0.001 GiB", "2097152", "raise it"});
+}
+
+TEST(MemoryPlan, HostBlocksOfTheCpuAreInItsBudget) {
+  MemoryRequest request = base();
+  request.max_num_seqs = 64;
+  request.host_free_bytes = request.free_bytes;
+  request.host_block_bytes = kMiB;
+  request.swap_space = 0.125;
+  EXPECT_EQ(plan_memory(request).num_host_blocks, 128);
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 300 - 128);
+  request.swap_space = 0.5;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"512.0 MiB for swap_space", "lower swap_space"});
+}
+
 TEST(MemoryPlan, TheTotalMayBeShared) {
   MemoryRequest request = base();
   request.max_num_seqs = 64;

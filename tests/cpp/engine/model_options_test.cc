@@ -79,6 +79,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"use_nan",
                   [](O& o) { o.memory_utilization = std::numeric_limits<double>::quiet_NaN(); },
                   {"nan"}},
+        BadOption{"swap_low", [](O& o) { o.swap_space = -0.5; }, {"swap_space", "-0.5", "0: off"}},
+        BadOption{"swap_high", [](O& o) { o.swap_space = 1e300; }, {"swap_space", "1e+300"}},
+        BadOption{"swap_nan",
+                  [](O& o) { o.swap_space = std::numeric_limits<double>::quiet_NaN(); },
+                  {"swap_space", "nan"}},
+        BadOption{"swap_without_cache",
+                  [](O& o) {
+                    o.swap_space = 4;
+                    o.enable_prefix_caching = false;
+                  },
+                  {"swap_space is 4", "enable_prefix_caching"}},
         BadOption{"ratio", [](O& o) { o.total_memory_ratio = 1.5; }, {"total_memory_ratio", "1.5"}},
         BadOption{"ratio_nan",
                   [](O& o) { o.total_memory_ratio = std::numeric_limits<double>::quiet_NaN(); },

@@ -80,7 +80,7 @@ TEST(RequestState, PromptLogprobsComeOnceBeforeTokens) {
 TEST(RequestState, FollowsTheRequestThroughItsStates) {
   auto state = make_state();
   EXPECT_EQ(state->status(), RequestStatus::kWaiting);
-  state->note_scheduled(2);
+  state->note_scheduled(2, 1);
   state->note_prefill();
   EXPECT_EQ(state->status(), RequestStatus::kPrefill);
   state->note_preempted();
@@ -95,6 +95,7 @@ TEST(RequestState, FollowsTheRequestThroughItsStates) {
   const RequestStats stats = state->stats();
   EXPECT_EQ(stats.prompt_tokens, 3);
   EXPECT_EQ(stats.cached_tokens, 2);
+  EXPECT_EQ(stats.host_cached_tokens, 1);
   EXPECT_EQ(stats.generated_tokens, 2);
   EXPECT_EQ(stats.preemptions, 2);
   EXPECT_GT(stats.arrival_time, 1.6e9) << "seconds since 1970";

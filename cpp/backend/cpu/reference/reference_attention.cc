@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/array_kv_cache.h"
 #include "backend/cpu/op_checks_attention.h"
 #include "backend/cpu/weight_source.h"
 
@@ -14,10 +15,13 @@ namespace headrace {
 namespace {
 
 /// float32 [layer][block][slot][k heads, then v heads][d], values rounded to the cache's dtype.
-class ReferenceKvCache final : public KvCache {
+class ReferenceKvCache final : public ArrayKvCache {
  public:
   ReferenceKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer memory)
-      : KvCache(spec, num_blocks), memory_(std::move(memory)) {}
+      : ArrayKvCache(spec, num_blocks), memory_(std::move(memory)) {
+    const size_t bytes = reference_kv_block_bytes(spec) / static_cast<size_t>(spec.num_layers);
+    for (int32_t layer = 0; layer < spec.num_layers; ++layer) add_array(at(layer, 0, 0), bytes);
+  }
 
   float* at(int32_t layer, const SeqSlice& seq, int32_t position) const {
     const int32_t size = spec().block_size;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/array_kv_cache.h"
 #include "backend/cpu/cpu_info.h"
 #include "backend/cpu/host_memory.h"
 #include "backend/cpu/op_checks.h"
@@ -163,6 +164,15 @@ class ReferenceBackend final : public Backend {
   }
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override {
     return make_reference_kv_cache(spec, num_blocks, memory_);
+  }
+  void add_host_blocks(KvCache& cache, int32_t count) override {
+    dynamic_cast<ArrayKvCache&>(cache).add_host_blocks(
+        count, memory_.allocate(kv_block_bytes(cache.spec()) * static_cast<size_t>(count)));
+  }
+  void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override {
+    const auto& arrays = dynamic_cast<const ArrayKvCache&>(cache);
+    arrays.check_copies(copies);
+    arrays.copy_arrays(copies, 0, arrays.num_arrays());
   }
 
   void begin_step(const StepBatch& batch) override {
