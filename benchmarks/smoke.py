@@ -16,6 +16,7 @@ RUNS = [
     ["guided.py", "--requests", "4", "--output", "8"],
     ["neighbour.py", "--prompt", "16", "--output", "8"],
     ["speculative.py", "--requests", "2", "--output", "16"],
+    ["swap.py", "--prompt", "200"],
 ]
 # On its own side: other engines are not installed.
 for work, weights in (("decode", "int8"), ("mixed-64", "bf16"), ("start", "bf16")):

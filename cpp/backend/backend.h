@@ -31,7 +31,6 @@
 #include "backend/step_batch.h"
 #include "backend/weight_codes.h"
 #include "base/check.h"
-#include "headrace/status.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -270,12 +269,9 @@ class Backend {
   virtual size_t kv_block_bytes(const KvCacheSpec& spec) const = 0;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) = 0;
   /// Adds `count` host blocks to a cache of this backend: memory of the host, which no op but
-  /// copy_blocks() uses. Throws Error(kUnsupported) where a backend has none. REQUIRES: the cache
-  /// has none yet.
-  virtual void add_host_blocks(KvCache& cache, int32_t count) {
-    static_cast<void>(cache), static_cast<void>(count);
-    throw Error(ErrorCode::kUnsupported, "this backend keeps no KV blocks in host memory");
-  }
+  /// copy_blocks() uses. Throws Error(kOutOfMemory) if it cannot be had. REQUIRES: the cache has
+  /// none yet.
+  virtual void add_host_blocks(KvCache& cache, int32_t count) = 0;
 
   /// Calls `ops`, which calls ops of a step. They compute nothing: they only take the memory that
   /// they keep from call to call, so that later ones of no more rows take none. A backend that
@@ -287,10 +283,7 @@ class Backend {
   /// Copies whole blocks, one after the other: bit for bit what was written to them. Before
   /// begin_step(). Takes no memory, and doesn't wait where copies are asynchronous. Moves
   /// 2 * kv_block_bytes() for each. REQUIRES: blocks and host blocks of that cache.
-  virtual void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) {
-    static_cast<void>(cache), static_cast<void>(copies);
-    throw InternalError("this backend keeps no KV blocks in host memory");
-  }
+  virtual void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) = 0;
 
   /// Uploads the step's indices. embed(), rope_table(), attention() and the fused cache write use
   /// them until the next begin_step(). REQUIRES: the batch's contract (step_batch.h).

@@ -31,6 +31,16 @@ inline constexpr Status kErrorNoDevice = 100;
 
 enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
+/// `count` rows of `bytes` each, every pitch bytes apart.
+struct CopyRows {
+  void* to = nullptr;
+  size_t to_pitch = 0;
+  const void* from = nullptr;
+  size_t from_pitch = 0;
+  size_t bytes = 0;
+  size_t count = 0;
+};
+
 struct DeviceProperties {
   std::string name;
   int major = 0, minor = 0;  ///< compute capability
@@ -69,6 +79,7 @@ class CudaApi {
 
   /// Host memory of an asynchronous copy is pinned.
   virtual Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) = 0;
+  virtual Status copy_rows(const CopyRows& rows, CopyKind kind, Stream stream) = 0;
   virtual Status fill_zero(void* data, size_t bytes, Stream stream) = 0;
 
   /// Captures what this thread launches on `stream`.

@@ -185,6 +185,16 @@ std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const KvCacheSpec& spec, int
   return cache;
 }
 
+void CudaBackend::add_host_blocks(KvCache& cache, int32_t count) {
+  context_.enter();
+  dynamic_cast<DeviceKvCache&>(cache).add_host_blocks(context_, count);
+}
+
+void CudaBackend::copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) {
+  context_.enter();
+  dynamic_cast<DeviceKvCache&>(cache).copy_blocks(copies);
+}
+
 void CudaBackend::reserve(const std::function<void()>& ops) {
   struct Reserving {
     bool& flag;

@@ -60,6 +60,8 @@ class CudaBackend final : public Backend {
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
+  void add_host_blocks(KvCache& cache, int32_t count) override;
+  void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override;
   void reserve(const std::function<void()>& ops) override;
 
   void begin_step(const StepBatch& batch) override;

@@ -2,6 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstddef>
+
 #include "base/check.h"
 
 namespace headrace::cuda {
@@ -11,6 +14,8 @@ namespace {
 static_assert(kErrorMemoryAllocation == cudaErrorMemoryAllocation);
 static_assert(kErrorInsufficientDriver == cudaErrorInsufficientDriver);
 static_assert(kErrorNoDevice == cudaErrorNoDevice);
+
+constexpr size_t kMaxPitch = 0x7fffffff;
 
 cudaMemcpyKind copy_kind(CopyKind kind) {
   switch (kind) {
@@ -73,6 +78,20 @@ class RuntimeApi final : public CudaApi {
 
   Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) override {
     return done(cudaMemcpyAsync(to, from, bytes, copy_kind(kind), stream));
+  }
+  // Beyond the largest pitch that copy engines take, one by one.
+  Status copy_rows(const CopyRows& rows, CopyKind kind, Stream stream) override {
+    if (std::max(rows.to_pitch, rows.from_pitch) <= kMaxPitch) {
+      return done(cudaMemcpy2DAsync(rows.to, rows.to_pitch, rows.from, rows.from_pitch, rows.bytes,
+                                    rows.count, copy_kind(kind), stream));
+    }
+    Status status = kSuccess;
+    for (size_t i = 0; i < rows.count && status == kSuccess; ++i) {
+      status = copy(static_cast<std::byte*>(rows.to) + i * rows.to_pitch,
+                    static_cast<const std::byte*>(rows.from) + i * rows.from_pitch, rows.bytes,
+                    kind, stream);
+    }
+    return status;
   }
   Status fill_zero(void* data, size_t bytes, Stream stream) override {
     return done(cudaMemsetAsync(data, 0, bytes, stream));

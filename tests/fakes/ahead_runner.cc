@@ -18,6 +18,10 @@ AheadRunner::AheadRunner(std::unique_ptr<internal::StepRunner> model,
                          std::shared_ptr<FakeControl> control, bool runs_ahead)
     : model_(std::move(model)), control_(std::move(control)), runs_ahead_(runs_ahead) {}
 
+void AheadRunner::copy_blocks(std::span<const BlockCopy> copies) {
+  to_copy_.insert(to_copy_.end(), copies.begin(), copies.end());
+}
+
 TensorView AheadRunner::forward(const StepBatch& batch) {
   if (control_->fail_begins > 0) {
     --control_->fail_begins;
@@ -29,6 +33,7 @@ TensorView AheadRunner::forward(const StepBatch& batch) {
   }
   HEADRACE_CHECK(works_.size() <= 1, "two steps are under way");
   Work work;
+  work.copies = std::exchange(to_copy_, {});
   work.token_ids = copy_of(batch.token_ids);
   work.positions = copy_of(batch.positions);
   work.rope_lens = copy_of(batch.rope_lens);
@@ -126,6 +131,7 @@ void AheadRunner::compute(Work& work) {
     HEADRACE_CHECK(work.token_ids[i] == 0);
     work.token_ids[i] = last_drawn_.at(static_cast<size_t>(work.drawn[i]));
   }
+  model_->copy_blocks(work.copies);
   model_->forward({work.token_ids, work.positions, work.rope_lens, work.seqs, {}});
   work.is_computed = true;
 }

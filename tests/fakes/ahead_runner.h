@@ -24,6 +24,7 @@ class AheadRunner final : public internal::StepRunner {
   AheadRunner(std::unique_ptr<internal::StepRunner> model, std::shared_ptr<FakeControl> control,
               bool runs_ahead);
 
+  void copy_blocks(std::span<const BlockCopy> copies) override;
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
   int32_t max_logit_rows() const override { return model_->max_logit_rows(); }
@@ -51,6 +52,7 @@ class AheadRunner final : public internal::StepRunner {
     bool has_begun = false;
   };
   struct Work {
+    std::vector<BlockCopy> copies;  ///< made first
     std::vector<int32_t> token_ids, positions, rope_lens, drawn;
     std::vector<SeqSlice> seqs;
     std::vector<std::vector<int32_t>> blocks;
@@ -66,8 +68,9 @@ class AheadRunner final : public internal::StepRunner {
   const std::unique_ptr<internal::StepRunner> model_;
   const std::shared_ptr<FakeControl> control_;
   const bool runs_ahead_;
-  std::deque<Work> works_;  ///< whose draws have not all been collected; the last one's
-                            ///< logits may be asked for
+  std::deque<Work> works_;          ///< whose draws have not all been collected; the last one's
+                                    ///< logits may be asked for
+  std::vector<BlockCopy> to_copy_;  ///< for the next
   std::vector<int32_t> last_drawn_, now_drawn_;
   Clock::time_point last_ready_;
   std::vector<float> unread_;

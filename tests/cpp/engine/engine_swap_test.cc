@@ -19,12 +19,12 @@ using Ids = std::vector<int32_t>;
 constexpr SamplingParams kShort{.temperature = 0, .max_tokens = 2};
 
 /// 12 blocks of 16 tokens, and `host` more in host memory.
-FakeEngine small_engine(int32_t host, int32_t max_loras = 0) {
+FakeEngine small_engine(int32_t host, int32_t max_loras = 0, bool ahead = false) {
   ModelOptions options = FakeEngine::default_options();
   options.max_model_len = 160;
   options.num_kv_blocks = 12;
   options.max_loras = max_loras;
-  return FakeEngine(options, FakeShape{.num_host_blocks = host});
+  return FakeEngine(options, FakeShape{.num_host_blocks = host, .ahead = ahead});
 }
 
 Ids prompt_of(int32_t first, size_t length) {
@@ -119,7 +119,8 @@ TEST(EngineSwap, RandomRequestsGiveWhatTheyGiveAlone) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
-    FakeEngine fake = small_engine(static_cast<int32_t>(1 + random() % 40));
+    FakeEngine fake =
+        small_engine(static_cast<int32_t>(1 + random() % 40), 0, /*ahead=*/seed % 2 == 0);
     std::vector<std::pair<Ids, Request>> requests;
     for (int i = 0; i < 40; ++i) {
       Ids prompt = prompt_of(static_cast<int32_t>(random() % 3), 1 + random() % 110);

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "cuda/host/device_kv_cache.h"
 #include "cuda/host/emulated_gpu.h"
 #include "cuda/host/generate.h"
 
@@ -51,6 +54,70 @@ TEST_F(CudaBackendTest, OutOfMemoryNamesWhatIsFree) {
   }
   EXPECT_FALSE(backend->lost());
   EXPECT_NO_THROW(backend->allocate(1 << 20));
+}
+
+// The fake GPU runs what it is given as late as it may.
+TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
+  constexpr int32_t kBlocks = 4, kHostBlocks = 3, kLayers = 2;
+  const auto backend = gpu_.backend(DType::kBF16);
+  const KvCacheSpec spec{.num_layers = kLayers,
+                         .num_kv_heads = 3,
+                         .head_dim = 32,
+                         .block_size = 16,
+                         .dtype = DType::kBF16};
+  const auto cache = backend->make_kv_cache(spec, kBlocks);
+  const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
+  const BlockCopy any{0, 0, true};
+  EXPECT_THROW(backend->copy_blocks(*cache, std::span(&any, 1)), InternalError);
+  backend->add_host_blocks(*cache, kHostBlocks);
+  const size_t part = backend->kv_block_bytes(spec) / (2 * kLayers);
+  const size_t array = part * (kBlocks + 1);
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    std::vector<std::byte> all(2 * kLayers * array);
+    for (std::byte& byte : all) byte = static_cast<std::byte>(random());
+    backend->upload(all.data(), device.first_part(0), all.size());
+    std::vector<BlockCopy> copies;
+    for (int32_t i = 0; i < kHostBlocks; ++i) copies.push_back({i, i, true});
+    for (int i = 0; i < 20; ++i) {
+      copies.push_back({static_cast<int32_t>(random() % kBlocks),
+                        static_cast<int32_t>(random() % kHostBlocks), random() % 2 == 0});
+    }
+    gpu_.api.reset_calls();
+    backend->copy_blocks(*cache, copies);
+    EXPECT_EQ(gpu_.api.calls("synchronize") + gpu_.api.calls("malloc_pinned"), 0);
+    std::vector<std::byte> host(kHostBlocks * 2 * kLayers * part);
+    for (const BlockCopy& copy : copies) {
+      for (size_t i = 0; i < 2 * kLayers; ++i) {
+        std::byte* const own = all.data() + i * array + static_cast<size_t>(copy.block) * part;
+        std::byte* const other =
+            host.data() + (static_cast<size_t>(copy.host_block) * 2 * kLayers + i) * part;
+        std::memcpy(copy.to_host ? other : own, copy.to_host ? own : other, part);
+      }
+    }
+    std::vector<std::byte> found(all.size());
+    backend->read_back(device.first_part(0), found.data(), found.size());
+    ASSERT_EQ(found, all);
+  }
+  backend->copy_blocks(*cache, std::span(&any, 1));  // and goes while it is under way
+}
+
+TEST_F(CudaBackendTest, HostBlocksThatCannotBePinnedNameTheOption) {
+  const auto backend = gpu_.backend(DType::kF32);
+  const auto cache = backend->make_kv_cache(
+      {.num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16}, 2);
+  gpu_.api.fail("malloc_pinned", cuda::kErrorMemoryAllocation);
+  try {
+    backend->add_host_blocks(*cache, 1 << 10);
+    FAIL() << "was given";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+    EXPECT_NE(std::string(error.what()).find("2 MiB of page-locked memory for swap_space"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(backend->lost());
 }
 
 TEST_F(CudaBackendTest, APassingErrorFailsItsStepAlone) {

@@ -134,6 +134,40 @@ TEST_F(CudaEngine, TooLittleMemoryNamesRemedies) {
   engine->install_model("m", small_options());
 }
 
+// Prompts by turns that don't fit the cache together: what goes to host memory comes back as it
+// was.
+TEST_F(CudaEngine, SwapSpaceGivesTheSameTokens) {
+  const auto engine = emulated_engine(gpu_);
+  ModelOptions small = small_options();
+  small.num_kv_blocks = 16;
+  engine->install_model("without", small);
+  small.swap_space = 1.0 / 16;
+  engine->install_model("with", small);
+  EXPECT_GT(engine->model_info("with").num_host_kv_blocks, 16);
+  std::vector<std::vector<int32_t>> answers[2];
+  for (const std::string name : {"without", "with"}) {
+    engine->start_model(name);
+    gpu_.api.reset_calls();
+    for (int32_t turn = 0; turn < 4; ++turn) {
+      Request one = engine->submit(name, small_request(180, turn % 2, 6));
+      const Output out = read_all(one.results());
+      EXPECT_EQ(out.error_message, "");
+      answers[name == "with"].push_back(out.token_ids);
+      if (turn >= 2) {
+        EXPECT_EQ(one.results().stats().host_cached_tokens > 0, name == "with");
+      }
+    }
+    EXPECT_EQ(gpu_.api.calls("malloc_pinned") + gpu_.api.calls("malloc_device"), 0);
+    EXPECT_EQ(gpu_.api.calls("copy_rows") > 0, name == "with");
+  }
+  EXPECT_EQ(answers[0], answers[1]);
+  gpu_.api.fail("copy_rows", 999);
+  Request failed = engine->submit("with", small_request(180, 0, 6));
+  EXPECT_EQ(read_all(failed.results()).error_code, ErrorCode::kDevice);
+  Request again = engine->submit("with", small_request(180, 0, 6));
+  EXPECT_EQ(read_all(again.results()).token_ids, answers[0][0]);
+}
+
 TEST_F(CudaEngine, WhatItCannotRunIsRefusedByName) {
   const auto engine = emulated_engine(gpu_);
   ModelOptions keys = small_options();

@@ -256,6 +256,25 @@ Status FakeCudaApi::synchronize_event(Event event) {
 Status FakeCudaApi::copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) {
   const Status status = enter("copy");
   if (status != kSuccess) return status;
+  expect_pinned(to, from, bytes, kind);
+  fake(stream)->put([=] { std::memmove(to, from, bytes); });
+  return kSuccess;
+}
+
+Status FakeCudaApi::copy_rows(const CopyRows& rows, CopyKind kind, Stream stream) {
+  const Status status = enter("copy_rows");
+  if (status != kSuccess) return status;
+  for (size_t i = 0; i < rows.count; ++i) {
+    char* const to = static_cast<char*>(rows.to) + i * rows.to_pitch;
+    const char* const from = static_cast<const char*>(rows.from) + i * rows.from_pitch;
+    expect_pinned(to, from, rows.bytes, kind);
+    fake(stream)->put([to, from, bytes = rows.bytes] { std::memmove(to, from, bytes); });
+  }
+  return kSuccess;
+}
+
+void FakeCudaApi::expect_pinned(const void* to, const void* from, size_t bytes,
+                                CopyKind kind) const {
   const std::lock_guard lock(mutex_);
   const auto is_pinned = [&](const void* data) {
     auto next = pinned_memory_.upper_bound(const_cast<void*>(data));
@@ -265,8 +284,6 @@ Status FakeCudaApi::copy(void* to, const void* from, size_t bytes, CopyKind kind
   };
   EXPECT_TRUE(kind != CopyKind::kHostToDevice || is_pinned(from)) << "copy from pageable memory";
   EXPECT_TRUE(kind != CopyKind::kDeviceToHost || is_pinned(to)) << "copy to pageable memory";
-  fake(stream)->put([=] { std::memmove(to, from, bytes); });
-  return kSuccess;
 }
 
 Status FakeCudaApi::fill_zero(void* data, size_t bytes, Stream stream) {

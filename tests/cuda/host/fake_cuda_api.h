@@ -64,6 +64,7 @@ class FakeCudaApi final : public CudaApi {
   Status record(Event event, Stream stream) override;
   Status synchronize_event(Event event) override;
   Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) override;
+  Status copy_rows(const CopyRows& rows, CopyKind kind, Stream stream) override;
   Status fill_zero(void* data, size_t bytes, Stream stream) override;
   Status begin_capture(Stream stream) override;
   Status end_capture(Stream stream, Graph* graph) override;
@@ -82,6 +83,8 @@ class FakeCudaApi final : public CudaApi {
     bool sticky;
   };
 
+  /// Fails the test if host memory of the copy isn't pinned.
+  void expect_pinned(const void* to, const void* from, size_t bytes, CopyKind kind) const;
   Status allocate(std::map<void*, size_t>& live, void** data, size_t bytes);
   Status release(std::map<void*, size_t>& live, void* data);
 
