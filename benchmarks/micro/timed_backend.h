@@ -66,8 +66,14 @@ class TimedBackend final : public Backend {
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t blocks) override {
     return inner_.make_kv_cache(spec, blocks);
   }
+  void add_host_blocks(KvCache& cache, int32_t count) override {
+    inner_.add_host_blocks(cache, count);
+  }
   void reserve(const std::function<void()>& ops) override { inner_.reserve(ops); }
 
+  void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override {
+    timed("copy_blocks", [&] { inner_.copy_blocks(cache, copies); });
+  }
   void begin_step(const StepBatch& batch) override {
     timed("begin_step", [&] { inner_.begin_step(batch); });
   }
