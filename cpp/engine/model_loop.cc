@@ -207,7 +207,7 @@ void ModelLoop::cancel(const RequestState& request) {
 void ModelLoop::step() {
   const double start = monotonic_seconds();
   Round& now = *round_;
-  Round& next = &now == &rounds_[0] ? rounds_[1] : rounds_[0];
+  Round& next = next_round();
   if (!now.open) open(now, scheduler_->plan(start));
   if (now.open && now.step.begun() && !now.failure) {
     open(next, scheduler_->plan_ahead(monotonic_seconds()));
@@ -298,8 +298,7 @@ bool ModelLoop::compute(Round& round) {
 
 /// Waits for what has begun; what it gives is nobody's.
 void ModelLoop::drop_rounds() noexcept {
-  Round& next = round_ == &rounds_[0] ? rounds_[1] : rounds_[0];
-  for (Round* round : {round_, &next}) {
+  for (Round* round : {round_, &next_round()}) {
     round->step.drop(*runner_);
     round->open = false;
   }

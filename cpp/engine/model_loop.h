@@ -80,6 +80,7 @@ class ModelLoop {
     std::exception_ptr failure;  ///< found when it was to begin
   };
 
+  Round& next_round() noexcept { return round_ == &rounds_[0] ? rounds_[1] : rounds_[0]; }
   void step();
   void open(Round& round, StepPlan plan);
   void note_plan(const StepPlan& plan);
