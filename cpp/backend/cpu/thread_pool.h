@@ -120,7 +120,7 @@ class ThreadPool {
     std::atomic<size_t> bytes{0};
   };
   /// A thread's own progress.
-  struct Fetching {
+  struct alignas(64) Fetching {
     uint32_t number = 0;
     const char* next = nullptr;
     const char* end = nullptr;
