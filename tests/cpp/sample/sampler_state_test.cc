@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "base/check.h"
+
 namespace headrace {
 namespace {
 
@@ -46,6 +48,34 @@ TEST(SamplerState, PositionIsTheIndexOfTheGeneratedToken) {
     EXPECT_EQ(row.top_k, 0);
     EXPECT_TRUE(row.seen.empty());
     state.append(5);
+  }
+}
+
+TEST(SamplerState, ARowAheadIsTheRowToComeWhereNoTokenMatters) {
+  SamplingParams params{.seed = 1, .min_tokens = 2};
+  params.logit_bias = {{3, 1.0f}};
+  params.bad_words = {{8}};
+  SamplerState state(params, 99, Ids{1, 2}, {0});
+  EXPECT_FALSE(state.follows_output());
+  for (int i = 0; i < 3; ++i) {
+    const SampleRow ahead = state.next_row(0, 1);
+    const uint64_t position = ahead.position;
+    const Ids masked = ids(ahead.masked), banned = ids(ahead.banned);
+    state.append(5);
+    const SampleRow row = state.next_row(0);
+    EXPECT_EQ(position, row.position);
+    EXPECT_EQ(masked, ids(row.masked));
+    EXPECT_EQ(banned, ids(row.banned));
+  }
+  const std::vector<SamplingParams> following = {{.repetition_penalty = 1.2f},
+                                                 {.frequency_penalty = 0.5f},
+                                                 {.presence_penalty = 0.5f},
+                                                 {.no_repeat_ngram_size = 2},
+                                                 {.bad_words = {{8, 9}}}};
+  for (const SamplingParams& follows : following) {
+    SamplerState follower(follows, 0, Ids{1}, {});
+    EXPECT_TRUE(follower.follows_output());
+    EXPECT_THROW(follower.next_row(0, 1), InternalError);
   }
 }
 
