@@ -99,6 +99,28 @@ TEST(GpuEngine, TwoShareAGpuAndGiveItBack) {
   EXPECT_GE(free_bytes() + (size_t{64} << 20), before);
 }
 
+// Prompts by turns that don't fit the cache together.
+TEST(GpuEngine, WhatComesBackFromHostMemoryIsWhatWentThere) {
+  Engine engine;
+  std::vector<std::vector<int32_t>> without, with;
+  for (auto* answers : {&without, &with}) {
+    const bool swaps = answers == &with;
+    const std::string name = swaps ? "with" : "without";
+    ModelOptions small = options("cuda", "bfloat16");
+    small.num_kv_blocks = 8;
+    small.max_model_len = 400;
+    small.swap_space = swaps ? 0.25 : 0.0;
+    engine.install_model(name, small);
+    engine.start_model(name);
+    for (int32_t turn = 0; turn < 6; ++turn) {
+      Request one = engine.submit(name, request(10 + turn % 2));
+      answers->push_back(finish(one).token_ids);
+      EXPECT_EQ(one.results().stats().host_cached_tokens > 0, swaps && turn >= 2) << turn;
+    }
+  }
+  EXPECT_EQ(with, without);
+}
+
 TEST(GpuEngine, OutOfMemoryIsAnErrorThatNamesARemedy) {
   Engine engine;
   ModelOptions too_much = options("cuda", "bfloat16");
