@@ -191,6 +191,18 @@ struct AttentionSpec {
   int32_t window = 0;
 };
 
+/// What linear_add_rms_norm() works on, each as the two ops it stands for have it.
+struct LinearAddNorm {
+  TensorView x;  ///< [T, k]
+  const PackedWeight& weight;
+  TensorView bias;      ///< may be empty
+  TensorView delta;     ///< [T, n], contents lost
+  TensorView residual;  ///< [T, n], added to
+  TensorView norm;      ///< [n]
+  float eps = 1e-6f;
+  TensorView out;  ///< [T, n]; may be delta
+};
+
 struct DeviceInfo {
   std::string name;         ///< "cpu" or "cuda:0"
   std::string description;  ///< e.g. "AMD EPYC, avx512_bf16, 2 threads"
@@ -326,6 +338,13 @@ class Backend {
   /// Moves W.bytes() + T*(k + n)*act bytes.
   virtual void linear(TensorView x, const PackedWeight& weight, TensorView bias,
                       TensorView out) = 0;
+
+  /// residual += x . W^T (+ bias), then out = rms_norm(residual): the bits of linear() to `delta`
+  /// and add_rms_norm().
+  virtual void linear_add_rms_norm(const LinearAddNorm& args) {
+    linear(args.x, args.weight, args.bias, args.delta);
+    add_rms_norm(args.residual, args.delta, args.norm, args.eps, args.out);
+  }
 
   /// out [T, n/2] = silu(gate) * up where gate‖up = x . W^T (+ bias [n]). W packed with kGateUp.
   virtual void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,

@@ -61,6 +61,13 @@ struct Decoder::Impl {
   Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
        WeightReader& reader, const DecoderOptions& options_in);
 
+  /// A layer's linear, its bias, and what its adapters are found by.
+  struct Linear {
+    LoraLinear lora;
+    const PackedWeight& weight;
+    const TensorView& bias;
+  };
+
   /// A step's ops; with `whole` down to the logits of all rows.
   struct Pass {
     Scratch step;
@@ -74,6 +81,8 @@ struct Decoder::Impl {
   void read_logits(const Scratch& step, const TensorView& out);
   void attend(size_t index, KvCache& cache, const Scratch& step);
   void feed_forward(size_t index, const Scratch& step);
+  void add_and_norm(size_t index, const Linear& linear, const TensorView& x, const TensorView& norm,
+                    const Scratch& step);
   void gate_and_up(size_t index, const Scratch& step);
   void add_loras(size_t index, LoraLinear linear, const TensorView& x, const TensorView& out);
   const PackedWeight& output_matrix() const { return head ? *head : *embedding; }
@@ -146,14 +155,8 @@ void Decoder::Impl::run(const Pass& pass) {
   const Scratch& step = pass.step;
   backend.embed(*embedding, step.residual);
   backend.rope_table(config.rope, step.rope);
+  backend.rms_norm(step.residual, layers[0].input_norm.view, config.rms_norm_eps, step.normed);
   for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerWeights& layer = layers[i];
-    if (i == 0) {
-      backend.rms_norm(step.residual, layer.input_norm.view, config.rms_norm_eps, step.normed);
-    } else {
-      backend.add_rms_norm(step.residual, step.delta, layer.input_norm.view, config.rms_norm_eps,
-                           step.normed);
-    }
     attend(i, pass.cache, step);
     if (i + 1 < layers.size()) feed_forward(i, step);
   }
@@ -175,8 +178,6 @@ TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
 
 void Decoder::Impl::read_logits(const Scratch& step, const TensorView& out) {
   feed_forward(layers.size() - 1, step);
-  backend.add_rms_norm(step.residual, step.delta, final_norm.view, config.rms_norm_eps,
-                       step.normed);
   backend.linear(step.normed, output_matrix(), {}, out);
 }
 
@@ -204,19 +205,34 @@ void Decoder::Impl::attend(size_t index, KvCache& cache, const Scratch& step) {
   backend.attention(q, attention, cache, layer_number, step.mixed);
 }
 
-/// residual += o(mixed); delta = down(silu(gate(norm(residual))) * up(norm(residual))).
+/// residual += o(mixed); residual += down(silu(gate(norm(residual))) * up(norm(residual))); normed
+/// = the residual's norm for the next layer, or for the head.
 void Decoder::Impl::feed_forward(size_t index, const Scratch& step) {
   const LayerWeights& layer = layers[index];
+  const bool last = index + 1 == layers.size();
+  const DeviceVector& next_norm = last ? final_norm : layers[index + 1].input_norm;
   backend.expect(*layer.gate_up);
-  backend.linear(step.mixed, *layer.o, layer.o_bias.view, step.delta);
-  add_loras(index, &LoraLayer::o, step.mixed, step.delta);
-  backend.add_rms_norm(step.residual, step.delta, layer.mlp_norm.view, config.rms_norm_eps,
-                       step.normed);
+  add_and_norm(index, {&LoraLayer::o, *layer.o, layer.o_bias.view}, step.mixed, layer.mlp_norm.view,
+               step);
   backend.expect(*layer.down);
   gate_and_up(index, step);
-  backend.expect(index + 1 < layers.size() ? *layers[index + 1].qkv : output_matrix());
-  backend.linear(step.gated, *layer.down, layer.down_bias.view, step.delta);
-  add_loras(index, &LoraLayer::down, step.gated, step.delta);
+  backend.expect(last ? output_matrix() : *layers[index + 1].qkv);
+  add_and_norm(index, {&LoraLayer::down, *layer.down, layer.down_bias.view}, step.gated,
+               next_norm.view, step);
+}
+
+// Rows without an adapter get the fused op's bits either way.
+void Decoder::Impl::add_and_norm(size_t index, const Linear& linear, const TensorView& x,
+                                 const TensorView& norm, const Scratch& step) {
+  const float eps = config.rms_norm_eps;
+  if (loras.groups(index, linear.lora).empty()) {
+    backend.linear_add_rms_norm(
+        {x, linear.weight, linear.bias, step.delta, step.residual, norm, eps, step.normed});
+    return;
+  }
+  backend.linear(x, linear.weight, linear.bias, step.delta);
+  add_loras(index, linear.lora, x, step.delta);
+  backend.add_rms_norm(step.residual, step.delta, norm, eps, step.normed);
 }
 
 // What adapters add comes before the SiLU. Rows without one get the fused op's bits either way.

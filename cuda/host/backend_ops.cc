@@ -108,7 +108,7 @@ void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView
 }
 
 void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
-                             const TensorView& bias, const TensorView& out, bool silu) {
+                             const TensorView& bias, const TensorView& out, Epilogue epilogue) {
   const DeviceWeight& weight = device_weight(packed);
   HEADRACE_CHECK(x.dtype == weight.storage(), dtype_name(x.dtype), " x ",
                  dtype_name(weight.storage()));
@@ -119,11 +119,12 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .weight = weight.data(),
                   .layout = weight.layout(),
                   .bias = bias.data,
-                  .silu_mul = silu,
+                  .silu_mul = epilogue == Epilogue::kSiluMul,
                   .out_dtype = out.dtype,
                   .out = matrix(out),
                   .multiprocessors = multiprocessors,
                   .has_wgmma = context_.properties().major == kHopper};
+  if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
   args.workspace =
       grow(linear_workspace_, linear_workspace_bytes(x.rows(), weight.layout(), multiprocessors));
   launch(cuda::linear, args);
@@ -131,12 +132,17 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
 
 void CudaBackend::linear(TensorView x, const PackedWeight& weight, TensorView bias,
                          TensorView out) {
-  run_linear(x, weight, bias, out, false);
+  run_linear(x, weight, bias, out, Epilogue::kPlain);
+}
+
+void CudaBackend::linear_add_rms_norm(const LinearAddNorm& args) {
+  run_linear(args.x, args.weight, args.bias, args.residual, Epilogue::kAdd);
+  rms_norm(args.residual, args.norm, args.eps, args.out);
 }
 
 void CudaBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                                   TensorView out) {
-  run_linear(x, weight, bias, out, true);
+  run_linear(x, weight, bias, out, Epilogue::kSiluMul);
 }
 
 void CudaBackend::silu_mul(TensorView gate_up, TensorView out) {

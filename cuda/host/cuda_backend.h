@@ -73,6 +73,7 @@ class CudaBackend final : public Backend {
   void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                     TensorView out) override;
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
+  void linear_add_rms_norm(const LinearAddNorm& args) override;
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
   void silu_mul(TensorView gate_up, TensorView out) override;
@@ -161,8 +162,9 @@ class CudaBackend final : public Backend {
   Draw spare_draw(size_t bytes);
   void sample_on_host(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
                       std::span<SampleResult> results);
+  enum class Epilogue : uint8_t { kPlain, kAdd, kSiluMul };  ///< kAdd: to what `out` holds
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
-                  const TensorView& out, bool silu_mul);
+                  const TensorView& out, Epilogue epilogue);
 
   CudaContext context_;
   const DType storage_;  ///< of the model's weights, hence the dtype of its activations

@@ -23,7 +23,9 @@ struct LinearArgs {
   const void* weight = nullptr;  ///< in `layout`, aligned to 256
   WeightLayout layout;
   const void* bias = nullptr;  ///< [n] or null
-  ConstMatrix residual;        ///< [T, out.cols], added to the sum before rounding; or no data
+  /// [T, out.cols], added to the rounded sum, which is rounded once more: the bits of two ops. May
+  /// be `out`; or no data.
+  ConstMatrix residual;
   /// With layout.gate_up: out [T, n/2] = silu(gate) * up, with gate and up rounded to `dtype`
   /// first, so that silu_mul() after a plain linear() gives the same bits.
   bool silu_mul = false;

@@ -25,7 +25,9 @@ struct LinearOutput {
     return bias == nullptr ? sum : sum + to_float(bias[feature]);
   }
   __device__ void store(int64_t row, int64_t column, float value) const {
-    if (residual != nullptr) value += to_float(residual[row * residual_stride + column]);
+    if (residual != nullptr) {
+      value = to_float(from_float<Out>(value)) + to_float(residual[row * residual_stride + column]);
+    }
     out[row * out_stride + column] = from_float<Out>(value);
   }
   __device__ void store_feature(int64_t row, int64_t feature, float sum) const {

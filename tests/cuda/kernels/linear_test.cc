@@ -42,22 +42,22 @@ class LinearCase {
     const int64_t cols = o.silu_mul ? layout_.n / 2 : layout_.n;
     const DeviceMatrix in(dtype_, rows, layout_.k, x, o.gap, o.offset);
     DeviceMatrix out(o.out_dtype, rows, cols, 3);
-    LinearArgs args{.dtype = dtype_,
-                    .x = in.matrix(),
-                    .weight = stored_.data(),
-                    .layout = layout_,
-                    .silu_mul = o.silu_mul,
-                    .out_dtype = o.out_dtype,
-                    .out = out.matrix(),
-                    .multiprocessors = o.multiprocessors};
-    if (o.bias) args.bias = bias_data_.data();
+    LinearArgs args = arguments(in, o, out);
     const DeviceMatrix add(dtype_, rows, cols,
                            o.residual ? residual : std::vector<float>(size_t(rows * cols)));
     if (o.residual) args.residual = add.matrix();
-    std::vector<float> workspace(linear_workspace_bytes(rows, layout_, o.multiprocessors) /
-                                 sizeof(float));
-    args.workspace = workspace.data();
-    linear(args, nullptr);
+    launch(args);
+    return out;
+  }
+
+  DeviceMatrix run_in_place(const std::vector<float>& x, const Options& o,
+                            const std::vector<float>& residual) const {
+    const auto rows = static_cast<int64_t>(x.size()) / layout_.k;
+    const DeviceMatrix in(dtype_, rows, layout_.k, x);
+    DeviceMatrix out(o.out_dtype, rows, layout_.n, residual);
+    LinearArgs args = arguments(in, o, out);
+    args.residual = out.matrix();
+    launch(args);
     return out;
   }
 
@@ -84,6 +84,25 @@ class LinearCase {
   DType dtype() const { return dtype_; }
 
  private:
+  LinearArgs arguments(const DeviceMatrix& in, const Options& o, DeviceMatrix& out) const {
+    LinearArgs args{.dtype = dtype_,
+                    .x = in.matrix(),
+                    .weight = stored_.data(),
+                    .layout = layout_,
+                    .silu_mul = o.silu_mul,
+                    .out_dtype = o.out_dtype,
+                    .out = out.matrix(),
+                    .multiprocessors = o.multiprocessors};
+    if (o.bias) args.bias = bias_data_.data();
+    return args;
+  }
+  void launch(LinearArgs& args) const {
+    const DeviceArray<float> workspace(
+        linear_workspace_bytes(args.x.rows, layout_, args.multiprocessors) / sizeof(float));
+    args.workspace = workspace.data();
+    linear(args, nullptr);
+  }
+
   DType dtype_;
   WeightLayout layout_;
   std::vector<float> weights_, bias_;
@@ -121,6 +140,26 @@ TEST_P(Linear, MatchesExactSums) {
         if (rows > 33 && k > 1000) continue;
         expect_close(c, rows, {.bias = rows % 2 == 1, .residual = rows == 13});
         if (rows < 20) expect_close(c, rows, {.out_dtype = dtype, .gap = 3, .offset = 1});
+      }
+    }
+  }
+}
+
+// Added in place, as an op of its own would: sum rounded, then rounded with the residual.
+TEST_P(Linear, AResidualGivesTheBitsOfTwoOps) {
+  SCOPED_TRACE(random_.trace());
+  for (const DType dtype : kDTypes) {
+    const LinearCase c(dtype, 72, 136, false, random_);
+    for (const int64_t rows : {1, 20, 70}) {
+      const auto x = random_.uniforms(dtype, rows * c.layout().k);
+      const auto residual = random_.uniforms(dtype, rows * c.layout().n);
+      const Options o{.bias = true, .out_dtype = dtype};
+      const DeviceMatrix plain = c.run(x, o), sum = c.run_in_place(x, o, residual);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < c.layout().n; ++j) {
+          const float two = plain.at(i, j) + residual[size_t(i * c.layout().n + j)];
+          ASSERT_EQ(sum.at(i, j), round_to_dtype(dtype, two)) << i << " " << j;
+        }
       }
     }
   }
