@@ -16,6 +16,15 @@ std::optional<std::string> get(const char* name) {
   return std::string(value);
 }
 
+/// Whether the variable is its second choice; unset it is the first.
+bool is_second(const char* name, std::string_view first, std::string_view second) {
+  const auto text = get(name);
+  if (!text || *text == first) return false;
+  if (*text == second) return true;
+  throw_error(ErrorCode::kInvalidArgument, name, " is '", *text, "': set it to ", first, " or ",
+              second, ", or unset it.");
+}
+
 }  // namespace
 
 std::optional<int32_t> env_num_threads() {
@@ -34,6 +43,10 @@ std::optional<int32_t> env_num_threads() {
 std::optional<std::string> env_cpu_isa() { return get("HEADRACE_CPU_ISA"); }
 
 std::optional<std::string> env_numa_nodes() { return get("HEADRACE_NUMA_NODES"); }
+
+bool env_cuda_fastest_linear() { return is_second("HEADRACE_CUDA_LINEAR", "ordered", "fastest"); }
+
+bool env_cuda_graphs() { return !is_second("HEADRACE_CUDA_GRAPHS", "on", "off"); }
 
 std::optional<std::string> env_cache_folder() {
   if (auto folder = get("HEADRACE_CACHE")) return folder;

@@ -17,6 +17,13 @@ std::optional<std::string> env_cpu_isa();
 /// HEADRACE_NUMA_NODES: see parse_numa_nodes().
 std::optional<std::string> env_numa_nodes();
 
+/// HEADRACE_CUDA_LINEAR: "ordered" (default) or "fastest": false and true, see
+/// CudaBackendOptions::fastest_linear. Another value throws Error(kInvalidArgument).
+bool env_cuda_fastest_linear();
+/// HEADRACE_CUDA_GRAPHS: "on" (default) or "off", see CudaBackendOptions::record_steps. Another
+/// value throws Error(kInvalidArgument).
+bool env_cuda_graphs();
+
 /// Where packed_weights="auto" keeps its files: HEADRACE_CACHE, else $XDG_CACHE_HOME/headrace, else
 /// $HOME/.cache/headrace.
 std::optional<std::string> env_cache_folder();

@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda_plugin.h"
 #include "base/check.h"
+#include "base/env.h"
 
 namespace headrace::internal {
 
@@ -22,7 +23,10 @@ std::shared_ptr<Backend> open_cpu(const ModelOptions& options, const BackendNeed
 std::shared_ptr<Backend> open_cuda(int32_t number, const BackendNeeds& needs) {
   const CudaPlugin& plugin = load_cuda_plugin(cuda_plugin_path());
   std::shared_ptr<Backend> backend =
-      plugin.make_backend({.device = number, .storage = needs.storage});
+      plugin.make_backend({.device = number,
+                           .storage = needs.storage,
+                           .record_steps = env_cuda_graphs(),
+                           .fastest_linear = env_cuda_fastest_linear()});
   backend->require(needs);
   return backend;
 }

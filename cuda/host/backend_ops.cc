@@ -123,6 +123,7 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .out_dtype = out.dtype,
                   .out = matrix(out),
                   .multiprocessors = multiprocessors,
+                  .path = linear_path_,
                   .has_wgmma = context_.properties().major == kHopper};
   if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
   args.workspace =

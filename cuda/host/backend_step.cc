@@ -54,7 +54,8 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   step_ = {.batch = batch, .rows = rows};
 
   if (kv_block_size_ > 0 && !batch.seqs.empty()) {
-    step_.recorded = rows <= batch.room && rows <= kMaxRecordedRows && is_decode(batch);
+    step_.recorded =
+        record_steps_ && rows <= batch.room && rows <= kMaxRecordedRows && is_decode(batch);
     if (step_.recorded) step_.rows = StepGraphs::bucket(rows, batch.room);
     step_.table_stride = longest_table(batch, kv_block_size_);
     if (step_.recorded) step_.table_stride = power_of_two(step_.table_stride);

@@ -27,6 +27,8 @@ bool storable(DType dtype) {
 
 CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
     : context_(api, options.device),
+      record_steps_(options.record_steps),
+      linear_path_(options.fastest_linear ? LinearPath::kFastest : LinearPath::kOrdered),
       storage_(options.storage),
       memory_(context_, options.memory_limit),
       uploader_(context_, std::min(usable_cores(), kMaxUploadThreads)),

@@ -31,6 +31,7 @@
 #include "cuda/host/step_graphs.h"
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/attention.h"
+#include "cuda/kernels/linear.h"
 
 namespace headrace::cuda {
 
@@ -167,6 +168,8 @@ class CudaBackend final : public Backend {
                   const TensorView& out, Epilogue epilogue);
 
   CudaContext context_;
+  const bool record_steps_;
+  const LinearPath linear_path_;
   const DType storage_;  ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
   Uploader uploader_;       ///< for the backend's thread

@@ -11,11 +11,13 @@ namespace headrace::cuda {
 /// The CUDA backend as it is, on a fake runtime with emulated kernels. The backend, and all that
 /// lives on it, goes before the GPU.
 struct EmulatedGpu {
-  FakeCudaApi api;
+  bool record_steps = true;
+  FakeCudaApi api{};
 
   std::shared_ptr<CudaBackend> backend(DType storage, size_t memory_limit = 0) {
     return std::make_shared<CudaBackend>(
-        api, CudaBackendOptions{.storage = storage, .memory_limit = memory_limit});
+        api, CudaBackendOptions{
+                 .storage = storage, .memory_limit = memory_limit, .record_steps = record_steps});
   }
 };
 

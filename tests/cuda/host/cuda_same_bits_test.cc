@@ -1,0 +1,104 @@
+// The engine on the CUDA backend: a request's tokens and log-probabilities are the same bits
+// whatever runs beside it, whatever is cached, cut up or recorded.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda/host/emulated_engine.h"
+#include "cuda/host/engine_requests.h"
+#include "fakes/fake_model.h"
+
+namespace headrace {
+namespace {
+
+using testing::read_all;
+
+constexpr int32_t kRequests = 4;
+
+RequestOptions numbered(int32_t number) {
+  RequestOptions out = small_request(15 + 32 * number, number, 7);
+  out.sampling.logprobs = 2;
+  if (number % 2 == 1) {
+    out.sampling.temperature = 0.8f;
+    out.sampling.seed = 11 + number;
+  }
+  return out;
+}
+
+/// Tokens, and the bits of their log-probabilities.
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+  bool operator==(const Answer&) const = default;
+};
+
+Answer read_answer(Request& request) {
+  const Output out = read_all(request.results());
+  EXPECT_EQ(out.error_message, "");
+  Answer answer{out.token_ids, {}};
+  for (const auto& one : out.logprobs) answer.logprobs.push_back(one.logprob);
+  EXPECT_EQ(answer.logprobs.size(), answer.tokens.size());
+  return answer;
+}
+
+class CudaSameBits : public ::testing::TestWithParam<std::string> {
+ protected:
+  struct Setting {
+    ModelOptions options = small_options();
+    bool together = true;
+    bool again = false;  ///< everything is asked twice; the second answers count
+    bool record_steps = true;
+  };
+
+  std::vector<Answer> answers(Setting setting, ModelStats* stats = nullptr) {
+    cuda::EmulatedGpu gpu{.record_steps = setting.record_steps};
+    setting.options.dtype = GetParam();
+    const auto engine = emulated_engine(gpu);
+    engine->install_model("m", setting.options);
+    engine->start_model("m");
+    std::vector<Answer> out;
+    for (int round = 0; round < (setting.again ? 2 : 1); ++round) out = ask(*engine, setting);
+    if (stats != nullptr) *stats = engine->model_stats("m");
+    EXPECT_EQ(gpu.api.calls("launch") > 0, setting.record_steps);
+    return out;
+  }
+
+ private:
+  static std::vector<Answer> ask(Engine& engine, const Setting& setting) {
+    std::vector<Answer> out;
+    std::vector<Request> running;
+    for (int32_t i = 0; i < kRequests; ++i) {
+      running.push_back(engine.submit("m", numbered(i)));
+      if (!setting.together) out.push_back(read_answer(running.back()));
+    }
+    for (size_t i = out.size(); i < running.size(); ++i) out.push_back(read_answer(running[i]));
+    return out;
+  }
+};
+
+TEST_P(CudaSameBits, WhateverElseGoesOn) {
+  const std::vector<Answer> want = answers({.together = false});
+  EXPECT_EQ(answers({}), want) << "batch mates";
+  EXPECT_EQ(answers({.record_steps = false}), want) << "no graphs";
+
+  Setting chunks;
+  chunks.options.max_prefill_chunk = 7;
+  chunks.options.enable_prefix_caching = false;
+  EXPECT_EQ(answers(chunks), want) << "small chunks";
+
+  Setting blocks;
+  blocks.options.block_size = 32;
+  EXPECT_EQ(answers(blocks), want) << "larger blocks";
+
+  ModelStats stats;
+  EXPECT_EQ(answers({.again = true}, &stats), want) << "cached prefixes";
+  EXPECT_GT(stats.prefix_hit_tokens, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, CudaSameBits, ::testing::Values("float32", "bfloat16", "float16"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace headrace
