@@ -40,7 +40,7 @@ def _no_effect(why: str, only: Any = None) -> dict[str, Any]:
 
 
 _ONE_PROCESS = "Headrace runs in one process and opens no ports"
-_CPU_ONLY = "it tunes GPU execution, and the model runs on the CPU"
+_AUTOMATIC = "the engine decides by itself what is recorded and overlapped"
 _MEDIA = "it is about images and video, and the model reads text only"
 _SERVING = "it is about serving, and this is offline inference"
 _SPLIT = "prompts and outputs share one pool of KV blocks"
@@ -67,7 +67,7 @@ class EngineArgs:
     enable_prefix_caching: keep the KV blocks of finished requests for later prompts.
     swap_space: GiB of main memory for KV blocks that the prefix cache has to give up: a prompt that
         needs them has them copied back instead of computing them again. None or 0: off.
-    dtype: "auto" (the checkpoint's), "float32" or "bfloat16".
+    dtype: "auto" (the checkpoint's), "float32", "bfloat16" or "float16".
     device: "cpu", "cpu_numa" (weights and threads shared out to the machine's NUMA nodes), "cuda"
         (the first GPU), "cuda:N", or "auto": the first GPU if this build has the CUDA plug-in, the
         GPU is usable and runs the model, and no packed file is given; else "cpu".
@@ -168,14 +168,14 @@ class EngineArgs:
         metadata=_no_effect("outputs are cached like prompts, with enable_prefix_caching", True),
     )
     use_warmup: int = field(default=0, metadata=_no_effect("the engine always warms up"))
-    graph_optimization_config: Any = field(default=None, metadata=_no_effect(_CPU_ONLY))
+    graph_optimization_config: Any = field(default=None, metadata=_no_effect(_AUTOMATIC))
     plas_attention_config: Any = field(
         default=None, metadata=_no_effect("attention is computed exactly")
     )
     disable_custom_all_reduce: bool = field(
         default=False, metadata=_no_effect("there is one device")
     )
-    enable_overlap_schedule: bool = field(default=True, metadata=_no_effect(_CPU_ONLY))
+    enable_overlap_schedule: bool = field(default=True, metadata=_no_effect(_AUTOMATIC))
     lm_head_fp32: bool = field(
         default=False, metadata=_no_effect("logits are always computed in float32")
     )
@@ -241,7 +241,7 @@ class EngineArgs:
         _check_int("max_num_batched_tokens", self.max_num_batched_tokens, 1, optional=True)
         _check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
         _check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)
-        _check_int("num_threads", self.num_threads, 0, 4096)
+        _check_int("num_threads", self.num_threads, 0, 1024)
         _check_int("max_loras", self.max_loras, 1, 256)
         _check_int("max_lora_rank", self.max_lora_rank, 1, 4096)
         _check_int("seed", self.seed, 0, MAX_SEED, optional=True)

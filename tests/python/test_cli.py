@@ -231,6 +231,51 @@ class TestInfo:
             assert facts["checkpoint_files"] == 0
 
 
+# Flag, value given, the engine's option, what it is then.
+ENGINE_OPTIONS = [
+    ("--device", "cpu_numa", "device", "cpu_numa"),
+    ("--dtype", "float16", "dtype", "float16"),
+    ("--quantization", "wint8", "quantization", "wint8"),
+    ("--kv-cache-dtype", "int8", "kv_cache_dtype", "int8"),
+    ("--max-model-len", "128", "max_model_len", 128),
+    ("--max-num-seqs", "3", "max_num_seqs", 3),
+    ("--max-num-batched-tokens", "70", "max_num_batched_tokens", 70),
+    ("--block-size", "16", "block_size", 16),
+    ("--num-kv-blocks", "9", "num_kv_blocks", 9),
+    ("--num-gpu-blocks-override", "9", "num_kv_blocks", 9),
+    ("--kv-cache-bytes", "4096", "kv_cache_bytes", 4096),
+    ("--gpu-memory-utilization", "0.5", "memory_utilization", 0.5),
+    ("--threads", "2", "num_threads", 2),
+    ("--packed-weights", "auto", "packed_weights", "auto"),
+    ("--packed-copy", None, "packed_copy", True),
+    ("--swap-space", "1.5", "swap_space", 1.5),
+    ("--no-prefix-caching", None, "enable_prefix_caching", False),
+]
+
+
+@pytest.mark.parametrize(("flag", "value", "option", "wanted"), ENGINE_OPTIONS)
+def test_engine_options_reach_the_engine(
+    run: Run,
+    fake_engine: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    flag: str,
+    value: str | None,
+    option: str,
+    wanted: Any,
+) -> None:
+    seen: list[Any] = []
+    install = fake_engine.Engine.install_model
+
+    def note(engine: Any, name: str, options: Any) -> None:
+        seen.append(options)
+        install(engine, name, options)
+
+    monkeypatch.setattr(fake_engine.Engine, "install_model", note)
+    status, _, err = run("info", "--load", flag, *([] if value is None else [value]))
+    assert (status, err) == (0, "")
+    assert [getattr(options, option) for options in seen] == [wanted]
+
+
 class TestBench:
     WORDS = ("bench", "--num-prompts", "4", "--input-len", "8", "--output-len", "5")
 

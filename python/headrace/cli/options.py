@@ -55,7 +55,8 @@ def add_model_option(
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("engine")
     group.add_argument("--tokenizer", help="folder of another tokenizer")
-    group.add_argument("--dtype", help="auto, float32 or bfloat16")
+    group.add_argument("--device", help="auto, cpu, cpu_numa, cuda or cuda:N")
+    group.add_argument("--dtype", help="auto, float32, bfloat16 or float16")
     group.add_argument("--quantization", help="wint8 or wint4")
     group.add_argument("--kv-cache-dtype", help="auto, float32, bfloat16, float16, int8 or uint4")
     group.add_argument("--max-model-len", type=int, help="prompt and output together, in tokens")
@@ -63,7 +64,19 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-num-batched-tokens", type=int, help="tokens computed in one step")
     group.add_argument("--block-size", type=int, help="tokens per KV block")
     group.add_argument(
-        "--num-kv-blocks", type=int, dest="num_gpu_blocks_override", help="KV blocks"
+        "--num-kv-blocks",
+        "--num-gpu-blocks-override",
+        type=int,
+        dest="num_gpu_blocks_override",
+        metavar="N",
+        help="KV blocks",
+    )
+    group.add_argument("--kv-cache-bytes", type=int, metavar="N", help="memory for the KV cache")
+    group.add_argument(
+        "--gpu-memory-utilization",
+        type=float,
+        metavar="SHARE",
+        help="of the free memory, also of a machine without a GPU; default 0.9",
     )
     group.add_argument("--threads", type=int, dest="num_threads", help="CPU threads")
     group.add_argument(
@@ -103,6 +116,7 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
 
     names = (
         "tokenizer",
+        "device",
         "dtype",
         "quantization",
         "kv_cache_dtype",
@@ -111,6 +125,8 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
         "max_num_batched_tokens",
         "block_size",
         "num_gpu_blocks_override",
+        "kv_cache_bytes",
+        "gpu_memory_utilization",
         "num_threads",
         "swap_space",
         "packed_weights",
