@@ -7,8 +7,9 @@
 An engine is compared where a Python that has it is named (Headrace: this one). Each run measures
 the machine's limits before and after every engine's turn and appends one line per engine: medians
 of the repeats, and the share of the floor that floors.py derives, for every engine of Headrace's
-bytes of a weight. Models are made when missing, which takes minutes: --prepare does that alone.
-OpenVINO needs optimum-intel for it (--python openvino-convert=...), llama.cpp the gguf package.
+bytes of a weight. headrace-packed is Headrace with packed weights (`headrace pack`). Models are
+made when missing, which takes minutes: --prepare does that alone. OpenVINO needs optimum-intel for
+it (--python openvino-convert=...), llama.cpp the gguf package.
 Memory and start-up are of a fresh process."""
 
 import json
@@ -22,11 +23,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import floors  # noqa: E402
+from engine_headrace import QUANTIZATION  # noqa: E402
 
 import common  # noqa: E402
+from headrace import packed  # noqa: E402
 
 BUDGET = 512  # tokens of a step
-MIXED = [(32 + 7 * (i * 37 % 64), 8 + (i * 29 % 57)) for i in range(64)]
+MIXED = [(16 + 2 * (i * 37 % 64), 16 + 3 * (i * 29 % 33)) for i in range(64)]  # means: 79 and 63
 # Requests of (prompt, output); which part of the run counts.
 WORK = {
     "decode": ([(128, 33)], "decode"),
@@ -76,6 +79,10 @@ class Worker:
 def model_for(engine: str, weights: str, folder: Path, pythons: dict[str, str]) -> Path:
     if engine in ("headrace", "transformers"):
         return folder
+    if engine == "headrace-packed":
+        target = folder / f"packed-{weights}"
+        packed.pack(folder, target, quantization=QUANTIZATION[weights], skip_if_current=True)
+        return target
     if engine == "llama.cpp":
         file = folder / f"{weights}.gguf"
         if not file.exists():

@@ -16,6 +16,7 @@ from pathlib import Path
 
 ENGINES = {
     "headrace": "engine_headrace",
+    "headrace-packed": "engine_headrace",
     "llama.cpp": "engine_llama_cpp",
     "openvino": "engine_openvino",
     "transformers": "engine_transformers",
