@@ -30,7 +30,8 @@ void make_cache_folder(const fs::path& folder) {
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
   if (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
   throw_error(ErrorCode::kIo, "cannot create ", folder.string(), ": ",
-              std::generic_category().message(errno), ".");
+              std::generic_category().message(errno),
+              ": set HEADRACE_CACHE to a folder that can be written.");
 }
 
 std::string distrust(const fs::path& path) {

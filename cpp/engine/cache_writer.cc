@@ -72,7 +72,8 @@ void check_space(const fs::path& folder, const PackedHeader& header) {
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free > needed) return;
   throw_error(ErrorCode::kIo, "it needs ", needed >> 20, " MiB, and ", free >> 20,
-              " MiB are free in ", folder.string(), ".");
+              " MiB are free in ", folder.string(),
+              ": free some, or set HEADRACE_CACHE to a folder elsewhere.");
 }
 
 }  // namespace
@@ -121,7 +122,8 @@ void CacheWriter::write(const std::stop_token& stop) {
   const fs::path folder = entry_.file.parent_path();
   make_cache_folder(folder);
   if (const std::string why = distrust(folder); !why.empty()) {
-    throw_error(ErrorCode::kInvalidState, folder.string(), " ", why, ".");
+    throw_error(ErrorCode::kInvalidState, folder.string(), " ", why,
+                ": set HEADRACE_CACHE to another folder.");
   }
   remove_dead_files(folder, entry_.family);
   if (remove_dead_files(folder, entry_.file.filename().string())) {

@@ -22,7 +22,12 @@ class Engine::Impl {
         loader_(std::move(loader)) {}
 
   ~Impl() {
-    for (const auto& [name, model] : models_) model->release();
+    for (const auto& [name, model] : models_) {
+      try {
+        model->release();
+      } catch (...) {  // only the log line behind the release can fail
+      }
+    }
   }
 
   void install(const std::string& name, const ModelOptions& options) {
@@ -30,12 +35,12 @@ class Engine::Impl {
     std::shared_ptr<ServedModel> model;
     try {
       model = std::make_shared<ServedModel>(loader_(name, options, *logger_), logger_);
+      log_installed(model->info());
     } catch (...) {
       const std::lock_guard lock(mutex_);
       installing_.erase(name);
       throw;
     }
-    log_installed(model->info());
     const std::lock_guard lock(mutex_);
     installing_.erase(name);
     models_.emplace(name, std::move(model));

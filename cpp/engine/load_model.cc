@@ -125,8 +125,11 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.kv_cache_bytes = options.kv_cache_bytes;
   request.swap_space = options.swap_space;
   request.host_block_bytes = request.block_bytes;
-  request.host_free_bytes = host_memory_info().free_bytes;
   request.device_is_host = !is_gpu(device);
+  const size_t untouched = untouched_mapped_bytes();
+  const size_t host_free = host_memory_info().free_bytes;
+  request.host_free_bytes = host_free - std::min(host_free, untouched);
+  if (request.device_is_host) request.promised_bytes = untouched;
   return request;
 }
 

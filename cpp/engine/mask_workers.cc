@@ -17,10 +17,15 @@ MaskWorkers::MaskWorkers(int threads, const MaskPatience& patience)
     if (threads_.empty()) {
       throw_error(ErrorCode::kIo, "no thread to work out a constraint: ", error.what());
     }
+  } catch (...) {
+    end_threads();
+    throw;
   }
 }
 
-MaskWorkers::~MaskWorkers() {
+MaskWorkers::~MaskWorkers() { end_threads(); }
+
+void MaskWorkers::end_threads() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

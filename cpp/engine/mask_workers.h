@@ -34,6 +34,7 @@ class MaskWorkers {
   void ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token);
 
  private:
+  void end_threads();
   void work(size_t worker);
   void interrupt_late();
 

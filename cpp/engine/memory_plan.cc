@@ -23,22 +23,34 @@ std::string megabytes(size_t bytes) {
   return out.str();
 }
 
+size_t less(size_t bytes, size_t taken) { return bytes - std::min(bytes, taken); }
+
+size_t free_bytes(const MemoryRequest& request) {
+  return less(request.free_bytes, request.promised_bytes);
+}
+
 size_t total_budget(const MemoryRequest& request) {
   if (request.total_ratio > 0) {
-    return memory_budget({request.total_bytes, request.free_bytes},
+    return memory_budget({request.total_bytes, free_bytes(request)},
                          {request.total_ratio, request.leftover_bytes, 0});
   }
-  return static_cast<size_t>(request.utilization * static_cast<double>(request.free_bytes));
+  return static_cast<size_t>(request.utilization * static_cast<double>(free_bytes(request)));
 }
 
 std::string describe_budget(const MemoryRequest& request) {
+  std::string others;
+  if (request.promised_bytes > 0) {
+    others = str_cat(", without the ", megabytes(request.promised_bytes),
+                     " that other models of this process may still fill (give them a smaller "
+                     "kv_cache_bytes)");
+  }
   if (request.total_ratio > 0) {
     return str_cat("total_memory_ratio ", request.total_ratio, " of ",
                    megabytes(request.total_bytes), " less ", megabytes(request.leftover_bytes),
-                   ", as far as it is free: ", megabytes(request.free_bytes));
+                   ", as far as it is free: ", megabytes(free_bytes(request)), others);
   }
-  return str_cat("memory_utilization ", request.utilization, " of ", megabytes(request.free_bytes),
-                 " free");
+  return str_cat("memory_utilization ", request.utilization, " of ", megabytes(free_bytes(request)),
+                 " free", others);
 }
 
 const char* share_option(const MemoryRequest& request) {
@@ -54,8 +66,7 @@ size_t measured_budget_for_kv(const MemoryRequest& request) {
   const size_t budget = total_budget(request);
   const size_t fixed = request.taken_bytes + request.lora_bytes;
   const size_t spared = headroom(request) + request.lora_bytes;
-  const size_t left = std::min(budget - std::min(budget, fixed),
-                               request.free_now - std::min(request.free_now, spared));
+  const size_t left = std::min(less(budget, fixed), less(request.free_now, spared));
   if (left < request.block_bytes) {
     throw_error(ErrorCode::kOutOfMemory, "the model has taken ", megabytes(request.taken_bytes),
                 " for weights, scratch and its largest steps, and sets ",

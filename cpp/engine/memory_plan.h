@@ -7,10 +7,11 @@ namespace headrace::internal {
 
 /// What a model asks for, in bytes and tokens. 0 of an option means: choose.
 struct MemoryRequest {
-  size_t free_bytes = 0;     ///< of the device, before the model is loaded
-  size_t total_bytes = 0;    ///< of the device
-  double utilization = 0.9;  ///< share of what is free that the model may take
-  double total_ratio = 0;    ///< > 0: instead, of what is there but `leftover_bytes`
+  size_t free_bytes = 0;      ///< of the device, before the model is loaded
+  size_t promised_bytes = 0;  ///< of these, what other models of this process have, but not touched
+  size_t total_bytes = 0;     ///< of the device
+  double utilization = 0.9;   ///< share of what is free that the model may take
+  double total_ratio = 0;     ///< > 0: instead, of what is there but `leftover_bytes`
   size_t leftover_bytes = 0;
   size_t weight_bytes = 0;  ///< packed
   size_t scratch_bytes = 0;

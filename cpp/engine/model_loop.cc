@@ -184,6 +184,7 @@ void ModelLoop::admit(PreparedRequest request) {
     ids_.erase(request.state.get());
     ++counters_.finished_requests;
     update_stats();
+    live.lora.reset();
     deliver(*request.state, describe(std::current_exception()));
   }
 }

@@ -51,7 +51,8 @@ WeightCache::WeightCache(const CachedModel& model) : model_(model), folder_(cach
     trusted_ = false;
     model_.logger.log(LogLevel::kWarning, "model '", model_.name,
                       "': the cache is not used: ", path.string(), " ", why,
-                      ", so that what it holds may not be this user's");
+                      ", so that what it holds may not be this user's: make it so that only this "
+                      "user can write to it, or set HEADRACE_CACHE to another folder");
   }
 }
 

@@ -44,6 +44,8 @@ constexpr GroupFiles kVersion1 = {"/sys/fs/cgroup/memory", "/memory.limit_in_byt
                                   "/memory.usage_in_bytes", "total_"};
 constexpr GroupFiles kVersion2 = {"/sys/fs/cgroup", "/memory.max", "/memory.current", ""};
 
+constexpr uint64_t kKiB = 1024;
+
 /// Narrows `info` by one control group.
 void apply_group(const std::string& folder, const GroupFiles& files, RawMemoryInfo* info) {
   const uint64_t limit = number_in(folder + files.limit).value_or(kUnbounded);
@@ -73,7 +75,6 @@ void apply_groups(const std::string& root, const GroupFiles& files, std::string 
 }  // namespace
 
 RawMemoryInfo host_memory_info(const std::string& root) {
-  constexpr uint64_t kKiB = 1024;
   const std::string meminfo = root + "/proc/meminfo";
   RawMemoryInfo info;
   info.total_bytes = keyed_number(meminfo, "MemTotal:").value_or(0) * kKiB;
@@ -92,6 +93,15 @@ RawMemoryInfo host_memory_info(const std::string& root) {
     }
   }
   return info;
+}
+
+size_t untouched_mapped_bytes(const std::string& root) {
+  const std::string status = root + "/proc/self/status";
+  const auto resident = keyed_number(status, "RssAnon:");
+  if (!resident) return 0;
+  const uint64_t touched = (*resident + keyed_number(status, "VmSwap:").value_or(0)) * kKiB;
+  const size_t mapped = MmapAllocator::mapped_bytes();
+  return mapped - static_cast<size_t>(std::min<uint64_t>(mapped, touched));
 }
 
 }  // namespace headrace

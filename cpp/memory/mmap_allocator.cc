@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "base/checked_math.h"
@@ -13,6 +14,9 @@ namespace headrace {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+
+// Memory is the process's: models of several engines are planned from the same.
+std::atomic<size_t> process_bytes{0};
 
 size_t page_size() noexcept { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
@@ -44,13 +48,18 @@ Result<void*> MmapAllocator::alloc(size_t bytes, size_t alignment) {
   if (tail > 0) ::munmap(first + head + size, tail);
   void* const data = first + head;
   if (size >= kHugePage) ::madvise(data, size, MADV_HUGEPAGE);  // a hint: failure costs only speed
+  process_bytes += size;
   return data;
 }
 
 void MmapAllocator::free(void* data, size_t bytes) noexcept {
   const size_t page = page_size();
-  ::munmap(data, (bytes + page - 1) / page * page);
+  const size_t size = (bytes + page - 1) / page * page;
+  ::munmap(data, size);
+  process_bytes -= size;
 }
+
+size_t MmapAllocator::mapped_bytes() noexcept { return process_bytes; }
 
 RawMemoryInfo MmapAllocator::info() const { return host_memory_info(); }
 

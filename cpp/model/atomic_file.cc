@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,15 +26,31 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
   return path.parent_path() / str_cat(".", path.filename().string(), ".", ::getpid(), "-", ++count);
 }
 
+/// Its name may be another file's.
+bool is_removed(int descriptor) noexcept {
+  struct stat status{};
+  return ::fstat(descriptor, &status) == 0 && status.st_nlink == 0;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, uint32_t mode)
     : path_(path),
       temporary_(temporary_name(path)),
       buffer_(std::make_unique_for_overwrite<char[]>(kBuffer)) {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  if (descriptor_ < 0) fail("create", errno);
-  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // while it is held, the file is no leftover
+  create(mode);
+}
+
+// While the lock is held, the file is no leftover. Who removes leftovers may have come before the
+// lock: then it is made again.
+void AtomicFile::create(uint32_t mode) {
+  do {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (descriptor_ < 0) fail("create", errno);
+    while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  } while (is_removed(descriptor_));
 }
 
 AtomicFile::~AtomicFile() {
@@ -116,7 +133,7 @@ bool remove_dead_files(const std::filesystem::path& folder, const std::string& p
           ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
       if (descriptor < 0) continue;
       if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
-        ::unlink(entry.path().c_str());
+        if (!is_removed(descriptor)) ::unlink(entry.path().c_str());
       } else {
         is_written = true;
       }

@@ -31,6 +31,7 @@ class AtomicFile {
   void commit();
 
  private:
+  void create(uint32_t mode);
   void flush();
   void write_at(uint64_t offset, const char* data, size_t bytes);
   [[noreturn]] void fail(const char* action, int error) const;

@@ -268,7 +268,13 @@ ModelConfig parse_model_config(const std::string& config_json,
 }
 
 std::string read_config_text(const std::filesystem::path& folder) {
-  return read_text(folder / "config.json");
+  const auto path = folder / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw_error(ErrorCode::kNotFound, folder.string(), " has no config.json: pass the folder of a ",
+                "model as it is published, with config.json and *.safetensors.");
+  }
+  return read_text(path);
 }
 
 ModelConfig load_model_config(const std::filesystem::path& folder) {

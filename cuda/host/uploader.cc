@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -88,15 +89,16 @@ void Uploader::write(void* device, int64_t units, size_t unit_bytes, const Fill&
   const size_t lanes = std::min(threads_, static_cast<size_t>(task.pieces));
   prepare(lanes, static_cast<size_t>(piece_units) * unit_bytes);
   pending_ = true;
-  std::vector<std::thread> helpers;
-  try {
-    for (size_t i = 1; i < lanes; ++i) {
-      helpers.emplace_back([this, i, &task] { work(lanes_[i], task); });
+  {
+    std::vector<std::jthread> helpers;  // joined however this block is left
+    try {
+      for (size_t i = 1; i < lanes; ++i) {
+        helpers.emplace_back([this, i, &task] { work(lanes_[i], task); });
+      }
+    } catch (const std::system_error&) {  // no more threads: those there are do all of it
     }
-  } catch (const std::system_error&) {  // no more threads: those there are do all of it
+    work(lanes_[0], task);
   }
-  work(lanes_[0], task);
-  for (std::thread& helper : helpers) helper.join();
   if (task.failure) std::rethrow_exception(task.failure);
 }
 

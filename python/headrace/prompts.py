@@ -180,7 +180,9 @@ def _tool(item: Any) -> dict[str, Any]:
 
 def _encode(tokenizer: Tokenizer | None, text: str, add_special_tokens: bool = False) -> list[int]:
     if tokenizer is None:
-        raise ValueError("the model folder has no tokenizer: pass token ids instead of text")
+        raise ValueError(
+            "the model folder has no tokenizer: name one by tokenizer, or pass token ids, not text"
+        )
     return tokenizer.encode(text, add_special_tokens)
 
 

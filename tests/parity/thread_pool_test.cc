@@ -8,6 +8,10 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/check.h"
+#include "fakes/failing_new.h"
+#include "fakes/failing_threads.h"
+
 namespace headrace {
 namespace {
 
@@ -50,6 +54,35 @@ TEST(ThreadPool, EndsWhileThreadsAreLate) {
     }
     ASSERT_EQ(sum.load(), 2 * loops);
   }
+}
+
+TEST(ThreadPool, ARefusedThreadIsAnErrorThatLeavesNone) {
+  for (int given = 0; given < 3; ++given) {
+    threads_left = given;
+    try {
+      ThreadPool pool(4);
+      FAIL() << given;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_NE(std::string(error.what()).find("of 4 threads"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_EQ(threads_left, -1);
+}
+
+TEST(ThreadPool, WithoutMemoryNothingIsLeft) {
+  int64_t failed = 0;
+  for (bool built = false; !built; ++failed) {
+    ASSERT_LT(failed, 100);
+    allocations_left = failed;
+    try {
+      ThreadPool pool(4);
+      built = true;
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left = -1;
+  }
+  EXPECT_GT(failed, 4) << "a failure for each thread, at least";
 }
 
 TEST(ThreadPool, NoTwoRangesShareAThreadIndexAtOnce) {

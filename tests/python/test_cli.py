@@ -136,6 +136,12 @@ class TestGenerate:
         assert status == 1
         assert "exceeds the limit max_model_len(16)" in err
 
+    def test_without_a_tokenizer(self, run: Run, tmp_path: Path, toy_folder: Path) -> None:
+        (tmp_path / "config.json").write_text((toy_folder / "config.json").read_text())
+        status, out, err = run("generate", "-m", str(tmp_path), "x", model=False)
+        assert (status, out) == (1, "")
+        assert "name one by tokenizer" in err
+
     def test_the_shipped_model(
         self, run: Run, toy_folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -338,5 +338,7 @@ class TestResults:
             use_tqdm=False,
         )
         assert (out(ids).token_ids, out(ids).text) == ([5, 6, 2], "")
-        assert text.error_msg == "the model folder has no tokenizer: pass token ids instead of text"
+        assert text.error_msg == (
+            "the model folder has no tokenizer: name one by tokenizer, or pass token ids, not text"
+        )
         assert "stop strings need a tokenizer" in (stop.error_msg or "")

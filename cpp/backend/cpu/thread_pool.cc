@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <system_error>
 #include <utility>
 
 #include "backend/cpu/cpu_info.h"
@@ -65,10 +66,27 @@ ThreadPool::ThreadPool(const std::vector<ThreadGroup>& groups)
   aheads_ = std::make_unique<Ahead[]>(static_cast<size_t>(num_threads_));
   fetchings_.resize(static_cast<size_t>(num_threads_));
   threads_.reserve(static_cast<size_t>(num_threads_ - 1));
-  for (int32_t i = 1; i < num_threads_; ++i) threads_.emplace_back([this, i] { worker(i); });
+  try {
+    start_workers();
+  } catch (...) {
+    end_workers();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { end_workers(); }
+
+void ThreadPool::start_workers() {
+  try {
+    for (int32_t i = 1; i < num_threads_; ++i) threads_.emplace_back([this, i] { worker(i); });
+  } catch (const std::system_error& error) {
+    throw_error(ErrorCode::kIo, "the system gave ", threads_.size() + 1, " of ", num_threads_,
+                " threads: ", error.what(),
+                ". Lower num_threads (HEADRACE_NUM_THREADS), or raise the limit on threads.");
+  }
+}
+
+void ThreadPool::end_workers() {
   stop_.store(true);
   number_.fetch_add(1);
   wake_all(number_);

@@ -26,7 +26,8 @@ struct ThreadGroup {
 /// the core's share (thread_seats.h).
 class ThreadPool {
  public:
-  /// `num_threads` >= 1, the caller's included: starts num_threads - 1 threads.
+  /// `num_threads` >= 1, the caller's included: starts num_threads - 1 threads. Throws Error(kIo)
+  /// if the system refuses one of them.
   explicit ThreadPool(int32_t num_threads);
   /// Threads in groups, each confined to its cores. Of every loop a group has one contiguous part,
   /// the same one in each loop of the same count, and it helps no other group with theirs. The
@@ -132,6 +133,8 @@ class ThreadPool {
   };
 
   static std::vector<Group> line_up(const std::vector<ThreadGroup>& groups);
+  void start_workers();
+  void end_workers();
   int32_t group_of(int32_t thread) const noexcept;
   void run(const Loop& loop);
   void share_out(uint32_t number, int64_t chunks, int64_t rounds);

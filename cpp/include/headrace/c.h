@@ -376,7 +376,7 @@ enum {
   HEADRACE_FINISH_NONE = 0,   /* not finished */
   HEADRACE_FINISH_STOP,       /* EOS, a stop token or a stop sequence */
   HEADRACE_FINISH_LENGTH,     /* max_tokens or the context */
-  HEADRACE_FINISH_ABORT,      /* cancelled by its owner, or the model was stopped */
+  HEADRACE_FINISH_ABORT,      /* cancelled by its owner, or the model was released */
   HEADRACE_FINISH_ERROR,      /* error_code and error_message say what happened */
   HEADRACE_FINISH_INTERRUPTED /* no KV blocks were left (out_of_blocks); its tokens are valid */
 };

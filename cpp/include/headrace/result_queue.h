@@ -30,7 +30,7 @@ enum class FinishReason : uint8_t {
   kNone,         ///< not finished
   kStop,         ///< EOS, a stop token or a stop sequence
   kLength,       ///< max_tokens or the context
-  kAbort,        ///< cancelled by its owner, or the model was stopped
+  kAbort,        ///< cancelled by its owner, or the model was released
   kError,        ///< error_code and error_message say what happened
   kInterrupted,  ///< no KV blocks were left (ModelOptions::out_of_blocks); its tokens are valid
 };

@@ -19,8 +19,8 @@
 // min_tokens), the request ends with FinishReason::kStop and no further token.
 //
 // A matcher that throws, or allows neither a token nor the end, ends its own request with
-// FinishReason::kError and nobody else's. So does one that lets a step wait for more than a second
-// after the model has computed.
+// FinishReason::kError and nobody else's. One that lets a step wait for more than a second of its
+// thread's CPU time (or a minute of anybody's) is told by interrupt() to throw.
 //
 // Everything else about sampling applies to the tokens that are left: logit_bias, penalties, top_k
 // and so on. If it leaves none of them (bad_words), the constraint wins.
@@ -44,8 +44,8 @@ class HEADRACE_API TokenMatcher {
   virtual bool next(std::span<uint32_t> allowed) = 0;
   /// `token`, which the last next() allowed, has become part of the output.
   virtual void append(int32_t token) = 0;
-  /// A call of next() or append() on another thread takes too long (a second or more): it should
-  /// throw soon. Does nothing by default.
+  /// A call of next() or append() on another thread takes too long: it should throw soon, because
+  /// the model waits for it. Does nothing by default.
   virtual void interrupt() noexcept;
 };
 

@@ -71,12 +71,14 @@ def _call(
 
 
 def _stream(llm: LLM, args: argparse.Namespace, prompts: list[str], params: SamplingParams) -> int:
-    failed = False
+    failed = spoke = False
     for (output,) in _call(llm, args, prompts, params, use_tqdm=False, stream=True):
         failed |= _report_error(output)
         sys.stdout.write(output.outputs.text)
         sys.stdout.flush()
-    sys.stdout.write("\n")
+        spoke |= bool(output.outputs.text)
+    if spoke or not failed:
+        sys.stdout.write("\n")
     return 1 if failed else 0
 
 

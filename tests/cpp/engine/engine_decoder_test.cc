@@ -10,6 +10,7 @@
 #include "cpp/engine/expect_error.h"
 #include "cpp/engine/tiny_folder.h"
 #include "fakes/fake_model.h"
+#include "memory/mmap_allocator.h"
 
 namespace headrace {
 namespace {
@@ -201,7 +202,8 @@ TEST(EngineDecoderModel, BadFoldersAndSizesAreRefused) {
   Engine engine;
   ModelOptions options = tiny_options(folder);
   options.path = folder.path() + "/nowhere";
-  expect_error(ErrorCode::kNotFound, {"nowhere"}, [&] { engine.install_model("m", options); });
+  expect_error(ErrorCode::kNotFound, {"nowhere", "config.json", "pass the folder"},
+               [&] { engine.install_model("m", options); });
   options = tiny_options(folder);
   options.dummy_weights = false;
   expect_error(ErrorCode::kNotFound, {}, [&] { engine.install_model("m", options); });
@@ -240,6 +242,22 @@ TEST(EngineDecoderModel, DynamicRopeSharesBlocksOnlyAmongEqualLengths) {
   EXPECT_EQ(cached(310), 0);
   EXPECT_EQ(cached(200), 0);
   EXPECT_EQ(cached(250), 192);
+}
+
+// A KV cache takes its memory when it is first written: until then the system calls it free.
+TEST(EngineDecoderModel, NoTwoModelsAreGivenTheSameMemory) {
+  const TinyFolder folder;
+  Engine one, two;
+  ModelOptions options = tiny_options(folder);
+  options.num_kv_blocks = 0;
+  options.block_size = 256;
+  options.enable_prefix_caching = false;
+  options.kv_cache_bytes = host_memory_info().free_bytes / 2;
+  one.install_model("a", options);
+  options.kv_cache_bytes = host_memory_info().free_bytes / 10 * 7;
+  expect_error(ErrorCode::kOutOfMemory, {"KV cache"}, [&] { two.install_model("b", options); });
+  one.release_model("a");
+  two.install_model("b", options);
 }
 
 TEST(EngineDecoderModel, TwoModelsShareNothing) {

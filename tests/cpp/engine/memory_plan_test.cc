@@ -55,6 +55,16 @@ TEST(MemoryPlan, TakesNoMoreThanTheBudget) {
   EXPECT_EQ(plan.max_model_len, 300 * 64) << "as far as the cache goes";
 }
 
+TEST(MemoryPlan, WhatOtherModelsMayStillFillIsNotFree) {
+  MemoryRequest request = base();
+  request.max_num_seqs = 64;
+  request.promised_bytes = 400 * kMiB;
+  EXPECT_EQ(plan_memory(request).num_kv_blocks, 100) << "half of 600, less 200";
+  request.promised_bytes = 2000 * kMiB;
+  expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
+                  {"0.5 of 0.0 MiB free", "2000.0 MiB that other models", "kv_cache_bytes"});
+}
+
 TEST(MemoryPlan, WhatHasBeenTakenCounts) {
   MemoryRequest request = base();
   request.max_num_seqs = 64;

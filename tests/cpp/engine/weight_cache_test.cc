@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "cpp/engine/packed_model.h"
 #include "cpp/model/expect_error.h"
@@ -406,6 +407,21 @@ TEST_F(WeightCacheTest, OneWritesAtATime) {
   EXPECT_EQ(files().size(), 1u);
   other.reset();
   EXPECT_EQ(files(), std::vector<fs::path>{});
+}
+
+TEST_F(WeightCacheTest, FilesJustMadeAreNoLeftovers) {
+  fs::create_directories(cache());
+  std::vector<std::jthread> removers;
+  for (int i = 0; i < 2; ++i) {
+    removers.emplace_back([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) remove_dead_files(cache(), "family");
+    });
+  }
+  for (int i = 0; i < 300; ++i) {
+    AtomicFile file(cache() / "family");
+    file.append("x", 1);
+    ASSERT_NO_THROW(file.commit()) << i;
+  }
 }
 
 TEST_F(WeightCacheTest, ACheckpointThatChangesMeanwhile) {

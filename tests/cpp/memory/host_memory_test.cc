@@ -80,6 +80,21 @@ TEST(MmapAllocator, MapsAlignedWritableMemory) {
   }
 }
 
+TEST_F(FakeRoot, WhatIsMappedAndNotTouchedIsKnown) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  MmapAllocator raw;
+  const size_t before = MmapAllocator::mapped_bytes();
+  EXPECT_EQ(untouched_mapped_bytes(root_.string()), 0u) << "it can't be told";
+  void* const data = raw.alloc(5 * kMiB, 256).value();
+  EXPECT_EQ(MmapAllocator::mapped_bytes() - before, 5 * kMiB);
+  write("proc/self/status", "VmRSS: 9 kB\nRssAnon:\t1024 kB\nVmSwap:\t 2048 kB\n");
+  EXPECT_EQ(untouched_mapped_bytes(root_.string()), before + 2 * kMiB);
+  write("proc/self/status", "RssAnon:\t1024000 kB\n");
+  EXPECT_EQ(untouched_mapped_bytes(root_.string()), 0u);
+  raw.free(data, 5 * kMiB);
+  EXPECT_EQ(MmapAllocator::mapped_bytes(), before);
+}
+
 TEST(MmapAllocator, RefusalIsAResult) {
   MmapAllocator raw;
   for (const size_t bytes :
