@@ -51,6 +51,8 @@ def measure_limits(threads: int, gib: float = 1.0) -> Limits:
 def matmul_parameters(config: dict) -> int:
     """Parameters that every generated token multiplies: all matrices, the head included."""
     shapes = make_checkpoint.tensor_shapes(config)
+    if "lm_head.weight" in shapes:
+        del shapes["model.embed_tokens.weight"]
     return sum(s[0] * s[1] for s in shapes.values() if len(s) == 2)
 
 
@@ -81,6 +83,12 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=3)
     return parser
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device", default="cpu", help="where it runs: cpu (default), cuda, cuda:N"
+    )
 
 
 def checkpoint(args: argparse.Namespace) -> tuple[Path, dict]:

@@ -2,21 +2,24 @@
 
     python benchmarks/make_checkpoint.py SHAPE FOLDER [--spread 0.02] [--seed 0]
 
-SHAPE is ernie-4.5-0.3b, qwen2-0.5b, llama-3.2-1b or smoke. Weights are bfloat16; norms are 1. The
-tokenizer is the shipped model's, so that the folder opens like any other: benchmarks feed token
-ids. With a small spread and a tied head a model repeats one token: use --spread 0.3 where tokens
-are compared."""
+SHAPE is one of SHAPES. Weights are bfloat16 (those of llama-3.1-8b repeat 4 million numbers: 16 GB
+in seconds); norms are 1. The tokenizer is the shipped model's, so that the folder opens like any
+other: benchmarks feed token ids. With a small spread and a tied head a model repeats one token: use
+--spread 0.3 where tokens are compared."""
 
 import argparse
 import json
 import shutil
 import struct
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 TOKENIZER = ROOT / "examples/tiny_model/checkpoint"
+
+POOL = 1 << 22  # numbers that a large checkpoint's matrices repeat
 
 _ERNIE = {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "use_bias": False}
 _QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
@@ -24,12 +27,13 @@ _LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 
 
 def _shape(base: dict, vocab: int, hidden: int, inter: int, layers: int, heads: int, kv: int,
-           head_dim: int, theta: float, eps: float, context: int) -> dict:  # fmt: skip
+           head_dim: int, theta: float, eps: float, context: int,
+           tied: bool = True) -> dict:  # fmt: skip
     return base | {
         "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inter,
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
         "head_dim": head_dim, "rope_theta": theta, "rms_norm_eps": eps,
-        "max_position_embeddings": context, "tie_word_embeddings": True, "hidden_act": "silu",
+        "max_position_embeddings": context, "tie_word_embeddings": tied, "hidden_act": "silu",
         "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2,
     }  # fmt: skip
 
@@ -38,6 +42,7 @@ SHAPES = {
     "ernie-4.5-0.3b": _shape(_ERNIE, 103424, 1024, 3072, 18, 16, 2, 128, 5e5, 1e-5, 131072),
     "qwen2-0.5b": _shape(_QWEN2, 151936, 896, 4864, 24, 14, 2, 64, 1e6, 1e-6, 131072),
     "llama-3.2-1b": _shape(_LLAMA, 128256, 2048, 8192, 16, 32, 8, 64, 5e5, 1e-5, 131072),
+    "llama-3.1-8b": _shape(_LLAMA, 128256, 4096, 14336, 32, 32, 8, 128, 5e5, 1e-5, 131072, False),
     "smoke": _shape(_ERNIE, 4096, 128, 384, 2, 4, 2, 32, 5e5, 1e-5, 4096),
 }
 
@@ -50,6 +55,8 @@ def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
         "model.embed_tokens.weight": (config["vocab_size"], hidden),
         "model.norm.weight": (hidden,),
     }
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (config["vocab_size"], hidden)
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}."
         for norm in ("input_layernorm", "post_attention_layernorm"):
@@ -90,12 +97,21 @@ def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(seed)
+    pool = None if config["tie_word_embeddings"] else _values(rng, "", (POOL, 1), spread)
     with (folder / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name, dims in shapes.items():
-            file.write(to_bfloat16(_values(rng, name, dims, spread)).tobytes())
+            if pool is None or len(dims) == 1:
+                file.write(to_bfloat16(_values(rng, name, dims, spread)).tobytes())
+            else:
+                _write_pooled(file, to_bfloat16(pool), int(np.prod(dims)))
     stamp.write_text(json.dumps(identity))
     return folder
+
+
+def _write_pooled(file: BinaryIO, pool: np.ndarray, count: int) -> None:
+    for first in range(0, count, pool.size):
+        file.write(pool[: count - first].tobytes())
 
 
 def _values(rng: np.random.Generator, name: str, dims: tuple[int, ...], spread: float):

@@ -1,6 +1,6 @@
 """From process start to the first token, and the cost of `import headrace`, in fresh processes.
 
-python benchmarks/startup.py --shape ernie-4.5-0.3b [--packed]
+python benchmarks/startup.py --shape ernie-4.5-0.3b [--packed] [--device cuda]
 
 --packed: also from a packed file, mapped and copied, and by packed_weights="auto": the first start,
 which closes the model before it is in the cache, and the second. Loading alone is reported beside
@@ -18,14 +18,14 @@ import common
 CHILD = """
 import os, sys, time
 from headrace import LLM, SamplingParams
-packed = {"packed_weights": sys.argv[3], "packed_copy": sys.argv[4] == "copy"}
-llm = LLM(sys.argv[1], num_threads=int(sys.argv[2]), max_model_len=1024,
-          **(packed if sys.argv[3] else {}))
+packed = {"packed_weights": sys.argv[4], "packed_copy": sys.argv[5] == "copy"}
+llm = LLM(sys.argv[1], num_threads=int(sys.argv[2]), max_model_len=1024, device=sys.argv[3],
+          **(packed if sys.argv[4] else {}))
 params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
 for _ in llm.generate([5, 6, 7, 8], params, use_tqdm=False, stream=True):
     print("first", llm.model_info.load_seconds, flush=True)
     break
-while sys.argv[5:] and not any(name.endswith(".headrace") for name in os.listdir(sys.argv[5])):
+while sys.argv[6:] and not any(name.endswith(".headrace") for name in os.listdir(sys.argv[6])):
     time.sleep(0.05)
 llm.close()
 """
@@ -63,9 +63,12 @@ def fill_cache(child: list[str], cache: Path) -> str:
 def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--packed", action="store_true", help="also start from a packed file")
+    common.add_device(parser)
     args = parser.parse_args()
+    if args.packed and args.device != "cpu":
+        parser.error("packed files are for the CPU: leave --packed or --device out")
     folder, _ = common.checkpoint(args)
-    child = [sys.executable, "-c", CHILD, str(folder), str(args.threads)]
+    child = [sys.executable, "-c", CHILD, str(folder), str(args.threads), args.device]
     kinds = {"": ["", ""]}
     caches: dict[str, str] = {}
     if args.packed:
@@ -94,6 +97,7 @@ def main() -> None:
                 loads[kind].append(float(words[1]))
     common.report(
         shape=args.shape,
+        device=args.device,
         python_s=round(common.median(bare), 3),
         import_s=round(common.median(imports), 3),
         **{f"{kind}first_token_s": round(common.median(tokens[kind]), 3) for kind in kinds},

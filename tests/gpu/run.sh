@@ -1,16 +1,27 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one command: tests/gpu/run.sh
-# Builds the plug-in for this GPU, then runs parity, goldens, the engine against the CPU's, faults,
-# compute-sanitizer and benchmarks; the table comes last. Needs nvcc, CMake, a C++20 compiler and
-# Python; no network: HEADRACE_GPU_DEPS (default build/gpu-deps, see deps.sh) has what isn't there.
-# Without a GPU it says so and passes, unless HEADRACE_REQUIRE_CUDA=1. The log of each step is in
-# build/gpu/logs.
+# Everything that needs a GPU, in one command, within 8 minutes:
+#   tests/gpu/run.sh              (all but python)
+#   tests/gpu/run.sh STAGE...     of build tests bench more sanitize python
+# build: the plug-in, tests and benchmarks for this GPU. tests: the kernels and all ops against the
+# CPU's. bench: every number of docs/cuda.md. more: goldens, the engine against the CPU's. sanitize:
+# compute-sanitizer. python: start-up and throughput through Python (what that takes is in
+# docs/cuda.md). A step that fails or runs out of time costs no other step its rows.
+#
+# Needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
+# build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
+# HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 470).
+# The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
+# table.txt, rows.jsonl, clocks.csv, logs.txt.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
 deps=${HEADRACE_GPU_DEPS:-$root/build/gpu-deps}
-build=$root/build/gpu
+build=${HEADRACE_GPU_BUILD:-$root/build/gpu}
+out=${OUT:-$build/out}
 jobs=${HEADRACE_JOBS:-$(nproc)}
+deadline=${HEADRACE_GPU_SECONDS:-470}
+stages=("$@")
+[ ${#stages[@]} -gt 0 ] || stages=(build tests bench more sanitize)
 rows=()
 failed=0
 
@@ -19,11 +30,12 @@ if ! nvidia-smi -L >/dev/null 2>&1 || ! command -v nvcc >/dev/null; then
   [ "${HEADRACE_REQUIRE_CUDA:-0}" != 1 ]
   exit
 fi
-mkdir -p "$build/logs"
+mkdir -p "$build/logs" "$out"
+rm -f "$build"/logs/*.log "$out"/{table.txt,rows.jsonl,clocks.csv,logs.txt}
 
-# note RESULT NAME REMARK: a row of the table.
+# note RESULT NAME REMARK: a row of the list of steps.
 note() {
-  rows+=("$(printf '%-8s %-28s %s' "$1" "$2" "$3")")
+  rows+=("$(printf '%-8s %-20s %s' "$1" "$2" "$3")")
   printf '%s\n' "${rows[-1]}"
 }
 
@@ -35,11 +47,43 @@ skip() {
 
 # step NAME SECONDS COMMAND...: runs it; its last line is the remark.
 step() {
-  local name=$1 limit=$2 log=$build/logs/$1.log begin=$SECONDS result=ok
+  local name=$1 limit=$2 log=$build/logs/$1.log begin=$SECONDS result=ok left=$((deadline - SECONDS))
   shift 2
-  timeout "$limit" "$@" >"$log" 2>&1 || { result=FAILED; failed=1; }
-  [ $result = ok ] || { echo "--- $log"; tail -n 30 "$log"; }
-  note $result "$name" "$((SECONDS - begin)) s; $(grep -v '^\s*$' "$log" | tail -n 1 | cut -c1-100)"
+  [ $left -gt 5 ] || { skip "$name" "no time was left"; return; }
+  [ "$limit" -le $left ] || limit=$left
+  timeout -k 5 "$limit" "$@" >"$log" 2>&1
+  case $? in
+    0) ;;
+    124 | 137) result=TIMEOUT ;;
+    127) result="FAILED" && echo "not built, or not installed: $1" >>"$log" ;;
+    *) result=FAILED ;;
+  esac
+  if [ "$result" != ok ]; then
+    failed=1
+    printf -- '--- %s\n' "$log"
+    tail -n 30 "$log"
+  fi
+  note "$result" "$name" "$((SECONDS - begin)) s; $(grep -av '^\s*$' "$log" | tail -n 1 | cut -c1-100)"
+}
+
+# The newest cuBLASLt there is: the toolkit's, or one that came with a Python package.
+find_cublaslt() {
+  {
+    ldconfig -p 2>/dev/null | awk '/libcublasLt\.so\.1[23] / {print $NF}'
+    ls -d /usr/local/cuda*/lib64/libcublasLt.so.1[23] 2>/dev/null
+    python3 -c 'import glob, sysconfig
+for kind in "purelib", "platlib":
+    print(*glob.glob(sysconfig.get_path(kind) + "/nvidia/*/lib/libcublasLt.so.1[23]"), sep="\n")'
+  } | grep . | sort -t. -k3 -n | tail -n 1
+}
+
+conditions() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit \
+    --format=csv,noheader | head -n 1
+  nvcc --version | grep -o 'release [0-9.]*' | sed 's/^/nvcc /'
+  echo "commit ${HEADRACE_COMMIT:-$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)}"
+  date -u '+%Y-%m-%d %H:%M UTC'
+  echo "cuBLASLt: $(find_cublaslt)"
 }
 
 configure() {
@@ -48,29 +92,89 @@ configure() {
   [ "$arch" != 90 ] || arch=90a
   PYTHONPATH=$deps/python:${PYTHONPATH:-} GTEST_ROOT=$deps/gtest cmake -G Ninja -S . -B "$build" \
     -DCMAKE_PREFIX_PATH="$deps/gtest" -DHEADRACE_CUDA=ON -DHEADRACE_CUDA_ARCHS="$arch-real" \
-    -DHEADRACE_BUILD_TESTS=ON
+    -DHEADRACE_BUILD_TESTS=ON -DHEADRACE_BUILD_BENCHMARKS=ON "$@"
+}
+export -f configure
+export deps build
+
+run_build() {
+  step configure 60 bash -c configure
+  step build 330 ninja -C "$build" -j "$jobs" -k 0 gpu_tests
 }
 
-step configure 120 configure
-step build 420 ninja -C "$build" -j "$jobs" gpu_tests
-tests=$build/tests/cuda/host
-if [ $failed = 0 ]; then
-  step kernels 120 "$build/tests/cuda/gpu_kernels_test"
-  step parity 120 "$tests/gpu_parity_test"
-  step goldens 180 "$tests/gpu_golden_test" --gtest_also_run_disabled_tests --gtest_filter='*All*:*Lora*'
-  step engine 120 "$tests/gpu_engine_test"
-  if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck; do
-      step "sanitizer-$tool" 120 compute-sanitizer --tool $tool --error-exitcode 9 \
-        "$tests/gpu_parity_test" --gtest_filter='*Linear/bfloat16:*Norm/bfloat16:CudaSample*'
-    done
-  else
-    skip sanitizer "no compute-sanitizer"
-  fi
-  step benchmark 120 "$tests/gpu_step_bench"
-  tail -n +1 "$build/logs/benchmark.log"
-fi
+run_tests() {
+  step kernels 60 "$build/tests/cuda/gpu_kernels_test" --gtest_brief=1
+  step parity 60 "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1
+}
 
-printf '\n%s\n' "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1), $SECONDS s"
-printf '%s\n' "${rows[@]}"
-exit $failed
+run_bench() {
+  local bench=$build/benchmarks/cuda clocks
+  nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu \
+    --format=csv -lms 500 >"$out/clocks.csv" 2>/dev/null &
+  clocks=$!
+  step bench-kernels 90 "$bench/gpu_kernel_bench" --rows "$out/rows.jsonl" --cublaslt "$(find_cublaslt)"
+  step bench-8b 90 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b
+  step bench-1b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.2-1b
+  step startup 90 "$bench/startup_bench" --rows "$out/rows.jsonl"
+  kill $clocks 2>/dev/null
+  wait $clocks 2>/dev/null
+}
+
+run_more() {
+  step engine 60 "$build/tests/cuda/host/gpu_engine_test" --gtest_brief=1
+  step goldens 120 "$build/tests/cuda/host/gpu_golden_test" --gtest_brief=1 \
+    --gtest_also_run_disabled_tests --gtest_filter='*All*:*Lora*'
+}
+
+run_sanitize() {
+  local tool
+  command -v compute-sanitizer >/dev/null || { skip sanitizer "no compute-sanitizer"; return; }
+  for tool in memcheck racecheck; do
+    step "$tool" 90 compute-sanitizer --tool $tool --error-exitcode 9 \
+      "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1 \
+      --gtest_filter='*Linear/bfloat16:*Norm/bfloat16:CudaSample*'
+  done
+}
+
+run_python() {
+  local python
+  python=$(command -v python3)
+  step configure-python 60 bash -c \
+    "configure -DHEADRACE_BUILD_PYTHON=ON -DPython_EXECUTABLE=$python -DPython3_EXECUTABLE=$python"
+  step build-python 200 ninja -C "$build" -j "$jobs" _core headrace_cuda
+  ln -sf "$build"/python/bindings/_core*.so python/headrace/
+  export PYTHONPATH=$root/python:$deps/python:${PYTHONPATH:-}
+  step startup-python 200 python3 benchmarks/startup.py --device cuda --shape llama-3.1-8b
+  step throughput-python 120 python3 benchmarks/throughput.py --device cuda --shape llama-3.1-8b \
+    --sharegpt --requests 1000 --repeats 1
+}
+
+# The table of the numbers, and all logs in one file: $OUT may hold few files.
+finish() {
+  local log
+  for log in "$build"/logs/*.log; do
+    printf '=== %s\n' "$(basename "$log" .log)"
+    tail -c 1000000 "$log"
+  done >"$out/logs.txt" 2>/dev/null
+  {
+    conditions
+    awk -F, 'NR > 1 && $6 + 0 > 50 {n++; c = $2 + 0; if (!lo || c < lo) lo = c; if (c > hi) hi = c}
+      END {if (n) print "clocks while busy: " lo " to " hi " MHz"}' "$out/clocks.csv" 2>/dev/null
+    echo "$SECONDS s in all"
+    echo
+    printf '%s\n' "${rows[@]}"
+    if [ -e "$out/rows.jsonl" ]; then
+      echo
+      python3 benchmarks/cuda/table.py "$out/rows.jsonl"
+    fi
+  } >"$out/table.txt" 2>&1
+  printf '\n'
+  cat "$out/table.txt"
+}
+trap 'finish; exit $failed' EXIT
+trap 'failed=1; exit' INT TERM
+
+for stage in "${stages[@]}"; do
+  declare -F "run_$stage" >/dev/null || { echo "there is no stage $stage"; failed=1; exit; }
+  "run_$stage"
+done

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "bench_kernels.h"
+#include "cuda/kernels/attention.h"
+#include "kernel_bench.h"
+
+namespace headrace::bench {
+
+namespace {
+
+constexpr int32_t kBlockSize = 64;
+constexpr int64_t kMostPartials = 1 << 14;
+
+/// One layer's attention in a step of `sequences` that have `context` tokens, the last `rows` of
+/// them new; `turns` caches of their own.
+class AttentionRun {
+ public:
+  AttentionRun(BenchDevice& device, const ModelShape& model, int64_t sequences, int64_t context,
+               int64_t rows, int turns)
+      : device_(device),
+        shape_{static_cast<int32_t>(model.heads), static_cast<int32_t>(model.kv_heads),
+               static_cast<int32_t>(model.head_dim)},
+        rows_(sequences * rows),
+        blocks_((context + kBlockSize - 1) / kBlockSize),
+        cache_elements_(sequences * blocks_ * layout().block_elements()),
+        plan_(make_plan(sequences, context, rows)),
+        tables_(device, make_tables(sequences)),
+        counts_(device, std::vector<int32_t>{count(plan_.short_items), count(plan_.long_items),
+                                             count(plan_.merges)}),
+        short_items_(device, plan_.short_items),
+        long_items_(device, plan_.long_items),
+        merges_(device, plan_.merges),
+        partials_(device, cuda::attention_partial_bytes(plan_.num_partials, shape_)),
+        q_(device, static_cast<size_t>(rows_ * width())),
+        out_(device, static_cast<size_t>(rows_ * width())),
+        keys_(device, static_cast<size_t>(turns * cache_elements_)),
+        values_(device, keys_.size()) {
+    uint32_t seed = 21;
+    for (const DeviceArray<uint16_t>* numbers : {&q_, &keys_, &values_}) {
+      fill_uniform(numbers->data(), static_cast<int64_t>(numbers->size()), seed++, device.stream());
+    }
+  }
+
+  void launch(int turn) const {
+    const int64_t caches = static_cast<int64_t>(keys_.size()) / cache_elements_;
+    const int64_t cache = turn % caches * cache_elements_;
+    const int32_t* const counts = counts_.data();
+    cuda::attention({.dtype = DType::kBF16,
+                     .cache_dtype = DType::kBF16,
+                     .shape = shape_,
+                     .scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)),
+                     .q = {q_.data(), rows_, width(), width()},
+                     .out = {out_.data(), rows_, width(), width()},
+                     .layout = layout(),
+                     .keys = keys_.data() + cache,
+                     .values = values_.data() + cache,
+                     .block_tables = tables_.data(),
+                     .table_stride = blocks_,
+                     .short_items = {short_items_.data(), counts, count(plan_.short_items)},
+                     .long_items = {long_items_.data(), counts + 1, count(plan_.long_items)},
+                     .merges = {merges_.data(), counts + 2, count(plan_.merges)},
+                     .partials = reinterpret_cast<float*>(partials_.data()),
+                     .multiprocessors = device_.traits().multiprocessors},
+                    device_.stream());
+  }
+
+ private:
+  template <class T>
+  static int32_t count(const std::vector<T>& items) {
+    return static_cast<int32_t>(items.size());
+  }
+  int64_t width() const { return int64_t{shape_.num_heads} * shape_.head_dim; }
+  cuda::KvLayout layout() const { return {shape_.num_kv_heads, kBlockSize, shape_.head_dim}; }
+
+  cuda::AttentionPlan make_plan(int64_t sequences, int64_t context, int64_t rows) const {
+    std::vector<SeqSlice> slices;
+    for (int64_t i = 0; i < sequences; ++i) {
+      slices.push_back({static_cast<int32_t>(i * rows),
+                        static_cast<int32_t>(rows),
+                        static_cast<int32_t>(context - rows),
+                        {}});
+    }
+    cuda::AttentionPlan plan;
+    cuda::plan_attention(slices, shape_, kMostPartials, &plan);
+    return plan;
+  }
+
+  // Blocks lie where they happened to be free.
+  std::vector<int32_t> make_tables(int64_t sequences) const {
+    std::vector<int32_t> out(static_cast<size_t>(sequences * blocks_));
+    std::iota(out.begin(), out.end(), 0);
+    std::shuffle(out.begin(), out.end(), std::mt19937(7));
+    return out;
+  }
+
+  BenchDevice& device_;
+  cuda::AttentionShape shape_;
+  int64_t rows_, blocks_, cache_elements_;
+  cuda::AttentionPlan plan_;
+  DeviceArray<int32_t> tables_, counts_;
+  DeviceArray<cuda::AttentionItem> short_items_, long_items_;
+  DeviceArray<cuda::AttentionMerge> merges_;
+  DeviceArray<char> partials_;
+  DeviceArray<uint16_t> q_, out_, keys_, values_;
+};
+
+std::string heads(const ModelShape& shape) {
+  return std::to_string(shape.heads) + " heads on " + std::to_string(shape.kv_heads) + " of " +
+         std::to_string(shape.head_dim) + ", bf16";
+}
+
+void prefill(BenchDevice& device, const KernelBenchOptions& options, Report& report) {
+  const ModelShape& shape = options.shape;
+  const int64_t tokens = options.prefill_tokens;
+  const AttentionRun run(device, shape, 1, tokens, tokens, 1);
+  const double seconds = race(device, {{[&](int turn) { run.launch(turn); }}},
+                              {.turns = 2, .rounds = options.rounds})[0];
+  const double rate = prefill_flops(tokens, shape.heads, shape.head_dim) / seconds;
+  report.add(rate_row("attention-prefill",
+                      "causal, " + std::to_string(tokens) + " tokens, " + heads(shape),
+                      1e-12 * rate, "TFLOP/s", 0, ""));
+}
+
+void decode(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+            const std::string& number, int64_t sequences, int64_t context, Report& report) {
+  const ModelShape& shape = options.shape;
+  const double bytes = kv_bytes(sequences, context, shape.kv_heads, shape.head_dim);
+  const int turns = cold_turns(device, options, static_cast<size_t>(bytes));
+  const AttentionRun run(device, shape, sequences, context, 1, turns);
+  const auto got =
+      race_reads(device, {[&](int turn) { run.launch(turn); }}, limit,
+                 {.turns = std::max(turns, options.least_turns / 4), .rounds = options.rounds});
+  report.add(rate_row(number,
+                      "batch " + std::to_string(sequences) + ", context " +
+                          std::to_string(context) + ", " + heads(shape),
+                      1e-9 * bytes / got.seconds, "GB/s", 1e-9 * got.read_rate, "read bandwidth"));
+}
+
+}  // namespace
+
+void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+                     Report& report) {
+  prefill(device, options, report);
+  decode(device, options, limit, "attention-decode", options.decode_sequences,
+         options.decode_context, report);
+  decode(device, options, limit, "attention-decode-one", 1, options.decode_context / 8, report);
+}
+
+}  // namespace headrace::bench

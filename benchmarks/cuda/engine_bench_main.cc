@@ -1,0 +1,107 @@
+// Whole steps, and 1,000 requests, on a GPU:
+//
+//   gpu_engine_bench [--rows FILE] [--shape llama-3.2-1b|llama-3.1-8b] [--requests N] [--seqs N]
+//
+// Without --shape both, the small one first. Exits with 2 where there is no usable GPU.
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "bench_device.h"
+#include "engine_bench.h"
+#include "headrace/status.h"
+#include "read_limit.h"
+
+namespace headrace::bench {
+namespace {
+
+constexpr int kNoDevice = 2;
+constexpr size_t kReadBytes = size_t{2} << 30;
+
+struct Arguments {
+  std::string rows;
+  std::vector<std::string> shapes;
+  int32_t requests = 1000, seqs = 256;
+};
+
+int32_t positive(const std::string& text) {
+  const int value = std::atoi(text.c_str());
+  if (value < 1) throw std::invalid_argument(text + " is no number above 0");
+  return value;
+}
+
+Arguments parse(int argc, char** argv) {
+  Arguments out;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string name = argv[i];
+    if (i + 1 == argc) throw std::invalid_argument(name + " is unknown or lacks its value");
+    const std::string value = argv[i + 1];
+    if (name == "--rows") {
+      out.rows = value;
+    } else if (name == "--shape") {
+      out.shapes.push_back(value);
+    } else if (name == "--requests") {
+      out.requests = positive(value);
+    } else if (name == "--seqs") {
+      out.seqs = positive(value);
+    } else {
+      throw std::invalid_argument(name + " " + value + " means nothing here");
+    }
+  }
+  if (out.shapes.empty()) out.shapes = {"llama-3.2-1b", "llama-3.1-8b"};
+  return out;
+}
+
+/// Returns whether all was measured.
+bool measure(const std::string& shape, const Arguments& arguments, ReadLimit& limit,
+             Report& report) {
+  const bool large = shape == "llama-3.1-8b";
+  const std::string size = large ? "8b" : "1b";
+  try {
+    Engine engine;
+    bench_engine(engine,
+                 {.shape = model_shape(shape),
+                  .decodes = {{"decode-" + size, 1, 1024},
+                              {"decode-" + size + "-8", 8, 1024},
+                              {"decode-" + size + "-64", 64, 1024}},
+                  .serving_number = large ? "serving-8b" : "",
+                  .requests = arguments.requests,
+                  .max_num_seqs = arguments.seqs,
+                  .read_bandwidth = [&limit] { return limit.measure(); }},
+                 report);
+    return true;
+  } catch (const std::exception& e) {
+    report.missing("engine-" + size, e.what());
+    return false;
+  }
+}
+
+int run(const Arguments& arguments) {
+  const std::unique_ptr<BenchDevice> device = make_gpu_device();
+  std::printf("%s\n", device->traits().name.c_str());
+  ReadLimit limit(*device, kReadBytes);
+  Report report(arguments.rows);
+  bool all = true;
+  for (const std::string& shape : arguments.shapes) {
+    all = measure(shape, arguments, limit, report) && all;
+  }
+  return all ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace headrace::bench
+
+int main(int argc, char** argv) {
+  try {
+    return headrace::bench::run(headrace::bench::parse(argc, argv));
+  } catch (const headrace::Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return e.code() == headrace::ErrorCode::kDevice ? headrace::bench::kNoDevice : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

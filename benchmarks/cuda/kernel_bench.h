@@ -1,0 +1,61 @@
+#pragma once
+
+// The kernels on their own, each against what the card gives at most or against a peer, in turns.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench_device.h"
+#include "read_limit.h"
+#include "report.h"
+#include "work.h"
+
+namespace headrace::bench {
+
+struct KernelBenchOptions {
+  ModelShape shape = model_shape("llama-3.1-8b");
+  size_t read_bytes = size_t{4} << 30;  ///< of the buffer that the read bandwidth is measured on
+  /// Weights, activations and caches together are at least this, so that none is in the L2 cache
+  /// when its turn comes; 0 = four times the L2 cache.
+  size_t cold_bytes = 0;
+  std::vector<int64_t> few_rows = {1, 2, 4, 8, 16, 32, 64};
+  int64_t many_rows = 4096;
+  int64_t prefill_tokens = 16384;
+  int64_t decode_sequences = 64, decode_context = 8192;
+  int32_t sample_rows = 128, sample_vocab = 151936;
+  int rounds = 11;
+  int least_turns = 16;    ///< of short kernels in a timed run
+  std::string cublaslt{};  ///< path of the library, "" = wherever the linker finds it
+};
+
+/// Linears beside cuBLASLt, on the path of the same bits in every company and on the fastest.
+void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+                   Report& report);
+/// Prefill of a long prompt; decodes of many sequences.
+void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+                     Report& report);
+/// Norms and rotations of many rows; sampling.
+void bench_rows(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+                Report& report);
+void bench_sampling(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+                    Report& report);
+
+/// All of them, and the read bandwidth itself. One that fails is reported as such, and the others
+/// go on. Returns how many failed.
+int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report& report);
+
+// --- for the above ------------------------------------------------------------------------------
+
+/// Inputs of `bytes` each that are taken in turns.
+int cold_turns(BenchDevice& device, const KernelBenchOptions& options, size_t bytes);
+
+/// A contestant's and the reader's medians.
+struct BesideReads {
+  double seconds = 0;    ///< of one launch
+  double read_rate = 0;  ///< bytes per second
+};
+BesideReads race_reads(BenchDevice& device, const Contestant& contestant, const ReadLimit& limit,
+                       const RaceOptions& options);
+
+}  // namespace headrace::bench

@@ -1,0 +1,79 @@
+// The CUDA kernels on their own:
+//
+//   gpu_kernel_bench [--rows FILE] [--cublaslt LIBRARY] [--read-gib N] [--limits]
+//
+// Every number is a median of interleaved runs, with inputs that are not in the L2 cache, beside
+// what it is held against. --rows appends them to FILE as JSON (table.py). --limits prints the
+// card's read bandwidth and nothing else, as JSON. Exits with 2 where there is no usable GPU.
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "headrace/status.h"
+#include "kernel_bench.h"
+
+namespace headrace::bench {
+namespace {
+
+constexpr int kNoDevice = 2;
+
+struct Arguments {
+  KernelBenchOptions options;
+  std::string rows;
+  bool limits = false;
+};
+
+Arguments parse(int argc, char** argv) {
+  Arguments out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--limits") {
+      out.limits = true;
+      continue;
+    }
+    if (i + 1 == argc) throw std::invalid_argument(name + " is unknown or lacks its value");
+    const std::string value = argv[++i];
+    if (name == "--rows") {
+      out.rows = value;
+    } else if (name == "--cublaslt") {
+      out.options.cublaslt = value;
+    } else if (name == "--read-gib" && std::atof(value.c_str()) > 0) {
+      out.options.read_bytes = static_cast<size_t>(std::atof(value.c_str()) * 0x1p30) / 16 * 16;
+    } else {
+      throw std::invalid_argument(name + " " + value + " means nothing here");
+    }
+  }
+  return out;
+}
+
+int run(const Arguments& arguments) {
+  const std::unique_ptr<BenchDevice> device = make_gpu_device();
+  if (arguments.limits) {
+    ReadLimit limit(*device, arguments.options.read_bytes);
+    std::printf("{\"device\": \"%s\", \"read_gb_s\": %.1f}\n", device->traits().name.c_str(),
+                1e-9 * limit.measure());
+    return 0;
+  }
+  std::printf("%s\n", device->traits().name.c_str());
+  Report report(arguments.rows);
+  return bench_kernels(*device, arguments.options, report) == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace headrace::bench
+
+int main(int argc, char** argv) {
+  try {
+    return headrace::bench::run(headrace::bench::parse(argc, argv));
+  } catch (const headrace::Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return e.code() == headrace::ErrorCode::kDevice ? headrace::bench::kNoDevice : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

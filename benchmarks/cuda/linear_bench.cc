@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+
+#include "bench_kernels.h"
+#include "cublaslt.h"
+#include "cuda/kernels/linear.h"
+#include "kernel_bench.h"
+#include "tensor/dtype.h"
+
+namespace headrace::bench {
+
+namespace {
+
+using cuda::LinearPath;
+
+constexpr size_t kPeerWorkspace = size_t{32} << 20;
+constexpr RaceOptions kChoosing = {.turns = 4, .rounds = 3};
+
+/// Room for the largest product, and what the products of all shapes take their weights from.
+struct LinearMemory {
+  int64_t weight_elements;
+  DeviceArray<uint16_t> weights, x, out, peer_out;
+  DeviceArray<char> workspace, peer_workspace;
+
+  LinearMemory(BenchDevice& device, int64_t weight, int64_t in, int64_t result, size_t own)
+      : weight_elements(weight),
+        weights(device, static_cast<size_t>(weight)),
+        x(device, static_cast<size_t>(in)),
+        out(device, static_cast<size_t>(result)),
+        peer_out(device, static_cast<size_t>(result)),
+        workspace(device, own),
+        peer_workspace(device, kPeerWorkspace) {
+    fill_uniform(weights.data(), weight, 11, device.stream());
+    fill_uniform(x.data(), in, 12, device.stream());
+  }
+};
+
+class LinearBench {
+ public:
+  LinearBench(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+              Report& report)
+      : device_(device), options_(options), limit_(limit), report_(report), memory_(make_memory()) {
+    try {
+      peer_.emplace(options.cublaslt);
+    } catch (const std::exception& e) {
+      peer_missing_ = e.what();
+    }
+  }
+
+  void run() {
+    std::vector<double> few, many, many_fastest;
+    for (const LinearShape& shape : linear_shapes(options_.shape)) {
+      for (const int64_t rows : options_.few_rows) {
+        few.push_back(measure(shape, rows, LinearPath::kOrdered));
+      }
+      if (shape.name == "head") continue;  // no step multiplies it with so many rows
+      many.push_back(measure(shape, options_.many_rows, LinearPath::kOrdered));
+      many_fastest.push_back(measure(shape, options_.many_rows, LinearPath::kFastest));
+    }
+    const std::string all = "8B shapes, bf16: geometric mean over ";
+    sum_up("linear-few", all + "layers, head and rows", few);
+    sum_up("linear-many", all + "layers, ordered path", many);
+    sum_up("linear-many-fastest", all + "layers, fastest path", many_fastest);
+  }
+
+ private:
+  LinearMemory make_memory() {
+    const int64_t few = *std::max_element(options_.few_rows.begin(), options_.few_rows.end());
+    int64_t weight = 0, in = 0, out = 0;
+    size_t own = 0;
+    for (const LinearShape& shape : linear_shapes(options_.shape)) {
+      const int64_t rows = shape.name == "head" ? few : std::max(few, options_.many_rows);
+      const int turns = cold_turns(device_, options_, size_t(2 * shape.n * shape.k));
+      weight = std::max(weight, turns * shape.n * shape.k);
+      in = std::max(in, rows * shape.k);
+      out = std::max(out, rows * shape.n);
+      own = std::max(
+          own, cuda::linear_workspace_bytes(rows, layout(shape), device_.traits().multiprocessors));
+    }
+    return {device_, weight, in, out, own};
+  }
+
+  static cuda::WeightLayout layout(const LinearShape& shape) {
+    const cuda::WeightLayout out{.n = shape.n, .k = shape.k};
+    if (out.elements() != shape.n * shape.k) throw std::logic_error("a shape with padding");
+    return out;
+  }
+
+  const uint16_t* weight(const LinearShape& shape, int turn) const {
+    const int64_t copies = memory_.weight_elements / (shape.n * shape.k);
+    return memory_.weights.data() + turn % copies * shape.n * shape.k;
+  }
+
+  Contestant own(const LinearShape& shape, int64_t rows, LinearPath path) {
+    return {[=, this](int turn) {
+      cuda::linear({.dtype = DType::kBF16,
+                    .x = {memory_.x.data(), rows, shape.k, shape.k},
+                    .weight = weight(shape, turn),
+                    .layout = layout(shape),
+                    .out_dtype = DType::kBF16,
+                    .out = {memory_.out.data(), rows, shape.n, shape.n},
+                    .workspace = memory_.workspace.data(),
+                    .multiprocessors = device_.traits().multiprocessors,
+                    .path = path,
+                    .has_wgmma = device_.traits().has_wgmma},
+                   device_.stream());
+    }};
+  }
+
+  Contestant peer(const LinearShape& shape, const CublasLt::Product& product, size_t algorithm) {
+    return {[=, this, &product](int turn) {
+      product.run(algorithm, memory_.x.data(), weight(shape, turn), memory_.peer_out.data(),
+                  device_.stream());
+    }};
+  }
+
+  /// The fastest of what the heuristic offers.
+  size_t choose(const LinearShape& shape, const CublasLt::Product& product) {
+    std::vector<Contestant> offered;
+    for (size_t i = 0; i < product.num_algorithms(); ++i)
+      offered.push_back(peer(shape, product, i));
+    const auto seconds = race(device_, offered, kChoosing);
+    return static_cast<size_t>(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
+  }
+
+  /// Returns how many times as fast as the peer ours is; 0 = no peer.
+  double measure(const LinearShape& shape, int64_t rows, LinearPath path) {
+    const bool few = rows != options_.many_rows;
+    const std::string number = "linear-" + shape.name + "-" + std::to_string(rows) +
+                               (path == LinearPath::kFastest ? "-fastest" : "");
+    const auto bytes = static_cast<size_t>(2 * shape.n * shape.k);
+    const int turns = std::max(few ? options_.least_turns : options_.least_turns / 4,
+                               cold_turns(device_, options_, bytes));
+    std::vector<Contestant> contestants = {own(shape, rows, path)};
+    std::optional<CublasLt::Product> product;
+    if (peer_) {
+      product.emplace(*peer_, CublasLt::Problem{rows, shape.n, shape.k,
+                                                memory_.peer_workspace.data(), kPeerWorkspace});
+      if (product->num_algorithms() == 0) throw std::runtime_error("cuBLASLt offers nothing");
+      contestants.push_back(peer(shape, *product, choose(shape, *product)));
+      expect_agreement(shape, rows, contestants);
+    }
+    const auto seconds = race(device_, contestants, {.turns = turns, .rounds = options_.rounds});
+    report_time(number, shape, rows, seconds);
+    return peer_ ? seconds[1] / seconds[0] : 0;
+  }
+
+  void report_time(const std::string& number, const LinearShape& shape, int64_t rows,
+                   const std::vector<double>& seconds) {
+    char work[120];
+    std::snprintf(work, sizeof work, "%lld x %lld x %lld: %.0f TFLOP/s, %.0f GB/s of weights",
+                  static_cast<long long>(rows), static_cast<long long>(shape.n),
+                  static_cast<long long>(shape.k),
+                  1e-12 * linear_flops(rows, shape.n, shape.k) / seconds[0],
+                  2e-9 * static_cast<double>(shape.n * shape.k) / seconds[0]);
+    const double other = peer_ ? 1e6 * seconds[1] : 0;
+    report_.add(time_row(number, work, 1e6 * seconds[0], "us", other, peer_ ? peer_->name() : ""));
+  }
+
+  // Both round to bfloat16 (an ulp is 2^-7 of a number at most); the sums differ by far less than a
+  // wrong one does.
+  void expect_agreement(const LinearShape& shape, int64_t rows,
+                        const std::vector<Contestant>& contestants) {
+    for (const Contestant& one : contestants) one.launch(0);
+    std::vector<uint16_t> ours(static_cast<size_t>(shape.n)), theirs(ours.size());
+    for (const int64_t row : {int64_t{0}, rows - 1}) {
+      const int64_t at = row * shape.n;
+      device_.download(ours.data(), memory_.out.data() + at, 2 * ours.size());
+      device_.download(theirs.data(), memory_.peer_out.data() + at, 2 * ours.size());
+      for (size_t i = 0; i < ours.size(); ++i) {
+        const float a = bf16_to_f32(ours[i]), b = bf16_to_f32(theirs[i]);
+        const float bound =
+            0x1p-7f * std::max(std::abs(a), std::abs(b)) + 0x1p-16f * static_cast<float>(shape.k);
+        if (std::abs(a - b) <= bound) continue;
+        throw std::runtime_error(shape.name + ", " + std::to_string(rows) + " rows: " +
+                                 std::to_string(a) + " and cuBLASLt's " + std::to_string(b));
+      }
+    }
+  }
+
+  void sum_up(const std::string& number, const std::string& work,
+              const std::vector<double>& speeds) {
+    if (!peer_) return report_.missing(number, "no cuBLASLt: " + peer_missing_);
+    report_.add(rate_row(number, work, geometric_mean(speeds), "x", 1, peer_->name()));
+  }
+
+  BenchDevice& device_;
+  const KernelBenchOptions& options_;
+  const ReadLimit& limit_;
+  Report& report_;
+  LinearMemory memory_;
+  std::optional<CublasLt> peer_;
+  std::string peer_missing_;
+};
+
+}  // namespace
+
+void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+                   Report& report) {
+  LinearBench(device, options, limit, report).run();
+}
+
+}  // namespace headrace::bench

@@ -1,0 +1,141 @@
+// From process start to the first token, from a checkpoint of random weights in the file cache:
+//
+//   startup_bench [--shape llama-3.1-8b] [--device cuda] [--folder FOLDER] [--repeats 3]
+//                 [--rows FILE] [--keep]
+//
+// Writes the checkpoint to FOLDER (default: the temporary folder; 16 GB for 8B) unless it is there,
+// and removes what it has written, but for --keep. Each start is a process of its own: a program of
+// a few lines over the public C++ API. The first warms the file cache and doesn't count.
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include "checkpoint_writer.h"
+#include "headrace/engine.h"
+#include "report.h"
+
+namespace headrace::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string shape = "llama-3.1-8b", device = "cuda", rows;
+  fs::path folder, child;
+  int repeats = 3;
+  bool keep = false;
+};
+
+Arguments parse(int argc, char** argv) {
+  Arguments out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--keep") {
+      out.keep = true;
+      continue;
+    }
+    if (i + 1 == argc) throw std::invalid_argument(name + " is unknown or lacks its value");
+    const std::string value = argv[++i];
+    if (name == "--shape") {
+      out.shape = value;
+    } else if (name == "--device") {
+      out.device = value;
+    } else if (name == "--rows") {
+      out.rows = value;
+    } else if (name == "--folder") {
+      out.folder = value;
+    } else if (name == "--child") {
+      out.child = value;
+    } else if (name == "--repeats" && std::atoi(value.c_str()) > 0) {
+      out.repeats = std::atoi(value.c_str());
+    } else {
+      throw std::invalid_argument(name + " " + value + " means nothing here");
+    }
+  }
+  if (out.folder.empty()) out.folder = fs::temp_directory_path() / ("headrace-" + out.shape);
+  return out;
+}
+
+/// What is timed: prints how long loading took once the first token is there.
+void first_token(const fs::path& folder, const std::string& device) {
+  Engine engine;
+  engine.install_model("m", {.path = folder.string(), .device = device, .max_model_len = 2048});
+  engine.start_model("m");
+  const Request request = engine.submit(
+      "m", {.prompt_token_ids = {5, 6, 7, 8}, .sampling = {.temperature = 0, .max_tokens = 1}});
+  const Output output = request.results().get();
+  if (output.token_ids.empty()) throw std::runtime_error(output.error_message);
+  std::printf("%f\n", engine.model_info("m").load_seconds);
+}
+
+/// Seconds from the start of a process that runs first_token() to its line, and what it says.
+std::pair<double, double> start_once(const Arguments& arguments) {
+  std::ostringstream command;
+  command << '\'' << fs::read_symlink("/proc/self/exe").string() << "' --child '"
+          << arguments.folder.string() << "' --device '" << arguments.device << '\'';
+  const auto begin = std::chrono::steady_clock::now();
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> child(popen(command.str().c_str(), "r"),
+                                                              pclose);
+  double load = 0;
+  if (child == nullptr || std::fscanf(child.get(), "%lf", &load) != 1) {
+    throw std::runtime_error("the process that was started gave no token");
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return {seconds, load};
+}
+
+void measure(const Arguments& arguments, Report& report) {
+  std::vector<double> starts, loads;
+  for (int i = 0; i <= arguments.repeats; ++i) {
+    const auto [seconds, load] = start_once(arguments);
+    if (i == 0) continue;
+    starts.push_back(seconds);
+    loads.push_back(load);
+  }
+  char text[120];
+  std::snprintf(text, sizeof text, "%s, process start to first token, warm file cache; load %.2f s",
+                arguments.shape.c_str(), median(loads));
+  report.add(time_row("startup-8b", text, median(starts), "s", 0, ""));
+}
+
+int run(const Arguments& arguments) {
+  if (!arguments.child.empty()) {
+    first_token(arguments.child, arguments.device);
+    return 0;
+  }
+  Report report(arguments.rows);
+  const bool writes = !fs::exists(arguments.folder / "model.safetensors");
+  const auto clean_up = [&] {
+    if (writes && !arguments.keep) fs::remove_all(arguments.folder);
+  };
+  try {
+    if (writes) write_checkpoint(model_shape(arguments.shape), arguments.folder);
+    measure(arguments, report);
+  } catch (const std::exception& e) {
+    clean_up();
+    report.missing("startup-8b", e.what());
+    return 1;
+  }
+  clean_up();
+  return 0;
+}
+
+}  // namespace
+}  // namespace headrace::bench
+
+int main(int argc, char** argv) {
+  try {
+    return headrace::bench::run(headrace::bench::parse(argc, argv));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

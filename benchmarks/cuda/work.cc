@@ -1,0 +1,100 @@
+#include "work.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <stdexcept>
+
+namespace headrace::bench {
+
+namespace {
+
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed) {}
+
+  /// SplitMix64, in (0, 1).
+  double uniform() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (static_cast<double>((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-53;
+  }
+  double normal() {
+    return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform());
+  }
+  int32_t log_normal(double median, double deviation, int32_t least, int32_t most) {
+    const double value = median * std::exp(deviation * normal());
+    return static_cast<int32_t>(std::clamp(value, double(least), double(most)));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace
+
+std::string ModelShape::config_json() const {
+  return nlohmann::json{{"model_type", "llama"},
+                        {"architectures", {"LlamaForCausalLM"}},
+                        {"hidden_size", hidden},
+                        {"intermediate_size", intermediate},
+                        {"num_hidden_layers", layers},
+                        {"num_attention_heads", heads},
+                        {"num_key_value_heads", kv_heads},
+                        {"head_dim", head_dim},
+                        {"vocab_size", vocab},
+                        {"max_position_embeddings", 131072},
+                        {"rms_norm_eps", 1e-5},
+                        {"rope_theta", 500000.0},
+                        {"tie_word_embeddings", tied},
+                        {"torch_dtype", "bfloat16"},
+                        {"hidden_act", "silu"},
+                        {"bos_token_id", 1},
+                        {"eos_token_id", 2}}
+      .dump();
+}
+
+ModelShape model_shape(const std::string& name) {
+  if (name == "llama-3.1-8b") return {name, 4096, 14336, 32, 32, 8, 128, 128256, false};
+  if (name == "llama-3.2-1b") return {name, 2048, 8192, 16, 32, 8, 64, 128256, true};
+  if (name == "toy") return {name, 128, 256, 2, 4, 2, 64, 640, false};
+  throw std::invalid_argument("no shape is called " + name +
+                              ": llama-3.1-8b, llama-3.2-1b and toy are");
+}
+
+std::vector<LinearShape> linear_shapes(const ModelShape& shape) {
+  return {{"qkv", shape.qkv(), shape.hidden},
+          {"o", shape.hidden, shape.heads * shape.head_dim},
+          {"gate_up", 2 * shape.intermediate, shape.hidden},
+          {"down", shape.hidden, shape.intermediate},
+          {"head", shape.vocab, shape.hidden}};
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double geometric_mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  double sum = 0;
+  for (const double value : values) sum += std::log(value);
+  return std::exp(sum / static_cast<double>(values.size()));
+}
+
+std::vector<RequestLength> sharegpt_like(int32_t count, uint64_t seed) {
+  constexpr int32_t kLeast = 4, kMostPrompt = 1024, kMost = 2048;
+  Numbers numbers(seed);
+  std::vector<RequestLength> out;
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t prompt = numbers.log_normal(100, 1.45, kLeast, kMostPrompt);
+    const int32_t output = numbers.log_normal(112, 1.0, kLeast, kMost - prompt);
+    out.emplace_back(prompt, output);
+  }
+  return out;
+}
+
+}  // namespace headrace::bench

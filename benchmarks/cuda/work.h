@@ -1,0 +1,73 @@
+#pragma once
+
+// What there is to do, in bytes and operations, and the work itself: shapes and requests.
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace headrace::bench {
+
+/// A dense decoder in 16 bits, by the names of config.json.
+struct ModelShape {
+  std::string name;
+  int64_t hidden = 0, intermediate = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t vocab = 0;
+  bool tied = false;  ///< the head is the embedding
+
+  int64_t qkv() const { return (heads + 2 * kv_heads) * head_dim; }
+  /// Weights that a token meets, the head included; norms and a row of the embedding left out.
+  int64_t parameters() const {
+    const int64_t layer = hidden * (qkv() + heads * head_dim) + int64_t{3} * hidden * intermediate;
+    return layers * layer + hidden * vocab;
+  }
+  int64_t kv_bytes_per_token() const { return layers * 2 * kv_heads * head_dim * 2; }
+  /// The least that a step of `sequences` decodes must read, at `context` tokens each.
+  double decode_bytes(int64_t sequences, double context) const {
+    return 2.0 * static_cast<double>(parameters()) +
+           static_cast<double>(sequences * kv_bytes_per_token()) * context;
+  }
+  std::string config_json() const;
+};
+
+/// "llama-3.1-8b", "llama-3.2-1b" or "toy"; throws std::invalid_argument for others.
+ModelShape model_shape(const std::string& name);
+
+/// A linear layer's weight.
+struct LinearShape {
+  std::string name;
+  int64_t n = 0, k = 0;
+};
+
+/// Those of one layer, and the head.
+std::vector<LinearShape> linear_shapes(const ModelShape& shape);
+
+constexpr double linear_flops(int64_t rows, int64_t n, int64_t k) {
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+/// The two products of causal attention over `rows` tokens, the half that the mask leaves.
+constexpr double prefill_flops(int64_t rows, int64_t heads, int64_t head_dim) {
+  const double pairs = static_cast<double>(rows) * static_cast<double>(rows + 1) / 2;
+  return 4.0 * pairs * static_cast<double>(heads * head_dim);
+}
+
+/// Keys and values of one layer, in 16 bits.
+constexpr double kv_bytes(int64_t sequences, int64_t context, int64_t kv_heads, int64_t head_dim) {
+  return 4.0 * static_cast<double>(sequences) * static_cast<double>(context * kv_heads * head_dim);
+}
+
+double median(std::vector<double> values);
+double geometric_mean(const std::vector<double>& values);
+
+/// Tokens of a request: prompt, output.
+using RequestLength = std::pair<int32_t, int32_t>;
+
+/// Lengths like those of ShareGPT's conversations as serving benchmarks sample them (prompts up to
+/// 1024 tokens, 2048 in all; means of 215 and 198 tokens over 1,000 requests): log-normal, cut off
+/// there. The same on every machine.
+std::vector<RequestLength> sharegpt_like(int32_t count, uint64_t seed = 0);
+
+}  // namespace headrace::bench

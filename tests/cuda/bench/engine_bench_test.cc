@@ -1,0 +1,66 @@
+// The benchmark of whole steps, run once through the engine on the CUDA backend's host side as it
+// is, over a fake runtime with emulated kernels.
+
+#include "benchmarks/cuda/engine_bench.h"
+
+#include "cuda/host/emulated_engine.h"
+#include "rows_file.h"
+
+namespace headrace::bench {
+namespace {
+
+EngineBenchOptions toy() {
+  return {.shape = model_shape("toy"),
+          .decodes = {{"decode-1", 1, 20}, {"decode-3", 3, 20}},
+          .decode_tokens = 8,
+          .num_kv_blocks = 64};
+}
+
+TEST(EngineBench, MeasuresStepsAndRequests) {
+  cuda::EmulatedGpu gpu;
+  const auto engine = emulated_engine(gpu);
+  const RowsFile file;
+  Report report(file.path());
+  EngineBenchOptions options = toy();
+  int measured = 0;
+  options.read_bandwidth = [&measured] { return 1e9 * ++measured; };
+  bench_engine(*engine, options, report);
+  const auto rows = file.read();
+  for (const char* number : {"load-toy", "decode-1", "decode-3"}) {
+    ASSERT_TRUE(rows.contains(number)) << number;
+    expect_measured(rows.at(number));
+  }
+  // Before and after each.
+  EXPECT_EQ(rows.at("decode-1").at("limit"), 1.5);
+  EXPECT_EQ(rows.at("decode-3").at("limit"), 3.5);
+  EXPECT_TRUE(engine->models().empty());
+}
+
+TEST(EngineBench, ServesRequests) {
+  cuda::EmulatedGpu gpu;
+  const auto engine = emulated_engine(gpu);
+  const RowsFile file;
+  Report report(file.path());
+  EngineBenchOptions options = toy();
+  options.decodes.clear();
+  options.serving_number = "serving";
+  options.requests = 2;
+  options.shrink = 64;
+  options.max_num_seqs = 2;
+  bench_engine(*engine, options, report);
+  expect_measured(file.read().at("serving"));
+}
+
+TEST(EngineBench, SaysWhyItCannot) {
+  cuda::EmulatedGpu gpu;
+  const auto engine = emulated_engine(gpu);
+  const RowsFile file;
+  Report report(file.path());
+  EngineBenchOptions options = toy();
+  options.decode_tokens = 1;
+  EXPECT_THROW(bench_engine(*engine, options, report), std::runtime_error);
+  EXPECT_TRUE(engine->models().empty());
+}
+
+}  // namespace
+}  // namespace headrace::bench

@@ -1,0 +1,120 @@
+// The benchmark of the kernels, run once in the emulation at toy sizes: what it measures means
+// nothing there, but it is all of it but gpu_device.cc.
+
+#include "benchmarks/cuda/kernel_bench.h"
+
+#include <cstdlib>
+
+#include "benchmarks/cuda/cublaslt.h"
+#include "emulated_device.h"
+#include "rows_file.h"
+
+namespace headrace::bench {
+namespace {
+
+KernelBenchOptions toy(const std::string& cublaslt) {
+  return {.shape = model_shape("toy"),
+          .read_bytes = size_t{1} << 14,
+          .cold_bytes = 1,
+          .few_rows = {1, 3, 33},
+          .many_rows = 40,
+          .prefill_tokens = 70,
+          .decode_sequences = 2,
+          .decode_context = 600,
+          .sample_rows = 2,
+          .sample_vocab = 1000,
+          .rounds = 1,
+          .least_turns = 2,
+          .cublaslt = cublaslt};
+}
+
+TEST(KernelBench, MeasuresEveryNumber) {
+  const auto device = make_emulated_device();
+  const RowsFile file;
+  Report report(file.path());
+  EXPECT_EQ(bench_kernels(*device, toy(HEADRACE_FAKE_CUBLASLT), report), 0);
+  const auto rows = file.read();
+  for (const char* number :
+       {"read-bandwidth", "linear-few", "linear-many", "linear-many-fastest", "linear-qkv-1",
+        "linear-down-40-fastest", "linear-head-33", "attention-prefill", "attention-decode",
+        "sampling", "sampling-flat", "add-rms-norm", "rope-kv-write"}) {
+    ASSERT_TRUE(rows.contains(number)) << number;
+    expect_measured(rows.at(number));
+  }
+  EXPECT_EQ(rows.at("linear-few").at("limit_name"), "cuBLASLt 13.1.2");
+  EXPECT_FALSE(rows.contains("linear-head-40"));
+}
+
+TEST(KernelBench, SaysThatThereIsNoPeer) {
+  const auto device = make_emulated_device();
+  const RowsFile file;
+  Report report(file.path());
+  EXPECT_EQ(bench_kernels(*device, toy("/nowhere/libcublasLt.so"), report), 0);
+  const auto rows = file.read();
+  EXPECT_NE(rows.at("linear-few").at("missing").get<std::string>().find("/nowhere"),
+            std::string::npos);
+  EXPECT_EQ(rows.at("linear-qkv-1").at("limit"), 0);
+  EXPECT_GT(rows.at("linear-qkv-1").at("measured"), 0);
+}
+
+TEST(KernelBench, OnePartsFailureCostsNoOtherRow) {
+  const auto device = make_emulated_device();
+  const RowsFile file;
+  Report report(file.path());
+  KernelBenchOptions options = toy("");
+  options.shape.head_dim = 50;  // which no weight is padded to
+  EXPECT_GE(bench_kernels(*device, options, report), 1);
+  const auto rows = file.read();
+  EXPECT_TRUE(rows.at("linears").contains("missing"));
+  expect_measured(rows.at("sampling"));
+}
+
+class PeerThat {
+ public:
+  explicit PeerThat(const char* part) { setenv("FAKE_CUBLASLT", part, 1); }
+  ~PeerThat() { unsetenv("FAKE_CUBLASLT"); }
+};
+
+TEST(KernelBench, FailsWhereThePeerSaysSomethingElse) {
+  const auto device = make_emulated_device();
+  const ReadLimit limit(*device, 1 << 14);
+  Report report("");
+  const PeerThat is("wrong");
+  EXPECT_THROW(bench_linears(*device, toy(HEADRACE_FAKE_CUBLASLT), limit, report),
+               std::runtime_error);
+}
+
+TEST(CublasLt, SaysWhyItCannotBeUsed) {
+  const PeerThat is("absent");
+  EXPECT_THROW(CublasLt(HEADRACE_FAKE_CUBLASLT), std::runtime_error);
+  EXPECT_THROW(CublasLt("/nowhere/libcublasLt.so"), std::runtime_error);
+}
+
+TEST(ReadLimit, ReadsEveryByteOnce) {
+  const auto device = make_emulated_device();
+  for (const size_t bytes : {size_t{16}, size_t{1} << 14, (size_t{1} << 17) + 48}) {
+    ReadLimit limit(*device, bytes);
+    uint32_t all = 0;
+    for (size_t i = 0; i < bytes / sizeof(uint32_t); ++i) all ^= limit.data()[i];
+    EXPECT_EQ(limit.checksum(), all) << bytes;
+  }
+}
+
+TEST(Race, TakesTurnsAndPreparesBeforeEveryTimedRun) {
+  const auto device = make_emulated_device();
+  std::string calls;
+  const auto seconds =
+      race(*device,
+           {{[&](int turn) { calls += static_cast<char>('a' + turn); }},
+            {[&](int turn) { calls += static_cast<char>('A' + turn); }, [&] { calls += '.'; }}},
+           {.turns = 2, .rounds = 2});
+  EXPECT_EQ(calls,
+            "a.A"
+            "ab.AB"
+            "ab.AB"
+            "ab.AB");
+  EXPECT_EQ(seconds.size(), 2u);
+}
+
+}  // namespace
+}  // namespace headrace::bench

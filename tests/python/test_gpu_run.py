@@ -1,0 +1,138 @@
+"""tests/gpu/run.sh with programs that only pretend: what is left when some of them fail."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STUBS = {
+    "nvidia-smi": 'case "$*" in *compute_cap*) echo 9.0;; *) echo H100, 580;; esac',
+    "nvcc": "echo release 13.0",
+    "cmake": "echo configured",
+    "ninja": "echo built",
+    "compute-sanitizer": 'shift 4; exec "$@"',
+}
+ROWS = 'while [ "$1" != --rows ]; do shift; done; echo \'{}\' >> "$2"'
+PROGRAMS = {
+    "tests/cuda/gpu_kernels_test": "echo PASSED",
+    "tests/cuda/host/gpu_parity_test": "echo PASSED",
+    "tests/cuda/host/gpu_engine_test": "echo PASSED",
+    "tests/cuda/host/gpu_golden_test": "echo PASSED",
+    "benchmarks/cuda/gpu_kernel_bench": "echo measured",
+    "benchmarks/cuda/gpu_engine_bench": "echo measured",
+    "benchmarks/cuda/startup_bench": "echo measured",
+}
+
+
+def rows(*numbers: tuple[str, float]) -> str:
+    lines = [
+        json.dumps({"number": number, "work": "", "measured": value, "unit": "u", "limit": 0,
+                    "limit_name": "", "share": 0})
+        for number, value in numbers
+    ]  # fmt: skip
+    return "\n".join(ROWS.replace("{}", line) for line in lines)
+
+
+class Machine:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name, body in STUBS.items():
+            self.put(f"bin/{name}", body)
+        for name, body in PROGRAMS.items():
+            self.put(f"build/{name}", body)
+
+    def put(self, name: str, body: str) -> None:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/bash\n{body}\n")
+        file.chmod(0o755)
+
+    def run(self, *stages: str, **environment: str) -> tuple[int, str]:
+        own = {
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "OUT": str(self.folder / "out"),
+            "HEADRACE_GPU_BUILD": str(self.folder / "build"),
+            "HEADRACE_COMMIT": "abc",
+        }
+        done = subprocess.run(
+            [ROOT / "tests/gpu/run.sh", *stages],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=os.environ | own | environment,
+        )
+        return done.returncode, done.stdout
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_the_table_comes_last_and_in_a_file(machine: Machine) -> None:
+    machine.put("build/benchmarks/cuda/startup_bench", rows(("startup-8b", 3.5)))
+    machine.put("build/benchmarks/cuda/gpu_kernel_bench", rows(("sampling", 61)))
+    code, text = machine.run()
+    assert code == 0
+    saved = (machine.folder / "out/table.txt").read_text()
+    assert text.endswith(saved)
+    for part in ("H100, 580", "nvcc release 13.0", "commit abc", "| 3.5 u "):
+        assert part in saved
+    assert saved.count("| MISSED |") == 1
+    assert saved.count("| met |") == 1
+    assert saved.count("not measured") == 8
+    assert len(list((machine.folder / "out").iterdir())) <= 8
+
+
+def test_a_step_that_fails_costs_no_other_rows(machine: Machine) -> None:
+    fails = rows(("sampling", 50)) + "\necho 'went wrong'; exit 3"
+    machine.put("build/benchmarks/cuda/gpu_kernel_bench", fails)
+    (machine.folder / "build/benchmarks/cuda/gpu_engine_bench").unlink()
+    machine.put("build/benchmarks/cuda/startup_bench", rows(("startup-8b", 3.5)))
+    machine.put("bin/ninja", "exit 1")
+    code, text = machine.run()
+    assert code == 1
+    table = (machine.folder / "out/table.txt").read_text()
+    assert "| 50 u " in table
+    assert "| 3.5 u " in table
+    for name in ("build ", "bench-kernels", "bench-8b"):
+        assert f"FAILED   {name}" in table
+    assert "ok       goldens" in table
+    assert "went wrong" in (machine.folder / "out/logs.txt").read_text()
+    assert "not built, or not installed" in text
+
+
+def test_no_step_begins_when_time_is_up(machine: Machine) -> None:
+    code, text = machine.run(HEADRACE_GPU_SECONDS="0")
+    assert (code, text.count("no time was left") > 10) == (0, True)
+    code, _ = machine.run(HEADRACE_GPU_SECONDS="0", HEADRACE_REQUIRE_CUDA="1")
+    assert code == 1
+
+
+def test_a_step_is_stopped_at_the_end_of_all_time(machine: Machine) -> None:
+    machine.put("build/tests/cuda/gpu_kernels_test", "sleep 60")
+    code, text = machine.run("tests", HEADRACE_GPU_SECONDS="7")
+    assert code == 1
+    assert "TIMEOUT  kernels" in text
+
+
+def test_stages_are_chosen_by_name(machine: Machine) -> None:
+    code, text = machine.run("tests")
+    assert code == 0
+    assert "parity" in text
+    assert "goldens" not in text
+    code, text = machine.run("test")
+    assert code == 1
+    assert "there is no stage test" in text
+
+
+def test_without_a_gpu(machine: Machine) -> None:
+    machine.put("bin/nvidia-smi", "exit 9")
+    assert machine.run()[0] == 0
+    code, text = machine.run(HEADRACE_REQUIRE_CUDA="1")
+    assert code == 1
+    assert "SKIPPED: this machine has no usable NVIDIA GPU" in text

@@ -1,0 +1,77 @@
+"""benchmarks/cuda/table.py: verdicts, and numbers that nobody measured."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("gpu_table", ROOT / "benchmarks/cuda/table.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gpu_table"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+table = load()
+
+
+def row(number: str, measured: float, share: float = 0.0, limit: float = 0.0) -> dict:
+    return {
+        "number": number, "work": f"{number} at work", "measured": measured, "unit": "u",
+        "limit": limit, "limit_name": "peer", "share": share,
+    }  # fmt: skip
+
+
+def line_of(text: str, title: str) -> str:
+    (line,) = [line for line in text.splitlines() if f"| {title} " in line]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("number", "good", "bad"),
+    [
+        ("decode-8b", row("decode-8b", 1, 0.85, 2), row("decode-8b", 1, 0.84, 2)),
+        ("serving-8b", row("serving-8b", 14000, 0.8, 2), row("serving-8b", 13999, 0.8, 2)),
+        ("sampling", row("sampling", 60, 0.1, 2), row("sampling", 60.1, 2.0, 2)),
+        ("linear-few", row("linear-few", 1.1, 1.1, 1), row("linear-few", 1.09, 1.09, 1)),
+    ],
+)
+def test_verdicts(number: str, good: dict, bad: dict) -> None:
+    (target,) = [target for target in table.TARGETS if target.number == number]
+    assert "| met |" in line_of(table.report({number: good}), target.title)
+    assert "| MISSED |" in line_of(table.report({number: bad}), target.title)
+
+
+def test_what_is_missing_is_named() -> None:
+    text = table.report({"linear-few": {"number": "linear-few", "missing": "no cuBLASLt"}})
+    assert text.count("not measured") == len(table.TARGETS)
+    assert "not measured: no cuBLASLt" in text
+
+
+def test_details_come_first_with_their_conditions() -> None:
+    text = table.report({"linear-o-4": row("linear-o-4", 12.5, 1.25, 10)})
+    first = text.splitlines()[2]
+    for part in ("12.5 u", "10 (peer)", "125%", "linear-o-4 at work"):
+        assert part in first
+
+
+def test_rows_are_read_up_to_one_that_was_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    lines = [json.dumps(row("a", 1)), json.dumps(row("a", 2)), '{"number": "b", "meas']
+    file.write_text("\n".join(lines))
+    assert table.read_rows(file) == {"a": row("a", 2)}
+    assert table.read_rows(tmp_path / "none") == {}
+
+
+def test_every_target_is_a_number_that_a_program_reports() -> None:
+    folder = ROOT / "benchmarks/cuda"
+    sources = "".join(path.read_text() for path in folder.glob("*.cc"))
+    for target in table.TARGETS:
+        name = target.number.removesuffix("-8b").removesuffix("-1b")
+        assert f'"{target.number}"' in sources or f'"{name}-" + size' in sources
