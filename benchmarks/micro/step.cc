@@ -4,7 +4,8 @@
 //   micro_step smoke
 //
 // FORMAT: bf16, int8 or int4. ROWS at CONTEXT 0: one prefill of so many tokens; else so many
-// requests that decode a token each at that context. SHAPE: qwen2-0.5b or smoke.
+// requests that decode a token each at that context. SHAPE: qwen2-0.5b,
+// ernie-4.5-0.3b, llama-3.2-1b or smoke.
 //
 // Steps alternate with probes of the machine's limits, which drift. The floor of an op is what
 // takes longer, reading its weights or multiplying by them.
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <exception>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -25,16 +27,38 @@
 namespace headrace::bench {
 namespace {
 
-const char* const kQwen2 = R"({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
-  "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
-  "num_attention_heads": 14, "num_key_value_heads": 2, "rope_theta": 1000000.0,
-  "rms_norm_eps": 1e-6, "max_position_embeddings": 131072, "tie_word_embeddings": true,
-  "hidden_act": "silu", "torch_dtype": "bfloat16"})";
-const char* const kSmoke = R"({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"],
-  "vocab_size": 4096, "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2,
-  "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 1000000.0,
-  "rms_norm_eps": 1e-6, "max_position_embeddings": 4096, "tie_word_embeddings": true,
-  "hidden_act": "silu", "torch_dtype": "bfloat16"})";
+struct ModelShape {
+  const char* name;
+  const char* model_type;
+  int vocab, hidden, intermediate, layers, heads, kv_heads, head_dim;
+};
+
+constexpr ModelShape kShapes[] = {
+    {"qwen2-0.5b", "qwen2", 151936, 896, 4864, 24, 14, 2, 64},
+    {"ernie-4.5-0.3b", "ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128},
+    {"llama-3.2-1b", "llama", 128256, 2048, 8192, 16, 32, 8, 64},
+    {"smoke", "qwen2", 4096, 128, 384, 2, 4, 2, 32},
+};
+
+ModelConfig config_of(const std::string& name) {
+  for (const ModelShape& shape : kShapes) {
+    if (name != shape.name) continue;
+    const auto entry = [](const char* key, int value) {
+      return ", \"" + std::string(key) + "\": " + std::to_string(value);
+    };
+    return parse_model_config(
+        "{\"model_type\": \"" + std::string(shape.model_type) + "\"" +
+            entry("vocab_size", shape.vocab) + entry("hidden_size", shape.hidden) +
+            entry("intermediate_size", shape.intermediate) +
+            entry("num_hidden_layers", shape.layers) + entry("num_attention_heads", shape.heads) +
+            entry("num_key_value_heads", shape.kv_heads) + entry("head_dim", shape.head_dim) +
+            entry("max_position_embeddings", 131072) +
+            R"(, "rope_theta": 1000000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+               "hidden_act": "silu", "torch_dtype": "bfloat16"})",
+        "");
+  }
+  throw std::invalid_argument("no shape is called " + name);
+}
 
 struct Plan {
   std::string format = "bf16";
@@ -100,7 +124,7 @@ class Bench {
       : plan_(plan),
         backend_(make_cpu_backend({.num_threads = plan.threads, .isa = plan.isa})),
         timed_(*backend_),
-        config_(parse_model_config(plan.shape == "smoke" ? kSmoke : kQwen2, "")),
+        config_(config_of(plan.shape)),
         batch_(plan, config_.vocab_size),
         threads_(backend_->device_info().num_threads),
         probe_(threads_, plan.probe_bytes) {
