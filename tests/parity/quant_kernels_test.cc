@@ -140,7 +140,7 @@ std::vector<float> multiply(const QuantKernels& kernels, const Panel& panel,
                             const std::vector<float>& x, int64_t rows, int64_t k) {
   const int64_t tile = kernels.tile_rows;
   std::vector<uint8_t> packed(size_t(rows * quant_row_bytes(kernels, panel.format, panel.groups)));
-  kernels.pack_rows({x.data(), k, rows, k, tile, panel.format}, packed.data());
+  kernels.pack_rows({{x.data(), k, rows, k, tile, 0}, panel.format}, packed.data());
   std::vector<float> out(size_t(rows * panel.cols)), sums(out.size() + 16);
   PanelTask task{};
   task.activations = packed.data();

@@ -40,15 +40,21 @@ struct PanelTask {
   PanelEpilogue epilogue;
 };
 
+/// Activations to pack for panel_product.
+struct RowsToPack {
+  const float* x;  ///< [rows][row_stride]
+  int64_t row_stride, rows, k, tile_rows;
+  int64_t rows_behind;  ///< rows that follow these: what is packed next
+};
+
 /// Kernels for one way of storing weights.
 struct LinearFormat {
   int32_t group;             ///< consecutive k of a column side by side: 1 or 2
   int32_t activation_bytes;  ///< of a packed activation: 4 (float32) or 2 (bf16)
-  /// Packs rows [rows][k] of x for panel_product: tiles of tile_rows rows side by side, each
-  /// [k_groups][rows][group], the last tile with the rows that are left. A tile starts
-  /// k_groups * group elements after the one before for each row of that.
-  void (*pack_rows)(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t tile_rows,
-                    void* packed);
+  /// Tiles of tile_rows rows side by side, each [k_groups][rows][group], the last tile with the
+  /// rows that are left. A tile starts k_groups * group elements after the one before for each row
+  /// of that.
+  void (*pack_rows)(const RowsToPack& rows, void* packed);
   void (*panel_product)(const PanelTask& task);
 };
 

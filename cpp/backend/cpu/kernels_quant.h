@@ -40,9 +40,7 @@ constexpr int64_t quant_group_bytes(const QuantFormat& format, int64_t cols) {
   return quant_codes_offset(format, cols) + cols * format.group_size * format.bits / 8;
 }
 
-struct QuantRows {
-  const float* x;  ///< [rows][row_stride]
-  int64_t row_stride, rows, k, tile_rows;
+struct QuantRows : RowsToPack {
   QuantFormat format;  ///< of the weight they will meet
 };
 
@@ -50,6 +48,8 @@ struct QuantKernels {
   int32_t lanes;       ///< floats in a vector; the unit that gate and up alternate in
   int32_t panel_cols;  ///< 4 * lanes
   int32_t tile_rows;   ///< most rows that can share one pass over a panel
+  /// Rows of a tile where there are many: those whose float sums stay in registers, too.
+  int32_t many_tile_rows;
   int32_t quad_bytes;  ///< of four packed activations
   /// Rounds and packs rows for panel_product: tiles of tile_rows rows, the last with those that
   /// are left; a tile starts quant_row_bytes() after the one before for each row of that. A row

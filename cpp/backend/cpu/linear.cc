@@ -24,7 +24,7 @@ struct LinearPlan {
 namespace {
 
 // Packed activations of a block of rows, which stay in the second-level cache while panels pass.
-constexpr int64_t kBlockBytes = 768 * 1024;
+constexpr int64_t kBlockBytes = 512 * 1024;
 constexpr int64_t kMaxBlockRows = 384;
 
 // Threads that count tasks off wait for each other's caches, as long as it takes to read some KiB:
@@ -67,6 +67,12 @@ LinearPlan plan_linear(int64_t rows, int64_t row_bytes, int64_t panel_bytes, int
   plan.accumulator_bytes =
       plan.block_rows * panel_cols * static_cast<int64_t>(sizeof(float)) + kGapBytes;
   return plan;
+}
+
+/// Rows [first, first + rows) of x.
+RowsToPack rows_to_pack(const TensorView& x, int64_t first, int64_t rows, const LinearPlan& plan) {
+  return {x.row<float>(first), x.row_stride,           rows, x.cols(),
+          plan.tile_rows,      x.rows() - first - rows};
 }
 
 /// How a weight's panels lie.
@@ -195,8 +201,7 @@ void CpuBackend::run_dense(const LinearOperands& op, const PackedPanels& weight)
   multiply_panels(
       op, weight.cut(), plan,
       [&](int64_t first, int64_t rows, void* packed) {
-        format.pack_rows(op.x.row<float>(first), op.x.row_stride, rows, op.x.cols(), plan.tile_rows,
-                         packed);
+        format.pack_rows(rows_to_pack(op.x, first, rows, plan), packed);
       },
       [&](int64_t panel, PanelTask& task) {
         task.panel = weight.panel(panel);
@@ -222,14 +227,14 @@ void CpuBackend::run_quantized(const LinearOperands& op, const QuantPanels& weig
   const QuantKernels& kernels = *isa_->quant;
   const QuantFormat& format = weight.format();
   const TensorView x = weight.order() == nullptr ? op.x : reordered(op.x, weight.order());
+  const int64_t most_tile = op.x.rows() > kFewRows ? kernels.many_tile_rows : kernels.tile_rows;
   const LinearPlan plan =
       plan_linear(op.x.rows(), quant_row_bytes(kernels, format, weight.k_groups()),
-                  weight.panel_bytes(), kernels.tile_rows, kernels.panel_cols);
+                  weight.panel_bytes(), most_tile, kernels.panel_cols);
   multiply_panels(
       op, weight.cut(), plan,
       [&](int64_t first, int64_t rows, void* packed) {
-        kernels.pack_rows(
-            {x.row<float>(first), x.row_stride, rows, x.cols(), plan.tile_rows, format}, packed);
+        kernels.pack_rows({rows_to_pack(x, first, rows, plan), format}, packed);
       },
       [&](int64_t panel, PanelTask& task) {
         task.panel = weight.panel(panel);

@@ -2,10 +2,17 @@
 
 // Packed activations: the first words (of 32 bits) of a tile's rows, then their second ones, ...
 
+#include "backend/cpu/kernels_linear.h"
 #include "backend/cpu/simd/simd.h"
 
 namespace headrace::HEADRACE_ISA {
 namespace {
+
+/// Numbers from a tile of `tile` rows to the next one, which starts at `row`: what to fetch while
+/// the tile is packed. 0 if there is none.
+HEADRACE_SIMD_INLINE int64_t next_tile_offset(const RowsToPack& rows, int64_t row, int64_t tile) {
+  return row < rows.rows + rows.rows_behind ? tile * rows.row_stride : 0;
+}
 
 #if defined(__AVX512F__)
 

@@ -1,7 +1,6 @@
 #include "backend/cpu/kernels_linear.h"
 
 #include "backend/cpu/kernels/interleave.h"
-#include "backend/cpu/kernels/panel_epilogue.h"
 #include "backend/cpu/kernels/panel_walk.h"
 #include "backend/cpu/simd/simd.h"
 
@@ -158,33 +157,29 @@ void panel_product(const PanelTask& task) {
       task.k_groups * Format::kGroup * static_cast<int64_t>(sizeof(typename Format::Activation));
   walk_panel(task, {kStepBytes, 1, kStepLines, kLineDots, row_bytes}, [&](const TileRun& run) {
     accumulate_for<Format>(run.rows)(task, run, task.accumulators + run.row * kPanelCols);
-    if (run.last == task.k_groups) finish_rows(task, run.row, run.rows);
   });
 }
 
-void pack_rows_f32(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t padded_k,
-                   int group, int64_t tile_rows, float* out) {
-  for (int64_t row = 0; row < rows; row += tile_rows) {
-    const int64_t tile = rows - row < tile_rows ? rows - row : tile_rows;
-    float* to = out + row * padded_k;
-    for (int64_t i = 0; i < padded_k; i += group) {
+template <int kGroup>
+void pack_rows_f32(const RowsToPack& task, void* packed) {
+  const int64_t padded_k = (task.k + kGroup - 1) / kGroup * kGroup;
+  for (int64_t row = 0; row < task.rows; row += task.tile_rows) {
+    const int64_t tile = task.rows - row < task.tile_rows ? task.rows - row : task.tile_rows;
+    float* to = static_cast<float*>(packed) + row * padded_k;
+    for (int64_t i = 0; i < padded_k; i += kGroup) {
       for (int64_t r = 0; r < tile; ++r) {
-        for (int g = 0; g < group; ++g) {
-          *to++ = i + g < k ? x[(row + r) * row_stride + i + g] : 0.0f;
+        for (int g = 0; g < kGroup; ++g) {
+          *to++ = i + g < task.k ? task.x[(row + r) * task.row_stride + i + g] : 0.0f;
         }
       }
     }
   }
 }
 
-void pack_rows_single(const float* x, int64_t row_stride, int64_t rows, int64_t k,
-                      int64_t tile_rows, void* packed) {
-  pack_rows_f32(x, row_stride, rows, k, k, 1, tile_rows, static_cast<float*>(packed));
-}
-
 #if defined(HEADRACE_HAS_BF16_DOT)
+/// `ahead`: from a number to the one of the next tile.
 template <int R>
-void pack_tile_bf16(const float* x, int64_t row_stride, int64_t k, uint16_t* to) {
+void pack_tile_bf16(const float* x, int64_t row_stride, int64_t k, int64_t ahead, uint16_t* to) {
   for (int64_t i = 0; i < k; i += 2 * kLanes, to += 2 * kLanes * R) {
     const auto left = static_cast<int>(k - i < 2 * kLanes ? k - i : 2 * kLanes);
     const int low = left < kLanes ? left : kLanes;
@@ -192,32 +187,31 @@ void pack_tile_bf16(const float* x, int64_t row_stride, int64_t k, uint16_t* to)
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const float* from = x + r * row_stride + i;
+      prefetch(from + ahead);
+      prefetch(from + ahead + kLanes);
       pairs[r] = narrow_pairs(load_part(from, low), load_part(from + low, left - low));
     }
     store_interleaved<R>(pairs, (left + 1) / 2, to);
   }
 }
 
-using PackTile = void (*)(const float*, int64_t, int64_t, uint16_t*);
+using PackTile = void (*)(const float*, int64_t, int64_t, int64_t, uint16_t*);
 
-void pack_rows_bf16(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t tile_rows,
-                    void* packed) {
+void pack_rows_bf16(const RowsToPack& task, void* packed) {
   constexpr PackTile kPackTile[] = {pack_tile_bf16<1>, pack_tile_bf16<2>, pack_tile_bf16<3>,
                                     pack_tile_bf16<4>, pack_tile_bf16<5>, pack_tile_bf16<6>};
-  const int64_t padded_k = (k + 1) / 2 * 2;
-  for (int64_t row = 0; row < rows; row += tile_rows) {
-    const int64_t tile = rows - row < tile_rows ? rows - row : tile_rows;
-    kPackTile[tile - 1](x + row * row_stride, row_stride, k,
+  const int64_t padded_k = (task.k + 1) / 2 * 2;
+  for (int64_t row = 0; row < task.rows; row += task.tile_rows) {
+    const int64_t left = task.rows - row;
+    const int64_t tile = left < task.tile_rows ? left : task.tile_rows;
+    kPackTile[tile - 1](task.x + row * task.row_stride, task.row_stride, task.k,
+                        next_tile_offset(task, row + tile, tile),
                         static_cast<uint16_t*>(packed) + row * padded_k);
   }
 }
 constexpr LinearFormat kBf16 = {2, 2, pack_rows_bf16, panel_product<FormatBf16Dot>};
 #else
-void pack_rows_pairs(const float* x, int64_t row_stride, int64_t rows, int64_t k, int64_t tile_rows,
-                     void* packed) {
-  pack_rows_f32(x, row_stride, rows, k, (k + 1) / 2 * 2, 2, tile_rows, static_cast<float*>(packed));
-}
-constexpr LinearFormat kBf16 = {2, 4, pack_rows_pairs, panel_product<FormatBf16>};
+constexpr LinearFormat kBf16 = {2, 4, pack_rows_f32<2>, panel_product<FormatBf16>};
 #endif
 
 }  // namespace
@@ -225,8 +219,8 @@ constexpr LinearFormat kBf16 = {2, 4, pack_rows_pairs, panel_product<FormatBf16>
 extern const LinearKernels kLinearKernels;
 const LinearKernels kLinearKernels = {
     kLanes,    kPanelCols,
-    kTileRows, {1, 4, pack_rows_single, panel_product<FormatF32>},
-    kBf16,     {1, 4, pack_rows_single, panel_product<FormatF16>},
+    kTileRows, {1, 4, pack_rows_f32<1>, panel_product<FormatF32>},
+    kBf16,     {1, 4, pack_rows_f32<1>, panel_product<FormatF16>},
 };
 
 }  // namespace headrace::HEADRACE_ISA

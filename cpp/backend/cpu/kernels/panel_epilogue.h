@@ -48,6 +48,16 @@ inline void finish_row(const PanelTask& task, const float* acc, float* out) {
   }
 }
 
+/// Brings closer what finish_rows() will write: a store that waits for its line holds up those of
+/// the sums behind it.
+HEADRACE_SIMD_INLINE void fetch_outputs(const PanelTask& task, int64_t first, int64_t count) {
+  constexpr int32_t kLineFloats = 16;
+  for (int64_t row = first; row < first + count; ++row) {
+    const float* out = task.out + row * task.out_stride;
+    for (int32_t i = 0; i < task.cols; i += kLineFloats) prefetch(out + i);
+  }
+}
+
 /// Rows [first, first + count), whose sums are complete.
 HEADRACE_SIMD_INLINE void finish_rows(const PanelTask& task, int64_t first, int64_t count) {
   for (int64_t row = first; row < first + count; ++row) {

@@ -3,15 +3,20 @@
 // How a panel meets all rows of a call: which weights stay close while rows pass over them, and
 // what is fetched meanwhile. For the linear kernels.
 
+#include "backend/cpu/kernels/panel_epilogue.h"
 #include "backend/cpu/kernels_linear.h"
 #include "backend/cpu/simd/simd.h"
 
 namespace headrace::HEADRACE_ISA {
 namespace {
 
-// Bytes of a panel that stay in the first-level cache while all tiles of rows pass over them; and
-// how far ahead weights are fetched.
+// Bytes of a panel that stay close while all tiles of rows pass over them; and how far ahead
+// weights are fetched. Few tiles read them from the first-level cache. Many tiles take as long to
+// load and store their sums for each block as for some of its KiB: with the registers of AVX-512
+// the second-level cache is fast enough for larger ones.
 constexpr int64_t kBlockBytes = 16 * 1024;
+constexpr int64_t kManyTiles = 5;
+constexpr int64_t kManyTilesBlockBytes = kLanes == 16 ? 128 * 1024 : kBlockBytes;
 
 /// The sizes of a panel and of packed rows.
 struct PanelSizes {
@@ -34,12 +39,14 @@ struct TileRun {
   bool streams;             ///< nothing is fetched: weights come straight from memory
 };
 
-/// Calls run(const TileRun&) for each block of groups in order, and in it for each tile of rows.
+/// Calls run(const TileRun&) for each block of groups in order, and in it for each tile of rows;
+/// after a tile's last block its sums become outputs.
 template <class Run>
 HEADRACE_SIMD_INLINE void walk_panel(const PanelTask& task, const PanelSizes& sizes,
                                      const Run& run) {
   const int64_t tiles = (task.rows + task.tile_rows - 1) / task.tile_rows;
-  const int64_t most = kBlockBytes / sizes.group_bytes;
+  const bool many = tiles >= kManyTiles;
+  const int64_t most = (many ? kManyTilesBlockBytes : kBlockBytes) / sizes.group_bytes;
   const int64_t ahead = most < 1 ? 1 : most;
   const int64_t block = tiles == 1 ? task.k_groups : ahead;
   // A few rows leave one sequential stream, which the hardware reads ahead by itself; prefetches
@@ -54,12 +61,15 @@ HEADRACE_SIMD_INLINE void walk_panel(const PanelTask& task, const PanelSizes& si
     int64_t lines_left = fetches ? sizes.step_lines : 0;
     for (int64_t row = 0, tile = 0; row < task.rows; row += task.tile_rows, ++tile) {
       const int64_t left = task.rows - row;
+      const int64_t count = left < task.tile_rows ? left : task.tile_rows;
       const int64_t share = (lines_left + tiles - tile - 1) / (tiles - tile);
       const int64_t step_lines = share == 3 ? 2 : share;
       const int64_t group_lines = fetches && tile == 0 ? header_lines : 0;
-      run({row, left < task.tile_rows ? left : task.tile_rows, first, last,
+      if (many && last == task.k_groups) fetch_outputs(task, row, count);
+      run({row, count, first, last,
            static_cast<const char*>(task.activations) + row * sizes.row_bytes, fetch, group_lines,
            step_lines, !fetches});
+      if (last == task.k_groups) finish_rows(task, row, count);
       lines_left -= step_lines;
       fetch += (last - first) * (group_lines + sizes.group_steps * step_lines) * 64;
     }

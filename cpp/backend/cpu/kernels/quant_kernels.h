@@ -16,6 +16,12 @@ constexpr int kQuantTileRows = 3;
 constexpr int kQuantTileRows = 2;
 #endif
 
+#if defined(__AVX512VNNI__)
+constexpr int kQuantManyTileRows = 3;
+#else
+constexpr int kQuantManyTileRows = kQuantTileRows;
+#endif
+
 void quant_pack_rows(const QuantRows& rows, void* packed);
 void quant_quantize_panel(const float* columns, int64_t stride, const QuantFormat& format,
                           void* group);

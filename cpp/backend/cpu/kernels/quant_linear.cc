@@ -1,4 +1,3 @@
-#include "backend/cpu/kernels/panel_epilogue.h"
 #include "backend/cpu/kernels/panel_walk.h"
 #include "backend/cpu/kernels/quant_kernels.h"
 #include "backend/cpu/kernels_quant.h"
@@ -288,7 +287,6 @@ void product(const PanelTask& task, const QuantFormat& format) {
                             format.group_size / Format::kStepK, kStepLines, kLineDots, row_bytes};
   walk_panel(task, sizes, [&](const TileRun& run) {
     accumulate_for<Format>(run.rows)(task, run, format, task.accumulators + run.row * kPanelCols);
-    if (run.last == task.k_groups) finish_rows(task, run.row, run.rows);
   });
 }
 
@@ -304,7 +302,7 @@ void panel_product(const PanelTask& task, const QuantFormat& format) {
 
 extern const QuantKernels kQuantKernels;
 const QuantKernels kQuantKernels = {
-    kLanes,          kPanelCols,    kQuantTileRows,       kQuadBytes,
+    kLanes,          kPanelCols,    kQuantTileRows,       kQuantManyTileRows,  kQuadBytes,
     quant_pack_rows, panel_product, quant_quantize_group, quant_quantize_panel};
 
 }  // namespace headrace::HEADRACE_ISA

@@ -17,6 +17,7 @@ constexpr int kChunk = 16;
 template <int R>
 struct Tile {
   const float* x[R];
+  int64_t ahead;                        ///< from a number to the one of the next tile
   float last_group[R][kMaxQuantGroup];  ///< where k ends within a group: what is left, then zeros
   F32 probes[R];                        ///< become NaN with the first element that isn't finite
   float steps[R][kChunk], factors[R][kChunk];
@@ -46,6 +47,8 @@ void find_scales(const QuantRows& rows, int64_t first, int64_t last, Tile<R>& ti
   for (int r = 0; r < R; ++r) {
     float tops[kChunk] = {};
     for (int64_t g = first; g < last; ++g) {
+      const float* next = tile.x[r] + g * rows.format.group_size + tile.ahead;
+      for (int32_t i = 0; i < rows.format.group_size; i += 16) prefetch(next + i);
       tops[g - first] =
           find_top(group_source(tile, r, rows, g), rows.format.group_size, tile.probes[r]);
     }
@@ -124,6 +127,7 @@ void pack_tile(const QuantRows& rows, int64_t row, char* to) {
   const int64_t group_bytes = (8 + size / 4 * kQuadBytes) * R;
   const int64_t groups = (rows.k + size - 1) / size;
   Tile<R> tile;
+  tile.ahead = next_tile_offset(rows, row + R, R);
   for (int r = 0; r < R; ++r) {
     tile.x[r] = rows.x + (row + r) * rows.row_stride;
     tile.probes[r] = zero();
