@@ -48,6 +48,17 @@ def measure_limits(threads: int, gib: float = 1.0) -> Limits:
     )
 
 
+def measure_gpu_limits(program: list[str]) -> Limits:
+    """Of the first GPU, by gpu_kernel_bench; f32 and int8 are not measured there."""
+    if not Path(program[0]).exists():
+        raise SystemExit(f"{program[0]} is not there: tests/gpu/run.sh build makes it")
+    out = subprocess.run([*program, "--limits"], capture_output=True, text=True)
+    if out.returncode != 0:
+        raise SystemExit(f"{program[0]}: {out.stderr.strip()}")
+    found = json.loads(out.stdout)
+    return Limits(found["read_gb_s"] * 1e9, 0.0, found["bf16_gflop_s"] * 1e9, 0.0)
+
+
 def matmul_parameters(config: dict) -> int:
     """Parameters that every generated token multiplies: all matrices, the head included."""
     shapes = make_checkpoint.tensor_shapes(config)

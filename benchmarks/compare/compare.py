@@ -10,10 +10,16 @@ of the repeats, and the share of the floor that floors.py derives, for every eng
 bytes of a weight. headrace-packed is Headrace with packed weights (`headrace pack`). Models are
 made when missing, which takes minutes: --prepare does that alone. OpenVINO needs optimum-intel for
 it (--python openvino-convert=...), llama.cpp the gguf package.
-Memory and start-up are of a fresh process."""
+Memory (of the host) and start-up are of a fresh process.
+
+--device cuda: everybody on the first GPU, in bf16, all of them in its memory at once. Its limits
+are what gpu_kernel_bench --limits says, which tests/gpu/run.sh builds (--gpu-limits "PROGRAM
+--cublaslt LIBRARY" where the linker finds no cuBLASLt). llama-cpp-python must have been built with
+CUDA; transformers compiles its steps."""
 
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -24,11 +30,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import floors  # noqa: E402
 from engine_headrace import QUANTIZATION  # noqa: E402
+from setup import BUDGETS  # noqa: E402
 
 import common  # noqa: E402
 from headrace import packed  # noqa: E402
 
-BUDGET = 512  # tokens of a step
+GPU_LIMITS = str(common.ROOT / "build/gpu/benchmarks/cuda/gpu_kernel_bench")
+ON_GPU = ("headrace", "llama.cpp", "transformers")
 MIXED = [(16 + 2 * (i * 37 % 64), 16 + 3 * (i * 29 % 33)) for i in range(64)]  # means: 79 and 63
 # Requests of (prompt, output); which part of the run counts.
 WORK = {
@@ -46,7 +54,7 @@ class Worker:
 
     def __init__(self, python: str, engine: str, model: Path, args, context: int, count: int):
         command = [python, str(HERE / "worker.py"), engine, str(model), args.weights]
-        command += [str(args.threads), str(context), str(count)]
+        command += [str(args.threads), str(context), str(count), args.device]
         begin = time.perf_counter()
         self._child = subprocess.Popen(
             command,
@@ -98,9 +106,16 @@ def model_for(engine: str, weights: str, folder: Path, pythons: dict[str, str]) 
     return target
 
 
-def floor_seconds(kind: str, requests: list, config: dict, weights: str, limits) -> float:
+def measure_limits(args) -> common.Limits:
+    if args.device == "cpu":
+        return common.measure_limits(args.threads, args.probe_gib)
+    return common.measure_gpu_limits(shlex.split(args.gpu_limits))
+
+
+def floor_seconds(kind: str, requests: list, config: dict, args, limits) -> float:
+    weights = args.weights
     if kind == "whole":
-        return floors.run_floor(config, weights, limits, requests, BUDGET)
+        return floors.run_floor(config, weights, limits, requests, BUDGETS[args.device])
     prompt, output = requests[0]
     if kind == "prefill":
         need = floors.step_need(config, weights, prompt, [prompt], 1)
@@ -144,16 +159,16 @@ def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
     else:
         workers = {name: start(name) for name in engines}
         for repeat in range(args.repeats + 1):
-            limits = common.measure_limits(args.threads, args.probe_gib)
+            limits = measure_limits(args)
             for name, worker in workers.items():
                 answer, before = worker.run(requests), limits
-                limits = common.measure_limits(args.threads, args.probe_gib)
+                limits = measure_limits(args)
                 if repeat == 0:
                     continue  # warm-up
                 seconds, rate = measured(kind, requests, answer)
                 lines[name]["tok_s"].append(rate)
                 for at in (before, limits):
-                    floor = floor_seconds(kind, requests, config, args.weights, at)
+                    floor = floor_seconds(kind, requests, config, args, at)
                     lines[name]["share"].append(floor / seconds)
         for name, worker in workers.items():
             lines[name]["peak_mb"] = round(worker.end() / 1e6)
@@ -165,6 +180,7 @@ def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
                 if values
             }
             about = {"shape": args.shape, "weights": args.weights, "work": args.work}
+            about["device"] = args.device
             out.write(json.dumps(about | {"engine": name} | medians) + "\n")
             common.report(**about, engine=name, **medians)
 
@@ -174,7 +190,9 @@ def table(results: Path) -> None:
     latest: dict[tuple, dict] = {}
     for line in results.read_text().splitlines():
         row = json.loads(line)
-        latest[row["shape"], row["work"], row["weights"], row["engine"]] = row
+        device = row.get("device", "cpu")
+        shape = row["shape"] + ("" if device == "cpu" else f" on {device}")
+        latest[shape, row["work"], row["weights"], row["engine"]] = row
     print("| shape | work | weights | engine | tok/s | of floor | start | peak memory |")
     print("|---|---|---|---|---|---|---|---|")
     for (shape, work, weights, engine), row in sorted(latest.items()):
@@ -197,11 +215,19 @@ def main() -> None:
     parser.add_argument("--prepare", action="store_true", help="only make the models")
     parser.add_argument("--tiny", action="store_true", help="a fraction of the work")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--device", choices=sorted(BUDGETS), default="cpu")
+    parser.add_argument("--gpu-limits", default=GPU_LIMITS, metavar="COMMAND")
     args = parser.parse_args()
     if args.table:
         table(args.results)
         return
     pythons = {"headrace": sys.executable} | dict(item.split("=", 1) for item in args.python)
+    if args.device != "cpu":
+        if args.weights != "bf16":
+            parser.error(f"--weights {args.weights} is for the CPU: on a GPU bf16 is compared")
+        for name in pythons:
+            if name not in ON_GPU:
+                parser.error(f"{name} is compared on the CPU only: leave it or --device out")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
     folder, config = common.checkpoint(args)
     turns(args, config, folder, pythons)

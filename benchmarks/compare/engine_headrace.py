@@ -1,20 +1,23 @@
 """Headrace, for worker.py."""
 
+from setup import Setup
+
 from headrace import LLM, SamplingParams
 
 QUANTIZATION = {"bf16": None, "int8": "wint8", "int4": "wint4", "a8w8": "a8w8"}
 
 
 class Engine:
-    def __init__(self, model: str, weights: str, threads: int, context: int, requests: int) -> None:
+    def __init__(self, setup: Setup) -> None:
         self._llm = LLM(
-            model,
-            num_threads=threads,
-            max_model_len=context,
-            max_num_seqs=requests,
-            max_num_batched_tokens=512,
+            setup.model,
+            device=setup.device,
+            num_threads=setup.threads,
+            max_model_len=setup.context,
+            max_num_seqs=setup.requests,
+            max_num_batched_tokens=setup.budget,
             enable_prefix_caching=False,
-            quantization=QUANTIZATION[weights],
+            quantization=QUANTIZATION[setup.weights],
         )
         self.vocab_size = self._llm.model_info.vocab_size
 

@@ -3,24 +3,30 @@
 import ctypes
 
 import llama_cpp as c
+from setup import Setup
 
-BATCH = 512
+ALL_LAYERS = 1 << 16
 
 
 class Engine:
-    def __init__(self, model: str, weights: str, threads: int, context: int, requests: int) -> None:
+    def __init__(self, setup: Setup) -> None:
+        on_gpu = setup.device != "cpu"
+        if on_gpu and not c.llama_supports_gpu_offload():
+            raise SystemExit("this llama-cpp-python was built without CUDA (-DGGML_CUDA=on)")
         c.llama_log_set(_silent, ctypes.c_void_p(0))
         c.llama_backend_init()
-        self._model = c.llama_model_load_from_file(model.encode(), c.llama_model_default_params())
+        where = c.llama_model_default_params()
+        where.n_gpu_layers = ALL_LAYERS if on_gpu else 0
+        self._model = c.llama_model_load_from_file(setup.model.encode(), where)
         params = c.llama_context_default_params()
-        params.n_ctx = context * requests
-        params.n_batch = params.n_ubatch = BATCH
-        params.n_seq_max = requests
-        params.n_threads = params.n_threads_batch = threads
+        params.n_ctx = setup.context * setup.requests
+        self._budget = params.n_batch = params.n_ubatch = setup.budget
+        params.n_seq_max = setup.requests
+        params.n_threads = params.n_threads_batch = setup.threads
         params.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_ENABLED
         self._context = c.llama_init_from_model(self._model, params)
         self._sampler = c.llama_sampler_init_greedy()
-        self._batch = c.llama_batch_init(BATCH, 0, 1)
+        self._batch = c.llama_batch_init(setup.budget, 0, 1)
         self.vocab_size = c.llama_vocab_n_tokens(c.llama_model_get_vocab(self._model))
 
     def _add(self, token: int, position: int, sequence: int, sample: bool) -> None:
@@ -55,7 +61,7 @@ class Engine:
         for sequence, (ids, _) in enumerate(work):
             for position, token in enumerate(ids):
                 self._add(token, position, sequence, position + 1 == len(ids))
-                if self._batch.n_tokens == BATCH:
+                if self._batch.n_tokens == self._budget:
                     step()
         if self._batch.n_tokens:
             step()

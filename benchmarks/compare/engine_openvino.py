@@ -3,17 +3,18 @@
 import numpy as np
 import openvino as ov
 import openvino_genai as genai
+from setup import Setup
 
 
 class Engine:
-    def __init__(self, model: str, weights: str, threads: int, context: int, requests: int) -> None:
+    def __init__(self, setup: Setup) -> None:
         scheduler = genai.SchedulerConfig()
-        scheduler.max_num_batched_tokens = 512
-        scheduler.max_num_seqs = requests
+        scheduler.max_num_batched_tokens = setup.budget
+        scheduler.max_num_seqs = setup.requests
         scheduler.enable_prefix_caching = False
         scheduler.cache_size = 1
         self._pipe = genai.ContinuousBatchingPipeline(
-            model, scheduler, "CPU", {"INFERENCE_NUM_THREADS": threads}
+            setup.model, scheduler, "CPU", {"INFERENCE_NUM_THREADS": setup.threads}
         )
         self.vocab_size = 30000
 

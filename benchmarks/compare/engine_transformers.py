@@ -1,6 +1,8 @@
-"""transformers with torch, for worker.py: bfloat16, a static cache, left-padded batches."""
+"""transformers with torch, for worker.py: bfloat16, a static cache, one request at a time; on a GPU
+with compiled steps (torch.compile with CUDA graphs, what generate() does with such a cache)."""
 
 import torch
+from setup import Setup
 from transformers import AutoModelForCausalLM
 from transformers.generation.streamers import BaseStreamer
 
@@ -19,11 +21,15 @@ class Times(BaseStreamer):
 
 
 class Engine:
-    def __init__(self, model: str, weights: str, threads: int, context: int, requests: int) -> None:
-        if weights != "bf16":
+    def __init__(self, setup: Setup) -> None:
+        if setup.weights != "bf16":
             raise SystemExit("transformers is compared in bf16 only")
-        torch.set_num_threads(threads)
-        self._model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+        if setup.device != "cpu" and not torch.cuda.is_available():
+            raise SystemExit("this torch finds no CUDA device")
+        torch.set_num_threads(setup.threads)
+        self._device = setup.device
+        model = AutoModelForCausalLM.from_pretrained(setup.model, dtype=torch.bfloat16)
+        self._model = model.to(setup.device)
         self._model.generation_config.eos_token_id = None
         self.vocab_size = self._model.config.vocab_size
 
@@ -33,13 +39,13 @@ class Engine:
             raise SystemExit("transformers is compared with one request at a time")
         ids, output = work[0]
         self._model.generate(
-            torch.tensor([ids]),
-            attention_mask=torch.ones((1, len(ids)), dtype=torch.long),
+            torch.tensor([ids], device=self._device),
+            attention_mask=torch.ones((1, len(ids)), dtype=torch.long, device=self._device),
             max_new_tokens=output,
             min_new_tokens=output,
             do_sample=False,
             pad_token_id=0,
             cache_implementation="static",
-            disable_compile=True,
+            disable_compile=self._device == "cpu",
             streamer=Times(clock),
         )

@@ -1,6 +1,6 @@
 """One engine in a process of its own, driven by lines of JSON on stdin (compare.py writes them).
 
-    worker.py ENGINE MODEL WEIGHTS THREADS CONTEXT REQUESTS
+    worker.py ENGINE MODEL WEIGHTS THREADS CONTEXT REQUESTS DEVICE
 
 The first line of output is written when the engine has given its first token. Then each line of
 input {"requests": [[prompt tokens, output tokens], ...]} is answered with {"first_s": time to the
@@ -13,6 +13,8 @@ import random
 import sys
 import time
 from pathlib import Path
+
+from setup import Setup
 
 ENGINES = {
     "headrace": "engine_headrace",
@@ -46,9 +48,9 @@ def answer(**figures: object) -> None:
 
 
 def main() -> None:
-    name, model, weights, threads, context, requests = sys.argv[1:]
+    name, model, weights, threads, context, requests, device = sys.argv[1:]
     module = importlib.import_module(ENGINES[name])
-    engine = module.Engine(model, weights, int(threads), int(context), int(requests))
+    engine = module.Engine(Setup(model, weights, int(threads), int(context), int(requests), device))
     rng = random.Random(0)
     engine.run([([5, 6, 7, 8], 1)], Clock())
     answer(ready=True)

@@ -112,7 +112,8 @@ std::string heads(const ModelShape& shape) {
          std::to_string(shape.head_dim) + ", bf16";
 }
 
-void prefill(BenchDevice& device, const KernelBenchOptions& options, Report& report) {
+void prefill(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
+             Report& report) {
   const ModelShape& shape = options.shape;
   const int64_t tokens = options.prefill_tokens;
   const AttentionRun run(device, shape, 1, tokens, tokens, 1);
@@ -121,17 +122,17 @@ void prefill(BenchDevice& device, const KernelBenchOptions& options, Report& rep
   const double rate = prefill_flops(tokens, shape.heads, shape.head_dim) / seconds;
   report.add(rate_row("attention-prefill",
                       "causal, " + std::to_string(tokens) + " tokens, " + heads(shape),
-                      1e-12 * rate, "TFLOP/s", 0, ""));
+                      1e-12 * rate, "TFLOP/s", 1e-12 * held.matrix_rate, "matrix rate"));
 }
 
-void decode(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void decode(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
             const std::string& number, int64_t sequences, int64_t context, Report& report) {
   const ModelShape& shape = options.shape;
   const double bytes = kv_bytes(sequences, context, shape.kv_heads, shape.head_dim);
   const int turns = cold_turns(device, options, static_cast<size_t>(bytes));
   const AttentionRun run(device, shape, sequences, context, 1, turns);
   const auto got =
-      race_reads(device, {[&](int turn) { run.launch(turn); }}, limit,
+      race_reads(device, {[&](int turn) { run.launch(turn); }}, held.read,
                  {.turns = std::max(turns, options.least_turns / 4), .rounds = options.rounds});
   report.add(rate_row(number,
                       "batch " + std::to_string(sequences) + ", context " +
@@ -141,12 +142,12 @@ void decode(BenchDevice& device, const KernelBenchOptions& options, const ReadLi
 
 }  // namespace
 
-void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report) {
-  prefill(device, options, report);
-  decode(device, options, limit, "attention-decode", options.decode_sequences,
+  prefill(device, options, held, report);
+  decode(device, options, held, "attention-decode", options.decode_sequences,
          options.decode_context, report);
-  decode(device, options, limit, "attention-decode-one", 1, options.decode_context / 8, report);
+  decode(device, options, held, "attention-decode-one", 1, options.decode_context / 8, report);
 }
 
 }  // namespace headrace::bench

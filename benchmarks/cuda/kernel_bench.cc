@@ -30,7 +30,7 @@ BesideReads race_reads(BenchDevice& device, const Contestant& contestant, const 
 }
 
 int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report& report) {
-  using Part = void(BenchDevice&, const KernelBenchOptions&, const ReadLimit&, Report&);
+  using Part = void(BenchDevice&, const KernelBenchOptions&, const Yardsticks&, Report&);
   struct Named {
     const char* name;
     Part* run;
@@ -38,20 +38,37 @@ int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report
   constexpr std::array kParts = {Named{"attention", bench_attention},
                                  Named{"sampling", bench_sampling}, Named{"rows", bench_rows},
                                  Named{"linears", bench_linears}};
-  ReadLimit limit(device, options.read_bytes);
-  report.add(rate_row("read-bandwidth", "a buffer that is only read", 1e-9 * limit.measure(),
-                      "GB/s", 0, ""));
+  Yardsticks held{.read = ReadLimit(device, options.read_bytes)};
+  const auto report_reads = [&](const char* number) {
+    report.add(
+        rate_row(number, "a buffer that is only read", 1e-9 * held.read.measure(), "GB/s", 0, ""));
+  };
+  report_reads("read-bandwidth");
   int failed = 0;
-  for (const Named& part : kParts) {
+  const auto guarded = [&](const char* name, const auto& work) {
     try {
-      part.run(device, options, limit, report);
+      work();
     } catch (const std::exception& e) {
       ++failed;
-      report.missing(part.name, e.what());
+      report.missing(name, e.what());
     }
+  };
+  try {
+    held.peer.emplace(options.cublaslt);
+  } catch (const std::exception& e) {
+    held.peer_missing = e.what();
   }
-  report.add(rate_row("read-bandwidth-after", "the same once more", 1e-9 * limit.measure(), "GB/s",
-                      0, ""));
+  if (held.peer) {
+    guarded("matrix-rate", [&] {
+      held.matrix_rate = measure_matrix_rate(device, *held.peer, options.matrix_size);
+      report.add(rate_row("matrix-rate", held.peer->name() + ", square, bf16",
+                          1e-12 * held.matrix_rate, "TFLOP/s", 0, ""));
+    });
+  }
+  for (const Named& part : kParts) {
+    guarded(part.name, [&] { part.run(device, options, held, report); });
+  }
+  report_reads("read-bandwidth-after");
   return failed;
 }
 

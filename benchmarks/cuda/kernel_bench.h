@@ -3,10 +3,12 @@
 // The kernels on their own, each against what the card gives at most or against a peer, in turns.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench_device.h"
+#include "cublaslt.h"
 #include "read_limit.h"
 #include "report.h"
 #include "work.h"
@@ -23,25 +25,37 @@ struct KernelBenchOptions {
   int64_t many_rows = 4096;
   int64_t prefill_tokens = 16384;
   int64_t decode_sequences = 64, decode_context = 8192;
+  int64_t matrix_size = 8192;
   int32_t sample_rows = 128, sample_vocab = 151936;
   int rounds = 11;
   int least_turns = 16;    ///< of short kernels in a timed run
   std::string cublaslt{};  ///< path of the library, "" = wherever the linker finds it
 };
 
+/// What the kernels are held against.
+struct Yardsticks {
+  ReadLimit read;
+  std::optional<CublasLt> peer{};
+  std::string peer_missing{};  ///< why there is none
+  double matrix_rate = 0;      ///< operations per second of the peer's large product; 0 = no peer
+};
+
+/// Operations per second of a square bfloat16 product as cuBLASLt has it.
+double measure_matrix_rate(BenchDevice& device, const CublasLt& library, int64_t size);
+
 /// Linears beside cuBLASLt, on the path of the same bits in every company and on the fastest.
-void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                    Report& report);
 /// Prefill of a long prompt; decodes of many sequences.
-void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report);
 /// Norms and rotations of many rows; sampling.
-void bench_rows(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void bench_rows(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                 Report& report);
-void bench_sampling(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void bench_sampling(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                     Report& report);
 
-/// All of them, and the read bandwidth itself. One that fails is reported as such, and the others
+/// All of them, and the limits themselves. One that fails is reported as such, and the others
 /// go on. Returns how many failed.
 int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report& report);
 

@@ -4,7 +4,8 @@
 //
 // Every number is a median of interleaved runs, with inputs that are not in the L2 cache, beside
 // what it is held against. --rows appends them to FILE as JSON (table.py). --limits prints the
-// card's read bandwidth and nothing else, as JSON. Exits with 2 where there is no usable GPU.
+// card's read bandwidth and cuBLASLt's rate of a large product and nothing else, as JSON. Exits
+// with 2 where there is no usable GPU.
 
 #include <cstdio>
 #include <cstdlib>
@@ -53,9 +54,11 @@ Arguments parse(int argc, char** argv) {
 int run(const Arguments& arguments) {
   const std::unique_ptr<BenchDevice> device = make_gpu_device();
   if (arguments.limits) {
-    ReadLimit limit(*device, arguments.options.read_bytes);
-    std::printf("{\"device\": \"%s\", \"read_gb_s\": %.1f}\n", device->traits().name.c_str(),
-                1e-9 * limit.measure());
+    const CublasLt library(arguments.options.cublaslt);
+    const double matrices = measure_matrix_rate(*device, library, arguments.options.matrix_size);
+    ReadLimit reads(*device, arguments.options.read_bytes);
+    std::printf("{\"device\": \"%s\", \"read_gb_s\": %.1f, \"bf16_gflop_s\": %.1f}\n",
+                device->traits().name.c_str(), 1e-9 * reads.measure(), 1e-9 * matrices);
     return 0;
   }
   std::printf("%s\n", device->traits().name.c_str());

@@ -19,6 +19,17 @@ using cuda::LinearPath;
 constexpr size_t kPeerWorkspace = size_t{32} << 20;
 constexpr RaceOptions kChoosing = {.turns = 4, .rounds = 3};
 
+/// `launch(algorithm)` is the contestant that runs it. Throws std::runtime_error if there is none.
+template <class Launch>
+size_t fastest_algorithm(BenchDevice& device, const CublasLt::Product& product,
+                         const Launch& launch) {
+  std::vector<Contestant> offered;
+  for (size_t i = 0; i < product.num_algorithms(); ++i) offered.push_back(launch(i));
+  if (offered.empty()) throw std::runtime_error("cuBLASLt offers no algorithm");
+  const auto seconds = race(device, offered, kChoosing);
+  return static_cast<size_t>(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
+}
+
 /// Room for the largest product, and what the products of all shapes take their weights from.
 struct LinearMemory {
   int64_t weight_elements;
@@ -40,15 +51,14 @@ struct LinearMemory {
 
 class LinearBench {
  public:
-  LinearBench(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+  LinearBench(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
               Report& report)
-      : device_(device), options_(options), limit_(limit), report_(report), memory_(make_memory()) {
-    try {
-      peer_.emplace(options.cublaslt);
-    } catch (const std::exception& e) {
-      peer_missing_ = e.what();
-    }
-  }
+      : device_(device),
+        options_(options),
+        peer_(held.peer),
+        peer_missing_(held.peer_missing),
+        report_(report),
+        memory_(make_memory()) {}
 
   void run() {
     std::vector<double> few, many, many_fastest;
@@ -119,11 +129,8 @@ class LinearBench {
 
   /// The fastest of what the heuristic offers.
   size_t choose(const LinearShape& shape, const CublasLt::Product& product) {
-    std::vector<Contestant> offered;
-    for (size_t i = 0; i < product.num_algorithms(); ++i)
-      offered.push_back(peer(shape, product, i));
-    const auto seconds = race(device_, offered, kChoosing);
-    return static_cast<size_t>(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
+    const auto launch = [&](size_t algorithm) { return peer(shape, product, algorithm); };
+    return fastest_algorithm(device_, product, launch);
   }
 
   /// Returns how many times as fast as the peer ours is; 0 = no peer.
@@ -139,7 +146,6 @@ class LinearBench {
     if (peer_) {
       product.emplace(*peer_, CublasLt::Problem{rows, shape.n, shape.k,
                                                 memory_.peer_workspace.data(), kPeerWorkspace});
-      if (product->num_algorithms() == 0) throw std::runtime_error("cuBLASLt offers nothing");
       contestants.push_back(peer(shape, *product, choose(shape, *product)));
       expect_agreement(shape, rows, contestants);
     }
@@ -189,18 +195,34 @@ class LinearBench {
 
   BenchDevice& device_;
   const KernelBenchOptions& options_;
-  const ReadLimit& limit_;
+  const std::optional<CublasLt>& peer_;
+  const std::string& peer_missing_;
   Report& report_;
   LinearMemory memory_;
-  std::optional<CublasLt> peer_;
-  std::string peer_missing_;
 };
 
 }  // namespace
 
-void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+double measure_matrix_rate(BenchDevice& device, const CublasLt& library, int64_t size) {
+  const auto elements = static_cast<size_t>(size * size);
+  const DeviceArray<uint16_t> x(device, elements), weight(device, elements), out(device, elements);
+  const DeviceArray<char> workspace(device, kPeerWorkspace);
+  fill_uniform(x.data(), size * size, 13, device.stream());
+  fill_uniform(weight.data(), size * size, 14, device.stream());
+  const CublasLt::Product product(library, {size, size, size, workspace.data(), kPeerWorkspace});
+  const auto contestant = [&](size_t algorithm) -> Contestant {
+    return {[&, algorithm](int) {
+      product.run(algorithm, x.data(), weight.data(), out.data(), device.stream());
+    }};
+  };
+  const size_t best = fastest_algorithm(device, product, contestant);
+  const double seconds = race(device, {contestant(best)}, {.turns = 4, .rounds = 7})[0];
+  return linear_flops(size, size, size) / seconds;
+}
+
+void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                    Report& report) {
-  LinearBench(device, options, limit, report).run();
+  LinearBench(device, options, held, report).run();
 }
 
 }  // namespace headrace::bench

@@ -18,17 +18,17 @@ Numbers random_numbers(BenchDevice& device, int64_t count, uint32_t seed) {
   return out;
 }
 
-void report_bytes(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void report_bytes(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                   const std::string& number, const std::string& work, double bytes, int turns,
                   const Contestant& contestant, Report& report) {
   const auto got =
-      race_reads(device, contestant, limit,
+      race_reads(device, contestant, held.read,
                  {.turns = std::max(turns, options.least_turns / 2), .rounds = options.rounds});
   report.add(rate_row(number, work, 1e-9 * bytes / got.seconds, "GB/s", 1e-9 * got.read_rate,
                       "read bandwidth"));
 }
 
-void norm(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void norm(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
           Report& report) {
   const int64_t rows = options.many_rows, cols = options.shape.hidden, size = rows * cols;
   const double bytes = 2.0 * 4 * static_cast<double>(size);
@@ -44,12 +44,12 @@ void norm(BenchDevice& device, const KernelBenchOptions& options, const ReadLimi
         {.dtype = DType::kBF16, .x = sums, .delta = out, .weight = weight.data(), .out = out},
         device.stream());
   };
-  report_bytes(device, options, limit, "add-rms-norm",
+  report_bytes(device, options, held, "add-rms-norm",
                std::to_string(rows) + " x " + std::to_string(cols) + ", bf16", bytes, turns,
                {launch}, report);
 }
 
-void rope(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void rope(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
           Report& report) {
   constexpr int32_t kBlockSize = 64;
   const ModelShape& shape = options.shape;
@@ -82,20 +82,20 @@ void rope(BenchDevice& device, const KernelBenchOptions& options, const ReadLimi
                          .slots = slots.data()},
                         device.stream());
   };
-  report_bytes(device, options, limit, "rope-kv-write",
+  report_bytes(device, options, held, "rope-kv-write",
                std::to_string(rows) + " rows of " + std::to_string(cols) + ", bf16", bytes, turns,
                {launch}, report);
 }
 
 }  // namespace
 
-void bench_rows(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void bench_rows(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                 Report& report) {
-  norm(device, options, limit, report);
-  rope(device, options, limit, report);
+  norm(device, options, held, report);
+  rope(device, options, held, report);
 }
 
-void bench_sampling(BenchDevice& device, const KernelBenchOptions& options, const ReadLimit& limit,
+void bench_sampling(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                     Report& report) {
   constexpr int kTurns = 4;
   // As a model that is fairly sure, and one that hardly is.
@@ -131,8 +131,8 @@ void bench_sampling(BenchDevice& device, const KernelBenchOptions& options, cons
                     .results = results.data()},
                    device.stream());
     };
-    const auto got =
-        race_reads(device, {launch, prepare}, limit, {.turns = kTurns, .rounds = options.rounds});
+    const auto got = race_reads(device, {launch, prepare}, held.read,
+                                {.turns = kTurns, .rounds = options.rounds});
     const double floor = 4.0 * static_cast<double>(size) / got.read_rate;
     report.add(time_row(kind.number,
                         std::to_string(rows) + " rows x " + std::to_string(vocab) +

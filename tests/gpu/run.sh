@@ -4,12 +4,13 @@
 #   tests/gpu/run.sh STAGE...     of build tests bench more sanitize python
 # build: the plug-in, tests and benchmarks for this GPU. tests: the kernels and all ops against the
 # CPU's. bench: every number of docs/cuda.md. more: goldens, the engine against the CPU's. sanitize:
-# compute-sanitizer. python: start-up and throughput through Python (what that takes is in
-# docs/cuda.md). A step that fails or runs out of time costs no other step its rows.
+# compute-sanitizer. python: start-up, throughput and, where torch is, transformers through Python, for
+# which HEADRACE_GPU_SECONDS must be raised. A step that fails or runs out of time costs no other step its rows.
 #
 # Needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
 # HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 470).
+# HEADRACE_COMMIT: what to call the sources where there is no git.
 # The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
 # table.txt, rows.jsonl, clocks.csv, logs.txt.
 set -uo pipefail
@@ -74,7 +75,7 @@ find_cublaslt() {
     python3 -c 'import glob, sysconfig
 for kind in "purelib", "platlib":
     print(*glob.glob(sysconfig.get_path(kind) + "/nvidia/*/lib/libcublasLt.so.1[23]"), sep="\n")'
-  } | grep . | sort -t. -k3 -n | tail -n 1
+  } | grep . | sed 's/.*\.so\.\([0-9]*\)$/\1 &/' | sort -n | tail -n 1 | cut -d' ' -f2-
 }
 
 conditions() {
@@ -113,9 +114,9 @@ run_bench() {
     --format=csv -lms 500 >"$out/clocks.csv" 2>/dev/null &
   clocks=$!
   step bench-kernels 90 "$bench/gpu_kernel_bench" --rows "$out/rows.jsonl" --cublaslt "$(find_cublaslt)"
-  step bench-8b 90 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b
+  step bench-8b 120 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b
   step bench-1b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.2-1b
-  step startup 90 "$bench/startup_bench" --rows "$out/rows.jsonl"
+  step startup 120 "$bench/startup_bench" --rows "$out/rows.jsonl"
   kill $clocks 2>/dev/null
   wait $clocks 2>/dev/null
 }
@@ -147,6 +148,10 @@ run_python() {
   step startup-python 200 python3 benchmarks/startup.py --device cuda --shape llama-3.1-8b
   step throughput-python 120 python3 benchmarks/throughput.py --device cuda --shape llama-3.1-8b \
     --sharegpt --requests 1000 --repeats 1
+  python3 -c 'import torch, transformers' 2>/dev/null || { skip peers "no torch, or no transformers"; return; }
+  step peers 240 python3 benchmarks/compare/compare.py --device cuda --shape llama-3.1-8b --work decode \
+    --python transformers="$python" --results "$out/compare.jsonl" \
+    --gpu-limits "$build/benchmarks/cuda/gpu_kernel_bench --cublaslt $(find_cublaslt)"
 }
 
 # The table of the numbers, and all logs in one file: $OUT may hold few files.

@@ -21,6 +21,7 @@ KernelBenchOptions toy(const std::string& cublaslt) {
           .prefill_tokens = 70,
           .decode_sequences = 2,
           .decode_context = 600,
+          .matrix_size = 64,
           .sample_rows = 2,
           .sample_vocab = 1000,
           .rounds = 1,
@@ -35,9 +36,9 @@ TEST(KernelBench, MeasuresEveryNumber) {
   EXPECT_EQ(bench_kernels(*device, toy(HEADRACE_FAKE_CUBLASLT), report), 0);
   const auto rows = file.read();
   for (const char* number :
-       {"read-bandwidth", "linear-few", "linear-many", "linear-many-fastest", "linear-qkv-1",
-        "linear-down-40-fastest", "linear-head-33", "attention-prefill", "attention-decode",
-        "sampling", "sampling-flat", "add-rms-norm", "rope-kv-write"}) {
+       {"read-bandwidth", "matrix-rate", "linear-few", "linear-many", "linear-many-fastest",
+        "linear-qkv-1", "linear-down-40-fastest", "linear-head-33", "attention-prefill",
+        "attention-decode", "sampling", "sampling-flat", "add-rms-norm", "rope-kv-write"}) {
     ASSERT_TRUE(rows.contains(number)) << number;
     expect_measured(rows.at(number));
   }
@@ -77,11 +78,11 @@ class PeerThat {
 
 TEST(KernelBench, FailsWhereThePeerSaysSomethingElse) {
   const auto device = make_emulated_device();
-  const ReadLimit limit(*device, 1 << 14);
   Report report("");
   const PeerThat is("wrong");
-  EXPECT_THROW(bench_linears(*device, toy(HEADRACE_FAKE_CUBLASLT), limit, report),
-               std::runtime_error);
+  Yardsticks held{.read = ReadLimit(*device, 1 << 14)};
+  held.peer.emplace(HEADRACE_FAKE_CUBLASLT);
+  EXPECT_THROW(bench_linears(*device, toy(""), held, report), std::runtime_error);
 }
 
 TEST(CublasLt, SaysWhyItCannotBeUsed) {

@@ -1,0 +1,151 @@
+"""benchmarks/compare: what engines are asked for on the CPU and on a GPU, without any of them."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks/compare"
+OWN = ("compare", "common", "floors", "setup", "make_checkpoint", "worker")
+ENGINES = ("engine_headrace", "engine_llama_cpp", "engine_transformers")
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(FOLDER.parent))
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield
+    for name in (*OWN, *ENGINES):
+        sys.modules.pop(name, None)
+
+
+def asked(device: str, weights: str = "bf16"):
+    return importlib.import_module("setup").Setup("model", weights, 2, 300, 8, device)
+
+
+def compare(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["compare.py", *arguments])
+    importlib.import_module("compare").main()
+
+
+@pytest.mark.parametrize(("device", "budget"), [("cpu", 512), ("cuda", 2048)])
+def test_headrace(device: str, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("engine_headrace")
+    llm = MagicMock()
+    monkeypatch.setattr(module, "LLM", llm)
+    module.Engine(asked(device))
+    (model,), named = llm.call_args
+    assert model == "model"
+    assert named["device"] == device
+    assert named["max_num_batched_tokens"] == budget
+    assert named["max_model_len"] == 300
+    assert named["max_num_seqs"] == 8
+
+
+def fake_llama_cpp(monkeypatch: pytest.MonkeyPatch, with_gpu: bool) -> ModuleType:
+    fake = MagicMock()
+    fake.llama_log_callback = lambda function: function
+    fake.llama_supports_gpu_offload.return_value = with_gpu
+    fake.llama_model_default_params.return_value = SimpleNamespace()
+    fake.llama_context_default_params.return_value = SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "llama_cpp", fake)
+    return fake
+
+
+@pytest.mark.parametrize(("device", "layers"), [("cpu", 0), ("cuda", 1 << 16)])
+def test_llama_cpp(device: str, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = fake_llama_cpp(monkeypatch, with_gpu=True)
+    importlib.import_module("engine_llama_cpp").Engine(asked(device))
+    assert fake.llama_model_load_from_file.call_args[0][1].n_gpu_layers == layers
+    params = fake.llama_init_from_model.call_args[0][1]
+    assert params.n_ctx == 2400
+    assert params.n_batch == params.n_ubatch == asked(device).budget
+
+
+def test_llama_cpp_without_cuda_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_llama_cpp(monkeypatch, with_gpu=False)
+    module = importlib.import_module("engine_llama_cpp")
+    module.Engine(asked("cpu"))
+    with pytest.raises(SystemExit, match="without CUDA"):
+        module.Engine(asked("cuda"))
+
+
+def fake_torch(monkeypatch: pytest.MonkeyPatch, with_gpu: bool) -> MagicMock:
+    torch, transformers, streamers = MagicMock(), MagicMock(), MagicMock()
+    torch.inference_mode = lambda: lambda function: function
+    torch.cuda.is_available.return_value = with_gpu
+    streamers.BaseStreamer = object
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "transformers", transformers)
+    monkeypatch.setitem(sys.modules, "transformers.generation.streamers", streamers)
+    return transformers.AutoModelForCausalLM.from_pretrained.return_value.to
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_transformers(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = fake_torch(monkeypatch, with_gpu=True)
+    engine = importlib.import_module("engine_transformers").Engine(asked(device))
+    engine.run([([1, 2], 3)], None)
+    to.assert_called_once_with(device)
+    named = to.return_value.generate.call_args[1]
+    assert named["cache_implementation"] == "static"
+    assert named["disable_compile"] == (device == "cpu")
+
+
+def test_transformers_needs_a_gpu_and_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_torch(monkeypatch, with_gpu=False)
+    module = importlib.import_module("engine_transformers")
+    with pytest.raises(SystemExit, match="no CUDA device"):
+        module.Engine(asked("cuda"))
+    with pytest.raises(SystemExit, match="bf16 only"):
+        module.Engine(asked("cpu", "int8"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--weights", "int8"], "--weights int8 is for the CPU"),
+        (["--python", "openvino=python3"], "openvino is compared on the CPU only"),
+        (["--python", "headrace-packed=python3"], "headrace-packed is compared on the CPU only"),
+        (["--device", "tpu"], "invalid choice: 'tpu'"),
+    ],
+)
+def test_what_a_gpu_does_not_run_is_refused(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        compare("--device", "cuda", *arguments, monkeypatch=monkeypatch)
+    assert message in capsys.readouterr().err
+
+
+def test_limits_of_a_gpu(tmp_path: Path) -> None:
+    common = importlib.import_module("common")
+    program = tmp_path / "limits"
+    program.write_text('#!/bin/sh\n[ "$3" = --limits ] && cat "$2"')
+    program.chmod(0o755)
+    (tmp_path / "found").write_text('{"read_gb_s": 3000, "bf16_gflop_s": 800000}')
+    limits = common.measure_gpu_limits([str(program), "-x", str(tmp_path / "found")])
+    assert (limits.read, limits.bf16) == (3e12, 8e14)
+    with pytest.raises(SystemExit, match=r"tests/gpu/run\.sh build"):
+        common.measure_gpu_limits([str(tmp_path / "none")])
+    with pytest.raises(SystemExit, match="limits: "):
+        common.measure_gpu_limits([str(program)])
+
+
+def test_the_table_names_the_device(tmp_path: Path) -> None:
+    about = {"shape": "s", "work": "decode", "weights": "bf16", "engine": "e", "peak_mb": 1}
+    file = tmp_path / "results"
+    lines = [about | {"tok_s": 1}, about | {"tok_s": 2, "device": "cuda"}]
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    command = [sys.executable, str(FOLDER / "compare.py"), "--results", str(file), "--table"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "| s | decode | bf16 | e | 1.0 |" in text
+    assert "| s on cuda | decode | bf16 | e | 2.0 |" in text
