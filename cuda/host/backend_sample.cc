@@ -206,19 +206,25 @@ void CudaBackend::begin_sample(TensorView logits, int32_t vocab_size,
     batch.add(row, vocab_size, nullptr);
   }
   const size_t bytes = output_bytes(rows.size(), batch.most_logprobs);
-  Draw draw = spare_draw(bytes);
+  draws_.push_back(spare_draw(bytes));
+  Draw& draw = draws_.back();
   draw.rows = rows.size();
   draw.most_logprobs = batch.most_logprobs;
-  if (!rows.empty()) {
-    const std::byte* const output =
-        queue_samples(logits, vocab_size, batch, static_cast<int32_t*>(drawn_.data) + num_drawn_);
-    context_.check(context_.api().copy(draw.output.data(), output, bytes, CopyKind::kDeviceToHost,
-                                       context_.stream()),
-                   "reading tokens");
-    num_drawn_ += rows.size();
+  try {
+    if (!rows.empty()) {
+      const std::byte* const output =
+          queue_samples(logits, vocab_size, batch, static_cast<int32_t*>(drawn_.data) + num_drawn_);
+      context_.check(context_.api().copy(draw.output.data(), output, bytes, CopyKind::kDeviceToHost,
+                                         context_.stream()),
+                     "reading tokens");
+      num_drawn_ += rows.size();
+    }
+    draw.done.record(context_.stream());
+  } catch (...) {  // the copy may be under way: its memory must not go
+    spare_draws_.push_back(std::move(draw));
+    draws_.pop_back();
+    throw;
   }
-  draw.done.record(context_.stream());
-  draws_.push_back(std::move(draw));
 }
 
 /// One that nobody waits for any more. What the GPU may still write to it comes before what it will

@@ -99,7 +99,11 @@ void Uploader::write(void* device, int64_t units, size_t unit_bytes, const Fill&
     }
     work(lanes_[0], task);
   }
-  if (task.failure) std::rethrow_exception(task.failure);
+  if (task.failure) {
+    // The caller gives the device memory back: no piece may still be on its way there.
+    static_cast<void>(context_.api().synchronize(stream_));
+    std::rethrow_exception(task.failure);
+  }
 }
 
 void Uploader::write(void* device, const void* source, size_t bytes) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,6 +48,50 @@ TEST_F(CudaFault, AnErrorInAStepEndsItsRequestsAlone) {
     }
   }
   EXPECT_EQ(engine->model_stats("m").state, ModelState::kRunning);
+}
+
+// Whatever fails, whoever is cancelled: what the others get, then and later, is right.
+TEST_F(CudaFault, FailuresAtRandomSpoilNothing) {
+  const auto seed = static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto engine = emulated_engine(gpu_);
+  ModelOptions options = small_options();
+  options.num_kv_blocks = 16;
+  options.swap_space = 1.0 / 16;
+  engine->install_model("m", options);
+  engine->start_model("m");
+  constexpr int kRequests = 5;
+  const auto submit = [&](int i) { return engine->submit("m", small_request(20 + 10 * i, i, 6)); };
+  std::vector<std::vector<int32_t>> want;
+  for (int i = 0; i < kRequests; ++i) want.push_back(read_all(submit(i).results()).token_ids);
+  const char* const calls[] = {"copy",   "copy_rows", "record",
+                               "kernel", "launch",    "synchronize_event"};
+  constexpr int kRounds = 4;
+  int failed = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<Request> requests;
+    for (int i = 0; i < kRequests; ++i) requests.push_back(submit(i));
+    gpu_.api.fail(calls[random() % std::size(calls)], kPassing,
+                  1 + static_cast<int>(random() % 12));
+    requests[random() % kRequests].cancel();
+    for (int i = 0; i < kRequests; ++i) {
+      const Output out = read_all(requests[static_cast<size_t>(i)].results());
+      const auto& expected = want[static_cast<size_t>(i)];
+      ASSERT_LE(out.token_ids.size(), expected.size());
+      EXPECT_TRUE(std::equal(out.token_ids.begin(), out.token_ids.end(), expected.begin())) << i;
+      EXPECT_NE(out.error_code, ErrorCode::kInternal) << out.error_message;
+      failed += out.error_code == ErrorCode::kDevice;
+    }
+    for (const char* call : calls) gpu_.api.fail(call, cuda::kSuccess);
+    EXPECT_EQ(read_all(submit(round).results()).token_ids, want[static_cast<size_t>(round)]);
+  }
+  EXPECT_GT(failed, 0);
+  const ModelStats stats = engine->model_stats("m");
+  EXPECT_EQ(stats.state, ModelState::kRunning);
+  EXPECT_EQ(stats.free_kv_blocks, stats.total_kv_blocks);
+  engine->release_model("m");
+  EXPECT_EQ(gpu_.api.device_bytes(), 0u);
 }
 
 TEST_F(CudaFault, AnErrorThatStaysFailsTheModelWhichCanBeReleased) {
