@@ -134,9 +134,8 @@ class Session:
         """Streams the reply to stdout; its text, and the error if it failed."""
         parts: list[str] = []
         error = None
-        stream = self.llm.chat(messages, self.params, use_tqdm=False, stream=True)
         try:
-            for increment in stream:
+            for increment in self.llm.chat(messages, self.params, use_tqdm=False, stream=True):
                 for output in increment:
                     if output is None or output.outputs is None:
                         continue
