@@ -205,6 +205,26 @@ TEST_P(AttentionBits, LongDecodesSplitOverThreads) {
   }
 }
 
+// One thread takes all KV heads of a decode together, two as well and split by split, three each
+// head alone; a chunk of two rows takes each head alone, too.
+TEST_P(AttentionBits, KvHeadsTogetherOrAlone) {
+  const int32_t history = 4200, width = 21 * 48;
+  for (const DType dtype : {DType::kBF16, DType::kI8}) {
+    const AttentionShape shape{21, 3, 48, 64, 0, dtype};
+    std::vector<std::vector<float>> outs;
+    for (const int32_t threads : {1, 2, 3, 1}) {
+      const auto backend = backend_of(GetParam(), threads);
+      AttentionHarness harness(*backend, shape, 1, history + 10, 2);
+      harness.step({{0, history}}, /*attend=*/false);
+      outs.push_back(harness.step({{0, outs.size() < 3 ? 1 : 2}}));
+      outs.back().resize(width);
+    }
+    for (size_t i = 1; i < outs.size(); ++i) {
+      EXPECT_TRUE(outs[i] == outs[0]) << describe(shape, GetParam()) << " run " << i;
+    }
+  }
+}
+
 // A key or value of infinity or NaN reaches the rows that see it and no others, not even those
 // that share its tile.
 TEST_P(AttentionBits, LaterTokensNeverReachEarlierRows) {

@@ -12,10 +12,15 @@ namespace {
 /// Partial results are worth keeping up to this much memory.
 constexpr int64_t kMaxPartialFloats = int64_t{16} << 20;
 
-/// Rows of one sequence and query heads of one KV head that one task can hold.
+// As many tasks for each thread are enough to share them out evenly.
+constexpr int64_t kManyTasks = 4;
+
+/// Rows of one sequence and query heads of one KV head that one task can hold; or one row and the
+/// query heads of several KV heads.
 struct Unit {
   const SeqSlice* seq;
   int32_t kv_head;
+  int32_t num_kv_heads;
   int32_t first_head;  ///< of the query heads
   int32_t num_heads;
   int32_t first_row;  ///< of the sequence's rows
@@ -28,9 +33,14 @@ struct Unit {
 
 class UnitCutter {
  public:
-  UnitCutter(const StepBatch& step, const AttentionSpec& spec, bool by_head)
+  /// `joins`: sequences with one row have units of several KV heads, which read the blocks of the
+  /// cache in order, where that is faster.
+  UnitCutter(const StepBatch& step, const AttentionSpec& spec, bool by_head, bool joins)
       : step_(step), spec_(spec), by_head_(by_head) {
     group_ = spec.num_heads / spec.num_kv_heads;
+    joined_ = joins && !by_head && group_ <= kMaxJoinedGroup
+                  ? std::min({spec.num_kv_heads, kMaxTaskHeads, kMaxTaskRows / group_})
+                  : 1;
     // Equal shares of a group that is too large for one task.
     parts_ = ceil_div(group_, kMaxTaskRows);
     heads_ = ceil_div(group_, parts_);
@@ -49,9 +59,18 @@ class UnitCutter {
       return;
     }
     for (const SeqSlice& seq : step_.seqs) {
+      if (seq.num_rows == 1 && joined_ > 1) {
+        for (int32_t kv_head = 0; kv_head < heads; kv_head += joined_) {
+          visit(joined_unit(seq, kv_head));
+        }
+        continue;
+      }
       for (int32_t kv_head = 0; kv_head < heads; ++kv_head) for_each(seq, kv_head, visit);
     }
   }
+
+  /// Most KV heads of a unit.
+  int32_t joined() const { return joined_; }
 
  private:
   template <class Visit>
@@ -63,10 +82,18 @@ class UnitCutter {
     }
   }
 
+  Unit joined_unit(const SeqSlice& seq, int32_t kv_head) const {
+    Unit unit = this->unit(seq, kv_head, 0, 0);
+    unit.num_kv_heads = std::min(joined_, spec_.num_kv_heads - kv_head);
+    unit.num_heads = unit.num_kv_heads * group_;
+    return unit;
+  }
+
   Unit unit(const SeqSlice& seq, int32_t kv_head, int32_t head, int32_t row) const {
     Unit unit{};
     unit.seq = &seq;
     unit.kv_head = kv_head;
+    unit.num_kv_heads = 1;
     unit.first_head = kv_head * group_ + head;
     unit.num_heads = std::min(heads_, group_ - head);
     unit.first_row = row;
@@ -83,6 +110,7 @@ class UnitCutter {
   const AttentionSpec& spec_;
   bool by_head_;
   int32_t group_, parts_, heads_, rows_;
+  int32_t joined_;  ///< KV heads of a sequence's only row in one unit
 };
 
 /// Work to share out, in key-by-row splits, and what its partial results take.
@@ -94,7 +122,7 @@ struct Totals {
   int64_t largest_work = 0;
 
   void add(const Unit& unit, int64_t unit_floats) {
-    const int64_t unit_work = int64_t{unit.num_splits} * unit.num_rows;
+    const int64_t unit_work = int64_t{unit.num_splits} * unit.num_rows * unit.num_heads;
     ++units;
     splits += unit.num_splits;
     partial_floats += unit_floats;
@@ -104,6 +132,9 @@ struct Totals {
   /// Would one unit (a long decode) keep the other threads waiting?
   bool is_lopsided(int64_t threads) const {
     return threads > 1 && splits > units && largest_work * 2 * threads > work;
+  }
+  bool has_enough_tasks(int64_t threads) const {
+    return threads == 1 || (is_lopsided(threads) ? splits : units) >= kManyTasks * threads;
   }
 };
 
@@ -122,6 +153,7 @@ class AttentionRun {
     task.query_stride = q_.row_stride;
     task.num_positions = unit.num_rows;
     task.num_heads = unit.num_heads;
+    task.num_kv_heads = unit.num_kv_heads;
     task.first_position = unit.seq->start_pos + unit.first_row;
     task.window = spec_.window;
     task.scale = spec_.scale;
@@ -140,15 +172,19 @@ class AttentionRun {
     return partial_floats(spec_.head_dim, unit.num_rows * unit.num_heads);
   }
 
-  MergeTask merge_task(const Unit& unit, float* partials) const {
+  /// Part `part` of `unit.num_kv_heads`.
+  MergeTask merge_task(const Unit& unit, int32_t part, float* partials) const {
     const AttentionTask whole = task(unit);
-    return {partials + unit.first_partial,
-            unit.num_splits,
-            unit.num_rows,
-            unit.num_heads,
-            spec_.head_dim,
-            whole.out,
-            whole.out_stride};
+    const int32_t heads = unit.num_heads / unit.num_kv_heads;
+    return {.partials = partials + unit.first_partial,
+            .num_splits = unit.num_splits,
+            .partial_rows = unit.num_rows * unit.num_heads,
+            .first_row = part * heads,
+            .num_positions = unit.num_rows,
+            .num_heads = heads,
+            .head_dim = spec_.head_dim,
+            .out = whole.out + int64_t{part} * heads * spec_.head_dim,
+            .out_stride = whole.out_stride};
   }
 
  private:
@@ -206,7 +242,6 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
   const KvFormat& format = tiled.format(kernels);
   const bool by_head = tiled.num_parts() > 1;
   const AttentionRun run(q, spec, tiled, layer, out);
-  const UnitCutter cutter(step_, spec, by_head);
   if (reserving_) {
     const Totals most = most_totals(step_, spec, pool_.num_threads());
     scratch(
@@ -214,9 +249,15 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
     return;
   }
 
-  Totals totals;
-  cutter.for_each(
-      [&](const Unit& unit) { totals.add(unit, unit.num_splits * run.partial_size(unit)); });
+  const auto total = [&](const UnitCutter& cutter) {
+    Totals sum;
+    cutter.for_each(
+        [&](const Unit& unit) { sum.add(unit, unit.num_splits * run.partial_size(unit)); });
+    return sum;
+  };
+  const bool joins = total({step_, spec, by_head, true}).has_enough_tasks(pool_.num_threads());
+  const UnitCutter cutter(step_, spec, by_head, joins);
+  const Totals totals = total(cutter);
   const bool by_split =
       totals.is_lopsided(pool_.num_threads()) && totals.partial_floats <= kMaxPartialFloats;
   const ScratchLayout layout(totals, by_split, spec.head_dim,
@@ -265,8 +306,12 @@ void CpuBackend::attention(TensorView q, const AttentionSpec& spec, const KvCach
     task.partials = partials + unit.first_partial + split * run.partial_size(unit);
     format.attend(task);
   });
-  run_tasks(totals.units,
-            [&](int64_t i, int32_t) { kernels.merge(run.merge_task(units[i], partials)); });
+  const int32_t parts = cutter.joined();
+  run_tasks(totals.units * parts, [&](int64_t i, int32_t) {
+    const Unit& unit = units[i / parts];
+    const auto part = static_cast<int32_t>(i % parts);
+    if (part < unit.num_kv_heads) kernels.merge(run.merge_task(unit, part, partials));
+  });
 }
 
 }  // namespace headrace

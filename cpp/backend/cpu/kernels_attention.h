@@ -18,8 +18,10 @@
 // * a score is one lane that visits the head's dimensions in ascending order;
 // * keys are taken in tiles of kTileTokens, tile i being positions [64 i, 64 (i + 1)), with an
 //   online softmax from tile to tile; a row sees only its own first and last key;
-// * a tile's probabilities are summed as kTileTokens / lanes vectors in order, then by the tree of
-//   reduce_add; unseen keys count as 0;
+// * probabilities are relative to the maximum of the row's first tile in the split, or of a later
+//   one that exceeds it by a factor of more than 2^8;
+// * a split's probabilities are summed vector by vector in order, then by the tree of reduce_add;
+//   unseen keys count as 0;
 // * an output element is one lane that adds p * v in ascending order of the keys the row sees; of a
 //   pair of which it sees one key it adds that one;
 // * every kSplitTokens positions the online softmax starts afresh, and the splits' results are
@@ -29,10 +31,12 @@
 
 namespace headrace {
 
-constexpr int kKvLanes = 16;       ///< keys of this many tokens lie side by side
-constexpr int kTileTokens = 64;    ///< keys per step of the online softmax
-constexpr int kSplitTokens = 512;  ///< keys per independently computed partial result
-constexpr int kMaxTaskRows = 32;   ///< query rows (positions x heads) of one attention task
+constexpr int kKvLanes = 16;        ///< keys of this many tokens lie side by side
+constexpr int kTileTokens = 64;     ///< keys per step of the online softmax
+constexpr int kSplitTokens = 512;   ///< keys per independently computed partial result
+constexpr int kMaxTaskRows = 32;    ///< query rows (positions x heads) of one attention task
+constexpr int kMaxTaskHeads = 8;    ///< KV heads of one attention task
+constexpr int kMaxJoinedGroup = 8;  ///< query heads of each of them, if there are several
 constexpr int kMaxHeadDim = 256;
 
 constexpr int kScaleBytes = 4;  ///< what scales a token's key, or its value, of one head
@@ -43,7 +47,7 @@ struct KvLayerView {
   int64_t block_stride;
   int64_t head_stride;         ///< from one KV head's keys in a block to the next one's
   int64_t group_stride;        ///< from the keys of 16 tokens to those of the next 16
-  int64_t value_offset;        ///< from a block's keys to its values, which lie at the same strides
+  int64_t value_offset;        ///< from a head's keys in a block to its values
   int64_t scale_offset;        ///< from a block to its keys' scales [kv_head][block_size]
   int64_t value_scale_offset;  ///< from those to the values' scales
   int32_t block_size;
@@ -68,18 +72,20 @@ struct KvWriteTask {
   int32_t kv_head;
 };
 
-/// Queries of consecutive positions and of query heads that share a KV head, over whole splits.
+/// Queries of consecutive positions and of query heads that share a KV head, or of one position and
+/// the query heads of several KV heads, over whole splits.
 struct AttentionTask {
   const float* queries;  ///< head 0 of the first position; heads are head_dim apart
   int64_t query_stride;  ///< from one position to the next
   int32_t num_positions;
-  int32_t num_heads;  ///< num_positions * num_heads <= kMaxTaskRows
+  int32_t num_heads;     ///< num_positions * num_heads <= kMaxTaskRows
+  int32_t num_kv_heads;  ///< at most kMaxTaskHeads; if several, with up to kMaxJoinedGroup heads
   int32_t first_position;
   int32_t window;  ///< 0: none
   float scale;
   const KvLayerView* cache;
   const int32_t* blocks;  ///< the sequence's block table
-  int32_t kv_head;
+  int32_t kv_head;        ///< the first
   int32_t first_split;
   int32_t end_split;
   float* scratch;  ///< attention_scratch_floats(head_dim), 64-byte aligned
@@ -97,16 +103,22 @@ static inline int64_t partial_floats(int32_t head_dim, int32_t rows) {
   return static_cast<int64_t>(rows) * (head_dim + 2);
 }
 
-/// Queries and two numbers each, two partial results, one tile of probabilities.
+/// Queries and two numbers each, with room for a KV head's last register block.
+static inline int64_t query_floats(int32_t head_dim) {
+  return static_cast<int64_t>(kMaxTaskHeads * kMaxJoinedGroup) * (head_dim + 2);
+}
+/// Queries, two partial results, one tile of probabilities.
 static inline int64_t attention_scratch_floats(int32_t head_dim) {
-  return static_cast<int64_t>(kMaxTaskRows) * (head_dim + 2 + kTileTokens) +
+  return query_floats(head_dim) + kMaxTaskRows * kTileTokens +
          2 * partial_floats(head_dim, kMaxTaskRows);
 }
 
-/// Merges a task's partial results in index order into its output.
+/// Merges rows of a task's partial results in index order into its output.
 struct MergeTask {
   float* partials;  ///< [num_splits]; the first one is overwritten
   int32_t num_splits;
+  int32_t partial_rows;  ///< of each partial result
+  int32_t first_row;     ///< the head, if not 0: then there is one position
   int32_t num_positions;
   int32_t num_heads;
   int32_t head_dim;

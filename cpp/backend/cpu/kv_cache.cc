@@ -24,9 +24,9 @@ int64_t group_bytes(const KvCacheSpec& spec) {
 KvLayerView layer_of(const KvCacheSpec& spec, int64_t heads) {
   KvLayerView view{};
   view.group_stride = group_bytes(spec);
-  view.head_stride = spec.block_size / kKvLanes * view.group_stride;
-  view.value_offset = heads * view.head_stride;
-  view.scale_offset = 2 * view.value_offset;
+  view.value_offset = spec.block_size / kKvLanes * view.group_stride;
+  view.head_stride = 2 * view.value_offset;
+  view.scale_offset = heads * view.head_stride;
   view.value_scale_offset =
       is_quantized(spec.dtype) ? heads * spec.block_size * int64_t{kScaleBytes} : 0;
   view.block_stride = view.scale_offset + 2 * view.value_scale_offset;

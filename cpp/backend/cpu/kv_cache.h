@@ -4,7 +4,9 @@
 // one, or, where heads can be shared out like threads, one near each NUMA node, which reads it. In
 // a block of a part
 //
-//   keys [kv_head], values [kv_head], scales of keys [kv_head][block_size], of values alike
+//   for each KV head keys, then values; scales of keys [kv_head][block_size], of values alike
+//
+// so that who attends with all KV heads of a part reads a block from its start to its end.
 //
 // Tokens go in groups of 16, whose keys are the lanes of a vector, so that a score is one lane's
 // sum and no kernel ever transposes. Of a group:

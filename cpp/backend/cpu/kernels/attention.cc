@@ -66,85 +66,140 @@ void add_seen_values(const Tile& tile, const typename Products::Weights& weights
 /// One tile for `Rows` rows.
 template <class Products, int Rows>
 void attend_block(const Tile& tile, const float* q, const Visible* visible, float* scores,
-                  const Partial& partial) {
+                  const Running& running) {
   const BlockView view = view_of(visible, Rows, Products::kValueStep);
   if (view.any.first >= view.any.end) return;
   const int head_dim = tile.head_dim;
   score_keys<Products, Rows>(tile, q, view.any.first / kKvLanes * kKvLanes,
                              (view.any.end + kKvLanes - 1) / kKvLanes * kKvLanes, scores);
   typename Products::Weights weights;
-  update_softmax(scores, visible, Rows, partial, head_dim);
+  update_softmax(scores, visible, Rows, running, head_dim);
   for (int r = 0; r < Rows; ++r) {
     Products::weigh(tile, scores + r * kTileTokens, visible[r], r, weights);
   }
   if constexpr (Products::kMasksValues) {
-    add_seen_values<Products, Rows>(tile, weights, visible, view.common, partial.sums);
+    add_seen_values<Products, Rows>(tile, weights, visible, view.common, running.sums);
   } else {
     constexpr int kStep = Products::kValueStep;
     add_values<Products, Rows>(tile, weights, view.any.first / kStep * kStep,
-                               (view.any.end + kStep - 1) / kStep * kStep, partial.sums);
+                               (view.any.end + kStep - 1) / kStep * kStep, running.sums);
   }
 }
 
 template <class Products, int Rows>
 void attend_rows(int rows, const Tile& tile, const float* q, const Visible* visible, float* scores,
-                 const Partial& partial) {
+                 const Running& running) {
   if (rows == Rows) {
-    attend_block<Products, Rows>(tile, q, visible, scores, partial);
+    attend_block<Products, Rows>(tile, q, visible, scores, running);
   } else if constexpr (Rows > 1) {
-    attend_rows<Products, Rows - 1>(rows, tile, q, visible, scores, partial);
+    attend_rows<Products, Rows - 1>(rows, tile, q, visible, scores, running);
   }
 }
 
-/// The groups of the tile at `start` that hold positions in [first, end), and those that the task
-/// reads next.
-Tile locate(const AttentionTask& task, int64_t start, int64_t first, int64_t end) {
+/// A group of 16 tokens in the sequence's blocks. Steps, because divisions take their time.
+class GroupCursor {
+ public:
+  GroupCursor(const KvLayerView& cache, const int32_t* blocks, int64_t position)
+      : cache_(cache),
+        block_(blocks + position / cache.block_size),
+        group_(static_cast<int>(position % cache.block_size) / kKvLanes) {}
+
+  uint8_t* keys(int kv_head) const { return key_group(cache_, *block_, kv_head, group_); }
+  uint8_t* scales(int kv_head) const { return key_scales(cache_, *block_, kv_head, group_); }
+  void advance() {
+    if ((++group_) * kKvLanes < cache_.block_size) return;
+    group_ = 0;
+    ++block_;
+  }
+
+ private:
+  const KvLayerView& cache_;
+  const int32_t* block_;
+  int group_;
+};
+
+/// What a KV head has of the tile at `start` in groups that hold positions in [first, end), and
+/// what is read next: the next head's keys, behind the last head the next tile's. Tasks of the same
+/// sequence follow each other: a split's end is no end.
+Tile locate(const AttentionTask& task, int kv_head, int64_t start, int64_t first, int64_t end) {
   const KvLayerView& cache = *task.cache;
-  const auto keys_at = [&](int64_t position) {
-    return key_group(cache, task.blocks[position / cache.block_size], task.kv_head,
-                     static_cast<int>(position % cache.block_size) / kKvLanes);
-  };
+  const bool last = kv_head + 1 == task.kv_head + task.num_kv_heads;
   Tile tile{};
   tile.head_dim = cache.head_dim;
-  const int64_t task_end = static_cast<int64_t>(task.end_split) * kSplitTokens;
-  for (int g = 0; g < kTileGroups; ++g) {
-    const int64_t position = start + g * kKvLanes, next = position + kTileTokens;
-    if (position + kKvLanes <= first || position >= end) continue;
-    tile.keys[g] = keys_at(position);
+  GroupCursor group(cache, task.blocks, start);
+  for (int g = 0; g < kTileGroups; ++g, group.advance()) {
+    const int64_t position = start + g * kKvLanes;
+    if (position >= end) return tile;
+    if (position + kKvLanes <= first) continue;
+    tile.keys[g] = group.keys(kv_head);
     tile.values[g] = tile.keys[g] + cache.value_offset;
-    tile.next_keys[g] = next < end && next < task_end ? keys_at(next) : tile.keys[g];
-    tile.key_scales[g] = key_scales(cache, task.blocks[position / cache.block_size], task.kv_head,
-                                    static_cast<int>(position % cache.block_size) / kKvLanes);
+    tile.next_keys[g] = last ? tile.keys[g] : group.keys(kv_head + 1);
+    tile.key_scales[g] = group.scales(kv_head);
     tile.value_scales[g] = tile.key_scales[g] + cache.value_scale_offset;
+  }
+  for (int g = 0; last && g < kTileGroups && start + kTileTokens + g * kKvLanes < end; ++g) {
+    if (tile.keys[g] != nullptr) tile.next_keys[g] = group.keys(task.kv_head);
+    group.advance();
   }
   return tile;
 }
 
+/// A task's rows fall into KV heads, and those of one into register blocks.
+struct RowBlocks {
+  int head_rows;    ///< of a KV head
+  int head_blocks;  ///< that they take
+
+  explicit RowBlocks(const AttentionTask& task)
+      : head_rows(task.num_positions * task.num_heads / task.num_kv_heads),
+        head_blocks((head_rows + kBlockRows - 1) / kBlockRows) {}
+
+  /// Where the block of a row begins.
+  float* find(float* q, int row, int head_dim) const {
+    const int block = row / head_rows * head_blocks + row % head_rows / kBlockRows;
+    return q + block * query_block_floats(head_dim);
+  }
+};
+
+/// A tile of one KV head, whose first row is `row`.
+template <class Products>
+void attend_head(const RowBlocks& blocks, const Tile& tile, const Visible* visible, int row,
+                 float* q, float* scores, const Running& running) {
+  const int end = row + blocks.head_rows, head_dim = tile.head_dim;
+  for (; row < end; row += kBlockRows) {
+    attend_rows<Products, kBlockRows>(
+        end - row < kBlockRows ? end - row : kBlockRows, tile, blocks.find(q, row, head_dim),
+        visible + row, scores,
+        {running.sums + static_cast<int64_t>(row) * head_dim, running.references + row,
+         running.lane_totals + row * kLanes});
+  }
+}
+
 /// The part of one split that the task's rows see.
 template <class Products>
-void attend_split(const AttentionTask& task, int64_t split, const float* q, float* scores,
+void attend_split(const AttentionTask& task, int64_t split, float* q, float* scores,
                   const Partial& partial) {
   const int rows = task.num_positions * task.num_heads;
-  const int head_dim = task.cache->head_dim;
+  const RowBlocks blocks(task);
   const int64_t end_position = static_cast<int64_t>(task.first_position) + task.num_positions;
   const int64_t first_key = task.window > 0 && task.first_position >= task.window
                                 ? static_cast<int64_t>(task.first_position) - task.window + 1
                                 : 0;
   const int64_t split_start = split * kSplitTokens;
   const int64_t split_end = split_start + kSplitTokens;
-  clear(partial, head_dim, rows);
+  alignas(64) float lane_totals[kMaxTaskRows * kLanes];
+  const Running running{partial.sums, partial.references, lane_totals};
+  clear(running, task.cache->head_dim, rows);
   int64_t start = first_key > split_start ? first_key / kTileTokens * kTileTokens : split_start;
   for (; start < split_end && start < end_position; start += kTileTokens) {
-    const Tile tile = locate(task, start, first_key, end_position);
     Visible visible[kMaxTaskRows];
     for (int r = 0; r < rows; ++r) visible[r] = visible_lanes(task, r, start);
-    for (int r = 0; r < rows; r += kBlockRows) {
-      const int count = rows - r < kBlockRows ? rows - r : kBlockRows;
-      attend_rows<Products, kBlockRows>(
-          count, tile, q + r / kBlockRows * query_block_floats(head_dim), visible + r, scores,
-          {partial.sums + static_cast<int64_t>(r) * head_dim, partial.maxima + r,
-           partial.totals + r});
+    for (int head = 0; head < task.num_kv_heads; ++head) {
+      const Tile tile = locate(task, task.kv_head + head, start, first_key, end_position);
+      attend_head<Products>(blocks, tile, visible, head * blocks.head_rows, q, scores, running);
     }
+  }
+  for (int r = 0; r < rows; ++r) {
+    partial.totals[r] = reduce_add(load(lane_totals + r * kLanes));
   }
 }
 
@@ -153,14 +208,15 @@ template <class Products>
 void pack_queries(const AttentionTask& task, float* q) {
   constexpr float kLog2E = 0x1.715476p+0f;
   const int head_dim = task.cache->head_dim;
+  const RowBlocks blocks(task);
   const F32 scale = set1(task.scale * kLog2E);
   for (int r = 0; r < task.num_positions * task.num_heads; ++r) {
     const float* from = task.queries + r / task.num_heads * task.query_stride +
                         static_cast<int64_t>(r % task.num_heads) * head_dim;
     float scaled[kMaxHeadDim];
     for (int i = 0; i < head_dim; i += kLanes) store(scaled + i, mul(load(from + i), scale));
-    Products::pack_query(scaled, r % kBlockRows, head_dim,
-                         q + r / kBlockRows * query_block_floats(head_dim));
+    Products::pack_query(scaled, r % blocks.head_rows % kBlockRows, head_dim,
+                         blocks.find(q, r, head_dim));
   }
 }
 
@@ -169,7 +225,7 @@ void attend(const AttentionTask& task) {
   const int rows = task.num_positions * task.num_heads;
   const int head_dim = task.cache->head_dim;
   float* q = task.scratch;
-  float* scores = q + static_cast<int64_t>(kMaxTaskRows) * (head_dim + 2);
+  float* scores = q + query_floats(head_dim);
   float* partials = scores + kMaxTaskRows * kTileTokens;
   pack_queries<Products>(task, q);
   if (task.partials != nullptr) {
@@ -189,14 +245,21 @@ void attend(const AttentionTask& task) {
   write_output(whole, head_dim, task.num_positions, task.num_heads, task.out, task.out_stride);
 }
 
+/// Of a partial result, what belongs to the rows from `row` on.
+Partial rows_from(const Partial& partial, int row, int head_dim) {
+  return {partial.sums + static_cast<int64_t>(row) * head_dim, partial.references + row,
+          partial.totals + row};
+}
+
 void merge(const MergeTask& task) {
-  const int rows = task.num_positions * task.num_heads;
-  const Partial whole = partial_at(task.partials, task.head_dim, rows);
-  for (int i = 1; i < task.num_splits; ++i) {
-    float* from = task.partials + i * partial_floats(task.head_dim, rows);
-    merge_partial(whole, partial_at(from, task.head_dim, rows), task.head_dim, rows);
-  }
-  write_output(whole, task.head_dim, task.num_positions, task.num_heads, task.out, task.out_stride);
+  const int rows = task.num_positions * task.num_heads, d = task.head_dim;
+  const auto partial = [&](int split) {
+    float* data = task.partials + split * partial_floats(d, task.partial_rows);
+    return rows_from(partial_at(data, d, task.partial_rows), task.first_row, d);
+  };
+  const Partial whole = partial(0);
+  for (int i = 1; i < task.num_splits; ++i) merge_partial(whole, partial(i), d, rows);
+  write_output(whole, d, task.num_positions, task.num_heads, task.out, task.out_stride);
 }
 
 }  // namespace

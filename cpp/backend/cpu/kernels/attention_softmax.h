@@ -9,29 +9,40 @@ namespace headrace::HEADRACE_ISA {
 namespace {
 
 constexpr float kNever = -__builtin_inff();
+/// How far a score may lie above the row's reference before what was summed is rescaled. A
+/// probability is at most 2 to this power then; its relative error is the same.
+constexpr float kSlack = 8.0f;
 
-/// A running softmax per row. A row that has seen no key yet has maximum -inf and total 0.
+/// A softmax per row: probabilities are relative to a reference, which was some tile's maximum. A
+/// row that has seen no key has reference -inf and total 0.
 struct Partial {
-  float* sums;    ///< [rows][head_dim]
-  float* maxima;  ///< [rows]
-  float* totals;  ///< [rows]
+  float* sums;        ///< [rows][head_dim]
+  float* references;  ///< [rows]
+  float* totals;      ///< [rows]
+};
+
+/// A split's, as its tiles come in.
+struct Running {
+  float* sums;
+  float* references;
+  float* lane_totals;  ///< [rows][kLanes]
 };
 
 Partial partial_at(float* data, int head_dim, int rows) {
-  float* maxima = data + static_cast<int64_t>(rows) * head_dim;
-  return {data, maxima, maxima + rows};
+  float* references = data + static_cast<int64_t>(rows) * head_dim;
+  return {data, references, references + rows};
 }
 
-void clear(const Partial& partial, int head_dim, int rows) {
-  for (int i = 0; i < rows * head_dim; i += kLanes) store(partial.sums + i, zero());
+void clear(const Running& running, int head_dim, int rows) {
+  for (int i = 0; i < rows * head_dim; i += kLanes) store(running.sums + i, zero());
   for (int r = 0; r < rows; ++r) {
-    partial.maxima[r] = kNever;
-    partial.totals[r] = 0.0f;
+    running.references[r] = kNever;
+    store(running.lane_totals + r * kLanes, zero());
   }
 }
 
 bool is_empty(const Partial& partial, int row) {
-  return partial.maxima[row] == kNever && partial.totals[row] == 0.0f;
+  return partial.references[row] == kNever && partial.totals[row] == 0.0f;
 }
 
 float exp2_of(float x) {
@@ -58,10 +69,21 @@ HEADRACE_SIMD_INLINE F32 seen_scores(const float* scores, int lane, Visible visi
   return kWhole ? load(scores + lane) : visible_scores(scores, lane, visible);
 }
 
-/// The row's maximum takes in the tile's; what was summed before is rescaled.
+/// A row's reference becomes the maximum `top` of a tile.
+inline void raise_reference(F32 top, const Running& running, int row, int head_dim) {
+  const float maximum = reduce_max(top);
+  const F32 factor = set1(exp2_of(running.references[row] - maximum));
+  float* sums = running.sums + static_cast<int64_t>(row) * head_dim;
+  for (int i = 0; i < head_dim; i += kLanes) store(sums + i, mul(load(sums + i), factor));
+  float* totals = running.lane_totals + row * kLanes;
+  store(totals, mul(load(totals), factor));
+  running.references[row] = maximum;
+}
+
+/// Has the row's reference reach up to the tile's scores.
 template <bool kWhole>
-HEADRACE_SIMD_INLINE void raise_maximum(const float* scores, Visible visible,
-                                        const Partial& partial, int row, int head_dim) {
+HEADRACE_SIMD_INLINE void follow_scores(const float* scores, Visible visible,
+                                        const Running& running, int row, int head_dim) {
   const int begin = kWhole ? 0 : visible.first / kLanes * kLanes;
   const int end = kWhole ? kTileTokens : visible.end;
   F32 top = set1(kNever);
@@ -69,53 +91,48 @@ HEADRACE_SIMD_INLINE void raise_maximum(const float* scores, Visible visible,
   for (int i = begin; i < end; i += kLanes) {
     top = max(seen_scores<kWhole>(scores, i, visible), top);
   }
-  const float tile_max = reduce_max(top);
-  const float old_max = partial.maxima[row];
-  if (tile_max > old_max) {
-    const float factor = exp2_of(old_max - tile_max);
-    float* sums = partial.sums + static_cast<int64_t>(row) * head_dim;
-    for (int i = 0; i < head_dim; i += kLanes) store(sums + i, mul(load(sums + i), set1(factor)));
-    partial.totals[row] *= factor;
-    partial.maxima[row] = tile_max;
+  if (greater_mask(top, set1(running.references[row] + kSlack)) != 0) {
+    raise_reference(top, running, row, head_dim);
   }
 }
 
-/// Scores to probabilities relative to the row's maximum, which are added to its total.
+/// Scores to probabilities relative to the row's reference, which are added to its totals.
 template <bool kWhole>
-HEADRACE_SIMD_INLINE void to_probabilities(float* scores, Visible visible, const Partial& partial,
+HEADRACE_SIMD_INLINE void to_probabilities(float* scores, Visible visible, const Running& running,
                                            int row) {
   const int begin = kWhole ? 0 : visible.first / kLanes * kLanes;
   const int end = kWhole ? kTileTokens : visible.end;
-  const F32 maximum = set1(partial.maxima[row]);
-  F32 total = zero();
+  const F32 reference = set1(running.references[row]);
+  float* totals = running.lane_totals + row * kLanes;
+  F32 total = load(totals);
 #pragma GCC unroll 4
   for (int i = begin; i < end; i += kLanes) {
-    const F32 p = exp2(sub(seen_scores<kWhole>(scores, i, visible), maximum));
+    const F32 p = exp2(sub(seen_scores<kWhole>(scores, i, visible), reference));
     store(scores + i, p);
     total = add(total, p);
   }
-  partial.totals[row] += reduce_add(total);
+  store(totals, total);
 }
 
-/// The tile of `rows` rows, whose scores lie kTileTokens apart. Two loops: the rows' reductions,
+/// The tile of `rows` rows, whose scores lie kTileTokens apart. Two loops: the rows' comparisons,
 /// each a long chain, overlap.
 HEADRACE_SIMD_INLINE void update_softmax(float* scores, const Visible* visible, int rows,
-                                         const Partial& partial, int head_dim) {
+                                         const Running& running, int head_dim) {
   const auto is_whole = [](Visible v) { return v.first == 0 && v.end == kTileTokens; };
   for (int r = 0; r < rows; ++r) {
     const float* row = scores + r * kTileTokens;
     if (is_whole(visible[r])) {
-      raise_maximum<true>(row, visible[r], partial, r, head_dim);
+      follow_scores<true>(row, visible[r], running, r, head_dim);
     } else if (visible[r].first < visible[r].end) {
-      raise_maximum<false>(row, visible[r], partial, r, head_dim);
+      follow_scores<false>(row, visible[r], running, r, head_dim);
     }
   }
   for (int r = 0; r < rows; ++r) {
     float* row = scores + r * kTileTokens;
     if (is_whole(visible[r])) {
-      to_probabilities<true>(row, visible[r], partial, r);
+      to_probabilities<true>(row, visible[r], running, r);
     } else if (visible[r].first < visible[r].end) {
-      to_probabilities<false>(row, visible[r], partial, r);
+      to_probabilities<false>(row, visible[r], running, r);
     }
   }
 }
@@ -128,19 +145,20 @@ void merge_partial(const Partial& into, const Partial& from, int head_dim, int r
     const float* b = from.sums + static_cast<int64_t>(r) * head_dim;
     if (is_empty(into, r)) {
       for (int i = 0; i < head_dim; i += kLanes) store(a + i, load(b + i));
-      into.maxima[r] = from.maxima[r];
+      into.references[r] = from.references[r];
       into.totals[r] = from.totals[r];
       continue;
     }
-    const float top = into.maxima[r] > from.maxima[r] ? into.maxima[r] : from.maxima[r];
-    const float factor_a = exp2_of(into.maxima[r] - top);
-    const float factor_b = exp2_of(from.maxima[r] - top);
+    const float top =
+        into.references[r] > from.references[r] ? into.references[r] : from.references[r];
+    const float factor_a = exp2_of(into.references[r] - top);
+    const float factor_b = exp2_of(from.references[r] - top);
     for (int i = 0; i < head_dim; i += kLanes) {
       const F32 scaled = mul(load(a + i), set1(factor_a));
       store(a + i, fma(load(b + i), set1(factor_b), scaled));
     }
     into.totals[r] = into.totals[r] * factor_a + from.totals[r] * factor_b;
-    into.maxima[r] = top;
+    into.references[r] = top;
   }
 }
 
