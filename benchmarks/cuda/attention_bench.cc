@@ -144,10 +144,10 @@ void decode(BenchDevice& device, const KernelBenchOptions& options, const Yardst
 
 void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report) {
-  prefill(device, options, held, report);
   decode(device, options, held, "attention-decode", options.decode_sequences,
          options.decode_context, report);
   decode(device, options, held, "attention-decode-one", 1, options.decode_context / 8, report);
+  prefill(device, options, held, report);
 }
 
 }  // namespace headrace::bench

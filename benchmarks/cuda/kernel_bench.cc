@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 
 namespace headrace::bench {
 
@@ -38,6 +39,12 @@ int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report
   constexpr std::array kParts = {Named{"attention", bench_attention},
                                  Named{"sampling", bench_sampling}, Named{"rows", bench_rows},
                                  Named{"linears", bench_linears}};
+  const auto wanted = [&](const Named& part) {
+    return options.part.empty() || options.part == part.name;
+  };
+  if (std::none_of(kParts.begin(), kParts.end(), wanted)) {
+    throw std::invalid_argument("there is no part " + options.part);
+  }
   Yardsticks held{.read = ReadLimit(device, options.read_bytes)};
   const auto report_reads = [&](const char* number) {
     report.add(
@@ -66,6 +73,7 @@ int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report
     });
   }
   for (const Named& part : kParts) {
+    if (!wanted(part)) continue;
     guarded(part.name, [&] { part.run(device, options, held, report); });
   }
   report_reads("read-bandwidth-after");

@@ -30,6 +30,7 @@ struct KernelBenchOptions {
   int rounds = 11;
   int least_turns = 16;    ///< of short kernels in a timed run
   std::string cublaslt{};  ///< path of the library, "" = wherever the linker finds it
+  std::string part{};  ///< of bench_kernels(): "attention", "sampling", "rows", "linears"; "" = all
 };
 
 /// What the kernels are held against.

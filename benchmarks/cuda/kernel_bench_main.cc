@@ -1,6 +1,6 @@
 // The CUDA kernels on their own:
 //
-//   gpu_kernel_bench [--rows FILE] [--cublaslt LIBRARY] [--read-gib N] [--limits]
+//   gpu_kernel_bench [--part PART] [--rows FILE] [--cublaslt LIBRARY] [--read-gib N] [--limits]
 //
 // Every number is a median of interleaved runs, with inputs that are not in the L2 cache, beside
 // what it is held against. --rows appends them to FILE as JSON (table.py). --limits prints the
@@ -40,6 +40,8 @@ Arguments parse(int argc, char** argv) {
     const std::string value = argv[++i];
     if (name == "--rows") {
       out.rows = value;
+    } else if (name == "--part") {
+      out.options.part = value;
     } else if (name == "--cublaslt") {
       out.options.cublaslt = value;
     } else if (name == "--read-gib" && std::atof(value.c_str()) > 0) {

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command, within 8 minutes:
 #   tests/gpu/run.sh              (all but python)
-#   tests/gpu/run.sh STAGE...     of build tests bench more sanitize python
+#   tests/gpu/run.sh STAGE...     of build tests bench more sanitize cost python
 # build: the plug-in, tests and benchmarks for this GPU. tests: the kernels and all ops against the
-# CPU's. bench: every number of docs/cuda.md. more: goldens, the engine against the CPU's. sanitize:
-# compute-sanitizer. python: start-up, throughput and, where torch is, transformers through Python, for
-# which HEADRACE_GPU_SECONDS must be raised. A step that fails or runs out of time costs no other step its rows.
+# CPU's. bench: every number of docs/cuda.md. more: the engine against the CPU's, goldens. sanitize:
+# compute-sanitizer. cost: what the same bits every time cost. python: start-up, throughput and, where
+# torch is, transformers beside, through Python; HEADRACE_GPU_SECONDS must be raised for that.
+# A step that fails or runs out of time costs no other step its rows.
 #
 # Needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
@@ -22,7 +23,7 @@ out=${OUT:-$build/out}
 jobs=${HEADRACE_JOBS:-$(nproc)}
 deadline=${HEADRACE_GPU_SECONDS:-470}
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(build tests bench more sanitize)
+[ ${#stages[@]} -gt 0 ] || stages=(build tests bench more sanitize cost)
 rows=()
 failed=0
 
@@ -109,11 +110,14 @@ run_tests() {
 }
 
 run_bench() {
-  local bench=$build/benchmarks/cuda clocks
+  local bench=$build/benchmarks/cuda clocks part
   nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu \
     --format=csv -lms 500 >"$out/clocks.csv" 2>/dev/null &
   clocks=$!
-  step bench-kernels 90 "$bench/gpu_kernel_bench" --rows "$out/rows.jsonl" --cublaslt "$(find_cublaslt)"
+  for part in sampling rows attention linears; do
+    step "bench-$part" 60 "$bench/gpu_kernel_bench" --part $part --rows "$out/rows.jsonl" \
+      --cublaslt "$(find_cublaslt)"
+  done
   step bench-8b 120 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b
   step bench-1b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.2-1b
   step startup 120 "$bench/startup_bench" --rows "$out/rows.jsonl"
@@ -135,6 +139,11 @@ run_sanitize() {
       "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1 \
       --gtest_filter='*Linear/bfloat16:*Norm/bfloat16:CudaSample*'
   done
+}
+
+run_cost() {
+  HEADRACE_CUDA_LINEAR=fastest step bench-8b-fastest 90 "$build/benchmarks/cuda/gpu_engine_bench" \
+    --rows "$out/rows.jsonl" --shape llama-3.1-8b --suffix -fastest
 }
 
 run_python() {

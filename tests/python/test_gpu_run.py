@@ -99,7 +99,7 @@ def test_a_step_that_fails_costs_no_other_rows(machine: Machine) -> None:
     table = (machine.folder / "out/table.txt").read_text()
     assert "| 50 u " in table
     assert "| 3.5 u " in table
-    for name in ("build ", "bench-kernels", "bench-8b"):
+    for name in ("build ", "bench-linears", "bench-8b"):
         assert f"FAILED   {name}" in table
     assert "ok       goldens" in table
     assert "went wrong" in (machine.folder / "out/logs.txt").read_text()

@@ -58,6 +58,19 @@ TEST(KernelBench, SaysThatThereIsNoPeer) {
   EXPECT_GT(rows.at("linear-qkv-1").at("measured"), 0);
 }
 
+TEST(KernelBench, RunsOnePart) {
+  const auto device = make_emulated_device();
+  const RowsFile file;
+  Report report(file.path());
+  KernelBenchOptions options = toy("");
+  options.part = "rows";
+  EXPECT_EQ(bench_kernels(*device, options, report), 0);
+  EXPECT_TRUE(file.read().contains("add-rms-norm"));
+  EXPECT_FALSE(file.read().contains("sampling"));
+  options.part = "row";
+  EXPECT_THROW(bench_kernels(*device, options, report), std::invalid_argument);
+}
+
 TEST(KernelBench, OnePartsFailureCostsNoOtherRow) {
   const auto device = make_emulated_device();
   const RowsFile file;
