@@ -92,11 +92,14 @@ class TimedBackend final : public Backend {
   }
   void expect(const PackedWeight& weight) override { inner_.expect(weight); }
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override {
-    timed_linear(x, weight, [&] { inner_.linear(x, weight, bias, out); });
+    timed_linear("linear", x, weight, [&] { inner_.linear(x, weight, bias, out); });
+  }
+  void linear_add_rms_norm(const LinearAddNorm& args) override {
+    timed_linear("add norm", args.x, args.weight, [&] { inner_.linear_add_rms_norm(args); });
   }
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override {
-    timed_linear(x, weight, [&] { inner_.linear_silu_mul(x, weight, bias, out); });
+    timed_linear("silu mul", x, weight, [&] { inner_.linear_silu_mul(x, weight, bias, out); });
   }
   void silu_mul(TensorView gate_up, TensorView out) override {
     timed("silu_mul", [&] { inner_.silu_mul(gate_up, out); });
@@ -136,10 +139,10 @@ class TimedBackend final : public Backend {
   }
 
   template <class Op>
-  void timed_linear(const TensorView& x, const PackedWeight& weight, const Op& op) {
-    const std::string name =
-        "linear " + std::to_string(weight.n()) + " x " + std::to_string(weight.k());
-    OpTotals& totals = timed(name, op);
+  void timed_linear(const std::string& kind, const TensorView& x, const PackedWeight& weight,
+                    const Op& op) {
+    const std::string shape = std::to_string(weight.n()) + " x " + std::to_string(weight.k());
+    OpTotals& totals = timed(kind + " " + shape, op);
     totals.bytes += static_cast<double>(weight.bytes());
     totals.operations += 2.0 * static_cast<double>(x.rows() * weight.n() * weight.k());
   }

@@ -147,6 +147,31 @@ TEST_P(LinearParity, WholeNumbersAreExact) {
   }
 }
 
+TEST_P(LinearParity, AddRmsNormHasTheBitsOfItsOps) {
+  HEADRACE_REQUIRE_ISA(isa());
+  const auto backend = make_backend(isa());
+  Random random(4);
+  SCOPED_TRACE(random.trace());
+  for (const Shape shape : {Shape{66, 33}, Shape{130, 65}}) {
+    const Problem p = random_problem(random, shape);
+    const StoredMatrix stored(p.weight, p.n, p.k, storage());
+    const auto weight = backend->pack_weight({{stored.part()}, storage(), WeightUse::kLinear});
+    const Matrix bias(*backend, 1, p.n, p.bias), norm(*backend, 1, p.n, random.uniforms(p.n));
+    for (const int64_t rows : kRows) {
+      const std::vector<float> start = random.uniforms(rows * p.n);
+      const Matrix x(*backend, rows, p.k, random.uniforms(rows * p.k));
+      const Matrix residual(*backend, rows, p.n, start), expected(*backend, rows, p.n, start);
+      const Matrix delta(*backend, rows, p.n), out(*backend, rows, p.n);
+      backend->linear(x.view(), *weight, bias.vector(), delta.view());
+      backend->add_rms_norm(expected.view(), delta.view(), norm.vector(), 1e-5f, delta.view());
+      backend->linear_add_rms_norm({x.view(), *weight, bias.vector(), out.view(), residual.view(),
+                                    norm.vector(), 1e-5f, out.view()});
+      ASSERT_EQ(residual.values(), expected.values()) << rows;
+      ASSERT_EQ(out.values(), delta.values()) << rows;
+    }
+  }
+}
+
 // The guarantee behind "same tokens every time": a row's bits depend on the row alone.
 TEST_P(LinearParity, RowsDoNotDependOnTheirCompany) {
   HEADRACE_REQUIRE_ISA(isa());

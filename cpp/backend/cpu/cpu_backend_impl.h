@@ -2,7 +2,7 @@
 
 // The CPU backend over one kernel set. Methods are spread over files by what they do:
 //   cpu_backend.cc  construction, memory, weights, begin_step
-//   linear.cc       linear, linear_silu_mul
+//   linear.cc       linear, linear_add_rms_norm, linear_silu_mul
 //   lora.cc         pack_lora, lora
 //   rows.cc         embed, rope_table, rms_norm, add_rms_norm, silu_mul, gather_rows
 //   kv_cache.cc     kv_block_bytes, make_kv_cache, add_host_blocks, copy_blocks
@@ -69,6 +69,7 @@ class CpuBackend final : public Backend {
                     TensorView out) override;
   void expect(const PackedWeight& weight) override { expected_ = &weight; }
   void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override;
+  void linear_add_rms_norm(const LinearAddNorm& args) override;
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
   void silu_mul(TensorView gate_up, TensorView out) override;

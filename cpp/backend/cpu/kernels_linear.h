@@ -19,6 +19,7 @@ namespace headrace {
 /// What to do with a panel's finished products.
 enum class PanelEpilogue : uint8_t {
   kStore,    ///< out[col] = acc + bias
+  kAdd,      ///< out[col] += acc + bias
   kSiluMul,  ///< vectors alternate gate, up: out[col] = silu(gate + bias) * (up + up_bias)
   kGateUp,   ///< the same vectors: out[col] = gate + bias, out[col + up_column] = up + up_bias
 };
@@ -35,7 +36,7 @@ struct PanelTask {
   const float* up_bias;
   float* out;  ///< [rows][out_stride], at the panel's first output
   int64_t out_stride;
-  int32_t cols;       ///< outputs that exist: <= panel_cols (half of it unless kStore)
+  int32_t cols;       ///< outputs that exist: <= panel_cols (half of it of gate and up)
   int64_t up_column;  ///< kGateUp only
   PanelEpilogue epilogue;
 };

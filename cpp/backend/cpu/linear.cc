@@ -176,8 +176,9 @@ void CpuBackend::multiply_panels(const LinearOperands& op, const PanelCut& cut,
 
 void CpuBackend::run_linear(const TensorView& x, const PackedWeight& packed, const TensorView& bias,
                             const TensorView& out, PanelEpilogue epilogue) {
-  HEADRACE_CHECK(is_gate_up(packed) == (epilogue != PanelEpilogue::kStore),
-                 "the weight was packed for another use");
+  const bool makes_gate_up =
+      epilogue == PanelEpilogue::kSiluMul || epilogue == PanelEpilogue::kGateUp;
+  HEADRACE_CHECK(is_gate_up(packed) == makes_gate_up, "the weight was packed for another use");
   check_linear(x, packed, bias, out,
                epilogue == PanelEpilogue::kSiluMul ? packed.n() / 2 : packed.n());
   if (x.rows() == 0) return;
@@ -246,6 +247,13 @@ void CpuBackend::run_quantized(const LinearOperands& op, const QuantPanels& weig
 void CpuBackend::linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) {
   run_linear(x, weight, bias, out,
              is_gate_up(weight) ? PanelEpilogue::kGateUp : PanelEpilogue::kStore);
+}
+
+// A sum of two numbers has the same bits in either order.
+void CpuBackend::linear_add_rms_norm(const LinearAddNorm& args) {
+  check_add_rms_norm(args.residual, args.delta, args.norm, args.out);
+  run_linear(args.x, args.weight, args.bias, args.residual, PanelEpilogue::kAdd);
+  rms_norm(args.residual, args.norm, args.eps, args.out);
 }
 
 void CpuBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,

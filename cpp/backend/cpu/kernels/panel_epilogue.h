@@ -11,9 +11,9 @@ namespace {
 constexpr int kVectors = 4;  // of a panel's row
 constexpr int kPanelCols = kVectors * kLanes;
 
-HEADRACE_SIMD_INLINE F32 load_bias(const float* bias, int first, int count) {
-  if (bias == nullptr || count <= 0) return zero();
-  return count >= kLanes ? load(bias + first) : load_part(bias + first, count);
+HEADRACE_SIMD_INLINE F32 load_up_to(const float* p, int count) {
+  if (count <= 0) return zero();
+  return count >= kLanes ? load(p) : load_part(p, count);
 }
 
 HEADRACE_SIMD_INLINE void store_up_to(float* out, F32 v, int count) {
@@ -24,13 +24,18 @@ HEADRACE_SIMD_INLINE void store_up_to(float* out, F32 v, int count) {
   }
 }
 
+HEADRACE_SIMD_INLINE F32 load_bias(const float* bias, int first, int count) {
+  return bias == nullptr ? zero() : load_up_to(bias + first, count);
+}
+
 inline void finish_row(const PanelTask& task, const float* acc, float* out) {
-  if (task.epilogue == PanelEpilogue::kStore) {
+  const bool adds = task.epilogue == PanelEpilogue::kAdd;
+  if (adds || task.epilogue == PanelEpilogue::kStore) {
     for (int v = 0; v < kVectors; ++v) {
       const int first = v * kLanes;
       const int count = task.cols - first;
       const F32 y = add(load(acc + first), load_bias(task.bias, first, count));
-      store_up_to(out + first, y, count);
+      store_up_to(out + first, adds ? add(load_up_to(out + first, count), y) : y, count);
     }
     return;
   }
