@@ -1,14 +1,63 @@
 #pragma once
 
 // What sm_90a adds, in PTX: barriers in shared memory that count bytes, tensor copies by the copy
-// engine (TMA), asynchronous products of a warpgroup (wgmma), registers moved between warpgroups.
-// Bodies exist only where the compiler targets sm_90a; the emulation has none of it.
+// engine (TMA), asynchronous products of a warpgroup (wgmma.cuh), registers moved between
+// warpgroups. Bodies exist where the compiler targets sm_90a, and in the emulation.
 
 #include "cuda/device/platform.cuh"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(HEADRACE_HOPPER)
 
 namespace headrace::cuda {
+
+#if defined(HEADRACE_CUDA_EMULATION)
+
+inline uint32_t shared_word(const void* shared) { return emulation::shared_address_of(shared); }
+inline void barrier_init(uint64_t* barrier, uint32_t arrivals, HEADRACE_SITE) {
+  emulation::barrier_init(barrier, arrivals, site);
+}
+inline void barrier_init_fence() {}
+inline void barrier_arrive(uint64_t* barrier, HEADRACE_SITE) {
+  emulation::barrier_arrive(barrier, 0, site);
+}
+inline void barrier_expect_bytes(uint64_t* barrier, uint32_t bytes, HEADRACE_SITE) {
+  emulation::barrier_arrive(barrier, bytes, site);
+}
+inline void barrier_wait(uint64_t* barrier, uint32_t parity, HEADRACE_SITE) {
+  emulation::barrier_wait(barrier, parity, site);
+}
+inline void copy_box(void* shared, const void* map, int32_t column, int32_t row, uint64_t* barrier,
+                     HEADRACE_SITE) {
+  emulation::copy_box(shared, *static_cast<const emulation::TensorMap*>(map), column, row, barrier,
+                      site);
+}
+inline void prefetch_map(const void*) {}
+inline void shared_writes_fence() {}
+inline void products_fence(HEADRACE_SITE) { emulation::fence_products(site); }
+inline void products_commit(HEADRACE_SITE) { emulation::commit_products(site); }
+template <int kLeft>
+inline void products_wait(HEADRACE_SITE) {
+  emulation::wait_products(kLeft, site);
+}
+template <int kCount>
+inline void hold_registers(float (&)[kCount]) {}
+inline void finish_first(const float (&)[2], uint32_t&) {}
+template <int kRegisters>
+inline void take_registers(HEADRACE_SITE) {
+  emulation::change_registers(kRegisters, true, site);
+}
+template <int kRegisters>
+inline void give_registers(HEADRACE_SITE) {
+  emulation::change_registers(kRegisters, false, site);
+}
+inline void named_barrier(int number, int threads, HEADRACE_SITE) {
+  emulation::named_barrier(number, threads, true, site);
+}
+inline void named_barrier_arrive(int number, int threads, HEADRACE_SITE) {
+  emulation::named_barrier(number, threads, false, site);
+}
+
+#else
 
 __device__ inline uint32_t shared_word(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -66,15 +115,13 @@ __device__ inline void prefetch_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/// Of a tile in shared memory as products take it: rows of 128 bytes (64 k), swizzled in groups of
-/// 8 rows, aligned to 1024 bytes. `k_bytes`: which 32 bytes of the rows.
-__device__ inline uint64_t tile_descriptor(const void* tile, uint32_t k_bytes) {
-  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  constexpr uint64_t kGroupBytes = 1024;
-  const uint64_t address = (shared_word(tile) + k_bytes) & 0x3ffffu;
-  return address >> 4 | uint64_t{1} << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128;
+/// Behind it, what this thread has written to shared memory is seen by products and the copy engine
+/// that it, or who it synchronizes with, starts.
+__device__ inline void shared_writes_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/// Ahead of the first product, and of those behind a wait.
 __device__ inline void products_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void products_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -82,6 +129,29 @@ __device__ inline void products_commit() {
 template <int kLeft>
 __device__ inline void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
+
+/// Behind a wait: no use of these accumulators moves ahead of it. Before one: what gives them their
+/// values isn't put off until later.
+template <int kCount>
+__device__ inline void hold_registers(float (&registers)[kCount]) {
+  HEADRACE_UNROLL
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+}
+
+/// Keeps ptxas, too, from starting a wait behind it before these values are there: a store to
+/// shared memory depends on them. It is made for no numbers that arithmetic gives.
+__device__ inline void finish_first(const float (&values)[2], uint32_t& never_written) {
+  asm volatile(
+      "{\n"
+      ".reg .pred store;\n"
+      ".reg .b32 both;\n"
+      "and.b32 both, %0, %1;\n"
+      "setp.eq.u32 store, both, 0xffffffff;\n"
+      "@store st.shared.u32 [%2], both;\n"
+      "}" ::"r"(__float_as_uint(values[0])),
+      "r"(__float_as_uint(values[1])), "r"(shared_word(&never_written))
+      : "memory");
 }
 
 template <int kRegisters>
@@ -97,6 +167,12 @@ __device__ inline void give_registers() {
 __device__ inline void named_barrier(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
+/// The same without waiting.
+__device__ inline void named_barrier_arrive(int number, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+#endif
 
 }  // namespace headrace::cuda
 

@@ -12,6 +12,11 @@
 #include <cstddef>
 #include <cstdint>
 
+/// Code for sm_90a alone has a body: there, and in the emulation.
+#if defined(HEADRACE_CUDA_EMULATION) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HEADRACE_HOPPER 1
+#endif
+
 #if defined(HEADRACE_CUDA_EMULATION)
 #define HEADRACE_UNROLL
 #define HEADRACE_NO_UNROLL

@@ -1,143 +1,126 @@
 #pragma once
 
-// The products of a warpgroup (sm_90a): c [64, n] f32 += a [64, 16] . b [n, 16]^T, both tiles of
-// 16-bit elements in shared memory (tile_descriptor). Warp w of the four holds rows 16 w and
-// following of c, each n / 8 pieces of [16, 8] as mma_16x8x16 has them (mma.cuh). Every accumulator
-// is an operand of the instruction, so that the lists are long.
+// The products of a warpgroup (sm_90a): c [64, n] f32 += a [64, 16] . b [n, 16]^T, of 16-bit
+// elements. Warp w of the four holds rows 16 w and following of c, each n / 8 pieces of [16, 8] as
+// mma_16x8x16 has them (mma.cuh). Asynchronous: operands stay as they are, and c isn't read, until
+// products_wait(). Operands in shared memory are tiles whose rows are 128 bytes, swizzled in groups
+// of 8 rows, aligned to 1024 bytes.
 
 #include "cuda/device/hopper.cuh"
 #include "cuda/device/numbers.cuh"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(HEADRACE_HOPPER)
 
 namespace headrace::cuda {
 
+/// Of a tile whose rows are rows of the matrix and hold 64 k. `k_bytes`: which 32 bytes of the rows
+/// the product takes.
+__device__ inline uint64_t tile_descriptor(const void* tile, uint32_t k_bytes) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kGroupBytes = 1024;
+  const uint64_t address = (shared_word(tile) + k_bytes) & 0x3ffffu;
+  return address >> 4 | uint64_t{1} << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128;
+}
+
+/// Of a tile whose rows are k, from its first row on, and hold 64 rows of the matrix each; the next
+/// 64 lie `next_bytes` behind.
+__device__ inline uint64_t transposed_descriptor(const void* tile, uint32_t next_bytes) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
+  constexpr uint64_t kGroupBytes = 1024;
+  const uint64_t address = shared_word(tile) & 0x3ffffu;
+  return address >> 4 | uint64_t{next_bytes >> 4} << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128;
+}
+
+#if defined(HEADRACE_CUDA_EMULATION)
+
+template <class T>
+float element_value(uint16_t bits) {
+  return to_float(T{bits});
+}
+
 template <class T, int n>
-__device__ inline void wgmma_64xk16(float (&c)[n / 2], uint64_t a, uint64_t b);
+inline void wgmma_64xk16(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep, HEADRACE_SITE) {
+  emulation::issue_product({c, n, nullptr, a, b, false, keep, &element_value<T>}, site);
+}
+template <class T, int n>
+inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b, HEADRACE_SITE) {
+  emulation::issue_product({c, n, a, 0, b, true, true, &element_value<T>}, site);
+}
 
+#else
+
+/// Both from tile_descriptor(). Without `keep`, what c held counts as 0.
+template <class T, int n>
+__device__ inline void wgmma_64xk16(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep);
+
+/// `a`: a lane's registers, as mma_16x8x16 has them. `b`: from transposed_descriptor().
+template <class T, int n>
+__device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b);
+
+// Every accumulator is an operand of the instruction.
 // clang-format off
-template <>
-__device__ inline void wgmma_64xk16<Bf16, 128>(float (&c)[64], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, 1, 1, 1, 0, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]),
-        "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]),
-        "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]),
-        "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
-        "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-        "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]),
-        "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-        "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
-        "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]),
-        "+f"(c[54]), "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]),
-        "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
-      : "l"(a), "l"(b));
-}
+#define HEADRACE_SUMS_16(i) \
+  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+  "+f"(c[i + 6]), "+f"(c[i + 7]), "+f"(c[i + 8]), "+f"(c[i + 9]), "+f"(c[i + 10]), \
+  "+f"(c[i + 11]), "+f"(c[i + 12]), "+f"(c[i + 13]), "+f"(c[i + 14]), "+f"(c[i + 15])
+#define HEADRACE_SUMS_32(i) HEADRACE_SUMS_16(i), HEADRACE_SUMS_16(i + 16)
+#define HEADRACE_SUMS_64(i) HEADRACE_SUMS_32(i), HEADRACE_SUMS_32(i + 32)
+#define HEADRACE_SUMS_128(i) HEADRACE_SUMS_64(i), HEADRACE_SUMS_64(i + 64)
+#define HEADRACE_NAMES_32 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define HEADRACE_NAMES_64 HEADRACE_NAMES_32 ", " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HEADRACE_NAMES_128 HEADRACE_NAMES_64 ", " \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-template <>
-__device__ inline void wgmma_64xk16<F16, 128>(float (&c)[64], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, 1, 1, 1, 0, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]),
-        "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]),
-        "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]),
-        "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
-        "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-        "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]),
-        "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-        "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
-        "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]),
-        "+f"(c[54]), "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]),
-        "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
-      : "l"(a), "l"(b));
-}
+// `sums` = n / 2 accumulators; behind them a, b and keep are operands x, y and z.
+#define HEADRACE_WGMMA_SHARED(T, type, n, sums, x, y, z) \
+  template <> \
+  __device__ inline void wgmma_64xk16<T, n>(float (&c)[sums], uint64_t a, uint64_t b, bool keep) { \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" #z ", 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+                 " {" HEADRACE_NAMES_##sums "}, %" #x ", %" #y ", keep, 1, 1, 0, 0;\n}" \
+                 : HEADRACE_SUMS_##sums(0) \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(keep))); \
+  }
+// a's are operands p, q, r and s, and b is t.
+#define HEADRACE_WGMMA_REGISTERS(T, type, n, sums, p, q, r, s, t) \
+  template <> \
+  __device__ inline void wgmma_64xk16<T, n>(float (&c)[sums], const uint32_t (&a)[4], uint64_t b) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+                 " {" HEADRACE_NAMES_##sums "}, {%" #p ", %" #q ", %" #r ", %" #s "}, %" #t \
+                 ", 1, 1, 1, 1;" \
+                 : HEADRACE_SUMS_##sums(0) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+  }
 
-template <>
-__device__ inline void wgmma_64xk16<Bf16, 256>(float (&c)[128], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-      "}, %128, %129, 1, 1, 1, 0, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]),
-        "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]),
-        "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]),
-        "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
-        "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-        "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]),
-        "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-        "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
-        "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]),
-        "+f"(c[54]), "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]),
-        "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]), "+f"(c[64]), "+f"(c[65]),
-        "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]),
-        "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]),
-        "+f"(c[78]), "+f"(c[79]), "+f"(c[80]), "+f"(c[81]), "+f"(c[82]), "+f"(c[83]),
-        "+f"(c[84]), "+f"(c[85]), "+f"(c[86]), "+f"(c[87]), "+f"(c[88]), "+f"(c[89]),
-        "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), "+f"(c[94]), "+f"(c[95]),
-        "+f"(c[96]), "+f"(c[97]), "+f"(c[98]), "+f"(c[99]), "+f"(c[100]), "+f"(c[101]),
-        "+f"(c[102]), "+f"(c[103]), "+f"(c[104]), "+f"(c[105]), "+f"(c[106]), "+f"(c[107]),
-        "+f"(c[108]), "+f"(c[109]), "+f"(c[110]), "+f"(c[111]), "+f"(c[112]), "+f"(c[113]),
-        "+f"(c[114]), "+f"(c[115]), "+f"(c[116]), "+f"(c[117]), "+f"(c[118]), "+f"(c[119]),
-        "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]),
-        "+f"(c[126]), "+f"(c[127])
-      : "l"(a), "l"(b));
-}
-
-template <>
-__device__ inline void wgmma_64xk16<F16, 256>(float (&c)[128], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-      "}, %128, %129, 1, 1, 1, 0, 0;"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]),
-        "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]),
-        "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]),
-        "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
-        "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-        "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]),
-        "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-        "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
-        "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]),
-        "+f"(c[54]), "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]),
-        "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]), "+f"(c[64]), "+f"(c[65]),
-        "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]),
-        "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]),
-        "+f"(c[78]), "+f"(c[79]), "+f"(c[80]), "+f"(c[81]), "+f"(c[82]), "+f"(c[83]),
-        "+f"(c[84]), "+f"(c[85]), "+f"(c[86]), "+f"(c[87]), "+f"(c[88]), "+f"(c[89]),
-        "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), "+f"(c[94]), "+f"(c[95]),
-        "+f"(c[96]), "+f"(c[97]), "+f"(c[98]), "+f"(c[99]), "+f"(c[100]), "+f"(c[101]),
-        "+f"(c[102]), "+f"(c[103]), "+f"(c[104]), "+f"(c[105]), "+f"(c[106]), "+f"(c[107]),
-        "+f"(c[108]), "+f"(c[109]), "+f"(c[110]), "+f"(c[111]), "+f"(c[112]), "+f"(c[113]),
-        "+f"(c[114]), "+f"(c[115]), "+f"(c[116]), "+f"(c[117]), "+f"(c[118]), "+f"(c[119]),
-        "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]),
-        "+f"(c[126]), "+f"(c[127])
-      : "l"(a), "l"(b));
-}
+#define HEADRACE_WGMMA(T, type) \
+  HEADRACE_WGMMA_SHARED(T, type, 64, 32, 32, 33, 34) \
+  HEADRACE_WGMMA_SHARED(T, type, 128, 64, 64, 65, 66) \
+  HEADRACE_WGMMA_SHARED(T, type, 256, 128, 128, 129, 130) \
+  HEADRACE_WGMMA_REGISTERS(T, type, 64, 32, 32, 33, 34, 35, 36) \
+  HEADRACE_WGMMA_REGISTERS(T, type, 128, 64, 64, 65, 66, 67, 68) \
+  HEADRACE_WGMMA_REGISTERS(T, type, 256, 128, 128, 129, 130, 131, 132)
+HEADRACE_WGMMA(Bf16, "bf16")
+HEADRACE_WGMMA(F16, "f16")
+#undef HEADRACE_SUMS_16
+#undef HEADRACE_SUMS_32
+#undef HEADRACE_SUMS_64
+#undef HEADRACE_SUMS_128
+#undef HEADRACE_NAMES_32
+#undef HEADRACE_NAMES_64
+#undef HEADRACE_NAMES_128
+#undef HEADRACE_WGMMA_SHARED
+#undef HEADRACE_WGMMA_REGISTERS
+#undef HEADRACE_WGMMA
 // clang-format on
+
+#endif
 
 }  // namespace headrace::cuda
 

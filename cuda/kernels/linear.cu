@@ -35,9 +35,7 @@ void linear(const LinearArgs& args, Stream stream) {
   if (args.x.rows == 0) return;
   if (args.dtype == DType::kF32) return linear_f32(args, stream);
   if (args.x.rows <= kMaxSkinnyRows) return linear_skinny(args, stream);
-#if !defined(HEADRACE_CUDA_EMULATION)
   if (args.path == LinearPath::kFastest && can_use_wgmma(args)) return linear_wgmma(args, stream);
-#endif
   linear_tiles(args, stream);
 }
 

@@ -1,17 +1,14 @@
-#include <cuda.h>
-
-#include "base/check.h"
 #include "cuda/device/hopper.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/kernels/linear_epilogue.cuh"
 #include "cuda/kernels/linear_kernels.h"
-#include "headrace/status.h"
+#include "cuda/kernels/tensor_map.h"
 
 namespace headrace::cuda {
 namespace {
 
-constexpr int kFeatures = 128;  // of a block's tile: 64 for each of two warpgroups
-constexpr int kUnit = 64;       // of k: 128 bytes, which the swizzle takes
+constexpr int kFeatures = 128;      // of a block's tile: 64 for each of two warpgroups
+constexpr int kUnit = kBoxColumns;  // of k
 constexpr int kRowBytes = kUnit * 2;
 constexpr int kStages = 4;
 constexpr int kGroupThreads = 128;
@@ -32,7 +29,7 @@ struct WgmmaTask {
   int64_t rows, feature_tiles, token_tiles;
 };
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(HEADRACE_HOPPER)
 
 struct Pipe {
   uint64_t full[kStages];
@@ -67,23 +64,24 @@ __device__ void multiply_tiles(const WgmmaTask& task, int group, Pipe* pipe, con
     HEADRACE_UNROLL
     for (uint32_t k = 0; k < kUnit / 16; ++k) {
       wgmma_64xk16<T, kTokens>(sums, tile_descriptor(tile + group * 64 * kRowBytes, k * 32),
-                               tile_descriptor(tile + kFeatures * kRowBytes, k * 32));
+                               tile_descriptor(tile + kFeatures * kRowBytes, k * 32), true);
     }
     products_commit();
     products_wait<1>();
     if (unit > 0 && lane_id() == 0) barrier_arrive(&pipe->empty[(unit - 1) % kStages]);
   }
   products_wait<0>();
+  hold_registers(sums);
 }
 
 #endif
 
 template <class T, class Out, int kTokens>
 __global__ void __launch_bounds__(kThreads, 1)
-    linear_wgmma_kernel(const __grid_constant__ CUtensorMap weight,
-                        const __grid_constant__ CUtensorMap x, WgmmaTask task,
+    linear_wgmma_kernel(const __grid_constant__ TensorMap weight,
+                        const __grid_constant__ TensorMap x, WgmmaTask task,
                         LinearOutput<T, Out> out) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(HEADRACE_HOPPER)
   auto* pipe = reinterpret_cast<Pipe*>(shared_memory());
   char* stages = shared_memory() + kBarrierBytes;
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
@@ -137,47 +135,15 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-/// From the driver, which this library doesn't link to.
-EncodeTiled encode_tiled() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                              12000, cudaEnableDefault, &found);
-  HEADRACE_CHECK(status == cudaSuccess && found == cudaDriverEntryPointSuccess,
-                 static_cast<int>(status));
-  return reinterpret_cast<EncodeTiled>(function);
-}
-
-/// Boxes of kUnit columns x box_rows rows of a 16-bit matrix; zeros beyond its edges.
-CUtensorMap make_map(const ConstMatrix& matrix, DType dtype, int box_rows) {
-  static const EncodeTiled encode = encode_tiled();
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(matrix.cols),
-                              static_cast<cuuint64_t>(matrix.rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(matrix.stride) * 2};
-  const cuuint32_t box[] = {kUnit, static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[] = {1, 1};
-  CUtensorMap map;
-  const CUresult result = encode(
-      &map,
-      dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
-      const_cast<void*>(matrix.data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  HEADRACE_CHECK(result == CUDA_SUCCESS, static_cast<int>(result));
-  return map;
-}
-
 template <class T, class Out, int kTokens>
 void run(const LinearArgs& args, Stream stream) {
   const WeightLayout& layout = args.layout;
   const WgmmaTask task{static_cast<int32_t>(layout.stride() / kUnit), args.x.rows,
                        divide_up<int64_t>(layout.stored_rows(), kFeatures),
                        divide_up<int64_t>(args.x.rows, kTokens)};
-  const CUtensorMap weight = make_map(
+  const TensorMap weight = make_tensor_map(
       {args.weight, layout.stored_rows(), layout.stride(), layout.stride()}, args.dtype, kFeatures);
-  const CUtensorMap x = make_map(args.x, args.dtype, kTokens);
+  const TensorMap x = make_tensor_map(args.x, args.dtype, kTokens);
   launch("linear_wgmma", linear_wgmma_kernel<T, Out, kTokens>,
          {.grid = {grid_size(task.feature_tiles * task.token_tiles)},
           .threads = kThreads,

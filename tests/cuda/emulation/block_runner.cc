@@ -22,7 +22,7 @@ constexpr size_t kMaxSharedBytes = 227 << 10;
 constexpr size_t kSharedAlign = 1024;
 constexpr unsigned kLanes = 32;
 
-enum class State { kReady, kAtBarrier, kInWarpOperation, kDone };
+enum class State { kReady, kAtBarrier, kInWarpOperation, kWaiting, kDone };
 
 struct Copy {
   void* to;
@@ -39,6 +39,7 @@ struct Thread {
   uint32_t lanes = 0;
   WarpOperation operation = nullptr;
   void* payload = nullptr;
+  std::function<bool()> condition;
   std::deque<std::vector<Copy>> copy_groups;
   std::vector<Copy> open_copies;
 };
@@ -64,6 +65,10 @@ class Runner {
 
   Thread& current() { return *current_; }
   char* shared() { return shared_.get(); }
+  size_t shared_bytes() const { return shared_bytes_; }
+  size_t threads() const { return count_; }
+  std::deque<std::function<void()>>& late_work() { return late_work_; }
+  std::unique_ptr<BlockState>& extension() { return extension_; }
   /// Leaves the running thread for good: nothing on its stack may own memory.
   [[noreturn]] void fail(const char* error, const std::source_location& site) {
     error_ = error;
@@ -81,6 +86,9 @@ class Runner {
   bool run_warp(size_t first);
   bool release_warp(size_t first);
   bool release_barrier();
+  bool release_waiting();
+  bool do_late_work();
+  [[noreturn]] void report_deadlock() const;
   void resume(Thread& thread);
   void order_threads();
   [[noreturn]] void report(const std::string& message) const;
@@ -93,6 +101,9 @@ class Runner {
   size_t count_ = 0;
   std::vector<unsigned> order_;
   std::unique_ptr<char, FreeShared> shared_;
+  size_t shared_bytes_ = 0;
+  std::deque<std::function<void()>> late_work_;
+  std::unique_ptr<BlockState> extension_;
   Thread* current_ = nullptr;
   const char* error_ = nullptr;
   std::mt19937 random_{1};
@@ -145,6 +156,9 @@ void Runner::run(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
 void Runner::start_block(Dim3 block, size_t shared_bytes) {
   shared_.reset(static_cast<char*>(::operator new(shared_bytes, std::align_val_t{kSharedAlign})));
   std::memset(shared_.get(), 0xff, shared_bytes);
+  shared_bytes_ = shared_bytes;
+  late_work_.clear();
+  extension_.reset();
   error_ = nullptr;
   count_ = size_t{block.x} * block.y * block.z;
   for (size_t i = 0; i < count_; ++i) {
@@ -192,22 +206,53 @@ void Runner::run_block() {
     }
     for (size_t first = 0; first < count_; first += kLanes) progress |= release_warp(first);
     progress |= release_barrier();
+    progress |= release_waiting();
     all_done = std::all_of(threads_.begin(), threads_.begin() + static_cast<ptrdiff_t>(count_),
                            [](const Thread& t) { return t.state == State::kDone; });
-    if (progress || all_done) continue;
-    std::string message = "threads wait for each other:";
-    const Thread* last = nullptr;
-    for (size_t i = 0; i < count_; ++i) {
-      const Thread& t = threads_[i];
-      if (last != nullptr && last->state == t.state && same_site(last->site, t.site)) continue;
-      last = &t;
-      message += " from " + std::to_string(i) +
-                 (t.state == State::kDone
-                      ? " done"
-                      : (t.state == State::kAtBarrier ? " barrier " : " warp ") + place(t.site));
-    }
-    report(message);
+    if (!progress && !all_done && !do_late_work()) report_deadlock();
   }
+  while (do_late_work()) {
+  }
+  const char* error = extension_ == nullptr ? nullptr : extension_->at_end();
+  if (error != nullptr) report(error);
+}
+
+void Runner::report_deadlock() const {
+  std::string message = "threads wait for each other:";
+  const Thread* last = nullptr;
+  for (size_t i = 0; i < count_; ++i) {
+    const Thread& t = threads_[i];
+    if (last != nullptr && last->state == t.state && same_site(last->site, t.site)) continue;
+    last = &t;
+    const char* where = t.state == State::kAtBarrier         ? " barrier "
+                        : t.state == State::kInWarpOperation ? " warp "
+                                                             : " waits ";
+    message +=
+        " from " + std::to_string(i) + (t.state == State::kDone ? " done" : where + place(t.site));
+  }
+  report(message);
+}
+
+bool Runner::release_waiting() {
+  bool released = false;
+  for (size_t i = 0; i < count_; ++i) {
+    Thread& t = threads_[i];
+    if (t.state != State::kWaiting || !t.condition()) continue;
+    t.condition = nullptr;
+    t.state = State::kReady;
+    released = true;
+  }
+  return released;
+}
+
+bool Runner::do_late_work() {
+  if (late_work_.empty()) return false;
+  size_t next = schedule == Schedule::kBackward ? late_work_.size() - 1 : 0;
+  if (schedule == Schedule::kShuffled) next = random_() % late_work_.size();
+  const auto work = std::move(late_work_[next]);
+  late_work_.erase(late_work_.begin() + static_cast<ptrdiff_t>(next));
+  work();
+  return true;
 }
 
 /// Finishes the operations of a warp that all their lanes have reached.
@@ -271,6 +316,25 @@ void run_grid(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
 }
 
 char* dynamic_shared_memory() { return runner().shared(); }
+size_t shared_memory_bytes() { return runner().shared_bytes(); }
+size_t block_threads() { return runner().threads(); }
+unsigned thread_number() { return runner().current().number; }
+void fail(const char* error, const std::source_location& site) { runner().fail(error, site); }
+void do_late(std::function<void()> work) { runner().late_work().push_back(std::move(work)); }
+
+BlockState& block_state(std::unique_ptr<BlockState> (*make)()) {
+  auto& state = runner().extension();
+  if (state == nullptr) state = make();
+  return *state;
+}
+
+void wait_until(std::function<bool()> condition, const std::source_location& site) {
+  Thread& thread = runner().current();
+  thread.state = State::kWaiting;
+  thread.condition = std::move(condition);
+  thread.site = site;
+  thread.fiber.suspend();
+}
 
 void block_barrier(const std::source_location& site) {
   Thread& thread = runner().current();

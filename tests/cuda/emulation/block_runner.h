@@ -7,12 +7,14 @@
 //
 // Finds, and reports by EmulationError: barriers and warp operations that not all threads named
 // reach (divergence), reads from lanes that take no part, configurations that no GPU accepts.
+// hopper.h adds what sm_90a has.
 // Shared memory starts as 0xff bytes (NaN); out-of-bounds and misaligned accesses are the
 // sanitizers' job.
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -47,6 +49,29 @@ using WarpOperation = const char* (*)(void* const* payloads);
 void block_barrier(const std::source_location& site);
 void warp_collective(uint32_t lanes, WarpOperation operation, void* payload,
                      const std::source_location& site);
+
+/// The running thread's place in its block.
+unsigned thread_number();
+/// Ends the launch with this error. Nothing on the thread's stack may own memory.
+[[noreturn]] void fail(const char* error, const std::source_location& site);
+
+/// Suspends the thread until the condition, asked while no thread runs, is met.
+void wait_until(std::function<bool()> condition, const std::source_location& site);
+/// Work that the hardware does by itself some time: done when all threads wait, in the order that
+/// the schedule says.
+void do_late(std::function<void()> work);
+
+/// What an extension keeps of a block, made when it is first asked for.
+class BlockState {
+ public:
+  virtual ~BlockState() = default;
+  /// Once all threads are done: null, or what is wrong.
+  virtual const char* at_end() = 0;
+};
+BlockState& block_state(std::unique_ptr<BlockState> (*make)());
+/// Threads of the running block, and its dynamic shared memory.
+size_t block_threads();
+size_t shared_memory_bytes();
 
 /// A copy that takes effect at the wait for its group.
 void queue_copy(void* to, const void* from, size_t bytes, size_t zeros);

@@ -12,12 +12,14 @@
 #include <type_traits>
 
 #include "block_runner.h"
+#include "hopper.h"
 
 #define __global__
 #define __host__
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static
 
 using dim3 = headrace::emulation::Dim3;

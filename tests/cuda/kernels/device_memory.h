@@ -16,6 +16,9 @@ inline constexpr int kDeviceSchedules = 1;
 /// Bytes of 0xff (NaN) that kernels and tests both see, aligned to 256.
 std::shared_ptr<char> allocate_device(size_t bytes);
 
+/// Of compute capability 9.0?
+bool device_has_wgmma();
+
 /// In which order emulated threads run: forward, backward, shuffled.
 void set_device_schedule(int schedule);
 

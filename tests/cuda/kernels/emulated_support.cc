@@ -15,6 +15,8 @@ std::shared_ptr<char> allocate_device(size_t bytes) {
   return memory;
 }
 
+bool device_has_wgmma() { return true; }
+
 void set_device_schedule(int schedule) {
   emulation::set_schedule(static_cast<emulation::Schedule>(schedule));
 }

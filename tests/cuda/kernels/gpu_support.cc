@@ -26,6 +26,12 @@ std::shared_ptr<char> allocate_device(size_t bytes) {
   return {static_cast<char*>(memory), [](char* p) { cudaFree(p); }};
 }
 
+bool device_has_wgmma() {
+  int major = 0;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
+         major == 9;
+}
+
 void set_device_schedule(int) {}
 
 namespace {

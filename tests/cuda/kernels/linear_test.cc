@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cuda/kernels/linear_kernels.h"
 #include "cuda/kernels/silu_mul.h"
 #include "device_data.h"
 
@@ -15,6 +16,7 @@ struct Options {
   DType out_dtype = DType::kF32;
   int64_t gap = 0, offset = 0;  // of x, in elements
   int32_t multiprocessors = 132;
+  bool fastest = false;  // with wgmma
 };
 
 class LinearCase {
@@ -92,7 +94,10 @@ class LinearCase {
                     .silu_mul = o.silu_mul,
                     .out_dtype = o.out_dtype,
                     .out = out.matrix(),
-                    .multiprocessors = o.multiprocessors};
+                    .multiprocessors = o.multiprocessors,
+                    .path = o.fastest ? LinearPath::kFastest : LinearPath::kOrdered,
+                    .has_wgmma = device_has_wgmma()};
+    EXPECT_TRUE(!o.fastest || !args.has_wgmma || can_use_wgmma(args));
     if (o.bias) args.bias = bias_data_.data();
     return args;
   }
@@ -150,10 +155,11 @@ TEST_P(Linear, AResidualGivesTheBitsOfTwoOps) {
   SCOPED_TRACE(random_.trace());
   for (const DType dtype : kDTypes) {
     const LinearCase c(dtype, 72, 136, false, random_);
-    for (const int64_t rows : {1, 20, 70}) {
+    for (const int64_t rows : {1, 20, 70, 140}) {
       const auto x = random_.uniforms(dtype, rows * c.layout().k);
       const auto residual = random_.uniforms(dtype, rows * c.layout().n);
-      const Options o{.bias = true, .out_dtype = dtype};
+      const Options o{
+          .bias = true, .out_dtype = dtype, .fastest = rows >= 128 && dtype != DType::kF32};
       const DeviceMatrix plain = c.run(x, o), sum = c.run_in_place(x, o, residual);
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < c.layout().n; ++j) {
@@ -171,6 +177,29 @@ TEST_P(Linear, LargeTilesMatchExactSums) {
   // Few multiprocessors: every block does all of k.
   expect_close(c, 65, {.bias = true, .multiprocessors = 1});
   expect_close(c, 40, {.gap = 1, .multiprocessors = 1});
+}
+
+TEST_P(Linear, WgmmaMatchesExactSums) {
+  SCOPED_TRACE(random_.trace());
+  struct Shape {
+    int64_t n, k, rows;
+    bool gate_up;
+    Options options;
+  };
+  const Shape shapes[] = {
+      {64, 64, 128, false, {.out_dtype = DType::kBF16}},
+      {200, 72, 129, false, {.bias = true, .residual = true}},
+      {72, 328, 256, true, {.gap = 8}},
+      {130, 520, 300, false, {.bias = true, .out_dtype = DType::kF16, .gap = 24, .offset = 8}},
+      {1100, 8, 131, false, {.residual = true}},
+  };
+  for (const Shape& shape : shapes) {
+    const DType dtype = shape.options.out_dtype == DType::kF16 ? DType::kF16 : DType::kBF16;
+    const LinearCase c(dtype, shape.n, shape.k, shape.gate_up, random_);
+    Options options = shape.options;
+    options.fastest = true;
+    expect_close(c, shape.rows, options);
+  }
 }
 
 // A row's bits: alone, among others, in skinny and tiled kernels, in slices or not.
@@ -206,9 +235,10 @@ TEST_P(Linear, RowsDoNotDependOnTheirCompany) {
 TEST_P(Linear, GatedOutputHasTheBitsOfTheSeparateOps) {
   for (const DType dtype : kDTypes) {
     const LinearCase c(dtype, 72, 136, true, random_);
-    for (const int64_t rows : {3, 12, 30, 40}) {
+    for (const int64_t rows : {3, 12, 30, 40, 260}) {
       const auto x = random_.uniforms(dtype, rows * 136);
-      const Options plain{.bias = true, .out_dtype = dtype};
+      const Options plain{
+          .bias = true, .out_dtype = dtype, .fastest = rows >= 128 && dtype != DType::kF32};
       Options fused = plain;
       fused.silu_mul = true;
       const DeviceMatrix gate_up = c.run(x, plain), want(dtype, rows, 36);
@@ -222,10 +252,10 @@ TEST_P(Linear, GatedOutputHasTheBitsOfTheSeparateOps) {
 // with a gap).
 TEST_P(Linear, RowsKeepTheirNanToThemselves) {
   const LinearCase c(DType::kF16, 16, 80, false, random_);
-  for (const int64_t rows : {4, 40}) {
+  for (const int64_t rows : {4, 40, 129}) {
     auto x = random_.uniforms(DType::kF16, rows * 80);
     x[80 + 7] = std::nanf("");
-    const DeviceMatrix got = c.run(x, {});
+    const DeviceMatrix got = c.run(x, {.fastest = rows >= 128});
     for (int64_t i = 0; i < rows; ++i) EXPECT_EQ(std::isnan(got.at(i, 3)), i == 1) << i;
   }
 }

@@ -1,0 +1,61 @@
+#pragma once
+
+// What sm_90a adds, emulated: barriers in shared memory that count arrivals and bytes, the copy
+// engine (TMA), named barriers, the registers of warps, and asynchronous products of a warpgroup
+// (wgmma), as the PTX ISA describes them. cuda/device/hopper.cuh and wgmma.cuh call these.
+//
+// As late, and as early, as the hardware might do it: a box of a copy is NaN from the copy's start
+// on and holds the data once every thread waits for something; accumulators are NaN from the
+// product's issue to the wait for its group. Found and reported: operands in shared memory that
+// change between issue and wait, accumulators written meanwhile, products without a fence ahead or
+// never waited for, warps of a group that differ in their products, barriers that were never
+// initialised or get more arrivals than they take.
+
+#include <cstdint>
+#include <source_location>
+
+namespace headrace::emulation {
+
+/// Boxes of `box_rows` rows x 64 columns (128 bytes, swizzled) of a matrix of 16-bit elements;
+/// zeros beyond its edges.
+struct TensorMap {
+  const char* data;
+  int64_t rows, cols, stride_bytes;
+  int box_rows;
+};
+
+/// Throws EmulationError if the driver would refuse it.
+void check_tensor_map(const TensorMap& map);
+
+/// As descriptors have it. `pointer` is in the block's dynamic shared memory.
+uint32_t shared_address_of(const void* pointer);
+
+void barrier_init(uint64_t* barrier, uint32_t arrivals, const std::source_location& site);
+/// Announces `bytes`, then arrives.
+void barrier_arrive(uint64_t* barrier, uint32_t bytes, const std::source_location& site);
+void barrier_wait(uint64_t* barrier, uint32_t parity, const std::source_location& site);
+void copy_box(void* shared, const TensorMap& map, int32_t column, int32_t row, uint64_t* barrier,
+              const std::source_location& site);
+
+/// One of 15; `wait`: until all `threads` have arrived.
+void named_barrier(int number, int threads, bool wait, const std::source_location& site);
+
+void change_registers(int registers, bool more, const std::source_location& site);
+
+/// c [64, n] = (keep ? c : 0) + a [64, 16] . b [n, 16]^T of the calling warpgroup.
+struct Product {
+  float* c;  ///< the lane's n / 2 accumulators
+  int n;
+  const uint32_t* a_registers;  ///< 4, or null: `a` describes it
+  uint64_t a, b;                ///< descriptors
+  bool b_is_n_major;
+  bool keep;
+  float (*value)(uint16_t);  ///< of an element
+};
+
+void issue_product(const Product& product, const std::source_location& site);
+void fence_products(const std::source_location& site);
+void commit_products(const std::source_location& site);
+void wait_products(int groups_left, const std::source_location& site);
+
+}  // namespace headrace::emulation
