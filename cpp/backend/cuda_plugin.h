@@ -18,9 +18,9 @@ struct CudaBackendOptions {
   DType storage = DType::kF32;  ///< of the one model's weights, hence of its activations
   size_t memory_limit = 0;      ///< bound on what the backend takes from the GPU; 0 = none
   bool record_steps = true;     ///< decode steps become CUDA graphs
-  /// Linears of many rows may sum in another order where that is faster (wgmma): a row's bits then
-  /// depend on how many rows run with it.
-  bool fastest_linear = false;
+  /// Linears and attention of many rows may sum in another order where that is faster (wgmma): a
+  /// row's bits then depend on how many rows run with it.
+  bool fastest_kernels = false;
 };
 
 /// Changes whenever Backend or a type it uses changes its layout.

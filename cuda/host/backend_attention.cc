@@ -77,8 +77,12 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
   check_rows(q, step_.rows, cols);
   check_rows(out, step_.rows, cols);
   HEADRACE_CHECK(spec.window >= 0 && q.dtype == out.dtype, spec.window);
+  const AttentionKind kind{q.dtype, cache.spec().dtype, spec.head_dim, cache.spec().block_size,
+                           spec.scale};
+  const bool wgmma = use_wgmma_ && wgmma_can_attend(kind);
   const PlannedAttention& planned =
-      planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window});
+      planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
+                         wgmma ? kWgmmaRows : kLongRows});
   const DeviceKvCache& device = device_cache(cache);
   launch(cuda::attention, {.dtype = q.dtype,
                            .cache_dtype = cache.spec().dtype,
@@ -89,6 +93,7 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                            .layout = device.layout(),
                            .keys = device.keys(layer),
                            .values = device.values(layer),
+                           .num_blocks = int64_t{device.num_blocks()} + 1,
                            .block_tables = step_.block_tables,
                            .table_stride = step_.table_stride,
                            .short_items = planned.short_items,

@@ -13,8 +13,6 @@ namespace headrace::cuda {
 
 namespace {
 
-constexpr int kHopper = 9;  // compute capability with wgmma
-
 Matrix matrix(const TensorView& x) {
   HEADRACE_CHECK(x.shape.rank() == 2 && x.row_stride >= x.cols(), x.shape.rank());
   HEADRACE_CHECK(x.data != nullptr || x.rows() == 0);
@@ -123,8 +121,8 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .out_dtype = out.dtype,
                   .out = matrix(out),
                   .multiprocessors = multiprocessors,
-                  .path = linear_path_,
-                  .has_wgmma = context_.properties().major == kHopper};
+                  .path = use_wgmma_ ? LinearPath::kFastest : LinearPath::kOrdered,
+                  .has_wgmma = use_wgmma_};
   if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
   args.workspace =
       grow(linear_workspace_, linear_workspace_bytes(x.rows(), weight.layout(), multiprocessors));

@@ -13,6 +13,7 @@ namespace headrace::cuda {
 
 namespace {
 
+constexpr int kHopper = 9;  // compute capability with wgmma
 constexpr int32_t kMaxUploadThreads = 8;
 constexpr int32_t kLoraUploadThreads = 2;
 constexpr size_t kReadBackBytes = size_t{1} << 20;
@@ -28,7 +29,7 @@ bool storable(DType dtype) {
 CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
     : context_(api, options.device),
       record_steps_(options.record_steps),
-      linear_path_(options.fastest_linear ? LinearPath::kFastest : LinearPath::kOrdered),
+      use_wgmma_(options.fastest_kernels && context_.properties().major == kHopper),
       storage_(options.storage),
       memory_(context_, options.memory_limit),
       uploader_(context_, std::min(usable_cores(), kMaxUploadThreads)),

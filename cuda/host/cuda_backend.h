@@ -169,8 +169,8 @@ class CudaBackend final : public Backend {
 
   CudaContext context_;
   const bool record_steps_;
-  const LinearPath linear_path_;
-  const DType storage_;  ///< of the model's weights, hence the dtype of its activations
+  const bool use_wgmma_;  ///< CudaBackendOptions::fastest_kernels, on a GPU that has it
+  const DType storage_;   ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
   Uploader uploader_;       ///< for the backend's thread
   Uploader lora_uploader_;  ///< for whoever loads adapters meanwhile

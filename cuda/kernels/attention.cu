@@ -68,6 +68,13 @@ void attention(const AttentionArgs& args, Stream stream) {
   HEADRACE_CHECK(args.layout.num_kv_heads == shape.num_kv_heads &&
                      args.layout.head_dim == shape.head_dim && args.layout.block_size >= 1,
                  args.layout.head_dim, " and ", shape.head_dim);
+  const bool wgmma = shape.long_rows == kWgmmaRows;
+  HEADRACE_CHECK(shape.long_rows == kLongRows ||
+                     (wgmma && can_use_mma(args) &&
+                      wgmma_can_attend({args.dtype, args.cache_dtype, shape.head_dim,
+                                        args.layout.block_size, args.scale})),
+                 shape.long_rows);
+  if (wgmma) attention_wgmma(args, stream);
   if (can_use_mma(args)) {
     attention_mma(args, stream);
   } else {

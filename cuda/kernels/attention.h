@@ -30,6 +30,7 @@ struct AttentionArgs {
   KvLayout layout;
   const void* keys = nullptr;  ///< of the layer
   const void* values = nullptr;
+  int64_t num_blocks = 0;                 ///< that keys and values have; wgmma needs it
   const int32_t* block_tables = nullptr;  ///< [sequences][table_stride]
   int64_t table_stride = 0;
   WorkList<AttentionItem> short_items, long_items;
@@ -38,13 +39,24 @@ struct AttentionArgs {
   int32_t multiprocessors = 132;
 };
 
+struct AttentionKind {
+  DType dtype = DType::kF32, cache_dtype = DType::kF32;
+  int32_t head_dim = 0;
+  int32_t block_size = 0;
+  float scale = 0.0f;
+};
+
+/// May shape.long_rows be kWgmmaRows, on a device of compute capability 9.0? Rows are aligned to 16
+/// bytes then.
+bool wgmma_can_attend(const AttentionKind& kind);
+
 /// Bytes of `count` partial results.
 size_t attention_partial_bytes(int64_t count, const AttentionShape& shape);
 
 /// See Backend::attention and attention_plan.h. Scores, softmax and sums in float32; with tensor
 /// cores the probabilities are rounded to the dtype before they meet the values.
 /// Moves each short item's keys and values once, each long item's once for kLongRows /
-/// part_heads() rows.
+/// part_heads() rows (or kWgmmaRows / part_heads()).
 void attention(const AttentionArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

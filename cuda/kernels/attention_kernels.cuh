@@ -115,7 +115,11 @@ inline unsigned work_grid(int64_t items, const AttentionShape& shape, int32_t mu
 
 /// Tensor cores: 16-bit elements, head_dim 64, 80, 96, 128 or 256, rows aligned to 16 bytes.
 bool can_use_mma(const AttentionArgs& args);
+/// Long pieces too, unless they have kWgmmaRows.
 void attention_mma(const AttentionArgs& args, Stream stream);
+
+/// Long pieces of kWgmmaRows. REQUIRES: wgmma_can_attend().
+void attention_wgmma(const AttentionArgs& args, Stream stream);
 
 /// Any dtypes, any even head_dim up to 256; float32 arithmetic.
 void attention_generic(const AttentionArgs& args, Stream stream);

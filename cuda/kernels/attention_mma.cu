@@ -410,7 +410,9 @@ void attention_mma(const AttentionArgs& args, Stream stream) {
       using T = decltype(element);
       constexpr int kHeadDim = decltype(head_dim)::value;
       run<Config<T, kHeadDim, 1>>(args, args.short_items, stream);
-      run<Config<T, kHeadDim, 4>>(args, args.long_items, stream);
+      if (args.shape.long_rows == kLongRows) {
+        run<Config<T, kHeadDim, 4>>(args, args.long_items, stream);
+      }
     });
   });
 }

@@ -9,7 +9,7 @@ int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
 void add_long(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
               AttentionPlan* plan) {
-  const int32_t rows = kLongRows / shape.part_heads();
+  const int32_t rows = shape.long_rows / shape.part_heads();
   for (int32_t r = 0; r < seq.num_rows; r += rows) {
     const int32_t count = std::min(rows, seq.num_rows - r), position = seq.start_pos + r;
     plan->long_items.push_back({sequence, seq.first_row + r, count, position,

@@ -6,7 +6,8 @@
 // What a piece computes for a row depends on that row alone: keys are visited in tiles of kTileKeys
 // anchored at position 0, with an online softmax that starts afresh every kSplitKeys; the splits'
 // results are merged in index order, whether one block makes all of them (kLong: many rows) or each
-// is made by a block of its own (kShort: one row or a few).
+// is made by a block of its own (kShort: one row or a few). Long pieces of kWgmmaRows have larger
+// tiles and no splits: other bits than short ones, whatever else is the same.
 
 #include <cstdint>
 #include <span>
@@ -18,9 +19,10 @@ namespace headrace::cuda {
 
 inline constexpr int32_t kTileKeys = 64;
 inline constexpr int32_t kSplitKeys = 256;
-inline constexpr int32_t kShortRows = 16;  ///< of (row, head) pairs that a short piece holds
-inline constexpr int32_t kLongRows = 64;
-inline constexpr int32_t kMaxGroup = 16;  ///< query heads of one KV head that a piece holds
+inline constexpr int32_t kShortRows = 16;   ///< of (row, head) pairs that a short piece holds
+inline constexpr int32_t kLongRows = 64;    ///< the same of a long piece
+inline constexpr int32_t kWgmmaRows = 128;  ///< where wgmma computes it
+inline constexpr int32_t kMaxGroup = 16;    ///< query heads of one KV head that a piece holds
 
 /// Rows of one sequence; all their keys (long), or those of one split (short). Each stands for
 /// num_kv_heads * parts() blocks of work.
@@ -48,6 +50,7 @@ struct AttentionShape {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t window = 0;  ///< see AttentionSpec
+  int32_t long_rows = kLongRows;
 
   constexpr int32_t group() const { return num_heads / num_kv_heads; }
   /// A group of more than kMaxGroup heads is cut into equal parts.

@@ -10,26 +10,26 @@ namespace headrace {
 namespace {
 
 TEST(Env, CudaSwitchesTakeTheirTwoNames) {
-  unsetenv("HEADRACE_CUDA_LINEAR");
+  unsetenv("HEADRACE_CUDA_KERNELS");
   unsetenv("HEADRACE_CUDA_GRAPHS");
-  EXPECT_FALSE(env_cuda_fastest_linear());
+  EXPECT_FALSE(env_cuda_fastest_kernels());
   EXPECT_TRUE(env_cuda_graphs());
-  setenv("HEADRACE_CUDA_LINEAR", "fastest", 1);
+  setenv("HEADRACE_CUDA_KERNELS", "fastest", 1);
   setenv("HEADRACE_CUDA_GRAPHS", "off", 1);
-  EXPECT_TRUE(env_cuda_fastest_linear());
+  EXPECT_TRUE(env_cuda_fastest_kernels());
   EXPECT_FALSE(env_cuda_graphs());
-  setenv("HEADRACE_CUDA_LINEAR", "ordered", 1);
-  EXPECT_FALSE(env_cuda_fastest_linear());
-  setenv("HEADRACE_CUDA_LINEAR", "fast", 1);
+  setenv("HEADRACE_CUDA_KERNELS", "ordered", 1);
+  EXPECT_FALSE(env_cuda_fastest_kernels());
+  setenv("HEADRACE_CUDA_KERNELS", "fast", 1);
   try {
-    env_cuda_fastest_linear();
+    env_cuda_fastest_kernels();
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_STREQ(error.what(),
-                 "HEADRACE_CUDA_LINEAR is 'fast': set it to ordered or fastest, or unset it.");
+                 "HEADRACE_CUDA_KERNELS is 'fast': set it to ordered or fastest, or unset it.");
   }
-  unsetenv("HEADRACE_CUDA_LINEAR");
+  unsetenv("HEADRACE_CUDA_KERNELS");
   unsetenv("HEADRACE_CUDA_GRAPHS");
 }
 

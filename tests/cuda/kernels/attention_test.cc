@@ -15,6 +15,8 @@ struct Shape {
   DType dtype = DType::kBF16;
   int32_t heads = 4, kv_heads = 2, head_dim = 64, window = 0, block_size = 16;
   DType cache = DType::kBF16;
+  bool fastest = false;  // long pieces by wgmma, on a device that has it
+  int32_t multiprocessors = 1;
 };
 
 struct Chunk {
@@ -80,8 +82,9 @@ class AttentionCase {
       const auto from = q_.begin() + static_cast<ptrdiff_t>(q(c.sequence, c.start));
       rows.insert(rows.end(), from, from + c.rows * width());
     }
-    const headrace::cuda::AttentionShape shape{shape_.heads, shape_.kv_heads, shape_.head_dim,
-                                               shape_.window};
+    const headrace::cuda::AttentionShape shape{
+        shape_.heads, shape_.kv_heads, shape_.head_dim, shape_.window,
+        shape_.fastest && device_has_wgmma() ? kWgmmaRows : kLongRows};
     AttentionPlan plan;
     plan_attention(seqs, shape, max_partials, &plan);
     const auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
@@ -105,13 +108,14 @@ class AttentionCase {
                .layout = layout_,
                .keys = keys_.data(),
                .values = values_.data(),
+               .num_blocks = static_cast<int64_t>(tables_.size()),
                .block_tables = block_tables.data(),
                .table_stride = blocks_,
                .short_items = {short_items.data(), number, number[0]},
                .long_items = {long_items.data(), number + 1, number[1]},
                .merges = {merges.data(), number + 2, number[2]},
                .partials = partials.data(),
-               .multiprocessors = 1},
+               .multiprocessors = shape_.multiprocessors},
               nullptr);
     return out.values();
   }
@@ -226,6 +230,32 @@ TEST_P(Attention, LargeHeadsAndGroups) {
   }
 }
 
+// Chunks that begin and end anywhere, beside what other kernels do; blocks smaller and larger than
+// a tile of keys; more pieces than blocks of the grid, and fewer.
+TEST_P(Attention, WgmmaMatchesExactSoftmax) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.heads = 2, .kv_heads = 2, .fastest = true, .multiprocessors = 3},
+      {.dtype = DType::kF16,
+       .heads = 3,
+       .kv_heads = 1,
+       .head_dim = 128,
+       .window = 70,
+       .block_size = 8,
+       .cache = DType::kF16,
+       .fastest = true},
+      {.heads = 1, .kv_heads = 1, .head_dim = 128, .block_size = 256, .fastest = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 256, .block_size = 32, .fastest = true},
+      {.heads = 16, .kv_heads = 1, .window = 1, .fastest = true, .multiprocessors = 100},
+      {.heads = 17, .kv_heads = 1, .block_size = 64, .fastest = true},
+  };
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 4, 331, random_);
+    c.write(331);
+    expect_close(c, {{0, 330, 1}, {2, 0, 40}, {3, 101, 230}, {1, 5, 17}});
+  }
+}
+
 // A row's bits: from a chunk, from a decode, from chunks of other sizes and other company. Later
 // positions hold NaN when it is a decode.
 TEST_P(Attention, ChunkingDoesNotChangeBits) {
@@ -250,6 +280,25 @@ TEST_P(Attention, ChunkingDoesNotChangeBits) {
   }
 }
 
+// The same of rows that wgmma computes, whatever chunk they are in.
+TEST_P(Attention, WgmmaChunkingDoesNotChangeBits) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.heads = 2, .kv_heads = 1, .fastest = true},
+      {.heads = 4, .kv_heads = 1, .head_dim = 128, .window = 150, .fastest = true},
+  };
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 2, 400, random_);
+    const auto width = static_cast<ptrdiff_t>(c.width());
+    c.write(390);
+    const auto few = c.run({{0, 370, 20}});
+    const auto many = c.run({{1, 0, 60}, {0, 129, 250}});
+    // Positions 370 to 378 of sequence 0.
+    const auto same = many.begin() + (60 + 370 - 129) * width;
+    ASSERT_TRUE(std::equal(few.begin(), few.begin() + 9 * width, same));
+  }
+}
+
 // A sequence's last block was another's: whatever it left there, zero times it isn't in the sum.
 TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
   SCOPED_TRACE(random_.trace());
@@ -257,6 +306,8 @@ TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
       {.heads = 2, .kv_heads = 1},
       {.heads = 2, .kv_heads = 1, .window = 70},
       {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
+      {.heads = 2, .kv_heads = 1, .fastest = true},
+      {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70, .fastest = true},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 2, 290, random_);
