@@ -15,14 +15,16 @@ constexpr int32_t kBlockSize = 64;
 constexpr int64_t kMostPartials = 1 << 14;
 
 /// One layer's attention in a step of `sequences` that have `context` tokens, the last `rows` of
-/// them new; `turns` caches of their own.
+/// them new; `turns` caches of their own. `long_rows`: see cuda::AttentionShape.
 class AttentionRun {
  public:
   AttentionRun(BenchDevice& device, const ModelShape& model, int64_t sequences, int64_t context,
-               int64_t rows, int turns)
+               int64_t rows, int turns, int32_t long_rows = cuda::kLongRows)
       : device_(device),
-        shape_{static_cast<int32_t>(model.heads), static_cast<int32_t>(model.kv_heads),
-               static_cast<int32_t>(model.head_dim)},
+        shape_{.num_heads = static_cast<int32_t>(model.heads),
+               .num_kv_heads = static_cast<int32_t>(model.kv_heads),
+               .head_dim = static_cast<int32_t>(model.head_dim),
+               .long_rows = long_rows},
         rows_(sequences * rows),
         blocks_((context + kBlockSize - 1) / kBlockSize),
         cache_elements_(sequences * blocks_ * layout().block_elements()),
@@ -57,6 +59,7 @@ class AttentionRun {
                      .layout = layout(),
                      .keys = keys_.data() + cache,
                      .values = values_.data() + cache,
+                     .num_blocks = cache_elements_ / layout().block_elements(),
                      .block_tables = tables_.data(),
                      .table_stride = blocks_,
                      .short_items = {short_items_.data(), counts, count(plan_.short_items)},
@@ -113,15 +116,14 @@ std::string heads(const ModelShape& shape) {
 }
 
 void prefill(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
-             Report& report) {
+             const std::string& number, int32_t long_rows, Report& report) {
   const ModelShape& shape = options.shape;
   const int64_t tokens = options.prefill_tokens;
-  const AttentionRun run(device, shape, 1, tokens, tokens, 1);
+  const AttentionRun run(device, shape, 1, tokens, tokens, 1, long_rows);
   const double seconds = race(device, {{[&](int turn) { run.launch(turn); }}},
                               {.turns = 2, .rounds = options.rounds})[0];
   const double rate = prefill_flops(tokens, shape.heads, shape.head_dim) / seconds;
-  report.add(rate_row("attention-prefill",
-                      "causal, " + std::to_string(tokens) + " tokens, " + heads(shape),
+  report.add(rate_row(number, "causal, " + std::to_string(tokens) + " tokens, " + heads(shape),
                       1e-12 * rate, "TFLOP/s", 1e-12 * held.matrix_rate, "matrix rate"));
 }
 
@@ -147,7 +149,13 @@ void bench_attention(BenchDevice& device, const KernelBenchOptions& options, con
   decode(device, options, held, "attention-decode", options.decode_sequences,
          options.decode_context, report);
   decode(device, options, held, "attention-decode-one", 1, options.decode_context / 8, report);
-  prefill(device, options, held, report);
+  const bool wgmma =
+      device.traits().has_wgmma &&
+      cuda::wgmma_can_attend({DType::kBF16, DType::kBF16,
+                              static_cast<int32_t>(options.shape.head_dim), kBlockSize, 1.0f});
+  prefill(device, options, held, "attention-prefill", cuda::kLongRows, report);
+  prefill(device, options, held, "attention-prefill-fastest",
+          wgmma ? cuda::kWgmmaRows : cuda::kLongRows, report);
 }
 
 }  // namespace headrace::bench
