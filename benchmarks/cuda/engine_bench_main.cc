@@ -4,8 +4,8 @@
 //                    [--suffix TEXT]
 //
 // Without --shape both, the small one first. --suffix goes behind the numbers' names, for runs with
-// other settings (HEADRACE_CUDA_LINEAR=fastest, HEADRACE_CUDA_GRAPHS=off). Exits with 2 where there
-// is no usable GPU.
+// other settings (HEADRACE_CUDA_KERNELS=fastest, HEADRACE_CUDA_GRAPHS=off). Exits with 2 where
+// there is no usable GPU.
 
 #include <cstdio>
 #include <cstdlib>

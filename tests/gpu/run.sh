@@ -142,7 +142,7 @@ run_sanitize() {
 }
 
 run_cost() {
-  HEADRACE_CUDA_LINEAR=fastest step bench-8b-fastest 90 "$build/benchmarks/cuda/gpu_engine_bench" \
+  HEADRACE_CUDA_KERNELS=fastest step bench-8b-fastest 90 "$build/benchmarks/cuda/gpu_engine_bench" \
     --rows "$out/rows.jsonl" --shape llama-3.1-8b --suffix -fastest
 }
 
