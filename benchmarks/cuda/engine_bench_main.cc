@@ -8,20 +8,18 @@
 // there is no usable GPU.
 
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
 
 #include "bench_device.h"
 #include "engine_bench.h"
-#include "headrace/status.h"
+#include "gpu_main.h"
 #include "read_limit.h"
 
 namespace headrace::bench {
 namespace {
 
-constexpr int kNoDevice = 2;
 constexpr size_t kReadBytes = size_t{2} << 30;
 
 struct Arguments {
@@ -29,12 +27,6 @@ struct Arguments {
   std::vector<std::string> shapes;
   int32_t requests = 1000, seqs = 256;
 };
-
-int32_t positive(const std::string& text) {
-  const int value = std::atoi(text.c_str());
-  if (value < 1) throw std::invalid_argument(text + " is no number above 0");
-  return value;
-}
 
 Arguments parse(int argc, char** argv) {
   Arguments out;
@@ -49,9 +41,9 @@ Arguments parse(int argc, char** argv) {
     } else if (name == "--shape") {
       out.shapes.push_back(value);
     } else if (name == "--requests") {
-      out.requests = positive(value);
+      out.requests = static_cast<int32_t>(positive(value));
     } else if (name == "--seqs") {
-      out.seqs = positive(value);
+      out.seqs = static_cast<int32_t>(positive(value));
     } else {
       throw std::invalid_argument(name + " " + value + " means nothing here");
     }
@@ -103,13 +95,6 @@ int run(const Arguments& arguments) {
 }  // namespace headrace::bench
 
 int main(int argc, char** argv) {
-  try {
-    return headrace::bench::run(headrace::bench::parse(argc, argv));
-  } catch (const headrace::Error& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return e.code() == headrace::ErrorCode::kDevice ? headrace::bench::kNoDevice : 1;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  using namespace headrace::bench;  // NOLINT: this program's own
+  return gpu_main([&] { return run(parse(argc, argv)); });
 }

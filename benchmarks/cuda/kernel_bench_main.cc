@@ -3,24 +3,21 @@
 //   gpu_kernel_bench [--part PART] [--rows FILE] [--cublaslt LIBRARY] [--read-gib N] [--limits]
 //
 // Every number is a median of interleaved runs, with inputs that are not in the L2 cache, beside
-// what it is held against. --rows appends them to FILE as JSON (table.py). --limits prints the
-// card's read bandwidth and cuBLASLt's rate of a large product and nothing else, as JSON. Exits
-// with 2 where there is no usable GPU.
+// what it is held against. PART: attention, sampling, rows or linears; without it all of them.
+// --rows appends the numbers to FILE as JSON (table.py). --limits prints the card's read bandwidth
+// and cuBLASLt's rate of a large product and nothing else, as JSON. Exits with 2 where there is no
+// usable GPU.
 
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
-#include "headrace/status.h"
+#include "gpu_main.h"
 #include "kernel_bench.h"
 
 namespace headrace::bench {
 namespace {
-
-constexpr int kNoDevice = 2;
 
 struct Arguments {
   KernelBenchOptions options;
@@ -44,8 +41,8 @@ Arguments parse(int argc, char** argv) {
       out.options.part = value;
     } else if (name == "--cublaslt") {
       out.options.cublaslt = value;
-    } else if (name == "--read-gib" && std::atof(value.c_str()) > 0) {
-      out.options.read_bytes = static_cast<size_t>(std::atof(value.c_str()) * 0x1p30) / 16 * 16;
+    } else if (name == "--read-gib") {
+      out.options.read_bytes = static_cast<size_t>(positive(value) * 0x1p30) / 16 * 16;
     } else {
       throw std::invalid_argument(name + " " + value + " means nothing here");
     }
@@ -72,13 +69,6 @@ int run(const Arguments& arguments) {
 }  // namespace headrace::bench
 
 int main(int argc, char** argv) {
-  try {
-    return headrace::bench::run(headrace::bench::parse(argc, argv));
-  } catch (const headrace::Error& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return e.code() == headrace::ErrorCode::kDevice ? headrace::bench::kNoDevice : 1;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  using namespace headrace::bench;  // NOLINT: this program's own
+  return gpu_main([&] { return run(parse(argc, argv)); });
 }
