@@ -142,6 +142,7 @@ class Bench {
                                       .dtype = DType::kBF16},
                                      batch_.num_blocks);
     results_.resize(batch_.sample_rows.size());
+    fill_cache();
   }
 
   void run() {
@@ -174,6 +175,33 @@ class Bench {
     const std::string isa = backend_->device_info().isa;
     if (isa != "avx512_bf16") return f32_peak(threads_);
     return plan_.format == "bf16" ? bf16_peak(threads_) : int8_peak(threads_);
+  }
+
+  /// Writes keys and values of the sequences' contexts: memory that was never written is read from
+  /// one page of zeros.
+  void fill_cache() {
+    constexpr int32_t kRows = 64;
+    const QkvSpec heads{config_.num_heads, config_.num_kv_heads, config_.head_dim, {}, {}, 1e-6f};
+    const int64_t width = int64_t{config_.num_heads + 2 * config_.num_kv_heads} * config_.head_dim;
+    std::vector<float> qkv(static_cast<size_t>(kRows * width));
+    uint32_t state = 1;
+    for (float& x : qkv) {
+      state = state * 1664525u + 1013904223u;
+      x = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
+    }
+    for (const SeqSlice& seq : batch_.seqs) {
+      for (int32_t start = 0; start < seq.start_pos; start += kRows) {
+        const int32_t rows = std::min(kRows, seq.start_pos - start);
+        std::vector<int32_t> positions(static_cast<size_t>(rows));
+        std::iota(positions.begin(), positions.end(), start);
+        const SeqSlice part{0, rows, start, seq.blocks, nullptr};
+        backend_->begin_step({positions, positions, positions, {&part, 1}, {}});
+        const TensorView input(qkv.data(), DType::kF32, {rows, width});
+        for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+          backend_->rope_kv_write(input, heads, {.rotary_dim = 0}, {}, *cache_, layer);
+        }
+      }
+    }
   }
 
   double step() {
