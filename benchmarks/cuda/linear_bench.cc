@@ -62,32 +62,32 @@ class LinearBench {
 
   // The path that is the default first: what fails on the other costs it nothing.
   void run() {
-    std::vector<double> few, many, fastest;
-    for (const LinearShape& shape : linear_shapes(options_.shape)) {
-      for (const int64_t rows : options_.few_rows) {
-        few.push_back(measure(shape, rows, LinearPath::kOrdered));
-      }
-    }
+    const auto shapes = linear_shapes(options_.shape);
     const std::string all = "8B shapes, bf16: geometric mean over ";
+    Speeds few;
+    for (const LinearShape& shape : shapes) {
+      for (const int64_t rows : options_.few_rows) measure(shape, rows, LinearPath::kOrdered, few);
+    }
     sum_up("linear-few", all + "layers, head and rows", few);
-    for_layers([&](const LinearShape& shape) {
-      many.push_back(measure(shape, options_.many_rows, LinearPath::kOrdered));
-    });
-    sum_up("linear-many", all + "layers, ordered path", many);
-    for_layers([&](const LinearShape& shape) {
-      fastest.push_back(measure(shape, options_.many_rows, LinearPath::kFastest));
-    });
-    sum_up("linear-many-fastest", all + "layers, fastest path", fastest);
+    for (const LinearPath path : {LinearPath::kOrdered, LinearPath::kFastest}) {
+      Speeds many;
+      for (const LinearShape& shape : shapes) {
+        if (shape.name == "head") continue;  // no step multiplies it with so many rows
+        measure(shape, options_.many_rows, path, many);
+      }
+      const bool ordered = path == LinearPath::kOrdered;
+      sum_up(ordered ? "linear-many" : "linear-many-fastest",
+             all + (ordered ? "layers, ordered path" : "layers, fastest path"), many);
+    }
+    if (failed_ > 0) throw std::runtime_error(std::to_string(failed_) + " products failed");
   }
 
  private:
-  /// The head is left out: no step multiplies it with many rows.
-  template <class F>
-  void for_layers(const F& f) const {
-    for (const LinearShape& shape : linear_shapes(options_.shape)) {
-      if (shape.name != "head") f(shape);
-    }
-  }
+  /// Of several products: how many times as fast as the peer ours are.
+  struct Speeds {
+    std::vector<double> each;
+    int failed = 0;
+  };
 
   LinearMemory make_memory() {
     const int64_t few = *std::max_element(options_.few_rows.begin(), options_.few_rows.end());
@@ -145,11 +145,24 @@ class LinearBench {
     return fastest_algorithm(device_, product, launch);
   }
 
-  /// Returns how many times as fast as the peer ours is; 0 = no peer.
-  double measure(const LinearShape& shape, int64_t rows, LinearPath path) {
-    const bool few = rows != options_.many_rows;
+  /// Adds a row, and its speed to `speeds`.
+  void measure(const LinearShape& shape, int64_t rows, LinearPath path, Speeds& speeds) {
     const std::string number = "linear-" + shape.name + "-" + std::to_string(rows) +
                                (path == LinearPath::kFastest ? "-fastest" : "");
+    try {
+      const std::vector<double> seconds = race_peer(shape, rows, path);
+      report_time(number, shape, rows, seconds);
+      if (peer_) speeds.each.push_back(seconds[1] / seconds[0]);
+    } catch (const std::exception& e) {
+      ++failed_;
+      ++speeds.failed;
+      report_.missing(number, e.what());
+    }
+  }
+
+  /// Seconds of ours and, if there is one, of the peer's.
+  std::vector<double> race_peer(const LinearShape& shape, int64_t rows, LinearPath path) {
+    const bool few = rows != options_.many_rows;
     const auto bytes = static_cast<size_t>(2 * shape.n * shape.k);
     const int turns = std::max(few ? options_.least_turns : options_.least_turns / 4,
                                cold_turns(device_, options_, bytes));
@@ -161,9 +174,7 @@ class LinearBench {
       contestants.push_back(peer(shape, *product, choose(shape, *product)));
       expect_agreement(shape, rows, contestants);
     }
-    const auto seconds = race(device_, contestants, {.turns = turns, .rounds = options_.rounds});
-    report_time(number, shape, rows, seconds);
-    return peer_ ? seconds[1] / seconds[0] : 0;
+    return race(device_, contestants, {.turns = turns, .rounds = options_.rounds});
   }
 
   void report_time(const std::string& number, const LinearShape& shape, int64_t rows,
@@ -199,10 +210,10 @@ class LinearBench {
     }
   }
 
-  void sum_up(const std::string& number, const std::string& work,
-              const std::vector<double>& speeds) {
+  void sum_up(const std::string& number, const std::string& work, const Speeds& speeds) {
     if (!peer_) return report_.missing(number, "no cuBLASLt: " + peer_missing_);
-    report_.add(rate_row(number, work, geometric_mean(speeds), "x", 1, peer_->name()));
+    if (speeds.failed > 0) return report_.missing(number, "some of its products failed");
+    report_.add(rate_row(number, work, geometric_mean(speeds.each), "x", 1, peer_->name()));
   }
 
   BenchDevice& device_;
@@ -210,6 +221,7 @@ class LinearBench {
   const std::optional<CublasLt>& peer_;
   const std::string& peer_missing_;
   Report& report_;
+  int failed_ = 0;
   LinearMemory memory_;
 };
 

@@ -3,9 +3,11 @@
 //   startup_bench [--shape llama-3.1-8b] [--device cuda] [--folder FOLDER] [--repeats 3]
 //                 [--rows FILE] [--keep]
 //
-// Writes the checkpoint to FOLDER (default: the temporary folder; 16 GB for 8B) unless it is there,
-// and removes what it has written, but for --keep. Each start is a process of its own: a program of
-// a few lines over the public C++ API. The first warms the file cache and doesn't count.
+// Makes FOLDER (default: one in the temporary folder) with the checkpoint (16 GB for 8B) unless it
+// is there, and removes what it has made, but for --keep. Each start is a process of its own: a
+// program of a few lines over the public C++ API. The first warms the file cache and doesn't count.
+
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -59,7 +61,10 @@ Arguments parse(int argc, char** argv) {
       throw std::invalid_argument(name + " " + value + " means nothing here");
     }
   }
-  if (out.folder.empty()) out.folder = fs::temp_directory_path() / ("headrace-" + out.shape);
+  if (out.folder.empty()) {
+    const std::string own = "headrace-" + out.shape + "-" + std::to_string(getpid());
+    out.folder = fs::temp_directory_path() / own;
+  }
   return out;
 }
 
@@ -92,6 +97,10 @@ std::pair<double, double> start_once(const Arguments& arguments) {
   return {seconds, load};
 }
 
+std::string number_of(const Arguments& arguments) {
+  return "startup-" + (arguments.shape == "llama-3.1-8b" ? "8b" : arguments.shape);
+}
+
 void measure(const Arguments& arguments, Report& report) {
   std::vector<double> starts, loads;
   for (int i = 0; i <= arguments.repeats; ++i) {
@@ -103,7 +112,7 @@ void measure(const Arguments& arguments, Report& report) {
   char text[120];
   std::snprintf(text, sizeof text, "%s, process start to first token, warm file cache; load %.2f s",
                 arguments.shape.c_str(), median(loads));
-  report.add(time_row("startup-8b", text, median(starts), "s", 0, ""));
+  report.add(time_row(number_of(arguments), text, median(starts), "s", 0, ""));
 }
 
 int run(const Arguments& arguments) {
@@ -112,7 +121,10 @@ int run(const Arguments& arguments) {
     return 0;
   }
   Report report(arguments.rows);
-  const bool writes = !fs::exists(arguments.folder / "model.safetensors");
+  const bool writes = !fs::exists(arguments.folder);
+  if (!writes && !fs::exists(arguments.folder / "model.safetensors")) {
+    throw std::invalid_argument(arguments.folder.string() + " is there, but holds no checkpoint");
+  }
   const auto clean_up = [&] {
     if (writes && !arguments.keep) fs::remove_all(arguments.folder);
   };
@@ -121,7 +133,7 @@ int run(const Arguments& arguments) {
     measure(arguments, report);
   } catch (const std::exception& e) {
     clean_up();
-    report.missing("startup-8b", e.what());
+    report.missing(number_of(arguments), e.what());
     return 1;
   }
   clean_up();

@@ -79,13 +79,15 @@ for kind in "purelib", "platlib":
   } | grep . | sed 's/.*\.so\.\([0-9]*\)$/\1 &/' | sort -n | tail -n 1 | cut -d' ' -f2-
 }
 
+cublaslt=$(find_cublaslt)
+
 conditions() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit \
     --format=csv,noheader | head -n 1
   nvcc --version | grep -o 'release [0-9.]*' | sed 's/^/nvcc /'
   echo "commit ${HEADRACE_COMMIT:-$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)}"
   date -u '+%Y-%m-%d %H:%M UTC'
-  echo "cuBLASLt: $(find_cublaslt)"
+  echo "cuBLASLt: ${cublaslt:-none}"
 }
 
 configure() {
@@ -116,7 +118,7 @@ run_bench() {
   clocks=$!
   for part in sampling rows attention linears; do
     step "bench-$part" 60 "$bench/gpu_kernel_bench" --part $part --rows "$out/rows.jsonl" \
-      --cublaslt "$(find_cublaslt)"
+      --cublaslt "$cublaslt"
   done
   step bench-8b 120 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b
   step bench-1b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.2-1b
@@ -160,7 +162,7 @@ run_python() {
   python3 -c 'import torch, transformers' 2>/dev/null || { skip peers "no torch, or no transformers"; return; }
   step peers 240 python3 benchmarks/compare/compare.py --device cuda --shape llama-3.1-8b --work decode \
     --python transformers="$python" --results "$out/compare.jsonl" \
-    --gpu-limits "$build/benchmarks/cuda/gpu_kernel_bench --cublaslt $(find_cublaslt)"
+    --gpu-limits "$build/benchmarks/cuda/gpu_kernel_bench --cublaslt $cublaslt"
 }
 
 # The table of the numbers, and all logs in one file: $OUT may hold few files.

@@ -92,11 +92,16 @@ class PeerThat {
 
 TEST(KernelBench, FailsWhereThePeerSaysSomethingElse) {
   const auto device = make_emulated_device();
-  Report report("");
+  const RowsFile file;
+  Report report(file.path());
   const PeerThat is("wrong");
   Yardsticks held{.read = ReadLimit(*device, 1 << 14)};
   held.peer.emplace(HEADRACE_FAKE_CUBLASLT);
   EXPECT_THROW(bench_linears(*device, toy(""), held, report), std::runtime_error);
+  const auto rows = file.read();
+  EXPECT_NE(rows.at("linear-o-3").at("missing").get<std::string>().find("and cuBLASLt's"),
+            std::string::npos);
+  EXPECT_TRUE(rows.at("linear-many").contains("missing"));
 }
 
 TEST(CublasLt, SaysWhyItCannotBeUsed) {
