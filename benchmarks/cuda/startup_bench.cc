@@ -109,9 +109,10 @@ void measure(const Arguments& arguments, Report& report) {
     starts.push_back(seconds);
     loads.push_back(load);
   }
-  char text[120];
-  std::snprintf(text, sizeof text, "%s, process start to first token, warm file cache; load %.2f s",
-                arguments.shape.c_str(), median(loads));
+  char load[40];
+  std::snprintf(load, sizeof load, "load %.2f s", median(loads));
+  const std::string text = arguments.shape + ", process start to first token, warm file cache (" +
+                           arguments.folder.parent_path().string() + "); " + load;
   report.add(time_row(number_of(arguments), text, median(starts), "s", 0, ""));
 }
 
