@@ -33,25 +33,29 @@ TEST(KernelBench, MeasuresEveryNumber) {
   const auto device = make_emulated_device();
   const RowsFile file;
   Report report(file.path());
-  EXPECT_EQ(bench_kernels(*device, toy(HEADRACE_FAKE_CUBLASLT), report), 0);
+  KernelBenchOptions options = toy(HEADRACE_FAKE_CUBLASLT);
+  options.many_rows = 130;  // enough for wgmma
+  EXPECT_EQ(bench_kernels(*device, options, report), 0);
   const auto rows = file.read();
   for (const char* number :
        {"read-bandwidth", "matrix-rate", "linear-few", "linear-many", "linear-many-fastest",
-        "linear-qkv-1", "linear-down-40-fastest", "linear-head-33", "attention-prefill",
+        "linear-qkv-1", "linear-down-130-fastest", "linear-head-33", "attention-prefill",
         "attention-prefill-fastest", "attention-decode", "sampling", "sampling-flat",
         "add-rms-norm", "rope-kv-write"}) {
     ASSERT_TRUE(rows.contains(number)) << number;
     expect_measured(rows.at(number));
   }
   EXPECT_EQ(rows.at("linear-few").at("limit_name"), "cuBLASLt 13.1.2");
-  EXPECT_FALSE(rows.contains("linear-head-40"));
+  EXPECT_FALSE(rows.contains("linear-head-130"));
 }
 
 TEST(KernelBench, SaysThatThereIsNoPeer) {
   const auto device = make_emulated_device();
   const RowsFile file;
   Report report(file.path());
-  EXPECT_EQ(bench_kernels(*device, toy("/nowhere/libcublasLt.so"), report), 0);
+  KernelBenchOptions options = toy("/nowhere/libcublasLt.so");
+  options.part = "linears";
+  EXPECT_EQ(bench_kernels(*device, options, report), 0);
   const auto rows = file.read();
   EXPECT_NE(rows.at("linear-few").at("missing").get<std::string>().find("/nowhere"),
             std::string::npos);
@@ -63,7 +67,7 @@ TEST(KernelBench, RunsOnePart) {
   const auto device = make_emulated_device();
   const RowsFile file;
   Report report(file.path());
-  KernelBenchOptions options = toy("");
+  KernelBenchOptions options = toy(HEADRACE_FAKE_CUBLASLT);
   options.part = "rows";
   EXPECT_EQ(bench_kernels(*device, options, report), 0);
   EXPECT_TRUE(file.read().contains("add-rms-norm"));
@@ -76,7 +80,7 @@ TEST(KernelBench, OnePartsFailureCostsNoOtherRow) {
   const auto device = make_emulated_device();
   const RowsFile file;
   Report report(file.path());
-  KernelBenchOptions options = toy("");
+  KernelBenchOptions options = toy(HEADRACE_FAKE_CUBLASLT);
   options.shape.head_dim = 50;  // which no weight is padded to
   EXPECT_GE(bench_kernels(*device, options, report), 1);
   const auto rows = file.read();
@@ -97,7 +101,8 @@ TEST(KernelBench, FailsWhereThePeerSaysSomethingElse) {
   const PeerThat is("wrong");
   Yardsticks held{.read = ReadLimit(*device, 1 << 14)};
   held.peer.emplace(HEADRACE_FAKE_CUBLASLT);
-  EXPECT_THROW(bench_linears(*device, toy(""), held, report), std::runtime_error);
+  EXPECT_THROW(bench_linears(*device, toy(HEADRACE_FAKE_CUBLASLT), held, report),
+               std::runtime_error);
   const auto rows = file.read();
   EXPECT_NE(rows.at("linear-o-3").at("missing").get<std::string>().find("and cuBLASLt's"),
             std::string::npos);
