@@ -96,21 +96,22 @@ class EngineBench {
   /// Median seconds between two tokens of a sequence while all of them decode.
   double step_seconds(const DecodeWork& work) {
     std::vector<Request> requests;
-    std::vector<std::vector<double>> times(static_cast<size_t>(work.sequences));
-    for (auto& each : times) {
+    std::vector<std::shared_ptr<std::vector<double>>> times;  // shared with the callbacks
+    for (int32_t i = 0; i < work.sequences; ++i) {
       requests.push_back(submit(work.context, max_tokens(work)));
-      requests.back().results().on_output([&each] { each.push_back(now()); });
+      times.push_back(std::make_shared<std::vector<double>>());
+      requests.back().results().on_output([each = times.back()] { each->push_back(now()); });
     }
     for (const Request& request : requests) finish(request);
     double begin = 0, end = now();
     for (size_t i = 0; i < times.size(); ++i) {
       requests[i].results().on_output({});  // the last call may still be under way
-      if (times[i].empty()) throw std::runtime_error("a request gave no tokens");
-      begin = std::max(begin, times[i].front());
-      end = std::min(end, times[i].back());
+      if (times[i]->empty()) throw std::runtime_error("a request gave no tokens");
+      begin = std::max(begin, times[i]->front());
+      end = std::min(end, times[i]->back());
     }
     std::vector<double> gaps;
-    const std::vector<double>& first = times.front();
+    const std::vector<double>& first = *times.front();
     for (size_t i = 1; i < first.size(); ++i) {
       if (first[i - 1] >= begin && first[i] <= end) gaps.push_back(first[i] - first[i - 1]);
     }
