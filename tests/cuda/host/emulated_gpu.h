@@ -12,12 +12,15 @@ namespace headrace::cuda {
 /// lives on it, goes before the GPU.
 struct EmulatedGpu {
   bool record_steps = true;
+  bool fastest_kernels = false;
   FakeCudaApi api{};
 
   std::shared_ptr<CudaBackend> backend(DType storage, size_t memory_limit = 0) {
-    return std::make_shared<CudaBackend>(
-        api, CudaBackendOptions{
-                 .storage = storage, .memory_limit = memory_limit, .record_steps = record_steps});
+    return std::make_shared<CudaBackend>(api,
+                                         CudaBackendOptions{.storage = storage,
+                                                            .memory_limit = memory_limit,
+                                                            .record_steps = record_steps,
+                                                            .fastest_kernels = fastest_kernels});
   }
 };
 

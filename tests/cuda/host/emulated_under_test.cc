@@ -3,12 +3,13 @@
 
 namespace headrace {
 
-std::shared_ptr<Backend> make_gpu_under_test(DType storage) {
+std::shared_ptr<Backend> make_gpu_under_test(DType storage, bool fastest) {
   struct Machine {
     cuda::EmulatedGpu gpu;
     std::shared_ptr<Backend> backend;
   };
   auto machine = std::make_shared<Machine>();
+  machine->gpu.fastest_kernels = fastest;
   machine->backend = machine->gpu.backend(storage);
   return {machine, machine->backend.get()};
 }

@@ -3,8 +3,9 @@
 
 namespace headrace {
 
-std::shared_ptr<Backend> make_gpu_under_test(DType storage) {
-  return load_cuda_plugin(HEADRACE_CUDA_PLUGIN).make_backend({.storage = storage});
+std::shared_ptr<Backend> make_gpu_under_test(DType storage, bool fastest) {
+  return load_cuda_plugin(HEADRACE_CUDA_PLUGIN)
+      .make_backend({.storage = storage, .fastest_kernels = fastest});
 }
 
 }  // namespace headrace
