@@ -189,6 +189,9 @@ struct AttentionSpec {
   float scale = 1.0f;  ///< multiplies q . k
   /// Row at position p sees keys at positions (p - window, p]; 0 = all of [0, p].
   int32_t window = 0;
+  /// False: bidirectional. Every row sees all keys that its sequence has after this step, so that
+  /// what is to see each other must come in one step. REQUIRES then: window == 0.
+  bool causal = true;
 };
 
 /// What linear_add_rms_norm() works on, each as the two ops it stands for have it.
@@ -368,7 +371,7 @@ class Backend {
                              TensorView rope_table, KvCache& cache, int32_t layer) = 0;
 
   /// out [T, nq*d] = softmax(scale * q . K^T + mask) . V of each row over the keys and values
-  /// that `cache` holds for its sequence, its own position included: causal. q is the first
+  /// that `cache` holds for its sequence and `spec` lets it see. q is the first
   /// nq*d columns of qkv. Mixed prefill chunks and decodes in one call. Keys are visited in tiles
   /// anchored at position 0, merged in index order, whatever the block size.
   virtual void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,

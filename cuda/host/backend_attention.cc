@@ -76,13 +76,14 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
   const int64_t cols = int64_t{spec.num_heads} * spec.head_dim;
   check_rows(q, step_.rows, cols);
   check_rows(out, step_.rows, cols);
-  HEADRACE_CHECK(spec.window >= 0 && q.dtype == out.dtype, spec.window);
+  HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0) && q.dtype == out.dtype,
+                 spec.window);
   const AttentionKind kind{q.dtype, cache.spec().dtype, spec.head_dim, cache.spec().block_size,
                            spec.scale};
   const bool wgmma = use_wgmma_ && wgmma_can_attend(kind);
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
-                         wgmma ? kWgmmaRows : kLongRows});
+                         wgmma ? kWgmmaRows : kLongRows, spec.causal});
   const DeviceKvCache& device = device_cache(cache);
   launch(cuda::attention, {.dtype = q.dtype,
                            .cache_dtype = cache.spec().dtype,

@@ -147,12 +147,7 @@ void CudaBackend::queue_plan(PlannedAttention& planned) {
 }
 
 CudaBackend::PlannedAttention& CudaBackend::planned_attention(const AttentionShape& shape) {
-  const auto same = [&](const PlannedAttention& planned) {
-    const AttentionShape& other = planned.shape;
-    return other.num_heads == shape.num_heads && other.num_kv_heads == shape.num_kv_heads &&
-           other.head_dim == shape.head_dim && other.window == shape.window &&
-           other.long_rows == shape.long_rows;
-  };
+  const auto same = [&](const PlannedAttention& planned) { return planned.shape == shape; };
   const auto found = std::find_if(attentions_.begin(), attentions_.end(), same);
   if (found != attentions_.end()) return *found;
   HEADRACE_CHECK(!graphs_.recording());

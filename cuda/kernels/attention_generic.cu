@@ -62,7 +62,7 @@ __device__ void attend_row(const AttentionTask<T, Cache>& task, const AttentionP
   }
   __syncthreads();
   const int32_t position = piece.item.position + piece.token(shape, m);
-  const KeyRange keys{first_key(position, shape.window), position + 1};
+  const KeyRange keys = row_keys(piece.item, shape, position);
   RowSums total;
   for (int32_t split = piece.item.first_split; split < piece.item.end_split; ++split) {
     RowSums sums;

@@ -87,13 +87,20 @@ __device__ AttentionPiece piece_at(const AttentionTask<T, Cache>& task, int64_t 
           unit % task.shape.parts()};
 }
 
-/// Keys [first, end) that rows of an item see.
 struct KeyRange {
   int32_t first, end;
 };
 
+/// Keys that the row at `position` of an item sees.
+__device__ inline KeyRange row_keys(const AttentionItem& item, const AttentionShape& shape,
+                                    int32_t position) {
+  return {first_key(position, shape.window), end_key(position, item.num_keys, shape.causal)};
+}
+
+/// Keys that some row of an item sees.
 __device__ inline KeyRange keys_of(const AttentionItem& item, const AttentionShape& shape) {
-  return {first_key(item.position, shape.window), item.position + item.num_rows};
+  return {row_keys(item, shape, item.position).first,
+          row_keys(item, shape, item.position + item.num_rows - 1).end};
 }
 
 /// Element 0 of the piece's key or value at a position.

@@ -56,8 +56,7 @@ __device__ LaneRows lane_rows(const Task<C>& task, const AttentionPiece& piece) 
     rows.m[i] = first + lane_place().g + 8 * i;
     rows.exists[i] = piece.exists(task.shape, rows.m[i]);
     const int32_t position = piece.item.position + piece.token(task.shape, rows.m[i]);
-    rows.keys[i] = rows.exists[i] ? KeyRange{first_key(position, task.shape.window), position + 1}
-                                  : KeyRange{0, 0};
+    rows.keys[i] = rows.exists[i] ? row_keys(piece.item, task.shape, position) : KeyRange{0, 0};
   }
   return rows;
 }

@@ -10,11 +10,13 @@ int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 void add_long(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
               AttentionPlan* plan) {
   const int32_t rows = shape.long_rows / shape.part_heads();
+  const int32_t num_keys = seq.start_pos + seq.num_rows;
   for (int32_t r = 0; r < seq.num_rows; r += rows) {
     const int32_t count = std::min(rows, seq.num_rows - r), position = seq.start_pos + r;
-    plan->long_items.push_back({sequence, seq.first_row + r, count, position,
+    const int32_t end = end_key(position + count - 1, num_keys, shape.causal);
+    plan->long_items.push_back({sequence, seq.first_row + r, count, position, num_keys,
                                 first_key(position, shape.window) / kSplitKeys,
-                                divide_up(position + count, kSplitKeys), -1});
+                                divide_up(end, kSplitKeys), -1});
   }
 }
 
@@ -22,15 +24,16 @@ void add_long(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape
 bool add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shape,
                int64_t max_partials, AttentionPlan* plan) {
   const int32_t first = first_key(seq.start_pos, shape.window) / kSplitKeys;
-  const int32_t end = divide_up(seq.start_pos + seq.num_rows, kSplitKeys);
+  const int32_t num_keys = seq.start_pos + seq.num_rows;
+  const int32_t end = divide_up(num_keys, kSplitKeys);
   const bool alone = end - first == 1;
   if (!alone && int64_t{plan->num_partials} + end - first > max_partials) return false;
   if (!alone) {
     plan->merges.push_back({seq.first_row, seq.num_rows, plan->num_partials, end - first});
   }
   for (int32_t split = first; split < end; ++split) {
-    plan->short_items.push_back({sequence, seq.first_row, seq.num_rows, seq.start_pos, split,
-                                 split + 1, alone ? -1 : plan->num_partials++});
+    plan->short_items.push_back({sequence, seq.first_row, seq.num_rows, seq.start_pos, num_keys,
+                                 split, split + 1, alone ? -1 : plan->num_partials++});
   }
   return true;
 }

@@ -31,6 +31,7 @@ struct AttentionItem {
   int32_t row = 0;       ///< first row of the step
   int32_t num_rows = 0;
   int32_t position = 0;  ///< of the first row
+  int32_t num_keys = 0;  ///< of the sequence, this step's included
   int32_t first_split = 0;
   int32_t end_split = 0;
   /// Short: partial result's number, or -1: the only split, which writes the output itself.
@@ -51,7 +52,9 @@ struct AttentionShape {
   int32_t head_dim = 0;
   int32_t window = 0;  ///< see AttentionSpec
   int32_t long_rows = kLongRows;
+  bool causal = true;  ///< see AttentionSpec
 
+  bool operator==(const AttentionShape&) const = default;
   constexpr int32_t group() const { return num_heads / num_kv_heads; }
   /// A group of more than kMaxGroup heads is cut into equal parts.
   constexpr int32_t parts() const { return (group() + kMaxGroup - 1) / kMaxGroup; }
@@ -68,6 +71,11 @@ struct AttentionPlan {
 /// First key that the row at `position` sees.
 constexpr int32_t first_key(int32_t position, int32_t window) {
   return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
+/// Behind the last key that the row at `position` sees, of the sequence's `num_keys`.
+constexpr int32_t end_key(int32_t position, int32_t num_keys, bool causal) {
+  return causal ? position + 1 : num_keys;
 }
 
 /// Fills `plan`, reusing its memory. Few rows over many keys become short pieces as long as there

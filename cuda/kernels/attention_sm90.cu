@@ -31,11 +31,12 @@ __device__ LaneRows lane_rows(const Task<C>& task, const AttentionPiece& piece, 
     rows.m[i] = group * kGroupRows + warp_id() % 4 * 16 + lane_place().g + 8 * i;
     rows.exists[i] = piece.exists(task.shape, rows.m[i]);
     const int32_t position = piece.item.position + piece.token(task.shape, rows.m[i]);
-    rows.keys[i] = {first_key(position, task.shape.window), position + 1};
+    rows.keys[i] = row_keys(piece.item, task.shape, position);
   }
   const int32_t first = piece.item.position + piece.token(task.shape, group * kGroupRows);
   const int32_t last = piece.item.position + piece.token(task.shape, (group + 1) * kGroupRows - 1);
-  rows.all = {first_key(last, task.shape.window), first + 1};
+  rows.all = {row_keys(piece.item, task.shape, last).first,
+              row_keys(piece.item, task.shape, first).end};
   return rows;
 }
 

@@ -25,6 +25,7 @@ struct AttentionShape {
   int32_t window = 0;
   DType dtype = DType::kF32;
   float value_scale = 1.0f;
+  bool causal = true;
 };
 
 inline std::unique_ptr<Backend> backend_of(const std::string& isa, int32_t threads = 2) {
@@ -107,8 +108,8 @@ class AttentionHarness {
     const int64_t q_width = static_cast<int64_t>(shape_.num_heads) * shape_.head_dim;
     std::vector<float> out(attend ? static_cast<size_t>(rows * q_width) : 0, -77.0f);
     if (attend) {
-      const AttentionSpec spec{shape_.num_heads, shape_.num_kv_heads, shape_.head_dim, scale(),
-                               shape_.window};
+      const AttentionSpec spec{shape_.num_heads, shape_.num_kv_heads, shape_.head_dim,
+                               scale(),          shape_.window,       shape_.causal};
       backend_.attention(x.columns(0, q_width), spec, *cache_, kLayer,
                          TensorView(out.data(), DType::kF32, {rows, q_width}));
     }

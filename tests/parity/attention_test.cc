@@ -13,7 +13,8 @@ constexpr DType kDtypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kI8,
 
 std::string describe(const AttentionShape& s, const std::string& isa) {
   return str_cat(isa, " ", dtype_name(s.dtype), " heads ", s.num_heads, "/", s.num_kv_heads, " x ",
-                 s.head_dim, " block ", s.block_size, " window ", s.window);
+                 s.head_dim, " block ", s.block_size, " window ", s.window,
+                 s.causal ? "" : " bidirectional");
 }
 
 /// A mixed step after histories of several lengths: a first token, a prefill from 0, a chunk in
@@ -86,7 +87,9 @@ TEST_P(AttentionParity, MatchesTheReferenceOnEveryIsa) {
     shape.dtype = dtype;
     // Each head count meets another block size and window for every head_dim.
     shape.block_size = blocks[(i + static_cast<size_t>(head_dim) / 16) % std::size(blocks)];
-    shape.window = windows[(i + static_cast<size_t>(head_dim) / 16) % std::size(windows)];
+    const size_t mask = (i + static_cast<size_t>(head_dim) / 16) % std::size(windows);
+    shape.window = windows[mask];
+    shape.causal = mask != 0;
     const auto seed = static_cast<uint32_t>(1000 * head_dim) + static_cast<uint32_t>(i);
     const std::vector<float> expected = run_mixed_step(*reference, shape, seed);
     for (const std::string& isa : kernel_isas()) {
@@ -186,6 +189,33 @@ TEST_P(AttentionBits, DependOnTheSequenceAlone) {
         shape.block_size = block_size;
         EXPECT_TRUE(run(shape, 64, 2) == expected) << what << " block " << block_size;
       }
+    }
+  }
+}
+
+// Two rows with one query see the same keys, whoever computes them and beside whom.
+TEST_P(AttentionBits, BidirectionalRowsSeeTheWholeSequence) {
+  for (const DType dtype : kDtypes) {
+    AttentionShape shape{6, 2, 48, 32, 0, dtype};
+    shape.causal = false;
+    const auto width = static_cast<std::ptrdiff_t>(shape.num_heads) * shape.head_dim;
+    const int32_t history = 40, rows = 700;
+    std::vector<float> expected;
+    for (const int32_t threads : {1, 2, 3}) {
+      const auto backend = backend_of(GetParam(), threads);
+      AttentionHarness harness(*backend, shape, 2, 1200, 3);
+      std::vector<float> last = harness.row_of(0, history + rows - 1);
+      const std::vector<float> first = harness.row_of(0, history);
+      std::copy_n(first.begin(), width, last.begin());
+      harness.set_row(0, history + rows - 1, last);
+      harness.step({{0, history}, {1, 10 * threads}}, /*attend=*/false);
+      std::vector<float> out = harness.step({{1, threads}, {0, rows}});
+      out.erase(out.begin(), out.begin() + threads * width);
+      if (expected.empty()) expected = out;
+      const std::string what = describe(shape, GetParam()) + str_cat(" threads ", threads);
+      EXPECT_TRUE(out == expected) << what;
+      EXPECT_TRUE(std::equal(out.begin(), out.begin() + width, out.end() - width)) << what;
+      EXPECT_FALSE(std::equal(out.begin(), out.begin() + width, out.begin() + width)) << what;
     }
   }
 }

@@ -25,6 +25,7 @@ struct Unit {
   int32_t num_heads;
   int32_t first_row;  ///< of the sequence's rows
   int32_t num_rows;
+  int32_t end_position;  ///< of the keys that some row sees
   int32_t first_split;
   int32_t num_splits;
   int64_t first_task;     ///< when splits are tasks of their own
@@ -102,7 +103,8 @@ class UnitCutter {
     const int32_t first_key =
         spec_.window > 0 && position >= spec_.window ? position - spec_.window + 1 : 0;
     unit.first_split = first_key / kSplitTokens;
-    unit.num_splits = (position + unit.num_rows - 1) / kSplitTokens + 1 - unit.first_split;
+    unit.end_position = spec_.causal ? position + unit.num_rows : seq.start_pos + seq.num_rows;
+    unit.num_splits = (unit.end_position - 1) / kSplitTokens + 1 - unit.first_split;
     return unit;
   }
 
@@ -155,6 +157,8 @@ class AttentionRun {
     task.num_heads = unit.num_heads;
     task.num_kv_heads = unit.num_kv_heads;
     task.first_position = unit.seq->start_pos + unit.first_row;
+    task.end_position = unit.end_position;
+    task.causal = spec_.causal;
     task.window = spec_.window;
     task.scale = spec_.scale;
     task.cache = place.layer;

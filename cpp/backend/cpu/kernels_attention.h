@@ -81,7 +81,9 @@ struct AttentionTask {
   int32_t num_heads;     ///< num_positions * num_heads <= kMaxTaskRows
   int32_t num_kv_heads;  ///< at most kMaxTaskHeads; if several, with up to kMaxJoinedGroup heads
   int32_t first_position;
-  int32_t window;  ///< 0: none
+  int32_t end_position;  ///< of the keys that some row sees
+  bool causal;           ///< a row sees none behind its own position; else all to the end
+  int32_t window;        ///< 0: none
   float scale;
   const KvLayerView* cache;
   const int32_t* blocks;  ///< the sequence's block table

@@ -80,7 +80,7 @@ void check_attention(const StepBatch& batch, const TensorView& q, const Attentio
   const int64_t cols = static_cast<int64_t>(spec.num_heads) * spec.head_dim;
   check_step_matrix(batch, q, cols);
   check_step_matrix(batch, out, cols);
-  HEADRACE_CHECK(spec.window >= 0, spec.window);
+  HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0), spec.window);
   if (layer > 0) return;
   check_blocks(batch, cache, [&](const SeqSlice& seq) {
     const int32_t window = spec.window == 0 ? seq.start_pos + 1 : spec.window;

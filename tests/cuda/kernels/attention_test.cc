@@ -17,6 +17,7 @@ struct Shape {
   DType cache = DType::kBF16;
   bool fastest = false;  // long pieces by wgmma, on a device that has it
   int32_t multiprocessors = 1;
+  bool causal = true;
 };
 
 struct Chunk {
@@ -83,8 +84,12 @@ class AttentionCase {
       rows.insert(rows.end(), from, from + c.rows * width());
     }
     const headrace::cuda::AttentionShape shape{
-        shape_.heads, shape_.kv_heads, shape_.head_dim, shape_.window,
-        shape_.fastest && device_has_wgmma() ? kWgmmaRows : kLongRows};
+        shape_.heads,
+        shape_.kv_heads,
+        shape_.head_dim,
+        shape_.window,
+        shape_.fastest && device_has_wgmma() ? kWgmmaRows : kLongRows,
+        shape_.causal};
     AttentionPlan plan;
     plan_attention(seqs, shape, max_partials, &plan);
     const auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
@@ -121,7 +126,7 @@ class AttentionCase {
   }
 
   /// Output of one row; and, behind it, the bound of each element's error.
-  std::vector<double> exact(int32_t s, int32_t position) const {
+  std::vector<double> exact(int32_t s, int32_t position, int32_t num_keys) const {
     std::vector<double> out, bounds;
     const auto d = static_cast<size_t>(shape_.head_dim);
     for (int32_t h = 0; h < shape_.heads; ++h) {
@@ -130,14 +135,15 @@ class AttentionCase {
       std::vector<double> scores;
       double max = -INFINITY, total = 0.0;
       const int32_t first = first_key(position, shape_.window);
-      for (int32_t p = first; p <= position; ++p) {
+      const int32_t end = shape_.causal ? position + 1 : num_keys;
+      for (int32_t p = first; p < end; ++p) {
         double dot = 0.0;
         for (size_t j = 0; j < d; ++j) dot += double(query[j]) * double(k_[kv(s, p, kv_head) + j]);
         scores.push_back(dot * double(scale()));
         max = std::max(max, scores.back());
       }
       std::vector<double> sums(d, 0.0), sizes(d, 0.0);
-      for (int32_t p = first; p <= position; ++p) {
+      for (int32_t p = first; p < end; ++p) {
         const double weight = std::exp(scores[size_t(p - first)] - max);
         total += weight;
         for (size_t j = 0; j < d; ++j) {
@@ -186,7 +192,7 @@ class Attention : public KernelTest {
     size_t row = 0;
     for (const Chunk& chunk : chunks) {
       for (int32_t i = 0; i < chunk.rows; ++i, ++row) {
-        const auto want = c.exact(chunk.sequence, chunk.start + i);
+        const auto want = c.exact(chunk.sequence, chunk.start + i, chunk.start + chunk.rows);
         for (size_t j = 0; j < width; ++j) {
           ASSERT_NEAR(got[row * width + j], want[j], want[width + j])
               << "sequence " << chunk.sequence << " position " << chunk.start + i << " column "
@@ -210,6 +216,13 @@ TEST_P(Attention, MixedStepsMatchExactSoftmax) {
       {.heads = 1, .kv_heads = 1, .head_dim = 128, .block_size = 64},
       {.dtype = DType::kF32, .heads = 3, .kv_heads = 1, .head_dim = 48, .cache = DType::kF32},
       {.dtype = DType::kBF16, .head_dim = 32, .window = 300, .cache = DType::kF32},
+      {.heads = 2, .kv_heads = 1, .head_dim = 128, .causal = false},
+      {.dtype = DType::kF32,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 16,
+       .cache = DType::kF32,
+       .causal = false},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 4, 331, random_);
@@ -248,6 +261,7 @@ TEST_P(Attention, WgmmaMatchesExactSoftmax) {
       {.heads = 2, .kv_heads = 1, .head_dim = 256, .block_size = 32, .fastest = true},
       {.heads = 16, .kv_heads = 1, .window = 1, .fastest = true, .multiprocessors = 100},
       {.heads = 17, .kv_heads = 1, .block_size = 64, .fastest = true},
+      {.heads = 2, .kv_heads = 1, .fastest = true, .causal = false},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 4, 331, random_);
@@ -305,6 +319,7 @@ TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
   const Shape shapes[] = {
       {.heads = 2, .kv_heads = 1},
       {.heads = 2, .kv_heads = 1, .window = 70},
+      {.heads = 2, .kv_heads = 1, .causal = false},
       {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
       {.heads = 2, .kv_heads = 1, .fastest = true},
       {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70, .fastest = true},

@@ -21,7 +21,8 @@ int clamp_to_tile(int64_t x) {
 Visible visible_lanes(const AttentionTask& task, int row, int64_t tile_start) {
   const int64_t position = static_cast<int64_t>(task.first_position) + row / task.num_heads;
   const int64_t first = task.window > 0 ? position - task.window + 1 : 0;
-  return {clamp_to_tile(first - tile_start), clamp_to_tile(position + 1 - tile_start)};
+  const int64_t end = task.causal ? position + 1 : task.end_position;
+  return {clamp_to_tile(first - tile_start), clamp_to_tile(end - tile_start)};
 }
 
 /// What the rows of a block see of a tile.
@@ -180,7 +181,6 @@ void attend_split(const AttentionTask& task, int64_t split, float* q, float* sco
                   const Partial& partial) {
   const int rows = task.num_positions * task.num_heads;
   const RowBlocks blocks(task);
-  const int64_t end_position = static_cast<int64_t>(task.first_position) + task.num_positions;
   const int64_t first_key = task.window > 0 && task.first_position >= task.window
                                 ? static_cast<int64_t>(task.first_position) - task.window + 1
                                 : 0;
@@ -190,11 +190,11 @@ void attend_split(const AttentionTask& task, int64_t split, float* q, float* sco
   const Running running{partial.sums, partial.references, lane_totals};
   clear(running, task.cache->head_dim, rows);
   int64_t start = first_key > split_start ? first_key / kTileTokens * kTileTokens : split_start;
-  for (; start < split_end && start < end_position; start += kTileTokens) {
+  for (; start < split_end && start < task.end_position; start += kTileTokens) {
     Visible visible[kMaxTaskRows];
     for (int r = 0; r < rows; ++r) visible[r] = visible_lanes(task, r, start);
     for (int head = 0; head < task.num_kv_heads; ++head) {
-      const Tile tile = locate(task, task.kv_head + head, start, first_key, end_position);
+      const Tile tile = locate(task, task.kv_head + head, start, first_key, task.end_position);
       attend_head<Products>(blocks, tile, visible, head * blocks.head_rows, q, scores, running);
     }
   }

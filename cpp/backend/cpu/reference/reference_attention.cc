@@ -101,12 +101,13 @@ void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const floa
   }
 }
 
-/// One head of one row: `keys(p)` and `values(p)` give the head's key and value at position p.
+/// One head of a row that sees [first, end): `keys(p)` and `values(p)` give the head's key and
+/// value at position p.
 template <class Keys, class Values>
-void attend(const float* query, int32_t d, double scale, int32_t first, int32_t position,
+void attend(const float* query, int32_t d, double scale, int32_t first, int32_t end,
             const Keys& keys, const Values& values, float* out) {
   std::vector<double> scores;
-  for (int32_t p = first; p <= position; ++p) {
+  for (int32_t p = first; p < end; ++p) {
     const float* key = keys(p);
     double dot = 0.0;
     for (int32_t j = 0; j < d; ++j) dot += static_cast<double>(query[j]) * key[j];
@@ -115,7 +116,7 @@ void attend(const float* query, int32_t d, double scale, int32_t first, int32_t 
   const double largest = *std::max_element(scores.begin(), scores.end());
   double total = 0.0;
   std::vector<double> sums(static_cast<size_t>(d), 0.0);
-  for (int32_t p = first; p <= position; ++p) {
+  for (int32_t p = first; p < end; ++p) {
     const double weight = std::exp(scores[static_cast<size_t>(p - first)] - largest);
     const float* value = values(p);
     total += weight;
@@ -172,10 +173,11 @@ void reference_attention(const StepBatch& batch, TensorView q, const AttentionSp
       const int32_t row = seq.first_row + i;
       const int32_t position = seq.start_pos + i;
       const int32_t first = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
+      const int32_t end = spec.causal ? position + 1 : seq.start_pos + seq.num_rows;
       for (int32_t h = 0; h < spec.num_heads; ++h) {
         const int32_t kv_head = h / (spec.num_heads / spec.num_kv_heads);
         attend(
-            q.row<float>(row) + h * d, d, static_cast<double>(spec.scale), first, position,
+            q.row<float>(row) + h * d, d, static_cast<double>(spec.scale), first, end,
             [&](int32_t p) { return slots.at(layer, seq, p) + kv_head * d; },
             [&](int32_t p) { return slots.at(layer, seq, p) + (spec.num_kv_heads + kv_head) * d; },
             out.row<float>(row) + h * d);
