@@ -24,7 +24,7 @@ HEADRACE_SIMD_INLINE F32 exp(F32 x) {
   return y;
 }
 
-/// For x <= 0: what a softmax asks for.
+/// What a softmax asks for: x <= 127.
 HEADRACE_SIMD_INLINE F32 exp2(F32 x) {
   x = max(set1(-200.0f), x);
   const F32 n = round(x);

@@ -23,7 +23,7 @@
 //   greater_mask(a, b)           bit i: a[i] > b[i]
 //   exp(v)                       within 2 ulp for v in [-87.33, 88.72]; 0 below (-inf too), inf
 //                                above, NaN for NaN
-//   exp2(v)                      2^v within 2 ulp for v in [-126, 0]; 0 below -150, NaN for NaN
+//   exp2(v)                      2^v within 2 ulp for v in [-126, 127]; 0 below -150, NaN for NaN
 //   load_bf16(p) load_f16(p)     kLanes 16-bit numbers, widened exactly
 //   store_bf16(p, v) store_f16   rounded to nearest, ties to even
 //   load_bf16_even(p)            of 2 * kLanes numbers those at even places
