@@ -117,7 +117,11 @@ TEST_F(EngineLoraDecoder, SameBitsTogetherChunkedCachedPreemptedAndThreaded) {
 
   ModelOptions tight = options();
   tight.num_kv_blocks = 12;
-  expect_same(run(tight, true, &stats), want);
+  stats = {};
+  // Requests only meet if the first still run when the last are submitted.
+  for (int tries = 0; tries < 100 && stats.preemptions == 0; ++tries) {
+    expect_same(run(tight, true, &stats), want);
+  }
   EXPECT_GT(stats.preemptions, 0u);
 }
 
