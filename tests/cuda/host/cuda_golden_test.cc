@@ -76,9 +76,11 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,
                          testing::Values("ernie4_5", "llama_bf16", "qwen2_window", "qwen3"),
                          name_of);
 #endif
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGolden, testing::ValuesIn(golden_case_names()), name_of);
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenBfloat16, testing::ValuesIn(bfloat16_cases()),
-                         name_of);
+// All of them: tests/gpu/run.sh has them run on a GPU.
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGolden,  // minutes in the emulation
+                         testing::ValuesIn(golden_case_names()), name_of);
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenBfloat16,  // minutes in the emulation
+                         testing::ValuesIn(bfloat16_cases()), name_of);
 
 }  // namespace
 }  // namespace headrace
