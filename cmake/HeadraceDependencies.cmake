@@ -8,7 +8,7 @@ if(NOT nlohmann_json_FOUND)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   execute_process(
     COMMAND ${Python3_EXECUTABLE} -c
-      "import nlohmann_json, os; print(os.path.join(list(nlohmann_json.__path__)[0], 'include'))"
+      "import importlib.util as u; print(u.find_spec('nlohmann_json').submodule_search_locations[0] + '/include')"
     OUTPUT_VARIABLE HEADRACE_JSON_INCLUDE OUTPUT_STRIP_TRAILING_WHITESPACE
     RESULT_VARIABLE HEADRACE_JSON_RESULT ERROR_QUIET)
   if(NOT HEADRACE_JSON_RESULT EQUAL 0)
