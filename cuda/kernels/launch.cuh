@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "cuda/device/numbers.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/device/platform.cuh"
 #include "cuda/host/cuda_check.h"
 #include "tensor/dtype.h"
@@ -21,7 +22,19 @@ struct LaunchShape {
   dim3 grid;
   unsigned threads = 0;
   size_t shared_bytes = 0;
+  bool overlaps = false;  ///< the kernel calls wait_for_previous() (overlap.cuh)
 };
+
+#if !defined(HEADRACE_CUDA_EMULATION)
+/// Whether the current device starts kernels before the ones ahead of them have ended.
+inline bool device_overlaps() {
+  constexpr int kHopper = 9;
+  int device = 0, major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= kHopper;
+}
+#endif
 
 /// Runs kernel(args...) on a grid. Throws what check_launch() throws.
 template <class... Params, class... Args>
@@ -44,6 +57,13 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  if (shape.overlaps && device_overlaps()) {
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+  }
   cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
   check_launch(name);
 #endif
