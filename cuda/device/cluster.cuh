@@ -49,13 +49,14 @@ __device__ inline void copy_box_to_cluster(void* shared, const void* map, int32_
       : "memory");
 }
 
-/// Arrives at the barrier of block `rank` that lies where `barrier` does in this one.
+/// Arrives at the barrier of block `rank` that lies where `barrier` does in this one. Says that reads are
+/// over; what this thread wrote may be seen later (a release for the cluster waits for all memory).
 __device__ inline void barrier_arrive_at(uint64_t* barrier, uint32_t rank) {
   asm volatile(
       "{\n"
       ".reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
       "}" ::"r"(shared_word(barrier)),
       "r"(rank)
       : "memory");

@@ -6,10 +6,6 @@
 namespace headrace::cuda {
 namespace {
 
-// From so many rows on the weight's bytes are shared by enough of them that rows sharing a block's
-// copies pays, too (docs/performance.md).
-constexpr int64_t kMinStreamRows = 9;
-
 void check(const LinearArgs& args) {
   const WeightLayout& layout = args.layout;
   const int64_t cols = args.silu_mul ? layout.n / 2 : layout.n;
@@ -36,11 +32,10 @@ void linear(const LinearArgs& args, Stream stream) {
   const int64_t rows = args.x.rows;
   if (rows == 0) return;
   if (args.dtype == DType::kF32) return linear_f32(args, stream);
-  const bool wgmma = can_use_wgmma(args);
-  if (rows < kMinStreamRows || (!wgmma && rows <= kMaxSkinnyRows)) return linear_skinny(args, stream);
-  if (!wgmma) return linear_tiles(args, stream);
-  if (rows <= kMaxStreamRows) return linear_stream(args, stream);
-  linear_wgmma(args, stream);
+  if (can_use_wgmma(args)) {
+    return rows <= kMaxStreamRows ? linear_stream(args, stream) : linear_wgmma(args, stream);
+  }
+  return rows <= kMaxSkinnyRows ? linear_skinny(args, stream) : linear_tiles(args, stream);
 }
 
 }  // namespace headrace::cuda

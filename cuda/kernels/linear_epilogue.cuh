@@ -46,11 +46,12 @@ struct LinearOutput {
   __device__ float with_bias(float sum, int64_t feature) const {
     return bias == nullptr ? sum : sum + to_float(bias[feature]);
   }
-  /// silu(gate) * up of the column, gate and up rounded as silu_mul() finds them.
+  /// silu(gate) * up, gate and up rounded as silu_mul() finds them.
+  __device__ static float gated(float gate, float up) {
+    return silu_mul_of(to_float(from_float<T>(gate)), to_float(from_float<T>(up)));
+  }
   __device__ float gated(int64_t column, float gate, float up) const {
-    const T g = from_float<T>(with_bias(gate, column));
-    const T u = from_float<T>(with_bias(up, width() + column));
-    return silu_mul_of(to_float(g), to_float(u));
+    return gated(with_bias(gate, column), with_bias(up, width() + column));
   }
 
   __device__ void store(int64_t row, int64_t column, float value) const {

@@ -19,12 +19,12 @@ void linear_tiles(const LinearArgs& args, Stream stream);
 /// May wgmma's kernels take these? (Rows are aligned to 16 bytes, sizes fit tensor copies.)
 bool can_use_wgmma(const LinearArgs& args);
 
-/// 16-bit, up to kMaxStreamRows rows: a warpgroup has 64 features and all tokens.
+/// 16-bit, up to kMaxStreamRows rows: a block has 64 features, or 32, and all tokens.
 /// REQUIRES: can_use_wgmma(args).
-inline constexpr int64_t kMaxStreamRows = 256;
+inline constexpr int64_t kMaxStreamRows = 128;
 void linear_stream(const LinearArgs& args, Stream stream);
 
-/// 16-bit, many rows: tiles of 128 rows x 256 features. REQUIRES: can_use_wgmma(args).
+/// 16-bit, many rows: tiles of 128 rows x 256 or 128 features. REQUIRES: can_use_wgmma(args).
 void linear_wgmma(const LinearArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

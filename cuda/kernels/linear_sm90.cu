@@ -8,21 +8,26 @@ namespace headrace::cuda {
 namespace {
 
 constexpr int kTokens = 128;        // of a block's tile: 64 for each of two warpgroups
-constexpr int kFeatures = 256;      // the products' n
 constexpr int kUnit = kBoxColumns;  // of k
 constexpr int kRowBytes = kUnit * 2;
-constexpr int kStages = 3;
+constexpr int kStages = 4;
 constexpr int kGroupThreads = 128;
 constexpr int kThreads = 3 * kGroupThreads;  // one group copies, two multiply
 constexpr int kGroupRows = 64;
-constexpr int kStageBytes = (kTokens + kFeatures) * kRowBytes;
 constexpr int kBarrierBytes = 1024;  // keeps the stages aligned
 // A group's results on their way to the output, while the next tile's stages fill: rows 16 bytes off a
 // multiple of 128, so that both ways of access meet every bank once.
-constexpr int kResultBytes = kFeatures * 2 + 16;  // of a row
-constexpr int kSharedBytes =
-    kBarrierBytes + kStages * kStageBytes + 2 * kGroupRows * kResultBytes;
-static_assert(kSharedBytes <= 227 << 10);
+constexpr int kResultRowBytes = 256 + 16;
+constexpr int kResultBytes = kGroupRows * kResultRowBytes;
+
+/// kFeatures: the products' n.
+template <int kFeatures_>
+struct Tile {
+  static constexpr int kFeatures = kFeatures_;
+  static constexpr int kStageBytes = (kTokens + kFeatures) * kRowBytes;
+  static constexpr int kSharedBytes = kBarrierBytes + kStages * kStageBytes + 2 * kResultBytes;
+  static_assert(kSharedBytes <= 227 << 10);
+};
 
 // Two blocks share a tile of the weight, each of which copies half of it for both.
 #if defined(HEADRACE_CUDA_EMULATION)
@@ -43,13 +48,14 @@ struct TilePlace {
   int64_t first_token, first_feature;
 };
 
+template <class C>
 __device__ TilePlace tile_place(const WgmmaTask& task, int32_t tile) {
   constexpr int32_t kShared = 16;  // token tiles that go through all features together
   const int32_t span = kShared * task.feature_tiles;
   const int32_t first = tile / span * kShared;
   const int32_t width = least(kShared, task.token_tiles - first);
   const int32_t token = first + tile % span % width, feature = tile % span / width;
-  return {int64_t{token} * kTokens, int64_t{feature} * kFeatures};
+  return {int64_t{token} * kTokens, int64_t{feature} * C::kFeatures};
 }
 
 #if defined(HEADRACE_HOPPER)
@@ -60,22 +66,23 @@ struct Pipe {
 };
 
 /// Fills stage after stage as both blocks free them: one thread's work.
+template <class C>
 __device__ void copy_tiles(const void* weight, const void* x, const WgmmaTask& task, Pipe* pipe,
                            char* stages) {
   const uint32_t rank = kCluster > 1 ? cluster_rank() : 0;
-  constexpr int kPart = kFeatures / kCluster;  // of the weight's tile
+  constexpr int kPart = C::kFeatures / kCluster;  // of the weight's tile
   constexpr auto kAll = static_cast<uint16_t>((1 << kCluster) - 1);
   const int32_t tiles = task.feature_tiles * task.token_tiles;
   uint32_t n = 0;
   for (auto tile = static_cast<int32_t>(blockIdx.x); tile < tiles;
        tile += static_cast<int32_t>(gridDim.x)) {
-    const TilePlace place = tile_place(task, tile);
+    const TilePlace place = tile_place<C>(task, tile);
     const auto feature = static_cast<int32_t>(place.first_feature + rank * kPart);
     for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
       const uint32_t stage = n % kStages;
       if (n >= kStages) barrier_wait(&pipe->empty[stage], (n / kStages - 1) & 1);
-      char* to = stages + stage * kStageBytes;
-      barrier_expect_bytes(&pipe->full[stage], kStageBytes);
+      char* to = stages + stage * C::kStageBytes;
+      barrier_expect_bytes(&pipe->full[stage], C::kStageBytes);
       copy_box(to, x, unit * kUnit, static_cast<int32_t>(place.first_token), &pipe->full[stage]);
       copy_box_to_cluster(to + (kTokens + rank * kPart) * kRowBytes, weight, unit * kUnit, feature,
                           &pipe->full[stage], kAll);
@@ -92,20 +99,19 @@ __device__ inline void free_stage(Pipe* pipe, uint32_t n) {
 
 /// A warpgroup's 64 tokens of a tile. A stage is freed when the next one's products have begun and
 /// its own are over. `n`: stages of the block so far.
-template <class T>
+template <class T, class C>
 __device__ void multiply_tile(const WgmmaTask& task, int group, Pipe* pipe, const char* stages,
-                              uint32_t& n, float (&sums)[kFeatures / 2]) {
+                              uint32_t& n, float (&sums)[C::kFeatures / 2]) {
   HEADRACE_NO_UNROLL
   for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
     barrier_wait(&pipe->full[n % kStages], n / kStages & 1);
-    const char* tile = stages + n % kStages * kStageBytes;
+    const char* tile = stages + n % kStages * C::kStageBytes;
     products_fence();
     HEADRACE_UNROLL
     for (uint32_t k = 0; k < kUnit / 16; ++k) {
-      wgmma_64xk16<T, kFeatures>(sums,
-                                 tile_descriptor(tile + group * kGroupRows * kRowBytes, k * 32),
-                                 tile_descriptor(tile + kTokens * kRowBytes, k * 32),
-                                 unit > 0 || k > 0);
+      wgmma_64xk16<T, C::kFeatures>(
+          sums, tile_descriptor(tile + group * kGroupRows * kRowBytes, k * 32),
+          tile_descriptor(tile + kTokens * kRowBytes, k * 32), unit > 0 || k > 0);
     }
     products_commit();
     products_wait<1>();
@@ -116,42 +122,48 @@ __device__ void multiply_tile(const WgmmaTask& task, int group, Pipe* pipe, cons
   free_stage(pipe, n - 1);
 }
 
-/// Rounds the lane's results [first, first + kColumns) of the group's 64 rows into shared memory. A lane
-/// has two neighbouring features of two rows of each group of 8.
-template <int kColumns, class T, class Out>
-__device__ void stage_results(const float (&sums)[kFeatures / 2], int first, int64_t first_stored,
-                              const LinearOutput<T, Out>& out, char* results) {
-  const int row = warp_id() % 4 * 16 + lane_id() / 4, q = lane_id() % 4;
-  const auto store = [&](int r, int column, float low, float high) {
-    auto* to = reinterpret_cast<Out*>(results + (row + 8 * r) * kResultBytes) + column;
-    if constexpr (sizeof(Out) == 2) {
-      *reinterpret_cast<uint32_t*>(to) = pack_pair<Out>(low, high);
-    } else {
-      *reinterpret_cast<float2*>(to) = {low, high};
-    }
-  };
+/// A lane has two neighbouring features of two rows of each group of 8.
+template <int kSums, class T, class Out>
+__device__ void add_bias(int64_t first_stored, const LinearOutput<T, Out>& out,
+                         float (&sums)[kSums]) {
   HEADRACE_UNROLL
-  for (int j = 0; j < kColumns / kGroup; ++j) {
-    const int group = first / kGroup + j;
-    const int64_t stored = first_stored + group * kGroup + 2 * q;
+  for (int i = 0; i < kSums; ++i) {
+    const int64_t stored = first_stored + i / 4 * kGroup + lane_id() % 4 * 2 + i % 2;
+    if (out.column_of(stored) < out.width()) sums[i] = out.with_bias(sums[i], out.feature_of(stored));
+  }
+}
+
+template <class Out>
+__device__ inline void store_pair(char* results, int row, int column, float low, float high) {
+  auto* to = reinterpret_cast<Out*>(results + row * kResultRowBytes) + column;
+  if constexpr (sizeof(Out) == 2) {
+    *reinterpret_cast<uint32_t*>(to) = pack_pair<Out>(low, high);
+  } else {
+    *reinterpret_cast<float2*>(to) = {low, high};
+  }
+}
+
+/// Rounds the lane's results [first, first + kColumns) of the group's 64 rows into shared memory.
+template <int kColumns, int kSums, class T, class Out>
+__device__ void stage_results(const float (&sums)[kSums], int first, const LinearOutput<T, Out>& out,
+                              char* results) {
+  const int row = warp_id() % 4 * 16 + lane_id() / 4, q = lane_id() % 4;
+  constexpr int kGroups = kColumns / kGroup;
+  if (out.silu_mul) {
     HEADRACE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const float* own = &sums[4 * group + 2 * r];
-      if (!out.silu_mul) {
-        const int64_t feature = out.feature_of(stored);
-        const bool biased = out.bias != nullptr && out.column_of(stored) < out.width();
-        const bool both = out.column_of(stored) + 1 < out.width();
-        const float low = biased ? out.with_bias(own[0], feature) : own[0];
-        const float high = biased && both ? out.with_bias(own[1], feature + 1) : own[1];
-        store(r, j * kGroup + 2 * q, low, high);
-      } else if (j % 2 == 0) {
-        const int64_t column = out.column_of(stored);
-        const float* up = own + 4;
-        const bool low = column < out.width(), high = column + 1 < out.width();
-        store(r, j / 2 * kGroup + 2 * q, low ? out.gated(column, own[0], up[0]) : 0.0f,
-              high ? out.gated(column + 1, own[1], up[1]) : 0.0f);
-      }
+    for (int i = 0; i < kGroups; ++i) {  // pairs of groups x 2 rows
+      const int pair = i / 2, r = i % 2;
+      const float* gate = &sums[4 * (first / kGroup + 2 * pair) + 2 * r];
+      const float* up = gate + 4;
+      store_pair<Out>(results, row + 8 * r, pair * kGroup + 2 * q, out.gated(gate[0], up[0]),
+                      out.gated(gate[1], up[1]));
     }
+    return;
+  }
+  HEADRACE_UNROLL
+  for (int i = 0; i < 2 * kGroups; ++i) {
+    const float* own = &sums[4 * (first / kGroup + i / 2) + 2 * (i % 2)];
+    store_pair<Out>(results, row + 8 * (i % 2), i / 2 * kGroup + 2 * q, own[0], own[1]);
   }
 }
 
@@ -159,12 +171,13 @@ __device__ void stage_results(const float (&sums)[kFeatures / 2], int first, int
 template <int kColumns, class T, class Out>
 __device__ void write_results(const char* results, int rows, int64_t first_row,
                               int64_t first_stored, const LinearOutput<T, Out>& out) {
-  const int groups = kColumns / kGroup / (out.silu_mul ? 2 : 1);
+  constexpr int kGroups = kColumns / kGroup;
   const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
-  for (int i = thread; i < rows * groups; i += kGroupThreads) {
-    const int row = i / groups, group = i % groups;
+  const int shift = out.silu_mul ? 1 : 0;
+  for (int i = thread; i < rows * (kGroups >> shift); i += kGroupThreads) {
+    const int row = (i << shift) / kGroups, group = i & ((kGroups >> shift) - 1);
     const auto* from =
-        reinterpret_cast<const Out*>(results + row * kResultBytes) + group * kGroup;
+        reinterpret_cast<const Out*>(results + row * kResultRowBytes) + group * kGroup;
     float values[kGroup];
     load_group(from, values);
     if (out.silu_mul) {
@@ -187,18 +200,19 @@ __device__ void write_results(const char* results, int rows, int64_t first_row,
 }
 
 /// A group's part of a tile.
-template <class T, class Out>
-__device__ void write_tile(const float (&sums)[kFeatures / 2], const WgmmaTask& task,
+template <class C, class T, class Out>
+__device__ void write_tile(float (&sums)[C::kFeatures / 2], const WgmmaTask& task,
                            const TilePlace& place, int group, char* results,
                            const LinearOutput<T, Out>& out) {
-  constexpr int kColumns = kFeatures * 2 / static_cast<int>(sizeof(Out));  // that fit at a time
+  constexpr int kColumns = 256 / static_cast<int>(sizeof(Out));  // that fit at a time
   const int64_t first_row = place.first_token + group * kGroupRows;
   const int rows = static_cast<int>(
       greatest<int64_t>(least<int64_t>(kGroupRows, task.rows - first_row), 0));
+  if (out.bias != nullptr) add_bias(place.first_feature, out, sums);
   HEADRACE_UNROLL
-  for (int first = 0; first < kFeatures; first += kColumns) {
+  for (int first = 0; first < C::kFeatures; first += kColumns) {
     named_barrier(1 + group, kGroupThreads);  // the results before have been read
-    stage_results<kColumns>(sums, first, place.first_feature, out, results);
+    stage_results<kColumns>(sums, first, out, results);
     named_barrier(1 + group, kGroupThreads);
     write_results<kColumns>(results, rows, first_row, place.first_feature + first, out);
   }
@@ -206,7 +220,7 @@ __device__ void write_tile(const float (&sums)[kFeatures / 2], const WgmmaTask& 
 
 #endif
 
-template <class T, class Out>
+template <class T, class Out, class C>
 __global__ void __launch_bounds__(kThreads, 1)
     linear_wgmma_kernel(const __grid_constant__ TensorMap weight,
                         const __grid_constant__ TensorMap x, WgmmaTask task,
@@ -230,19 +244,19 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == 0) {
       prefetch_map(&weight);
       prefetch_map(&x);
-      copy_tiles(&weight, &x, task, pipe, stages);
+      copy_tiles<C>(&weight, &x, task, pipe, stages);
     }
   } else {
     take_registers<232>();
-    char* results = stages + kStages * kStageBytes + group * kGroupRows * kResultBytes;
+    char* results = stages + kStages * C::kStageBytes + group * kResultBytes;
     const int32_t tiles = task.feature_tiles * task.token_tiles;
     uint32_t n = 0;
     HEADRACE_NO_UNROLL
     for (auto tile = static_cast<int32_t>(blockIdx.x); tile < tiles;
          tile += static_cast<int32_t>(gridDim.x)) {
-      float sums[kFeatures / 2] = {};
-      multiply_tile<T>(task, group, pipe, stages, n, sums);
-      write_tile<T, Out>(sums, task, tile_place(task, tile), group, results, out);
+      float sums[C::kFeatures / 2] = {};
+      multiply_tile<T, C>(task, group, pipe, stages, n, sums);
+      write_tile<C>(sums, task, tile_place<C>(task, tile), group, results, out);
     }
   }
   // Nobody frees a stage of a block that is gone.
@@ -250,23 +264,23 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-template <class T, class Out>
+template <class T, class Out, class C>
 void run(const LinearArgs& args, Stream stream) {
   const WeightLayout& layout = args.layout;
   const int64_t token_tiles = divide_up<int64_t>(args.x.rows, kTokens * kCluster) * kCluster;
-  const int64_t feature_tiles = divide_up<int64_t>(layout.stored_rows(), kFeatures);
+  const int64_t feature_tiles = divide_up<int64_t>(layout.stored_rows(), C::kFeatures);
   HEADRACE_CHECK(token_tiles * feature_tiles <= 0x7fffffff, token_tiles, " x ", feature_tiles);
   const WgmmaTask task{static_cast<int32_t>(layout.stride() / kUnit), args.x.rows,
                        static_cast<int32_t>(feature_tiles), static_cast<int32_t>(token_tiles)};
   const TensorMap weight =
       make_tensor_map({args.weight, layout.stored_rows(), layout.stride(), layout.stride()},
-                      args.dtype, kFeatures / kCluster);
+                      args.dtype, C::kFeatures / kCluster);
   const int64_t blocks = args.multiprocessors / kCluster * kCluster;
-  launch("linear_wgmma", linear_wgmma_kernel<T, Out>,
+  launch("linear_wgmma", linear_wgmma_kernel<T, Out, C>,
          {.grid = {grid_size(least(greatest<int64_t>(blocks, kCluster),
                                    token_tiles * feature_tiles))},
           .threads = kThreads,
-          .shared_bytes = kSharedBytes,
+          .shared_bytes = C::kSharedBytes,
           .overlaps = true,
           .cluster = kCluster},
          stream, weight, make_tensor_map(args.x, args.dtype, kTokens), task,
@@ -277,7 +291,15 @@ void run(const LinearArgs& args, Stream stream) {
 
 void linear_wgmma(const LinearArgs& args, Stream stream) {
   with_linear_types(args, [&](auto element, auto result) {
-    run<decltype(element), decltype(result)>(args, stream);
+    using T = decltype(element);
+    using Out = decltype(result);
+    const int64_t tiles = divide_up<int64_t>(args.layout.stored_rows(), 256) *
+                          divide_up<int64_t>(args.x.rows, kTokens);
+    if (tiles <= args.multiprocessors) {
+      run<T, Out, Tile<128>>(args, stream);
+    } else {
+      run<T, Out, Tile<256>>(args, stream);
+    }
   });
 }
 

@@ -7,28 +7,35 @@
 namespace headrace::cuda {
 namespace {
 
-constexpr int kFeatures = 64;       // of a block: one warpgroup's
 constexpr int kUnit = kBoxColumns;  // of k
 constexpr int kRowBytes = kUnit * 2;
 constexpr int kConsumers = 128;
 constexpr int kThreads = kConsumers + kWarp;  // and a warp that copies
 constexpr int kBarrierBytes = 1024;           // keeps the stages aligned
-constexpr int kSumStride = kFeatures + 4;
+constexpr int kGroupFeatures = 64;            // of a product
 
-/// Shared memory of a block with kTokens tokens. Up to 64 of them two blocks fit a multiprocessor: the
-/// weights of the next linear arrive while this one ends.
-template <int kTokens_>
+/// What a block works on. With 32 features the other half of its products is thrown away: weights that
+/// are narrow reach more multiprocessors so, and bytes decide.
+template <int kFeatures_, int kTokens_, int kRoom>
 struct Shape {
+  static constexpr int kFeatures = kFeatures_;
   static constexpr int kTokens = kTokens_;
   static constexpr int kUnits = kTokens <= 64 ? 2 : 1;  // of k in a stage
-  static constexpr int kUnitBytes = (kFeatures + kTokens) * kRowBytes;
+  // What products read behind the features is at rest, whatever it is.
+  static constexpr int kTokenRows = greatest(kTokens, kGroupFeatures - kFeatures);
+  static constexpr int kUnitBytes = (kFeatures + kTokenRows) * kRowBytes;
+  static constexpr int kCopiedBytes = kUnits * (kFeatures + kTokens) * kRowBytes;
   static constexpr int kStageBytes = kUnits * kUnitBytes;
-  static constexpr int kRoom = (kTokens <= 64 ? 104 : 208) << 10;
   static constexpr int kStages = kRoom / kStageBytes;
+  static constexpr int kSumStride = kFeatures + 4;
   static constexpr int kSharedBytes =
       kBarrierBytes + greatest(kStages * kStageBytes, kTokens * kSumStride * 4);
   static_assert(kSharedBytes <= 227 << 10 && kStages >= 3);
 };
+
+// Two blocks of the smaller room fit a multiprocessor: the weights of the next linear arrive while this
+// one ends. Where there are fewer blocks than multiprocessors, those left over do that.
+constexpr int kSmallRoom = 104 << 10, kLargeRoom = 208 << 10;
 
 struct StreamTask {
   int32_t units;  // of k
@@ -54,7 +61,7 @@ __device__ void copy_stages(const void* weight, const void* x, const StreamTask&
   // Behind the end of k copies give zeros, which add nothing.
   const auto copy_weight = [&](int32_t n) {
     uint64_t* full = &pipe->full[n % C::kStages];
-    barrier_expect_bytes(full, C::kStageBytes);
+    barrier_expect_bytes(full, C::kCopiedBytes);
     HEADRACE_UNROLL
     for (int32_t unit = 0; unit < C::kUnits; ++unit) {
       copy_box(place(n, unit), weight, (n * C::kUnits + unit) * kUnit, first_feature, full);
@@ -63,7 +70,7 @@ __device__ void copy_stages(const void* weight, const void* x, const StreamTask&
   const auto copy_tokens = [&](int32_t n) {
     HEADRACE_UNROLL
     for (int32_t unit = 0; unit < C::kUnits; ++unit) {
-      copy_box(place(n, unit) + kFeatures * kRowBytes, x, (n * C::kUnits + unit) * kUnit, 0,
+      copy_box(place(n, unit) + C::kFeatures * kRowBytes, x, (n * C::kUnits + unit) * kUnit, 0,
                &pipe->full[n % C::kStages]);
     }
   };
@@ -93,7 +100,7 @@ __device__ void multiply_stages(const StreamTask& task, Pipe<C>* pipe, const cha
       const char* tile = stage + step / (kUnit / 16) * C::kUnitBytes;
       const auto k_bytes = static_cast<uint32_t>(step % (kUnit / 16) * 32);
       wgmma_64xk16<T, C::kTokens>(sums, tile_descriptor(tile, k_bytes),
-                                  tile_descriptor(tile + kFeatures * kRowBytes, k_bytes), true);
+                                  tile_descriptor(tile + C::kFeatures * kRowBytes, k_bytes), true);
     }
     products_commit();
     products_wait<1>();
@@ -115,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
   auto* pipe = reinterpret_cast<Pipe<C>*>(shared_memory());
   static_assert(sizeof(Pipe<C>) <= kBarrierBytes);
   char* stages = shared_memory() + kBarrierBytes;
-  const int64_t first_feature = int64_t{blockIdx.x} * kFeatures;
+  const int32_t first_feature = static_cast<int32_t>(blockIdx.x) * C::kFeatures;
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::kStages; ++i) {
       barrier_init(&pipe->full[i], 1);
@@ -126,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     if (threadIdx.x == kConsumers) {
-      copy_stages<C>(&weight, &x, task, static_cast<int32_t>(first_feature), pipe, stages);
+      copy_stages<C>(&weight, &x, task, first_feature, pipe, stages);
     }
     return;
   }
@@ -137,33 +144,48 @@ __global__ void __launch_bounds__(kThreads)
   named_barrier(1, kConsumers);
   auto* tile = reinterpret_cast<float*>(stages);
   const int feature = warp_id() * 16 + lane_id() / 4;
-  HEADRACE_UNROLL
-  for (int i = 0; i < C::kTokens / 2; ++i) {
-    const int token = i / 4 * 8 + lane_id() % 4 * 2 + i % 2;
-    tile[token * kSumStride + feature + i / 2 % 2 * 8] = sums[i];
+  if (warp_id() * 16 < C::kFeatures) {
+    HEADRACE_UNROLL
+    for (int i = 0; i < C::kTokens / 2; ++i) {
+      const int token = i / 4 * 8 + lane_id() % 4 * 2 + i % 2;
+      tile[token * C::kSumStride + feature + i / 2 % 2 * 8] = sums[i];
+    }
   }
   named_barrier(1, kConsumers);
   wait_for_previous();
-  write_sums<kFeatures>(tile, kSumStride, task.rows, 0, first_feature, out,
-                        static_cast<int>(threadIdx.x), kConsumers);
+  write_sums<C::kFeatures>(tile, C::kSumStride, task.rows, 0, first_feature, out,
+                           static_cast<int>(threadIdx.x), kConsumers);
 #endif
 }
 
-template <class T, class Out, int kTokens>
+template <class T, class Out, class C>
 void run(const LinearArgs& args, Stream stream) {
-  using C = Shape<kTokens>;
   const WeightLayout& layout = args.layout;
   const StreamTask task{static_cast<int32_t>(layout.stride() / kUnit),
                         static_cast<int32_t>(args.x.rows)};
-  const TensorMap weight = make_tensor_map(
-      {args.weight, layout.stored_rows(), layout.stride(), layout.stride()}, args.dtype, kFeatures);
+  const TensorMap weight =
+      make_tensor_map({args.weight, layout.stored_rows(), layout.stride(), layout.stride()},
+                      args.dtype, C::kFeatures);
   launch("linear_stream", linear_stream_kernel<T, Out, C>,
-         {.grid = {grid_size(layout.stored_rows() / kFeatures)},
+         {.grid = {grid_size(layout.stored_rows() / C::kFeatures)},
           .threads = kThreads,
           .shared_bytes = C::kSharedBytes,
           .overlaps = true},
-         stream, weight, make_tensor_map(args.x, args.dtype, kTokens), task,
+         stream, weight, make_tensor_map(args.x, args.dtype, C::kTokens), task,
          linear_output<T, Out>(args));
+}
+
+/// All tokens in a block.
+template <class T, class Out, int kTokens>
+void run_few(const LinearArgs& args, Stream stream) {
+  const int64_t blocks = args.layout.stored_rows() / kGroupFeatures;
+  if (2 * blocks <= args.multiprocessors && kTokens <= 16) {
+    run<T, Out, Shape<32, kTokens, kLargeRoom>>(args, stream);
+  } else if (blocks <= args.multiprocessors) {
+    run<T, Out, Shape<64, kTokens, kLargeRoom>>(args, stream);
+  } else {
+    run<T, Out, Shape<64, kTokens, kSmallRoom>>(args, stream);
+  }
 }
 
 }  // namespace
@@ -174,11 +196,11 @@ void linear_stream(const LinearArgs& args, Stream stream) {
     using T = decltype(element);
     using Out = decltype(result);
     const int64_t rows = args.x.rows;
-    if (rows <= 16) return run<T, Out, 16>(args, stream);
-    if (rows <= 32) return run<T, Out, 32>(args, stream);
-    if (rows <= 64) return run<T, Out, 64>(args, stream);
-    if (rows <= 128) return run<T, Out, 128>(args, stream);
-    run<T, Out, 256>(args, stream);
+    if (rows <= 8) return run_few<T, Out, 8>(args, stream);
+    if (rows <= 16) return run_few<T, Out, 16>(args, stream);
+    if (rows <= 32) return run_few<T, Out, 32>(args, stream);
+    if (rows <= 64) return run_few<T, Out, 64>(args, stream);
+    run<T, Out, Shape<64, 128, kLargeRoom>>(args, stream);
   });
 }
 
