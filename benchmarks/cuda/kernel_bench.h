@@ -22,6 +22,7 @@ struct KernelBenchOptions {
   /// when its turn comes; 0 = four times the L2 cache.
   size_t cold_bytes = 0;
   std::vector<int64_t> few_rows = {1, 2, 4, 8, 16, 32, 64};
+  std::vector<int64_t> some_rows = {128, 256, 512};  ///< decodes of many sequences, short prompts
   int64_t many_rows = 4096;
   int64_t prefill_tokens = 16384;
   int64_t decode_sequences = 64, decode_context = 8192;
@@ -44,7 +45,7 @@ struct Yardsticks {
 /// Operations per second of a square bfloat16 product as cuBLASLt has it.
 double measure_matrix_rate(BenchDevice& device, const CublasLt& library, int64_t size);
 
-/// Linears beside cuBLASLt, on the path of the same bits in every company and on the fastest.
+/// Linears beside cuBLASLt.
 void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                    Report& report);
 /// Prefill of a long prompt; decodes of many sequences.

@@ -14,8 +14,6 @@ namespace headrace::bench {
 
 namespace {
 
-using cuda::LinearPath;
-
 constexpr size_t kPeerWorkspace = size_t{32} << 20;
 constexpr RaceOptions kChoosing = {.turns = 4, .rounds = 3};
 
@@ -34,15 +32,14 @@ size_t fastest_algorithm(BenchDevice& device, const CublasLt::Product& product,
 struct LinearMemory {
   int64_t weight_elements;
   DeviceArray<uint16_t> weights, x, out, peer_out;
-  DeviceArray<char> workspace, peer_workspace;
+  DeviceArray<char> peer_workspace;
 
-  LinearMemory(BenchDevice& device, int64_t weight, int64_t in, int64_t result, size_t own)
+  LinearMemory(BenchDevice& device, int64_t weight, int64_t in, int64_t result)
       : weight_elements(weight),
         weights(device, static_cast<size_t>(weight)),
         x(device, static_cast<size_t>(in)),
         out(device, static_cast<size_t>(result)),
         peer_out(device, static_cast<size_t>(result)),
-        workspace(device, own),
         peer_workspace(device, kPeerWorkspace) {
     fill_uniform(weights.data(), weight, 11, device.stream());
     fill_uniform(x.data(), in, 12, device.stream());
@@ -60,25 +57,21 @@ class LinearBench {
         report_(report),
         memory_(make_memory()) {}
 
-  // The path that is the default first: what fails on the other costs it nothing.
   void run() {
     const auto shapes = linear_shapes(options_.shape);
     const std::string all = "8B shapes, bf16: geometric mean over ";
-    Speeds few;
+    Speeds few, some, many;
     for (const LinearShape& shape : shapes) {
-      for (const int64_t rows : options_.few_rows) measure(shape, rows, LinearPath::kOrdered, few);
+      for (const int64_t rows : options_.few_rows) measure(shape, rows, few);
     }
     sum_up("linear-few", all + "layers, head and rows", few);
-    for (const LinearPath path : {LinearPath::kOrdered, LinearPath::kFastest}) {
-      Speeds many;
-      for (const LinearShape& shape : shapes) {
-        if (shape.name == "head") continue;  // no step multiplies it with so many rows
-        measure(shape, options_.many_rows, path, many);
-      }
-      const bool ordered = path == LinearPath::kOrdered;
-      sum_up(ordered ? "linear-many" : "linear-many-fastest",
-             all + (ordered ? "layers, ordered path" : "layers, fastest path"), many);
+    for (const LinearShape& shape : shapes) {
+      if (shape.name == "head") continue;  // no step multiplies it with so many rows
+      for (const int64_t rows : options_.some_rows) measure(shape, rows, some);
+      measure(shape, options_.many_rows, many);
     }
+    sum_up("linear-some", all + "layers and rows", some);
+    sum_up("linear-many", all + "layers", many);
     if (failed_ > 0) throw std::runtime_error(std::to_string(failed_) + " products failed");
   }
 
@@ -92,17 +85,14 @@ class LinearBench {
   LinearMemory make_memory() {
     const int64_t few = *std::max_element(options_.few_rows.begin(), options_.few_rows.end());
     int64_t weight = 0, in = 0, out = 0;
-    size_t own = 0;
     for (const LinearShape& shape : linear_shapes(options_.shape)) {
       const int64_t rows = shape.name == "head" ? few : std::max(few, options_.many_rows);
       const int turns = cold_turns(device_, options_, size_t(2 * shape.n * shape.k));
       weight = std::max(weight, turns * shape.n * shape.k);
       in = std::max(in, rows * shape.k);
       out = std::max(out, rows * shape.n);
-      own = std::max(
-          own, cuda::linear_workspace_bytes(rows, layout(shape), device_.traits().multiprocessors));
     }
-    return {device_, weight, in, out, own};
+    return {device_, weight, in, out};
   }
 
   static cuda::WeightLayout layout(const LinearShape& shape) {
@@ -116,7 +106,7 @@ class LinearBench {
     return memory_.weights.data() + turn % copies * shape.n * shape.k;
   }
 
-  Contestant own(const LinearShape& shape, int64_t rows, LinearPath path) {
+  Contestant own(const LinearShape& shape, int64_t rows) {
     return {[=, this](int turn) {
       cuda::linear({.dtype = DType::kBF16,
                     .x = {memory_.x.data(), rows, shape.k, shape.k},
@@ -124,9 +114,7 @@ class LinearBench {
                     .layout = layout(shape),
                     .out_dtype = DType::kBF16,
                     .out = {memory_.out.data(), rows, shape.n, shape.n},
-                    .workspace = memory_.workspace.data(),
                     .multiprocessors = device_.traits().multiprocessors,
-                    .path = path,
                     .has_wgmma = device_.traits().has_wgmma},
                    device_.stream());
     }};
@@ -146,11 +134,10 @@ class LinearBench {
   }
 
   /// Adds a row, and its speed to `speeds`.
-  void measure(const LinearShape& shape, int64_t rows, LinearPath path, Speeds& speeds) {
-    const std::string number = "linear-" + shape.name + "-" + std::to_string(rows) +
-                               (path == LinearPath::kFastest ? "-fastest" : "");
+  void measure(const LinearShape& shape, int64_t rows, Speeds& speeds) {
+    const std::string number = "linear-" + shape.name + "-" + std::to_string(rows);
     try {
-      const std::vector<double> seconds = race_peer(shape, rows, path);
+      const std::vector<double> seconds = race_peer(shape, rows);
       report_time(number, shape, rows, seconds);
       if (peer_) speeds.each.push_back(seconds[1] / seconds[0]);
     } catch (const std::exception& e) {
@@ -161,12 +148,12 @@ class LinearBench {
   }
 
   /// Seconds of ours and, if there is one, of the peer's.
-  std::vector<double> race_peer(const LinearShape& shape, int64_t rows, LinearPath path) {
-    const bool few = rows != options_.many_rows;
+  std::vector<double> race_peer(const LinearShape& shape, int64_t rows) {
+    const bool few = rows < options_.many_rows;
     const auto bytes = static_cast<size_t>(2 * shape.n * shape.k);
     const int turns = std::max(few ? options_.least_turns : options_.least_turns / 4,
                                cold_turns(device_, options_, bytes));
-    std::vector<Contestant> contestants = {own(shape, rows, path)};
+    std::vector<Contestant> contestants = {own(shape, rows)};
     std::optional<CublasLt::Product> product;
     if (peer_) {
       product.emplace(*peer_, CublasLt::Problem{rows, shape.n, shape.k,

@@ -7,9 +7,10 @@
 //   a[1]: row g + 8, k = 2q, 2q + 1      a[3]: row g + 8, k = 2q + 8, 2q + 9
 //   b[0]: k = 2q, 2q + 1, column g       b[1]: k = 2q + 8, 2q + 9, column g
 //   c[0], c[1]: row g, columns 2q, 2q + 1        c[2], c[3]: row g + 8
-// Which k a slot stands for is free as long as a and b agree: our kernels give lane q of a group of
-// 32 k the eight from 8q on, one 16-byte load a row, which serve two products (mma_16x8x32). Every
-// path does, so that sums over k have one order.
+// A product adds its 16 k to c in one step: which slot which of them has doesn't matter to the bits, and
+// on sm_90 neither does whether mma.sync or wgmma adds them, whatever its shape, nor which of a and b is
+// which (measured on an H100; SelfTest checks it on the card at hand). What matters is which 16 k
+// belong together and their order: everywhere they are consecutive, from 0 on.
 
 #include "cuda/device/numbers.cuh"
 
@@ -70,6 +71,7 @@ struct LoadMatrixPayload {
   uint32_t* out;
 };
 
+template <bool kTransposed>
 inline const char* load_matrix_on_host(void* const* payloads) {
   for (int lane = 0; lane < kWarp; ++lane) {
     if (payloads[lane] == nullptr) return "a matrix load without all lanes";
@@ -84,7 +86,8 @@ inline const char* load_matrix_on_host(void* const* payloads) {
     const int g = lane / 4, q = lane % 4;
     for (int matrix = 0; matrix < 4; ++matrix) {
       static_cast<const LoadMatrixPayload*>(payloads[lane])->out[matrix] =
-          at(matrix, 2 * q, g) | at(matrix, 2 * q + 1, g) << 16;
+          kTransposed ? at(matrix, 2 * q, g) | at(matrix, 2 * q + 1, g) << 16
+                      : at(matrix, g, 2 * q) | at(matrix, g, 2 * q + 1) << 16;
     }
   }
   return nullptr;
@@ -92,7 +95,13 @@ inline const char* load_matrix_on_host(void* const* payloads) {
 
 inline void load_transposed(uint32_t (&out)[4], const void* row) {
   LoadMatrixPayload payload{row, out};
-  emulation::warp_collective(kAllLanes, &load_matrix_on_host, &payload,
+  emulation::warp_collective(kAllLanes, &load_matrix_on_host<true>, &payload,
+                             std::source_location::current());
+}
+
+inline void load_matrices(uint32_t (&out)[4], const void* row) {
+  LoadMatrixPayload payload{row, out};
+  emulation::warp_collective(kAllLanes, &load_matrix_on_host<false>, &payload,
                              std::source_location::current());
 }
 
@@ -127,6 +136,16 @@ __device__ inline void mma_16x8x16<F16>(float (&c)[4], const uint32_t (&a)[4],
 __device__ inline void load_transposed(uint32_t (&out)[4], const void* row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// The same without transposing: out[m] holds row g, columns 2q, 2q + 1: what mma takes as a (row
+/// halves first, then k halves) and, where the matrices' rows are columns of b, as b.
+__device__ inline void load_matrices(uint32_t (&out)[4], const void* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                : "r"(address)
                : "memory");

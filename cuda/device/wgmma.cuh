@@ -59,15 +59,16 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], u
 
 // Every accumulator is an operand of the instruction.
 // clang-format off
-#define HEADRACE_SUMS_16(i) \
+#define HEADRACE_SUMS_8(i) \
   "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
-  "+f"(c[i + 6]), "+f"(c[i + 7]), "+f"(c[i + 8]), "+f"(c[i + 9]), "+f"(c[i + 10]), \
-  "+f"(c[i + 11]), "+f"(c[i + 12]), "+f"(c[i + 13]), "+f"(c[i + 14]), "+f"(c[i + 15])
+  "+f"(c[i + 6]), "+f"(c[i + 7])
+#define HEADRACE_SUMS_16(i) HEADRACE_SUMS_8(i), HEADRACE_SUMS_8(i + 8)
 #define HEADRACE_SUMS_32(i) HEADRACE_SUMS_16(i), HEADRACE_SUMS_16(i + 16)
 #define HEADRACE_SUMS_64(i) HEADRACE_SUMS_32(i), HEADRACE_SUMS_32(i + 32)
 #define HEADRACE_SUMS_128(i) HEADRACE_SUMS_64(i), HEADRACE_SUMS_64(i + 64)
-#define HEADRACE_NAMES_32 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+#define HEADRACE_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define HEADRACE_NAMES_16 HEADRACE_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define HEADRACE_NAMES_32 HEADRACE_NAMES_16 ", " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define HEADRACE_NAMES_64 HEADRACE_NAMES_32 ", " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
@@ -100,6 +101,8 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], u
   }
 
 #define HEADRACE_WGMMA(T, type) \
+  HEADRACE_WGMMA_SHARED(T, type, 16, 8, 8, 9, 10) \
+  HEADRACE_WGMMA_SHARED(T, type, 32, 16, 16, 17, 18) \
   HEADRACE_WGMMA_SHARED(T, type, 64, 32, 32, 33, 34) \
   HEADRACE_WGMMA_SHARED(T, type, 128, 64, 64, 65, 66) \
   HEADRACE_WGMMA_SHARED(T, type, 256, 128, 128, 129, 130) \
@@ -108,10 +111,13 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], u
   HEADRACE_WGMMA_REGISTERS(T, type, 256, 128, 128, 129, 130, 131, 132)
 HEADRACE_WGMMA(Bf16, "bf16")
 HEADRACE_WGMMA(F16, "f16")
+#undef HEADRACE_SUMS_8
 #undef HEADRACE_SUMS_16
 #undef HEADRACE_SUMS_32
 #undef HEADRACE_SUMS_64
 #undef HEADRACE_SUMS_128
+#undef HEADRACE_NAMES_8
+#undef HEADRACE_NAMES_16
 #undef HEADRACE_NAMES_32
 #undef HEADRACE_NAMES_64
 #undef HEADRACE_NAMES_128

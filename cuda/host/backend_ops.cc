@@ -111,7 +111,6 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
   HEADRACE_CHECK(x.dtype == weight.storage(), dtype_name(x.dtype), " x ",
                  dtype_name(weight.storage()));
   if (bias.data != nullptr) check_vector(bias, weight.n(), x.dtype);
-  const int32_t multiprocessors = context_.properties().multiprocessors;
   LinearArgs args{.dtype = x.dtype,
                   .x = matrix(x),
                   .weight = weight.data(),
@@ -120,12 +119,9 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .silu_mul = epilogue == Epilogue::kSiluMul,
                   .out_dtype = out.dtype,
                   .out = matrix(out),
-                  .multiprocessors = multiprocessors,
-                  .path = use_wgmma_ ? LinearPath::kFastest : LinearPath::kOrdered,
-                  .has_wgmma = use_wgmma_};
+                  .multiprocessors = context_.properties().multiprocessors,
+                  .has_wgmma = has_wgmma_};
   if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
-  args.workspace =
-      grow(linear_workspace_, linear_workspace_bytes(x.rows(), weight.layout(), multiprocessors));
   launch(cuda::linear, args);
 }
 

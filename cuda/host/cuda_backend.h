@@ -170,6 +170,7 @@ class CudaBackend final : public Backend {
 
   CudaContext context_;
   const bool record_steps_;
+  const bool has_wgmma_;
   const bool use_wgmma_;  ///< CudaBackendOptions::fastest_kernels, on a GPU that has it
   const DType storage_;   ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
@@ -182,7 +183,7 @@ class CudaBackend final : public Backend {
   std::vector<Draw> spare_draws_;
   Buffer drawn_;  ///< [kMostDrawn] tokens that the step, or the one before, has drawn
   size_t num_drawn_ = 0;
-  Buffer linear_workspace_, attention_partials_;
+  Buffer attention_partials_;
   int workspace_generation_ = 0;
   bool reserving_ = false;     ///< ops take their memory and compute nothing
   int32_t kv_block_size_ = 0;  ///< of the cache; 0: there is none yet

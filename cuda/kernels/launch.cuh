@@ -23,6 +23,7 @@ struct LaunchShape {
   unsigned threads = 0;
   size_t shared_bytes = 0;
   bool overlaps = false;  ///< the kernel calls wait_for_previous() (overlap.cuh)
+  unsigned cluster = 1;   ///< blocks of a cluster, along x; more than 1 on sm_90 alone
 };
 
 #if !defined(HEADRACE_CUDA_EMULATION)
@@ -53,12 +54,18 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
   if (shape.overlaps && prepared.overlaps) {
-    config.attrs = &overlap;
-    config.numAttrs = 1;
+    cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = shape.cluster;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
   }
   cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
   check_launch(name);

@@ -6,6 +6,10 @@
 namespace headrace::cuda {
 namespace {
 
+// From so many rows on the weight's bytes are shared by enough of them that rows sharing a block's
+// copies pays, too (docs/performance.md).
+constexpr int64_t kMinStreamRows = 9;
+
 void check(const LinearArgs& args) {
   const WeightLayout& layout = args.layout;
   const int64_t cols = args.silu_mul ? layout.n / 2 : layout.n;
@@ -20,23 +24,23 @@ void check(const LinearArgs& args) {
 
 }  // namespace
 
-size_t linear_workspace_bytes(int64_t rows, const WeightLayout& layout, int32_t multiprocessors) {
-  // Fewer rows have fewer tiles, which may be cut into slices where more aren't.
-  size_t bytes = 0;
-  for (int64_t r = rows; r > kMaxSkinnyRows; r = r <= 64 ? 0 : (r - 1) / 64 * 64) {
-    const size_t needed = linear_tiles_workspace_bytes(r, layout, multiprocessors);
-    if (needed > bytes) bytes = needed;
-  }
-  return bytes;
+bool can_use_wgmma(const LinearArgs& args) {
+  const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
+  return args.has_wgmma && args.dtype != DType::kF32 && aligned(args.x.data) &&
+         aligned(args.weight) && args.x.stride % 8 == 0 && args.x.rows <= 0x7fffffff &&
+         args.layout.stored_rows() <= 0x7fffffff && args.layout.stride() <= 0x7fffffff;
 }
 
 void linear(const LinearArgs& args, Stream stream) {
   check(args);
-  if (args.x.rows == 0) return;
+  const int64_t rows = args.x.rows;
+  if (rows == 0) return;
   if (args.dtype == DType::kF32) return linear_f32(args, stream);
-  if (args.x.rows <= kMaxSkinnyRows) return linear_skinny(args, stream);
-  if (args.path == LinearPath::kFastest && can_use_wgmma(args)) return linear_wgmma(args, stream);
-  linear_tiles(args, stream);
+  const bool wgmma = can_use_wgmma(args);
+  if (rows < kMinStreamRows || (!wgmma && rows <= kMaxSkinnyRows)) return linear_skinny(args, stream);
+  if (!wgmma) return linear_tiles(args, stream);
+  if (rows <= kMaxStreamRows) return linear_stream(args, stream);
+  linear_wgmma(args, stream);
 }
 
 }  // namespace headrace::cuda

@@ -8,15 +8,6 @@
 
 namespace headrace::cuda {
 
-/// Which kernels a linear may use. Both give a row the same bits every time; kOrdered also gives
-/// it the same bits in every company, as kFastest does up to kMaxSkinnyRows.
-enum class LinearPath : uint8_t {
-  kOrdered,  ///< mma.sync alone: one order of sums for 1 row and for 4096
-  kFastest,  ///< wgmma for many rows where the device has it
-};
-
-inline constexpr int64_t kMaxSkinnyRows = 32;
-
 struct LinearArgs {
   DType dtype = DType::kF32;     ///< of x, the weight, bias and residual
   ConstMatrix x;                 ///< [T, k]
@@ -31,16 +22,15 @@ struct LinearArgs {
   bool silu_mul = false;
   DType out_dtype = DType::kF32;  ///< `dtype` or kF32
   Matrix out;                     ///< [T, n] (gate, then up), with silu_mul [T, n/2]
-  void* workspace = nullptr;      ///< linear_workspace_bytes()
   int32_t multiprocessors = 132;  ///< of the device; decides about speed only
-  LinearPath path = LinearPath::kOrdered;
-  bool has_wgmma = false;  ///< the device is of compute capability 9.0
+  /// The device is of compute capability 9.0, and its tensor copies and wgmma may be used: faster,
+  /// the same bits (mma.cuh).
+  bool has_wgmma = false;
 };
 
-/// What linear() needs of workspace for up to `rows` rows.
-size_t linear_workspace_bytes(int64_t rows, const WeightLayout& layout, int32_t multiprocessors);
-
-/// out = x . W^T (+ bias) (+ residual), float32 sums. Moves the weight and T*(k + n) elements.
+/// out = x . W^T (+ bias) (+ residual). float32 sums: 16-bit elements in steps of 16 k, each a
+/// tensor core's one, ascending from 0; float32 in one chain of fused multiply-adds. A row's bits
+/// depend on the row alone. Moves the weight and T*(k + n) elements.
 void linear(const LinearArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

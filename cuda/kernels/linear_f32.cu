@@ -20,13 +20,16 @@ __global__ void __launch_bounds__(kThreads)
     linear_f32_kernel(F32Task task, LinearOutput<float, float> out) {
   __shared__ float x_tile[kDepth][kTokens + kPadding];
   __shared__ float weight_tile[kDepth][kFeatures + kPadding];
-  __shared__ float sums_tile[kTokens * kFeatures];
+  __shared__ float4 sums_memory[kTokens * kFeatures / 4];
+  auto* sums_tile = reinterpret_cast<float*>(sums_memory);
   const int thread = static_cast<int>(threadIdx.x);
   const int column = thread % (kFeatures / kFeaturesEach);
   const int line = thread / (kFeatures / kFeaturesEach);
   const int64_t first_row = int64_t{blockIdx.y} * kTokens;
   const int64_t first_feature = int64_t{blockIdx.x} * kFeatures;
   float sums[kTokensEach][kFeaturesEach] = {};
+  start_next();
+  wait_for_previous();
   for (int64_t k0 = 0; k0 < task.k; k0 += kDepth) {
     for (int i = thread; i < kTokens * kDepth; i += kThreads) {
       const int64_t row = first_row + i / kDepth, k = k0 + i % kDepth;
@@ -57,16 +60,9 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   __syncthreads();
-  write_tile<float, float>(
-      {.sums = sums_tile,
-       .slice_stride = 0,
-       .row_stride = kFeatures,
-       .slices = 1,
-       .features = kFeatures,
-       .first_feature = first_feature,
-       .first_row = first_row,
-       .rows = static_cast<int>(least<int64_t>(kTokens, task.rows - first_row))},
-      out, thread, kThreads);
+  write_sums<kFeatures>(sums_tile, kFeatures,
+                        static_cast<int>(least<int64_t>(kTokens, task.rows - first_row)),
+                        first_row, first_feature, out, thread, kThreads);
 }
 
 }  // namespace
@@ -79,7 +75,8 @@ void linear_f32(const LinearArgs& args, Stream stream) {
                      static_cast<const float*>(args.weight), args.layout.stride(), args.layout.k};
   const LaunchShape shape{.grid = {grid_size(args.layout.stored_rows() / kFeatures),
                                    grid_size(divide_up<int64_t>(args.x.rows, kTokens))},
-                          .threads = kThreads};
+                          .threads = kThreads,
+                          .overlaps = true};
   launch("linear_f32", linear_f32_kernel, shape, stream, task, linear_output<float, float>(args));
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
-// The kernels behind linear(); linear.cu chooses. All of them add up a row's products in the order
-// that weight_layout.h gives (k_slices), but for float32, which has one ascending chain, and wgmma.
+// The kernels behind linear(); linear.cu chooses. Those for 16-bit elements give the same bits.
 
 #include "cuda/kernels/linear.h"
 
@@ -10,17 +9,22 @@ namespace headrace::cuda {
 /// float32, any number of rows.
 void linear_f32(const LinearArgs& args, Stream stream);
 
-/// 16-bit, up to kMaxSkinnyRows rows: each warp streams a slice of 16 or 32 weight rows from global
-/// memory into tensor cores' registers; nothing of the weight goes through shared memory.
+/// 16-bit, up to kMaxSkinnyRows rows: each warp streams 16 rows of the weight past its tokens.
+inline constexpr int64_t kMaxSkinnyRows = 16;
 void linear_skinny(const LinearArgs& args, Stream stream);
 
-/// 16-bit, any number of rows: tiles of 128 features x 64 or 128 rows.
+/// 16-bit, any number of rows: tiles by mma.sync.
 void linear_tiles(const LinearArgs& args, Stream stream);
-size_t linear_tiles_workspace_bytes(int64_t rows, const WeightLayout& layout,
-                                    int32_t multiprocessors);
 
-/// 16-bit on compute capability 9.0. REQUIRES: can_use_wgmma(args).
-void linear_wgmma(const LinearArgs& args, Stream stream);
+/// May wgmma's kernels take these? (Rows are aligned to 16 bytes, sizes fit tensor copies.)
 bool can_use_wgmma(const LinearArgs& args);
+
+/// 16-bit, up to kMaxStreamRows rows: a warpgroup has 64 features and all tokens.
+/// REQUIRES: can_use_wgmma(args).
+inline constexpr int64_t kMaxStreamRows = 256;
+void linear_stream(const LinearArgs& args, Stream stream);
+
+/// 16-bit, many rows: tiles of 128 rows x 256 features. REQUIRES: can_use_wgmma(args).
+void linear_wgmma(const LinearArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

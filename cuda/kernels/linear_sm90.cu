@@ -1,4 +1,4 @@
-#include "cuda/device/hopper.cuh"
+#include "cuda/device/cluster.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/kernels/linear_epilogue.cuh"
 #include "cuda/kernels/linear_kernels.h"
@@ -7,27 +7,50 @@
 namespace headrace::cuda {
 namespace {
 
-constexpr int kFeatures = 128;      // of a block's tile: 64 for each of two warpgroups
+constexpr int kTokens = 128;        // of a block's tile: 64 for each of two warpgroups
+constexpr int kFeatures = 256;      // the products' n
 constexpr int kUnit = kBoxColumns;  // of k
 constexpr int kRowBytes = kUnit * 2;
-constexpr int kStages = 4;
+constexpr int kStages = 3;
 constexpr int kGroupThreads = 128;
 constexpr int kThreads = 3 * kGroupThreads;  // one group copies, two multiply
-constexpr int kSumStride = kFeatures + 4;
-
-constexpr int stage_bytes(int tokens) { return (kFeatures + tokens) * kRowBytes; }
+constexpr int kGroupRows = 64;
+constexpr int kStageBytes = (kTokens + kFeatures) * kRowBytes;
 constexpr int kBarrierBytes = 1024;  // keeps the stages aligned
+// A group's results on their way to the output, while the next tile's stages fill: rows 16 bytes off a
+// multiple of 128, so that both ways of access meet every bank once.
+constexpr int kResultBytes = kFeatures * 2 + 16;  // of a row
+constexpr int kSharedBytes =
+    kBarrierBytes + kStages * kStageBytes + 2 * kGroupRows * kResultBytes;
+static_assert(kSharedBytes <= 227 << 10);
 
-constexpr size_t shared_bytes(int tokens) {
-  const size_t stages = static_cast<size_t>(kStages * stage_bytes(tokens));
-  return kBarrierBytes + greatest(stages, sizeof(float) * static_cast<size_t>(tokens) * kSumStride);
-}
-static_assert(shared_bytes(256) <= 227 << 10);
+// Two blocks share a tile of the weight, each of which copies half of it for both.
+#if defined(HEADRACE_CUDA_EMULATION)
+constexpr int kCluster = 1;
+#else
+constexpr int kCluster = 2;
+#endif
 
 struct WgmmaTask {
   int32_t units;  // of k
-  int64_t rows, feature_tiles, token_tiles;
+  int64_t rows;
+  int32_t feature_tiles, token_tiles;  // token_tiles: a multiple of kCluster
 };
+
+/// Work of the blocks in turn. Clusters take neighbouring token tiles of one feature tile; tiles that run
+/// together share weights and rows in the L2 cache.
+struct TilePlace {
+  int64_t first_token, first_feature;
+};
+
+__device__ TilePlace tile_place(const WgmmaTask& task, int32_t tile) {
+  constexpr int32_t kShared = 16;  // token tiles that go through all features together
+  const int32_t span = kShared * task.feature_tiles;
+  const int32_t first = tile / span * kShared;
+  const int32_t width = least(kShared, task.token_tiles - first);
+  const int32_t token = first + tile % span % width, feature = tile % span / width;
+  return {int64_t{token} * kTokens, int64_t{feature} * kFeatures};
+}
 
 #if defined(HEADRACE_HOPPER)
 
@@ -36,140 +59,225 @@ struct Pipe {
   uint64_t empty[kStages];
 };
 
-/// Fills stage after stage as the consumers free them: one thread's work.
-template <int kTokens>
-__device__ void copy_tiles(const void* weight, const void* x, const WgmmaTask& task,
-                           int32_t first_feature, int32_t first_token, Pipe* pipe, char* stages) {
-  for (int32_t unit = 0; unit < task.units; ++unit) {
-    const int stage = unit % kStages;
-    const uint32_t round = static_cast<uint32_t>(unit / kStages);
-    if (round > 0) barrier_wait(&pipe->empty[stage], (round - 1) & 1);
-    char* to = stages + stage * stage_bytes(kTokens);
-    barrier_expect_bytes(&pipe->full[stage], stage_bytes(kTokens));
-    copy_box(to, weight, unit * kUnit, first_feature, &pipe->full[stage]);
-    copy_box(to + kFeatures * kRowBytes, x, unit * kUnit, first_token, &pipe->full[stage]);
+/// Fills stage after stage as both blocks free them: one thread's work.
+__device__ void copy_tiles(const void* weight, const void* x, const WgmmaTask& task, Pipe* pipe,
+                           char* stages) {
+  const uint32_t rank = kCluster > 1 ? cluster_rank() : 0;
+  constexpr int kPart = kFeatures / kCluster;  // of the weight's tile
+  constexpr auto kAll = static_cast<uint16_t>((1 << kCluster) - 1);
+  const int32_t tiles = task.feature_tiles * task.token_tiles;
+  uint32_t n = 0;
+  for (auto tile = static_cast<int32_t>(blockIdx.x); tile < tiles;
+       tile += static_cast<int32_t>(gridDim.x)) {
+    const TilePlace place = tile_place(task, tile);
+    const auto feature = static_cast<int32_t>(place.first_feature + rank * kPart);
+    for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
+      const uint32_t stage = n % kStages;
+      if (n >= kStages) barrier_wait(&pipe->empty[stage], (n / kStages - 1) & 1);
+      char* to = stages + stage * kStageBytes;
+      barrier_expect_bytes(&pipe->full[stage], kStageBytes);
+      copy_box(to, x, unit * kUnit, static_cast<int32_t>(place.first_token), &pipe->full[stage]);
+      copy_box_to_cluster(to + (kTokens + rank * kPart) * kRowBytes, weight, unit * kUnit, feature,
+                          &pipe->full[stage], kAll);
+    }
   }
 }
 
-/// A warpgroup's 64 features of the tile. A stage is freed when the next one's products have begun
-/// and its own are over.
-template <class T, int kTokens>
-__device__ void multiply_tiles(const WgmmaTask& task, int group, Pipe* pipe, const char* stages,
-                               float (&sums)[kTokens / 2]) {
-  for (int32_t unit = 0; unit < task.units; ++unit) {
-    const int stage = unit % kStages;
-    barrier_wait(&pipe->full[stage], static_cast<uint32_t>(unit / kStages) & 1);
-    const char* tile = stages + stage * stage_bytes(kTokens);
+/// In every block that copies into it.
+__device__ inline void free_stage(Pipe* pipe, uint32_t n) {
+  if (lane_id() < kCluster) {
+    barrier_arrive_at(&pipe->empty[n % kStages], static_cast<uint32_t>(lane_id()));
+  }
+}
+
+/// A warpgroup's 64 tokens of a tile. A stage is freed when the next one's products have begun and
+/// its own are over. `n`: stages of the block so far.
+template <class T>
+__device__ void multiply_tile(const WgmmaTask& task, int group, Pipe* pipe, const char* stages,
+                              uint32_t& n, float (&sums)[kFeatures / 2]) {
+  HEADRACE_NO_UNROLL
+  for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
+    barrier_wait(&pipe->full[n % kStages], n / kStages & 1);
+    const char* tile = stages + n % kStages * kStageBytes;
     products_fence();
     HEADRACE_UNROLL
     for (uint32_t k = 0; k < kUnit / 16; ++k) {
-      wgmma_64xk16<T, kTokens>(sums, tile_descriptor(tile + group * 64 * kRowBytes, k * 32),
-                               tile_descriptor(tile + kFeatures * kRowBytes, k * 32), true);
+      wgmma_64xk16<T, kFeatures>(sums,
+                                 tile_descriptor(tile + group * kGroupRows * kRowBytes, k * 32),
+                                 tile_descriptor(tile + kTokens * kRowBytes, k * 32),
+                                 unit > 0 || k > 0);
     }
     products_commit();
     products_wait<1>();
-    if (unit > 0 && lane_id() == 0) barrier_arrive(&pipe->empty[(unit - 1) % kStages]);
+    if (unit > 0) free_stage(pipe, n - 1);
   }
   products_wait<0>();
   hold_registers(sums);
+  free_stage(pipe, n - 1);
+}
+
+/// Rounds the lane's results [first, first + kColumns) of the group's 64 rows into shared memory. A lane
+/// has two neighbouring features of two rows of each group of 8.
+template <int kColumns, class T, class Out>
+__device__ void stage_results(const float (&sums)[kFeatures / 2], int first, int64_t first_stored,
+                              const LinearOutput<T, Out>& out, char* results) {
+  const int row = warp_id() % 4 * 16 + lane_id() / 4, q = lane_id() % 4;
+  const auto store = [&](int r, int column, float low, float high) {
+    auto* to = reinterpret_cast<Out*>(results + (row + 8 * r) * kResultBytes) + column;
+    if constexpr (sizeof(Out) == 2) {
+      *reinterpret_cast<uint32_t*>(to) = pack_pair<Out>(low, high);
+    } else {
+      *reinterpret_cast<float2*>(to) = {low, high};
+    }
+  };
+  HEADRACE_UNROLL
+  for (int j = 0; j < kColumns / kGroup; ++j) {
+    const int group = first / kGroup + j;
+    const int64_t stored = first_stored + group * kGroup + 2 * q;
+    HEADRACE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const float* own = &sums[4 * group + 2 * r];
+      if (!out.silu_mul) {
+        const int64_t feature = out.feature_of(stored);
+        const bool biased = out.bias != nullptr && out.column_of(stored) < out.width();
+        const bool both = out.column_of(stored) + 1 < out.width();
+        const float low = biased ? out.with_bias(own[0], feature) : own[0];
+        const float high = biased && both ? out.with_bias(own[1], feature + 1) : own[1];
+        store(r, j * kGroup + 2 * q, low, high);
+      } else if (j % 2 == 0) {
+        const int64_t column = out.column_of(stored);
+        const float* up = own + 4;
+        const bool low = column < out.width(), high = column + 1 < out.width();
+        store(r, j / 2 * kGroup + 2 * q, low ? out.gated(column, own[0], up[0]) : 0.0f,
+              high ? out.gated(column + 1, own[1], up[1]) : 0.0f);
+      }
+    }
+  }
+}
+
+/// From shared memory to the output, with the residual. By a group's threads.
+template <int kColumns, class T, class Out>
+__device__ void write_results(const char* results, int rows, int64_t first_row,
+                              int64_t first_stored, const LinearOutput<T, Out>& out) {
+  const int groups = kColumns / kGroup / (out.silu_mul ? 2 : 1);
+  const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
+  for (int i = thread; i < rows * groups; i += kGroupThreads) {
+    const int row = i / groups, group = i % groups;
+    const auto* from =
+        reinterpret_cast<const Out*>(results + row * kResultBytes) + group * kGroup;
+    float values[kGroup];
+    load_group(from, values);
+    if (out.silu_mul) {
+      const int64_t column = first_stored / 2 + group * kGroup;
+      if (column < out.width()) out.store_group(first_row + row, column, values);
+      continue;
+    }
+    const int64_t stored = first_stored + group * kGroup, column = out.column_of(stored);
+    if (column + kGroup <= out.width()) {
+      out.store_group(first_row + row, out.feature_of(stored), values);
+      continue;
+    }
+    HEADRACE_UNROLL
+    for (int j = 0; j < kGroup; ++j) {
+      if (column + j < out.width()) {
+        out.store(first_row + row, out.feature_of(stored) + j, values[j]);
+      }
+    }
+  }
+}
+
+/// A group's part of a tile.
+template <class T, class Out>
+__device__ void write_tile(const float (&sums)[kFeatures / 2], const WgmmaTask& task,
+                           const TilePlace& place, int group, char* results,
+                           const LinearOutput<T, Out>& out) {
+  constexpr int kColumns = kFeatures * 2 / static_cast<int>(sizeof(Out));  // that fit at a time
+  const int64_t first_row = place.first_token + group * kGroupRows;
+  const int rows = static_cast<int>(
+      greatest<int64_t>(least<int64_t>(kGroupRows, task.rows - first_row), 0));
+  HEADRACE_UNROLL
+  for (int first = 0; first < kFeatures; first += kColumns) {
+    named_barrier(1 + group, kGroupThreads);  // the results before have been read
+    stage_results<kColumns>(sums, first, place.first_feature, out, results);
+    named_barrier(1 + group, kGroupThreads);
+    write_results<kColumns>(results, rows, first_row, place.first_feature + first, out);
+  }
 }
 
 #endif
 
-template <class T, class Out, int kTokens>
+template <class T, class Out>
 __global__ void __launch_bounds__(kThreads, 1)
     linear_wgmma_kernel(const __grid_constant__ TensorMap weight,
                         const __grid_constant__ TensorMap x, WgmmaTask task,
                         LinearOutput<T, Out> out) {
 #if defined(HEADRACE_HOPPER)
+  start_next();
   auto* pipe = reinterpret_cast<Pipe*>(shared_memory());
   char* stages = shared_memory() + kBarrierBytes;
-  const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
-  constexpr uint32_t kConsumerWarps = 2 * kGroupThreads / kWarp;
+  const int group = static_cast<int>(threadIdx.x) / kGroupThreads - 1;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(&pipe->full[i], 1);
-      barrier_init(&pipe->empty[i], kConsumerWarps);
+      barrier_init(&pipe->empty[i], 2 * kGroupThreads / kWarp * kCluster);
     }
     barrier_init_fence();
   }
-  __syncthreads();
-
-  // Blocks that run together share weight tiles and rows in the L2 cache.
-  constexpr int64_t kSharedFeatureTiles = 8;
-  const int64_t span = kSharedFeatureTiles * task.token_tiles;
-  const int64_t first_tile = blockIdx.x / span * kSharedFeatureTiles;
-  const int64_t width = least<int64_t>(kSharedFeatureTiles, task.feature_tiles - first_tile);
-  const int64_t first_feature = (first_tile + blockIdx.x % span % width) * kFeatures;
-  const int64_t first_token = blockIdx.x % span / width * kTokens;
-
-  if (group == 0) {
+  cluster_sync();
+  wait_for_previous();
+  if (group < 0) {
     give_registers<40>();
     if (threadIdx.x == 0) {
       prefetch_map(&weight);
       prefetch_map(&x);
-      copy_tiles<kTokens>(&weight, &x, task, static_cast<int32_t>(first_feature),
-                          static_cast<int32_t>(first_token), pipe, stages);
+      copy_tiles(&weight, &x, task, pipe, stages);
     }
-    return;
+  } else {
+    take_registers<232>();
+    char* results = stages + kStages * kStageBytes + group * kGroupRows * kResultBytes;
+    const int32_t tiles = task.feature_tiles * task.token_tiles;
+    uint32_t n = 0;
+    HEADRACE_NO_UNROLL
+    for (auto tile = static_cast<int32_t>(blockIdx.x); tile < tiles;
+         tile += static_cast<int32_t>(gridDim.x)) {
+      float sums[kFeatures / 2] = {};
+      multiply_tile<T>(task, group, pipe, stages, n, sums);
+      write_tile<T, Out>(sums, task, tile_place(task, tile), group, results, out);
+    }
   }
-  take_registers<232>();
-  float sums[kTokens / 2] = {};
-  multiply_tiles<T, kTokens>(task, group - 1, pipe, stages, sums);
-
-  // All products are over: their stages hold the sums now.
-  constexpr int kConsumers = 2 * kGroupThreads;
-  named_barrier(1, kConsumers);
-  auto* tile = reinterpret_cast<float*>(stages);
-  const int lane = lane_id(), warp = warp_id() % 4;
-  const int feature = (group - 1) * 64 + warp * 16 + lane / 4;
-  HEADRACE_UNROLL
-  for (int i = 0; i < kTokens / 2; ++i) {
-    const int token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    tile[token * kSumStride + feature + i / 2 % 2 * 8] = sums[i];
-  }
-  named_barrier(1, kConsumers);
-  write_tile<T, Out>({tile, 0, kSumStride, 1, kFeatures, first_feature, first_token,
-                      static_cast<int>(least<int64_t>(kTokens, task.rows - first_token))},
-                     out, static_cast<int>(threadIdx.x) - kGroupThreads, kConsumers);
+  // Nobody frees a stage of a block that is gone.
+  if constexpr (kCluster > 1) cluster_sync();
 #endif
 }
 
-template <class T, class Out, int kTokens>
+template <class T, class Out>
 void run(const LinearArgs& args, Stream stream) {
   const WeightLayout& layout = args.layout;
+  const int64_t token_tiles = divide_up<int64_t>(args.x.rows, kTokens * kCluster) * kCluster;
+  const int64_t feature_tiles = divide_up<int64_t>(layout.stored_rows(), kFeatures);
+  HEADRACE_CHECK(token_tiles * feature_tiles <= 0x7fffffff, token_tiles, " x ", feature_tiles);
   const WgmmaTask task{static_cast<int32_t>(layout.stride() / kUnit), args.x.rows,
-                       divide_up<int64_t>(layout.stored_rows(), kFeatures),
-                       divide_up<int64_t>(args.x.rows, kTokens)};
-  const TensorMap weight = make_tensor_map(
-      {args.weight, layout.stored_rows(), layout.stride(), layout.stride()}, args.dtype, kFeatures);
-  const TensorMap x = make_tensor_map(args.x, args.dtype, kTokens);
-  launch("linear_wgmma", linear_wgmma_kernel<T, Out, kTokens>,
-         {.grid = {grid_size(task.feature_tiles * task.token_tiles)},
+                       static_cast<int32_t>(feature_tiles), static_cast<int32_t>(token_tiles)};
+  const TensorMap weight =
+      make_tensor_map({args.weight, layout.stored_rows(), layout.stride(), layout.stride()},
+                      args.dtype, kFeatures / kCluster);
+  const int64_t blocks = args.multiprocessors / kCluster * kCluster;
+  launch("linear_wgmma", linear_wgmma_kernel<T, Out>,
+         {.grid = {grid_size(least(greatest<int64_t>(blocks, kCluster),
+                                   token_tiles * feature_tiles))},
           .threads = kThreads,
-          .shared_bytes = shared_bytes(kTokens)},
-         stream, weight, x, task, linear_output<T, Out>(args));
+          .shared_bytes = kSharedBytes,
+          .overlaps = true,
+          .cluster = kCluster},
+         stream, weight, make_tensor_map(args.x, args.dtype, kTokens), task,
+         linear_output<T, Out>(args));
 }
 
 }  // namespace
 
-bool can_use_wgmma(const LinearArgs& args) {
-  constexpr int64_t kMinRows = 128;  // below, the weight's bytes decide, and other kernels do
-  const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
-  return args.has_wgmma && args.x.rows >= kMinRows && aligned(args.x.data) &&
-         aligned(args.weight) && args.x.stride % 8 == 0 && args.x.rows <= 0x7fffffff &&
-         args.layout.stored_rows() <= 0x7fffffff && args.layout.stride() <= 0x7fffffff;
-}
-
 void linear_wgmma(const LinearArgs& args, Stream stream) {
   with_linear_types(args, [&](auto element, auto result) {
-    using T = decltype(element);
-    using Out = decltype(result);
-    if (args.x.rows <= 128) {
-      run<T, Out, 128>(args, stream);
-    } else {
-      run<T, Out, 256>(args, stream);
-    }
+    run<decltype(element), decltype(result)>(args, stream);
   });
 }
 

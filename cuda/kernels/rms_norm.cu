@@ -6,13 +6,14 @@
 namespace headrace::cuda {
 namespace {
 
-/// Elements of a row that a thread holds between its two passes; longer rows are read again.
-constexpr int kHeldVectors = 4;
+/// Chunks of a row that a thread holds between its two passes; those behind are read again.
+constexpr int kHeld = 4;
+constexpr int64_t kMaxThreads = 512;
 
 /// Threads for rows of `cols`: a property of the width alone, as the sum's tree hangs on it.
-unsigned norm_threads(int64_t cols, int vector) {
-  const int64_t vectors = divide_up<int64_t>(cols, vector);
-  return static_cast<unsigned>(vectors >= 512 ? 512 : divide_up<int64_t>(vectors, kWarp) * kWarp);
+unsigned norm_threads(int64_t cols, int chunk) {
+  const int64_t wanted = divide_up<int64_t>(cols, int64_t{chunk} * kHeld);
+  return static_cast<unsigned>(least(divide_up<int64_t>(wanted, kWarp) * kWarp, kMaxThreads));
 }
 
 template <class T, int kSize>
@@ -48,62 +49,84 @@ struct NormShape {
   float eps;
 };
 
+/// values += delta, where there is one, as an op of its own would: rounded.
+template <class T, int kSize>
+__device__ inline void add_chunk(const T* delta, int64_t at, Chunk<T, kSize>& values, T* row) {
+  if (delta == nullptr) return;
+  const Chunk<T, kSize> more = load_chunk<T, kSize>(delta + at);
+  HEADRACE_UNROLL
+  for (int i = 0; i < kSize; ++i) {
+    values.at[i] = from_float<T>(to_float(values.at[i]) + to_float(more.at[i]));
+  }
+  store_chunk(row + at, values);
+}
+
+template <class T, int kSize>
+__device__ inline float add_squares(const Chunk<T, kSize>& values, float sum) {
+  HEADRACE_UNROLL
+  for (int i = 0; i < kSize; ++i) {
+    const float value = to_float(values.at[i]);
+    sum = fmaf(value, value, sum);
+  }
+  return sum;
+}
+
+template <class T, int kSize>
+__device__ inline void scale_chunk(Chunk<T, kSize> values, float factor, const T* weight, T* to) {
+  const Chunk<T, kSize> scale = load_chunk<T, kSize>(weight);
+  HEADRACE_UNROLL
+  for (int i = 0; i < kSize; ++i) {
+    values.at[i] = from_float<T>(to_float(values.at[i]) * factor * to_float(scale.at[i]));
+  }
+  store_chunk(to, values);
+}
+
 /// One row a block. kSize elements a load: 16 bytes or, where rows aren't aligned, one.
 template <class T, int kSize>
-__global__ void rms_norm_kernel(T* x, const T* delta, const T* weight, T* out, NormShape s) {
+__global__ void __launch_bounds__(kMaxThreads)
+    rms_norm_kernel(T* x, const T* delta, const T* weight, T* out, NormShape s) {
   __shared__ float partial[kWarp];
+  start_next();
+  wait_for_previous();
   T* row = x + blockIdx.x * s.x_stride;
   const T* add = delta == nullptr ? nullptr : delta + blockIdx.x * s.delta_stride;
   T* to = out + blockIdx.x * s.out_stride;
-  const int64_t chunks = s.cols / kSize;
-  Chunk<T, kSize> held[kHeldVectors] = {};
-
+  const int64_t first = int64_t{threadIdx.x} * kSize, step = int64_t{blockDim.x} * kSize;
+  Chunk<T, kSize> held[kHeld];
+  HEADRACE_UNROLL
+  for (int h = 0; h < kHeld; ++h) {
+    if (first + h * step < s.cols) held[h] = load_chunk<T, kSize>(row + first + h * step);
+  }
   float squares = 0.0f;
-  int place = 0;
-  for (int64_t c = threadIdx.x; c < chunks; c += blockDim.x, ++place) {
-    Chunk<T, kSize> values = load_chunk<T, kSize>(row + c * kSize);
-    if (add != nullptr) {
-      const Chunk<T, kSize> more = load_chunk<T, kSize>(add + c * kSize);
-      HEADRACE_UNROLL
-      for (int i = 0; i < kSize; ++i) {
-        values.at[i] = from_float<T>(to_float(values.at[i]) + to_float(more.at[i]));
-      }
-      store_chunk(row + c * kSize, values);
-    }
-    HEADRACE_UNROLL
-    for (int i = 0; i < kSize; ++i) {
-      const float value = to_float(values.at[i]);
-      squares = fmaf(value, value, squares);
-    }
-    HEADRACE_UNROLL
-    for (int h = 0; h < kHeldVectors; ++h) {
-      if (h == place) held[h] = values;
-    }
+  HEADRACE_UNROLL
+  for (int h = 0; h < kHeld; ++h) {
+    const int64_t at = first + h * step;
+    if (at >= s.cols) continue;
+    add_chunk(add, at, held[h], row);
+    squares = add_squares(held[h], squares);
+  }
+  for (int64_t at = first + kHeld * step; at < s.cols; at += step) {
+    Chunk<T, kSize> values = load_chunk<T, kSize>(row + at);
+    add_chunk(add, at, values, row);
+    squares = add_squares(values, squares);
   }
   squares = block_reduce(squares, Sum{}, partial);
   const float factor = 1.0f / sqrtf(squares / static_cast<float>(s.cols) + s.eps);
-
-  place = 0;
-  for (int64_t c = threadIdx.x; c < chunks; c += blockDim.x, ++place) {
-    Chunk<T, kSize> values = held[0];
-    HEADRACE_UNROLL
-    for (int h = 1; h < kHeldVectors; ++h) {
-      if (h == place) values = held[h];
-    }
-    if (place >= kHeldVectors) values = load_chunk<T, kSize>(row + c * kSize);
-    const Chunk<T, kSize> scale = load_chunk<T, kSize>(weight + c * kSize);
-    HEADRACE_UNROLL
-    for (int i = 0; i < kSize; ++i) {
-      values.at[i] = from_float<T>(to_float(values.at[i]) * factor * to_float(scale.at[i]));
-    }
-    store_chunk(to + c * kSize, values);
+  HEADRACE_UNROLL
+  for (int h = 0; h < kHeld; ++h) {
+    const int64_t at = first + h * step;
+    if (at < s.cols) scale_chunk(held[h], factor, weight + at, to + at);
+  }
+  for (int64_t at = first + kHeld * step; at < s.cols; at += step) {
+    scale_chunk(load_chunk<T, kSize>(row + at), factor, weight + at, to + at);
   }
 }
 
 template <class T, int kSize>
 void run(const RmsNormArgs& args, Stream stream) {
   const LaunchShape shape{.grid = {grid_size(args.x.rows)},
-                          .threads = norm_threads(args.x.cols, kSize)};
+                          .threads = norm_threads(args.x.cols, kSize),
+                          .overlaps = true};
   const NormShape norm{args.x.cols, args.x.stride, args.delta.stride, args.out.stride, args.eps};
   launch("rms_norm", rms_norm_kernel<T, kSize>, shape, stream, static_cast<T*>(args.x.data),
          static_cast<const T*>(args.delta.data), static_cast<const T*>(args.weight),

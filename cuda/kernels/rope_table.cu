@@ -7,6 +7,8 @@ namespace {
 
 __global__ void rope_table_kernel(RopeAngles angles, const int32_t* positions,
                                   const int32_t* rope_lens, float* out, int64_t stride) {
+  start_next();
+  wait_for_previous();
   const int32_t pairs = angles.rotary_dim / 2;
   const int64_t row = blockIdx.x;
   float* to = out + row * stride;
@@ -24,7 +26,7 @@ void rope_table(const RopeTableArgs& args, Stream stream) {
   const RopeAngles& a = args.angles;
   HEADRACE_CHECK(a.rotary_dim >= 0 && a.rotary_dim % 2 == 0, a.rotary_dim);
   if (args.rows == 0 || a.rotary_dim == 0) return;
-  const LaunchShape shape{.grid = {grid_size(args.rows)}, .threads = 64};
+  const LaunchShape shape{.grid = {grid_size(args.rows)}, .threads = 64, .overlaps = true};
   launch("rope_table", rope_table_kernel, shape, stream, a, args.positions, args.rope_lens,
          args.out, args.out_stride);
 }

@@ -23,6 +23,8 @@ struct PickedRows {
 template <class T>
 __global__ void copy_rows_kernel(const T* from, int64_t from_stride, PickedRows rows, T* to,
                                  int64_t to_stride, int64_t cols, bool vectors) {
+  start_next();
+  wait_for_previous();
   const T* x = from + rows[blockIdx.x] * from_stride;
   T* out = to + blockIdx.x * to_stride;
   if (vectors) {
@@ -43,7 +45,7 @@ inline void copy_rows(const char* name, DType dtype, const ConstMatrix& from,
     auto* to = static_cast<T*>(out.data);
     const bool vectors =
         is_vectorizable(x, from.stride, out.cols) && is_vectorizable(to, out.stride, out.cols);
-    const LaunchShape shape{.grid = {grid_size(out.rows)}, .threads = 128};
+    const LaunchShape shape{.grid = {grid_size(out.rows)}, .threads = 128, .overlaps = true};
     launch(name, copy_rows_kernel<T>, shape, stream, x, from.stride, rows, to, out.stride, out.cols,
            vectors);
   });

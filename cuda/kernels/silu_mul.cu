@@ -9,6 +9,8 @@ namespace {
 template <class T>
 __global__ void silu_mul_kernel(const T* gate_up, int64_t stride, int64_t cols, T* out,
                                 int64_t out_stride, bool vectors) {
+  start_next();
+  wait_for_previous();
   const T* gate = gate_up + blockIdx.y * stride;
   const T* up = gate + cols;
   T* to = out + blockIdx.y * out_stride;
@@ -50,7 +52,8 @@ void silu_mul(const SiluMulArgs& args, Stream stream) {
     for (int64_t row = 0; row < rows; row += kMaxGridRows) {
       const LaunchShape shape{.grid = {grid_size(divide_up<int64_t>(work, kThreads)),
                                        grid_size(least(rows - row, kMaxGridRows))},
-                              .threads = kThreads};
+                              .threads = kThreads,
+                              .overlaps = true};
       launch("silu_mul", silu_mul_kernel<T>, shape, stream, x + row * args.gate_up.stride,
              args.gate_up.stride, cols, to + row * args.out.stride, args.out.stride, vectors);
     }

@@ -35,14 +35,4 @@ struct WeightLayout {
   static constexpr int64_t round(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 };
 
-/// Sums over k are made in this many slices of consecutive units of 64, whatever the number of rows
-/// and the kernel: each slice's products in ascending order, then the slices' sums in order.
-constexpr int64_t k_slices(int64_t k) { return k >= 2048 ? 8 : k >= 1024 ? 4 : k >= 512 ? 2 : 1; }
-
-/// Units of 64 of a slice; the last slice may have fewer.
-constexpr int64_t k_slice_units(int64_t k) {
-  const int64_t units = (k + kWeightColUnit - 1) / kWeightColUnit;
-  return (units + k_slices(k) - 1) / k_slices(k);
-}
-
 }  // namespace headrace::cuda

@@ -17,6 +17,7 @@ KernelBenchOptions toy(const std::string& cublaslt) {
           .read_bytes = size_t{1} << 14,
           .cold_bytes = 1,
           .few_rows = {1, 3, 33},
+          .some_rows = {35},
           .many_rows = 40,
           .prefill_tokens = 70,
           .decode_sequences = 2,
@@ -38,8 +39,8 @@ TEST(KernelBench, MeasuresEveryNumber) {
   EXPECT_EQ(bench_kernels(*device, options, report), 0);
   const auto rows = file.read();
   for (const char* number :
-       {"read-bandwidth", "matrix-rate", "linear-few", "linear-many", "linear-many-fastest",
-        "linear-qkv-1", "linear-down-130-fastest", "linear-head-33", "attention-prefill",
+       {"read-bandwidth", "matrix-rate", "linear-few", "linear-some", "linear-many",
+        "linear-qkv-1", "linear-down-130", "linear-head-33", "attention-prefill",
         "attention-prefill-fastest", "attention-decode", "sampling", "sampling-flat",
         "add-rms-norm", "rope-kv-write"}) {
     ASSERT_TRUE(rows.contains(number)) << number;

@@ -159,7 +159,7 @@ const char* issue(void* const* payloads) {
   if (!lanes.warp->fenced) return "a product without a fence since the last wait";
   if (product.n % 8 != 0 || product.n < 8 || product.n > 256) return "no such product";
   HopperState& state = HopperState::current();
-  if (state.warps.size() % 4 != 0) return "a product outside of a warpgroup";
+  if (first.warp / 4 * 4 + 4 > state.warps.size()) return "a product outside of a warpgroup";
   auto& log = state.groups[first.warp / 4];
   if (lanes.warp->issued == log.size()) log.push_back(product);
   if (!same_product(log[lanes.warp->issued++], product)) return "warps differ in a product";

@@ -1,0 +1,68 @@
+#pragma once
+
+// Clusters of blocks on sm_90a: copies that land in the shared memory of several blocks, barriers of
+// another block. The emulation runs blocks one after the other and knows clusters of one alone.
+
+#include "cuda/device/hopper.cuh"
+
+#if defined(HEADRACE_HOPPER)
+
+namespace headrace::cuda {
+
+#if defined(HEADRACE_CUDA_EMULATION)
+
+__device__ inline uint32_t cluster_rank() { return 0; }
+inline void cluster_sync(HEADRACE_SITE) { __syncthreads(site); }
+inline void copy_box_to_cluster(void* shared, const void* map, int32_t column, int32_t row,
+                                uint64_t* barrier, uint16_t, HEADRACE_SITE) {
+  copy_box(shared, map, column, row, barrier, site);
+}
+inline void barrier_arrive_at(uint64_t* barrier, uint32_t, HEADRACE_SITE) {
+  barrier_arrive(barrier, site);
+}
+
+#else
+
+/// Of the block in its cluster.
+__device__ inline uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// All threads of all blocks of the cluster.
+__device__ inline void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+/// copy_box() to the same place in every block whose bit of `blocks` is set; the bytes count towards
+/// the same barrier of each.
+__device__ inline void copy_box_to_cluster(void* shared, const void* map, int32_t column,
+                                           int32_t row, uint64_t* barrier, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_word(shared)),
+      "l"(map), "r"(shared_word(barrier)), "r"(column), "r"(row), "h"(blocks)
+      : "memory");
+}
+
+/// Arrives at the barrier of block `rank` that lies where `barrier` does in this one.
+__device__ inline void barrier_arrive_at(uint64_t* barrier, uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(shared_word(barrier)),
+      "r"(rank)
+      : "memory");
+}
+
+#endif
+
+}  // namespace headrace::cuda
+
+#endif
