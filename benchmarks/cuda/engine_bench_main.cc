@@ -1,16 +1,16 @@
 // Whole steps, and 1,000 requests, on a GPU:
 //
 //   gpu_engine_bench [--rows FILE] [--shape llama-3.2-1b|llama-3.1-8b] [--requests N] [--seqs N]
-//                    [--suffix TEXT]
+//                    [--part decode|serving]
 //
-// Without --shape both, the small one first. --suffix goes behind the numbers' names, for runs with
-// other settings (HEADRACE_CUDA_KERNELS=fastest, HEADRACE_CUDA_GRAPHS=off). Exits with 2 where
-// there is no usable GPU.
+// Without --shape both, the small one first; without --part both. Exits with 2 where there is no
+// usable GPU.
 
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "bench_device.h"
 #include "engine_bench.h"
@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kReadBytes = size_t{2} << 30;
 
 struct Arguments {
-  std::string rows, suffix;
+  std::string rows, part;
   std::vector<std::string> shapes;
   int32_t requests = 1000, seqs = 256;
 };
@@ -36,8 +36,8 @@ Arguments parse(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (name == "--rows") {
       out.rows = value;
-    } else if (name == "--suffix") {
-      out.suffix = value;
+    } else if (name == "--part" && (value == "decode" || value == "serving")) {
+      out.part = value;
     } else if (name == "--shape") {
       out.shapes.push_back(value);
     } else if (name == "--requests") {
@@ -56,25 +56,29 @@ Arguments parse(int argc, char** argv) {
 bool measure(const std::string& shape, const Arguments& arguments, ReadLimit& limit,
              Report& report) {
   const bool large = shape == "llama-3.1-8b";
-  const std::string size = large ? "8b" : "1b", suffix = arguments.suffix;
+  const std::string size = large ? "8b" : "1b";
   const auto print = [](LogLevel level, std::string_view text) {
     if (level >= LogLevel::kInfo) std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
   };
+  std::vector<DecodeWork> decodes;
+  if (arguments.part != "serving") {
+    decodes = {{"decode-" + size, 1, 1024},
+               {"decode-" + size + "-8", 8, 1024},
+               {"decode-" + size + "-64", 64, 1024}};
+  }
   try {
     Engine engine({.log_sink = print});
     bench_engine(engine,
                  {.shape = model_shape(shape),
-                  .decodes = {{"decode-" + size + suffix, 1, 1024},
-                              {"decode-" + size + "-8" + suffix, 8, 1024},
-                              {"decode-" + size + "-64" + suffix, 64, 1024}},
-                  .serving_number = large ? "serving-8b" + suffix : "",
+                  .decodes = std::move(decodes),
+                  .serving_number = large && arguments.part != "decode" ? "serving-8b" : "",
                   .requests = arguments.requests,
                   .max_num_seqs = arguments.seqs,
                   .read_bandwidth = [&limit] { return limit.measure(); }},
                  report);
     return true;
   } catch (const std::exception& e) {
-    report.missing("engine-" + size + suffix, e.what());
+    report.missing("engine-" + size, e.what());
     return false;
   }
 }

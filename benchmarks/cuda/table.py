@@ -1,8 +1,9 @@
 """The table of the GPU's numbers: measured, against its limit or peer, target, met or missed.
 
-    python benchmarks/cuda/table.py ROWS.jsonl [--conditions FILE]
+    python benchmarks/cuda/table.py ROWS.jsonl... [--conditions FILE]
 
-ROWS.jsonl is what the programs of this folder append with --rows. A number that none of them
+ROWS.jsonl is what the programs of this folder append with --rows; of a number that is there more
+than once the last row counts. A number that none of them
 brought is in the table, too. The details, numbers without a target, come in front."""
 
 import argparse
@@ -33,10 +34,8 @@ TARGETS = [
     Target("decode-8b", "decode step, batch 1, context 1k, 8B bf16", least=0.85, share=True),
     Target("decode-1b", "decode step, batch 1, context 1k, 1B bf16", least=0.70, share=True),
     Target("linear-many", "products of 4096 rows, 8B shapes, x cuBLASLt", least=0.95),
-    Target("linear-many-fastest", "the same, fastest path", least=0.95),
     Target("linear-few", "products of 1 to 64 rows, 8B shapes, x cuBLASLt", least=1.1),
     Target("attention-prefill", "causal attention, d = 128, 16k tokens", least=500),
-    Target("attention-prefill-fastest", "the same, fastest path", least=500),
     Target("attention-decode", "attention, batch 64, context 8k, GQA 4", least=0.85, share=True),
     Target("serving-8b", "1,000 requests like ShareGPT's, 8B bf16", least=14000),
     Target("startup-8b", "process start to first token, 8B bf16", most=5),
@@ -45,10 +44,10 @@ TARGETS = [
 HEAD = ("number", "measured", "limit or peer", "share", "target", "")
 
 
-def read_rows(file: Path) -> dict[str, dict]:
+def read_rows(files: list[Path]) -> dict[str, dict]:
     """By number; the latest of each. A line that was cut off counts as not there."""
     out: dict[str, dict] = {}
-    for line in file.read_text().splitlines() if file.exists() else []:
+    for line in "\n".join(file.read_text() for file in files if file.exists()).splitlines():
         try:
             row = json.loads(line)
         except ValueError:
@@ -89,7 +88,7 @@ def report(rows: dict[str, dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", type=Path)
+    parser.add_argument("rows", type=Path, nargs="+")
     parser.add_argument("--conditions", type=Path, help="text to print in front")
     args = parser.parse_args()
     if args.conditions:

@@ -214,6 +214,8 @@ struct DeviceInfo {
   size_t total_bytes = 0;  ///< memory of the device
   size_t free_bytes = 0;   ///< available now
   int32_t num_nodes = 1;   ///< NUMA nodes that weights and work are shared out to
+  /// GPU: kernels that failed their trial on this device, each with why; plain ones run instead.
+  std::vector<std::string> replaced_kernels;
 };
 
 /// What a model needs, asked at load so that an unsupported one fails there, by name.
@@ -308,6 +310,9 @@ class Backend {
   virtual int64_t step_rows(const StepBatch& batch) const {
     return static_cast<int64_t>(batch.token_ids.size());
   }
+  /// Steps of single tokens, all of them sampled from, run best with the logits of this many rows
+  /// at once: a backend that records them reads every weight once then. 0: any number does.
+  virtual int32_t recorded_rows() const { return 0; }
   /// Runs the step's ops. If the batch has `room`, a backend may record them, and launch the record
   /// in a later step instead of calling `ops`: with one `model` and `cache`, ops of as many rows
   /// must be the same and have the same arguments.

@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <ios>
 #include <string_view>
 #include <system_error>
 
+#include "backend/cuda_interface.h"
 #include "base/check.h"
 
 namespace headrace {
@@ -53,10 +55,11 @@ std::string cuda_plugin_path() {
 const CudaPlugin& load_cuda_plugin(const std::string& path) {
   const CudaPlugin* const plugin = open_entry(path)();
   const std::string_view version = plugin->version == nullptr ? "" : plugin->version;
-  if (plugin->abi != kCudaPluginAbi || version != HEADRACE_VERSION) {
+  if (plugin->interface != kCudaInterface || version != HEADRACE_VERSION) {
     throw_error(ErrorCode::kUnsupported, "the CUDA plug-in ", path, " is of Headrace ", version,
-                " (interface ", plugin->abi, "), but this is Headrace ", HEADRACE_VERSION,
-                " (interface ", kCudaPluginAbi, "): install both from one build.");
+                " (interface ", std::hex, plugin->interface, "), but this is Headrace ",
+                HEADRACE_VERSION, " (interface ", kCudaInterface,
+                "): install both from one build.");
   }
   return *plugin;
 }

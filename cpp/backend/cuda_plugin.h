@@ -23,16 +23,16 @@ struct CudaBackendOptions {
   bool fastest_kernels = false;
 };
 
-/// Changes whenever Backend or a type it uses changes its layout.
-inline constexpr uint32_t kCudaPluginAbi = 2;
 inline constexpr const char* kCudaPluginEntry = "headrace_cuda_plugin";
 
-/// What the plug-in offers; static. The first two fields never move, the others only with the ABI.
+/// What the plug-in offers; static. The first two fields never move.
 struct CudaPlugin {
-  uint32_t abi = 0;               ///< kCudaPluginAbi of the plug-in's build
+  /// kCudaInterface of the plug-in's build (backend/cuda_interface.h, made by the build): a hash of
+  /// this header and of all that it includes.
+  uint64_t interface = 0;
   const char* version = nullptr;  ///< of Headrace
   /// Throws Error(kUnsupported) saying why that GPU can't be used: no driver, one too old, no such
-  /// GPU, or one that is too old.
+  /// GPU, one that is too old or that this build has no kernels for.
   void (*require_device)(int32_t device) = nullptr;
   /// Throws what require_device throws, and Error(kDevice).
   std::unique_ptr<Backend> (*make_backend)(const CudaBackendOptions& options) = nullptr;

@@ -20,7 +20,8 @@ namespace headrace::internal {
 
 namespace {
 
-// Bounds the logits' scratch memory; steps that want more rows read them in several calls.
+// Bounds the logits' scratch memory; steps that want more rows read them in several calls, unless
+// the backend records such steps as one (Backend::recorded_rows).
 constexpr int32_t kMaxLogitRows = 128;
 constexpr int32_t kGuessedLogitRows = 64;
 
@@ -55,6 +56,16 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   out.cache.block_size = options.block_size;
   out.cache.dtype = parse_kv_dtype(options.kv_cache_dtype, out.decoder.storage);
   return out;
+}
+
+/// What a step may hold depends on the device.
+void fit_rows(const ModelOptions& options, const Backend& backend, DecoderOptions& decoder) {
+  decoder.max_logit_rows =
+      std::max(decoder.max_logit_rows, std::min(options.max_num_seqs, backend.recorded_rows()));
+  decoder.max_rows =
+      options.max_num_batched_tokens > 0
+          ? options.max_num_batched_tokens
+          : std::max(default_batched_tokens(backend.device_info()), options.max_num_seqs);
 }
 
 BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
@@ -274,12 +285,9 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
 
   const std::shared_ptr<Backend> backend =
       open(options, packed != nullptr, needs_of(options, config, shapes), logger);
-  shapes.decoder.max_rows =
-      options.max_num_batched_tokens > 0
-          ? options.max_num_batched_tokens
-          : std::max(default_batched_tokens(backend->device_info()), options.max_num_seqs);
+  fit_rows(options, *backend, shapes.decoder);
   std::optional<Draft> draft = read_draft(options, config);
-  if (draft) draft->shapes.decoder.max_rows = shapes.decoder.max_rows;
+  if (draft) fit_rows(options, *backend, draft->shapes.decoder);
   MemoryRequest request = memory_request(options, config, shapes, *backend);
   if (draft) add_draft(*draft, *backend, request);
   MemoryPlan plan = plan_memory(request);

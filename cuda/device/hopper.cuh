@@ -6,6 +6,10 @@
 
 #include "cuda/device/platform.cuh"
 
+#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
+#include <cstdio>
+#endif
+
 #if defined(HEADRACE_HOPPER)
 
 namespace headrace::cuda {
@@ -85,6 +89,43 @@ __device__ inline void barrier_expect_bytes(uint64_t* barrier, uint32_t bytes) {
                : "memory");
 }
 
+#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
+
+/// Waits until the phase of this parity is over; a wait of seconds names its barrier and ends
+/// the kernel.
+__device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
+  constexpr uint64_t kLongest = 2'000'000'000;  // nanoseconds
+  const auto now = [] {
+    uint64_t time;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+    return time;
+  };
+  const uint64_t begin = now();
+  for (;;) {
+    uint32_t done;
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(done)
+        : "r"(shared_word(barrier)), "r"(parity)
+        : "memory");
+    if (done != 0) return;
+    if (now() - begin > kLongest) {
+      printf(
+          "block %u,%u,%u thread %u: parity %u of the barrier at byte %u of shared memory "
+          "doesn't come (state %llx)\n",
+          blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, parity, shared_word(barrier),
+          static_cast<unsigned long long>(*barrier));
+      __trap();
+    }
+  }
+}
+
+#else
+
 /// Waits until the phase of this parity is over.
 __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   asm volatile(
@@ -99,6 +140,8 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+
+#endif
 
 /// A box of a matrix, from column `column` and row `row` on, to shared memory; its bytes count
 /// towards the barrier. `map`: a CUtensorMap in the kernel's parameters.

@@ -27,7 +27,9 @@ using Status = int;
 inline constexpr Status kSuccess = 0;
 inline constexpr Status kErrorMemoryAllocation = 2;
 inline constexpr Status kErrorInsufficientDriver = 35;
+inline constexpr Status kErrorInvalidDeviceFunction = 98;
 inline constexpr Status kErrorNoDevice = 100;
+inline constexpr Status kErrorNoKernelImage = 209;
 
 enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
@@ -46,6 +48,8 @@ struct DeviceProperties {
   int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0;
   size_t total_bytes = 0;
+  size_t max_shared_bytes = 0;  ///< of shared memory that a block may ask for
+  std::string uuid;             ///< in hexadecimal
 };
 
 class CudaApi {
@@ -61,6 +65,11 @@ class CudaApi {
   virtual Status device_count(int* count) = 0;
   virtual Status device_properties(int device, DeviceProperties* properties) = 0;
   virtual Status set_device(int device) = 0;
+  /// Whether the build's kernels run on the current device: kErrorNoKernelImage or
+  /// kErrorInvalidDeviceFunction if they are for others.
+  virtual Status find_kernels() = 0;
+  /// What the kernels were compiled for: "80-real, 90a-real".
+  virtual std::string architectures() const = 0;
   virtual Status memory_info(size_t* free_bytes, size_t* total_bytes) = 0;
 
   virtual Status malloc_device(void** data, size_t bytes) = 0;
@@ -76,6 +85,8 @@ class CudaApi {
   virtual Status destroy_event(Event event) = 0;
   virtual Status record(Event event, Stream stream) = 0;
   virtual Status synchronize_event(Event event) = 0;
+  /// What `stream` gets from now on runs behind what is in front of the event.
+  virtual Status wait_event(Stream stream, Event event) = 0;
 
   /// Host memory of an asynchronous copy is pinned.
   virtual Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) = 0;
@@ -86,6 +97,8 @@ class CudaApi {
   virtual Status begin_capture(Stream stream) = 0;
   virtual Status end_capture(Stream stream, Graph* graph) = 0;
   virtual Status instantiate(GraphExec* exec, Graph graph) = 0;
+  /// Takes to the device what its first launch would.
+  virtual Status upload(GraphExec exec, Stream stream) = 0;
   virtual Status launch(GraphExec exec, Stream stream) = 0;
   virtual Status destroy_graph(Graph graph) = 0;
   virtual Status destroy_exec(GraphExec exec) = 0;

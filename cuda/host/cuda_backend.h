@@ -67,6 +67,7 @@ class CudaBackend final : public Backend {
 
   void begin_step(const StepBatch& batch) override;
   int64_t step_rows(const StepBatch&) const override { return step_.rows; }
+  int32_t recorded_rows() const override { return record_steps_ ? kMaxRecordedRows : 0; }
   void run_step(const void* model, const KvCache& cache, const std::function<void()>& ops) override;
   void embed(const PackedWeight& table, TensorView out) override;
   void rope_table(const RopeSpec& spec, TensorView out) override;
@@ -94,7 +95,7 @@ class CudaBackend final : public Backend {
   void end_sample(std::span<SampleResult> results) override;
 
  private:
-  static constexpr int64_t kMaxRecordedRows = 256;
+  static constexpr int32_t kMaxRecordedRows = 256;
   static constexpr size_t kMostDrawn = 4096;  // of a step
 
   /// The current step on the device.

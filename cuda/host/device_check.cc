@@ -41,6 +41,18 @@ int count_devices(CudaApi& api) {
   return count;
 }
 
+void require_kernels(CudaApi& api, int32_t device, const DeviceProperties& properties) {
+  Status status = api.set_device(device);
+  if (status == kSuccess) status = api.find_kernels();
+  if (status == kErrorNoKernelImage || status == kErrorInvalidDeviceFunction) {
+    refuse(str_cat("this build has no kernels for GPU ", device, " (", properties.name,
+                   ", compute capability ", properties.major, ".", properties.minor,
+                   "), but for the CUDA architectures ", api.architectures(),
+                   ": use a build that has them (CMake's HEADRACE_CUDA_ARCHS), or device cpu."));
+  }
+  if (status != kSuccess) refuse(str_cat(api.describe(status), "."));
+}
+
 }  // namespace
 
 DeviceProperties require_device(CudaApi& api, int32_t device) {
@@ -58,6 +70,7 @@ DeviceProperties require_device(CudaApi& api, int32_t device) {
                    properties.major, ".", properties.minor, ", but ", kMinMajor,
                    ".0 or later is needed: use another GPU or device cpu."));
   }
+  require_kernels(api, device, properties);
   return properties;
 }
 

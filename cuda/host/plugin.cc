@@ -1,5 +1,6 @@
 #include "backend/cuda_plugin.h"
 
+#include "backend/cuda_interface.h"
 #include "cuda/host/cuda_backend.h"
 #include "cuda/host/device_check.h"
 #include "cuda/host/runtime_api.h"
@@ -14,7 +15,7 @@ std::unique_ptr<Backend> make(const CudaBackendOptions& options) {
   return std::make_unique<CudaBackend>(runtime_api(), options);
 }
 
-constexpr CudaPlugin kPlugin = {kCudaPluginAbi, HEADRACE_VERSION, require, make};
+constexpr CudaPlugin kPlugin = {kCudaInterface, HEADRACE_VERSION, require, make};
 
 }  // namespace
 

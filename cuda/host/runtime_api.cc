@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "base/check.h"
+#include "cuda/kernels/probe.h"
 
 namespace headrace::cuda {
 
@@ -13,7 +16,9 @@ namespace {
 
 static_assert(kErrorMemoryAllocation == cudaErrorMemoryAllocation);
 static_assert(kErrorInsufficientDriver == cudaErrorInsufficientDriver);
+static_assert(kErrorInvalidDeviceFunction == cudaErrorInvalidDeviceFunction);
 static_assert(kErrorNoDevice == cudaErrorNoDevice);
+static_assert(kErrorNoKernelImage == cudaErrorNoKernelImageForDevice);
 
 constexpr size_t kMaxPitch = 0x7fffffff;
 
@@ -27,6 +32,16 @@ cudaMemcpyKind copy_kind(CopyKind kind) {
       break;
   }
   return cudaMemcpyDeviceToDevice;
+}
+
+std::string hexadecimal(std::span<const char> bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const char byte : bytes) {
+    out += kDigits[static_cast<uint8_t>(byte) / 16];
+    out += kDigits[static_cast<uint8_t>(byte) % 16];
+  }
+  return out;
 }
 
 class RuntimeApi final : public CudaApi {
@@ -44,12 +59,19 @@ class RuntimeApi final : public CudaApi {
     cudaDeviceProp found;
     const cudaError_t status = cudaGetDeviceProperties(&found, device);
     if (status != cudaSuccess) return done(status);
-    *properties = {found.name, found.major, found.minor, found.multiProcessorCount,
-                   found.totalGlobalMem};
+    *properties = {found.name,
+                   found.major,
+                   found.minor,
+                   found.multiProcessorCount,
+                   found.totalGlobalMem,
+                   found.sharedMemPerBlockOptin,
+                   hexadecimal(found.uuid.bytes)};
     return kSuccess;
   }
 
   Status set_device(int device) override { return done(cudaSetDevice(device)); }
+  Status find_kernels() override { return done(static_cast<cudaError_t>(probe_kernels())); }
+  std::string architectures() const override { return HEADRACE_CUDA_BUILT_FOR; }
   Status memory_info(size_t* free_bytes, size_t* total_bytes) override {
     return done(cudaMemGetInfo(free_bytes, total_bytes));
   }
@@ -75,6 +97,9 @@ class RuntimeApi final : public CudaApi {
     return done(cudaEventRecord(event, stream));
   }
   Status synchronize_event(Event event) override { return done(cudaEventSynchronize(event)); }
+  Status wait_event(Stream stream, Event event) override {
+    return done(cudaStreamWaitEvent(stream, event, 0));
+  }
 
   Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) override {
     return done(cudaMemcpyAsync(to, from, bytes, copy_kind(kind), stream));
@@ -105,6 +130,9 @@ class RuntimeApi final : public CudaApi {
   }
   Status instantiate(GraphExec* exec, Graph graph) override {
     return done(cudaGraphInstantiate(exec, graph, 0));
+  }
+  Status upload(GraphExec exec, Stream stream) override {
+    return done(cudaGraphUpload(exec, stream));
   }
   Status launch(GraphExec exec, Stream stream) override {
     return done(cudaGraphLaunch(exec, stream));

@@ -6,13 +6,6 @@
 
 namespace headrace::cuda {
 
-namespace {
-
-// A record of 32 layers takes a few MiB of the GPU.
-constexpr size_t kMaxGraphs = 96;
-
-}  // namespace
-
 int64_t StepGraphs::bucket(int64_t rows, int64_t limit) {
   int64_t out = 1;
   while (out < rows && out < 8) out *= 2;
@@ -26,12 +19,14 @@ void StepGraphs::run(const GraphKey& key, int generation, const std::function<vo
   const auto found = graphs_.find(key);
   if (found == graphs_.end()) {
     ops();
-    if (graphs_.size() >= kMaxGraphs) retire();
-    graphs_.emplace(key, nullptr);
+    if (graphs_.size() >= kMaxGraphs) drop_oldest();
+    graphs_.emplace(key, Record{nullptr, ++uses_});
     return;
   }
-  if (found->second == nullptr) found->second = record(ops);
-  context_.check(context_.api().launch(found->second, context_.stream()), "launching a step");
+  Record& step = found->second;
+  step.last_use = ++uses_;
+  if (step.exec == nullptr) step.exec = record(ops);
+  context_.check(context_.api().launch(step.exec, context_.stream()), "launching a step");
 }
 
 GraphExec StepGraphs::record(const std::function<void()>& ops) {
@@ -54,10 +49,22 @@ GraphExec StepGraphs::record(const std::function<void()>& ops) {
   const Status status = api.instantiate(&exec, graph);
   static_cast<void>(api.destroy_graph(graph));
   context_.check(status, "building a step's graph");
+  const Status uploaded = api.upload(exec, context_.stream());
+  if (uploaded != kSuccess) static_cast<void>(api.destroy_exec(exec));
+  context_.check(uploaded, "uploading a step's graph");
   return exec;
 }
 
-// A record that is still running must not go.
+// CUDA lets go of a record that still runs once it is over.
+void StepGraphs::drop_oldest() {
+  const auto oldest = std::min_element(
+      graphs_.begin(), graphs_.end(),
+      [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; });
+  destroy(oldest->second);
+  graphs_.erase(oldest);
+}
+
+// What a running record uses must not go.
 void StepGraphs::retire() {
   if (graphs_.empty()) return;
   context_.wait();
@@ -65,10 +72,12 @@ void StepGraphs::retire() {
 }
 
 void StepGraphs::clear() noexcept {
-  for (const auto& [key, exec] : graphs_) {
-    if (exec != nullptr) static_cast<void>(context_.api().destroy_exec(exec));
-  }
+  for (const auto& [key, step] : graphs_) destroy(step);
   graphs_.clear();
+}
+
+void StepGraphs::destroy(const Record& step) noexcept {
+  if (step.exec != nullptr) static_cast<void>(context_.api().destroy_exec(step.exec));
 }
 
 }  // namespace headrace::cuda

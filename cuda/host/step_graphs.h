@@ -31,24 +31,35 @@ class StepGraphs {
 
   /// Runs `ops` on the context's stream: by calling it the first time it sees the key (so that
   /// memory grows and modules load outside of a recording), by recording it the second time, and by
-  /// launching the record from then on. `generation`: of the memory that ops use; another one makes
+  /// launching the record from then on. Of kMaxGraphs kinds of steps the one that was used longest
+  /// ago makes room for the next. `generation`: of the memory that ops use; another one makes
   /// all records void. Destroy it when nothing runs.
   void run(const GraphKey& key, int generation, const std::function<void()>& ops);
   /// Whether ops() is being recorded: it must only launch.
   bool recording() const noexcept { return recording_; }
   size_t size() const noexcept { return graphs_.size(); }
 
+  /// A record of 32 layers takes a few MiB of the GPU.
+  static constexpr size_t kMaxGraphs = 96;
   /// Rows to compute for `rows` rows, so that few graphs serve all: never more than `limit`, which
   /// is at least `rows`.
   static int64_t bucket(int64_t rows, int64_t limit);
 
  private:
+  struct Record {
+    GraphExec exec = nullptr;  ///< null: run once, not yet recorded
+    uint64_t last_use = 0;     ///< uses_ then
+  };
+
   GraphExec record(const std::function<void()>& ops);
+  void drop_oldest();
+  void destroy(const Record& step) noexcept;
   void retire();
   void clear() noexcept;
 
   CudaContext& context_;
-  std::map<GraphKey, GraphExec> graphs_;  // null: run once, not yet recorded
+  std::map<GraphKey, Record> graphs_;
+  uint64_t uses_ = 0;
   int generation_ = 0;
   bool recording_ = false;
 };

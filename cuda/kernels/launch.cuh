@@ -27,14 +27,15 @@ struct LaunchShape {
 };
 
 #if !defined(HEADRACE_CUDA_EMULATION)
-/// Whether the current device starts kernels before the ones ahead of them have ended.
-inline bool device_overlaps() {
-  constexpr int kHopper = 9;
-  int device = 0, major = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major >= kHopper;
-}
+/// What a launch needs to know of its kernel.
+struct LaunchedKernel {
+  bool overlaps = false;  ///< the current device starts kernels before the ones ahead have ended
+};
+
+/// The first time a device meets a kernel, lets that take all of a block's shared memory and the
+/// largest share of a multiprocessor's for it: one share for all, since multiprocessors wait for
+/// each other to change it. Any thread; an error is left for check_launch().
+LaunchedKernel prepare_kernel(const void* kernel);
 #endif
 
 /// Runs kernel(args...) on a grid. Throws what check_launch() throws.
@@ -47,12 +48,7 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
                         [&] { kernel(static_cast<Params>(args)...); });
   });
 #else
-  constexpr size_t kDefaultSharedBytes = 48 << 10;
-  if (shape.shared_bytes > kDefaultSharedBytes) {
-    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shape.shared_bytes));
-  }
+  const LaunchedKernel prepared = prepare_kernel(reinterpret_cast<const void*>(kernel));
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = dim3(shape.threads);
@@ -60,7 +56,7 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   config.stream = stream;
   cudaLaunchAttribute attributes[2] = {};
   config.attrs = attributes;
-  if (shape.overlaps && device_overlaps()) {
+  if (shape.overlaps && prepared.overlaps) {
     cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command, within 8 minutes:
 #   tests/gpu/run.sh              (all but python)
-#   tests/gpu/run.sh STAGE...     of build tests bench more sanitize cost python
+#   tests/gpu/run.sh STAGE...     of build tests bench more sanitize ncu python
 # build: the plug-in, tests and benchmarks for this GPU. tests: the kernels and all ops against the
 # CPU's. bench: every number of docs/cuda.md. more: the engine against the CPU's, goldens. sanitize:
-# compute-sanitizer. cost: what the same bits every time cost. python: start-up, throughput and, where
-# torch is, transformers beside, through Python; HEADRACE_GPU_SECONDS must be raised for that.
-# A step that fails or runs out of time costs no other step its rows.
+# compute-sanitizer. ncu: where the kernels' time goes. python: start-up, throughput and, where torch
+# is, transformers beside, through Python; HEADRACE_GPU_SECONDS must be raised for that.
+# A step that fails or runs out of time costs no other step its rows. Stages without build run what
+# was built before, maybe elsewhere. The rows of several calls make one table:
+#   python3 benchmarks/cuda/table.py FIRST/rows.jsonl SECOND/rows.jsonl
 #
-# Needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
+# build needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
 # HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 470).
 # HEADRACE_COMMIT: what to call the sources where there is no git.
@@ -23,12 +25,18 @@ out=${OUT:-$build/out}
 jobs=${HEADRACE_JOBS:-$(nproc)}
 deadline=${HEADRACE_GPU_SECONDS:-470}
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(build tests bench more sanitize cost)
+[ ${#stages[@]} -gt 0 ] || stages=(build tests bench more sanitize ncu)
 rows=()
 failed=0
 
-if ! nvidia-smi -L >/dev/null 2>&1 || ! command -v nvcc >/dev/null; then
-  echo "SKIPPED: this machine has no usable NVIDIA GPU, or no nvcc"
+# Toolkits don't put themselves into PATH; the newest comes last. HEADRACE_CUDA_HOME: where they are.
+for folder in "${HEADRACE_CUDA_HOME:-/usr/local}"/cuda{,-*}/bin; do
+  [ ! -x "$folder/nvcc" ] || nvcc_folder=$folder
+done
+command -v nvcc >/dev/null || export PATH=$PATH:${nvcc_folder:-}
+
+if ! nvidia-smi -L >/dev/null 2>&1; then
+  echo "SKIPPED: this machine has no usable NVIDIA GPU"
   [ "${HEADRACE_REQUIRE_CUDA:-0}" != 1 ]
   exit
 fi
@@ -66,6 +74,18 @@ step() {
     tail -n 30 "$log"
   fi
   note "$result" "$name" "$((SECONDS - begin)) s; $(grep -av '^\s*$' "$log" | tail -n 1 | cut -c1-100)"
+  [ "$result" = ok ]
+}
+
+# tests NAME SECONDS PROGRAM: a test program; if it fails, each of its tests in a process of its own:
+# a kernel that ends badly takes everything of its process with it.
+tests() {
+  local name=$1 limit=$2 program=$3 test
+  step "$name" "$limit" "$program" --gtest_brief=1 && return
+  for test in $(timeout 20 "$program" --gtest_list_tests 2>/dev/null |
+    awk '/^[^ ].*\./ {suite = $1} /^  / && suite {print suite $1}'); do
+    step "$name-${test//[\/.]/-}" 20 "$program" --gtest_brief=1 --gtest_filter="$test"
+  done
 }
 
 # The newest cuBLASLt there is: the toolkit's, or one that came with a Python package.
@@ -84,7 +104,7 @@ cublaslt=$(find_cublaslt)
 conditions() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit \
     --format=csv,noheader | head -n 1
-  nvcc --version | grep -o 'release [0-9.]*' | sed 's/^/nvcc /'
+  nvcc --version 2>/dev/null | grep -o 'release [0-9.]*' | sed 's/^/nvcc /'
   echo "commit ${HEADRACE_COMMIT:-$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)}"
   date -u '+%Y-%m-%d %H:%M UTC'
   echo "cuBLASLt: ${cublaslt:-none}"
@@ -101,14 +121,17 @@ configure() {
 export -f configure
 export deps build
 
+# What spills is slow, and measured all the same.
 run_build() {
+  command -v nvcc >/dev/null || { skip build "no nvcc"; return; }
+  export HEADRACE_PTXAS_CHECK=warn
   step configure 60 bash -c configure
   step build 330 ninja -C "$build" -j "$jobs" -k 0 gpu_tests
 }
 
 run_tests() {
-  step kernels 60 "$build/tests/cuda/gpu_kernels_test" --gtest_brief=1
-  step parity 60 "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1
+  tests kernels 60 "$build/tests/cuda/gpu_kernels_test"
+  tests parity 60 "$build/tests/cuda/host/gpu_parity_test"
 }
 
 run_bench() {
@@ -120,19 +143,21 @@ run_bench() {
     step "bench-$part" 60 "$bench/gpu_kernel_bench" --part $part --rows "$out/rows.jsonl" \
       --cublaslt "$cublaslt"
   done
-  step bench-8b 120 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b
+  step bench-8b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b --part decode
   step bench-1b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.2-1b
   # 16 GB take long to write to some disks, and are read from memory either way.
   [ "0$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1 | tr -d ' ')" -lt 25000000 ] ||
     folder=(--folder "/dev/shm/headrace-8b-$$")
   step startup 120 "$bench/startup_bench" --rows "$out/rows.jsonl" "${folder[@]}"
   rm -rf "${folder[1]:-$build/none}"
+  step serving-8b 120 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b \
+    --part serving
   kill $clocks 2>/dev/null
   wait $clocks 2>/dev/null
 }
 
 run_more() {
-  step engine 60 "$build/tests/cuda/host/gpu_engine_test" --gtest_brief=1
+  tests engine 60 "$build/tests/cuda/host/gpu_engine_test"
   step goldens 120 "$build/tests/cuda/host/gpu_golden_test" --gtest_brief=1 \
     --gtest_also_run_disabled_tests --gtest_filter='*All*:*Lora*'
 }
@@ -140,16 +165,24 @@ run_more() {
 run_sanitize() {
   local tool
   command -v compute-sanitizer >/dev/null || { skip sanitizer "no compute-sanitizer"; return; }
-  for tool in memcheck racecheck; do
-    step "$tool" 90 compute-sanitizer --tool $tool --error-exitcode 9 \
+  for tool in memcheck racecheck synccheck; do
+    step "$tool" 60 compute-sanitizer --tool $tool --error-exitcode 9 \
       "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1 \
-      --gtest_filter='*Linear/bfloat16:*Norm/bfloat16:CudaSample*'
+      --gtest_filter='*Linear/bfloat16:*Norm/bfloat16:*Attention*bfloat16*:CudaSample*'
   done
 }
 
-run_cost() {
-  HEADRACE_CUDA_KERNELS=fastest step bench-8b-fastest 90 "$build/benchmarks/cuda/gpu_engine_bench" \
-    --rows "$out/rows.jsonl" --shape llama-3.1-8b --suffix -fastest
+# The third launch of each kernel of a benchmark, until there are 16.
+run_ncu() {
+  local part metrics=gpu__time_duration.sum,launch__registers_per_thread,smsp__inst_executed.sum
+  command -v ncu >/dev/null || { skip ncu "no ncu"; return; }
+  metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__inst_executed.avg.per_cycle_active
+  metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active
+  for part in attention sampling linears; do
+    step "ncu-$part" 45 ncu --clock-control none --metrics "$metrics" --kernel-name-base mangled \
+      --kernel-id :::3 --launch-count 16 --kill yes \
+      "$build/benchmarks/cuda/gpu_kernel_bench" --part $part
+  done
 }
 
 run_python() {

@@ -15,6 +15,7 @@ STUBS = {
     "cmake": "echo configured",
     "ninja": "echo built",
     "compute-sanitizer": 'shift 4; exec "$@"',
+    "ncu": "echo profiled",
 }
 ROWS = 'while [ "$1" != --rows ]; do shift; done; echo \'{}\' >> "$2"'
 PROGRAMS = {
@@ -84,7 +85,7 @@ def test_the_table_comes_last_and_in_a_file(machine: Machine) -> None:
         assert part in saved
     assert saved.count("| MISSED |") == 1
     assert saved.count("| met |") == 1
-    assert saved.count("not measured") == 9
+    assert saved.count("not measured") == 7
     assert len(list((machine.folder / "out").iterdir())) <= 8
 
 
@@ -136,3 +137,54 @@ def test_without_a_gpu(machine: Machine) -> None:
     code, text = machine.run(HEADRACE_REQUIRE_CUDA="1")
     assert code == 1
     assert "SKIPPED: this machine has no usable NVIDIA GPU" in text
+
+
+def test_tests_run_apart_where_their_program_fails(machine: Machine) -> None:
+    program = """case "$*" in
+  *list_tests*) printf 'Any.\\n  Bad\\nAll/Any.  # Type\\n  Good/0  # GetParam() = 1\\n';;
+  *filter=All/Any.Good/0) echo PASSED;;
+  *) echo 'an illegal memory access'; exit 1;;
+esac"""
+    machine.put("build/tests/cuda/gpu_kernels_test", program)
+    code, text = machine.run("tests")
+    assert code == 1
+    assert "FAILED   kernels-Any-Bad " in text
+    assert "ok       kernels-All-Any-Good-0 " in text
+    assert "ok       parity " in text
+
+
+def test_serving_costs_no_other_row(machine: Machine) -> None:
+    slow = 'case "$*" in *"part serving"*) exit 1;; esac\n' + rows(("decode-8b", 2000))
+    machine.put("build/benchmarks/cuda/gpu_engine_bench", slow)
+    code, text = machine.run("bench")
+    assert code == 1
+    assert "FAILED   serving-8b" in text
+    assert "ok       bench-8b" in text
+    assert "| 2000 u " in text
+
+
+def test_nvcc_is_found_where_toolkits_are(machine: Machine) -> None:
+    (machine.folder / "bin/nvcc").rename(machine.folder / "nvcc")
+    bare = f"{machine.folder / 'bin'}:/usr/bin:/bin"
+    none = {"PATH": bare, "HEADRACE_CUDA_HOME": str(machine.folder / "none")}
+    assert "SKIPPED  build" in machine.run("build", **none)[1]
+    for version in ("12.9", "13.0"):
+        machine.put(f"usr/cuda-{version}/bin/nvcc", f"echo release {version}")
+    machine.put("bin/cmake", "nvcc")
+    found = {"PATH": bare, "HEADRACE_CUDA_HOME": str(machine.folder / "usr")}
+    code, text = machine.run("build", **found)
+    assert code == 0
+    assert "release 13.0" in text
+
+
+def test_rows_of_several_calls_make_one_table(machine: Machine) -> None:
+    files = []
+    for number, value in (("sampling", 61), ("sampling", 50), ("startup-8b", 3.5)):
+        files.append(machine.folder / f"{len(files)}.jsonl")
+        machine.put("row", rows((number, value)).split("; done; ")[1])
+        subprocess.run([machine.folder / "row", "--rows", files[-1]], check=True)
+    command = ["python3", str(ROOT / "benchmarks/cuda/table.py"), *map(str, files)]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "| 50 u " in table
+    assert "| 3.5 u " in table
+    assert "| 61 u " not in table

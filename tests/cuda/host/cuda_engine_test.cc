@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -132,6 +133,40 @@ TEST_F(CudaEngine, TooLittleMemoryNamesRemedies) {
   }
   gpu_.api.others_bytes = 500 * kMiB;
   engine->install_model("m", small_options());
+}
+
+/// Runs a step of `rows` sequences of one token each, all sampled from.
+TensorView decode(internal::StepRunner& runner, int32_t rows) {
+  const auto count = static_cast<size_t>(rows);
+  std::vector<int32_t> tokens(count, 3), positions(count, 0), lens(count, 1), numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::vector<SeqSlice> slices;
+  for (int32_t i = 0; i < rows; ++i) {
+    slices.push_back({i, 1, 0, std::span(numbers).subspan(static_cast<size_t>(i), 1)});
+  }
+  return runner.forward({tokens, positions, lens, slices, numbers});
+}
+
+TEST_F(CudaEngine, DecodesOfUpTo256SequencesAreOneLaunch) {
+  ModelOptions many = small_options();
+  many.max_num_seqs = many.max_num_batched_tokens = 300;
+  many.num_kv_blocks = 300;
+  const auto open = [&](const ModelOptions&, bool, const BackendNeeds& needs, Logger&) {
+    return gpu_.backend(needs.storage);
+  };
+  Logger logger;
+  const internal::LoadedModel model = internal::load_model_on(open, "m", many, logger);
+  internal::StepRunner& runner = *model.runner;
+  for (const int32_t rows : {1, 128, 129, 200, 256}) {
+    SCOPED_TRACE(rows);
+    decode(runner, rows);
+    for (int again = 0; again < 2; ++again) {
+      gpu_.api.reset_calls();
+      EXPECT_EQ(decode(runner, rows).rows(), rows);
+      EXPECT_EQ(gpu_.api.calls("launch"), 1);
+    }
+    EXPECT_EQ(gpu_.api.calls("kernel"), 0);
+  }
 }
 
 // Prompts by turns that don't fit the cache together: what goes to host memory comes back as it

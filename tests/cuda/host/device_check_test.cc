@@ -60,7 +60,16 @@ INSTANTIATE_TEST_SUITE_P(
                   api.devices[0].name = "Tesla V100";
                   api.devices[0].major = 7;
                 },
-                {"Tesla V100", "7.0", "8.0"}}),
+                {"Tesla V100", "7.0", "8.0"}},
+        Machine{"no_kernels",
+                [](auto& api) {
+                  api.devices[0] = {"RTX 5090", 12, 0};
+                  api.fail("find_kernels", kErrorNoKernelImage);
+                },
+                {"no kernels for GPU 0", "RTX 5090", "12.0", "80-real, 90a-real", "device cpu"}},
+        Machine{"kernels_cannot_be_looked_for",
+                [](auto& api) { api.fail("find_kernels", 46); },
+                {"fake error 46"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(RequireDevice, TakesAmpereAndTheSameMajorVersionsDriver) {

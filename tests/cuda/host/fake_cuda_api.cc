@@ -72,7 +72,7 @@ void submit(Stream stream, std::function<void()> work) {
   fake(stream)->put(std::move(work));
 }
 
-FakeCudaApi::FakeCudaApi() : devices{{"Fake GPU", 9, 0, 4, size_t{1} << 30}} {}
+FakeCudaApi::FakeCudaApi() : devices{{"Fake GPU", 9, 0, 4, size_t{1} << 30, 227 << 10, "00ff"}} {}
 
 FakeCudaApi::~FakeCudaApi() {
   EXPECT_TRUE(device_memory_.empty()) << device_bytes() << " bytes of device memory leak";
@@ -140,6 +140,8 @@ Status FakeCudaApi::device_properties(int device, DeviceProperties* properties) 
 }
 
 Status FakeCudaApi::set_device(int) { return enter("set_device", false); }
+
+Status FakeCudaApi::find_kernels() { return enter("find_kernels", false); }
 
 Status FakeCudaApi::memory_info(size_t* free_bytes, size_t* total) {
   const Status status = enter("memory_info");
@@ -253,6 +255,15 @@ Status FakeCudaApi::synchronize_event(Event event) {
   return kSuccess;
 }
 
+// Work of one stream runs the other's: as on a GPU, neither waits for the host.
+Status FakeCudaApi::wait_event(Stream stream, Event event) {
+  const Status status = enter("wait_event");
+  FakeStream* const other = fake(event)->stream;
+  if (status != kSuccess || other == nullptr || other == fake(stream)) return status;
+  fake(stream)->put([other, end = fake(event)->end] { other->drain(end); });
+  return kSuccess;
+}
+
 Status FakeCudaApi::copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) {
   const Status status = enter("copy");
   if (status != kSuccess) return status;
@@ -318,6 +329,8 @@ Status FakeCudaApi::instantiate(GraphExec* exec, Graph graph) {
   ++live_handles_;
   return kSuccess;
 }
+
+Status FakeCudaApi::upload(GraphExec, Stream) { return enter("upload"); }
 
 Status FakeCudaApi::launch(GraphExec exec, Stream stream) {
   const Status status = enter("launch");

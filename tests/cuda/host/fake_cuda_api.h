@@ -51,6 +51,8 @@ class FakeCudaApi final : public CudaApi {
   Status device_count(int* count) override;
   Status device_properties(int device, DeviceProperties* properties) override;
   Status set_device(int device) override;
+  Status find_kernels() override;
+  std::string architectures() const override { return "80-real, 90a-real"; }
   Status memory_info(size_t* free_bytes, size_t* total) override;
   Status malloc_device(void** data, size_t bytes) override;
   Status free_device(void* data) override;
@@ -63,12 +65,14 @@ class FakeCudaApi final : public CudaApi {
   Status destroy_event(Event event) override;
   Status record(Event event, Stream stream) override;
   Status synchronize_event(Event event) override;
+  Status wait_event(Stream stream, Event event) override;
   Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) override;
   Status copy_rows(const CopyRows& rows, CopyKind kind, Stream stream) override;
   Status fill_zero(void* data, size_t bytes, Stream stream) override;
   Status begin_capture(Stream stream) override;
   Status end_capture(Stream stream, Graph* graph) override;
   Status instantiate(GraphExec* exec, Graph graph) override;
+  Status upload(GraphExec exec, Stream stream) override;
   Status launch(GraphExec exec, Stream stream) override;
   Status destroy_graph(Graph graph) override;
   Status destroy_exec(GraphExec exec) override;

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda_plugin.h"
 #include "headrace/engine.h"
 
 namespace headrace {
@@ -81,7 +80,9 @@ TEST(GpuEngine, ARequestsBitsDependOnNothingElse) {
 }
 
 size_t free_bytes() {
-  return load_cuda_plugin(cuda_plugin_path()).make_backend({})->device_info().free_bytes;
+  Engine engine;
+  engine.install_model("m", options("cuda", "bfloat16"));
+  return engine.model_info("m").device_free_bytes;
 }
 
 TEST(GpuEngine, TwoShareAGpuAndGiveItBack) {

@@ -2,7 +2,7 @@
 
 // What the kernels' tests share: memory that kernels see, filled with random numbers, with NaN
 // behind every row. The same tests run in the emulation (plain memory, three thread orders) and,
-// built with the real kernels, on a GPU (managed memory; see gpu_support.cc).
+// built with the real kernels, on a GPU (page-locked host memory; see gpu_support.cc).
 
 #include <gtest/gtest.h>
 

@@ -21,9 +21,9 @@ void check_launch(const char* kernel) {
 
 std::shared_ptr<char> allocate_device(size_t bytes) {
   void* memory = nullptr;
-  if (cudaMallocManaged(&memory, bytes == 0 ? 1 : bytes) != cudaSuccess) throw std::bad_alloc();
+  if (cudaMallocHost(&memory, bytes == 0 ? 1 : bytes) != cudaSuccess) throw std::bad_alloc();
   std::memset(memory, 0xff, bytes);
-  return {static_cast<char*>(memory), [](char* p) { cudaFree(p); }};
+  return {static_cast<char*>(memory), [](char* p) { cudaFreeHost(p); }};
 }
 
 bool device_has_wgmma() {
