@@ -54,6 +54,8 @@ class SampleRun {
     int32_t max_logprobs = 0;
     for (const auto& row : rows_) max_logprobs = std::max(max_logprobs, row.num_logprobs);
     const DeviceArray<SampleRowResult> result_rows(rows_.size());
+    const DeviceArray<std::byte> workspace(
+        sample_workspace_bytes(static_cast<int64_t>(rows_.size()), vocab_size_));
     const DeviceArray<TokenLogprob> top_rows(rows_.size() * static_cast<size_t>(max_logprobs));
     // Vector loads need aligned rows, where the stride allows it.
     const DeviceMatrix logits(DType::kF32, static_cast<int64_t>(rows_.size()), stride_, logits_);
@@ -68,6 +70,7 @@ class SampleRun {
             .saved = saved.data(),
             .num_bias = static_cast<int32_t>(bias_.size()),
             .num_tokens = static_cast<int32_t>(tokens_.size()),
+            .workspace = workspace.data(),
             .results = result_rows.data(),
             .top = top_rows.data(),
             .max_logprobs = max_logprobs},
