@@ -140,10 +140,10 @@ void sampling(BenchDevice& device, const KernelBenchOptions& options, const Yard
   const auto got = race_reads(device, {launch}, held.read,
                               {.turns = static_cast<int>(turns), .rounds = options.rounds});
   const double floor = 4.0 * static_cast<double>(size) / got.read_rate;
-  report.add(time_row(work.number,
-                      std::to_string(work.rows) + " rows x " + std::to_string(vocab) + ", " +
-                          work.what,
-                      1e6 * got.seconds, "us", 1e6 * floor, "one read of the logits"));
+  report.add(
+      time_row(work.number,
+               std::to_string(work.rows) + " rows x " + std::to_string(vocab) + ", " + work.what,
+               1e6 * got.seconds, "us", 1e6 * floor, "one read of the logits"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
-// The order "larger value, then lower token id" as integers, and sorting by it. Amounts are integers
-// too, so that their sums are exact and don't hang on the order in which threads add.
+// The order "larger value, then lower token id" as integers, and sorting by it. Amounts are
+// integers too, so that their sums are exact and don't hang on the order in which threads add.
 
 #include "cuda/device/platform.cuh"
 
@@ -44,14 +44,36 @@ __device__ inline void add_amount(uint32_t* low, uint32_t* high, Amount amount) 
   if (rest != 0) atomicAdd(high, rest);
 }
 
-/// Sorts codes[0, count) in shared memory, the largest first, by a block of kThreads threads that
-/// has written them (no barrier needed before). There is room up to the next power of two, and for
-/// 64 at least; what is behind `count` becomes 0.
+/// sort_codes() for up to kThreads codes, by counting those ahead of each; `size` >= count is a
+/// power of two from kThreads / 32 to kThreads.
+template <int kThreads>
+__device__ void rank_codes(OrderCode* codes, uint32_t count, uint32_t size) {
+  const uint32_t threads_each = kThreads / size;
+  const uint32_t own = static_cast<uint32_t>(threadIdx.x) / threads_each;
+  const OrderCode code = own < count ? codes[own] : 0;
+  uint32_t place = 0;
+  for (uint32_t i = static_cast<uint32_t>(threadIdx.x) % threads_each; i < count;
+       i += threads_each) {
+    place += codes[i] > code ? 1u : 0u;
+  }
+  for (uint32_t step = threads_each / 2; step > 0; step /= 2) {
+    place += __shfl_xor_sync(kAllLanes, place, static_cast<int>(step));
+  }
+  __syncthreads();
+  if (own < count) codes[place] = code;
+  __syncthreads();
+}
+
+/// Sorts codes[0, count) in shared memory, the largest first, by a block of kThreads threads. They
+/// differ. There is room up to the next power of two, and for 64 at least; what is behind `count`
+/// may be overwritten.
 template <int kThreads>
 __device__ void sort_codes(OrderCode* codes, uint32_t count) {
   const auto thread = static_cast<uint32_t>(threadIdx.x);
   uint32_t size = 2 * kWarp;
   while (size < count) size *= 2;
+  __syncthreads();
+  if (size <= kThreads) return rank_codes<kThreads>(codes, count, size);
   for (uint32_t i = count + thread; i < size; i += kThreads) codes[i] = 0;
   __syncthreads();
   for (uint32_t run = 2; run <= size; run *= 2) {

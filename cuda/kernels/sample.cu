@@ -40,8 +40,7 @@ __global__ void __launch_bounds__(kSampleThreads, 1) sample_draw_kernel(SampleAr
   const SliceTable table = slice_table(args);
   const SampleRowArgs row = args.rows[blockIdx.x];
   float* logits = args.logits + row.logits_row * args.stride;
-  const RowFound found =
-      row_found(table.found + int64_t{blockIdx.x} * table.slices, table.slices, shared);
+  const RowFound found = row_found(table.found + int64_t{blockIdx.x} * table.slices, table.slices);
   const RowReader processed{logits, row.allowed, args.vocab_size,
                             row.greedy ? 1.0f : row.temperature};
   SampleRowResult result{.finite = found.finite};

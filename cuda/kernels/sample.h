@@ -1,8 +1,8 @@
 #pragma once
 
-// Backend::sample on the device, any number of rows: many blocks scan a row's slices, one draws. See
-// backend.h for the order of operations and backend/cpu/reference/reference_sample.h for what that
-// leaves open.
+// Backend::sample on the device, any number of rows: many blocks scan a row's slices, one draws.
+// See backend.h for the order of operations and backend/cpu/reference/reference_sample.h for what
+// that leaves open.
 
 #include <cstddef>
 #include <cstdint>
@@ -61,7 +61,7 @@ struct SampleArgs {
   /// One float for each element of the three arrays, in this order: bias, tokens, seen.
   float* saved = nullptr;
   int32_t num_bias = 0, num_tokens = 0;
-  void* workspace = nullptr;  ///< sample_workspace_bytes(), aligned to 16 bytes
+  void* workspace = nullptr;           ///< sample_workspace_bytes(), aligned to 16 bytes
   SampleRowResult* results = nullptr;  ///< [num_rows]
   TokenLogprob* top = nullptr;         ///< [num_rows][max_logprobs], best first
   int32_t max_logprobs = 0;            ///< <= kMaxDeviceLogprobs

@@ -48,7 +48,8 @@ __device__ inline uint32_t sort_first(uint32_t listed, SampleShared* shared) {
   }
   __syncthreads();
   OrderCode threshold = shared->reduce[0];
-  for (int w = 1; w < kGroups / kWarp; ++w) threshold = least(threshold, OrderCode{shared->reduce[w]});
+  for (int w = 1; w < kGroups / kWarp; ++w)
+    threshold = least(threshold, OrderCode{shared->reduce[w]});
   for (uint32_t i = threadIdx.x; i < listed; i += kSampleThreads) {
     const OrderCode code = shared->candidates[i];
     if (code < threshold) continue;
@@ -62,19 +63,36 @@ __device__ inline uint32_t sort_first(uint32_t listed, SampleShared* shared) {
   return count;
 }
 
-/// The draw among the first tokens of shared->sorted.
+/// The draw among the first tokens of shared->sorted, at most kSureTokens, by a warp.
 __device__ inline int32_t draw_sorted(uint32_t count, double u, float max,
-                                      const SampleRowArgs& args, SampleShared* shared) {
-  const auto find = [&](const PlaceTarget& target) {
-    return find_sorted(count, 0, 0, target, max, shared);
+                                      const SampleRowArgs& args, const SampleShared* shared) {
+  static_assert(kSureTokens == 2 * kWarp);
+  const uint32_t first = 2 * static_cast<uint32_t>(lane_id());
+  const auto amount_at = [&](uint32_t i) {
+    return i < count ? amount_of(token_weight(value_of(shared->sorted[i]), max)) : 0;
   };
-  const FoundItem last = find({.number = ~0u});
-  Amount total = last.amount_before + last.amount;
-  if (args.top_p < 1.0f) {
-    const FoundItem found = find(top_p_target(args.top_p, total));
-    total = found.amount_before + found.amount;
+  const Amount amount = amount_at(first), next = amount_at(first + 1);
+  Amount sum = amount + next;
+  HEADRACE_UNROLL
+  for (int step = 1; step < kWarp; step *= 2) {
+    const Amount before = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(step));
+    if (lane_id() >= step) sum += before;
   }
-  return token_of(shared->sorted[find({.amount = share_of(u, total), .beyond = true}).item]);
+  Amount total = __shfl_sync(kAllLanes, sum, kWarp - 1);
+  uint32_t place = count - 1;
+  // The first place that reaches the target, or the last one; `total` becomes its sum.
+  const auto find = [&](const PlaceTarget& target) {
+    const bool at_first = first < count && target.reached(sum - next, 0);
+    const bool at_next = first + 1 < count && target.reached(sum, 0);
+    const uint32_t votes = __ballot_sync(kAllLanes, at_first || at_next);
+    if (votes == 0) return;
+    const int lane = __ffs(static_cast<int>(votes)) - 1;
+    place = __shfl_sync(kAllLanes, at_first ? first : first + 1, lane);
+    total = __shfl_sync(kAllLanes, at_first ? sum - next : sum, lane);
+  };
+  if (args.top_p < 1.0f) find(top_p_target(args.top_p, total));
+  find({.amount = share_of(u, total), .beyond = true});
+  return token_of(shared->sorted[place]);
 }
 
 /// Sum of the weights of all tokens, where the scan of the slices has made it.
@@ -100,7 +118,7 @@ __device__ inline int32_t draw(const RowReader& row, const RowFound& found, cons
   const float max = row.divided(value_of(found.best));
   const double u = static_cast<double>(philox_uniform(args.seed, args.position));
   Tokens tokens(row, max, args.min_p, shared);
-  tokens.collect(found, slices, table, table.lists + first_slice * kSliceList);
+  tokens.collect(found, slices, table.slices, table.lists + first_slice * kSliceList);
   const uint32_t top_k = args.top_k > 0 ? static_cast<uint32_t>(args.top_k) : 0;
   const bool enough = tokens.has_all() || (top_k > 0 && tokens.listed() >= top_k);
   if (enough && top_k > 0 && top_k <= kSureTokens) {
@@ -111,9 +129,8 @@ __device__ inline int32_t draw(const RowReader& row, const RowFound& found, cons
   bool narrow = enough;
   if (!enough && needs_total(args) && tokens.listed() > 0) {
     total = greatest(scanned_total(slices, table, row, max, shared), tokens.listed_amount());
-    narrow = args.top_p < 1.0f
-                 ? top_p_target(args.top_p, total).amount <= tokens.listed_amount()
-                 : share_of(u, total) < tokens.listed_amount();
+    narrow = args.top_p < 1.0f ? top_p_target(args.top_p, total).amount <= tokens.listed_amount()
+                               : share_of(u, total) < tokens.listed_amount();
   }
   if (narrow) tokens.narrow();
   Places places(tokens, shared);

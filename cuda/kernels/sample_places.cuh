@@ -134,8 +134,7 @@ __device__ inline FoundItem find_sorted(uint32_t count, Amount amount_before, ui
 class Places {
  public:
   /// There is a token. Visits them once.
-  __device__ Places(const Tokens& tokens, SampleShared* shared)
-      : tokens_(tokens), shared_(shared) {
+  __device__ Places(const Tokens& tokens, SampleShared* shared) : tokens_(tokens), shared_(shared) {
     build({});
     // Nothing reaches this.
     const FoundItem last = find_bin({.number = ~0u});

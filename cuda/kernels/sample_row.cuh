@@ -98,20 +98,23 @@ struct RowFound {
   float floor;     ///< as SliceFound::floor
 };
 
-/// Called by the whole block.
-__device__ inline RowFound row_found(const SliceFound* slices, int32_t count,
-                                     SampleShared* shared) {
-  const int32_t s = static_cast<int32_t>(threadIdx.x);
-  const SliceFound own = s < count ? slices[s] : SliceFound{.floor = kNever};
-  static_assert(kMaxSlices <= kSampleThreads);
-  constexpr uint32_t kBad = 1, kSome = 1 << 8, kOverfull = 1 << 16;
-  const uint32_t flags = (own.bad ? kBad : 0) + (own.some ? kSome : 0) +
-                         (own.listed > kSliceList ? kOverfull : 0);
-  const uint32_t all = reduce_block(flags, Sum{}, shared);
-  return {.best = reduce_block(own.best, Largest{}, shared),
-          .finite = (all & (kSome - 1)) == 0 && (all & (kOverfull - kSome)) != 0,
-          .complete = all < kOverfull,
-          .floor = reduce_block(own.floor, Largest{}, shared)};
+/// Every warp does it by itself.
+__device__ inline RowFound row_found(const SliceFound* slices, int32_t count) {
+  OrderCode best = 0;
+  float floor = kNever;
+  bool bad = false, some = false, overfull = false;
+  for (int32_t s = lane_id(); s < count; s += kWarp) {
+    const SliceFound slice = slices[s];
+    best = greatest(best, slice.best);
+    floor = greatest(floor, slice.floor);
+    bad = bad || slice.bad;
+    some = some || slice.some;
+    overfull = overfull || slice.listed > kSliceList;
+  }
+  return {.best = warp_reduce(best, Largest{}),
+          .finite = !__any_sync(kAllLanes, bad) && __any_sync(kAllLanes, some),
+          .complete = !__any_sync(kAllLanes, overfull),
+          .floor = warp_reduce(floor, Largest{})};
 }
 
 /// Tokens of a row that are at least min_p of the best, or the first of them in order.
@@ -140,27 +143,61 @@ class Tokens {
   }
 
   /// Collects those that surely are the first in order from the slices' lists.
-  __device__ void collect(const RowFound& found, const SliceFound* slices, const SliceTable& table,
+  __device__ void collect(const RowFound& found, const SliceFound* slices, int32_t num_slices,
                           const OrderCode* lists) {
     if (threadIdx.x == 0) shared_->num_candidates = 0;
     __syncthreads();
+    const float limit = row_.divided(found.floor);
+    // Where division makes a smaller logit equal, ids decide; those of the others aren't known.
+    const bool limit_is_sure =
+        found.floor == kNever || row_.divided(next_below(found.floor)) < limit;
+    // A warp takes 32 codes of a list at a time, the first ones of all lists first.
+    constexpr int32_t kWarps = kSampleThreads / kWarp, kLoads = 8;
+    const int32_t pieces = found.complete ? num_slices * (kSliceList / kWarp) : 0;
     Amount amount = 0;
-    if (found.complete) {
-      for (int32_t s = warp_id(); s < table.slices; s += kSampleThreads / kWarp) {
-        const uint32_t listed = slices[s].listed;
-        for (uint32_t first = 0; first < listed; first += kWarp) {
-          const uint32_t i = first + static_cast<uint32_t>(lane_id());
-          const OrderCode code = i < listed ? lists[int64_t{s} * kSliceList + i] : 0;
-          amount += take(code, found.floor);
+    for (int32_t first = warp_id(); first < pieces; first += kWarps * kLoads) {
+      OrderCode codes[kLoads];
+      HEADRACE_UNROLL
+      for (int32_t i = 0; i < kLoads; ++i) {
+        const int32_t piece = first + i * kWarps, slice = piece % num_slices;
+        const int32_t place = piece / num_slices * kWarp + lane_id();
+        const bool listed = piece < pieces && place < static_cast<int32_t>(slices[slice].listed);
+        codes[i] = listed ? lists[int64_t{slice} * kSliceList + place] : 0;
+      }
+      uint32_t votes[kLoads], taken = 0;
+      HEADRACE_UNROLL
+      for (int i = 0; i < kLoads; ++i) {
+        bool sure = codes[i] != 0;
+        if (sure) {
+          const float value = row_.divided(value_of(codes[i]));
+          const float weight = token_weight(value, max_);
+          sure = value > kNever && (value > limit || (value == limit && limit_is_sure)) &&
+                 weight >= min_p_;
+          codes[i] = order_code(value, token_of(codes[i]));
+          if (sure) amount += amount_of(weight);
         }
+        votes[i] = __ballot_sync(kAllLanes, sure);
+        taken += static_cast<uint32_t>(__popc(votes[i]));
+      }
+      uint32_t place = 0;
+      if (lane_id() == 0 && taken > 0) place = atomicAdd(&shared_->num_candidates, taken);
+      place = __shfl_sync(kAllLanes, place, 0);
+      HEADRACE_UNROLL
+      for (int i = 0; i < kLoads; ++i) {
+        const uint32_t at =
+            place + static_cast<uint32_t>(__popc(votes[i] & ((1u << lane_id()) - 1)));
+        if ((votes[i] >> lane_id() & 1u) != 0 && at < kMaxCandidates) {
+          shared_->candidates[at] = codes[i];
+        }
+        place += static_cast<uint32_t>(__popc(votes[i]));
       }
     }
     listed_amount_ = reduce_block(amount, Sum{}, shared_);
     listed_ = shared_->num_candidates;
     // A token in no list has a logit below the floor.
-    const bool rest = found.floor > kNever && !(token_weight(row_.divided(found.floor), max_) < min_p_);
+    const bool rest = found.floor > kNever && token_weight(limit, max_) >= min_p_;
     has_all_ = found.complete && listed_ <= kMaxCandidates && !rest;
-    if (!found.complete || listed_ > kMaxCandidates) listed_ = 0;
+    if (listed_ > kMaxCandidates) listed_ = 0;
   }
 
   /// Of what has been collected.
@@ -172,32 +209,6 @@ class Tokens {
   __device__ void narrow() { narrow_ = true; }
 
  private:
-  /// Puts a listed token to the candidates if it is sure that all ahead of it are listed too.
-  /// Called by a whole warp; gives the amount.
-  __device__ Amount take(OrderCode code, float floor) {
-    float value = 0.0f, weight = 0.0f;
-    bool sure = code != 0;
-    if (sure) {
-      value = row_.divided(value_of(code));
-      weight = token_weight(value, max_);
-      // Where division makes a smaller logit equal, ids decide; those of the others aren't known.
-      const float limit = row_.divided(floor);
-      sure = weight >= min_p_ && value > kNever &&
-             (value > limit || (value == limit && row_.divided(next_below(floor)) < limit) ||
-              floor == kNever);
-    }
-    const uint32_t votes = __ballot_sync(kAllLanes, sure);
-    uint32_t place = 0;
-    if (lane_id() == 0 && votes != 0) {
-      place = atomicAdd(&shared_->num_candidates, static_cast<uint32_t>(__popc(votes)));
-    }
-    place = __shfl_sync(kAllLanes, place, 0) +
-            static_cast<uint32_t>(__popc(votes & ((1u << lane_id()) - 1)));
-    if (!sure) return 0;
-    if (place < kMaxCandidates) shared_->candidates[place] = order_code(value, token_of(code));
-    return amount_of(weight);
-  }
-
   /// The next smaller float.
   __device__ static float next_below(float value) {
     if (value == 0.0f) return -0x1p-149f;

@@ -58,19 +58,28 @@ struct SliceValues {
   /// -inf beyond the vocabulary.
   __device__ void load(const float* logits, int32_t first, int32_t vocab_size) {
     const bool aligned = (reinterpret_cast<uintptr_t>(logits) & 15u) == 0;
-    HEADRACE_UNROLL
-    for (int i = 0; i < kCount; i += 4) {
-      const int32_t t = token(first, i);
-      if (aligned && t + 4 <= vocab_size) {
-        const float4 quad = *reinterpret_cast<const float4*>(logits + t);
+    if (aligned && first + kSliceSize <= vocab_size) {
+      HEADRACE_UNROLL
+      for (int i = 0; i < kCount; i += 4) {
+        const float4 quad = *reinterpret_cast<const float4*>(logits + token(first, i));
         at[i] = quad.x;
         at[i + 1] = quad.y;
         at[i + 2] = quad.z;
         at[i + 3] = quad.w;
-        continue;
       }
+      return;
+    }
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; i += 4) {
+      const float* const from = logits + token(first, i);
+      const int32_t left = vocab_size - token(first, i);
       HEADRACE_UNROLL
-      for (int j = 0; j < 4; ++j) at[i + j] = t + j < vocab_size ? logits[t + j] : kNever;
+      for (int j = 0; j < 4; ++j) at[i + j] = kNever;
+      if (left <= 0) continue;
+      HEADRACE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if (j < left) at[i + j] = from[j];
+      }
     }
   }
   __device__ float largest_or_nan() const {
@@ -139,25 +148,25 @@ __device__ inline Amount warp_amount(const SliceValues& values, float largest, f
   return static_cast<Amount>(warp_reduce(sum, Sum{}) * kAmountUnit);
 }
 
-/// Lists what is at least `floor`, and the first token of the largest value.
+/// Lists what is at least `floor`.
 __device__ inline void list_tokens(const SliceValues& values, int32_t first, float own_largest,
                                    float floor, OrderCode* list, ScanShared* shared) {
-  if (list == nullptr || !(own_largest >= floor)) return;
+  constexpr float kLowest = -0x1.fffffep127f;  // above -inf
+  floor = greatest(floor, kLowest);
+  if (!(own_largest >= floor)) return;
   uint32_t count = 0;
   HEADRACE_UNROLL
-  for (int i = 0; i < SliceValues::kCount; ++i) {
-    count += values.at[i] >= floor && values.at[i] > kNever ? 1u : 0u;
-  }
-  if (count == 0) return;
+  for (int i = 0; i < SliceValues::kCount; ++i) count += values.at[i] >= floor ? 1u : 0u;
   uint32_t place = atomicAdd(&shared->listed, count);
   HEADRACE_UNROLL
   for (int i = 0; i < SliceValues::kCount; ++i) {
-    if (!(values.at[i] >= floor && values.at[i] > kNever)) continue;
+    if (!(values.at[i] >= floor)) continue;
     if (place < kSliceList) list[place] = order_code(values.at[i], SliceValues::token(first, i));
     ++place;
   }
 }
 
+/// The first token of the largest value.
 __device__ inline void find_first(const SliceValues& values, int32_t first, float largest,
                                   ScanShared* shared) {
   int32_t token = kMaxVocabulary;

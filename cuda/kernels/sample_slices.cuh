@@ -46,7 +46,8 @@ __host__ __device__ inline int32_t slices_of(int32_t vocab_size) {
 __host__ __device__ inline SliceTable slice_table(const SampleArgs& args) {
   const int32_t slices = slices_of(args.vocab_size);
   auto* const lists = static_cast<OrderCode*>(args.workspace);
-  return {reinterpret_cast<SliceFound*>(lists + args.num_rows * slices * kSliceList), lists, slices};
+  return {reinterpret_cast<SliceFound*>(lists + args.num_rows * slices * kSliceList), lists,
+          slices};
 }
 
 /// Does the draw look at more than the best token?
