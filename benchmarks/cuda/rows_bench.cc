@@ -95,50 +95,86 @@ void bench_rows(BenchDevice& device, const KernelBenchOptions& options, const Ya
   rope(device, options, held, report);
 }
 
+namespace {
+
+/// Rows to sample, and how.
+struct SamplingWork {
+  const char* number;
+  const char* what;
+  int32_t rows;
+  float deviation;  ///< of the logits: 3 as a model that is fairly sure, 0.5 as one that hardly is
+  cuda::SampleRowArgs row;
+};
+
+/// Every launch finds its logits outside of the cache.
+void sampling(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
+              const SamplingWork& work, const DeviceArray<float>& logits, Report& report) {
+  const int32_t vocab = options.sample_vocab;
+  const int64_t size = int64_t{work.rows} * vocab;
+  constexpr int64_t kMostTurns = 32;
+  const int64_t turns = std::min(kMostTurns, static_cast<int64_t>(logits.size()) / size);
+  std::vector<cuda::SampleRowArgs> wanted(static_cast<size_t>(work.rows), work.row);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    wanted[i].seed = 7;
+    wanted[i].position = i;
+    wanted[i].logits_row = static_cast<int64_t>(i);
+  }
+  const DeviceArray<cuda::SampleRowArgs> rows(device, wanted);
+  const DeviceArray<cuda::SampleRowResult> results(device, wanted.size());
+  constexpr int32_t kMaxLogprobs = 5;
+  const DeviceArray<TokenLogprob> top(device, wanted.size() * kMaxLogprobs);
+  const DeviceArray<std::byte> workspace(device, cuda::sample_workspace_bytes(work.rows, vocab));
+  fill_bell(logits.data(), turns * size, 51, work.deviation, device.stream());
+  const auto launch = [&](int turn) {
+    cuda::sample({.logits = logits.data() + turn % turns * size,
+                  .stride = vocab,
+                  .vocab_size = vocab,
+                  .rows = rows.data(),
+                  .num_rows = work.rows,
+                  .workspace = workspace.data(),
+                  .results = results.data(),
+                  .top = top.data(),
+                  .max_logprobs = kMaxLogprobs},
+                 device.stream());
+  };
+  const auto got = race_reads(device, {launch}, held.read,
+                              {.turns = static_cast<int>(turns), .rounds = options.rounds});
+  const double floor = 4.0 * static_cast<double>(size) / got.read_rate;
+  report.add(
+      time_row(work.number,
+               std::to_string(work.rows) + " rows x " + std::to_string(vocab) + ", " + work.what,
+               1e6 * got.seconds, "us", 1e6 * floor, "one read of the logits"));
+}
+
+}  // namespace
+
 void bench_sampling(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                     Report& report) {
-  constexpr int kTurns = 4;
-  // As a model that is fairly sure, and one that hardly is.
-  struct Kind {
-    const char* number;
-    const char* what;
-    float deviation;
+  const cuda::SampleRowArgs greedy{.greedy = true}, warm{.temperature = 0.8f};
+  cuda::SampleRowArgs top_p = warm, top_k = warm, logprobs = greedy;
+  top_p.top_p = top_k.top_p = 0.9f;
+  top_k.top_k = 50;
+  logprobs.num_logprobs = 5;
+  const int32_t rows = options.sample_rows;
+  const SamplingWork works[] = {
+      {"sampling", "top-k 50, top-p 0.9", rows, 3.0f, top_k},
+      {"sampling-flat", "top-k 50, top-p 0.9, flat", rows, 0.5f, top_k},
+      {"sampling-1", "top-k 50, top-p 0.9", 1, 3.0f, top_k},
+      {"sampling-twice", "top-k 50, top-p 0.9", 2 * rows, 3.0f, top_k},
+      {"sampling-top-p", "top-p 0.9", rows, 3.0f, top_p},
+      {"sampling-top-p-flat", "top-p 0.9, flat", rows, 0.5f, top_p},
+      {"sampling-temperature", "temperature 0.8", rows, 3.0f, warm},
+      {"sampling-temperature-flat", "temperature 0.8, flat", rows, 0.5f, warm},
+      {"sampling-temperature-1", "temperature 0.8", 1, 3.0f, warm},
+      {"sampling-temperature-flat-1", "temperature 0.8, flat", 1, 0.5f, warm},
+      {"sampling-greedy", "greedy", rows, 3.0f, greedy},
+      {"sampling-greedy-1", "greedy", 1, 3.0f, greedy},
+      {"sampling-logprobs", "greedy, 5 log-probabilities", rows, 3.0f, logprobs},
   };
-  const int32_t rows = options.sample_rows, vocab = options.sample_vocab;
-  const int64_t size = int64_t{rows} * vocab;
-  const DeviceArray<float> logits(device, static_cast<size_t>(kTurns * size));
-  const DeviceArray<cuda::SampleRowResult> results(device, static_cast<size_t>(rows));
-  std::vector<cuda::SampleRowArgs> wanted(static_cast<size_t>(rows));
-  for (int32_t i = 0; i < rows; ++i) {
-    wanted[static_cast<size_t>(i)] = {.seed = 7,
-                                      .position = static_cast<uint64_t>(i),
-                                      .logits_row = i,
-                                      .top_k = 50,
-                                      .temperature = 0.8f,
-                                      .top_p = 0.9f};
-  }
-  const DeviceArray<cuda::SampleRowArgs> device_rows(device, wanted);
-  for (const Kind& kind : {Kind{"sampling", "", 3.0f}, Kind{"sampling-flat", ", flat", 0.5f}}) {
-    const auto prepare = [&] {
-      fill_bell(logits.data(), kTurns * size, 51, kind.deviation, device.stream());
-    };
-    const auto launch = [&](int turn) {
-      cuda::sample({.logits = logits.data() + turn % kTurns * size,
-                    .stride = vocab,
-                    .vocab_size = vocab,
-                    .rows = device_rows.data(),
-                    .num_rows = rows,
-                    .results = results.data()},
-                   device.stream());
-    };
-    const auto got = race_reads(device, {launch, prepare}, held.read,
-                                {.turns = kTurns, .rounds = options.rounds});
-    const double floor = 4.0 * static_cast<double>(size) / got.read_rate;
-    report.add(time_row(kind.number,
-                        std::to_string(rows) + " rows x " + std::to_string(vocab) +
-                            ", top-k 50, top-p 0.9" + kind.what,
-                        1e6 * got.seconds, "us", 1e6 * floor, "one read of the logits"));
-  }
+  constexpr size_t kTurns = 4;
+  const DeviceArray<float> logits(
+      device, kTurns * static_cast<size_t>(2 * rows) * static_cast<size_t>(options.sample_vocab));
+  for (const SamplingWork& work : works) sampling(device, options, held, work, logits, report);
 }
 
 }  // namespace headrace::bench

@@ -1,8 +1,7 @@
 #pragma once
 
-// Finding places in the order "larger value, then lower token id" without sorting, by a block: a
-// radix descent over codes that grow against that order. Amounts are integers, so that their sums
-// are exact and don't hang on the order in which threads add.
+// The order "larger value, then lower token id" as integers, and sorting by it. Amounts are
+// integers too, so that their sums are exact and don't hang on the order in which threads add.
 
 #include "cuda/device/platform.cuh"
 
@@ -37,99 +36,66 @@ __host__ __device__ inline float value_of(OrderCode code) {
 
 using Amount = unsigned long long;
 
-struct FoundPlace {
-  OrderCode code;
-  Amount reached;  ///< summed amount up to and including it
-};
-
-inline constexpr int kDigitBits = 8;
-inline constexpr int kBuckets = 1 << kDigitBits;
-inline constexpr int kBucketsEach = kBuckets / kWarp;  // of a lane that scans them
-
-struct SelectScratch {
-  Amount amounts[kBuckets];
-  uint32_t counts[kBuckets];
-  Amount before;  ///< of the tokens in front of the chosen bucket
-  uint32_t chosen;
-  OrderCode code;
-};
-
-/// Warp 0 finds the first bucket, from the highest on, at which `before` + amounts reaches the
-/// target, or the last that isn't empty.
-template <class Reaches>
-__device__ inline void choose_bucket(Amount before, const Reaches& reaches,
-                                     SelectScratch* scratch) {
-  const int first = kBuckets - 1 - lane_id() * kBucketsEach;
-  Amount own = 0;
-  uint32_t count = 0;
-  for (int i = 0; i < kBucketsEach; ++i) {
-    own += scratch->amounts[first - i];
-    count += scratch->counts[first - i];
-  }
-  Amount sum = own;  // of this lane's buckets and all higher ones
-  for (int step = 1; step < kWarp; step *= 2) {
-    const Amount other = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(step));
-    if (lane_id() >= step) sum += other;
-  }
-  const uint32_t occupied = __ballot_sync(kAllLanes, count > 0);
-  const uint32_t reached = __ballot_sync(kAllLanes, count > 0 && reaches(before + sum));
-  const int lane = reached != 0 ? __ffs(static_cast<int>(reached)) - 1
-                                : kWarp - 1 - __clz(static_cast<int>(occupied));
-  if (lane_id() == lane) {
-    Amount at = before + sum - own;
-    for (int i = 0; i < kBucketsEach; ++i) {
-      if (scratch->counts[first - i] == 0) continue;
-      scratch->chosen = static_cast<uint32_t>(first - i);
-      scratch->before = at;
-      at += scratch->amounts[first - i];
-      if (reaches(at)) break;
-    }
-  }
+/// *high * 2^32 + *low += amount, by any number of threads. Shared memory has no 64-bit addition.
+__device__ inline void add_amount(uint32_t* low, uint32_t* high, Amount amount) {
+  const auto part = static_cast<uint32_t>(amount);
+  const uint32_t old = atomicAdd(low, part);
+  const uint32_t rest = static_cast<uint32_t>(amount >> 32) + (old + part < old ? 1u : 0u);
+  if (rest != 0) atomicAdd(high, rest);
 }
 
-/// The first token in order at which the summed amount reaches `target` (with `beyond`: exceeds
-/// it); the last token if none does. Called by a whole block of at least kBuckets threads, with the
-/// same arguments. visit(f) calls f(code, amount) for this thread's share of the tokens, of which
-/// there is at least one; it is called up to nine times.
-template <class Visit>
-__device__ FoundPlace find_place(const Visit& visit, Amount target, bool beyond,
-                                 SelectScratch* scratch) {
-  const auto reaches = [&](Amount sum) { return beyond ? sum > target : sum >= target; };
-  const int thread = static_cast<int>(threadIdx.x);
-  OrderCode prefix = 0, mask = 0;
-  Amount before = 0;
-  for (int shift = 32 + kTokenBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
-    if (thread < kBuckets) {
-      scratch->amounts[thread] = 0;
-      scratch->counts[thread] = 0;
-    }
-    __syncthreads();
-    visit([&](OrderCode code, Amount amount) {
-      if ((code & mask) != prefix) return;
-      const auto bucket = static_cast<uint32_t>(code >> shift) & (kBuckets - 1);
-      atomicAdd(&scratch->amounts[bucket], amount);
-      atomicAdd(&scratch->counts[bucket], 1u);
-    });
-    __syncthreads();
-    if (warp_id() == 0) choose_bucket(before, reaches, scratch);
-    __syncthreads();
-    const uint32_t chosen = scratch->chosen;
-    before = scratch->before;
-    prefix |= OrderCode{chosen} << shift;
-    mask |= static_cast<OrderCode>(kBuckets - 1) << shift;
-    const bool only_one = scratch->counts[chosen] == 1;
-    const Amount amount = scratch->amounts[chosen];
-    __syncthreads();
-    if (!only_one) continue;
-    visit([&](OrderCode code, Amount) {
-      if ((code & mask) == prefix) scratch->code = code;
-    });
-    __syncthreads();
-    const FoundPlace found{scratch->code, before + amount};
-    __syncthreads();
-    return found;
+/// sort_codes() for up to kThreads codes, by counting those ahead of each; `size` >= count is a
+/// power of two from kThreads / 32 to kThreads.
+template <int kThreads>
+__device__ void rank_codes(OrderCode* codes, uint32_t count, uint32_t size) {
+  const uint32_t threads_each = kThreads / size;
+  const uint32_t own = static_cast<uint32_t>(threadIdx.x) / threads_each;
+  const OrderCode code = own < count ? codes[own] : 0;
+  uint32_t place = 0;
+  for (uint32_t i = static_cast<uint32_t>(threadIdx.x) % threads_each; i < count;
+       i += threads_each) {
+    place += codes[i] > code ? 1u : 0u;
   }
-  return {prefix, before};  // not reached: codes differ
+  for (uint32_t step = threads_each / 2; step > 0; step /= 2) {
+    place += __shfl_xor_sync(kAllLanes, place, static_cast<int>(step));
+  }
+  __syncthreads();
+  if (own < count) codes[place] = code;
+  __syncthreads();
+}
+
+/// Sorts codes[0, count) in shared memory, the largest first, by a block of kThreads threads. They
+/// differ. There is room up to the next power of two, and for 64 at least; what is behind `count`
+/// may be overwritten.
+template <int kThreads>
+__device__ void sort_codes(OrderCode* codes, uint32_t count) {
+  const auto thread = static_cast<uint32_t>(threadIdx.x);
+  uint32_t size = 2 * kWarp;
+  while (size < count) size *= 2;
+  __syncthreads();
+  if (size <= kThreads) return rank_codes<kThreads>(codes, count, size);
+  for (uint32_t i = count + thread; i < size; i += kThreads) codes[i] = 0;
+  __syncthreads();
+  for (uint32_t run = 2; run <= size; run *= 2) {
+    for (uint32_t step = run / 2; step > 0; step /= 2) {
+      for (uint32_t pair = thread; pair < size / 2; pair += kThreads) {
+        const uint32_t i = 2 * pair - (pair & (step - 1)), j = i + step;
+        const OrderCode a = codes[i], b = codes[j];
+        if ((a < b) == ((i & run) == 0)) {
+          codes[i] = b;
+          codes[j] = a;
+        }
+      }
+      // A warp's 32 pairs at steps up to 32 are 64 neighbours, each time the same.
+      const uint32_t next = step > 1 ? step / 2 : run;
+      if (step <= kWarp && next <= kWarp) {
+        __syncwarp();
+      } else {
+        __syncthreads();
+      }
+    }
+  }
+  __syncthreads();
 }
 
 }  // namespace headrace::cuda

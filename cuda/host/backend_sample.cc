@@ -142,6 +142,7 @@ void CudaBackend::reserve_sampling(size_t rows, int32_t vocab_size) {
   sample_arena_.reserve(kListBytes + static_cast<size_t>(vocab_size) * kMostBytesPerId +
                         mask_words(vocab_size) * sizeof(uint32_t) + rows * sizeof(SampleRowArgs) +
                         outputs + kPieces * kAlignment);
+  grow(sample_workspace_, sample_workspace_bytes(static_cast<int64_t>(rows), vocab_size));
   pinned_results(outputs);
   // Of two steps, and of a third that begins.
   std::array<Draw, 3> draws;
@@ -159,6 +160,8 @@ const std::byte* CudaBackend::queue_samples(const TensorView& logits, int32_t vo
     mask += mask_words(vocab_size);
   }
   const size_t count = batch.rows.size();
+  void* const workspace =
+      grow(sample_workspace_, sample_workspace_bytes(static_cast<int64_t>(count), vocab_size));
   auto* const output = sample_arena_.take<std::byte>(output_bytes(count, batch.most_logprobs));
   const SampleArgs args{.logits = static_cast<float*>(logits.data),
                         .stride = logits.row_stride,
@@ -171,6 +174,7 @@ const std::byte* CudaBackend::queue_samples(const TensorView& logits, int32_t vo
                         .saved = sample_arena_.take<float>(batch.edits()),
                         .num_bias = static_cast<int32_t>(batch.bias.size()),
                         .num_tokens = static_cast<int32_t>(batch.tokens.size()),
+                        .workspace = workspace,
                         .results = reinterpret_cast<SampleRowResult*>(output),
                         .top = reinterpret_cast<TokenLogprob*>(output + results_bytes(count)),
                         .max_logprobs = batch.most_logprobs,

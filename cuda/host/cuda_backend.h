@@ -183,7 +183,7 @@ class CudaBackend final : public Backend {
   std::vector<Draw> spare_draws_;
   Buffer drawn_;  ///< [kMostDrawn] tokens that the step, or the one before, has drawn
   size_t num_drawn_ = 0;
-  Buffer attention_partials_;
+  Buffer attention_partials_, sample_workspace_;
   int workspace_generation_ = 0;
   bool reserving_ = false;     ///< ops take their memory and compute nothing
   int32_t kv_block_size_ = 0;  ///< of the cache; 0: there is none yet

@@ -1,40 +1,11 @@
 #include "cuda/kernels/sample.h"
 
-#include "backend/philox.h"
-#include "cuda/kernels/sample_edits.cuh"
+#include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/sample_report.cuh"
-#include "cuda/kernels/sample_row.cuh"
+#include "cuda/kernels/sample_scan.cuh"
 
 namespace headrace::cuda {
 namespace {
-
-/// Step 9.
-__device__ int32_t draw(const RowReader& row, float max, const SampleRowArgs& args,
-                        SampleShared* shared) {
-  Survey survey(row, max, args.min_p, shared);
-  const auto u = static_cast<double>(philox_uniform(args.seed, args.position));
-  const bool top_k = args.top_k > 0 && static_cast<uint32_t>(args.top_k) < survey.count();
-  const auto share_of = [](double share, Amount sum) { return share * static_cast<double>(sum); };
-  if (top_k) {
-    survey.narrow(static_cast<uint32_t>(args.top_k), 0);
-  } else {
-    const double share = args.top_p < 1.0f ? static_cast<double>(args.top_p) : u;
-    survey.narrow(1, static_cast<Amount>(share_of(share, survey.total())));
-  }
-  OrderCode last = 0;
-  Amount total = survey.total();
-  if (top_k) {
-    last = survey.find(0, static_cast<Amount>(args.top_k), false, false).code;
-    total = survey.sum(last);
-  }
-  if (args.top_p < 1.0f) {
-    const double target = ceil(share_of(static_cast<double>(args.top_p), total));
-    const FoundPlace found = survey.find(last, static_cast<Amount>(target), false, true);
-    last = found.code;
-    total = found.reached;
-  }
-  return token_of(survey.find(last, static_cast<Amount>(share_of(u, total)), true, true).code);
-}
 
 __device__ int32_t smallest_allowed(const RowReader& row, SampleShared* shared) {
   int32_t smallest = kMaxVocabulary;
@@ -48,35 +19,51 @@ __device__ int32_t smallest_allowed(const RowReader& row, SampleShared* shared) 
   return smallest == kMaxVocabulary ? 0 : smallest;
 }
 
-__device__ int32_t choose_token(const RowReader& row, const SampleRowArgs& args,
-                                SampleShared* shared) {
-  if (args.forced_token >= 0) return args.forced_token;
-  const OrderCode best = best_token(row, shared);
-  if (best == 0) return smallest_allowed(row, shared);
-  return args.greedy ? token_of(best) : draw(row, value_of(best), args, shared);
+/// A block a slice of a row.
+__global__ void __launch_bounds__(kSampleThreads, 3) sample_scan_kernel(SampleArgs args) {
+  start_next();
+  wait_for_previous();
+  const SliceTable table = slice_table(args);
+  const auto slices = static_cast<unsigned>(table.slices);
+  const SampleRowArgs& row = args.rows[blockIdx.x / slices];
+  const auto first = static_cast<int32_t>(blockIdx.x % slices) * kSliceSize;
+  scan_slice(args, row, first, table.found + blockIdx.x,
+             table.lists + int64_t{blockIdx.x} * kSliceList,
+             reinterpret_cast<ScanShared*>(shared_memory()));
 }
 
-__global__ void __launch_bounds__(kSampleThreads, 1) sample_kernel(SampleArgs args) {
+/// A block a row, behind the scan.
+__global__ void __launch_bounds__(kSampleThreads, 1) sample_draw_kernel(SampleArgs args) {
+  start_next();
+  wait_for_previous();
   auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
+  const SliceTable table = slice_table(args);
   const SampleRowArgs row = args.rows[blockIdx.x];
   float* logits = args.logits + row.logits_row * args.stride;
-  const RowEdits edits(args, row, logits);
+  const RowFound found = row_found(table.found + int64_t{blockIdx.x} * table.slices, table.slices);
+  const RowReader processed{logits, row.allowed, args.vocab_size,
+                            row.greedy ? 1.0f : row.temperature};
+  SampleRowResult result{.finite = found.finite};
+  if (row.forced_token >= 0) {
+    result.token = row.forced_token;
+  } else if (found.best == 0) {
+    result.token = smallest_allowed(processed, shared);
+  } else {
+    result.token = row.greedy ? token_of(found.best) : draw(processed, found, args, row, shared);
+  }
   const ReadPoint read = read_point(row);
-  // A forced token whose values are read before the edits needs none.
-  if (row.forced_token < 0 || read > ReadPoint::kRaw) edits.apply();
-  const float temperature = row.greedy ? 1.0f : row.temperature;
-  const RowReader processed{logits, row.allowed, args.vocab_size, temperature};
-  SampleRowResult result;
-  result.token = choose_token(processed, row, shared);
   if (read != ReadPoint::kNowhere) {
     RowReader reported = processed;
-    if (read != ReadPoint::kProcessed) {
-      if (row.forced_token < 0 || read > ReadPoint::kRaw) edits.undo(read);
-      const bool scaled =
-          row.logprobs_mode == LogprobsMode::kRawLogprobs && row.temperature_scaled_logprobs;
-      if (!scaled) reported.divisor = 1.0f;
+    const bool scaled =
+        read == ReadPoint::kProcessed ||
+        (row.logprobs_mode == LogprobsMode::kRawLogprobs && row.temperature_scaled_logprobs);
+    if (!scaled) reported.divisor = 1.0f;
+    float max = found.best == 0 ? kNever : reported.divided(value_of(found.best));
+    if (read != ReadPoint::kProcessed && has_edits(row)) {
+      RowEdits(args, row, logits, 0, args.vocab_size).undo(read);
+      max = largest_value(reported, shared);
     }
-    report(reported, row, args.top + int64_t{blockIdx.x} * args.max_logprobs, shared, &result);
+    report(reported, max, row, args.top + int64_t{blockIdx.x} * args.max_logprobs, shared, &result);
   }
   if (threadIdx.x == 0) {
     args.results[blockIdx.x] = result;
@@ -86,6 +73,11 @@ __global__ void __launch_bounds__(kSampleThreads, 1) sample_kernel(SampleArgs ar
 
 }  // namespace
 
+size_t sample_workspace_bytes(int64_t num_rows, int32_t vocab_size) {
+  const auto slices = static_cast<size_t>(num_rows) * static_cast<size_t>(slices_of(vocab_size));
+  return slices * (sizeof(SliceFound) + kSliceList * sizeof(OrderCode));
+}
+
 void sample(const SampleArgs& args, Stream stream) {
   if (args.num_rows == 0) return;
   HEADRACE_CHECK(
@@ -93,10 +85,17 @@ void sample(const SampleArgs& args, Stream stream) {
       args.vocab_size);
   HEADRACE_CHECK(args.max_logprobs >= 0 && args.max_logprobs <= kMaxDeviceLogprobs,
                  args.max_logprobs);
-  const LaunchShape shape{.grid = {grid_size(args.num_rows)},
-                          .threads = kSampleThreads,
-                          .shared_bytes = sizeof(SampleShared)};
-  launch("sample", sample_kernel, shape, stream, args);
+  HEADRACE_CHECK(args.workspace != nullptr);
+  const LaunchShape scan{.grid = {grid_size(args.num_rows * slices_of(args.vocab_size))},
+                         .threads = kSampleThreads,
+                         .shared_bytes = sizeof(ScanShared),
+                         .overlaps = true};
+  launch("sample_scan", sample_scan_kernel, scan, stream, args);
+  const LaunchShape draw{.grid = {grid_size(args.num_rows)},
+                         .threads = kSampleThreads,
+                         .shared_bytes = sizeof(SampleShared),
+                         .overlaps = true};
+  launch("sample_draw", sample_draw_kernel, draw, stream, args);
 }
 
 }  // namespace headrace::cuda

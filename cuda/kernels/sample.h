@@ -1,7 +1,8 @@
 #pragma once
 
-// Backend::sample on the device: one block a row, any number of rows. See backend.h for the order
-// of operations and backend/cpu/reference/reference_sample.h for what that leaves open.
+// Backend::sample on the device, any number of rows: many blocks scan a row's slices, one draws.
+// See backend.h for the order of operations and backend/cpu/reference/reference_sample.h for what
+// that leaves open.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,9 @@ struct SampleRowResult {
   float logprob = 0.0f;
   int32_t rank = 0;
   int32_t num_top = 0;  ///< entries of its row of SampleArgs::top
+  /// False if a logit of the model is NaN or +inf, or none is above -inf; ids from vocab_size on
+  /// don't count. The rest is what it would be with -inf for NaN.
+  bool finite = true;
 };
 
 /// Most best tokens that the device reports for a row.
@@ -57,15 +61,19 @@ struct SampleArgs {
   /// One float for each element of the three arrays, in this order: bias, tokens, seen.
   float* saved = nullptr;
   int32_t num_bias = 0, num_tokens = 0;
+  void* workspace = nullptr;           ///< sample_workspace_bytes(), aligned to 16 bytes
   SampleRowResult* results = nullptr;  ///< [num_rows]
   TokenLogprob* top = nullptr;         ///< [num_rows][max_logprobs], best first
   int32_t max_logprobs = 0;            ///< <= kMaxDeviceLogprobs
   int32_t* drawn = nullptr;            ///< [num_rows] the tokens once more, or null
 };
 
-/// Moves 2*V*4 bytes a row that draws (4*V if it is greedy); 4*V to 12*V more for
-/// log-probabilities. Flat distributions, whose tokens can't be told from the best few thousand,
-/// take up to ten more passes.
+/// What SampleArgs::workspace takes: 2 KiB for each 8192 ids of a row.
+size_t sample_workspace_bytes(int64_t num_rows, int32_t vocab_size);
+
+/// Moves V*4 bytes a row; 4*V to 16*V more for log-probabilities. A draw that the best few thousand
+/// tokens don't decide (flat distributions without top_k, or with a large one) reads the row two or
+/// three times more; many equal logits, once or twice more than that.
 void sample(const SampleArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

@@ -3,7 +3,8 @@
 // Steps 3, 4, 5 and 7 of sampling: changes of single logits, made in place and undone where values
 // are to be read before them.
 
-#include "cuda/kernels/sample_row.cuh"
+#include "cuda/device/numbers.cuh"
+#include "cuda/kernels/sample_slices.cuh"
 
 namespace headrace::cuda {
 
@@ -20,10 +21,19 @@ __device__ inline ReadPoint read_point(const SampleRowArgs& row) {
                                                                : ReadPoint::kProcessed;
 }
 
+/// Are there any? A forced token whose values are read before them needs none.
+__device__ inline bool has_edits(const SampleRowArgs& row) {
+  const auto any = [](const SampleRange& range) { return range.end > range.begin; };
+  if (row.forced_token >= 0 && read_point(row) <= ReadPoint::kRaw) return false;
+  return any(row.bias) || any(row.masked) || any(row.seen) || any(row.banned);
+}
+
+/// Of a row's tokens [first, last).
 class RowEdits {
  public:
-  __device__ RowEdits(const SampleArgs& args, const SampleRowArgs& row, float* logits)
-      : args_(args), row_(row), logits_(logits) {}
+  __device__ RowEdits(const SampleArgs& args, const SampleRowArgs& row, float* logits,
+                      int32_t first, int32_t last)
+      : args_(args), row_(row), logits_(logits), first_(first), last_(last) {}
 
   /// Called by the whole block, as is undo().
   __device__ void apply() const {
@@ -75,7 +85,7 @@ class RowEdits {
     for (int32_t i = range.begin + static_cast<int32_t>(threadIdx.x); i < range.end;
          i += kSampleThreads) {
       const int32_t token = token_at(i);
-      if (token >= 0 && token < args_.vocab_size) f(token, i);
+      if (token >= first_ && token < last_) f(token, i);
     }
     __syncthreads();
   }
@@ -100,6 +110,7 @@ class RowEdits {
   const SampleArgs& args_;
   const SampleRowArgs& row_;
   float* logits_;
+  int32_t first_, last_;
 };
 
 }  // namespace headrace::cuda

@@ -2,7 +2,7 @@
 
 // Log-probabilities, rank and best tokens of a sampled row.
 
-#include "cuda/kernels/sample_row.cuh"
+#include "cuda/kernels/sample_draw.cuh"
 
 namespace headrace::cuda {
 
@@ -25,18 +25,16 @@ struct ReportScale {
   }
 };
 
-__device__ inline ReportScale report_scale(Survey& survey, float max, const SampleRowArgs& args) {
+__device__ inline ReportScale report_scale(Places& places, float max, const SampleRowArgs& args) {
   ReportScale scale;
   scale.max = max;
   scale.logits = args.logprobs_mode == LogprobsMode::kRawLogits ||
                  args.logprobs_mode == LogprobsMode::kProcessedLogits;
   if (scale.logits) return scale;
-  Amount total = survey.total();
+  Amount total = places.total();
   if (args.logprobs_mode == LogprobsMode::kRawLogprobs && args.top_p_normalized_logprobs &&
       args.top_p < 1.0f) {
-    const double target = ceil(static_cast<double>(args.top_p) * static_cast<double>(total));
-    survey.narrow(1, static_cast<Amount>(target));
-    const FoundPlace found = survey.find(0, static_cast<Amount>(target), false, true);
+    const FoundPlace found = places.find(top_p_target(args.top_p, total));
     scale.last = found.code;
     total = found.reached;
   }
@@ -45,21 +43,19 @@ __device__ inline ReportScale report_scale(Survey& survey, float max, const Samp
 }
 
 /// Writes the first `count` tokens in order, of which there are that many, to top.
-__device__ inline void list_best(Survey& survey, const ReportScale& scale, uint32_t count,
-                                 TokenLogprob* top, SampleShared* shared) {
-  survey.narrow(count, 0);
-  const OrderCode last = survey.find(scale.last, count, false, false).code;
-  if (threadIdx.x == 0) shared->num_best = 0;
+__device__ inline void list_best(const Tokens& tokens, Places& places, const ReportScale& scale,
+                                 uint32_t count, TokenLogprob* top, SampleShared* shared) {
+  const OrderCode last = places.find({.number = count}).code;
+  if (threadIdx.x == 0) shared->num_sorted = 0;
   __syncthreads();
-  survey.visit([&](OrderCode code, float) {
-    if (code >= last) shared->best[atomicAdd(&shared->num_best, 1u)] = code;
+  tokens.visit([&](OrderCode code, float) {
+    if (code >= last) shared->sorted[atomicAdd(&shared->num_sorted, 1u)] = code;
   });
   __syncthreads();
+  sort_codes<kSampleThreads>(shared->sorted, count);
   for (uint32_t i = threadIdx.x; i < count; i += kSampleThreads) {
-    const OrderCode code = shared->best[i];
-    uint32_t place = 0;
-    for (uint32_t j = 0; j < count; ++j) place += shared->best[j] > code ? 1u : 0u;
-    top[place] = {token_of(code), scale.reported(value_of(code), token_of(code))};
+    const OrderCode code = shared->sorted[i];
+    top[i] = {token_of(code), scale.reported(value_of(code), token_of(code))};
   }
   __syncthreads();
 }
@@ -85,31 +81,41 @@ __device__ inline void list_never(const RowReader& row, const ReportScale& scale
   }
 }
 
-/// Fills everything but `token` of the result, and the row's `top`.
-__device__ inline void report(const RowReader& row, const SampleRowArgs& args, TokenLogprob* top,
-                              SampleShared* shared, SampleRowResult* result) {
-  const OrderCode best = best_token(row, shared);
-  const float max = best == 0 ? kNever : value_of(best);
-  Survey survey(row, max, 0.0f, shared);
-  ReportScale scale;
-  if (best != 0) scale = report_scale(survey, max, args);
+/// The largest value; -inf if there is none above.
+__device__ inline float largest_value(const RowReader& row, SampleShared* shared) {
+  float largest = kNever;
+  row.visit([&](float value, int32_t) { largest = greatest(largest, value); });
+  return reduce_block(largest, Largest{}, shared);
+}
 
-  const float value = row[result->token];
-  const bool inside = scale.has(value, result->token);
-  uint32_t greater = 0, all = 0;
-  row.visit([&](float other, int32_t token) {
-    if (!scale.has(other, token)) return;
-    ++all;
-    if (!inside || other > value) ++greater;
-  });
-  result->rank = 1 + static_cast<int32_t>(reduce_block(greater, Sum{}, shared));
-  result->logprob = scale.reported(value, result->token);
-  all = reduce_block(all, Sum{}, shared);
-
+/// Fills `logprob`, `rank` and `num_top` of the result, and the row's `top`. `max`: the row's
+/// largest value.
+__device__ inline void report(const RowReader& row, float max, const SampleRowArgs& args,
+                              TokenLogprob* top, SampleShared* shared, SampleRowResult* result) {
   const auto count = static_cast<uint32_t>(least(args.num_logprobs, row.vocab_size));
-  const uint32_t listed = least(count, all);
   result->num_top = static_cast<int32_t>(count);
-  if (listed > 0) list_best(survey, scale, listed, top, shared);
+  ReportScale scale;
+  uint32_t listed = 0;
+  if (max > kNever) {
+    const Tokens tokens(row, max, 0.0f, shared);
+    Places places(tokens, shared);
+    scale = report_scale(places, max, args);
+    const float value = row[result->token];
+    const bool inside = scale.has(value, result->token);
+    uint32_t greater = 0, all = 0;
+    row.visit([&](float other, int32_t token) {
+      if (!scale.has(other, token)) return;
+      ++all;
+      if (!inside || other > value) ++greater;
+    });
+    result->rank = 1 + static_cast<int32_t>(reduce_block(greater, Sum{}, shared));
+    result->logprob = scale.reported(value, result->token);
+    listed = least(count, reduce_block(all, Sum{}, shared));
+    if (listed > 0) list_best(tokens, places, scale, listed, top, shared);
+  } else {
+    result->rank = 1;
+    result->logprob = kNever;
+  }
   if (listed < count) list_never(row, scale, count - listed, top + listed, shared);
 }
 

@@ -42,6 +42,8 @@ TEST(KernelBench, MeasuresEveryNumber) {
        {"read-bandwidth", "matrix-rate", "linear-few", "linear-some", "linear-many",
         "linear-qkv-1", "linear-down-130", "linear-head-33", "attention-prefill",
         "attention-prefill-fastest", "attention-decode", "sampling", "sampling-flat",
+        "sampling-1", "sampling-top-p-flat", "sampling-temperature-1", "sampling-greedy",
+        "sampling-logprobs",
         "add-rms-norm", "rope-kv-write"}) {
     ASSERT_TRUE(rows.contains(number)) << number;
     expect_measured(rows.at(number));

@@ -54,6 +54,8 @@ class SampleRun {
     int32_t max_logprobs = 0;
     for (const auto& row : rows_) max_logprobs = std::max(max_logprobs, row.num_logprobs);
     const DeviceArray<SampleRowResult> result_rows(rows_.size());
+    const DeviceArray<std::byte> workspace(
+        sample_workspace_bytes(static_cast<int64_t>(rows_.size()), vocab_size_));
     const DeviceArray<TokenLogprob> top_rows(rows_.size() * static_cast<size_t>(max_logprobs));
     // Vector loads need aligned rows, where the stride allows it.
     const DeviceMatrix logits(DType::kF32, static_cast<int64_t>(rows_.size()), stride_, logits_);
@@ -68,12 +70,15 @@ class SampleRun {
             .saved = saved.data(),
             .num_bias = static_cast<int32_t>(bias_.size()),
             .num_tokens = static_cast<int32_t>(tokens_.size()),
+            .workspace = workspace.data(),
             .results = result_rows.data(),
             .top = top_rows.data(),
             .max_logprobs = max_logprobs},
            nullptr);
     const auto results = result_rows.values();
     const auto top = top_rows.values();
+    finite_.clear();
+    for (const SampleRowResult& result : results) finite_.push_back(result.finite);
     std::vector<SampleResult> out;
     for (size_t i = 0; i < results.size(); ++i) {
       const auto from = top.begin() + static_cast<ptrdiff_t>(i) * max_logprobs;
@@ -84,6 +89,9 @@ class SampleRun {
     }
     return out;
   }
+
+  /// SampleRowResult::finite of the last run.
+  const std::vector<bool>& finite() const { return finite_; }
 
  private:
   static int32_t id(int32_t token) { return token; }
@@ -115,6 +123,7 @@ class SampleRun {
   std::vector<int32_t> tokens_;
   std::vector<SeenToken> seen_;
   std::vector<DeviceArray<uint32_t>> allowed_;
+  std::vector<bool> finite_;
 };
 
 SampleResult sample_one(const std::vector<float>& logits, int32_t vocab_size,
@@ -122,6 +131,23 @@ SampleResult sample_one(const std::vector<float>& logits, int32_t vocab_size,
   SampleRun run(vocab_size, static_cast<int64_t>(logits.size()));
   run.add(logits, row);
   return run.run()[0];
+}
+
+bool is_finite(const std::vector<float>& logits, int32_t vocab_size, const SampleRow& row) {
+  SampleRun run(vocab_size, static_cast<int64_t>(logits.size()));
+  run.add(logits, row);
+  run.run();
+  return run.finite()[0];
+}
+
+/// What the reference draws must be what the device does; there is no close call.
+void expect_token(const std::vector<float>& logits, const SampleRow& row, const std::string& what) {
+  const auto vocab_size = static_cast<int32_t>(logits.size());
+  SampleResult want;
+  std::vector<float> copy = logits;
+  reference_sample(TensorView(copy.data(), DType::kF32, {1, vocab_size}), vocab_size, {&row, 1},
+                   {&want, 1});
+  EXPECT_EQ(sample_one(logits, vocab_size, row).token, want.token) << what;
 }
 
 /// A case whose lists name each id once, so that both sides see the same.
@@ -143,7 +169,7 @@ class Sample : public KernelTest {};
 TEST_P(Sample, AgreesWithTheReference) {
   int close_calls = 0;
   for (const int32_t vocab_size : {1, 3, 37, 300, 5000, 20011}) {
-    const int cases = vocab_size < 1000 ? 60 : vocab_size < 10000 ? 40 : 6;
+    const int cases = vocab_size < 1000 ? 60 : vocab_size < 10000 ? 40 : 12;
     for (int i = 0; i < cases; ++i) {
       const auto seed = static_cast<uint32_t>(vocab_size * 1000 + i);
       RandomCase c = distinct_case(vocab_size, vocab_size + i % 5, seed);
@@ -247,6 +273,89 @@ TEST_P(Sample, NothingLeftFallsBackToTheSmallestAllowed) {
     row.allowed = &none;
     EXPECT_EQ(sample_one(nothing, 4, row).token, 0);
   }
+}
+
+// Rows of several slices, the best tokens all in one of them, spread over all, or next to each
+// other; the last slice ends in the middle of a quad.
+TEST_P(Sample, FindsTheBestWhereverTheyLie) {
+  constexpr int32_t kVocab = 2 * 8192 + 1239;
+  std::vector<float> rising(kVocab), spread(kVocab), lumps(kVocab);
+  for (int32_t t = 0; t < kVocab; ++t) {
+    const auto i = static_cast<size_t>(t);
+    rising[i] = static_cast<float>(t) * 0x1p-9f;
+    spread[i] = static_cast<float>(t * 7919 % kVocab) * 0x1p-10f;
+    lumps[i] = t % 4096 < 40 ? 10.0f + static_cast<float>(t % 40) * 0.125f : spread[i] * 0.25f;
+  }
+  SampleRow row;
+  for (const int32_t top_k : {0, 50, 64, 65, 700}) {
+    for (const float top_p : {1.0f, 0.7f}) {
+      row.position += 1;
+      row.top_k = top_k;
+      row.top_p = top_p;
+      row.temperature = top_k == 64 ? 1.0f : 0.8f;
+      const std::string what = str_cat("top-k ", top_k, ", top-p ", top_p);
+      expect_token(rising, row, what + ", rising");
+      expect_token(spread, row, what + ", spread");
+      expect_token(lumps, row, what + ", in lumps");
+    }
+  }
+}
+
+// Division by the temperature makes neighbours equal: the lower id is first, listed or not.
+TEST_P(Sample, LogitsThatDivisionMakesEqualAreInTheOrderOfIds) {
+  constexpr int32_t kVocab = 8192 + 100;
+  std::vector<float> logits(kVocab);
+  for (int32_t t = 0; t < kVocab; ++t) {
+    logits[static_cast<size_t>(t)] = 1.0f + static_cast<float>(t % 256) * 0x1p-23f;
+  }
+  SampleRow row;
+  row.temperature = 1.75f;
+  for (const int32_t top_k : {1, 50, 200}) {
+    row.top_k = top_k;
+    for (row.position = 0; row.position < 4; ++row.position) {
+      expect_token(logits, row, str_cat("top-k ", top_k, ", position ", row.position));
+    }
+  }
+}
+
+TEST_P(Sample, SaysWhichRowsAreNotFinite) {
+  constexpr int32_t kVocab = 8192 + 7;
+  const std::vector<float> good(kVocab + 1, 1.0f);
+  SampleRow row;
+  row.top_k = 3;
+  EXPECT_TRUE(is_finite(good, kVocab, row));
+  for (const bool greedy : {false, true}) {
+    row.greedy = greedy;
+    for (const int32_t at : {0, 5000, kVocab - 1}) {
+      std::vector<float> logits = good;
+      logits[static_cast<size_t>(at)] = kNan;
+      EXPECT_FALSE(is_finite(logits, kVocab, row)) << at;
+      logits[static_cast<size_t>(at)] = kInf;
+      EXPECT_FALSE(is_finite(logits, kVocab, row)) << at;
+      logits[static_cast<size_t>(at)] = -kInf;
+      EXPECT_TRUE(is_finite(logits, kVocab, row)) << at;
+    }
+    std::vector<float> logits = good;
+    logits[kVocab] = kNan;  // not of the vocabulary
+    EXPECT_TRUE(is_finite(logits, kVocab, row));
+    EXPECT_FALSE(is_finite(std::vector<float>(kVocab, -kInf), kVocab, row));
+  }
+}
+
+// What the request's own edits make of the logits doesn't count.
+TEST_P(Sample, FiniteIsAskedOfTheModelsLogits) {
+  constexpr int32_t kVocab = 40;
+  std::vector<float> logits(kVocab, 1.0f);
+  const LogitBias bias{7, kInf};
+  SampleRow row;
+  row.bias = {&bias, 1};
+  EXPECT_TRUE(is_finite(logits, kVocab, row));
+  EXPECT_EQ(sample_one(logits, kVocab, row).token, 7);
+  const uint32_t none[] = {0, 0};
+  row.allowed = none;
+  EXPECT_TRUE(is_finite(logits, kVocab, row));
+  logits[3] = kNan;
+  EXPECT_FALSE(is_finite(logits, kVocab, row));
 }
 
 HEADRACE_KERNEL_TESTS(Sample);
