@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from headrace.errors import TemplateError
@@ -85,7 +82,7 @@ def checked_variables(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def render_template(template: str, variables: Mapping[str, Any]) -> str:
-    """Renders in a sandbox, with a bound on output and time (see template_sandbox).
+    """Renders in a sandbox, in a process with bounds on memory and time (see template_process).
 
     Raises TemplateError for every failure of the template.
     """
@@ -93,54 +90,6 @@ def render_template(template: str, variables: Mapping[str, Any]) -> str:
         raise TemplateError(
             f"the chat template has more than the {MAX_TEMPLATE_CHARS} characters allowed"
         )
-    import jinja2
+    from headrace.text.template_process import render
 
-    from headrace.text.template_sandbox import render
-
-    try:
-        return render(_compiled(template), dict(variables))
-    except TemplateError:
-        raise
-    except RecursionError as error:
-        raise TemplateError("the chat template recurses too deeply") from error
-    except jinja2.TemplateError as error:
-        line = getattr(error, "lineno", None)
-        where = "" if line is None else f" (line {line})"
-        raise TemplateError(f"the chat template failed{where}: {error}") from error
-    except Exception as error:  # templates compute with whatever the messages hold
-        kind = type(error).__name__
-        raise TemplateError(f"the chat template failed: {kind}: {error}") from error
-
-
-@lru_cache(maxsize=32)
-def _compiled(template: str) -> Any:
-    from headrace.text.template_sandbox import TemplateSandbox
-
-    environment = TemplateSandbox()
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    environment.filters["tojson"] = _to_json
-    return environment.from_string(template)
-
-
-def _raise_exception(message: str) -> None:
-    raise TemplateError(str(message))
-
-
-def _strftime_now(format: str) -> str:
-    return datetime.now().strftime(format)
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON as models read it: no HTML escapes, unlike Jinja's own filter."""
-    if indent is not None and indent > 32:
-        raise TemplateError(f"tojson: indent must be at most 32, got {indent}")
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
+    return render(template, variables)
