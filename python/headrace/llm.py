@@ -141,7 +141,7 @@ class LLM:
         """
         items = prompt_list(prompts)
         params = self._params_list(sampling_params, len(items), "prompts")
-        chat = ChatOptions(self.chat_template)
+        chat = ChatOptions(self.chat_template, max_tokens=self.model_info.max_model_len)
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
             Job(item, partial(read_prompt, item, self._tokenizer, chat), own, lora)
@@ -201,7 +201,10 @@ class LLM:
         items = conversation_list(messages)
         params = self._params_list(sampling_params, len(items), "messages")
         options = ChatOptions(
-            chat_template or self.chat_template, chat_template_kwargs, tool_list(tools)
+            chat_template or self.chat_template,
+            chat_template_kwargs,
+            tool_list(tools),
+            self.model_info.max_model_len,
         )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [

@@ -48,6 +48,7 @@ class ChatOptions:
     template: str | None = None
     kwargs: Mapping[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
+    max_tokens: int | None = None  # of a prompt: what can't be so few isn't tokenized
     variables: dict[str, Any] = field(init=False)
     add_generation_prompt: bool = field(init=False)
 
@@ -84,7 +85,7 @@ def prompt_list(prompts: Any) -> list[Any]:
 def read_prompt(item: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
     """Raises ValueError or TypeError for a bad prompt. Never changes `item`."""
     if isinstance(item, str):
-        return Prompt(_encode(tokenizer, item), item)
+        return Prompt(_encode(tokenizer, item, max_tokens=chat.max_tokens), item)
     if isinstance(item, Mapping):
         return _read_dict(item, tokenizer, chat)
     return Prompt(_ids(item, "prompt_token_ids"), item)
@@ -102,7 +103,7 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
     if _present(item.get("prompt_token_ids")):
         ids = _ids(item["prompt_token_ids"], "prompt_token_ids")
     elif isinstance(item.get("prompt"), str):
-        ids = _encode(tokenizer, item["prompt"], add_special)
+        ids = _encode(tokenizer, item["prompt"], add_special, chat.max_tokens)
     elif _present(item.get("prompt")):
         ids = _ids(item["prompt"], "prompt")
     elif item.get("messages"):
@@ -110,6 +111,7 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
             item.get("chat_template") or chat.template,
             item.get("chat_template_kwargs"),
             tool_list(item.get("tools")),
+            chat.max_tokens,
         )
         if "add_generation_prompt" in item:
             own.add_generation_prompt = bool(item["add_generation_prompt"])
@@ -151,7 +153,7 @@ def read_conversation(messages: Any, tokenizer: Tokenizer | None, chat: ChatOpti
         tokenize=False,
         **chat.variables,
     )
-    return Prompt(tokenizer.encode(text), text)
+    return Prompt(tokenizer.encode(text, max_tokens=chat.max_tokens), text)
 
 
 def tool_list(tools: Any) -> list[dict[str, Any]] | None:
@@ -178,12 +180,17 @@ def _tool(item: Any) -> dict[str, Any]:
     return {"type": "function", **item}
 
 
-def _encode(tokenizer: Tokenizer | None, text: str, add_special_tokens: bool = False) -> list[int]:
+def _encode(
+    tokenizer: Tokenizer | None,
+    text: str,
+    add_special_tokens: bool = False,
+    max_tokens: int | None = None,
+) -> list[int]:
     if tokenizer is None:
         raise ValueError(
             "the model folder has no tokenizer: name one by tokenizer, or pass token ids, not text"
         )
-    return tokenizer.encode(text, add_special_tokens)
+    return tokenizer.encode(text, add_special_tokens, max_tokens=max_tokens)
 
 
 def _ids(value: Any, name: str) -> list[int]:

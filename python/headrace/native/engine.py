@@ -193,7 +193,8 @@ class Engine:
         return compile_constraint(guided, self.tokenizer(model))
 
     def _encode(self, model: str, text: str) -> list[int]:
-        return self._needed_tokenizer(model).encode(text)
+        most = self._core.model_info(model).max_model_len
+        return self._needed_tokenizer(model).encode(text, max_tokens=most)
 
 
 def describe_model(folder: str | os.PathLike[str]) -> _core.ModelInfo:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from headrace.errors import TemplateError
+from headrace.errors import TemplateError, TokenizerError
+from headrace.quoting import quoted, shortened
+from headrace.text.model_files import read_text
 
 MAX_TEMPLATE_CHARS = 1 << 20
 
@@ -39,15 +42,18 @@ def load_chat_template(source: str | None) -> str | None:
     if source is None:
         return None
     try:
-        with open(source, encoding="utf-8") as file:
-            return file.read(MAX_TEMPLATE_CHARS + 1)
-    except (OSError, ValueError) as error:
-        if any(mark in source for mark in "{}\n"):
-            return source
-        raise ValueError(
-            f"The supplied chat template ({source}) looks like a file path, "
-            f"but it failed to be opened. Reason: {error}"
-        ) from error
+        text = read_text(Path(source))
+        reason = "there is no such file"
+    except (TokenizerError, OSError, ValueError) as error:  # also: no name that a file can have
+        text, reason = None, str(error)
+    if text is not None:
+        return text
+    if any(mark in source for mark in "{}\n"):
+        return source
+    raise ValueError(
+        f"The supplied chat template ({shortened(source)}) looks like a file path, "
+        f"but it failed to be opened. Reason: {shortened(reason)}"
+    )
 
 
 def find_template(templates: Mapping[str, str], wanted: str | None, with_tools: bool) -> str:
@@ -75,7 +81,7 @@ def checked_variables(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ValueError("Invalid input: chat_template_kwargs must be a dict")
     for name in kwargs:
         if not isinstance(name, str) or not name.isidentifier():
-            raise ValueError(f"chat_template_kwargs: {name!r} is not a variable name")
+            raise ValueError(f"chat_template_kwargs: {quoted(name)} is not a variable name")
         if name in RESERVED_VARIABLES:
             raise ValueError(f"chat_template_kwargs: {name!r} is set by the engine")
     return {"enable_thinking": True, **kwargs}
