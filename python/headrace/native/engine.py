@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headrace import _core
 from headrace.native.config import GenerationConfig
 from headrace.native.request import Request
+from headrace.quoting import quoted
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Engine:
         detokenize: bool | None = None,
         guided: Guided = None,
         lora: str = "",
+        detached: bool = False,
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -105,6 +107,8 @@ class Engine:
         guided: what the output must conform to: GuidedDecodingParams, a response_format such as
             {"type": "json_object"}, or what headrace.grammar.compile_constraint has made.
         lora: the name of an adapter that is loaded; "": none.
+        detached: run to the end even if the Request and its queue are dropped, which cancels
+            others: to fill the prefix cache, for example.
         """
         config = GenerationConfig() if config is None else config
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
@@ -121,7 +125,7 @@ class Engine:
             constraint=self._constraint(model, guided),
             lora_name=lora,
         )
-        return Request(request, ids, detokenizer)
+        return Request(request, ids, detokenizer, detached)
 
     def load_lora(self, model: str, name: str, path: str | os.PathLike[str]) -> None:
         """Reads a PEFT folder, for requests to use by name, while the model goes on.
@@ -181,7 +185,8 @@ class Engine:
         tokenizer = self.tokenizer(model)
         if tokenizer is None:
             raise ValueError(
-                f"model {model!r} has no tokenizer in its folder: submit token ids, without text"
+                f"model {quoted(model)} has no tokenizer in its folder: submit token ids, without "
+                "text"
             )
         return tokenizer
 
