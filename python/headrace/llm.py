@@ -24,6 +24,7 @@ from headrace.prompts import (
     read_prompt,
     tool_list,
 )
+from headrace.quoting import quoted
 from headrace.request_params import RequestPlanner, check_shared, read_generation_defaults
 from headrace.runtime import SessionLoader
 from headrace.sampling_params import SamplingParams
@@ -261,7 +262,7 @@ class LLM:
             isinstance(item, SamplingParams) for item in items
         ):
             raise TypeError(
-                f"sampling_params must be a SamplingParams or a list of them, got {params!r:.100}"
+                f"sampling_params must be a SamplingParams or a list of them, got {quoted(params)}"
             )
         if len(items) == 1:
             # They hold for every prompt alike, so an error is the call's, not a prompt's.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.quoting import quoted
 from headrace.text.chat_template import checked_variables
 from headrace.text.messages import parse_messages
 from headrace.text.tokenizer import Tokenizer
@@ -122,7 +123,7 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
         ids = ids + _ids(item["completion_token_ids"], "completion_token_ids")
     bad_words = item.get("bad_words") or ()
     if isinstance(bad_words, str) or not all(isinstance(word, str) for word in bad_words):
-        raise TypeError(f"bad_words must be a list of strings, got {bad_words!r}")
+        raise TypeError(f"bad_words must be a list of strings, got {quoted(bad_words)}")
     request_id = item.get("request_id")
     return Prompt(ids, item, bad_words, None if request_id is None else str(request_id))
 
@@ -175,7 +176,7 @@ def _tool(item: Any) -> dict[str, Any]:
     if not isinstance(name, str) or not name:
         raise RuntimeError(
             "Failed to validate 'tools' parameter in chat method: expected "
-            f"{{'type': 'function', 'function': {{'name': ...}}}}, got {item!r}"
+            f"{{'type': 'function', 'function': {{'name': ...}}}}, got {quoted(item)}"
         )
     return {"type": "function", **item}
 
@@ -196,7 +197,7 @@ def _encode(
 def _ids(value: Any, name: str) -> list[int]:
     items = _as_list(value)
     if items is None or not all(_is_id(item) for item in items):
-        raise TypeError(f"{name} must be a list of token ids, got {value!r:.100}")
+        raise TypeError(f"{name} must be a list of token ids, got {quoted(value)}")
     return [operator.index(item) for item in items]
 
 

@@ -83,7 +83,7 @@ def checked_variables(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"chat_template_kwargs: {quoted(name)} is not a variable name")
         if name in RESERVED_VARIABLES:
-            raise ValueError(f"chat_template_kwargs: {name!r} is set by the engine")
+            raise ValueError(f"chat_template_kwargs: {quoted(name)} is set by the engine")
     return {"enable_thinking": True, **kwargs}
 
 

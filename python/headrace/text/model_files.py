@@ -34,7 +34,7 @@ def read_bytes(path: Path, limit: int = MAX_SIDE_FILE_BYTES) -> bytes | None:
                 raise TokenizerError(f"{path} must be a file, but is {kind}")
             if status.st_size > limit:
                 raise _too_large(path, status.st_size, limit)
-            data = file.read(limit + 1)
+            data = file.read(status.st_size + 1)  # one more: it may have grown
     except (FileNotFoundError, NotADirectoryError):
         if not path.is_symlink():
             return None
@@ -43,6 +43,8 @@ def read_bytes(path: Path, limit: int = MAX_SIDE_FILE_BYTES) -> bytes | None:
         raise TokenizerError(f"{path} must be a file, but is a folder") from None
     except OSError as error:
         raise TokenizerError(f"{path} can't be read: {error.strerror}") from error
+    except MemoryError as error:
+        raise TokenizerError(f"{path}: there is not enough memory to read it") from error
     if len(data) > limit:
         raise _too_large(path, len(data), limit)
     return data

@@ -95,7 +95,7 @@ def _unsendable(variables: dict[str, Any]) -> str:
         try:
             pickle.dumps(value, 5)
         except Exception:
-            return f"the template variable {name!r} ({quoted(value)})"
+            return f"the template variable {quoted(name)} ({quoted(value)})"
     return "a variable of the template"
 
 
