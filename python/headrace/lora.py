@@ -11,7 +11,7 @@ from itertools import count
 from typing import TypeVar
 
 from headrace import native
-from headrace.quoting import quoted
+from headrace.quoting import checked_text, quoted
 
 T = TypeVar("T")
 
@@ -34,6 +34,7 @@ class LoRARequest:
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
                 raise ValueError(f"{name} must be a string that is not empty, got {quoted(value)}")
+            checked_text(value, name)
         number = self.lora_int_id
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise ValueError(f"lora_int_id must be an int >= 1, got {quoted(number)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import UnsupportedError
-from headrace.quoting import quoted
+from headrace.quoting import checked_text, quoted
 from headrace.text.chat_template import checked_variables
 from headrace.text.messages import parse_messages
 from headrace.text.tokenizer import Tokenizer
@@ -125,7 +125,9 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
     if isinstance(bad_words, str) or not all(isinstance(word, str) for word in bad_words):
         raise TypeError(f"bad_words must be a list of strings, got {quoted(bad_words)}")
     request_id = item.get("request_id")
-    return Prompt(ids, item, bad_words, None if request_id is None else str(request_id))
+    if request_id is not None:
+        request_id = checked_text(str(request_id), "request_id")
+    return Prompt(ids, item, bad_words, request_id)
 
 
 def conversation_list(messages: Any) -> list[Any]:

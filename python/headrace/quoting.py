@@ -12,10 +12,7 @@ def quoted(value: Any) -> str:
     """repr(value), cut to at most MAX_CHARS characters, without making a longer one first."""
     if isinstance(value, (str, bytes, bytearray)):
         return shortened(repr(value[: MAX_CHARS + 1]))
-    try:
-        return shortened(_Short().repr(value))
-    except Exception as error:  # a repr of the caller's own
-        return f"<{type(value).__name__} whose repr fails: {type(error).__name__}>"
+    return shortened(_Short().repr(value))
 
 
 def shortened(text: str, limit: int = MAX_CHARS) -> str:
@@ -38,3 +35,16 @@ class _Short(reprlib.Repr):
         if x.bit_length() > 600:
             return f"<an int of {x.bit_length()} bits>"
         return super().repr_int(x, level)
+
+
+def checked_text(text: str, name: str) -> str:
+    """`text`, if the engine can take it. Raises TypeError and ValueError that begin with `name`."""
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a str, got {quoted(text)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} has a lone surrogate, {quoted(text)}: UTF-8 has none") from None
+    if "\0" in text:
+        raise ValueError(f"{name} has a NUL character, {quoted(text)}: leave it out")
+    return text

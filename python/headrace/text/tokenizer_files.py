@@ -62,12 +62,24 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     for key in _SPECIAL_KEYS:
         token = _token_text(merged.get(key))
         if token is not None:
+            _check_text(folder, token)
             files.special_tokens[key] = token
     texts = (_token_text(item) for item in _extra_tokens(folder, merged))
     files.additional_special_tokens = [text for text in texts if text is not None]
+    for text in files.additional_special_tokens:
+        _check_text(folder, text)
     files.added_tokens = _added_tokens(folder, config)
     files.templates = _templates(folder, config)
     return files
+
+
+def _check_text(folder: Path, token: str) -> None:
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        raise TokenizerError(
+            f"{folder}: the token {quoted(token)} of its tokenizer files has a lone surrogate"
+        ) from None
 
 
 def _token_text(value: Any) -> str | None:
@@ -94,6 +106,7 @@ def _added_tokens(folder: Path, config: Mapping[str, Any]) -> list[AddedToken]:
     for content, token_id in read_json(path).items():
         if not isinstance(token_id, int) or not 0 <= token_id <= MAX_TOKEN_ID:
             raise _wrong_id(path, content, token_id)
+        _check_text(folder, content)
         added[token_id] = AddedToken(content, token_id, special=False)
     path = folder / "tokenizer_config.json"
     decoder = config.get("added_tokens_decoder") or {}
@@ -105,6 +118,7 @@ def _added_tokens(folder: Path, config: Mapping[str, Any]) -> list[AddedToken]:
             raise TokenizerError(f"{path}: bad added token {quoted(key)}: {quoted(value)}")
         if not (key.isdecimal() and len(key) < 10 and int(key) <= MAX_TOKEN_ID):
             raise _wrong_id(path, text, key)
+        _check_text(folder, text)
         flags = value if isinstance(value, Mapping) else {}
         names = ("special", "lstrip", "rstrip", "single_word", "normalized")
         given = {name: bool(flags[name]) for name in names if name in flags}
