@@ -136,6 +136,10 @@ TEST(Grammar, WhereMemoryIsShortNothingIsCompiled) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
   expect_error(ErrorCode::kOutOfMemory, {"regular expression", "MiB"},
                [&] { compiler.compile(GrammarKind::kRegex, "a"); });
+  tight.rlim_cur -= 40u << 20;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  expect_error(ErrorCode::kOutOfMemory, {"vocabulary of 8 ids", "MiB"},
+               [&] { GrammarCompiler other(GOOD_LIBRARY, vocabulary()); });
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   EXPECT_NE(compiler.compile(GrammarKind::kRegex, "a"), nullptr);
 }
