@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/home_process.h"
 #include "engine/engine_access.h"
 #include "engine/served_model.h"
 
@@ -22,6 +23,10 @@ class Engine::Impl {
         loader_(std::move(loader)) {}
 
   ~Impl() {
+    if (home_.left()) {  // their threads aren't here to be waited for
+      new std::map<std::string, std::shared_ptr<ServedModel>>(std::move(models_));
+      return;
+    }
     for (const auto& [name, model] : models_) {
       try {
         model->release();
@@ -66,6 +71,7 @@ class Engine::Impl {
   }
 
   std::shared_ptr<ServedModel> find(const std::string& name) const {
+    home_.check("engine");
     const std::lock_guard lock(mutex_);
     const auto found = models_.find(name);
     if (found == models_.end()) refuse_unknown(name);
@@ -73,6 +79,7 @@ class Engine::Impl {
   }
 
   std::vector<std::string> names() const {
+    home_.check("engine");
     const std::lock_guard lock(mutex_);
     std::vector<std::string> out;
     for (const auto& [name, model] : models_) out.push_back(name);
@@ -81,6 +88,7 @@ class Engine::Impl {
 
  private:
   void reserve_name(const std::string& name) {
+    home_.check("engine");
     if (name.empty()) throw_error(ErrorCode::kInvalidArgument, "a model's name can't be empty.");
     const std::lock_guard lock(mutex_);
     if (models_.contains(name) || !installing_.insert(name).second) {
@@ -105,6 +113,7 @@ class Engine::Impl {
                  " MiB left free, loaded in ", info.load_seconds, " s");
   }
 
+  const internal::HomeProcess home_;
   const std::shared_ptr<Logger> logger_;
   const ModelLoader loader_;
   std::atomic<uint64_t> request_count_{0};

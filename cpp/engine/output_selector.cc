@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/home_process.h"
 #include "engine/request_state.h"
 #include "engine/timed_wait.h"
 
@@ -17,6 +18,7 @@ namespace headrace {
 struct OutputSelector::Shared {
   struct Entry;
 
+  const internal::HomeProcess home;
   std::mutex mutex;  // guards what follows; never held while a request is called
   std::condition_variable came;
   std::unordered_map<int64_t, std::shared_ptr<Entry>> entries;
@@ -63,6 +65,10 @@ void OutputSelector::Shared::report(Entry& entry) noexcept {
 OutputSelector::OutputSelector() : shared_(std::make_shared<Shared>()) {}
 
 OutputSelector::~OutputSelector() {
+  if (shared_->home.left()) {  // a thread that isn't here may hold the lock, or have begun a change
+    new std::shared_ptr<Shared>(std::move(shared_));
+    return;
+  }
   std::unordered_map<int64_t, std::shared_ptr<Shared::Entry>> entries;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -75,6 +81,7 @@ OutputSelector::~OutputSelector() {
 }
 
 void OutputSelector::add(const ResultQueue& queue, int64_t tag, Until until) {
+  shared_->home.check("selector");
   auto entry = std::make_shared<Shared::Entry>();
   entry->selector = shared_;
   entry->request = queue.state_;
@@ -95,6 +102,7 @@ void OutputSelector::add(const ResultQueue& queue, int64_t tag, Until until) {
 }
 
 void OutputSelector::remove(int64_t tag) {
+  shared_->home.check("selector");
   std::shared_ptr<Shared::Entry> entry;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -111,12 +119,14 @@ void OutputSelector::remove(int64_t tag) {
 }
 
 bool OutputSelector::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  shared_->home.check("selector");
   std::unique_lock lock(shared_->mutex);
   return internal::wait_until_ready(shared_->came, lock, timeout,
                                     [this] { return !shared_->reported.empty(); });
 }
 
 std::vector<int64_t> OutputSelector::take(size_t at_most) {
+  shared_->home.check("selector");
   std::vector<int64_t> tags;
   const std::lock_guard lock(shared_->mutex);
   auto& reported = shared_->reported;
@@ -133,6 +143,7 @@ std::vector<int64_t> OutputSelector::take(size_t at_most) {
 }
 
 int OutputSelector::ready_fd() {
+  shared_->home.check("selector");
   const std::lock_guard lock(shared_->mutex);
   if (shared_->ready_fd < 0) {
     shared_->ready_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

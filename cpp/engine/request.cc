@@ -16,12 +16,19 @@ uint64_t Request::seed() const { return state_->seed(); }
 ResultQueue Request::results() const { return ResultQueue(state_); }
 
 void Request::cancel() {
+  state_->check_process();
   // Without its model the request has finished already.
   if (const auto model = state_->model()) model->cancel(state_);
 }
 
-void Request::wait() const { state_->wait(std::nullopt); }
+void Request::wait() const {
+  state_->check_process();
+  state_->wait(std::nullopt);
+}
 
-bool Request::wait(std::chrono::nanoseconds timeout) const { return state_->wait(timeout); }
+bool Request::wait(std::chrono::nanoseconds timeout) const {
+  state_->check_process();
+  return state_->wait(timeout);
+}
 
 }  // namespace headrace

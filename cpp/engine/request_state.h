@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/home_process.h"
 #include "headrace/result_queue.h"
 
 namespace headrace::internal {
@@ -47,6 +48,9 @@ class RequestState {
 
   const std::string& id() const noexcept { return id_; }
   uint64_t seed() const noexcept { return seed_; }
+
+  /// Throws in a fork()ed child. What follows would never return there.
+  void check_process() const { home_.check("request"); }
 
   // --- any thread -----------------------------------------------------------------------------
 
@@ -94,6 +98,7 @@ class RequestState {
   const std::string id_;
   const uint64_t seed_;
   const std::weak_ptr<ModelControl> model_;
+  const HomeProcess home_;
 
   mutable std::mutex mutex_;  // guards what follows; never held in a callback
   mutable std::condition_variable output_came_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/headroom.h"
 #include "grammar/deep_stack.h"
 #include "grammar/grammar_matcher.h"
 #include "headrace/grammar.h"
@@ -25,6 +26,9 @@ namespace {
 constexpr size_t kStackBytes = 8 << 20;
 constexpr size_t kStackBytesPerByte = 4096;
 constexpr std::chrono::seconds kPatience{5};
+// llguidance ends the process when it gets no memory. This covers what its limits let a grammar
+// take and what the C library reserves for a thread, as measured.
+constexpr size_t kRoomToCompile = size_t{192} << 20;
 
 struct KindNames {
   const char* type;   ///< llguidance's
@@ -53,6 +57,13 @@ void check_text(const std::string& text, const char* shown, size_t limit) {
   }
   if (text.find('\0') != std::string::npos) {
     throw_error(ErrorCode::kInvalidArgument, "the ", shown, " contains a NUL character.");
+  }
+}
+
+void check_room(size_t bytes, const char* shown) {
+  if (!internal::has_headroom(bytes)) {
+    throw_error(ErrorCode::kOutOfMemory, "no memory to compile the ", shown, ": it may take ",
+                bytes >> 20, " MiB.");
   }
 }
 
@@ -124,6 +135,7 @@ class GrammarCompiler::Impl {
     std::unique_ptr<MatcherHandle> compiled;
     Attempt attempt;
     const size_t stack = kStackBytes + text.size() * kStackBytesPerByte;
+    check_room(stack + kRoomToCompile, names.shown);
     try {
       internal::call_on_deep_stack(
           stack, [&] { compiled = attempt.run(parse(names.type, text)); }, kPatience,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/headroom.h"
 
 namespace headrace::internal {
 
@@ -30,6 +31,17 @@ void check_id(int32_t token, int32_t size, const char* field) {
   }
 }
 
+// llguidance ends the process when it gets no memory; this is several times what it was seen to
+// take for its tree of the spellings.
+void check_room(const std::vector<std::string>& spellings) {
+  size_t bytes = size_t{64} << 20;
+  for (const std::string& spelling : spellings) bytes += 256 + 32 * spelling.size();
+  if (!has_headroom(bytes)) {
+    throw_error(ErrorCode::kOutOfMemory, "no memory to prepare a vocabulary of ", spellings.size(),
+                " ids for grammars: it may take ", bytes >> 20, " MiB.");
+  }
+}
+
 bool is_text(const std::string& bytes) { return bytes.find(kSpecialMark) == std::string::npos; }
 
 }  // namespace
@@ -43,6 +55,7 @@ GrammarVocabulary::GrammarVocabulary(std::shared_ptr<const Llguidance> api,
   std::vector<std::string> spellings = spell(vocabulary);
   spellings.push_back(kEndName);
   add_first_forms(vocabulary, spellings);
+  check_room(spellings);
   make_tokenizer(spellings);
 }
 

@@ -60,7 +60,8 @@ class StructBinder {
         try {
           setter->second(out, value);
         } catch (const pybind11::cast_error&) {
-          throw pybind11::type_error(type + "() cannot use " + std::string(pybind11::repr(value)) +
+          const pybind11::object shown = pybind11::repr(value)[pybind11::slice(0, 200, 1)];
+          throw pybind11::type_error(type + "() cannot use " + std::string(pybind11::str(shown)) +
                                      " as '" + name + "'");
         }
       }

@@ -16,6 +16,7 @@ from headrace.lora import AdaptersBusy, LoRARequest
 from headrace.outputs import RequestOutput
 from headrace.progress import Progress
 from headrace.prompts import Prompt
+from headrace.quoting import quoted
 from headrace.request_params import RequestPlanner, check_shared
 from headrace.sampling_params import SamplingParams
 from headrace.text.stop_strings import StopStrings
@@ -51,7 +52,7 @@ class Registry:
         """
         with self._lock:
             if request_id in self._handles:
-                raise ValueError(f"request_id {request_id!r} is already in use")
+                raise ValueError(f"request_id {quoted(request_id)} is already in use")
             names.add(request_id)
             return self._submit(request_id, submit)
 

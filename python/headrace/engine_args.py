@@ -16,6 +16,7 @@ from headrace.quantization import (
     engine_quantization,
     kv_cache_quant_type,
 )
+from headrace.quoting import quoted
 from headrace.sampling_params import MAX_SEED
 from headrace.speculative import engine_speculative
 
@@ -214,7 +215,8 @@ class EngineArgs:
         within, own = kv_cache_quant_type(self.quantization), self.kv_cache_quant_type
         if within is not None and own not in (None, within):
             raise ValueError(
-                f"kv_cache_quant_type={own!r} and {within!r} within quantization: set one"
+                f"kv_cache_quant_type={quoted(own)} and {quoted(within)} within quantization: set "
+                "one"
             )
         return engine_kv_cache_dtype(self.kv_cache_dtype, within if own is None else own)
 
@@ -224,16 +226,20 @@ class EngineArgs:
             return
         if "missing" in rule:
             raise UnsupportedError(
-                f"{name}={value!r}: this version of Headrace does not have {rule['missing']} yet; "
-                f"leave {name} out"
+                f"{name}={quoted(value)}: this version of Headrace does not have {rule['missing']} "
+                f"yet; leave {name} out"
             )
         if "no_effect" in rule:
             # The frames between are this one, __post_init__, __init__, from_kwargs, LLM.__init__.
             warnings.warn(
-                f"{name}={value!r} has no effect: {rule['no_effect']}", UserWarning, stacklevel=6
+                f"{name}={quoted(value)} has no effect: {rule['no_effect']}",
+                UserWarning,
+                stacklevel=6,
             )
             return
-        raise UnsupportedError(f"{name}={value!r}: only {name}={rule['only']!r} is supported")
+        raise UnsupportedError(
+            f"{name}={quoted(value)}: only {name}={quoted(rule['only'])} is supported"
+        )
 
     def _check_sizes(self) -> None:
         _check_int("max_model_len", self.max_model_len, 16, optional=True)
@@ -255,7 +261,7 @@ class EngineArgs:
 
     def _check_choices(self) -> None:
         if not isinstance(self.packed_weights, (str, os.PathLike, type(None))):
-            raise TypeError(f"packed_weights must be a path, got {self.packed_weights!r}")
+            raise TypeError(f"packed_weights must be a path, got {quoted(self.packed_weights)}")
         for name in (
             "enable_prefix_caching",
             "enable_logprob",
@@ -265,12 +271,12 @@ class EngineArgs:
             "guided_decoding_disable_any_whitespace",
         ):
             if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be a bool, got {getattr(self, name)!r}")
+                raise TypeError(f"{name} must be a bool, got {quoted(getattr(self, name))}")
         _check_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         if not isinstance(self.device, str) or not _DEVICE.fullmatch(self.device):
             raise ValueError(
                 "device must be one of 'auto', 'cpu', 'cpu_numa', 'cuda' and 'cuda:N' (N is a "
-                f"GPU's number), got {self.device!r}"
+                f"GPU's number), got {quoted(self.device)}"
             )
         _check_choice("logprobs_mode", self.logprobs_mode, LOGPROBS_MODES)
         _check_choice(
@@ -293,7 +299,7 @@ class EngineArgs:
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise TypeError(f"LLM() got an unexpected keyword argument {name!r}{hint}")
+                raise TypeError(f"LLM() got an unexpected keyword argument {quoted(name)}{hint}")
         return cls(**kwargs)
 
     def model_options(self, path: str) -> dict[str, Any]:
@@ -355,4 +361,4 @@ def _check_gibibytes(name: str, value: Any) -> None:
 def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if value not in choices:
         allowed = ", ".join(map(repr, choices))
-        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+        raise ValueError(f"{name} must be one of {allowed}, got {quoted(value)}")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.quoting import quoted
+
 REQUEST_NAMES = {
     "json": "guided_json",
     "regex": "guided_regex",
@@ -61,7 +63,7 @@ class GuidedDecodingParams:
     @staticmethod
     def _check_choice(choice: Any) -> None:
         if not isinstance(choice, list) or not all(isinstance(item, str) for item in choice):
-            raise TypeError(f"choice must be a list of str, got {choice!r}")
+            raise TypeError(f"choice must be a list of str, got {quoted(choice)}")
         if not choice:
             raise ValueError("choice must not be empty")
 

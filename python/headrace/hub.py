@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from headrace.quoting import checked_text
+
 _FILES = ("*.json", "*.model", "*.jinja", "*.txt")
 _WEIGHTS = ("*.safetensors",)
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
@@ -23,7 +25,7 @@ def resolve_model(
     Raises FileNotFoundError if there is no such folder or repository, ImportError if the hub would
     be needed and huggingface_hub isn't installed.
     """
-    name = os.fspath(model)
+    name = checked_text(os.fspath(model), "model")
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder

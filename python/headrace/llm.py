@@ -24,6 +24,7 @@ from headrace.prompts import (
     read_prompt,
     tool_list,
 )
+from headrace.quoting import quoted
 from headrace.request_params import RequestPlanner, check_shared, read_generation_defaults
 from headrace.runtime import SessionLoader
 from headrace.sampling_params import SamplingParams
@@ -141,7 +142,7 @@ class LLM:
         """
         items = prompt_list(prompts)
         params = self._params_list(sampling_params, len(items), "prompts")
-        chat = ChatOptions(self.chat_template)
+        chat = ChatOptions(self.chat_template, max_tokens=self.model_info.max_model_len)
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
             Job(item, partial(read_prompt, item, self._tokenizer, chat), own, lora)
@@ -201,7 +202,10 @@ class LLM:
         items = conversation_list(messages)
         params = self._params_list(sampling_params, len(items), "messages")
         options = ChatOptions(
-            chat_template or self.chat_template, chat_template_kwargs, tool_list(tools)
+            chat_template or self.chat_template,
+            chat_template_kwargs,
+            tool_list(tools),
+            self.model_info.max_model_len,
         )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
@@ -258,7 +262,7 @@ class LLM:
             isinstance(item, SamplingParams) for item in items
         ):
             raise TypeError(
-                f"sampling_params must be a SamplingParams or a list of them, got {params!r:.100}"
+                f"sampling_params must be a SamplingParams or a list of them, got {quoted(params)}"
             )
         if len(items) == 1:
             # They hold for every prompt alike, so an error is the call's, not a prompt's.

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TypeVar
 
 from headrace import native
+from headrace.quoting import checked_text, quoted
 
 T = TypeVar("T")
 
@@ -32,10 +33,11 @@ class LoRARequest:
         for name in ("lora_name", "lora_path"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
-                raise ValueError(f"{name} must be a string that is not empty, got {value!r:.100}")
+                raise ValueError(f"{name} must be a string that is not empty, got {quoted(value)}")
+            checked_text(value, name)
         number = self.lora_int_id
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"lora_int_id must be an int >= 1, got {number!r:.100}")
+            raise ValueError(f"lora_int_id must be an int >= 1, got {quoted(number)}")
 
 
 LoRARequests = LoRARequest | Sequence[LoRARequest | None] | None
@@ -53,7 +55,7 @@ def lora_list(requests: LoRARequests, count: int, enabled: bool) -> list[LoRAReq
         item is None or isinstance(item, LoRARequest) for item in requests
     ):
         raise TypeError(
-            f"lora_request must be a LoRARequest or a list of them or None, got {requests!r:.100}"
+            f"lora_request must be a LoRARequest or a list of them or None, got {quoted(requests)}"
         )
     if len(requests) != count:
         raise ValueError(f"{len(requests)} lora_requests for {count} prompts")

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
+
+# What a stream raises that is closed, a broken pipe, full, missing, or can't encode the bar.
+_STREAM_ERRORS = (OSError, ValueError, AttributeError)
 
 
 class Progress:
-    """Finished requests, and the speed of their prompt and output tokens so far."""
+    """Finished requests, and the speed of their prompt and output tokens so far.
+
+    A bar that can't be written any more is dropped: it costs no call its results.
+    """
 
     def __init__(self, total: int, enabled: bool) -> None:
         self._start = time.monotonic()
         self._shown = 0.0
         self._bar: Any = None
         if enabled:
-            from tqdm import tqdm
+            self._try(lambda: self._open(total))
 
-            self._bar = tqdm(
-                total=total,
-                desc="Processed prompts",
-                dynamic_ncols=True,
-                postfix=_speeds(0.0, 0.0),
-            )
+    def _open(self, total: int) -> None:
+        from tqdm import tqdm
+
+        self._bar = tqdm(
+            total=total,
+            desc="Processed prompts",
+            dynamic_ncols=True,
+            postfix=_speeds(0.0, 0.0),
+        )
 
     def update(self, finished: int, input_tokens: int, output_tokens: int) -> None:
         """`finished`: how many more requests; the tokens are counted from the start of the call."""
@@ -31,15 +41,26 @@ class Progress:
         if finished or now - self._shown > 0.2:
             elapsed = max(now - self._start, 1e-6)
             speeds = _speeds(input_tokens / elapsed, output_tokens / elapsed)
-            self._bar.set_postfix_str(speeds, refresh=False)
-            self._bar.update(finished)
-            if now - self._shown > 0.2:
-                self._bar.refresh()
-                self._shown = now
+            self._try(lambda: self._show(finished, speeds, now))
 
     def close(self) -> None:
         if self._bar is not None:
-            self._bar.close()
+            self._try(self._bar.close)
+
+    def _show(self, finished: int, speeds: str, now: float) -> None:
+        self._bar.set_postfix_str(speeds, refresh=False)
+        self._bar.update(finished)
+        if now - self._shown > 0.2:
+            self._bar.refresh()
+            self._shown = now
+
+    def _try(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except _STREAM_ERRORS:
+            if self._bar is not None:
+                self._bar.disable = True  # or it tries again when it is collected
+            self._bar = None
 
 
 def _speeds(input_speed: float, output_speed: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.quoting import checked_text, quoted
 from headrace.text.chat_template import checked_variables
 from headrace.text.messages import parse_messages
 from headrace.text.tokenizer import Tokenizer
@@ -48,6 +49,7 @@ class ChatOptions:
     template: str | None = None
     kwargs: Mapping[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
+    max_tokens: int | None = None  # of a prompt: what can't be so few isn't tokenized
     variables: dict[str, Any] = field(init=False)
     add_generation_prompt: bool = field(init=False)
 
@@ -84,7 +86,7 @@ def prompt_list(prompts: Any) -> list[Any]:
 def read_prompt(item: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
     """Raises ValueError or TypeError for a bad prompt. Never changes `item`."""
     if isinstance(item, str):
-        return Prompt(_encode(tokenizer, item), item)
+        return Prompt(_encode(tokenizer, item, max_tokens=chat.max_tokens), item)
     if isinstance(item, Mapping):
         return _read_dict(item, tokenizer, chat)
     return Prompt(_ids(item, "prompt_token_ids"), item)
@@ -102,7 +104,7 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
     if _present(item.get("prompt_token_ids")):
         ids = _ids(item["prompt_token_ids"], "prompt_token_ids")
     elif isinstance(item.get("prompt"), str):
-        ids = _encode(tokenizer, item["prompt"], add_special)
+        ids = _encode(tokenizer, item["prompt"], add_special, chat.max_tokens)
     elif _present(item.get("prompt")):
         ids = _ids(item["prompt"], "prompt")
     elif item.get("messages"):
@@ -110,6 +112,7 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
             item.get("chat_template") or chat.template,
             item.get("chat_template_kwargs"),
             tool_list(item.get("tools")),
+            chat.max_tokens,
         )
         if "add_generation_prompt" in item:
             own.add_generation_prompt = bool(item["add_generation_prompt"])
@@ -120,9 +123,11 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
         ids = ids + _ids(item["completion_token_ids"], "completion_token_ids")
     bad_words = item.get("bad_words") or ()
     if isinstance(bad_words, str) or not all(isinstance(word, str) for word in bad_words):
-        raise TypeError(f"bad_words must be a list of strings, got {bad_words!r}")
+        raise TypeError(f"bad_words must be a list of strings, got {quoted(bad_words)}")
     request_id = item.get("request_id")
-    return Prompt(ids, item, bad_words, None if request_id is None else str(request_id))
+    if request_id is not None:
+        request_id = checked_text(str(request_id), "request_id")
+    return Prompt(ids, item, bad_words, request_id)
 
 
 def conversation_list(messages: Any) -> list[Any]:
@@ -151,7 +156,7 @@ def read_conversation(messages: Any, tokenizer: Tokenizer | None, chat: ChatOpti
         tokenize=False,
         **chat.variables,
     )
-    return Prompt(tokenizer.encode(text), text)
+    return Prompt(tokenizer.encode(text, max_tokens=chat.max_tokens), text)
 
 
 def tool_list(tools: Any) -> list[dict[str, Any]] | None:
@@ -173,23 +178,28 @@ def _tool(item: Any) -> dict[str, Any]:
     if not isinstance(name, str) or not name:
         raise RuntimeError(
             "Failed to validate 'tools' parameter in chat method: expected "
-            f"{{'type': 'function', 'function': {{'name': ...}}}}, got {item!r}"
+            f"{{'type': 'function', 'function': {{'name': ...}}}}, got {quoted(item)}"
         )
     return {"type": "function", **item}
 
 
-def _encode(tokenizer: Tokenizer | None, text: str, add_special_tokens: bool = False) -> list[int]:
+def _encode(
+    tokenizer: Tokenizer | None,
+    text: str,
+    add_special_tokens: bool = False,
+    max_tokens: int | None = None,
+) -> list[int]:
     if tokenizer is None:
         raise ValueError(
             "the model folder has no tokenizer: name one by tokenizer, or pass token ids, not text"
         )
-    return tokenizer.encode(text, add_special_tokens)
+    return tokenizer.encode(text, add_special_tokens, max_tokens=max_tokens)
 
 
 def _ids(value: Any, name: str) -> list[int]:
     items = _as_list(value)
     if items is None or not all(_is_id(item) for item in items):
-        raise TypeError(f"{name} must be a list of token ids, got {value!r:.100}")
+        raise TypeError(f"{name} must be a list of token ids, got {quoted(value)}")
     return [operator.index(item) for item in items]
 
 

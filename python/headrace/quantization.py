@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.quoting import quoted
 
 # Weights of 8 or 4 bits; activations are rounded to 8 bits with either (docs/models.md), so that
 # the names of weight-only and of dynamic quantization come to the same.
@@ -38,7 +39,7 @@ def engine_quantization(value: Any) -> tuple[str, int]:
     unknown = [key for key in settings if key not in _KEYS]
     if unknown:
         raise UnsupportedError(
-            f"quantization: {unknown[0]!r} is not supported; known are {', '.join(_KEYS)}"
+            f"quantization: {quoted(unknown[0])} is not supported; known are {', '.join(_KEYS)}"
         )
     name = settings.get("quantization")
     if name == "mix_quant":
@@ -47,11 +48,11 @@ def engine_quantization(value: Any) -> tuple[str, int]:
         return "", 0
     if not isinstance(name, str) or name not in _NAMES:
         raise UnsupportedError(
-            f"quantization={name!r}: this version of Headrace has {', '.join(_NAMES)}"
+            f"quantization={quoted(name)}: this version of Headrace has {', '.join(_NAMES)}"
         )
     size = settings.get("group_size", 0)
     if isinstance(size, bool) or size not in (0, 32, 64, 128):
-        raise ValueError(f"quantization: group_size must be 32, 64 or 128, got {size!r}")
+        raise ValueError(f"quantization: group_size must be 32, 64 or 128, got {quoted(size)}")
     return _NAMES[name], int(size)
 
 
@@ -67,19 +68,19 @@ def engine_kv_cache_dtype(dtype: Any, quant_type: Any = None) -> str:
     """
     if dtype not in _KV_CACHE_DTYPES:
         raise ValueError(
-            f"kv_cache_dtype must be one of {', '.join(_KV_CACHE_DTYPES)}, got {dtype!r}"
+            f"kv_cache_dtype must be one of {', '.join(_KV_CACHE_DTYPES)}, got {quoted(dtype)}"
         )
     if quant_type is None:
         return str(dtype)
     if not isinstance(quant_type, str) or quant_type not in _KV_CACHE_NAMES:
         raise UnsupportedError(
-            f"kv_cache_quant_type={quant_type!r}: this version of Headrace has "
+            f"kv_cache_quant_type={quoted(quant_type)}: this version of Headrace has "
             f"{', '.join(_KV_CACHE_NAMES)}"
         )
     name = _KV_CACHE_NAMES[quant_type]
     if dtype not in ("auto", name):
         raise ValueError(
-            f"kv_cache_dtype={dtype!r} and kv_cache_quant_type={quant_type!r}: set one"
+            f"kv_cache_dtype={quoted(dtype)} and kv_cache_quant_type={quoted(quant_type)}: set one"
         )
     return name
 
@@ -89,7 +90,7 @@ def _settings(value: Any) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise ValueError(f"quantization={value!r} is no JSON: {error}") from error
+            raise ValueError(f"quantization={quoted(value)} is no JSON: {error}") from error
     if isinstance(value, str):
         return {"quantization": value}
     if isinstance(value, dict):

@@ -11,9 +11,10 @@ from typing import Any
 from headrace import native
 from headrace.engine_args import EngineArgs
 from headrace.errors import EngineError, UnsupportedError
+from headrace.quoting import quoted
 from headrace.sampling_params import MAX_SEED, SamplingParams, is_default
+from headrace.text.model_files import read_json
 from headrace.text.tokenizer import Tokenizer
-from headrace.text.tokenizer_files import read_json
 
 _CHOSEN = ("temperature", "top_p", "top_k", "min_p")
 _NEUTRAL = {
@@ -59,7 +60,7 @@ def check_shared(params: SamplingParams, args: EngineArgs, vocab_size: int) -> N
     for name in params.logits_processors_args or ():
         if name != "logit_bias":
             raise UnsupportedError(
-                f"logits_processors_args: {name!r} is not available; this version of Headrace has "
+                f"logits_processors_args: {quoted(name)} is not available; this version has "
                 "'logit_bias'"
             )
     if params.logprobs is not None:

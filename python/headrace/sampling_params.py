@@ -8,10 +8,29 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from headrace.guided_decoding import REQUEST_NAMES, GuidedDecodingParams
+from headrace.param_checks import (
+    MAX_BAD_WORD_CHARS,
+    MAX_FLOAT32,
+    MAX_INT32,
+    MAX_OUTPUTS,
+    MAX_STOP_CHARS,
+    MIN_FLOAT32,
+    check_ids,
+    check_texts,
+    checked_processor_args,
+)
+from headrace.quoting import quoted
 
 __all__ = ["GuidedDecodingParams", "SamplingParams"]
 
 MAX_SEED = 922337203685477580
+_FLAGS = (
+    "temp_scaled_logprobs",
+    "top_p_normalized_logprobs",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "skip_special_tokens",
+)
 
 
 class _DefaultInt(int):
@@ -34,8 +53,8 @@ class SamplingParams:
     greedy decoding, unless temperature, top_p, top_k or min_p is given. Values are checked here;
     the object is never changed by a call.
 
-    n: outputs per prompt. A call returns n RequestOutputs in a row for the prompt, with
-        `outputs.index` 0 .. n-1; with a seed, output i is drawn with seed + i.
+    n: outputs per prompt, at most 16384. A call returns n RequestOutputs in a row for the prompt,
+        with `outputs.index` 0 .. n-1; with a seed, output i is drawn with seed + i.
     best_of: unused.
     presence_penalty, frequency_penalty: in [-2, 2]; subtracted for tokens already generated, once
         or once per occurrence.
@@ -45,9 +64,9 @@ class SamplingParams:
     top_k: the k most likely tokens; 0 or -1: all.
     min_p: in [0, 1]; drops tokens less likely than min_p times the most likely one.
     seed: makes the draws repeatable; None: a fresh one for each request.
-    stop: strings that end the output. They are found in the text, also across token borders. Text
-        and token_ids end before the string: token_ids with the last token that lies wholly before
-        it.
+    stop: strings that end the output, of at most 65536 characters in all. They are found in the
+        text, also across token borders. Text and token_ids end before the string: token_ids with
+        the last token that lies wholly before it.
     stop_token_ids: tokens that end the output; like the end-of-sequence token, such a token is the
         last of token_ids and not in the text. A list of lists is accepted too: a sequence of
         several ids ends the output when it has been generated, and stays in token_ids and text.
@@ -107,6 +126,7 @@ class SamplingParams:
         self._check_lengths()
         self._check_logprobs()
         self._check_lists()
+        self._check_flags()
         if self.reasoning_max_tokens is not None and self.max_tokens is not None:
             self.reasoning_max_tokens = min(self.reasoning_max_tokens, self.max_tokens)
 
@@ -175,11 +195,13 @@ class SamplingParams:
         if not isinstance(self.n, int):
             raise ValueError(f"n must be an int, but is of type {type(self.n)}")
         if self.n < 1:
-            raise ValueError(f"n must be at least 1, got {self.n}.")
+            raise ValueError(f"n must be at least 1, got {quoted(self.n)}.")
+        self._check_int("n", 1, f"at most {MAX_OUTPUTS}", MAX_OUTPUTS)
+        self._check_int("best_of", 1, f"in [1, {MAX_OUTPUTS}]", MAX_OUTPUTS)
         self._check_range("presence_penalty", -2, 2, "in [-2, 2]")
         self._check_range("frequency_penalty", -2, 2, "in [-2, 2]")
-        self._check_range("repetition_penalty", math.ulp(0.0), math.inf, "greater than zero")
-        self._check_range("temperature", 0, math.inf, "non-negative")
+        self._check_positive("repetition_penalty", MIN_FLOAT32, "greater than zero")
+        self._check_positive("temperature", 0, "non-negative")
         self._check_range("top_p", 0, 1, "in [0, 1]")
         self._check_top_k()
         self._check_range("min_p", 0, 1, "in [0, 1]")
@@ -187,9 +209,10 @@ class SamplingParams:
 
     def _check_top_k(self) -> None:
         if isinstance(self.top_k, (int, float)) and self.top_k < -1:
-            raise ValueError(f"top_k must be 0 (disable), or at least 1, got {self.top_k}.")
+            raise ValueError(f"top_k must be 0 (disable), or at least 1, got {quoted(self.top_k)}.")
         if not isinstance(self.top_k, int):
             raise TypeError(f"top_k must be an integer, got {type(self.top_k).__name__}")
+        self._check_int("top_k", -1, f"at most {MAX_INT32}", MAX_INT32)
 
     def _check_lengths(self) -> None:
         self._check_int("max_tokens", 1, "at least 1")
@@ -197,44 +220,42 @@ class SamplingParams:
             self._check_int(name, 0, "greater than or equal to 0")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ValueError(
-                f"min_tokens must be less than or equal to max_tokens={self.max_tokens}, "
-                f"got {self.min_tokens}."
+                f"min_tokens must be less than or equal to max_tokens={quoted(self.max_tokens)}, "
+                f"got {quoted(self.min_tokens)}."
             )
 
     def _check_logprobs(self) -> None:
         for name in ("logprobs", "prompt_logprobs"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not isinstance(value, int):
-                raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-            if value < -1:
-                raise ValueError(f"{name} must be a non-negative value or -1, got {value}.")
+            self._check_int(name, -1, "a non-negative value or -1")
+            self._check_int(name, -1, f"at most {MAX_INT32}", MAX_INT32)
 
     def _check_lists(self) -> None:
-        stop = self.stop
-        if stop is not None and not isinstance(stop, str) and not _is_text_list(stop):
-            raise TypeError(f"stop must be a string or a list of strings, got {self.stop!r}")
+        if self.stop is not None:
+            check_texts("stop", self.stop, MAX_STOP_CHARS)
         if "" in self.stop_strings():
             raise ValueError("stop must not contain an empty string.")
-        if self.bad_words is not None and not _is_text_list(self.bad_words):
-            raise TypeError(f"bad_words must be a list of strings, got {self.bad_words!r}")
-        ids = self.bad_words_token_ids
-        if ids is not None and not _is_id_list(ids):
-            raise TypeError(f"bad_words_token_ids must be a list of token ids, got {ids!r}")
+        if self.bad_words is not None:
+            words = list(self.bad_words) if isinstance(self.bad_words, tuple) else self.bad_words
+            if isinstance(words, str):
+                raise TypeError(f"bad_words must be a list of strings, got {quoted(words)}")
+            check_texts("bad_words", words, MAX_BAD_WORD_CHARS)
+        if self.bad_words_token_ids is not None:
+            check_ids("bad_words_token_ids", self.bad_words_token_ids, sequences=False)
         if self.stop_token_ids is not None:
-            for item in self.stop_token_ids:
-                if not (_is_id_list([item]) or (_is_id_list(item) and item)):
-                    raise TypeError(
-                        f"stop_token_ids must be a list of token ids, got {self.stop_token_ids!r}"
-                    )
+            check_ids("stop_token_ids", self.stop_token_ids, sequences=True)
         guided = self.guided_decoding
         if guided is not None and not isinstance(guided, GuidedDecodingParams):
             raise TypeError(
                 f"guided_decoding must be a GuidedDecodingParams, got {type(guided).__name__}"
             )
         if self.logits_processors_args is not None:
-            self.logits_processors_args = _checked_processor_args(self.logits_processors_args)
+            self.logits_processors_args = checked_processor_args(self.logits_processors_args)
+
+    def _check_flags(self) -> None:
+        for name in _FLAGS:
+            value = getattr(self, name)
+            if not isinstance(value, int) or value not in (0, 1):
+                raise TypeError(f"{name} must be a bool, got {quoted(value)}")
 
     def _check_range(self, name: str, low: float, high: float, range_text: str) -> None:
         value = getattr(self, name)
@@ -242,43 +263,23 @@ class SamplingParams:
             return
         if not isinstance(value, (int, float)):
             raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-        if not low <= value <= high or value == math.inf:
-            raise ValueError(f"{name} must be {range_text}, got {value}.")
+        if not low <= value <= high:
+            raise ValueError(f"{name} must be {range_text}, got {quoted(value)}.")
 
-    def _check_int(self, name: str, low: int, range_text: str, high: float = math.inf) -> None:
+    def _check_positive(self, name: str, low: float, range_text: str) -> None:
+        self._check_range(name, low, math.inf, range_text)
+        value = getattr(self, name)
+        if value == math.inf:
+            raise ValueError(f"{name} must be {range_text}, got inf.")
+        self._check_range(name, low, MAX_FLOAT32, f"at most {MAX_FLOAT32:.2g}")
+
+    def _check_int(self, name: str, low: int, range_text: str, high: int = (1 << 63) - 1) -> None:
         value = getattr(self, name)
         if value is None and name != "min_tokens":
             return
         if not isinstance(value, int):
             raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
+        if low <= value and value >= 1 << 63:
+            range_text = "less than 2**63"
         if not low <= value <= high:
-            raise ValueError(f"{name} must be {range_text}, got {value}.")
-
-
-def _is_text_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-
-
-def _is_id_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(
-        isinstance(item, int) and not isinstance(item, bool) for item in value
-    )
-
-
-def _checked_processor_args(args: Any) -> dict[str, Any]:
-    """A copy with logit_bias as {int: float}."""
-    if not isinstance(args, dict):
-        raise TypeError(f"logits_processors_args must be a dict, got {type(args).__name__}")
-    bias = args.get("logit_bias")
-    if bias is None:
-        return dict(args)
-    if not isinstance(bias, dict):
-        raise TypeError(f"logit_bias must be a dict, but got {type(bias).__name__}")
-    try:
-        cast = {int(key): float(value) for key, value in bias.items()}
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            "failed to cast logit_bias to the correct {key -> value} type, "
-            f"expected {{int -> float}}: {error}"
-        ) from error
-    return {**args, "logit_bias": cast}
+            raise ValueError(f"{name} must be {range_text}, got {quoted(value)}.")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.quoting import quoted
 
 _SIZES = ("num_speculative_tokens", "min_ngram_size", "max_ngram_size")
 # FastDeploy's settings of other methods, and of checks that give up exactness: the values that
@@ -38,17 +39,18 @@ def engine_speculative(value: Any) -> dict[str, Any]:
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-            raise ValueError(f"speculative_config: unknown key {key!r}{hint}")
+            raise ValueError(f"speculative_config: unknown key {quoted(key)}{hint}")
     method = settings.get("method")
     if method not in ("ngram", "draft_model"):
         raise UnsupportedError(
-            f"speculative_config: method {method!r} is not supported; use 'ngram', which needs no "
-            "second model, or 'draft_model', or leave speculative_config out"
+            f"speculative_config: method {quoted(method)} is not supported; use 'ngram', which "
+            "needs no second model, or 'draft_model', or leave speculative_config out"
         )
     for key, allowed in _ONLY.items():
         if settings.get(key) not in allowed:
+            shown = quoted(settings[key])
             raise UnsupportedError(
-                f"speculative_config: {key}={settings[key]!r} is not supported; leave it out: "
+                f"speculative_config: {key}={shown} is not supported; leave it out: "
                 "guesses are kept exactly when they are what the model draws"
             )
     out: dict[str, Any] = {"method": method, **_model(method, settings.get("model"))}
@@ -56,7 +58,7 @@ def engine_speculative(value: Any) -> dict[str, Any]:
         if (size := settings.get(key)) is None:
             continue
         if not isinstance(size, int) or isinstance(size, bool):
-            raise TypeError(f"speculative_config: {key} must be an int, got {size!r}")
+            raise TypeError(f"speculative_config: {key} must be an int, got {quoted(size)}")
         out[key] = size
     _check_sizes(out)
     return out
@@ -65,12 +67,12 @@ def engine_speculative(value: Any) -> dict[str, Any]:
 def _model(method: str, model: Any) -> dict[str, str]:
     if method == "ngram":
         if model is not None:
-            raise ValueError(f"speculative_config: 'ngram' has no model, got model={model!r}")
+            raise ValueError(f"speculative_config: 'ngram' has no model, got model={quoted(model)}")
         return {}
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(
             f"speculative_config: 'draft_model' needs model, the folder of a small model with the "
-            f"same tokenizer, got {model!r}"
+            f"same tokenizer, got {quoted(model)}"
         )
     return {"model": os.fspath(model)}
 
@@ -96,7 +98,7 @@ def _settings(value: Any) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise ValueError(f"speculative_config={value!r} is no JSON: {error}") from error
+            raise ValueError(f"speculative_config={quoted(value)} is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise TypeError(f"speculative_config must be a dict, got {type(value).__name__}")
     return value

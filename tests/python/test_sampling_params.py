@@ -127,6 +127,43 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
 ]
 
+HUGE = 10**5000  # more digits than Python writes
+# What a hostile or mistaken caller may put into any field.
+HOSTILE: list[Any] = [
+    -HUGE, HUGE, -(2**63), 2**63, 2**40, 2**31, 10**9, -1, 0, 1e308, -1e308, 5e-324,
+    float("nan"), float("inf"), -float("inf"), "x", "", "\0", "\ud800", "x" * 100_000, b"x", 1j,
+    [], [2**40], [-1], [HUGE], [[2**40]], [[]], [None], [1.5], ["x" * 100_000], list(range(2000)),
+    [[1] * 2000], {}, {1: 2}, {"a" * 1000: 1}, {"logit_bias": {2**40: 1}}, object(), range(3),
+    {"logit_bias": {-1: 1}}, {"logit_bias": {1.5: 1}}, {"logit_bias": {True: 1}},
+    {"logit_bias": {1: float("nan")}}, {"logit_bias": {1: HUGE}}, {"logit_bias": {HUGE: 1}},
+    {"logit_bias": {1: 1e308}}, {"logit_bias": dict.fromkeys(range(2000), 1)}, True, None,
+]  # fmt: skip
+# "stop_seqs_len" has no effect and no form.
+CHECKED = sorted(set(DEFAULTS) - {"stop_seqs_len"})
+
+BOUNDED: list[tuple[dict[str, Any], str]] = [
+    ({"n": 10**9}, "n must be at most 16384, got 1000000000."),
+    ({"best_of": 10**9}, "best_of must be in [1, 16384], got 1000000000."),
+    ({"top_k": 2**31}, "top_k must be at most 2147483647, got 2147483648."),
+    ({"temperature": 1e308}, "temperature must be at most 3.4e+38, got 1e+308."),
+    ({"repetition_penalty": 1e308}, "repetition_penalty must be at most 3.4e+38, got 1e+308."),
+    ({"max_tokens": 2**63}, "max_tokens must be less than 2**63, got 9223372036854775808."),
+    ({"logprobs": 2**40}, "logprobs must be at most 2147483647, got 1099511627776."),
+    ({"stop_token_ids": [2**40]}, "stop_token_ids must hold ids in [0, 2147483647], got 10995"),
+    ({"stop_token_ids": [[1, -1]]}, "stop_token_ids must hold ids in [0, 2147483647], got -1."),
+    ({"bad_words_token_ids": [-1]}, "bad_words_token_ids must hold ids in [0, 2147483647], got"),
+    ({"stop": "x" * 70_000}, "stop must have at most 65536 characters in all, got 70000."),
+    ({"stop_token_ids": [1] * 1025}, "stop_token_ids may have at most 1024 entries, got 1025."),
+    (
+        {"logits_processors_args": {"logit_bias": {-1: 1}}},
+        "logit_bias must hold ids in [0, 2147483647], got -1.",
+    ),
+    (
+        {"logits_processors_args": {"logit_bias": {5: float("inf")}}},
+        "logit_bias must hold finite biases, got inf.",
+    ),
+]
+
 ACCEPTED: list[dict[str, Any]] = [
     {"n": 3},
     {"presence_penalty": -2, "frequency_penalty": 2},
@@ -167,6 +204,31 @@ def test_refused(values: dict[str, Any], kind: type[Exception], message: str) ->
     with pytest.raises(kind) as caught:
         SamplingParams(**values)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(("values", "message"), BOUNDED)
+def test_bounded(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        SamplingParams(**values)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_hostile_values(name: str, make_llm: Any) -> None:
+    """Each is refused by its field's name, in a short message, or serves a request."""
+    llm = make_llm(enable_logprob=True, max_model_len=32)
+    shown = {"logits_processors_args": "logit", "min_tokens": "min_"}.get(name, name)
+    for value in HOSTILE:
+        try:
+            params = SamplingParams(**{name: value})
+            (output, *_) = llm.generate([[5, 6, 7], [8]], [params] * 2, use_tqdm=False)
+            message = output.error_msg
+            assert (output.error_code == 200) == (message is None)
+        except (TypeError, ValueError) as error:
+            message = str(error)
+        if message is not None:
+            assert shown in message
+            assert len(message) < 400
 
 
 @pytest.mark.parametrize("values", ACCEPTED)

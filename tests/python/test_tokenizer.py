@@ -194,9 +194,17 @@ def test_no_tokenizer(tmp_path: Path) -> None:
         ("tokenizer_config.json", "{", "is not valid JSON"),
         ("tokenizer_config.json", "[" * 100_000, "is not valid JSON"),
         ("tokenizer_config.json", '{"added_tokens_decoder": 3}', "added_tokens_decoder must be"),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": "a"}}', "bad added token 'x'"),
+        (
+            "tokenizer_config.json",
+            '{"added_tokens_decoder": {"x": "a"}}',
+            "the id of the added token 'a' must be",
+        ),
         ("tokenizer_config.json", '{"chat_template": [{"name": "a"}]}', "chat_template: bad entry"),
-        ("added_tokens.json", '{"a": "b"}', "the id of 'a' is 'b'"),
+        (
+            "added_tokens.json",
+            '{"a": "b"}',
+            "added_tokens.json: the id of the added token 'a' must be",
+        ),
         ("chat_template.jinja", b"\xff\xfe", "is not UTF-8"),
     ],
 )

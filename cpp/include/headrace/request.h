@@ -28,7 +28,8 @@ struct RequestOptions {
 };
 
 /// Handle of a submitted request. Copies refer to the same request; any thread may use it.
-/// Dropping every handle and queue does not cancel the request.
+/// Dropping every handle and queue does not cancel the request. In a fork()ed child every method
+/// but id(), seed() and results() throws Error(kInvalidState), and so do those of the queue.
 class HEADRACE_API Request {
  public:
   explicit Request(std::shared_ptr<internal::RequestState> state);

@@ -7,6 +7,7 @@ from headrace.allspark.enums import AsStatus
 from headrace.allspark.installed_model import InstalledModel
 from headrace.allspark.lora import adapter_name
 from headrace.allspark.model_calls import ModelCalls, fail
+from headrace.quoting import quoted
 
 
 class AdapterCalls(ModelCalls):
@@ -31,11 +32,11 @@ class AdapterCalls(ModelCalls):
         name = adapter_name(lora_name)
         loaded = self._adapters(model)
         if name in loaded:
-            return fail(_taken(loaded[name]), f"load_lora: {name!r} is loaded already")
+            return fail(_taken(loaded[name]), f"load_lora: {quoted(name)} is loaded already")
         folder = self.adapters.find(lora_name, model.config.weights_path)
         if folder is None:
             status = AsStatus.ALLSPARK_LORA_NOT_FOUND
-            return fail(status, f"load_lora: there is no folder {lora_name!r}")
+            return fail(status, f"load_lora: there is no folder {quoted(lora_name)}")
         try:
             self._engine.load_lora(model.name, name, str(folder))
         except core.HeadraceError as error:

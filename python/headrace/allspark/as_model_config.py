@@ -11,6 +11,7 @@ from headrace.allspark.enums import (
     AsMHAPrefill,
     AsSchedulingStrategy,
 )
+from headrace.quoting import quoted
 
 # AsModelConfig(...) with arguments starts from these, so that a forgotten one fails to install.
 _ZERO_WITH_ARGUMENTS = ("engine_max_length", "engine_max_batch")
@@ -88,7 +89,9 @@ class AsModelConfig:
         known = {item.name: item for item in fields(self)}
         unknown = [name for name in values if name not in known]
         if unknown:
-            raise TypeError(f"AsModelConfig has no field {unknown[0]!r}; it has {', '.join(known)}")
+            raise TypeError(
+                f"AsModelConfig has no field {quoted(unknown[0])}; it has {', '.join(known)}"
+            )
         for name, item in known.items():
             default: Any = [] if name == "lora_names" else item.default
             if with_arguments and name in _ZERO_WITH_ARGUMENTS:
@@ -99,7 +102,7 @@ class AsModelConfig:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dataclass_fields__:
-            raise AttributeError(f"AsModelConfig has no field {name!r}")
+            raise AttributeError(f"AsModelConfig has no field {quoted(name)}")
         if name == "eviction_strategy":
             object.__setattr__(self, "_interrupts", True)
         object.__setattr__(self, name, value)
@@ -125,7 +128,7 @@ def parse_compute_unit(compute_unit: str) -> tuple[str, list[int]]:
     kind, colon, ids = compute_unit.partition(":")
     if not colon or kind not in ("CUDA", "CPU", "CPU_NUMA"):
         raise ValueError(
-            f"compute unit {compute_unit!r} is not supported: write CUDA, CPU or CPU_NUMA, a colon "
-            "and the device ids, as in 'CPU:0'"
+            f"compute unit {quoted(compute_unit)} is not supported: write CUDA, CPU or CPU_NUMA, a "
+            "colon and the device ids, as in 'CPU:0'"
         )
     return kind, [int(item) for item in ids.split(",") if item.strip()]

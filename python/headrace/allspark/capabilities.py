@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.allspark.enums import AsCacheMode, AsStatus
 from headrace.allspark.errors import AsException
+from headrace.quoting import quoted
 
 # The engine's name of a thing; None where it has none.
 DEVICES: Mapping[str, str | None] = {"CPU": "cpu", "CPU_NUMA": "cpu_numa", "CUDA": "cuda"}
@@ -43,8 +44,8 @@ def device(kind: str, ids: Sequence[int]) -> str:
         return f"cuda:{ids[0]}"
     if name is None:
         raise _refusal(
-            f"the device {kind!r} is not available here, and Headrace does not switch to another "
-            f"by itself: pass TargetDevice.CPU (available: {_names(DEVICES)})"
+            f"the device {quoted(kind)} is not available here, and Headrace does not switch to "
+            f"another by itself: pass TargetDevice.CPU (available: {_names(DEVICES)})"
         )
     return name
 
@@ -110,7 +111,7 @@ def stored_method(folder: Path) -> str:
 def data_type(name: str) -> str:
     """The engine's name of the weights' type. Raises AsException."""
     if name not in DATA_TYPES:
-        raise _refusal(f"the data type {name!r} is none of {', '.join(DATA_TYPES)}")
+        raise _refusal(f"the data type {quoted(name)} is none of {', '.join(DATA_TYPES)}")
     return name
 
 

@@ -28,6 +28,7 @@ from headrace.allspark.request_stat import RequestStatInfo
 from headrace.allspark.results import ResultQueue
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from headrace.allspark.token_ids import read_rows
+from headrace.quoting import quoted
 
 __all__ = [
     "LLM",
@@ -162,7 +163,9 @@ class Engine(AsEngine):
             if installed is None:
                 return AsStatus.ALLSPARK_PARAM_ERROR, None, None
             if installed.tokenizer is None:
-                raise ValueError(f"the folder of {model_name!r} has no tokenizer: pass token ids")
+                raise ValueError(
+                    f"the folder of {quoted(model_name)} has no tokenizer: pass token ids"
+                )
             ids = installed.tokenizer.encode(text, add_special_tokens=True)
         return self._start_request(model_name, {"input_ids": [ids]}, _built(builder))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.allspark.enums import AsStatus
+from headrace.quoting import quoted
 
 logger = logging.getLogger("headrace")
 
@@ -126,10 +127,10 @@ def _converted(name: str, value: Any) -> Any:
         if name in _SEQUENCES:
             return [[_whole(token) for token in sequence] for sequence in value]
     except (TypeError, ValueError, AttributeError, OverflowError):
-        raise _param_error(f"{name} has the wrong type: {value!r:.100}") from None
+        raise _param_error(f"{name} has the wrong type: {quoted(value)}") from None
     wanted = str if name in _TEXTS else Mapping if name == "response_format" else object
     if not isinstance(value, wanted):
-        raise _param_error(f"{name} has the wrong type: {value!r:.100}")
+        raise _param_error(f"{name} has the wrong type: {quoted(value)}")
     return value
 
 

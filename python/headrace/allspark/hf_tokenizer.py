@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from headrace.quoting import quoted
 from headrace.text.tokenizer import Tokenizer
 
 
@@ -90,6 +91,6 @@ class HFTokenizer:
 def _tensor(rows: list[list[int]], kind: str) -> Any:
     package = {"pt": "torch", "np": "numpy"}.get(kind)
     if package is None:
-        raise ValueError(f"return_tensors must be None, 'pt' or 'np', got {kind!r}")
+        raise ValueError(f"return_tensors must be None, 'pt' or 'np', got {quoted(kind)}")
     module = importlib.import_module(package)
     return module.tensor(rows) if kind == "pt" else module.array(rows)

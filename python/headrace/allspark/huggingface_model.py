@@ -18,7 +18,7 @@ from headrace.allspark.loader_base import LLM, read_config
 from headrace.allspark.quant.quantization_config import QuantComputeMode, QuantizationSettings
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from headrace.hub import resolve_model
-from headrace.text.tokenizer_files import read_json
+from headrace.text.model_files import read_json
 
 logger = logging.getLogger("headrace")
 

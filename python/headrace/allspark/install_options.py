@@ -10,6 +10,7 @@ from headrace.allspark import capabilities, core, environment, packed_model
 from headrace.allspark.as_model_config import AsModelConfig, parse_compute_unit
 from headrace.allspark.enums import AsEvictionStrategy, AsStatus
 from headrace.allspark.errors import AsException
+from headrace.quoting import quoted
 
 _PRECISIONS = ("highest", "high", "medium", "medium_bf16", "medium_fp16")
 _SPANS = (0, 16, 32, 64, 128)
@@ -82,7 +83,7 @@ def _check(config: AsModelConfig) -> None:
         raise _refusal(f"cache_span_size must be one of {_SPANS}, got {config.cache_span_size}")
     if config.matmul_precision not in _PRECISIONS:
         raise _refusal(
-            f"matmul_precision must be one of {_PRECISIONS}, got {config.matmul_precision!r}"
+            f"matmul_precision must be one of {_PRECISIONS}, got {quoted(config.matmul_precision)}"
         )
 
 

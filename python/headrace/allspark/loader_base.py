@@ -10,8 +10,8 @@ from headrace.allspark.as_model_config import AsModelConfig
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
 from headrace.allspark.hf_tokenizer import HFTokenizer
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
+from headrace.text.model_files import read_json
 from headrace.text.tokenizer import Tokenizer
-from headrace.text.tokenizer_files import read_json
 
 
 class LLM(ABC):

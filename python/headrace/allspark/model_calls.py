@@ -15,6 +15,7 @@ from headrace.allspark.errors import AsException
 from headrace.allspark.install_options import plan_installation
 from headrace.allspark.installed_model import InstalledModel
 from headrace.allspark.lora import AdapterFolders
+from headrace.quoting import quoted
 
 logger = logging.getLogger("headrace")
 
@@ -65,11 +66,11 @@ class ModelCalls:
             return AsStatus.ALLSPARK_PARAM_ERROR
         state = self._state(model)
         if state != "RUNNING":
-            return fail(REFUSING[state], f"stop_model: {model_name!r} is {state.lower()}")
+            return fail(REFUSING[state], f"stop_model: {quoted(model_name)} is {state.lower()}")
         status = self._on_model(model_name, lambda model: self._engine.stop_model(model.name))
         left = len(model.handles())
         if status == AsStatus.ALLSPARK_SUCCESS and left:
-            message = f"stop_model: {left} requests of {model_name!r} have not been released"
+            message = f"stop_model: {left} requests of {quoted(model_name)} have not been released"
             return fail(AsStatus.ALLSPARK_RUNTIME_ERROR, message)
         return status
 
@@ -108,7 +109,7 @@ class ModelCalls:
         """What is known of an installed model, a line for each. Raises AsException for no model."""
         model = self._find(model_name)
         if model is None:
-            message = f"no model {model_name!r} is installed"
+            message = f"no model {quoted(model_name)} is installed"
             raise AsException(AsStatus.ALLSPARK_PARAM_ERROR, message)
         names = [name for name in dir(model.info) if not name.startswith("_")]
         return "\n".join(f"{name}: {getattr(model.info, name)}" for name in names)
@@ -139,7 +140,7 @@ class ModelCalls:
 
     @staticmethod
     def _unknown(model_name: str) -> AsStatus:
-        return fail(AsStatus.ALLSPARK_PARAM_ERROR, f"no model {model_name!r} is installed")
+        return fail(AsStatus.ALLSPARK_PARAM_ERROR, f"no model {quoted(model_name)} is installed")
 
     def _state(self, model: InstalledModel) -> str:
         try:
@@ -166,6 +167,6 @@ def fail(status: AsStatus, message: str) -> AsStatus:
 def _no_swapping(model_name: str) -> AsException:
     return AsException(
         AsStatus.ALLSPARK_PARAM_ERROR,
-        f"the weights of {model_name!r} are in host memory and can't be swapped out: release_model "
-        "gives the memory back",
+        f"the weights of {quoted(model_name)} are in host memory and can't be swapped out: "
+        "release_model gives the memory back",
     )

@@ -19,6 +19,7 @@ from headrace import packed
 from headrace.allspark import core
 from headrace.allspark.enums import AsStatus
 from headrace.allspark.errors import AsException
+from headrace.quoting import quoted
 
 _FORMAT = "headrace-asgraph"
 _VERSION = 1
@@ -122,16 +123,18 @@ def _read_graph(path: Path) -> dict[str, Any]:
     if not isinstance(graph, dict) or graph.get("format") != _FORMAT:
         raise _io_error(f"{path} is no .asgraph of Headrace; serialize the model again")
     if graph.get("version") != _VERSION:
-        raise _io_error(f"{path} has version {graph.get('version')!r}; serialize the model again")
+        raise _io_error(
+            f"{path} has version {quoted(graph.get('version'))}; serialize the model again"
+        )
     folder = graph.get("folder")
     if (
         not isinstance(folder, str)
         or folder in ("", ".", "..")
         or os.path.basename(folder) != folder
     ):
-        raise _io_error(f"{path}: 'folder' is {folder!r}")
+        raise _io_error(f"{path}: 'folder' is {quoted(folder)}")
     if not isinstance(graph.get("quantization"), (dict, type(None))):
-        raise _io_error(f"{path}: 'quantization' is {graph['quantization']!r:.80}")
+        raise _io_error(f"{path}: 'quantization' is {quoted(graph['quantization'])}")
     return {"data_type": "", "headrace": "", "quantization": None, **graph}
 
 

@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from headrace.allspark.quant.quantization_config import QuantizationSettings
+from headrace.quoting import quoted
 
 _WIDE = ("FLOAT16", "BFLOAT16")
 
@@ -71,7 +72,9 @@ class KVCacheConfig:
 
     def __init__(self, kv_cache_type: str = "int8") -> None:
         if kv_cache_type.upper() not in self.QuantType.__members__:
-            raise ValueError(f"kv_cache_type must be 'int8' or 'uint4', got {kv_cache_type!r}")
+            raise ValueError(
+                f"kv_cache_type must be 'int8' or 'uint4', got {quoted(kv_cache_type)}"
+            )
         self.quantize_type_alias = kv_cache_type
         self.quantize_type = self.QuantType[kv_cache_type.upper()]
 

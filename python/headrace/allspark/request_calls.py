@@ -15,6 +15,7 @@ from headrace.allspark.model_calls import REFUSING, fail
 from headrace.allspark.results import ResultQueue
 from headrace.allspark.sampling import sampling_values
 from headrace.allspark.token_ids import TokenIdsError, read_rows
+from headrace.quoting import quoted
 
 Started = tuple[AsStatus, RequestHandle | None, ResultQueue | None]
 Handles = RequestHandle | list[RequestHandle] | tuple[RequestHandle, ...] | None
@@ -37,7 +38,9 @@ class RequestCalls(AdapterCalls):
     ) -> RequestHandle:
         model = self._find(model_name)
         if model is None:
-            raise Refusal(AsStatus.ALLSPARK_PARAM_ERROR, f"no model {model_name!r} is installed")
+            raise Refusal(
+                AsStatus.ALLSPARK_PARAM_ERROR, f"no model {quoted(model_name)} is installed"
+            )
         fields = read_fields(generate_config)
         prompt = verify(
             fields,
@@ -67,7 +70,9 @@ class RequestCalls(AdapterCalls):
     def _adapter(self, model: InstalledModel, lora_name: str) -> str:
         name = adapter_name(lora_name)
         if lora_name and name not in self._adapters(model):
-            raise Refusal(AsStatus.ALLSPARK_LORA_NOT_FOUND, f"no adapter {lora_name!r} is loaded")
+            raise Refusal(
+                AsStatus.ALLSPARK_LORA_NOT_FOUND, f"no adapter {quoted(lora_name)} is loaded"
+            )
         return name
 
     def _submit_status(self, model: InstalledModel, error: core.HeadraceError) -> AsStatus:
@@ -116,11 +121,13 @@ class RequestCalls(AdapterCalls):
         each = handles if isinstance(handles, (list, tuple)) else [handles]
         for handle in each:
             if not isinstance(handle, RequestHandle):
-                raise TypeError(f"not a request handle: {handle!r:.80}")
+                raise TypeError(f"not a request handle: {quoted(handle)}")
         done = [action(model, handle) for handle in each]
         if all(done):
             return AsStatus.ALLSPARK_SUCCESS
-        message = f"not a request of {model_name!r}, or released: {each[done.index(False)]!r}"
+        message = (
+            f"not a request of {quoted(model_name)}, or released: {quoted(each[done.index(False)])}"
+        )
         return fail(AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID, message)
 
 

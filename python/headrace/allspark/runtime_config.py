@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.allspark.as_model_config import AsModelConfig, parse_compute_unit
 from headrace.allspark.enums import AsCacheMode, TargetDevice
+from headrace.quoting import quoted
 
 logger = logging.getLogger("headrace")
 
@@ -17,7 +18,7 @@ def get_cache_mode_from_str(s: str) -> AsCacheMode:
     """AsCacheMode by name. Raises ValueError."""
     if s not in AsCacheMode.__members__:
         raise ValueError(
-            f"unknown cache mode {s!r}: use one of {', '.join(AsCacheMode.__members__)}"
+            f"unknown cache mode {quoted(s)}: use one of {', '.join(AsCacheMode.__members__)}"
         )
     return AsCacheMode[s]
 
@@ -63,7 +64,7 @@ class AsModelRuntimeConfigBuilder:
             target_device = TargetDevice[target_device.upper()]
         if not isinstance(target_device, TargetDevice):
             raise AttributeError(
-                f"target_device must be a TargetDevice or its name, got {target_device!r:.80}"
+                f"target_device must be a TargetDevice or its name, got {quoted(target_device)}"
             )
         ids = ",".join(str(number) for number in device_id_array or (0,))
         if target_device is TargetDevice.CPU:
@@ -168,4 +169,4 @@ def _whole(name: str, value: int | str) -> int:
     try:
         return int(value) if isinstance(value, str) else value.__index__()
     except (AttributeError, ValueError):
-        raise ValueError(f"{name} must be a whole number, got {value!r:.80}") from None
+        raise ValueError(f"{name} must be a whole number, got {quoted(value)}") from None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.allspark import dlpack
+from headrace.quoting import quoted
 
 _CPU = (1, 3)  # DLPack's kDLCPU and kDLCUDAHost
 
@@ -69,6 +70,6 @@ def _row(values: Sequence[Any]) -> list[int]:
     except (AttributeError, TypeError):
         bad = next(v for v in values if not hasattr(v, "__index__"))
         raise TokenIdsError(
-            f"ids must be whole numbers in one or two dimensions, got {bad!r:.80}"
+            f"ids must be whole numbers in one or two dimensions, got {quoted(bad)}"
         ) from None
     return row

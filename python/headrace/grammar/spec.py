@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.grammar.structural_tag import structural_tag_grammar
 from headrace.guided_decoding import GuidedDecodingParams
+from headrace.quoting import quoted
 
 MAX_TEXT = 1 << 18  # characters; the engine has limits of its own, in bytes
 _GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z][\w-]*[ \t]*::=", re.MULTILINE)
@@ -68,7 +69,7 @@ def from_response_format(value: Mapping[str, Any] | None, compact: bool = False)
         return structural_tag(dict(value), compact)
     raise ValueError(
         "response_format: type must be 'text', 'json_object', 'json_schema' or 'structural_tag', "
-        f"got {kind!r}"
+        f"got {quoted(kind)}"
     )
 
 

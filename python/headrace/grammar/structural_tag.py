@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace.quoting import quoted
+
 
 def structural_tag_grammar(value: Any, schema_text: Callable[[Any], str]) -> str:
     """A Lark grammar for {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}.
@@ -36,7 +38,7 @@ def structural_tag_grammar(value: Any, schema_text: Callable[[Any], str]) -> str
 def _list(value: Mapping[Any, Any], name: str) -> Sequence[Any]:
     items = value.get(name)
     if not isinstance(items, Sequence) or isinstance(items, str) or not items:
-        raise ValueError(f"structural_tag needs {name!r}, a list that is not empty")
+        raise ValueError(f"structural_tag needs {quoted(name)}, a list that is not empty")
     return items
 
 
@@ -53,7 +55,7 @@ def _structure(
         raise ValueError(f"structural_tag: {name} needs a 'schema'")
     matching = [t for t in triggers if isinstance(t, str) and t and begin.startswith(t)]
     if not matching:
-        raise ValueError(f"structural_tag: {name}: 'begin' {begin!r} starts with no trigger")
+        raise ValueError(f"structural_tag: {name}: 'begin' {quoted(begin)} starts with no trigger")
     trigger = max(matching, key=len)
     parts = [
         json.dumps(begin[len(trigger) :]) if len(begin) > len(trigger) else "",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headrace import _core
 from headrace.native.config import GenerationConfig
 from headrace.native.request import Request
+from headrace.quoting import checked_text, quoted
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -63,23 +64,23 @@ class Engine:
         """Reads a model folder, packs its weights and reserves memory. On failure nothing is left
         behind. A path alone means ModelOptions(path=...)."""
         if isinstance(options, (str, os.PathLike)):
-            options = _core.ModelOptions(path=os.fspath(options))
-        self._core.install_model(name, options)
+            options = _core.ModelOptions(path=checked_text(os.fspath(options), "path"))
+        self._core.install_model(_name(name), options)
 
     def start_model(self, name: str) -> None:
         """Warms up and starts to serve. The model must be installed or stopped."""
-        self._core.start_model(name)
+        self._core.start_model(_name(name))
 
     def stop_model(self, name: str, timeout: float | None = None) -> bool:
         """Refuses new requests and waits until those in hand have finished.
 
         False if `timeout` seconds passed first; then, or after Ctrl-C, it goes on stopping.
         """
-        return self._core.stop_model(name, timeout)
+        return self._core.stop_model(_name(name), timeout)
 
     def release_model(self, name: str) -> None:
         """Cancels what still runs, in any state, and gives all memory of the model back."""
-        self._core.release_model(name)
+        self._core.release_model(_name(name))
         with self._lock:
             self._tokenizers.pop(name, None)
 
@@ -95,6 +96,7 @@ class Engine:
         detokenize: bool | None = None,
         guided: Guided = None,
         lora: str = "",
+        detached: bool = False,
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -105,6 +107,8 @@ class Engine:
         guided: what the output must conform to: GuidedDecodingParams, a response_format such as
             {"type": "json_object"}, or what headrace.grammar.compile_constraint has made.
         lora: the name of an adapter that is loaded; "": none.
+        detached: run to the end even if the Request and its queue are dropped, which cancels
+            others: to fill the prefix cache, for example.
         """
         config = GenerationConfig() if config is None else config
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
@@ -112,16 +116,16 @@ class Engine:
         if isinstance(prompt, str) if detokenize is None else detokenize:
             detokenizer = self._needed_tokenizer(model).detokenizer(config.skip_special_tokens)
         request = self._core.submit(
-            model,
+            _name(model),
             prompt_token_ids=ids,
             sampling=config.to_core(),
-            request_id=request_id,
+            request_id=checked_text(request_id, "request_id"),
             priority=priority,
             timeout=timeout,
             constraint=self._constraint(model, guided),
-            lora_name=lora,
+            lora_name=checked_text(lora, "lora"),
         )
-        return Request(request, ids, detokenizer)
+        return Request(request, ids, detokenizer, detached)
 
     def load_lora(self, model: str, name: str, path: str | os.PathLike[str]) -> None:
         """Reads a PEFT folder, for requests to use by name, while the model goes on.
@@ -129,19 +133,21 @@ class Engine:
         Errors: "invalid_state" for a name that is taken, "limit_exceeded" beyond the model's
         max_loras and max_lora_rank, and others that name file and tensor or key.
         """
-        self._core.load_lora(model, name, os.fspath(path))
+        self._core.load_lora(
+            _name(model), checked_text(name, "name"), checked_text(os.fspath(path), "path")
+        )
 
     def unload_lora(self, model: str, name: str) -> None:
         """Gives its memory back. "invalid_state" while a request that has not finished uses it."""
-        self._core.unload_lora(model, name)
+        self._core.unload_lora(_name(model), checked_text(name, "name"))
 
     def loras(self, model: str) -> list[_core.LoraInfo]:
         """The adapters that are loaded, by name."""
-        return self._core.loras(model)
+        return self._core.loras(_name(model))
 
     def tokenizer(self, model: str) -> Tokenizer | None:
         """The tokenizer of the model's folder, read when it is first used; None if it has none."""
-        path = self._core.model_info(model).path
+        path = self._core.model_info(_name(model)).path
         with self._lock:
             known = self._tokenizers.get(model)
             if known is None or known[0] != path:
@@ -149,11 +155,11 @@ class Engine:
             return known[1]
 
     def model_info(self, name: str) -> _core.ModelInfo:
-        return self._core.model_info(name)
+        return self._core.model_info(_name(name))
 
     def model_stats(self, name: str) -> _core.ModelStats:
         """Counters since start_model, and what the model holds now."""
-        return self._core.model_stats(name)
+        return self._core.model_stats(_name(name))
 
     def models(self) -> list[str]:
         """Names of the installed models."""
@@ -161,7 +167,7 @@ class Engine:
 
     def clear_prefix_cache(self, name: str) -> None:
         """Drops what finished requests left in the cache; returns when it is done."""
-        self._core.clear_prefix_cache(name)
+        self._core.clear_prefix_cache(_name(name))
 
     @property
     def closed(self) -> bool:
@@ -181,7 +187,8 @@ class Engine:
         tokenizer = self.tokenizer(model)
         if tokenizer is None:
             raise ValueError(
-                f"model {model!r} has no tokenizer in its folder: submit token ids, without text"
+                f"model {quoted(model)} has no tokenizer in its folder: submit token ids, without "
+                "text"
             )
         return tokenizer
 
@@ -193,12 +200,17 @@ class Engine:
         return compile_constraint(guided, self.tokenizer(model))
 
     def _encode(self, model: str, text: str) -> list[int]:
-        return self._needed_tokenizer(model).encode(text)
+        most = self._core.model_info(_name(model)).max_model_len
+        return self._needed_tokenizer(model).encode(text, max_tokens=most)
+
+
+def _name(model: str) -> str:
+    return checked_text(model, "the model's name")
 
 
 def describe_model(folder: str | os.PathLike[str]) -> _core.ModelInfo:
     """Family and shapes from the folder's config alone; no weights are read."""
-    return _core.model_family(os.fspath(folder))
+    return _core.model_family(checked_text(os.fspath(folder), "folder"))
 
 
 def describe_cpu() -> _core.CpuInfo:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, overload
 
 from headrace import _core
@@ -17,15 +19,28 @@ class ResultQueue:
     each output goes to one of the readers, but all of them learn of the end.
 
     It stays valid when the request has been released, the model and the engine are gone, and then
-    answers that it is finished.
+    answers that it is finished. When it is dropped, and its Request with it, nobody can read the
+    output any more: the request is cancelled, unless it was submitted with `detached=True`.
     """
 
-    __slots__ = ("__weakref__", "_core", "_text")
+    __slots__ = ("__weakref__", "_cancel", "_core", "_text")
 
-    def __init__(self, core: _core.ResultQueue, detokenizer: Detokenizer | None) -> None:
-        """Made by Request.results()."""
+    def __init__(
+        self,
+        core: _core.ResultQueue,
+        detokenizer: Detokenizer | None,
+        cancel: Callable[[], None] | None = None,
+    ) -> None:
+        """Made by Request. `cancel`: called when it is dropped."""
+        self._cancel = cancel
         self._core = core
         self._text = None if detokenizer is None else _TextReader(core, detokenizer)
+
+    def __del__(self) -> None:
+        # Quietly: in a forked child, which can't cancel, and while the interpreter ends.
+        with contextlib.suppress(Exception):
+            if self._cancel is not None:
+                self._cancel()
 
     @overload
     def get(self, timeout: None = None) -> Output: ...
@@ -128,16 +143,18 @@ class _TextReader:
     A reader holds the lock while it waits, so what comes then is for that one.
     """
 
-    __slots__ = ("_core", "_detokenizer", "_finished", "_lock")
+    __slots__ = ("_core", "_detokenizer", "_finished", "_lock", "_process")
 
     def __init__(self, core: _core.ResultQueue, detokenizer: Detokenizer) -> None:
         self._core = core
         self._detokenizer = detokenizer
         self._finished = False
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def get(self, timeout: float | None) -> Output | None:
         start = time.monotonic()
+        self._check_process()
         if not self._acquire(timeout):
             return None
         try:
@@ -147,12 +164,18 @@ class _TextReader:
             self._lock.release()
 
     def get_nowait(self) -> Output | None:
+        self._check_process()
         if not self._lock.acquire(blocking=False):
             return None
         try:
             return self._read(self._core.get_nowait())
         finally:
             self._lock.release()
+
+    def _check_process(self) -> None:
+        """In a forked child a thread that isn't there may hold the lock for ever."""
+        if os.getpid() != self._process:
+            self._core.status()  # the engine's own error
 
     def _acquire(self, timeout: float | None) -> bool:
         if timeout is None or timeout >= threading.TIMEOUT_MAX:

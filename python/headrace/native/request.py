@@ -14,7 +14,8 @@ class Request:
     """A request in an engine. Any thread and any event loop may call any method, also after the
     request has finished or been released, and after the engine is gone.
 
-    Dropping it doesn't cancel the request; leaving a `with` or `async with` block does.
+    Leaving a `with` or `async with` block cancels it, and so does dropping this object and its
+    queue, when nobody can read the output any more. One submitted with `detached=True` runs on.
 
         with engine.submit("m", prompt) as request:
             for output in request.results(): ...
@@ -23,11 +24,15 @@ class Request:
     __slots__ = ("__weakref__", "_core", "_queue", "id", "prompt_token_ids", "seed")
 
     def __init__(
-        self, core: _core.Request, prompt_token_ids: list[int], detokenizer: Detokenizer | None
+        self,
+        core: _core.Request,
+        prompt_token_ids: list[int],
+        detokenizer: Detokenizer | None,
+        detached: bool = False,
     ) -> None:
         """Made by Engine.submit."""
         self._core = core
-        self._queue = ResultQueue(core.results(), detokenizer)
+        self._queue = ResultQueue(core.results(), detokenizer, None if detached else core.cancel)
         self.id: str = core.id
         self.seed: int = core.seed  # in use, also when the engine picked it
         self.prompt_token_ids = prompt_token_ids

@@ -39,3 +39,7 @@ class Backend(Protocol):
     def token_bytes(self) -> TokenBytes:
         """Raises UnsupportedError if texts aren't made token by token."""
         ...
+
+    def longest_token(self) -> int:
+        """Bytes of the longest spelling: no text of more than so many per token fits a prompt."""
+        ...

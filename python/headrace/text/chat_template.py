@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import datetime
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from headrace.errors import TemplateError
+from headrace.errors import TemplateError, TokenizerError
+from headrace.quoting import quoted, shortened
+from headrace.text.model_files import read_text
 
 MAX_TEMPLATE_CHARS = 1 << 20
 
@@ -42,15 +42,18 @@ def load_chat_template(source: str | None) -> str | None:
     if source is None:
         return None
     try:
-        with open(source, encoding="utf-8") as file:
-            return file.read(MAX_TEMPLATE_CHARS + 1)
-    except (OSError, ValueError) as error:
-        if any(mark in source for mark in "{}\n"):
-            return source
-        raise ValueError(
-            f"The supplied chat template ({source}) looks like a file path, "
-            f"but it failed to be opened. Reason: {error}"
-        ) from error
+        text = read_text(Path(source))
+        reason = "there is no such file"
+    except (TokenizerError, OSError, ValueError) as error:  # also: no name that a file can have
+        text, reason = None, str(error)
+    if text is not None:
+        return text
+    if any(mark in source for mark in "{}\n"):
+        return source
+    raise ValueError(
+        f"The supplied chat template ({shortened(source)}) looks like a file path, "
+        f"but it failed to be opened. Reason: {shortened(reason)}"
+    )
 
 
 def find_template(templates: Mapping[str, str], wanted: str | None, with_tools: bool) -> str:
@@ -78,14 +81,14 @@ def checked_variables(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ValueError("Invalid input: chat_template_kwargs must be a dict")
     for name in kwargs:
         if not isinstance(name, str) or not name.isidentifier():
-            raise ValueError(f"chat_template_kwargs: {name!r} is not a variable name")
+            raise ValueError(f"chat_template_kwargs: {quoted(name)} is not a variable name")
         if name in RESERVED_VARIABLES:
-            raise ValueError(f"chat_template_kwargs: {name!r} is set by the engine")
+            raise ValueError(f"chat_template_kwargs: {quoted(name)} is set by the engine")
     return {"enable_thinking": True, **kwargs}
 
 
 def render_template(template: str, variables: Mapping[str, Any]) -> str:
-    """Renders in a sandbox, with a bound on output and time (see template_sandbox).
+    """Renders in a sandbox, in a process with bounds on memory and time (see template_process).
 
     Raises TemplateError for every failure of the template.
     """
@@ -93,54 +96,6 @@ def render_template(template: str, variables: Mapping[str, Any]) -> str:
         raise TemplateError(
             f"the chat template has more than the {MAX_TEMPLATE_CHARS} characters allowed"
         )
-    import jinja2
+    from headrace.text.template_process import render
 
-    from headrace.text.template_sandbox import render
-
-    try:
-        return render(_compiled(template), dict(variables))
-    except TemplateError:
-        raise
-    except RecursionError as error:
-        raise TemplateError("the chat template recurses too deeply") from error
-    except jinja2.TemplateError as error:
-        line = getattr(error, "lineno", None)
-        where = "" if line is None else f" (line {line})"
-        raise TemplateError(f"the chat template failed{where}: {error}") from error
-    except Exception as error:  # templates compute with whatever the messages hold
-        kind = type(error).__name__
-        raise TemplateError(f"the chat template failed: {kind}: {error}") from error
-
-
-@lru_cache(maxsize=32)
-def _compiled(template: str) -> Any:
-    from headrace.text.template_sandbox import TemplateSandbox
-
-    environment = TemplateSandbox()
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    environment.filters["tojson"] = _to_json
-    return environment.from_string(template)
-
-
-def _raise_exception(message: str) -> None:
-    raise TemplateError(str(message))
-
-
-def _strftime_now(format: str) -> str:
-    return datetime.now().strftime(format)
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON as models read it: no HTML escapes, unlike Jinja's own filter."""
-    if indent is not None and indent > 32:
-        raise TemplateError(f"tojson: indent must be at most 32, got {indent}")
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
+    return render(template, variables)

@@ -2,80 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
-from headrace.errors import TokenizerError
+from headrace.errors import TokenizerError, UnsupportedError
+from headrace.quoting import shortened
 from headrace.text.decoders import Chain, NotStreamable, build_stages
 from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDetokenizer
+from headrace.text.headroom import has_room
+from headrace.text.model_files import read_bytes
 from headrace.text.token_bytes import TokenBytes, chain_token_bytes
-from headrace.text.tokenizer_files import AddedToken, TokenizerFiles
+from headrace.text.tokenizer_checks import check_growth, check_subword_prefix
+from headrace.text.tokenizer_files import MAX_TOKEN_ID, AddedToken, TokenizerFiles
 
-_SUBWORD_PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
-
-
-def _check_subword_prefix(path: Path) -> None:
-    """The package ends the process over a BPE model whose merges lack its own subword prefix."""
-    text = path.read_bytes()
-    if not _SUBWORD_PREFIX.search(text):
-        return
-    try:
-        model = json.loads(text)["model"]
-        prefix = model["continuing_subword_prefix"]
-        if model.get("type", "BPE") != "BPE" or not prefix:
-            return
-        pairs = [merge.split(" ", 1) if isinstance(merge, str) else merge
-                 for merge in model["merges"]]  # fmt: skip
-        fits = all(second.startswith(prefix) for _, second in pairs)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TokenizerError(f"{path} is not a valid tokenizer.json: {error!r}") from error
-    if not fits:
-        raise TokenizerError(
-            f"{path} is not a valid tokenizer.json: its merges do not carry its "
-            f"continuing_subword_prefix {prefix!r}"
-        )
+MAX_FILE_BYTES = 128 << 20
+_BYTES_PER_FILE_BYTE = 16  # that the package takes to read a file, as measured
+_BYTES_PER_TEXT_BYTE = 256  # and to tokenize
+_LONG_TEXT = 1 << 16
 
 
 class FastBackend:
     """A tokenizer.json, completed by the added tokens of tokenizer_config.json."""
 
     def __init__(self, path: Path, files: TokenizerFiles) -> None:
-        _check_subword_prefix(path)
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the package raises bare Exception for a malformed file
-            raise TokenizerError(f"{path} is not a valid tokenizer.json: {error}") from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._add_missing(files.added_tokens)
-        self._ends = _SequenceEnds(self._tokenizer, files)
-        decoder = self._tokenizer.decoder
-        self._decoder = None if decoder is None else json.loads(decoder.__getstate__())
-        added = self._tokenizer.get_added_tokens_decoder()
-        self._special = {token.content for token in added.values() if token.special}
-        self._streamable = self._can_stream()
+        """Raises TokenizerError, which names the file."""
+        self._path = path
+        text = read_bytes(path, MAX_FILE_BYTES)
+        if text is None:
+            raise TokenizerError(f"there is no file {path}")
+        check_subword_prefix(path, text)
+        if not has_room(len(text) * _BYTES_PER_FILE_BYTE + (8 << 20)):
+            raise TokenizerError(f"{path}: there is not enough memory to read it")
+        with _rust(f"{path} is not a valid tokenizer.json"):
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(text)
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+            if getattr(self._tokenizer.model, "dropout", None) is not None:
+                self._tokenizer.model.dropout = None  # for training: tokens would be drawn
+            self._add_missing(files.added_tokens)
+            self._ends = _SequenceEnds(self._tokenizer, files)
+            self._decoder = _spec(self._tokenizer.decoder)
+            check_growth(path, "normalizer", _spec(self._tokenizer.normalizer))
+            check_growth(path, "decoder", self._decoder)
+            added = self._tokenizer.get_added_tokens_decoder()
+            self._special = {token.content for token in added.values() if token.special}
+            self._streamable = self._can_stream()
         self._tokens: dict[int, str | None] = {}
+        self._longest = 0
 
     def _add_missing(self, added: Sequence[AddedToken]) -> None:
-        for token in added:
-            if self._tokenizer.token_to_id(token.content) is not None:
-                continue
-            self._tokenizer.add_tokens(
-                [
-                    tokenizers.AddedToken(
-                        token.content,
-                        lstrip=token.lstrip,
-                        rstrip=token.rstrip,
-                        single_word=token.single_word,
-                        normalized=token.normalized,
-                        special=token.special,
-                    )
-                ]
+        missing = {
+            token.content: tokenizers.AddedToken(
+                token.content,
+                lstrip=token.lstrip,
+                rstrip=token.rstrip,
+                single_word=token.single_word,
+                normalized=token.normalized,
+                special=token.special,
             )
+            for token in reversed(added)  # of several of one name the first counts
+            if self._tokenizer.token_to_id(token.content) is None
+        }
+        # All at once: each call takes as long as all tokens added so far.
+        self._tokenizer.add_tokens(list(reversed(missing.values())))
 
     def _can_stream(self) -> bool:
         try:
@@ -85,19 +79,19 @@ class FastBackend:
         return True
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        try:
+        if len(text) > _LONG_TEXT and not has_room(len(text) * _BYTES_PER_TEXT_BYTE):
+            raise TokenizerError(
+                f"there is not enough memory to tokenize a text of {len(text)} characters"
+            )
+        with _rust("cannot tokenize the text"):  # lone surrogates, or one the model can't represent
             encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
-        except BaseException as error:  # lone surrogates, or a text the model can't represent
-            raise _as_tokenizer_error(error, "tokenize the text") from error
         ids: list[int] = encoding.ids
         return self._ends.apply(ids) if add_special_tokens else ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        known = [i for i in ids if i >= 0]
-        try:
+        known = [i for i in ids if 0 <= i < 1 << 32]
+        with _rust("cannot decode the ids"):
             text: str = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
-        except BaseException as error:
-            raise _as_tokenizer_error(error, "decode the ids") from error
         return text
 
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
@@ -119,8 +113,9 @@ class FastBackend:
 
     def token_of(self, token_id: int) -> str | None:
         if token_id not in self._tokens:
-            known = token_id if token_id >= 0 else 2**32 - 1
-            self._tokens[token_id] = self._tokenizer.id_to_token(known)
+            known = token_id if 0 <= token_id < 1 << 32 else (1 << 32) - 1
+            with _rust(f"cannot look up the id {token_id}"):
+                self._tokens[token_id] = self._tokenizer.id_to_token(known)
         return self._tokens[token_id]
 
     def _shown_token(self, token_id: int) -> str | None:
@@ -128,18 +123,39 @@ class FastBackend:
         return None if token in self._special else token
 
     def id_of(self, token: str) -> int | None:
-        token_id: int | None = self._tokenizer.token_to_id(token)
+        with _rust("cannot look up the token"):
+            token_id: int | None = self._tokenizer.token_to_id(token)
         return token_id
 
     def token_bytes(self) -> TokenBytes:
-        added = self._tokenizer.get_added_tokens_decoder()
-        special = {i: token.content for i, token in added.items() if token.special}
-        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
-        return chain_token_bytes(self._decoder, ((i, t) for t, i in vocabulary.items()), special)
+        with _rust(f"{self._path}: cannot list the vocabulary"):
+            added = self._tokenizer.get_added_tokens_decoder()
+            special = {i: token.content for i, token in added.items() if token.special}
+            vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+            largest = max(vocabulary.values(), default=0)
+            if largest > MAX_TOKEN_ID:
+                raise TokenizerError(
+                    f"{self._path}: ids must be in 0..{MAX_TOKEN_ID}, got {largest}"
+                )
+            return chain_token_bytes(
+                self._decoder, ((i, t) for t, i in vocabulary.items()), special
+            )
 
     def size(self) -> int:
         size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         return size
+
+    def longest_token(self) -> int:
+        if not self._longest:
+            with _rust(f"{self._path}: cannot list the vocabulary"):
+                vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+            self._longest = max((len(token.encode()) for token in vocabulary), default=1)
+        return self._longest
+
+
+def _spec(part: Any) -> dict[str, Any] | None:
+    """A part of the tokenizer as the package writes it."""
+    return None if part is None else json.loads(part.__getstate__())
 
 
 class _SequenceEnds:
@@ -165,8 +181,15 @@ class _SequenceEnds:
         return ids
 
 
-def _as_tokenizer_error(error: BaseException, doing: str) -> BaseException:
-    """Rust panics reach Python as a BaseException that can only be told by its name."""
-    if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-        return TokenizerError(f"cannot {doing}: {error}")
-    return error
+@contextlib.contextmanager
+def _rust(doing: str) -> Iterator[None]:
+    """The package raises bare Exception, and for a bug of its own a BaseException that can only be
+    told by its name; both become a TokenizerError."""
+    try:
+        yield
+    except (TokenizerError, UnsupportedError):
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"{doing}: {shortened(str(error))}") from error

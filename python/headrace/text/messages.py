@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.quoting import quoted
 
 _MEDIA_PARTS = frozenset(
     {"image", "image_url", "video", "video_url", "audio", "audio_url", "input_audio"}
@@ -29,9 +30,9 @@ def _message(message: Any) -> dict[str, Any]:
         raise ValueError(f"a message must be a dict, got {type(message).__name__}")
     role = message.get("role")
     if not isinstance(role, str) or not role:
-        raise ValueError(f"a message must have a role, got {role!r}")
+        raise ValueError(f"a message must have a role, got {quoted(role)}")
     if "content" not in message and not message.get("tool_calls"):
-        raise ValueError(f"the message of role {role!r} has no content")
+        raise ValueError(f"the message of role {quoted(role)} has no content")
     parsed = {**message, "content": _content(message.get("content"))}
     if message.get("tool_calls"):
         parsed["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
@@ -57,14 +58,14 @@ def _part(part: Any) -> str:
     kind = part.get("type") if isinstance(part, Mapping) else None
     if kind in _MEDIA_PARTS:
         raise UnsupportedError(
-            f"content part of type {kind!r}: this version of Headrace runs text models only; "
+            f"content part of type {quoted(kind)}: this version of Headrace runs text models only; "
             "send text parts"
         )
     if kind != "text":
         raise ValueError(f"Unknown content part type: {kind}")
     text = part.get("text")
     if not isinstance(text, str):
-        raise ValueError(f"a text part must have a string under 'text', got {text!r}")
+        raise ValueError(f"a text part must have a string under 'text', got {quoted(text)}")
     return text
 
 

@@ -13,11 +13,16 @@ from pathlib import Path
 import sentencepiece
 
 from headrace.errors import TokenizerError
+from headrace.quoting import shortened
 from headrace.text.decoders import byte_of
 from headrace.text.detokenizer import Detokenizer
+from headrace.text.headroom import has_room
+from headrace.text.model_files import read_bytes
 from headrace.text.token_bytes import NEVER, TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles
 
+MAX_FILE_BYTES = 64 << 20
+_BYTES_PER_FILE_BYTE = 16
 _SPACE = "\u2581"
 _UNKNOWN = "\ufffd"
 
@@ -26,11 +31,19 @@ class SentencePieceBackend:
     """A sentencepiece model with the added and special tokens of the folder."""
 
     def __init__(self, path: Path, files: TokenizerFiles) -> None:
+        """Raises TokenizerError, which names the file."""
+        data = read_bytes(path, MAX_FILE_BYTES)
+        if not data:
+            raise TokenizerError(f"{path} is not a sentencepiece model: it is empty")
+        if not has_room(len(data) * _BYTES_PER_FILE_BYTE + (8 << 20)):
+            raise TokenizerError(f"{path}: there is not enough memory to read it")
         try:
-            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            self._model = sentencepiece.SentencePieceProcessor(model_proto=data)
             self._base_size = int(self._model.vocab_size())
         except Exception as error:  # OSError or RuntimeError, depending on the package's version
-            raise TokenizerError(f"{path} is not a sentencepiece model: {error}") from error
+            what = shortened(str(error))
+            raise TokenizerError(f"{path} is not a sentencepiece model: {what}") from error
+        self._longest = 0
         self._ids: dict[str, int] = {}  # tokens cut out of the text
         self._special: set[int] = set()
         self._collect(files)
@@ -103,6 +116,12 @@ class SentencePieceBackend:
 
     def size(self) -> int:
         return max(self._base_size, *(token_id + 1 for token_id in self._ids.values()), 0)
+
+    def longest_token(self) -> int:
+        if not self._longest:
+            pieces = (self._model.id_to_piece(i) for i in range(self._base_size))
+            self._longest = max(len(token.encode()) for token in (*pieces, *self._ids, " "))
+        return self._longest
 
     def _has(self, token_id: int) -> bool:
         return 0 <= token_id < self._base_size
@@ -183,7 +202,7 @@ class _Style:
             ids = self._model.encode(self._anchor + text)
             return [int(i) for i in ids[self._anchor_length :]]
         except Exception as error:  # which one depends on the package's version
-            raise TokenizerError(f"cannot tokenize the text: {error}") from error
+            raise TokenizerError(f"cannot tokenize the text: {shortened(str(error))}") from error
 
     def piece_text(self, token_id: int, at_start: bool) -> str:
         model = self._model

@@ -14,6 +14,7 @@ from headrace.text.detokenizer import Detokenizer
 from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
+_SHORT_TEXT = 1 << 16  # tokenized at once
 SENTENCEPIECE_FILES = ("tokenizer.model", "spm.model", "ernie_token_100k.model")
 
 
@@ -49,12 +50,12 @@ class Tokenizer:
     def _from_folder(cls, folder: Path) -> Tokenizer | None:
         """None if the folder has no tokenizer file."""
         files = read_tokenizer_files(folder)
-        if (folder / "tokenizer.json").is_file():
+        if os.path.lexists(folder / "tokenizer.json"):
             from headrace.text.fast_backend import FastBackend
 
             return cls(FastBackend(folder / "tokenizer.json", files), files)
         for name in SENTENCEPIECE_FILES:
-            if (folder / name).is_file():
+            if os.path.lexists(folder / name):
                 from headrace.text.sentencepiece_backend import SentencePieceBackend
 
                 return cls(SentencePieceBackend(folder / name, files), files)
@@ -62,11 +63,28 @@ class Tokenizer:
 
     # Text and ids.
 
-    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        """The ids of a text. Special tokens written out in the text become their ids."""
+    def encode(
+        self, text: str, add_special_tokens: bool = False, *, max_tokens: int | None = None
+    ) -> list[int]:
+        """The ids of a text. Special tokens written out in the text become their ids.
+
+        max_tokens: refuse a text that can't be so few tokens, each as long as the vocabulary's
+            longest, without tokenizing it; there may be more ids all the same.
+        """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}")
+        if max_tokens is not None and len(text) > _SHORT_TEXT:
+            self._check_length(text, max_tokens)
         return self._backend.encode(text, add_special_tokens)
+
+    def _check_length(self, text: str, max_tokens: int) -> None:
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        limit = max(max_tokens * self._backend.longest_token(), _SHORT_TEXT)
+        if size > limit:
+            raise TokenizerError(
+                f"the text is too long: it has {size} bytes, and {max_tokens} tokens, the most "
+                f"that fit, hold at most {limit}"
+            )
 
     def decode(self, token_ids: int | Sequence[int], skip_special_tokens: bool = False) -> str:
         """The text of ids. Unknown ids have no text."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import TokenizerError
+from headrace.quoting import quoted
+from headrace.text.model_files import read_json, read_text
 
-_MAX_FILE_BYTES = 64 << 20
+MAX_TOKEN_ID = 1 << 22  # the largest vocabularies have a quarter of a million
+MAX_ADDED_TOKENS = 1 << 17
 _SPECIAL_KEYS = (
     "bos_token",
     "eos_token",
@@ -60,41 +62,24 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     for key in _SPECIAL_KEYS:
         token = _token_text(merged.get(key))
         if token is not None:
+            _check_text(folder, token)
             files.special_tokens[key] = token
-    extra = merged.get("additional_special_tokens") or merged.get("extra_special_tokens") or []
-    items = extra.values() if isinstance(extra, dict) else extra
-    texts = (_token_text(item) for item in items)
+    texts = (_token_text(item) for item in _extra_tokens(folder, merged))
     files.additional_special_tokens = [text for text in texts if text is not None]
+    for text in files.additional_special_tokens:
+        _check_text(folder, text)
     files.added_tokens = _added_tokens(folder, config)
     files.templates = _templates(folder, config)
     return files
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; {} if there is none."""
-    text = read_text(path)
-    if text is None:
-        return {}
+def _check_text(folder: Path, token: str) -> None:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise TokenizerError(f"{path} must hold a JSON object, not a {type(value).__name__}")
-    return value
-
-
-def read_text(path: Path) -> str | None:
-    """A UTF-8 text file; None if there is none."""
-    if not path.is_file():
-        return None
-    size = path.stat().st_size
-    if size > _MAX_FILE_BYTES:
-        raise TokenizerError(f"{path} has {size} bytes, more than the {_MAX_FILE_BYTES} allowed")
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise TokenizerError(f"{path} is not UTF-8: {error}") from error
+        token.encode()
+    except UnicodeEncodeError:
+        raise TokenizerError(
+            f"{folder}: the token {quoted(token)} of its tokenizer files has a lone surrogate"
+        ) from None
 
 
 def _token_text(value: Any) -> str | None:
@@ -103,37 +88,68 @@ def _token_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _extra_tokens(folder: Path, merged: Mapping[str, Any]) -> Iterable[Any]:
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        value = merged.get(name) or []
+        if not isinstance(value, (list, dict)):
+            raise TokenizerError(
+                f"{folder / 'tokenizer_config.json'}: {name} must be a list, got {quoted(value)}"
+            )
+        if value:
+            return value.values() if isinstance(value, dict) else value
+    return []
+
+
 def _added_tokens(folder: Path, config: Mapping[str, Any]) -> list[AddedToken]:
     added: dict[int, AddedToken] = {}
-    for content, token_id in read_json(folder / "added_tokens.json").items():
-        if not isinstance(token_id, int):
-            raise TokenizerError(f"added_tokens.json: the id of {content!r} is {token_id!r}")
+    path = folder / "added_tokens.json"
+    for content, token_id in read_json(path).items():
+        if not isinstance(token_id, int) or not 0 <= token_id <= MAX_TOKEN_ID:
+            raise _wrong_id(path, content, token_id)
+        _check_text(folder, content)
         added[token_id] = AddedToken(content, token_id, special=False)
+    path = folder / "tokenizer_config.json"
     decoder = config.get("added_tokens_decoder") or {}
     if not isinstance(decoder, Mapping):
-        raise TokenizerError("tokenizer_config.json: added_tokens_decoder must be an object")
+        raise TokenizerError(f"{path}: added_tokens_decoder must be an object")
     for key, value in decoder.items():
         text = _token_text(value)
-        if text is None or not str(key).isdecimal():
-            raise TokenizerError(f"tokenizer_config.json: bad added token {key!r}: {value!r}")
+        if text is None:
+            raise TokenizerError(f"{path}: bad added token {quoted(key)}: {quoted(value)}")
+        if not (key.isdecimal() and len(key) < 10 and int(key) <= MAX_TOKEN_ID):
+            raise _wrong_id(path, text, key)
+        _check_text(folder, text)
         flags = value if isinstance(value, Mapping) else {}
         names = ("special", "lstrip", "rstrip", "single_word", "normalized")
         given = {name: bool(flags[name]) for name in names if name in flags}
         added[int(key)] = AddedToken(text, int(key), **{"special": False, **given})
+    if len(added) > MAX_ADDED_TOKENS:
+        raise TokenizerError(
+            f"{folder} has {len(added)} added tokens, more than the {MAX_ADDED_TOKENS} allowed"
+        )
     return [added[token_id] for token_id in sorted(added)]
+
+
+def _wrong_id(path: Path, content: str, token_id: Any) -> TokenizerError:
+    return TokenizerError(
+        f"{path}: the id of the added token {quoted(content)} must be in 0..{MAX_TOKEN_ID}, "
+        f"got {quoted(token_id)}"
+    )
 
 
 def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
     """Later sources win: tokenizer_config.json, chat_template.json, the .jinja files."""
     templates: dict[str, str] = {}
-    for source in (config, read_json(folder / "chat_template.json")):
+    separate = folder / "chat_template.json"
+    sources = {folder / "tokenizer_config.json": config, separate: read_json(separate)}
+    for path, source in sources.items():
         value = source.get("chat_template")
         if isinstance(value, str):
             templates["default"] = value
         elif isinstance(value, list):
             for item in value:
                 if not (isinstance(item, Mapping) and isinstance(item.get("template"), str)):
-                    raise TokenizerError(f"chat_template: bad entry {item!r}")
+                    raise TokenizerError(f"{path}: chat_template: bad entry {quoted(item)}")
                 templates[str(item.get("name", "default"))] = item["template"]
     extra = folder / "additional_chat_templates"
     if extra.is_dir():

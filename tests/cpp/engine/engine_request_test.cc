@@ -2,12 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <set>
+#include <string_view>
 
 #include "fakes/fake_model.h"
+#include "headrace/output_selector.h"
 
 namespace headrace {
 namespace {
@@ -367,6 +373,60 @@ TEST(EngineRequest, CallbacksMaySubmit) {
   });
   while (!submitted) std::this_thread::yield();
   EXPECT_EQ(read_all(more.at(0).results()).token_ids, fake_greedy({2}, 3));
+}
+
+// Waiting for the engine's threads, which a forked child doesn't have, would never end.
+TEST(EngineRequest, BelongsToItsProcess) {
+  FakeEngine fake;
+  Request request = fake.submit(prompt_of(5), greedy(100'000));
+  ResultQueue queue = request.results();
+  auto selector = std::make_unique<OutputSelector>();
+  selector->add(queue, 1);
+  const std::vector<std::function<void()>> calls = {
+      [&] { request.wait(); },
+      [&] { request.wait(1s); },
+      [&] { request.cancel(); },
+      [&] { queue.get(); },
+      [&] { queue.get(1s); },
+      [&] { queue.get_nowait(); },
+      [&] { queue.status(); },
+      [&] { queue.finish_reason(); },
+      [&] { queue.generated_length(); },
+      [&] { queue.stats(); },
+      [&] { queue.on_output({}); },
+      [&] { selector->add(queue, 2); },
+      [&] { selector->remove(1); },
+      [&] { selector->wait(std::nullopt); },
+      [&] { selector->take(); },
+      [&] { selector->ready_fd(); },
+      [&] { fake.engine->models(); },
+      [&] { fake.submit(prompt_of(5), greedy(5)); },
+      [&] { fake.engine->install_model("other", {}); },
+  };
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(30);  // rather than hang
+    for (size_t i = 0; i < calls.size(); ++i) {
+      try {
+        calls[i]();
+        _exit(static_cast<int>(i) + 1);
+      } catch (const Error& error) {
+        const bool right = error.code() == ErrorCode::kInvalidState &&
+                           std::string_view(error.what()).find("fork") != std::string_view::npos;
+        if (!right) _exit(static_cast<int>(i) + 101);
+      }
+    }
+    selector.reset();
+    fake.engine.reset();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the number of the call, from 1, or from 101";
+  request.cancel();
+  request.wait();
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // GrammarCompiler over a stand-in for llguidance: what the real one can't be made to do.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -120,6 +123,27 @@ TEST(Grammar, OneThatTakesForEverIsGivenUp) {
   expect_error(ErrorCode::kInvalidArgument, {"takes too long"},
                [&] { compiler.compile(GrammarKind::kRegex, "loop"); });
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
+TEST(Grammar, WhereMemoryIsShortNothingIsCompiled) {
+  GrammarCompiler compiler(GOOD_LIBRARY, vocabulary());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit tight = before;
+  tight.rlim_cur = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (80u << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  expect_error(ErrorCode::kOutOfMemory, {"regular expression", "MiB"},
+               [&] { compiler.compile(GrammarKind::kRegex, "a"); });
+  tight.rlim_cur -= 40u << 20;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  expect_error(ErrorCode::kOutOfMemory, {"vocabulary of 8 ids", "MiB"},
+               [&] { GrammarCompiler other(GOOD_LIBRARY, vocabulary()); });
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_NE(compiler.compile(GrammarKind::kRegex, "a"), nullptr);
+}
+#endif
 
 TEST(Grammar, AMatcherCanBeInterrupted) {
   GrammarCompiler compiler(GOOD_LIBRARY, vocabulary());

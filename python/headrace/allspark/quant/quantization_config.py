@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from headrace.quoting import quoted
+
 GROUP_SIZES = (-1, 32, 64, 128, 256, 512)  # -1: one scale per channel
 SIGNED = ("int8", "int4", "fp8_e4m3")
 WEIGHT_FORMATS = ("int8", "uint8", "int4", "uint4", "fp8_e4m3")
@@ -52,7 +54,7 @@ class QuantizationSettings:
         method = config_dict.get("quant_method")
         if method not in methods.QUANT_CONFIG_MAP:
             raise NotImplementedError(
-                f"quant_method {method!r} is not known: use one of "
+                f"quant_method {quoted(method)} is not known: use one of "
                 f"{', '.join(methods.QUANT_CONFIG_MAP)}"
             )
         return methods.QUANT_CONFIG_MAP[method](config_dict)
@@ -104,7 +106,7 @@ class QuantizationSettings:
         sizes = [self.group_size, *(settings or {}).values()]
         bad = [size for size in sizes if size not in GROUP_SIZES]
         if bad:
-            raise ValueError(f"group_size must be one of {GROUP_SIZES}, got {bad[0]!r}")
+            raise ValueError(f"group_size must be one of {GROUP_SIZES}, got {quoted(bad[0])}")
         self.group_settings = None if settings is None else dict(settings)
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.allspark.quant.quantization_config import QuantizationSettings, SignType
+from headrace.quoting import quoted
 
 
 class GPTQSettings(QuantizationSettings):
@@ -20,7 +21,7 @@ class GPTQSettings(QuantizationSettings):
         super().__init__()
         self.weight_bits = quant_config.get("bits", 0)
         if self.weight_bits not in (4, 8):
-            raise ValueError(f"bits must be 4 or 8, got {quant_config.get('bits')!r}")
+            raise ValueError(f"bits must be 4 or 8, got {quoted(quant_config.get('bits'))}")
         self.weight_format = self.guess_weight_data_type()
         self.group_size = quant_config.get("group_size", -1)
         self._check_groups(quant_config.get("group_settings"))

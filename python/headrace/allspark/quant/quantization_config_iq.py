@@ -13,6 +13,7 @@ from headrace.allspark.quant.quantization_config import (
     QuantizationSettings,
     SignType,
 )
+from headrace.quoting import quoted
 
 
 class IQSettings(QuantizationSettings):
@@ -31,7 +32,7 @@ class IQSettings(QuantizationSettings):
         if self.weight_format not in WEIGHT_FORMATS:
             raise ValueError(
                 f"weight_format must be one of {', '.join(WEIGHT_FORMATS)}, got "
-                f"{self.weight_format!r}"
+                f"{quoted(self.weight_format)}"
             )
         self.weight_sign = SignType.Signed if self.weight_format in SIGNED else SignType.Unsigned
         self.weight_bits = BITS[self.weight_format]
@@ -46,11 +47,13 @@ class IQSettings(QuantizationSettings):
         mode = self.quant_compute_mode
         if mode not in (QuantComputeMode.WeightOnly, QuantComputeMode.ActivateQuant):
             raise ValueError(
-                f"compute_method must be 'weight_only' or 'activate_quant', got {mode!r}"
+                f"compute_method must be 'weight_only' or 'activate_quant', got {quoted(mode)}"
             )
         if mode == QuantComputeMode.WeightOnly:
             return
         if self.weight_format not in ("int8", "fp8_e4m3"):
-            raise ValueError(f"activate_quant needs int8 or fp8_e4m3, got {self.weight_format!r}")
+            raise ValueError(
+                f"activate_quant needs int8 or fp8_e4m3, got {quoted(self.weight_format)}"
+            )
         if self.group_size != -1 or self.group_settings:
             raise ValueError("activate_quant works per channel only: leave group_size at -1")

@@ -1,0 +1,24 @@
+"""A little of tests/fuzz/fuzz_text.py in every run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import HAS_ENGINE
+
+PROGRAM = Path(__file__).resolve().parents[1] / "fuzz" / "fuzz_text.py"
+
+
+@pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
+def test_a_short_run() -> None:
+    done = subprocess.run(
+        [sys.executable, PROGRAM, "--templates", "150", "--files", "300"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("all good\n")
