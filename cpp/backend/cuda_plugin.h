@@ -18,6 +18,7 @@ struct CudaBackendOptions {
   DType storage = DType::kF32;  ///< of the one model's weights, hence of its activations
   size_t memory_limit = 0;      ///< bound on what the backend takes from the GPU; 0 = none
   bool record_steps = true;     ///< decode steps become CUDA graphs
+  bool try_kernels = true;      ///< on small problems, before the GPU is trusted with them
   /// Linears and attention of many rows may sum in another order where that is faster (wgmma): a
   /// row's bits then depend on how many rows run with it.
   bool fastest_kernels = false;

@@ -207,6 +207,14 @@ void warn_about_length(const std::string& name, const ModelOptions& options,
   }
 }
 
+void warn_about_kernels(const DeviceInfo& device, Logger& logger) {
+  for (const std::string& replaced : device.replaced_kernels) {
+    logger.log(LogLevel::kWarning, device.name, " (", device.description,
+               "): kernels failed their trial and are replaced: ", replaced,
+               ". Please report it with the driver's version.");
+  }
+}
+
 ModelInfo describe_config(const std::string& name, const std::string& path,
                           const ModelConfig& config) {
   ModelInfo info;
@@ -285,6 +293,7 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
 
   const std::shared_ptr<Backend> backend =
       open(options, packed != nullptr, needs_of(options, config, shapes), logger);
+  warn_about_kernels(backend->device_info(), logger);
   fit_rows(options, *backend, shapes.decoder);
   std::optional<Draft> draft = read_draft(options, config);
   if (draft) fit_rows(options, *backend, draft->shapes.decoder);

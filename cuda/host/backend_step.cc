@@ -51,6 +51,7 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   uploader_.release();
   grow(drawn_, kMostDrawn * sizeof(int32_t));
   num_drawn_ = 0;
+  if (swaps_ != nullptr) swaps_->begin_step();
   step_ = {.batch = batch, .rows = rows};
 
   if (kv_block_size_ > 0 && !batch.seqs.empty()) {
@@ -98,6 +99,7 @@ void CudaBackend::queue_tables() {
       const int32_t block = seq.blocks[i];
       HEADRACE_CHECK(block >= 0 && int64_t{block} * size < spare_slot_, block);
       host_i32_[table + i] = block;
+      if (swaps_ != nullptr) swaps_->note_use(block);
     }
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const int64_t position = int64_t{seq.start_pos} + i;

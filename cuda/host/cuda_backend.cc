@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/device_kv_cache.h"
+#include "cuda/host/kernel_trial.h"
 
 namespace headrace::cuda {
 
@@ -37,7 +38,18 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
       lora_uploader_(context_, kLoraUploadThreads),
       arena_(context_, memory_),
       sample_arena_(context_, memory_),
-      graphs_(context_) {}
+      graphs_(context_) {
+  if (options.try_kernels) try_kernels();
+}
+
+void CudaBackend::try_kernels() {
+  if (!has_wgmma_) return;
+  const std::string why = try_wgmma_linears(context_, cuda::linear);
+  if (why.empty()) return;
+  has_wgmma_ = false;
+  replaced_kernels_.push_back(
+      str_cat("linears by wgmma (", why, "): those by mma.sync run, with the same results"));
+}
 
 CudaBackend::~CudaBackend() {
   // Nothing on the GPU reads memory any more when members go.
@@ -54,6 +66,7 @@ DeviceInfo CudaBackend::device_info() const {
   info.description = str_cat(gpu.name, ", compute capability ", gpu.major, ".", gpu.minor);
   info.total_bytes = memory.total_bytes;
   info.free_bytes = memory.free_bytes;
+  info.replaced_kernels = replaced_kernels_;
   return info;
 }
 
@@ -192,11 +205,15 @@ std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const KvCacheSpec& spec, int
 void CudaBackend::add_host_blocks(KvCache& cache, int32_t count) {
   context_.enter();
   dynamic_cast<DeviceKvCache&>(cache).add_host_blocks(context_, count);
+  if (swaps_ == nullptr) swaps_ = std::make_unique<SwapStream>(context_);
 }
 
 void CudaBackend::copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) {
   context_.enter();
-  dynamic_cast<DeviceKvCache&>(cache).copy_blocks(copies);
+  HEADRACE_CHECK(swaps_ != nullptr);
+  const Stream stream = swaps_->begin_copies(copies);
+  dynamic_cast<DeviceKvCache&>(cache).copy_blocks(copies, stream);
+  swaps_->end_copies();
 }
 
 void CudaBackend::reserve(const std::function<void()>& ops) {

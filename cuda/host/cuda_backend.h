@@ -29,6 +29,7 @@
 #include "cuda/host/pinned.h"
 #include "cuda/host/step_arena.h"
 #include "cuda/host/step_graphs.h"
+#include "cuda/host/swap_stream.h"
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/linear.h"
@@ -145,6 +146,7 @@ class CudaBackend final : public Backend {
       throw;
     }
   }
+  void try_kernels();
   void queue_rows();
   void queue_tables();
   void queue_plan(PlannedAttention& planned);
@@ -170,7 +172,8 @@ class CudaBackend final : public Backend {
 
   CudaContext context_;
   const bool record_steps_;
-  const bool has_wgmma_;
+  bool has_wgmma_;  ///< linears may use it
+  std::vector<std::string> replaced_kernels_;
   const bool use_wgmma_;  ///< CudaBackendOptions::fastest_kernels, on a GPU that has it
   const DType storage_;   ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
@@ -191,6 +194,7 @@ class CudaBackend final : public Backend {
   std::vector<RopeFrequencies> rope_frequencies_;
   std::vector<PlannedAttention> attentions_;
   StepGraphs graphs_;
+  std::unique_ptr<SwapStream> swaps_;  ///< null: no cache has host blocks
   Step step_;
   int step_generation_ = 0;        // of arena_, where the step began
   std::vector<int32_t> host_i32_;  // reused from step to step

@@ -35,7 +35,7 @@ std::byte* DeviceKvCache::first_part(int32_t block) const {
 DeviceKvCache::~DeviceKvCache() {
   if (context_ == nullptr) return;
   static_cast<void>(context_->api().set_device(context_->device()));
-  static_cast<void>(context_->api().synchronize(context_->stream()));
+  if (copies_ != nullptr) static_cast<void>(context_->api().synchronize(copies_));
 }
 
 void DeviceKvCache::add_host_blocks(CudaContext& context, int32_t count) {
@@ -53,7 +53,8 @@ void DeviceKvCache::add_host_blocks(CudaContext& context, int32_t count) {
   num_host_blocks_ = count;
 }
 
-void DeviceKvCache::copy_blocks(std::span<const BlockCopy> copies) {
+void DeviceKvCache::copy_blocks(std::span<const BlockCopy> copies, Stream stream) {
+  copies_ = stream;
   const auto arrays = static_cast<size_t>(2 * spec().num_layers);
   for (const BlockCopy& copy : copies) {
     HEADRACE_CHECK(copy.block >= 0 && copy.block < num_blocks(), "block ", copy.block);
@@ -64,11 +65,10 @@ void DeviceKvCache::copy_blocks(std::span<const BlockCopy> copies) {
         host_storage_.data() + static_cast<size_t>(copy.host_block) * arrays * part_bytes();
     const CopyRows out{host, part_bytes(), own, array_bytes(), part_bytes(), arrays};
     const CopyRows in{own, array_bytes(), host, part_bytes(), part_bytes(), arrays};
-    context_->check(
-        context_->api().copy_rows(copy.to_host ? out : in,
-                                  copy.to_host ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice,
-                                  context_->stream()),
-        "copying KV blocks");
+    context_->check(context_->api().copy_rows(
+                        copy.to_host ? out : in,
+                        copy.to_host ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice, stream),
+                    "copying KV blocks");
   }
 }
 

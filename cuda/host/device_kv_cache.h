@@ -31,8 +31,8 @@ class DeviceKvCache final : public KvCache {
 
   /// Page-locked memory for `count` blocks. Throws Error(kOutOfMemory). REQUIRES: there is none.
   void add_host_blocks(CudaContext& context, int32_t count);
-  /// Puts the copies on the context's stream. Throws Error(kDevice).
-  void copy_blocks(std::span<const BlockCopy> copies);
+  /// Puts the copies on `stream`, which outlives this. Throws Error(kDevice).
+  void copy_blocks(std::span<const BlockCopy> copies, Stream stream);
   /// A block's part of the first layer's keys, for tests.
   std::byte* first_part(int32_t block) const;
 
@@ -46,6 +46,7 @@ class DeviceKvCache final : public KvCache {
   CudaContext* context_ = nullptr;  ///< of the host blocks; null: there are none
   PinnedBuffer host_storage_;       ///< [host block][array]
   int32_t num_host_blocks_ = 0;
+  Stream copies_ = nullptr;  ///< the stream of the last ones; null: there were none
 };
 
 }  // namespace headrace::cuda

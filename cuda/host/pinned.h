@@ -60,6 +60,10 @@ class EventHandle {
     context_->check(context_->api().record(event_, stream), "recording an event");
     recorded_ = true;
   }
+  /// What `stream` gets from now on runs behind what was in front of the last record().
+  void hold_up(Stream stream) {
+    context_->check(context_->api().wait_event(stream, event_), "making a stream wait");
+  }
   /// Returns when what was in front of the last record() is done; at once without one.
   void wait(const char* what = "waiting for a copy") {
     if (!recorded_) return;

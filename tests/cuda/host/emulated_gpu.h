@@ -13,6 +13,7 @@ namespace headrace::cuda {
 struct EmulatedGpu {
   bool record_steps = true;
   bool fastest_kernels = false;
+  bool try_kernels = false;  ///< takes seconds in the emulation
   FakeCudaApi api{};
 
   std::shared_ptr<CudaBackend> backend(DType storage, size_t memory_limit = 0) {
@@ -20,6 +21,7 @@ struct EmulatedGpu {
                                          CudaBackendOptions{.storage = storage,
                                                             .memory_limit = memory_limit,
                                                             .record_steps = record_steps,
+                                                            .try_kernels = try_kernels,
                                                             .fastest_kernels = fastest_kernels});
   }
 };
