@@ -132,6 +132,31 @@ __device__ inline void find_threshold(ScanShared* shared) {
   __syncthreads();
 }
 
+__device__ inline uint32_t count_from(const SliceValues& values, float floor) {
+  uint32_t count = 0;
+  HEADRACE_UNROLL
+  for (int i = 0; i < SliceValues::kCount; ++i) count += values.at[i] >= floor ? 1u : 0u;
+  return count;
+}
+
+/// A threshold that kSureTokens to kSliceList values of the slice reach, where too many reach
+/// `floor` (neighbours are alike). Ties may leave it too low. Called by the block.
+__device__ inline float raise_threshold(const SliceValues& values, float floor, float largest,
+                                        ScanShared* shared) {
+  constexpr int kMostTries = 12;
+  HEADRACE_NO_UNROLL
+  for (int i = 0; i < kMostTries; ++i) {
+    const float middle = floor + 0.5f * (largest - floor);
+    if (!(middle > floor && middle < largest)) break;
+    const uint32_t count = block_reduce(count_from(values, middle), Sum{},
+                                        reinterpret_cast<uint32_t*>(shared->groups));
+    if (count >= kSureTokens) floor = middle;
+    if (count < kSureTokens) largest = middle;
+    if (count >= kSureTokens && count <= kSliceList) break;
+  }
+  return floor;
+}
+
 /// Sum of exp((value - largest) / temperature) by this thread's warp, in a fixed order.
 __device__ inline Amount warp_amount(const SliceValues& values, float largest, float temperature) {
   constexpr float kLog2E = 1.44269504088896340736f;
@@ -149,20 +174,36 @@ __device__ inline Amount warp_amount(const SliceValues& values, float largest, f
 }
 
 /// Lists what is at least `floor`.
-__device__ inline void list_tokens(const SliceValues& values, int32_t first, float own_largest,
-                                   float floor, OrderCode* list, ScanShared* shared) {
-  constexpr float kLowest = -0x1.fffffep127f;  // above -inf
-  floor = greatest(floor, kLowest);
-  if (!(own_largest >= floor)) return;
-  uint32_t count = 0;
-  HEADRACE_UNROLL
-  for (int i = 0; i < SliceValues::kCount; ++i) count += values.at[i] >= floor ? 1u : 0u;
+__device__ inline void list_tokens(const SliceValues& values, int32_t first, float floor,
+                                   OrderCode* list, ScanShared* shared) {
+  const uint32_t count = count_from(values, floor);
+  if (count == 0) return;
   uint32_t place = atomicAdd(&shared->listed, count);
   HEADRACE_UNROLL
   for (int i = 0; i < SliceValues::kCount; ++i) {
     if (!(values.at[i] >= floor)) continue;
     if (place < kSliceList) list[place] = order_code(values.at[i], SliceValues::token(first, i));
     ++place;
+  }
+}
+
+/// Lists what is at least `floor`, or a part of it. Returns from where on it is complete. Called by
+/// the block.
+__device__ inline float list_slice(const SliceValues& values, int32_t first, float floor,
+                                   float largest, OrderCode* list, ScanShared* shared) {
+  constexpr float kLowest = -0x1.fffffep127f;  // above -inf
+  if (!(largest > kNever)) return floor;
+  floor = greatest(floor, kLowest);
+  HEADRACE_NO_UNROLL
+  for (bool again = true;; again = false) {
+    list_tokens(values, first, floor, list, shared);
+    __syncthreads();
+    const bool fits = shared->listed <= kSliceList;
+    __syncthreads();
+    if (fits || !again) return floor > kLowest ? floor : kNever;
+    if (threadIdx.x == 0) shared->listed = 0;
+    floor = raise_threshold(values, floor, largest, shared);
+    __syncthreads();
   }
 }
 
@@ -212,13 +253,13 @@ __device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& r
     floor = least(floor, shared->thresholds[w]);
     largest = greatest(largest, shared->largest[w]);
   }
-  if (draws(row)) list_tokens(values, first, own, floor, list, shared);
   if (own == largest && largest > kNever) find_first(values, first, largest, shared);
   const bool sums = needs_total(row) && largest > kNever;
   if (sums) {
     const Amount amount = warp_amount(values, largest, row.temperature);
     if (lane_id() == 0) shared->amounts[warp_id()] = amount;
   }
+  if (draws(row)) floor = list_slice(values, first, floor, largest, list, shared);
   __syncthreads();
   if (threadIdx.x != 0) return;
   SliceFound out{.floor = floor, .listed = shared->listed};
