@@ -7,10 +7,11 @@
 //   a[1]: row g + 8, k = 2q, 2q + 1      a[3]: row g + 8, k = 2q + 8, 2q + 9
 //   b[0]: k = 2q, 2q + 1, column g       b[1]: k = 2q + 8, 2q + 9, column g
 //   c[0], c[1]: row g, columns 2q, 2q + 1        c[2], c[3]: row g + 8
-// A product adds its 16 k to c in one step: which slot which of them has doesn't matter to the bits, and
-// on sm_90 neither does whether mma.sync or wgmma adds them, whatever its shape, nor which of a and b is
-// which (measured on an H100; SelfTest checks it on the card at hand). What matters is which 16 k
-// belong together and their order: everywhere they are consecutive, from 0 on.
+// A product adds its 16 k to c in one step: which slot which of them has doesn't matter to the
+// bits, and on sm_90 neither does whether mma.sync or wgmma adds them, whatever its shape, nor
+// which of a and b is which (measured on an H100; SelfTest checks it on the card at hand). What
+// matters is which 16 k belong together and their order: everywhere they are consecutive, from 0
+// on.
 
 #include "cuda/device/numbers.cuh"
 
