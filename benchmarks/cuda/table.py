@@ -36,7 +36,6 @@ TARGETS = [
     Target("linear-many-fastest", "the same, fastest path", least=0.95),
     Target("linear-few", "products of 1 to 64 rows, 8B shapes, x cuBLASLt", least=1.1),
     Target("attention-prefill", "causal attention, d = 128, 16k tokens", least=500),
-    Target("attention-prefill-fastest", "the same, fastest path", least=500),
     Target("attention-decode", "attention, batch 64, context 8k, GQA 4", least=0.85, share=True),
     Target("serving-8b", "1,000 requests like ShareGPT's, 8B bf16", least=14000),
     Target("startup-8b", "process start to first token, 8B bf16", most=5),
