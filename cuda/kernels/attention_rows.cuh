@@ -21,7 +21,8 @@ __device__ inline int fresh_lane_id() {
 }
 
 /// Where the keys of a split are, found once for all their copies: lane l knows keys 8l to 8l + 7,
-/// which no block of the cache divides.
+/// which lie side by side in a block of the cache; where the piece sees none of them, it names
+/// others.
 struct SplitRows {
   KeyRange seen;  ///< by some row of the piece; from the split's first key on
   int32_t row;    ///< of the cache's rows of a head, where key 8 * lane is
@@ -56,9 +57,12 @@ struct RowPlaces {
   static constexpr int kTurns = kColumns < 8 ? kColumns : 8;
   static constexpr int kRowsPerTurn = 8 / kTurns;
 
+  /// What a row's columns are turned by.
+  __device__ static constexpr int turn(int row) {
+    return kSwizzles ? row / kRowsPerTurn % kTurns : 0;
+  }
   __device__ static int at(int row, int column) {
-    if constexpr (kSwizzles) column ^= row / kRowsPerTurn % kTurns;
-    return (row * kStride + column) * 16;
+    return (row * kStride + (column ^ turn(row))) * 16;
   }
 };
 
@@ -67,19 +71,41 @@ struct RowPlaces {
 template <int kRows, int kColumns, int kAll, class T>
 __device__ void copy_rows(const T* cache, const SplitRows& rows, int key, int column, char* to) {
   constexpr int kVectors = kRows * kColumns;
-  static_assert(kVectors % kWarp == 0);
+  static_assert(kVectors % kWarp == 0 && kRows % kResolvedKeys == 0);
   if (key >= rows.seen.end || key + kRows <= rows.seen.first) return;
   const int lane = fresh_lane_id();
-  HEADRACE_UNROLL
-  for (int i = 0; i < kVectors / kWarp; ++i) {
-    const int vector = i * kWarp + lane;
-    const int row = vector / kColumns, own = vector % kColumns, at = key + row;
-    const int32_t from = __shfl_sync(kAllLanes, rows.row, at / kResolvedKeys) + at % kResolvedKeys;
-    if (kAll % kColumns != 0 && column + own >= kAll) continue;
-    const bool seen = at >= rows.seen.first && at < rows.seen.end;
-    copy_async_16(to + RowPlaces<kColumns>::at(row, own),
-                  cache + (seen ? int64_t{from} * (kAll * 8) + (column + own) * 8 : 0),
-                  seen ? 16 : 0);
+  const auto seen = [&](int row) {
+    const auto from_first = static_cast<uint32_t>(key + row - rows.seen.first);
+    return from_first < static_cast<uint32_t>(rows.seen.end - rows.seen.first);
+  };
+  using Places = RowPlaces<kColumns>;
+  if constexpr (kWarp % kColumns == 0 && kAll % kColumns == 0) {
+    // Steps are of whole rows: what differs between them is known, but for the keys' blocks.
+    constexpr int kStep = kWarp / kColumns, kSteps = greatest(kResolvedKeys / kStep, 1);
+    const int first = lane / kColumns, own = lane % kColumns, place = Places::at(first, own);
+    HEADRACE_UNROLL
+    for (int i = 0; i < kRows / (kStep * kSteps); ++i) {
+      const int row = i * kStep * kSteps, at = key + row + first;
+      const int32_t from = __shfl_sync(kAllLanes, rows.row, at / kResolvedKeys);
+      const T* start = cache + int64_t{from + at % kResolvedKeys} * (kAll * 8) + (column + own) * 8;
+      HEADRACE_UNROLL
+      for (int j = 0; j < kSteps; ++j) {
+        const int next = row + j * kStep;
+        copy_async_16(to + (place ^ Places::turn(next) * 16) + next * Places::kStride * 16,
+                      start + j * kStep * kAll * 8, seen(next + first) ? 16 : 0);
+      }
+    }
+  } else {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kVectors / kWarp; ++i) {
+      const int vector = i * kWarp + lane;
+      const int row = vector / kColumns, own = vector % kColumns, at = key + row;
+      const int32_t from =
+          __shfl_sync(kAllLanes, rows.row, at / kResolvedKeys) + at % kResolvedKeys;
+      if (kAll % kColumns != 0 && column + own >= kAll) continue;
+      copy_async_16(to + Places::at(row, own),
+                    cache + int64_t{from} * (kAll * 8) + (column + own) * 8, seen(row) ? 16 : 0);
+    }
   }
 }
 
