@@ -14,16 +14,19 @@ __device__ inline void device_fence() {
 #endif
 }
 
-/// By all threads of a block, which then see what the others have written: has it been the last of
-/// `count` to come here with this counter? The counter, zero at first, is zero again then.
-/// `shared`: a word that nobody uses until the block's next barrier but one.
-__device__ inline bool is_last_block(int32_t* counter, int32_t count, uint32_t* shared) {
+/// By all threads of a block that has made `made` of `count` results, and which then see those of all
+/// blocks: are these the last? The counter, zero at first, is zero again then. `shared`: a word that
+/// nobody uses until the block's next barrier but one.
+__device__ inline bool is_last_block(int32_t* counter, int32_t made, int32_t count,
+                                     uint32_t* shared) {
   __syncthreads();
   if (threadIdx.x == 0) {
     device_fence();
-    const bool last = atomicAdd(counter, 1) == count - 1;
-    if (last) *counter = 0;
-    device_fence();
+    const bool last = atomicAdd(counter, made) + made == count;
+    if (last) {
+      *counter = 0;
+      device_fence();
+    }
     *shared = last;
   }
   __syncthreads();

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     for (int32_t m = 0; m < rows; ++m) {
       if (piece.exists(task.shape, m)) attend_row(task, piece, m, query, scores, scratch);
     }
-    if (piece.item.partial >= 0) merge_if_last(task, piece, &is_last);
+    if (piece.item.partial >= 0) merge_if_last(task, piece, 1, &is_last);
   }
 }
 

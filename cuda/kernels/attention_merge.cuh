@@ -10,6 +10,8 @@ namespace headrace::cuda {
 /// The piece's splits, from the first that it sees on.
 struct SplitRange {
   int32_t first, count;
+
+  __device__ int32_t end() const { return first + count; }
 };
 
 __device__ inline SplitRange splits_of(const AttentionPiece& piece, const AttentionShape& shape) {
@@ -23,17 +25,18 @@ __device__ float* partial_of(const AttentionTask<T, Cache>& task, const Attentio
   return task.partials + partial_offset(task.shape, piece.item.partial, piece.kv_head, piece.part);
 }
 
-/// By a block that has written its split's partial result: if it is the last, folds them all in
-/// index order and writes the output. `shared`: see is_last_block().
+/// By a block that has written the partial results of `made` splits, the piece's and others of the
+/// same rows: if they are the last, folds them all in index order and writes the output. `shared`:
+/// see is_last_block().
 template <class T, class Cache>
 __device__ void merge_if_last(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
-                              uint32_t* shared) {
+                              int32_t made, uint32_t* shared) {
   const AttentionShape& shape = task.shape;
   const SplitRange splits = splits_of(piece, shape);
   const int32_t unit = piece.kv_head * shape.parts() + piece.part;
   int32_t* counter =
       task.counters + piece.item.sequence * shape.num_kv_heads * shape.parts() + unit;
-  if (!is_last_block(counter, splits.count, shared)) return;
+  if (!is_last_block(counter, made, splits.count, shared)) return;
   const int32_t d = shape.head_dim, columns = d / 4;
   const int32_t rows = piece.item.num_rows * shape.part_heads();
   const int64_t row_stride = partial_stride(d);

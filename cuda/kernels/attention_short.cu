@@ -360,7 +360,6 @@ __device__ void attend(const Task<C>& task, const AttentionPiece& piece, Pipelin
   __syncthreads();
   sum_values(pipeline, exchange, split);
   write_split(task, piece, queries.rows, split);
-  if (piece.item.partial >= 0) merge_if_last(task, piece, &exchange.is_last);
 }
 
 /// A block takes neighbouring splits of the list.
@@ -382,8 +381,18 @@ __global__ void __launch_bounds__(kThreads, C::kBlocks) attention_short_kernel(T
   if (n >= end) return;
   Pipeline<C> pipeline(task, stages + warp_id() * C::kStages * C::kStageBytes, n, end);
   Queries<C> queries(queries_at);
+  int32_t made = 0;  // of a sequence's head, since blocks last told one another
   HEADRACE_NO_UNROLL
-  for (; n < end; ++n) attend<C>(task, split_at<C>(task, n), pipeline, queries, exchange);
+  for (; n < end; ++n) {
+    const AttentionPiece piece = split_at<C>(task, n);
+    attend<C>(task, piece, pipeline, queries, exchange);
+    if (piece.item.partial < 0) continue;
+    ++made;
+    const bool is_end = piece.item.first_split + 1 == splits_of(piece, task.shape).end();
+    if (!is_end && n + 1 < end) continue;
+    merge_if_last(task, piece, made, &exchange.is_last);
+    made = 0;
+  }
   copy_async_wait<0>();
 }
 

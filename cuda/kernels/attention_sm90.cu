@@ -175,8 +175,12 @@ __device__ void fold_sums(GroupState<C>& state, const float (&keep)[2], const fl
 }
 
 template <class C>
-__device__ void write_results(const Task<C>& task, const AttentionPiece& piece,
-                              const LaneRows& rows, int group, const GroupState<C>& state) {
+__device__ void write_results(const Task<C>& task, const AttentionPiece& piece, int group,
+                              const GroupState<C>& state) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(group));  // the rows are found anew: no registers hold them meanwhile
+#endif
+  const LaneRows rows = lane_rows<C>(task, piece, group);
   const int first = C::kSharesRows ? group * C::kColumns : 0;
   HEADRACE_UNROLL
   for (int row = 0; row < 2; ++row) {
@@ -321,7 +325,7 @@ __device__ void attend(const Task<C>& task, const AttentionPiece& piece, int gro
     }
   }
   end_tiles(work, n++, state);
-  write_results<C>(task, piece, work.rows, group, state);
+  write_results<C>(task, piece, group, state);
 }
 
 #endif
@@ -343,11 +347,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   wait_for_previous();
   if (group < 0) {
-    give_registers<32>();
+    give_registers<40>();
     if (warp_id() == 0) copy_tiles<C>(task, &keys, &values, shared);
     return;
   }
-  take_registers<240>();
+  take_registers<232>();
   if (group == 1) named_barrier_arrive(kTurn, kConsumers);  // the first turn is group 0's
   uint32_t n = 0;
   for_each_piece<C>(task,
