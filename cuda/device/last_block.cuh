@@ -14,9 +14,9 @@ __device__ inline void device_fence() {
 #endif
 }
 
-/// By all threads of a block that has made `made` of `count` results, and which then see those of all
-/// blocks: are these the last? The counter, zero at first, is zero again then. `shared`: a word that
-/// nobody uses until the block's next barrier but one.
+/// By all threads of a block that has made `made` of `count` results, and which then see those of
+/// all blocks: are these the last? The counter, zero at first, is zero again then. `shared`: a word
+/// that nobody uses until the block's next barrier but one.
 __device__ inline bool is_last_block(int32_t* counter, int32_t made, int32_t count,
                                      uint32_t* shared) {
   __syncthreads();

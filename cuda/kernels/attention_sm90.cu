@@ -347,11 +347,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   wait_for_previous();
   if (group < 0) {
-    give_registers<40>();
+    give_registers<kCopyRegisters>();
     if (warp_id() == 0) copy_tiles<C>(task, &keys, &values, shared);
     return;
   }
-  take_registers<232>();
+  take_registers<kMultiplyRegisters>();
   if (group == 1) named_barrier_arrive(kTurn, kConsumers);  // the first turn is group 0's
   uint32_t n = 0;
   for_each_piece<C>(task,

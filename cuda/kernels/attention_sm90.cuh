@@ -18,6 +18,12 @@ inline constexpr int kRowBytes = 2 * kBoxColumns;
 inline constexpr int kBarrierBytes = 1024;  // keeps what follows aligned
 static_assert(kGroups * kGroupRows == kWgmmaRows && kGroupRows == kLongRows);
 
+// Registers of a thread that copies, and of one that multiplies; together what the launch has
+// taken.
+inline constexpr int kCopyRegisters = 40, kMultiplyRegisters = 232;
+static_assert(kGroupThreads * kCopyRegisters + kConsumers * kMultiplyRegisters <=
+              (64 << 10) / kThreads / 8 * 8 * kThreads);
+
 // Named barriers: a group's turn to multiply, and a group's own. 0 is the block's.
 inline constexpr int kTurn = 1, kWithin = kTurn + kGroups;
 
