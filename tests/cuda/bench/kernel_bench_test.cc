@@ -42,7 +42,7 @@ TEST(KernelBench, MeasuresEveryNumber) {
                              "linear-few",          "linear-some",
                              "linear-many",         "linear-qkv-1",
                              "linear-down-130",     "linear-head-33",
-                             "attention-prefill",   "attention-prefill-fastest",
+                             "attention-prefill",   "attention-prefill-many",
                              "attention-decode",    "sampling",
                              "sampling-flat",       "sampling-1",
                              "sampling-top-p-flat", "sampling-temperature-1",
