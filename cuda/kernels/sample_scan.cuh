@@ -123,7 +123,8 @@ __device__ inline void find_threshold(ScanShared* shared) {
     HEADRACE_UNROLL
     for (int i = 0; i < kWarp; ++i) {
       const float other = others[i];
-      place += other > own || (other == own && i < lane_id()) ? 1 : 0;
+      const int before = i < lane_id() ? 1 : 0;  // no branches
+      place += (other > own ? 1 : 0) | ((other == own ? 1 : 0) & before);
     }
     if (place == 0) shared->largest[warp_id()] = own;
     static_assert(kSureTokens == kScanGroups / 2);
