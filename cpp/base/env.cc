@@ -44,7 +44,7 @@ std::optional<std::string> env_cpu_isa() { return get("HEADRACE_CPU_ISA"); }
 
 std::optional<std::string> env_numa_nodes() { return get("HEADRACE_NUMA_NODES"); }
 
-bool env_cuda_fastest_kernels() { return is_second("HEADRACE_CUDA_KERNELS", "ordered", "fastest"); }
+bool env_cuda_plain_kernels() { return is_second("HEADRACE_CUDA_KERNELS", "best", "plain"); }
 
 bool env_cuda_graphs() { return !is_second("HEADRACE_CUDA_GRAPHS", "on", "off"); }
 

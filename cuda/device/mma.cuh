@@ -154,14 +154,4 @@ __device__ inline void load_matrices(uint32_t (&out)[4], const void* row) {
 
 #endif
 
-/// c += the 32 k of a group. `a_low`: 16 bytes of row g, `a_high`: of row g + 8; `b`: of column g.
-template <class T>
-__device__ inline void mma_16x8x32(float (&c)[4], const uint4& a_low, const uint4& a_high,
-                                   const uint4& b) {
-  const uint32_t first_a[4] = {a_low.x, a_high.x, a_low.y, a_high.y}, first_b[2] = {b.x, b.y};
-  const uint32_t second_a[4] = {a_low.z, a_high.z, a_low.w, a_high.w}, second_b[2] = {b.z, b.w};
-  mma_16x8x16<T>(c, first_a, first_b);
-  mma_16x8x16<T>(c, second_a, second_b);
-}
-
 }  // namespace headrace::cuda

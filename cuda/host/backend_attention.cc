@@ -7,7 +7,6 @@ namespace headrace::cuda {
 
 namespace {
 
-constexpr int kWgmmaMajor = 9;  // compute capability
 
 const DeviceKvCache& device_cache(const KvCache& cache) {
   const auto* device = dynamic_cast<const DeviceKvCache*>(&cache);
@@ -82,10 +81,9 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                  spec.window);
   const AttentionKind kind{q.dtype, cache.spec().dtype, spec.head_dim, cache.spec().block_size,
                            spec.scale};
-  const bool has_wgmma = context_.properties().major == kWgmmaMajor;
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
-                         attention_long_rows(kind, has_wgmma), spec.causal});
+                         attention_long_rows(kind, has_wgmma_), spec.causal});
   const DeviceKvCache& device = device_cache(cache);
   launch(cuda::attention, {.dtype = q.dtype,
                            .cache_dtype = cache.spec().dtype,
@@ -104,7 +102,7 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                            .partials = static_cast<float*>(attention_partials_.data),
                            .counters = static_cast<int32_t*>(attention_counters_.data),
                            .multiprocessors = context_.properties().multiprocessors,
-                           .has_wgmma = has_wgmma});
+                           .has_wgmma = has_wgmma_});
 }
 
 }  // namespace headrace::cuda

@@ -171,9 +171,8 @@ class CudaBackend final : public Backend {
 
   CudaContext context_;
   const bool record_steps_;
-  bool has_wgmma_;  ///< linears may use it
+  bool has_wgmma_;  ///< linears and attention may use it
   std::vector<std::string> replaced_kernels_;
-  const bool use_wgmma_;  ///< CudaBackendOptions::fastest_kernels, on a GPU that has it
   const DType storage_;   ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
   Uploader uploader_;       ///< for the backend's thread
