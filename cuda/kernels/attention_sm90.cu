@@ -78,14 +78,20 @@ struct GroupState {
   float total[2], held_total[2];  // of the lane's own keys
 };
 
+/// A descriptor of what lies `bytes` behind it: adding leaves the other fields alone.
+__device__ inline uint64_t behind(uint64_t descriptor, int bytes) {
+  return descriptor + static_cast<uint64_t>(bytes >> 4);
+}
+
 template <class C>
 __device__ void multiply_keys(const char* queries, const char* keys, GroupState<C>& state) {
+  const uint64_t a = tile_descriptor(queries, 0), b = tile_descriptor(keys, 0);
   HEADRACE_UNROLL
   for (int k = 0; k < C::kHeadDim / 16; ++k) {
-    const auto k_bytes = static_cast<uint32_t>(k % 4 * 32);
+    const int column = k % 4 * 32;
     wgmma_64xk16<typename C::T, kTileKeys>(
-        state.scores, tile_descriptor(queries + k / 4 * kGroupRows * kRowBytes, k_bytes),
-        tile_descriptor(keys + k / 4 * kTileKeys * kRowBytes, k_bytes), k > 0);
+        state.scores, behind(a, k / 4 * kGroupRows * kRowBytes + column),
+        behind(b, k / 4 * kTileKeys * kRowBytes + column), k > 0);
   }
   products_commit();
 }
@@ -93,11 +99,11 @@ __device__ void multiply_keys(const char* queries, const char* keys, GroupState<
 /// `values`: from the group's first column on.
 template <class C>
 __device__ void multiply_values(const char* values, GroupState<C>& state) {
+  const uint64_t b = transposed_descriptor(values, kTileKeys * kRowBytes);
   HEADRACE_UNROLL
   for (int k = 0; k < kTileKeys / 16; ++k) {
-    wgmma_64xk16<typename C::T, C::kColumns>(
-        state.sums, state.weights[k],
-        transposed_descriptor(values + k * 16 * kRowBytes, kTileKeys * kRowBytes));
+    wgmma_64xk16<typename C::T, C::kColumns>(state.sums, state.weights[k],
+                                             behind(b, k * 16 * kRowBytes));
   }
   products_commit();
 }
@@ -268,7 +274,7 @@ __device__ void next_tile(const GroupWork<C>& work, int32_t tile, uint32_t n,
     fold_sums<C>(state, fold_keep, fold_add);
     HEADRACE_UNROLL
     for (float& sum : state.sums) sum = 0.0f;
-  } else {
+  } else if (__any_sync(kAllLanes, keep[0] != 1.0f || keep[1] != 1.0f)) {
     HEADRACE_UNROLL
     for (int i = 0; i < C::kColumns / 2; ++i) state.sums[i] *= keep[i / 2 % 2];
   }
@@ -336,7 +342,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                            const __grid_constant__ TensorMap values, Task<C> task) {
 #if defined(HEADRACE_HOPPER)
   const Shared<C> shared(shared_memory());
-  const int group = static_cast<int>(threadIdx.x) / kGroupThreads - 1;
+  // From one lane, so that the compiler knows it for the warp's.
+  const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kGroupThreads, 0) - 1;
   start_next();
   if (threadIdx.x == 0) {
     shared.keys.init();
