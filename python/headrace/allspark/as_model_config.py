@@ -50,18 +50,18 @@ class AsModelConfig:
     num_threads: int = 0
     matmul_precision: str = "highest"
     lora_names: list[str] = field(default_factory=list)
-    lora_max_rank: int = 64
-    lora_max_num: int = 5
     cache_span_size: int = 128
     cache_span_num_init: int = 0
     cache_span_num_grow: int = 0
     enable_prefix_cache: bool = True
     prefix_cache_ttl: int = 300
-    cache_mode: AsCacheMode = AsCacheMode.AsCacheDefault
     prefill_mode: AsMHAPrefill = AsMHAPrefill.AsPrefillDefault
+    cache_mode: AsCacheMode = AsCacheMode.AsCacheDefault
     eviction_strategy: AsEvictionStrategy = AsEvictionStrategy.MaxLength
     scheduling_strategy: AsSchedulingStrategy = AsSchedulingStrategy.ContextPriority
     enable_sparsity_matmul: bool = False
+    lora_max_rank: int = 64
+    lora_max_num: int = 5
     data_type: str = "auto"
     quantization: dict[str, Any] | None = None
     packed_weights: str = ""
@@ -74,8 +74,11 @@ class AsModelConfig:
         compute_unit: str = "CUDA:0",
         engine_max_length: int | None = None,
         engine_max_batch: int | None = None,
+        *others: Any,
         **values: Any,
     ) -> None:
+        """others: the next fields in their order, as the original takes them, too."""
+        values = self._with_positional(others, values)
         with_arguments = bool(model_name or model_path or weights_path or values)
         given = {
             "model_name": model_name,
@@ -96,6 +99,16 @@ class AsModelConfig:
             value = values.get(name, given.get(name))
             object.__setattr__(self, name, default if value is None else value)
         object.__setattr__(self, "_interrupts", "eviction_strategy" in values)
+
+    def _with_positional(self, others: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
+        names = [item.name for item in fields(self)][6:]
+        if len(others) > len(names):
+            raise TypeError(f"AsModelConfig takes at most {6 + len(names)} arguments")
+        positional = dict(zip(names, others, strict=False))
+        twice = [name for name in positional if name in values]
+        if twice:
+            raise TypeError(f"AsModelConfig got two values for {twice[0]!r}")
+        return {**positional, **values}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dataclass_fields__:

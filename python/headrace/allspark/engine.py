@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,8 @@ __all__ = [
     "TargetDevice",
     "os",
 ]
+if importlib.util.find_spec("torch") is not None:  # the original's star import gives these, too
+    __all__ += ["Tensor", "torch"]
 
 logger = logging.getLogger("headrace")
 
