@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, overload
 
 from headrace.call import Call, Job, OutputStream, Registry, run_to_end
 from headrace.engine_args import EngineArgs
+from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
 from headrace.lora import LoRARequests, lora_list
 from headrace.native import ModelStats
@@ -26,7 +28,7 @@ from headrace.prompts import (
 )
 from headrace.request_params import RequestPlanner, check_shared, read_generation_defaults
 from headrace.runtime import SessionLoader
-from headrace.sampling_params import SamplingParams
+from headrace.sampling_params import BeamSearchParams, SamplingParams, is_default
 from headrace.text.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -129,7 +131,8 @@ class LLM:
             or dicts with "prompt" (text) or "prompt_token_ids" (which wins) or "messages", and
             optionally "add_special_tokens", "completion_token_ids" (ids the output goes on from),
             "bad_words", "request_id".
-        sampling_params: one for all prompts, or a list with one for each; default: the model's.
+        sampling_params: one for all prompts, or a list with one for each; default: the model's, with
+            a fresh seed for each prompt.
         use_tqdm: show a progress bar on stderr.
         stream: return an iterator of increments. Each item is a list with one entry per output,
             None where nothing is new. The texts of an output's increments, joined, are its text.
@@ -252,7 +255,13 @@ class LLM:
 
     def _params_list(self, params: Params, count: int, name: str) -> list[SamplingParams]:
         if params is None:
-            params = self.default_sampling_params
+            default = self.default_sampling_params
+            drawn = is_default(default.seed)
+            return [replace(default, seed=None) if drawn else default for _ in range(count)]
+        if isinstance(params, BeamSearchParams):
+            raise UnsupportedError(
+                "BeamSearchParams: Headrace samples, it has no beam search; pass SamplingParams"
+            )
         items = [params] if isinstance(params, SamplingParams) else params
         if not isinstance(items, (list, tuple)) or not all(
             isinstance(item, SamplingParams) for item in items
