@@ -79,7 +79,14 @@ class LLM:
         chat_template: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.args = EngineArgs.from_kwargs({**kwargs, "enable_logprob": bool(enable_logprob)})
+        named = {
+            "model": model,
+            "revision": revision,
+            "tokenizer": tokenizer,
+            "chat_template": chat_template,
+            "enable_logprob": bool(enable_logprob),
+        }
+        self.args = EngineArgs.from_kwargs({**kwargs, **named})
         template = load_chat_template(chat_template)
         branch = revision or "master"
         folder = resolve_model(model, branch)
@@ -131,8 +138,8 @@ class LLM:
             or dicts with "prompt" (text) or "prompt_token_ids" (which wins) or "messages", and
             optionally "add_special_tokens", "completion_token_ids" (ids the output goes on from),
             "bad_words", "request_id".
-        sampling_params: one for all prompts, or a list with one for each; default: the model's, with
-            a fresh seed for each prompt.
+        sampling_params: one for all prompts, or a list with one for each; default: the model's,
+            with a fresh seed for each prompt.
         use_tqdm: show a progress bar on stderr.
         stream: return an iterator of increments. Each item is a list with one entry per output,
             None where nothing is new. The texts of an output's increments, joined, are its text.
@@ -144,7 +151,7 @@ class LLM:
         """
         items = prompt_list(prompts)
         params = self._params_list(sampling_params, len(items), "prompts")
-        chat = ChatOptions(self.chat_template)
+        chat = ChatOptions(default_template=self.chat_template)
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
             Job(item, partial(read_prompt, item, self._tokenizer, chat), own, lora)
@@ -193,18 +200,21 @@ class LLM:
         """Answers a conversation, or several, through the model's chat template.
 
         messages: one conversation (a list of {"role", "content"} dicts) or a list of them. Content
-            is a string or a list of text parts.
+            is a string or a list of text parts. In a list, a text stands for what a user says, and
+            token ids or a dict for `generate` for themselves.
         chat_template_kwargs: variables for the template, e.g. {"enable_thinking": False} (it is
-            True unless given); "add_generation_prompt" and "chat_template" are understood too.
+            True unless given); "add_generation_prompt" and "chat_template" are understood too. One
+            that the template doesn't read warns.
         chat_template: a template, or the name of one of the model's, for this call.
-        tools: the tools the template should show, as OpenAI-style dicts.
+        tools: the tools the template should show, as OpenAI-style dicts. A template that shows
+            none warns.
 
         The rest as in `generate`. `RequestOutput.prompt` is the text made by the template.
         """
         items = conversation_list(messages)
         params = self._params_list(sampling_params, len(items), "messages")
         options = ChatOptions(
-            chat_template or self.chat_template, chat_template_kwargs, tool_list(tools)
+            chat_template, chat_template_kwargs, tool_list(tools), self.chat_template
         )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [

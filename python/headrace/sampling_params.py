@@ -131,7 +131,7 @@ class SamplingParams:
         if self.seed is None:
             self.seed = draw_seed()
         for name in _INTS:
-            setattr(self, name, _as_int(getattr(self, name)))
+            setattr(self, name, as_int(getattr(self, name)))
         self._verify_args()
         self._warn_unused()
 
@@ -363,7 +363,7 @@ class BeamSearchParams:
     include_stop_str_in_output: bool = False
 
 
-def _as_int(value: Any) -> Any:
+def as_int(value: Any) -> Any:
     """10.0 and numpy's integers as int; the checks judge anything else."""
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -248,7 +248,9 @@ def test_install_in_a_program_reaches_its_children(monkeypatch: pytest.MonkeyPat
         compat.install()
         folder, *others = os.environ["PYTHONPATH"].split(os.pathsep)
         assert (Path(folder) / "sitecustomize.py").is_file()
-        assert others == ["a"] * (before != "")  # no empty entry, which would mean the folder we are in
+        assert others == ["a"] * (
+            before != ""
+        )  # no empty entry, which would mean the folder we are in
 
 
 def test_usage() -> None:

@@ -361,3 +361,19 @@ class TestResults:
             "the model folder has no tokenizer: name one by tokenizer, or pass token ids, not text"
         )
         assert "stop strings need a tokenizer" in (stop.error_msg or "")
+
+
+def test_arrays_in_dicts(llm: LLM) -> None:
+    numpy = pytest.importorskip("numpy")
+    ids = numpy.array([5, 6, 7])
+    (expected,) = generate(llm, [5, 6, 7])
+    for prompts in (
+        {"prompt_token_ids": ids},
+        [{"prompt": "", "prompt_token_ids": ids}],
+        {"prompt_token_ids": ids[:2], "completion_token_ids": ids[2:]},
+        {"prompt": ids},
+        ids,
+        ids.reshape(1, 3),
+    ):
+        (output,) = generate(llm, prompts)
+        assert output.prompt_token_ids == expected.prompt_token_ids

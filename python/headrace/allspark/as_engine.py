@@ -23,6 +23,8 @@ class AsEngine(RequestCalls):
         """Deprecated: `result_queue.Get().ids_from_generate`."""
         return result_queue.Get().ids_from_generate
 
-    def get_request_status(self, model_name: str, result_queue: ResultQueue) -> GenerateRequestStatus:
+    def get_request_status(
+        self, model_name: str, result_queue: ResultQueue
+    ) -> GenerateRequestStatus:
         """Deprecated: `result_queue.GenerateStatus()`."""
         return result_queue.GenerateStatus()

@@ -68,8 +68,8 @@ def is_capsule(value: Any) -> bool:
 def read_integers(value: Any) -> list[list[int]]:
     """The rows of a capsule, or of an object with __dlpack__, in the memory of the CPU.
 
-    One row for a tensor of one dimension. Raises ValueError for anything else. A capsule can be read
-    any number of times, until a consumer of another kind has taken its tensor.
+    One row for a tensor of one dimension. Raises ValueError for anything else. A capsule can be
+    read any number of times, until a consumer of another kind has taken its tensor.
     """
     capsule = value if is_capsule(value) else value.__dlpack__()
     if not _is_valid(capsule, _NAME):

@@ -49,7 +49,7 @@ __all__ = [
     "os",
 ]
 if importlib.util.find_spec("torch") is not None:  # the original's star import gives these, too
-    __all__ += ["Tensor", "torch"]
+    __all__ += ["Tensor", "torch"]  # noqa: F822 (see __getattr__)
 
 logger = logging.getLogger("headrace")
 

@@ -209,6 +209,22 @@ class Tokenizer:
         )
         return self.encode(text) if tokenize else text
 
+    @property
+    def chat_templates(self) -> dict[str, str]:
+        """The folder's templates by name; its own is "default"."""
+        return dict(self._files.templates)
+
+    def template_variables(
+        self, chat_template: str | None = None, with_tools: bool = False
+    ) -> frozenset[str]:
+        """The variables that a template reads: the one that apply_chat_template would use.
+
+        REQUIRES: that has rendered it.
+        """
+        from headrace.text.template_variables import template_variables
+
+        return template_variables(find_template(self._files.templates, chat_template, with_tools))
+
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer of a local folder; None if it has none."""
