@@ -110,10 +110,16 @@ def encode_batch(
 
     Raises ValueError for padding without a padding token, and for rows that make no tensor.
     """
-    one = isinstance(text, str)
-    rows = shape.cut([encode(item) for item in ([text] if one else text)], model_max_length)
+    texts = [text] if isinstance(text, str) else text
+    rows = shape.cut([encode(item) for item in texts], model_max_length)
     return pad_batch(
-        rows, shape, pad_token_id, model_max_length, return_tensors, return_attention_mask, one
+        rows,
+        shape,
+        pad_token_id,
+        model_max_length,
+        return_tensors,
+        return_attention_mask,
+        one=isinstance(text, str),
     )
 
 
@@ -147,8 +153,6 @@ def to_tensor(rows: Rows, kind: str) -> Any:
     if package is None:
         raise ValueError(f"return_tensors must be None, 'pt' or 'np', got {kind!r:.200}")
     if len({len(row) for row in rows}) > 1:
-        raise ValueError(
-            "rows of different lengths make no tensor: pass one text, or padding=True"
-        )
+        raise ValueError("rows of different lengths make no tensor: pass one text, or padding=True")
     module = importlib.import_module(package)
     return module.tensor(rows) if kind == "pt" else module.array(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,9 @@ class CallableTokenizer:
 
         tokenizer(["a text", "another"], padding=True, return_tensors="np")["input_ids"]
 
-    Unlike headrace's own, `encode` and calls add the model's special tokens unless told not to, and
-    `apply_chat_template` adds no generation prompt unless told to.
+    Unlike headrace's own, `encode` and calls add the model's special tokens unless told not to
+    (truncation cuts them like others), and `apply_chat_template` adds no generation prompt unless
+    told to.
 
     padding_side, truncation_side, pad_token, chat_template and model_max_length can be set.
     return_tensors: "pt" or "np" needs torch or numpy in this environment; None gives lists.
@@ -42,7 +44,15 @@ class CallableTokenizer:
     """
 
     model_input_names = ("input_ids", "attention_mask")
-    is_fast = True
+    adds_special_tokens = True  # unless told otherwise
+    adds_generation_prompt = False  # likewise
+
+    _tokenizer: Tokenizer
+    padding_side: str
+    truncation_side: str
+    model_max_length: int | None
+    pad_token: str | None
+    chat_template: str | None
 
     def __init__(self, tokenizer: Tokenizer, padding_side: str | None = None) -> None:
         config = tokenizer.config
@@ -63,7 +73,8 @@ class CallableTokenizer:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "pad_token" and value is not None:
-            if self._tokenizer.convert_tokens_to_ids(value) is None:
+            token = self._tokenizer.convert_tokens_to_ids(value)
+            if token is None or self._tokenizer.convert_ids_to_tokens(token) != value:
                 raise ValueError(f"pad_token {value!r:.200} is not in the vocabulary")
         elif name == "pad_token_id":
             name, value = "pad_token", self._tokenizer.convert_ids_to_tokens(value)
@@ -73,6 +84,11 @@ class CallableTokenizer:
 
     def __len__(self) -> int:
         return len(self._tokenizer)
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it comes from a tokenizer.json."""
+        return (self._tokenizer.folder / "tokenizer.json").is_file()
 
     @property
     def name_or_path(self) -> str:
@@ -87,7 +103,7 @@ class CallableTokenizer:
     def encode(
         self,
         text: str,
-        add_special_tokens: bool = True,
+        add_special_tokens: bool | None = None,
         padding: bool | str | None = False,
         truncation: bool | str | None = None,
         max_length: int | None = None,
@@ -109,7 +125,7 @@ class CallableTokenizer:
     def __call__(
         self,
         text: str | Sequence[str],
-        add_special_tokens: bool = True,
+        add_special_tokens: bool | None = None,
         padding: bool | str | None = False,
         truncation: bool | str | None = None,
         max_length: int | None = None,
@@ -118,14 +134,15 @@ class CallableTokenizer:
         pad_to_multiple_of: int | None = None,
         padding_side: str | None = None,
     ) -> BatchEncoding:
-        """input_ids and attention_mask, of one text or of each. See BatchShape for the arguments."""
+        """input_ids and attention_mask, of one text or of each. BatchShape has the arguments."""
         texts = [text] if isinstance(text, str) else list(text)
         wrong = next((item for item in texts if not isinstance(item, str)), None)
         if wrong is not None:
             raise TypeError(f"text must be a str or a list of them, got {wrong!r:.200}")
+        special = self.adds_special_tokens if add_special_tokens is None else add_special_tokens
         return encode_batch(
             text if isinstance(text, str) else texts,
-            lambda item: self._tokenizer.encode(item, add_special_tokens),
+            lambda item: self._tokenizer.encode(item, special),
             self._shape(padding, truncation, max_length, pad_to_multiple_of, padding_side),
             self.pad_token_id,
             self.model_max_length,
@@ -171,22 +188,37 @@ class CallableTokenizer:
             padding, truncation, max_length, pad_to_multiple_of, side, self.truncation_side
         )
 
-    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **_: Any) -> str:
-        """token_ids: an id, a list, or an array or tensor of one dimension."""
+    def decode(
+        self,
+        token_ids: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str:
+        """token_ids: an id, a list, or an array or tensor of one dimension.
+
+        clean_up_tokenization_spaces: no effect; texts come as the model wrote them. True warns.
+        """
+        if clean_up_tokenization_spaces:
+            warnings.warn("clean_up_tokenization_spaces=True has no effect", stacklevel=2)
         ids = token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids
         return self._tokenizer.decode(ids, skip_special_tokens)
 
     def batch_decode(
-        self, sequences: Iterable[Any], skip_special_tokens: bool = False, **_: Any
+        self,
+        sequences: Iterable[Any],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
     ) -> list[str]:
-        return [self.decode(ids, skip_special_tokens) for ids in sequences]
+        return [
+            self.decode(ids, skip_special_tokens, clean_up_tokenization_spaces) for ids in sequences
+        ]
 
     def apply_chat_template(
         self,
         conversation: Sequence[Any] | Mapping[str, Any],
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template: str | None = None,
-        add_generation_prompt: bool = False,
+        add_generation_prompt: bool | None = None,
         tokenize: bool = True,
         padding: bool | str | None = False,
         truncation: bool | str | None = None,
@@ -202,13 +234,14 @@ class CallableTokenizer:
         if continue_final_message:
             raise UnsupportedError("continue_final_message: leave it out, and append to the text")
         several = _are_conversations(conversation)
+        conversations: Iterable[Any] = conversation if several else [conversation]
         own = self.chat_template
+        prompt = add_generation_prompt
+        prompt = self.adds_generation_prompt if prompt is None else prompt
         template = chat_template or (None if own == self._tokenizer.chat_template else own)
         texts = [
-            self._tokenizer.apply_chat_template(
-                item, tools, template, add_generation_prompt, False, **variables
-            )
-            for item in (conversation if several else [conversation])
+            self._tokenizer.apply_chat_template(item, tools, template, prompt, False, **variables)
+            for item in conversations
         ]
         if not tokenize:
             return texts if several else texts[0]

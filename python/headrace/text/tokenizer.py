@@ -60,6 +60,16 @@ class Tokenizer:
                 return cls(SentencePieceBackend(folder / name, files), files)
         return None
 
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._files.folder
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """tokenizer_config.json; {} without one."""
+        return self._files.config
+
     # Text and ids.
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
