@@ -14,6 +14,18 @@ from headrace.allspark.enums import (
 
 # AsModelConfig(...) with arguments starts from these, so that a forgotten one fails to install.
 _ZERO_WITH_ARGUMENTS = ("engine_max_length", "engine_max_batch")
+NO_EFFECT = {
+    "cache_span_num_init": "the whole KV cache is there from the start",
+    "cache_span_num_grow": "the whole KV cache is there from the start",
+    "prefix_cache_ttl": "the entries used longest ago go first when room is needed",
+    "prefill_mode": "there is one kind of attention",
+    "scheduling_strategy": "every step takes what fits of prompts and outputs",
+    "swap_threshold": "weights stay where they are",
+    "text_graph": "nothing is written as text",
+    "enable_sparsity_matmul": "there are no sparse kernels",
+    "lora_names": "load_lora loads adapters",
+    "matmul_precision": "the weights' type decides",
+}
 _HIDDEN = ("data_type", "quantization", "packed_weights")
 
 
@@ -33,9 +45,7 @@ class AsModelConfig:
     packed_weights: "auto" keeps them in a cache folder, too, for the next start to map
         (docs/packed.md); a model that was serialized is mapped anyway. Not in the original.
 
-    cache_span_num_init, cache_span_num_grow, prefix_cache_ttl, prefill_mode, scheduling_strategy,
-    swap_threshold, text_graph, enable_sparsity_matmul and lora_names have no effect;
-    matmul_precision is checked only: the weights' type decides.
+    Those in NO_EFFECT have none, which install_model logs where they aren't at their default.
     """
 
     model_name: str = ""
@@ -116,6 +126,15 @@ class AsModelConfig:
         if name == "eviction_strategy":
             object.__setattr__(self, "_interrupts", True)
         object.__setattr__(self, name, value)
+
+    def ineffective(self) -> list[str]:
+        """A line for each field that was set to something that has no effect."""
+        untouched = AsModelConfig()
+        return [
+            f"{name}={getattr(self, name)!r:.200} has no effect: {reason}"
+            for name, reason in NO_EFFECT.items()
+            if getattr(self, name) != getattr(untouched, name)
+        ]
 
     @property
     def interrupts(self) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy
 
-from torch import utils as utils  # noqa: E402
+from torch import utils as utils
 
 int64 = numpy.int64
 
