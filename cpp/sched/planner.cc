@@ -256,9 +256,11 @@ int32_t Planner::cover(Sequence& seq, int32_t positions) {
   return std::min(positions, seq.num_blocks() * seq.block_size);
 }
 
-/// For its first row, yes; for more, only what the decodes ahead can do without.
+/// For the first row of a decode or of the most senior, yes; for more, only what the decodes ahead
+/// can do without.
 bool Planner::may_take_block(const Sequence& seq) const {
-  return seq.lacks_block() || state_.blocks.available() > blocks_set_aside_;
+  const bool is_counted = seq.decodes() || visited_ == 0;
+  return (is_counted && seq.lacks_block()) || state_.blocks.available() > blocks_set_aside_;
 }
 
 /// Sends the most junior of running[first ..) back to wait; false if there is none.
