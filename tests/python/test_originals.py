@@ -28,9 +28,23 @@ class Program(NamedTuple):
     path: str
     needs: tuple[str, ...] = ()  # packages that nothing stands in for
     expect: str = ""  # in what it prints
+    arguments: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # files of its folder that it imports
 
 
+BENCHMARK = (
+    *("--device_type", "CPU", "--engine_max_length", "256", "--engine_max_batch", "4"),
+    *("--test_qps", "50", "--test_sample_size", "12", "--test_max_output", "16"),
+    *("--test_random_input", "--prefix_cache_rate_list", "0.5"),
+)
 DASHINFER = [
+    Program(
+        "examples/benchmark/benchmark_throughput.py",
+        ("pandas", "tabulate", "matplotlib"),
+        "Report and Detail have been written",
+        BENCHMARK,
+        ("PromptLoader.py", "InspectPrompt.py"),
+    ),
     Program("tests/python/gpu/test_runtime_config.py"),
     Program("tests/python/gpu/test_di_model_config.py", ("ruamel",)),
     Program("tests/python/gpu/test_11_qwen2_json.py"),
@@ -106,7 +120,9 @@ def test_dashinfer(program: Program, tmp_path: Path) -> None:
     for name in program.needs:
         pytest.importorskip(name)
     (tmp_path / "work" / "here").mkdir(parents=True)  # some write to ../../
-    done = run(tmp_path / "work" / "here", copied(source, tmp_path))
+    for name in program.beside:
+        copied(source.with_name(name), tmp_path)
+    done = run(tmp_path / "work" / "here", copied(source, tmp_path), *program.arguments)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     assert program.expect in done.stdout
     assert "[Error]" not in done.stdout
