@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 from allspark_setup import needs_engine
 
-from headrace import LLM, GuidedDecodingParams, LoRARequest, SamplingParams, shipped_model
+from headrace import (
+    LLM,
+    GenerationConfig,
+    GuidedDecodingParams,
+    LoRARequest,
+    SamplingParams,
+    shipped_model,
+)
+from headrace import Engine as NativeEngine
 from headrace.allspark import (
     AsCacheMode,
     AsEvictionStrategy,
@@ -390,3 +398,43 @@ def test_parameters_of_a_tokenizers_call(toy_folder: Any) -> None:
             warnings.simplefilter("error")
             changed = repr(own("abc", **beside, **{name: value})) != repr(own("abc", **beside))
         assert changed or (name == "add_special_tokens" and not special), name
+
+
+# Engine.submit: what the engine is told.
+SUBMIT: dict[str, tuple[Any, str]] = {
+    "config": (GenerationConfig(top_k=5), "sampling"),
+    "request_id": ("mine", "request_id"),
+    "priority": (3, "priority"),
+    "timeout": (5.0, "timeout"),
+    "guided": (GuidedDecodingParams(regex="a"), "constraint"),
+    "lora": ("adapter", "lora_name"),
+}
+
+
+@pytest.fixture
+def told(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    seen: list[dict[str, Any]] = []
+    real = fake_engine.Engine.submit
+
+    def submit(engine: Any, model: str, **how: Any) -> Any:
+        seen.append({**how, "model": model})
+        return real(engine, model, prompt_token_ids=[5], sampling=how["sampling"])
+
+    monkeypatch.setattr(fake_engine.Engine, "submit", submit)
+    return seen
+
+
+def test_parameters_of_a_submission(told: list[dict[str, Any]], toy_folder: Any) -> None:
+    assert names_of(NativeEngine.submit) == {"model", "prompt", "detokenize", *SUBMIT}
+    with NativeEngine() as engine:
+        engine.install_model("m", str(toy_folder))
+        engine.start_model("m")
+        engine.submit("m", [5, 6])
+        for name, (value, _) in SUBMIT.items():
+            engine.submit("m", [5, 6], **{name: value})
+        assert engine.submit("m", [5, 6], detokenize=True).results().get().text
+        assert engine.submit("m", "text", detokenize=False).results().get().text == ""
+    plain, *others = told[: len(SUBMIT) + 1]
+    assert (plain["model"], plain["prompt_token_ids"]) == ("m", [5, 6])
+    for how, (name, (_, key)) in zip(others, SUBMIT.items(), strict=True):
+        assert {k for k in how if repr(how[k]) != repr(plain[k])} == {key}, name
