@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, overload
 
 from headrace.call import Call, Job, OutputStream, Registry, run_to_end
 from headrace.engine_args import EngineArgs
+from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
 from headrace.lora import LoRARequests, lora_list
 from headrace.native import ModelStats
@@ -27,7 +29,7 @@ from headrace.prompts import (
 from headrace.quoting import quoted
 from headrace.request_params import RequestPlanner, check_shared, read_generation_defaults
 from headrace.runtime import SessionLoader
-from headrace.sampling_params import SamplingParams
+from headrace.sampling_params import BeamSearchParams, SamplingParams, is_default
 from headrace.text.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -78,7 +80,14 @@ class LLM:
         chat_template: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.args = EngineArgs.from_kwargs({**kwargs, "enable_logprob": bool(enable_logprob)})
+        named = {
+            "model": model,
+            "revision": revision,
+            "tokenizer": tokenizer,
+            "chat_template": chat_template,
+            "enable_logprob": bool(enable_logprob),
+        }
+        self.args = EngineArgs.from_kwargs({**kwargs, **named})
         template = load_chat_template(chat_template)
         branch = revision or "master"
         folder = resolve_model(model, branch)
@@ -130,7 +139,8 @@ class LLM:
             or dicts with "prompt" (text) or "prompt_token_ids" (which wins) or "messages", and
             optionally "add_special_tokens", "completion_token_ids" (ids the output goes on from),
             "bad_words", "request_id".
-        sampling_params: one for all prompts, or a list with one for each; default: the model's.
+        sampling_params: one for all prompts, or a list with one for each; default: the model's,
+            with a fresh seed for each prompt.
         use_tqdm: show a progress bar on stderr.
         stream: return an iterator of increments. Each item is a list with one entry per output,
             None where nothing is new. The texts of an output's increments, joined, are its text.
@@ -142,7 +152,9 @@ class LLM:
         """
         items = prompt_list(prompts)
         params = self._params_list(sampling_params, len(items), "prompts")
-        chat = ChatOptions(self.chat_template, max_tokens=self.model_info.max_model_len)
+        chat = ChatOptions(
+            default_template=self.chat_template, max_tokens=self.model_info.max_model_len
+        )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
             Job(item, partial(read_prompt, item, self._tokenizer, chat), own, lora)
@@ -191,21 +203,25 @@ class LLM:
         """Answers a conversation, or several, through the model's chat template.
 
         messages: one conversation (a list of {"role", "content"} dicts) or a list of them. Content
-            is a string or a list of text parts.
+            is a string or a list of text parts. In a list, a text stands for what a user says, and
+            token ids or a dict for `generate` for themselves.
         chat_template_kwargs: variables for the template, e.g. {"enable_thinking": False} (it is
-            True unless given); "add_generation_prompt" and "chat_template" are understood too.
+            True unless given); "add_generation_prompt" and "chat_template" are understood too. One
+            that the template doesn't read warns.
         chat_template: a template, or the name of one of the model's, for this call.
-        tools: the tools the template should show, as OpenAI-style dicts.
+        tools: the tools the template should show, as OpenAI-style dicts. A template that shows
+            none warns.
 
         The rest as in `generate`. `RequestOutput.prompt` is the text made by the template.
         """
         items = conversation_list(messages)
         params = self._params_list(sampling_params, len(items), "messages")
         options = ChatOptions(
-            chat_template or self.chat_template,
+            chat_template,
             chat_template_kwargs,
             tool_list(tools),
-            self.model_info.max_model_len,
+            default_template=self.chat_template,
+            max_tokens=self.model_info.max_model_len,
         )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
@@ -256,7 +272,13 @@ class LLM:
 
     def _params_list(self, params: Params, count: int, name: str) -> list[SamplingParams]:
         if params is None:
-            params = self.default_sampling_params
+            default = self.default_sampling_params
+            drawn = is_default(default.seed)
+            return [replace(default, seed=None) if drawn else default for _ in range(count)]
+        if isinstance(params, BeamSearchParams):
+            raise UnsupportedError(
+                "BeamSearchParams: Headrace samples, it has no beam search; pass SamplingParams"
+            )
         items = [params] if isinstance(params, SamplingParams) else params
         if not isinstance(items, (list, tuple)) or not all(
             isinstance(item, SamplingParams) for item in items

@@ -147,7 +147,7 @@ class TestStream:
                     assert increment.outputs is not None
                     assert before.outputs is not None
                     assert increment.outputs.send_idx == len(before.outputs.token_ids)
-                    before.add(increment)
+                    before.accumulate(increment)
         for one, other in zip(joined, whole, strict=True):
             assert one is not None
             assert one.outputs is not None

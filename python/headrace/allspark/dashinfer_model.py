@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from headrace.allspark.generation_config import ASGenerationConfigBuilder
 from headrace.allspark.loader_base import LLM, read_config
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from headrace.hub import resolve_model
+
+logger = logging.getLogger("headrace")
 
 _SECTIONS = ("generation_config", "runtime_config", "model")
 
@@ -52,7 +55,12 @@ class DashInferModel(LLM):
         return packed_model.find_model(stem + ".asgraph", stem + ".asparam")
 
     def load_model(self, **kwargs: Any) -> DashInferModel:
-        """Checks that the files are there and belong together. Raises AsException."""
+        """Checks that the files are there and belong together. Arguments have no effect.
+
+        Raises AsException.
+        """
+        if kwargs:
+            logger.warning("load_model: %.200s: no effect", ", ".join(kwargs))
         self._files()
         return self
 

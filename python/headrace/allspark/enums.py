@@ -42,7 +42,7 @@ class AsStatus(_NativeEnum):
 
 
 class GenerateRequestStatus(_NativeEnum):
-    """Init -> ContextFinished -> Generating -> one of the others."""
+    """Init -> Generating -> one of the others. ContextFinished is never shown."""
 
     Init = 0
     ContextFinished = 1
