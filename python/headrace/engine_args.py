@@ -17,6 +17,7 @@ from headrace.quantization import (
     kv_cache_quant_type,
 )
 from headrace.sampling_params import MAX_SEED
+from headrace.short_repr import given_fields, short_repr
 from headrace.speculative import engine_speculative
 
 _MAX_INT32 = 2**31 - 1
@@ -209,6 +210,10 @@ class EngineArgs:
         engine_quantization(self.quantization)
         engine_speculative(self.speculative_config)
         self._engine_kv_cache_dtype()
+
+    def __repr__(self) -> str:
+        """With the fields that don't have their default."""
+        return short_repr(self, given_fields(self))
 
     def _engine_kv_cache_dtype(self) -> str:
         within, own = kv_cache_quant_type(self.quantization), self.kv_cache_quant_type

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
+from headrace.short_repr import given_fields, short_repr
+
 
 class Logprob(NamedTuple):
     """The log-probability of a token, its rank (1 = most likely) and its text."""
@@ -51,7 +53,7 @@ class CompletionOutput:
     draft_top_logprobs: LogprobsLists | None = None
     logprobs: SampleLogprobs | None = None
     draft_token_ids: list[int] | None = None
-    text: str | None = ""
+    text: str = ""
     reasoning_content: str | None = None
     reasoning_token_num: int = 0
     tool_calls: list[Any] | None = None
@@ -64,6 +66,19 @@ class CompletionOutput:
     def resoning_content(self) -> str | None:
         """reasoning_content, as FastDeploy's first pages spell it."""
         return self.reasoning_content
+
+    def __repr__(self) -> str:
+        return short_repr(self, self._summary())
+
+    def _summary(self) -> dict[str, Any]:
+        """What matters most of it."""
+        place = {"index": self.index} if self.index else {}
+        return {
+            **place,
+            "text": self.text,
+            "token_ids": self.token_ids,
+            "finish_reason": self.finish_reason,
+        }
 
     def add(self, following: CompletionOutput) -> None:
         """Appends the next increment of a stream."""
@@ -143,6 +158,9 @@ class RequestMetrics:
     storage_cache_prepare_time: float | None = None
     preempted_count: int = 0
 
+    def __repr__(self) -> str:
+        return short_repr(self, given_fields(self))
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -154,7 +172,8 @@ class RequestOutput:
     prompt: what the caller passed to `generate`, or the text `chat` made of the conversation.
     prompt_token_ids: the ids the model read.
     prompt_logprobs: when SamplingParams.prompt_logprobs asks for them; the first is None.
-    outputs: the generated text. Of a failed request: empty.
+    outputs: the generated text. Of a failed request: empty. outputs and metrics are None only in an
+        object that was made without them, never in one that a call returns.
     finished: nothing more will come.
     num_cached_tokens: prompt tokens taken from the prefix cache, swap_space included.
     error_code, error_msg: 200 and None; 400 for a bad request, 500 for a failure of the engine,
@@ -166,9 +185,9 @@ class RequestOutput:
     prompt_token_ids: list[int] = field(default_factory=list)
     prompt_logprobs: PromptLogprobs | None = None
     output_type: int = 3
-    outputs: CompletionOutput | None = None
+    outputs: CompletionOutput = None  # type: ignore[assignment]
     finished: bool = False
-    metrics: RequestMetrics | None = None
+    metrics: RequestMetrics = None  # type: ignore[assignment]
     num_cached_tokens: int = 0
     num_input_image_tokens: int = 0
     num_input_video_tokens: int = 0
@@ -185,6 +204,16 @@ class RequestOutput:
         elif hasattr(ids, "tolist"):
             self.prompt_token_ids = ids.tolist()
         self.prompt_token_ids_len = self.prompt_token_ids_len or len(self.prompt_token_ids)
+
+    def __repr__(self) -> str:
+        failure = {"error_code": self.error_code, "error_msg": self.error_msg}
+        return short_repr(
+            self,
+            {
+                **({} if self.outputs is None else self.outputs._summary()),
+                **(failure if self.error_msg else {}),
+            },
+        )
 
     def add(self, following: RequestOutput) -> None:
         """Appends the next increment of a stream."""
