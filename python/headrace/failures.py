@@ -29,18 +29,19 @@ class FailureNotice:
                 self._messages.setdefault(self._prompts[tag], message[:_LONGEST_MESSAGE])
 
     def tell(self) -> None:
-        """One warning if anything has failed."""
+        """One warning if anything has failed since the last."""
         if not self._messages:
             return
-        first = min(self._messages)
+        messages, self._messages = self._messages, {}
+        first = min(messages)
         if self._count == 1:
-            logger.warning("the prompt failed: %s", self._messages[first])
+            logger.warning("the prompt failed: %s", messages[first])
             return
         logger.warning(
             "%d of %d prompts failed: prompts[%d]: %s%s",
-            len(self._messages),
+            len(messages),
             self._count,
             first,
-            self._messages[first],
-            "" if len(self._messages) == 1 else " (see error_msg of the outputs for the others)",
+            messages[first],
+            "" if len(messages) == 1 else " (see error_msg of the outputs for the others)",
         )
