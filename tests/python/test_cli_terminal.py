@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from terminal import READY, Terminal
 
 CHILD = """
 import sys
@@ -24,46 +22,7 @@ if {without!r}:
 from headrace.cli import main
 sys.exit(main(["chat", {folder!r}]))
 """
-READY = "\x1b[?2004h"  # it waits for keys, and knows what is pasted
 PASTE = "\x1b[200~{}\x1b[201~"
-
-
-class Terminal:
-    """A command in a pseudo-terminal of 80 columns."""
-
-    def __init__(self, code: str, environment: dict[str, str]) -> None:
-        self.shown = ""
-        self._process, self._screen = pty.fork()
-        if self._process == 0:
-            os.execve(sys.executable, [sys.executable, "-c", code], environment)
-
-    def type(self, text: str) -> None:
-        os.write(self._screen, text.encode())
-
-    def wait_for(self, text: str, seconds: float = 60) -> str:
-        """What is shown up to `text`, which is taken."""
-        deadline = time.monotonic() + seconds
-        while text not in self.shown:
-            left = deadline - time.monotonic()
-            assert left > 0, f"{text!r} did not come: {self.shown!r}"
-            if select.select([self._screen], [], [], left)[0]:
-                try:
-                    self.shown += os.read(self._screen, 65536).decode(errors="replace")
-                except OSError:  # it has ended
-                    pytest.fail(f"{text!r} did not come: {self.shown!r}")
-        before, _, self.shown = self.shown.partition(text)
-        return before
-
-    def status(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
-
-    def close(self) -> None:
-        try:
-            os.kill(self._process, signal.SIGKILL)
-            os.waitpid(self._process, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
-        os.close(self._screen)
 
 
 @pytest.fixture(params=["readline", "prompt_toolkit"])
@@ -78,12 +37,11 @@ def chat(
         without="prompt_toolkit" if request.param == "readline" else "",
         folder=str(toy_folder),
     )
-    environment = {**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(tmp_path)}
-    environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     begun: list[Terminal] = []
 
     def begin() -> Terminal:
-        begun.append(Terminal(code, environment))
+        begun.append(Terminal([sys.executable, "-c", code], environment))
         begun[-1].wait_for("/help lists the commands.")
         begun[-1].wait_for(READY)
         return begun[-1]
@@ -130,8 +88,8 @@ def test_history_between_sessions(chat: Callable[[], Terminal], tmp_path: Path) 
 
 def test_ctrl_c_leaves_the_line_and_goes_on(chat: Callable[[], Terminal]) -> None:
     terminal = chat()
-    terminal.type("half a mess\x03")
-    terminal.wait_for("(/exit or Ctrl-D leaves)")
+    terminal.type("half a mess")
+    terminal.interrupt("(/exit or Ctrl-D leaves)")
     terminal.wait_for(READY)
     terminal.type("whole\r")
     terminal.wait_for("User: whole\r\n")

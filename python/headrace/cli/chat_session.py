@@ -127,8 +127,10 @@ class Session:
             sys.stdout.write(" [stopped]")
         finally:
             stream.close()
-        sys.stdout.write("\n")
-        if self.interactive and last is not None and last.error_code == 200:
+        failed = last is not None and last.error_code != 200
+        if parts != [""] or not failed:
+            sys.stdout.write("\n")
+        if self.interactive and last is not None and not failed:
             print(_speed(last))
         return "".join(parts), last
 
@@ -157,6 +159,6 @@ def _speed(last: RequestOutput) -> str:
     text = f"[{count} {'token' if count == 1 else 'tokens'}"
     if first is not None and whole is not None:
         if count > 1 and whole > first:
-            text += f", {(count - 1) / (whole - first):.1f} tokens/s"
+            text += f", {(count - 1) / (whole - first):,.1f} tokens/s"
         text += f", the first after {first:.2f} s"
     return text + "]"
