@@ -57,7 +57,7 @@ def test_a_question_of_your_own(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs script(1) for a terminal")
 def test_a_terminal_shows_that_it_goes_on(tmp_path: Path) -> None:
     done = quickstart(tmp_path, pause=3, terminal=True)
-    assert done.stdout.count("    1 of 40 steps, ") >= 2
+    assert done.stdout.count("    1 of 40 steps, ") >= 1
 
 
 def test_a_failure_shows_the_end_of_the_log(tmp_path: Path) -> None:
