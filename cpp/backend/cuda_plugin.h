@@ -42,6 +42,10 @@ struct CudaPlugin {
 /// Type of the plug-in's only export.
 using CudaPluginEntry = const CudaPlugin* (*)();
 
+/// Whether the system shows an NVIDIA GPU: by a device file, or by the driver's list. `root`: of
+/// the file system.
+bool has_nvidia_gpu(const std::string& root = "/");
+
 /// Where the plug-in belongs: beside the library or program that holds this code.
 std::string cuda_plugin_path();
 

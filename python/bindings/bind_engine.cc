@@ -12,6 +12,7 @@
 #include "headrace/engine.h"
 #include "headrace/output_selector.h"
 #include "py_callback.h"
+#include "short_repr.h"
 #include "waiting.h"
 
 namespace py = pybind11;
@@ -230,7 +231,8 @@ void bind_engine(py::module_& module) {
   module.def("available_cpu_isas", available_cpu_isas);
   py::class_<CpuIsaInfo>(module, "CpuIsaInfo")
       .def_readonly("name", &CpuIsaInfo::name)
-      .def_readonly("missing", &CpuIsaInfo::missing);
+      .def_readonly("missing", &CpuIsaInfo::missing)
+      .def("__repr__", short_repr);
   py::class_<CpuInfo>(module, "CpuInfo")
       .def_readonly("brand", &CpuInfo::brand)
       .def_readonly("isa", &CpuInfo::isa)
@@ -238,7 +240,8 @@ void bind_engine(py::module_& module) {
       .def_readonly("cores", &CpuInfo::cores)
       .def_readonly("num_threads", &CpuInfo::num_threads)
       .def_readonly("numa_nodes", &CpuInfo::numa_nodes)
-      .def_readonly("huge_pages", &CpuInfo::huge_pages);
+      .def_readonly("huge_pages", &CpuInfo::huge_pages)
+      .def("__repr__", short_repr);
   module.def("describe_cpu", describe_cpu);
   module.def(
       "model_family",

@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "headrace/pack.h"
 #include "interpreter_gate.h"
+#include "short_repr.h"
 
 namespace py = pybind11;
 
@@ -17,7 +18,8 @@ void bind_pack(py::module_& module) {
       .def_readonly("isa", &R::isa)
       .def_readonly("num_tensors", &R::num_tensors)
       .def_readonly("file_bytes", &R::file_bytes)
-      .def_readonly("seconds", &R::seconds);
+      .def_readonly("seconds", &R::seconds)
+      .def("__repr__", short_repr);
   module.attr("PACKED_FILE_NAME") = kPackedFileName;
   module.def(
       "pack_model",

@@ -1,7 +1,7 @@
 """The C++ engine (pybind11). No logic lives in the bindings: see cpp/include/headrace/*.h."""
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
+from headrace.named_enum import NamedIntEnum
 
 __version__: str
 
@@ -15,13 +15,13 @@ class HeadraceError(RuntimeError):
 
 class InvalidArgumentError(HeadraceError, ValueError): ...
 
-class RequestStatus(IntEnum):
+class RequestStatus(NamedIntEnum):
     WAITING = 0
     PREFILL = 1
     GENERATING = 2
     FINISHED = 3
 
-class FinishReason(IntEnum):
+class FinishReason(NamedIntEnum):
     NONE = 0
     STOP = 1
     LENGTH = 2
@@ -29,19 +29,19 @@ class FinishReason(IntEnum):
     ERROR = 4
     INTERRUPTED = 5
 
-class LogprobsKind(IntEnum):
+class LogprobsKind(NamedIntEnum):
     RAW_LOGPROBS = 0
     RAW_LOGITS = 1
     PROCESSED_LOGPROBS = 2
     PROCESSED_LOGITS = 3
     PENALIZED_LOGPROBS = 4
 
-class OutOfBlocks(IntEnum):
+class OutOfBlocks(NamedIntEnum):
     PREEMPT = 0
     INTERRUPT_LONGEST = 1
     INTERRUPT_RANDOM = 2
 
-class ModelState(IntEnum):
+class ModelState(NamedIntEnum):
     INSTALLED = 0
     RUNNING = 1
     STOPPING = 2
@@ -353,7 +353,7 @@ def pack_model(options: ModelOptions, file: str) -> PackReport:
 def check_packed(options: ModelOptions) -> None:
     """headrace/pack.h: raises what loading options.packed_weights would. The GIL is released."""
 
-class GrammarKind(IntEnum):
+class GrammarKind(NamedIntEnum):
     JSON_SCHEMA = 0
     REGEX = 1
     LARK = 2

@@ -18,6 +18,7 @@ from headrace.quantization import (
 )
 from headrace.quoting import quoted
 from headrace.sampling_params import MAX_SEED, as_int
+from headrace.short_repr import given_fields, short_repr
 from headrace.speculative import engine_speculative
 
 _MAX_INT32 = 2**31 - 1
@@ -115,9 +116,9 @@ class EngineArgs:
         and compute several in one step; outputs are the same (docs/speculative.md).
     """
 
-    model: str | None = None
+    model: str | os.PathLike[str] | None = None
     revision: str | None = "master"
-    tokenizer: str | None = None
+    tokenizer: str | os.PathLike[str] | None = None
     chat_template: str | None = None
     max_model_len: int | None = None
     max_num_seqs: int = 64
@@ -279,6 +280,10 @@ class EngineArgs:
         engine_quantization(self.quantization)
         engine_speculative(self.speculative_config)
         self._engine_kv_cache_dtype()
+
+    def __repr__(self) -> str:
+        """With the fields that don't have their default."""
+        return short_repr(self, given_fields(self))
 
     def _engine_kv_cache_dtype(self) -> str:
         within, own = kv_cache_quant_type(self.quantization), self.kv_cache_quant_type

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from headrace.keyed import KeyedPart, KeyedResult
+from headrace.short_repr import given_fields, short_repr
 
 
 class Logprob(NamedTuple):
@@ -82,7 +83,7 @@ class CompletionOutput(KeyedPart):
     draft_top_logprobs: LogprobsLists | None = None
     logprobs: SampleLogprobs | None = None
     draft_token_ids: list[int] | None = None
-    text: str | None = ""
+    text: str = ""
     reasoning_content: str | None = None
     reasoning_token_num: int = 0
     tool_calls: list[Any] | None = None
@@ -99,6 +100,19 @@ class CompletionOutput(KeyedPart):
     def resoning_content(self) -> str | None:
         """reasoning_content, as FastDeploy's first pages spell it."""
         return self.reasoning_content
+
+    def __repr__(self) -> str:
+        return short_repr(self, self._summary())
+
+    def _summary(self) -> dict[str, Any]:
+        """What matters most of it."""
+        place = {"index": self.index} if self.index else {}
+        return {
+            **place,
+            "text": self.text,
+            "token_ids": self.token_ids,
+            "finish_reason": self.finish_reason,
+        }
 
     def add(self, next_output: CompletionOutput) -> None:
         """Appends another increment's tokens, with their log-probabilities; not its texts."""
@@ -202,6 +216,9 @@ class RequestMetrics(KeyedPart):
         if self.arrival_time is None:
             self.arrival_time = time.time()
 
+    def __repr__(self) -> str:
+        return short_repr(self, given_fields(self))
+
     def add(self, following: RequestMetrics) -> None:
         """Takes over what a later increment knows; the arrival stays."""
         for item in fields(self):
@@ -225,7 +242,8 @@ class RequestOutput(KeyedResult):
     prompt: what the caller passed to `generate`, or the text `chat` made of the conversation.
     prompt_token_ids: the ids the model read.
     prompt_logprobs: when SamplingParams.prompt_logprobs asks for them; the first is None.
-    outputs: the generated text. Of a failed request: empty.
+    outputs: the generated text. Of a failed request: empty. outputs and metrics are None only in an
+        object that was made without them, never in one that a call returns.
     finished: nothing more will come.
     num_cached_tokens: prompt tokens taken from the prefix cache, swap_space included.
     error_code, error_msg: 200 and None; 400 for a bad request, 500 for a failure of the engine,
@@ -237,9 +255,9 @@ class RequestOutput(KeyedResult):
     prompt_token_ids: list[int] = field(default_factory=list)
     prompt_logprobs: PromptLogprobs | None = None
     output_type: int = 3
-    outputs: CompletionOutput | None = None
+    outputs: CompletionOutput = None  # type: ignore[assignment]
     finished: bool = False
-    metrics: RequestMetrics | None = None
+    metrics: RequestMetrics = None  # type: ignore[assignment]
     num_cached_tokens: int = 0
     num_input_image_tokens: int = 0
     num_input_video_tokens: int = 0
@@ -260,6 +278,18 @@ class RequestOutput(KeyedResult):
         self.prompt_token_ids_len = self.prompt_token_ids_len or len(self.prompt_token_ids)
         if self.accumulate_tool_calls is None and self.outputs and self.outputs.tool_calls:
             self.accumulate_tool_calls = [self.outputs.tool_calls]
+
+    def __repr__(self) -> str:
+        outputs = getattr(self, "outputs", None)  # keys can be deleted
+        message = getattr(self, "error_msg", None)
+        failure = {"error_code": getattr(self, "error_code", None), "error_msg": message}
+        return short_repr(
+            self,
+            {
+                **({} if outputs is None else outputs._summary()),
+                **(failure if message else {}),
+            },
+        )
 
     def add(self, next_output: RequestOutput) -> None:
         """Merges the tokens and metrics of another increment into this one; not its texts."""

@@ -9,6 +9,7 @@ or this machine any more is never used: loading it is an error that says what to
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -22,6 +23,8 @@ FILE_NAME = _core.PACKED_FILE_NAME
 _SUFFIX = ".headrace"
 _SETTINGS = ("*.json", "*.model", "*.jinja", "*.txt")
 _WEIGHTS_INDEX = ".safetensors.index.json"
+_LONGEST_HEADER = 64 << 20
+_FACTS = ("written_by", "layout", "dtype", "quantization", "quantization_group_size")
 _KEPT_DTYPES = ("bfloat16", "float16")
 
 PathLike = str | os.PathLike[str]
@@ -78,6 +81,24 @@ def check(model: PathLike, file: PathLike, *, dtype: str = "auto") -> None:
     folder = resolve_model(model)
     options = _core.ModelOptions(path=str(folder), packed_weights=os.fspath(file), dtype=dtype)
     _core.check_packed(options)
+
+
+def describe(file: PathLike) -> dict[str, str]:
+    """What the header of a packed file says of it: `layout`, `dtype`, `quantization`,
+    `quantization_group_size`, `written_by` (docs/packed.md). Its contents are not checked.
+
+    Raises OSError, and ValueError for a file that is no packed file.
+    """
+    with open(file, "rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        text = stream.read(min(size, _LONGEST_HEADER))
+    try:
+        facts = json.loads(text)["__metadata__"]
+        if not isinstance(facts, dict) or "headrace_packed" not in facts:
+            raise KeyError("headrace_packed")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{os.fspath(file)} is no packed file of Headrace") from error
+    return {name: str(facts.get(name, "")) for name in _FACTS}
 
 
 def _is_current(options: _core.ModelOptions, file: PathLike, dtype: str) -> bool:

@@ -14,6 +14,7 @@ from headrace import _core
 from headrace.native.config import GenerationConfig
 from headrace.native.request import Request
 from headrace.quoting import checked_text, quoted
+from headrace.short_repr import short_repr
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Engine:
         self._finalizer = weakref.finalize(self, self._core.close)
         # At the end of the program the extension closes it, when no thread can call it any more.
         self._finalizer.atexit = False
+
+    def __repr__(self) -> str:
+        return short_repr(self, {"closed": True} if self.closed else {"models": self.models()})
 
     def install_model(
         self, name: str, options: _core.ModelOptions | str | os.PathLike[str]
