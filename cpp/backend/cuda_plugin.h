@@ -24,7 +24,7 @@ struct CudaBackendOptions {
 };
 
 /// Changes whenever Backend or a type it uses changes its layout.
-inline constexpr uint32_t kCudaPluginAbi = 2;
+inline constexpr uint32_t kCudaPluginAbi = 3;
 inline constexpr const char* kCudaPluginEntry = "headrace_cuda_plugin";
 
 /// What the plug-in offers; static. The first two fields never move, the others only with the ABI.

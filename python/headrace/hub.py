@@ -11,6 +11,14 @@ _WEIGHTS = ("*.safetensors",)
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
+def checked_path(path: str | os.PathLike[str], name: str) -> str:
+    """`path` as a str. Raises ValueError for an empty one, which would mean the current folder."""
+    text = os.fspath(path)
+    if not text:
+        raise ValueError(f"{name} is empty: give a path, or '.' for the current folder")
+    return text
+
+
 def resolve_model(
     model: str | os.PathLike[str], revision: str = "master", weights: bool = True
 ) -> Path:
@@ -20,10 +28,10 @@ def resolve_model(
     cache is used. Only JSON, text, tokenizer, template and (with `weights`) safetensors files are
     fetched. The revision "master" stands for the repository's default branch.
 
-    Raises FileNotFoundError if there is no such folder or repository, ImportError if the hub would
-    be needed and huggingface_hub isn't installed.
+    Raises ValueError for "", FileNotFoundError if there is no such folder or repository,
+    ImportError if the hub would be needed and huggingface_hub isn't installed.
     """
-    name = os.fspath(model)
+    name = checked_path(model, "the path of the model")
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder

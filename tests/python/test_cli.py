@@ -272,9 +272,9 @@ def test_engine_options_reach_the_engine(
     seen: list[Any] = []
     install = fake_engine.Engine.install_model
 
-    def note(engine: Any, name: str, options: Any) -> None:
+    def note(engine: Any, name: str, options: Any, **rest: Any) -> None:
         seen.append(options)
-        install(engine, name, options)
+        install(engine, name, options, **rest)
 
     monkeypatch.setattr(fake_engine.Engine, "install_model", note)
     status, _, err = run("info", "--load", flag, *([] if value is None else [value]))

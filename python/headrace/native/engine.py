@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headrace")
 
+LoadProgress = Callable[[str, int, int], object]
+"""Told how far a load is: stage, bytes done, bytes in all. See Engine.install_model."""
+
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -58,13 +61,25 @@ class Engine:
         self._finalizer.atexit = False
 
     def install_model(
-        self, name: str, options: _core.ModelOptions | str | os.PathLike[str]
+        self,
+        name: str,
+        options: _core.ModelOptions | str | os.PathLike[str],
+        *,
+        progress: LoadProgress | None = None,
     ) -> None:
         """Reads a model folder, packs its weights and reserves memory. On failure nothing is left
-        behind. A path alone means ModelOptions(path=...)."""
+        behind. A path alone means ModelOptions(path=...).
+
+        progress: called as progress(stage, bytes_done, bytes_total) on this thread, about ten times
+            a second and at the end. Stages come in this order, and some are left out: "opening",
+            "checking" (a packed file), "weights", "reserving" (the KV cache); bytes are those of
+            the stage, 0 of 0 where none are counted. What it raises ends the load and is raised.
+
+        Ctrl-C on the main thread ends the load, and so does close() on any ("cancelled").
+        """
         if isinstance(options, (str, os.PathLike)):
             options = _core.ModelOptions(path=os.fspath(options))
-        self._core.install_model(name, options)
+        self._core.install_model(name, options, progress=progress)
 
     def start_model(self, name: str) -> None:
         """Warms up and starts to serve. The model must be installed or stopped."""
