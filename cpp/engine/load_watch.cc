@@ -4,23 +4,7 @@
 
 #include "base/check.h"
 
-namespace headrace {
-
-const char* load_stage_name(LoadStage stage) noexcept {
-  switch (stage) {
-    case LoadStage::kOpening:
-      return "opening";
-    case LoadStage::kChecking:
-      return "checking";
-    case LoadStage::kWeights:
-      return "weights";
-    case LoadStage::kReserving:
-      return "reserving";
-  }
-  return "unknown";
-}
-
-namespace internal {
+namespace headrace::internal {
 
 LoadWatch::LoadWatch(const ModelOptions& options)
     : sink_(options.load_progress), stop_(options.load_stop), checker_([this] { check(); }) {}
@@ -73,5 +57,18 @@ DeviceVector WatchedReader::vector(const VectorSource& source) {
   return vector;
 }
 
-}  // namespace internal
-}  // namespace headrace
+}  // namespace headrace::internal
+
+const char* headrace::load_stage_name(LoadStage stage) noexcept {
+  switch (stage) {
+    case LoadStage::kOpening:
+      return "opening";
+    case LoadStage::kChecking:
+      return "checking";
+    case LoadStage::kWeights:
+      return "weights";
+    case LoadStage::kReserving:
+      return "reserving";
+  }
+  return "unknown";
+}

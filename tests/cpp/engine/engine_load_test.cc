@@ -1,6 +1,7 @@
 // A load under way: how far it is, how it is ended, and files that change beneath it.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
@@ -207,6 +208,23 @@ TEST_F(EngineLoad, ACheckpointThatChangesMeanwhileIsAnError) {
   ModelOptions cached = from_folder();
   cached.packed_weights = "auto";
   expect_noticed(cached, overwrite);
+}
+
+TEST_F(EngineLoad, CreatingAndClosingAgainAndAgainKeepsNothing) {
+  const ModelOptions options = from_folder();
+  const auto cycle = [&] {
+    Engine engine;
+    engine.install_model("m", options);
+    engine.start_model("m");
+    Request request = engine.submit("m", {.prompt_token_ids = {1, 2, 3}});
+    request.cancel();
+    request.wait();
+  };
+  for (int i = 0; i < 60; ++i) cycle();
+  const size_t before = ::mallinfo2().uordblks;
+  constexpr size_t kCycles = 200;
+  for (size_t i = 0; i < kCycles; ++i) cycle();
+  EXPECT_LT(::mallinfo2().uordblks, before + kCycles * 256);
 }
 
 TEST_F(EngineLoad, EmptyPathsAreRefused) {
