@@ -128,7 +128,7 @@ class SessionLoader:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._session.close()
-        self._done.wait()
+        self._wait()
 
     def _load(self) -> None:
         try:
@@ -138,9 +138,14 @@ class SessionLoader:
         finally:
             self._done.set()
 
+    def _wait(self) -> None:
+        # In slices: a signal that another thread was given is heard, too.
+        while not self._done.wait(0.1):
+            pass
+
     def session(self) -> ModelSession:
         """Waits for it; raises what loading raised."""
-        self._done.wait()
+        self._wait()
         if self._error is not None:
             raise self._error
         return self._session
