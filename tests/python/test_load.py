@@ -19,7 +19,7 @@ import pytest
 from conftest import HAS_ENGINE
 
 import headrace
-from headrace import LLM, LoRARequest, SamplingParams, packed, runtime
+from headrace import LLM, LoRARequest, SamplingParams, native, packed, runtime
 from headrace.cli import main
 from headrace.lora import AdaptersBusy, LoraCache
 from headrace.native import Engine, HeadraceError, ModelOptions
@@ -201,15 +201,15 @@ def model(tmp_path: Path) -> Path:
     return Path(shutil.copytree(headrace.shipped_model(), tmp_path / "model"))
 
 
-def set_number(folder: Path, name: str, bits: int) -> None:
-    """The second number of a bfloat16 tensor."""
+def set_numbers(folder: Path, name: str, bits: int, count: int = 1) -> None:
+    """The second number of a bfloat16 tensor, and those behind it."""
     file = folder / "model.safetensors"
     data = bytearray(file.read_bytes())
     (length,) = struct.unpack("<Q", data[:8])
     entry = json.loads(data[8 : 8 + length])[name]
     assert entry["dtype"] == "BF16"
     at = 8 + length + entry["data_offsets"][0] + 2
-    data[at : at + 2] = struct.pack("<H", bits)
+    data[at : at + 2 * count] = struct.pack("<H", bits) * count
     file.write_bytes(data)
 
 
@@ -217,7 +217,7 @@ def set_number(folder: Path, name: str, bits: int) -> None:
 @pytest.mark.parametrize("bits", [0x7FC0, 0x7F80, 0xFF80])
 def test_weights_that_are_not_finite_are_refused_by_name(model: Path, bits: int) -> None:
     name = "model.norm.weight"
-    set_number(model, name, bits)
+    set_numbers(model, name, bits)
     with pytest.raises(HeadraceError, match=f"tensor {name} holds") as caught:
         LLM(str(model), **SMALL)
     assert caught.value.code == "corrupt_file"
@@ -227,7 +227,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(model: Path, bits: int)
 
 @built
 def test_logits_that_are_not_finite_end_their_request(model: Path) -> None:
-    set_number(model, "model.norm.weight", 0x7F7F)  # the largest bfloat16
+    set_numbers(model, "model.norm.weight", 0x7F7F, 32)  # the largest bfloat16
     with LLM(str(model), **SMALL) as llm:
         (output,) = llm.generate(["Hello"], SamplingParams(max_tokens=4), use_tqdm=False)
     assert output.error_code == 500
@@ -258,7 +258,7 @@ def test_empty_paths_are_refused(
         lambda: packed.check(model, ""),
         lambda: packed.copy_settings(model, ""),
         lambda: Engine().install_model("m", ""),
-        lambda: headrace.describe_model(""),
+        lambda: native.describe_model(""),
     ]
     for action in actions:
         with pytest.raises((ValueError, HeadraceError)) as caught:
