@@ -11,6 +11,7 @@
 #include "headrace/cpu.h"
 #include "headrace/engine.h"
 #include "headrace/output_selector.h"
+#include "loading.h"
 #include "py_callback.h"
 #include "short_repr.h"
 #include "waiting.h"
@@ -87,6 +88,21 @@ void on_output(ResultQueue& queue, const std::optional<py::object>& callback) {
   queue.on_output(std::move(function));
 }
 
+void install_model(const EngineHolder& holder, const std::string& name, const ModelOptions& options,
+                   const std::optional<py::object>& progress) {
+  struct User {
+    std::shared_ptr<Engine> engine;
+    ~User() {  // perhaps the last
+      const GilRelease release;
+      engine.reset();
+    }
+  } const user{holder.get()};
+  run_load(
+      options, progress, holder.closing(),
+      [&](const ModelOptions& hooked) { user.engine->install_model(name, hooked); },
+      [&] { user.engine->release_model(name); });
+}
+
 bool stop_model(const EngineHolder& holder, const std::string& name,
                 const std::optional<double>& timeout) {
   return wait_interruptibly(to_timeout(timeout), [&](std::optional<nanoseconds> slice) {
@@ -149,12 +165,8 @@ void bind_engine_class(py::module_& module) {
   using H = EngineHolder;
   py::class_<H, std::shared_ptr<H>>(module, "Engine")
       .def(py::init(&make_engine), py::kw_only(), py::arg("log_sink") = py::none())
-      .def(
-          "install_model",
-          [](const H& holder, const std::string& name, const ModelOptions& options) {
-            without_gil(holder, &Engine::install_model, name, ModelOptions(options));
-          },
-          py::arg("name"), py::arg("options"))
+      .def("install_model", install_model, py::arg("name"), py::arg("options"), py::kw_only(),
+           py::arg("progress") = py::none())
       .def(
           "start_model",
           [](const H& holder, const std::string& name) {

@@ -1,8 +1,12 @@
+#include <pybind11/stl.h>
+
+#include <optional>
 #include <string>
 
 #include "bindings.h"
 #include "headrace/pack.h"
 #include "interpreter_gate.h"
+#include "loading.h"
 #include "short_repr.h"
 
 namespace py = pybind11;
@@ -23,11 +27,14 @@ void bind_pack(py::module_& module) {
   module.attr("PACKED_FILE_NAME") = kPackedFileName;
   module.def(
       "pack_model",
-      [](const ModelOptions& options, const std::string& file) {
-        const GilRelease release;
-        return pack_model(ModelOptions(options), file);
+      [](const ModelOptions& options, const std::string& file,
+         const std::optional<py::object>& progress) {
+        PackReport report;
+        run_load(options, progress, {},
+                 [&](const ModelOptions& hooked) { report = pack_model(hooked, file); });
+        return report;
       },
-      py::arg("options"), py::arg("file"));
+      py::arg("options"), py::arg("file"), py::kw_only(), py::arg("progress") = py::none());
   module.def(
       "check_packed",
       [](const ModelOptions& options) {

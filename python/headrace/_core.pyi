@@ -347,8 +347,13 @@ class PackReport:
     file_bytes: int
     seconds: float
 
-def pack_model(options: ModelOptions, file: str) -> PackReport:
-    """headrace/pack.h. The GIL is released."""
+def pack_model(
+    options: ModelOptions,
+    file: str,
+    *,
+    progress: Callable[[str, int, int], object] | None = None,
+) -> PackReport:
+    """headrace/pack.h. `progress` and signals: as for Engine.install_model."""
 
 def check_packed(options: ModelOptions) -> None:
     """headrace/pack.h: raises what loading options.packed_weights would. The GIL is released."""
@@ -385,7 +390,17 @@ class Engine:
         The engine keeps the sink, out of the garbage collector's sight, until it is collected: a
         sink that refers to the engine keeps both alive.
         """
-    def install_model(self, name: str, options: ModelOptions) -> None: ...
+    def install_model(
+        self,
+        name: str,
+        options: ModelOptions,
+        *,
+        progress: Callable[[str, int, int], object] | None = None,
+    ) -> None:
+        """`progress(stage, bytes_done, bytes_total)` is called on this thread, about ten times a
+        second and at the end; stage is headrace::load_stage_name's. What it raises, a signal on the
+        main thread and close() end the load.
+        """
     def start_model(self, name: str) -> None: ...
     def stop_model(self, name: str, timeout: float | None = None) -> bool:
         """False if `timeout` seconds passed first. Interruptible by signals; in both cases the

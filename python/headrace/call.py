@@ -276,8 +276,8 @@ class Call:
             )
 
         try:
-            if launch.lora is not None and not again:
-                self._session.prepare(launch.lora)
+            if launch.lora is not None:
+                self._prepare(launch.lora, facts.request_id if again else None)
             if again:
                 handle = self._registry.resume(facts.request_id, submit)
             else:
@@ -292,6 +292,15 @@ class Call:
         live = LiveRequest(facts, handle, self._planner.tokenizer, launch.stops, ends)
         self._running[launch.tag] = live
         self._selector.add(live.queue, launch.tag)
+
+    def _prepare(self, lora: LoRARequest, waiting_id: str | None) -> None:
+        """Has the adapter loaded. One that can't be takes the request that waits for it along."""
+        try:
+            self._session.prepare(lora)
+        except BaseException:
+            if waiting_id is not None:
+                self._registry.remove(waiting_id)
+            raise
 
     def _launch_deferred(self) -> None:
         """Tries again what waits, unless nothing of this call has ended since the last time."""

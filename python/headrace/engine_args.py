@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.hub import checked_path
 from headrace.quantization import (
     engine_kv_cache_dtype,
     engine_quantization,
@@ -336,6 +337,8 @@ class EngineArgs:
     def _check_choices(self) -> None:
         if not isinstance(self.packed_weights, (str, os.PathLike, type(None))):
             raise TypeError(f"packed_weights must be a path, got {quoted(self.packed_weights)}")
+        if self.packed_weights is not None:
+            checked_path(self.packed_weights, "packed_weights")
         for name in (
             "enable_prefix_caching",
             "enable_logprob",

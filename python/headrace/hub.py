@@ -15,6 +15,15 @@ _GGUF_ID = re.compile(r".*[-_.]gguf", re.IGNORECASE)
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
+def checked_path(path: str | os.PathLike[str], name: str) -> str:
+    """`path` as a str. Raises TypeError for bytes, and ValueError for an empty one, which would
+    mean the current folder, and for what no file can be called."""
+    text = checked_text(os.fspath(path), name)
+    if not text:
+        raise ValueError(f"{name} is empty: give a path, or '.' for the current folder")
+    return text
+
+
 def resolve_model(
     model: str | os.PathLike[str], revision: str = "master", weights: bool = True
 ) -> Path:
@@ -24,11 +33,11 @@ def resolve_model(
     cache is used. Only JSON, text, tokenizer, template and (with `weights`) safetensors files are
     fetched. The revision "master" stands for the repository's default branch.
 
-    Raises FileNotFoundError if there is no such folder or repository, ImportError if the hub would
-    be needed and huggingface_hub isn't installed, UnsupportedError for a GGUF file or a folder or
-    repository of such files.
+    Raises ValueError for "", FileNotFoundError if there is no such folder or repository,
+    ImportError if the hub would be needed and huggingface_hub isn't installed, UnsupportedError for
+    a GGUF file or a folder or repository of such files.
     """
-    name = checked_text(os.fspath(model), "model")
+    name = checked_path(model, "the path of the model")
     folder = Path(name).expanduser()
     if folder.is_dir():
         if weights:

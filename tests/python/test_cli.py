@@ -52,9 +52,9 @@ def installed(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
     install = fake_engine.Engine.install_model
 
-    def note(engine: Any, name: str, options: Any) -> None:
+    def note(engine: Any, name: str, options: Any, **rest: Any) -> None:
         seen.append(options)
-        install(engine, name, options)
+        install(engine, name, options, **rest)
 
     monkeypatch.setattr(fake_engine.Engine, "install_model", note)
     return seen

@@ -15,7 +15,7 @@ from headrace.allspark.errors import ConfigFieldMissingError
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
 from headrace.allspark.loader_base import LLM, read_config
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
-from headrace.hub import resolve_model
+from headrace.hub import checked_path, resolve_model
 
 logger = logging.getLogger("headrace")
 
@@ -39,7 +39,9 @@ class DashInferModel(LLM):
         config_file_path: str | os.PathLike[str] | None = None,
         config_content: str | None = None,
     ) -> None:
-        self.di_model_path = os.fspath(pretrain_model_name_or_path)
+        self.di_model_path = checked_path(
+            pretrain_model_name_or_path, "pretrain_model_name_or_path"
+        )
         self.safe_model_name = pretrain_model_name.replace("/", "_")
         if config_content is not None:
             config = parse_diconfig(config_content)

@@ -170,6 +170,8 @@ def model_path(args: argparse.Namespace) -> str:
     """The model asked for, else the shipped one."""
     from headrace import shipped_model
 
+    if args.model == "":
+        raise UsageError("the path of the model is empty")
     return args.model or shipped_model()
 
 
