@@ -1,7 +1,10 @@
-# headrace_library(NAME SOURCES... DEPS...): one static library per folder of cpp/.
-# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. The
-# label `threads` adds it to the target tsan_tests, what runs under ThreadSanitizer, and keeps
-# other tests from running beside it.
+# headrace_library(NAME [HOT] SOURCES... DEPS...): one static library per folder of cpp/. HOT: tests
+# spend their time in it, so that sanitizer builds optimize it, too.
+# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. Labels:
+#   threads   depends on threads, time or load: is in the target tsan_tests, what runs under
+#             ThreadSanitizer, runs beside no other test, and tests/repeat.py runs it many times
+#   emulated  runs CUDA kernels in the emulation: `tests/run` runs it without sanitizers,
+#             `tests/run all` with AddressSanitizer, too
 # headrace_gpu_program(NAME SOURCES...): a program that needs a GPU: in the target gpu_tests alone, and
 # unknown to ctest. CI compiles it, tests/gpu/run.sh runs it.
 
@@ -21,12 +24,22 @@ if(HEADRACE_SANITIZE)
   target_link_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE})
 endif()
 
+# Most of the time of a sanitizer build goes to optimizing what the sanitizer has added: tests/run
+# asks for -O0, and only hot code is optimized. Test programs take longer to compile than to run, so
+# they are optimized less than the engine.
+set(headrace_hot_options $<$<BOOL:${HEADRACE_SANITIZE}>:-O1>)
+set(headrace_test_options $<$<AND:$<CONFIG:Release>,$<NOT:$<BOOL:${HEADRACE_SANITIZE}>>>:-O1>)
+
 function(headrace_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC headrace_flags ${ARG_DEPS})
+  if(ARG_HOT)
+    target_compile_options(${name} PRIVATE ${headrace_hot_options})
+  endif()
 endfunction()
 
+add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
 
 function(headrace_test name)
@@ -34,8 +47,12 @@ function(headrace_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(${name} PRIVATE ${headrace_test_options})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 1800)
+  if(NOT "emulated" IN_LIST ARG_LABELS)
+    add_dependencies(asan_tests ${name})
+  endif()
   if("threads" IN_LIST ARG_LABELS)
     add_dependencies(tsan_tests ${name})
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
