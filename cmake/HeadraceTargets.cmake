@@ -27,8 +27,13 @@ endif()
 # Most of the time of a sanitizer build goes to optimizing what the sanitizer has added: tests/run
 # asks for -O0, and only hot code is optimized. Test programs take longer to compile than to run, so
 # they are optimized less than the engine.
-set(headrace_hot_options $<$<BOOL:${HEADRACE_SANITIZE}>:-O1>)
-set(headrace_test_options $<$<AND:$<CONFIG:Release>,$<NOT:$<BOOL:${HEADRACE_SANITIZE}>>>:-O1>)
+set(headrace_hot_options)
+set(headrace_test_options)
+if(HEADRACE_SANITIZE)
+  set(headrace_hot_options -O1)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(headrace_test_options -O1)
+endif()
 
 function(headrace_library name)
   cmake_parse_arguments(ARG "HOT" "" "SOURCES;DEPS" ${ARGN})
