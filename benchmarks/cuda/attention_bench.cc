@@ -15,27 +15,30 @@ constexpr int32_t kBlockSize = 64;
 constexpr int64_t kMostPartials = 1 << 14;
 
 /// One layer's attention in a step of `sequences` that have `context` tokens, the last `rows` of
-/// them new; `turns` caches of their own. `long_rows`: see cuda::AttentionShape.
+/// them new; `turns` caches of their own.
 class AttentionRun {
  public:
   AttentionRun(BenchDevice& device, const ModelShape& model, int64_t sequences, int64_t context,
-               int64_t rows, int turns, int32_t long_rows = cuda::kLongRows)
+               int64_t rows, int turns)
       : device_(device),
         shape_{.num_heads = static_cast<int32_t>(model.heads),
                .num_kv_heads = static_cast<int32_t>(model.kv_heads),
                .head_dim = static_cast<int32_t>(model.head_dim),
-               .long_rows = long_rows},
+               .long_rows = cuda::attention_long_rows(
+                   {DType::kBF16, DType::kBF16, static_cast<int32_t>(model.head_dim), kBlockSize,
+                    1.0f},
+                   device.traits().has_wgmma)},
         rows_(sequences * rows),
         blocks_((context + kBlockSize - 1) / kBlockSize),
         cache_elements_(sequences * blocks_ * layout().block_elements()),
         plan_(make_plan(sequences, context, rows)),
         tables_(device, make_tables(sequences)),
-        counts_(device, std::vector<int32_t>{count(plan_.short_items), count(plan_.long_items),
-                                             count(plan_.merges)}),
+        counts_(device, std::vector<int32_t>{count(plan_.short_items), count(plan_.long_items)}),
         short_items_(device, plan_.short_items),
         long_items_(device, plan_.long_items),
-        merges_(device, plan_.merges),
         partials_(device, cuda::attention_partial_bytes(plan_.num_partials, shape_)),
+        counters_(device, std::vector<int32_t>(cuda::attention_counter_bytes(sequences, shape_) /
+                                               sizeof(int32_t))),
         q_(device, static_cast<size_t>(rows_ * width())),
         out_(device, static_cast<size_t>(rows_ * width())),
         keys_(device, static_cast<size_t>(turns * cache_elements_)),
@@ -64,9 +67,10 @@ class AttentionRun {
                      .table_stride = blocks_,
                      .short_items = {short_items_.data(), counts, count(plan_.short_items)},
                      .long_items = {long_items_.data(), counts + 1, count(plan_.long_items)},
-                     .merges = {merges_.data(), counts + 2, count(plan_.merges)},
                      .partials = reinterpret_cast<float*>(partials_.data()),
-                     .multiprocessors = device_.traits().multiprocessors},
+                     .counters = counters_.data(),
+                     .multiprocessors = device_.traits().multiprocessors,
+                     .has_wgmma = device_.traits().has_wgmma},
                     device_.stream());
   }
 
@@ -105,8 +109,8 @@ class AttentionRun {
   cuda::AttentionPlan plan_;
   DeviceArray<int32_t> tables_, counts_;
   DeviceArray<cuda::AttentionItem> short_items_, long_items_;
-  DeviceArray<cuda::AttentionMerge> merges_;
   DeviceArray<char> partials_;
+  DeviceArray<int32_t> counters_;
   DeviceArray<uint16_t> q_, out_, keys_, values_;
 };
 
@@ -116,14 +120,16 @@ std::string heads(const ModelShape& shape) {
 }
 
 void prefill(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
-             const std::string& number, int32_t long_rows, Report& report) {
+             const std::string& number, int64_t sequences, int64_t tokens, Report& report) {
   const ModelShape& shape = options.shape;
-  const int64_t tokens = options.prefill_tokens;
-  const AttentionRun run(device, shape, 1, tokens, tokens, 1, long_rows);
+  const AttentionRun run(device, shape, sequences, tokens, tokens, 1);
   const double seconds = race(device, {{[&](int turn) { run.launch(turn); }}},
                               {.turns = 2, .rounds = options.rounds})[0];
-  const double rate = prefill_flops(tokens, shape.heads, shape.head_dim) / seconds;
-  report.add(rate_row(number, "causal, " + std::to_string(tokens) + " tokens, " + heads(shape),
+  const double rate =
+      static_cast<double>(sequences) * prefill_flops(tokens, shape.heads, shape.head_dim) / seconds;
+  report.add(rate_row(number,
+                      "causal, " + std::to_string(sequences) + " x " + std::to_string(tokens) +
+                          " tokens, " + heads(shape),
                       1e-12 * rate, "TFLOP/s", 1e-12 * held.matrix_rate, "matrix rate"));
 }
 
@@ -146,16 +152,15 @@ void decode(BenchDevice& device, const KernelBenchOptions& options, const Yardst
 
 void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report) {
-  decode(device, options, held, "attention-decode", options.decode_sequences,
-         options.decode_context, report);
-  decode(device, options, held, "attention-decode-one", 1, options.decode_context / 8, report);
-  const bool wgmma =
-      device.traits().has_wgmma &&
-      cuda::wgmma_can_attend({DType::kBF16, DType::kBF16,
-                              static_cast<int32_t>(options.shape.head_dim), kBlockSize, 1.0f});
-  prefill(device, options, held, "attention-prefill", cuda::kLongRows, report);
-  prefill(device, options, held, "attention-prefill-fastest",
-          wgmma ? cuda::kWgmmaRows : cuda::kLongRows, report);
+  const int64_t sequences = options.decode_sequences, context = options.decode_context;
+  const int64_t few = std::max<int64_t>(sequences / 8, 1), tokens = options.prefill_tokens;
+  decode(device, options, held, "attention-decode", sequences, context, report);
+  decode(device, options, held, "attention-decode-many-1k", sequences, context / 8, report);
+  decode(device, options, held, "attention-decode-few-1k", few, context / 8, report);
+  decode(device, options, held, "attention-decode-one-8k", 1, context, report);
+  decode(device, options, held, "attention-decode-one", 1, context / 8, report);
+  prefill(device, options, held, "attention-prefill", 1, tokens, report);
+  prefill(device, options, held, "attention-prefill-many", 8, tokens / 8, report);
 }
 
 }  // namespace headrace::bench

@@ -19,9 +19,8 @@ struct CudaBackendOptions {
   size_t memory_limit = 0;      ///< bound on what the backend takes from the GPU; 0 = none
   bool record_steps = true;     ///< decode steps become CUDA graphs
   bool try_kernels = true;      ///< on small problems, before the GPU is trusted with them
-  /// Linears and attention of many rows may sum in another order where that is faster (wgmma): a
-  /// row's bits then depend on how many rows run with it.
-  bool fastest_kernels = false;
+  /// No kernels for one generation of GPUs alone: slower, the same bits, to find what is wrong with one.
+  bool plain_kernels = false;
 };
 
 inline constexpr const char* kCudaPluginEntry = "headrace_cuda_plugin";

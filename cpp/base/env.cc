@@ -49,7 +49,7 @@ std::optional<bool> env_thread_seats() {
 
 std::optional<std::string> env_numa_nodes() { return get("HEADRACE_NUMA_NODES"); }
 
-bool env_cuda_fastest_kernels() { return is_second("HEADRACE_CUDA_KERNELS", "ordered", "fastest"); }
+bool env_cuda_plain_kernels() { return is_second("HEADRACE_CUDA_KERNELS", "best", "plain"); }
 
 bool env_cuda_graphs() { return !is_second("HEADRACE_CUDA_GRAPHS", "on", "off"); }
 

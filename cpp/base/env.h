@@ -21,9 +21,9 @@ std::optional<bool> env_thread_seats();
 /// HEADRACE_NUMA_NODES: see parse_numa_nodes().
 std::optional<std::string> env_numa_nodes();
 
-/// HEADRACE_CUDA_KERNELS: "ordered" (default) or "fastest": false and true, see
-/// CudaBackendOptions::fastest_kernels. Another value throws Error(kInvalidArgument).
-bool env_cuda_fastest_kernels();
+/// HEADRACE_CUDA_KERNELS: "best" (default) or "plain": false and true, see
+/// CudaBackendOptions::plain_kernels. Another value throws Error(kInvalidArgument).
+bool env_cuda_plain_kernels();
 /// HEADRACE_CUDA_GRAPHS: "on" (default) or "off", see CudaBackendOptions::record_steps. Another
 /// value throws Error(kInvalidArgument).
 bool env_cuda_graphs();

@@ -26,7 +26,7 @@ std::shared_ptr<Backend> open_cuda(int32_t number, const BackendNeeds& needs) {
       plugin.make_backend({.device = number,
                            .storage = needs.storage,
                            .record_steps = env_cuda_graphs(),
-                           .fastest_kernels = env_cuda_fastest_kernels()});
+                           .plain_kernels = env_cuda_plain_kernels()});
   backend->require(needs);
   return backend;
 }

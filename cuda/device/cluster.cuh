@@ -1,7 +1,7 @@
 #pragma once
 
-// Clusters of blocks on sm_90a: copies that land in the shared memory of several blocks, barriers of
-// another block. The emulation runs blocks one after the other and knows clusters of one alone.
+// Clusters of blocks on sm_90a: copies that land in the shared memory of several blocks, barriers
+// of another block. The emulation runs blocks one after the other and knows clusters of one alone.
 
 #include "cuda/device/hopper.cuh"
 
@@ -38,8 +38,8 @@ __device__ inline void cluster_sync() {
           : "memory");
 }
 
-/// copy_box() to the same place in every block whose bit of `blocks` is set; the bytes count towards
-/// the same barrier of each.
+/// copy_box() to the same place in every block whose bit of `blocks` is set; the bytes count
+/// towards the same barrier of each.
 __device__ inline void copy_box_to_cluster(void* shared, const void* map, int32_t column,
                                            int32_t row, uint64_t* barrier, uint16_t blocks) {
   asm volatile(
@@ -49,8 +49,9 @@ __device__ inline void copy_box_to_cluster(void* shared, const void* map, int32_
       : "memory");
 }
 
-/// Arrives at the barrier of block `rank` that lies where `barrier` does in this one. Says that reads are
-/// over; what this thread wrote may be seen later (a release for the cluster waits for all memory).
+/// Arrives at the barrier of block `rank` that lies where `barrier` does in this one. Says that
+/// reads are over; what this thread wrote may be seen later (a release for the cluster waits for
+/// all memory).
 __device__ inline void barrier_arrive_at(uint64_t* barrier, uint32_t rank) {
   asm volatile(
       "{\n"

@@ -7,10 +7,11 @@
 //   a[1]: row g + 8, k = 2q, 2q + 1      a[3]: row g + 8, k = 2q + 8, 2q + 9
 //   b[0]: k = 2q, 2q + 1, column g       b[1]: k = 2q + 8, 2q + 9, column g
 //   c[0], c[1]: row g, columns 2q, 2q + 1        c[2], c[3]: row g + 8
-// A product adds its 16 k to c in one step: which slot which of them has doesn't matter to the bits, and
-// on sm_90 neither does whether mma.sync or wgmma adds them, whatever its shape, nor which of a and b is
-// which (measured on an H100; SelfTest checks it on the card at hand). What matters is which 16 k
-// belong together and their order: everywhere they are consecutive, from 0 on.
+// A product adds its 16 k to c in one step: which slot which of them has doesn't matter to the
+// bits, and on sm_90 neither does whether mma.sync or wgmma adds them, whatever its shape, nor
+// which of a and b is which (measured on an H100; SelfTest checks it on the card at hand). What
+// matters is which 16 k belong together and their order: everywhere they are consecutive, from 0
+// on.
 
 #include "cuda/device/numbers.cuh"
 
@@ -152,15 +153,5 @@ __device__ inline void load_matrices(uint32_t (&out)[4], const void* row) {
 }
 
 #endif
-
-/// c += the 32 k of a group. `a_low`: 16 bytes of row g, `a_high`: of row g + 8; `b`: of column g.
-template <class T>
-__device__ inline void mma_16x8x32(float (&c)[4], const uint4& a_low, const uint4& a_high,
-                                   const uint4& b) {
-  const uint32_t first_a[4] = {a_low.x, a_high.x, a_low.y, a_high.y}, first_b[2] = {b.x, b.y};
-  const uint32_t second_a[4] = {a_low.z, a_high.z, a_low.w, a_high.w}, second_b[2] = {b.z, b.w};
-  mma_16x8x16<T>(c, first_a, first_b);
-  mma_16x8x16<T>(c, second_a, second_b);
-}
 
 }  // namespace headrace::cuda

@@ -7,9 +7,10 @@
 
 namespace headrace::cuda {
 
-/// Waits until all earlier kernels of the stream are over and what they wrote is there. Every thread
-/// that reads or writes memory which another kernel writes or reads calls it before, and each block
-/// at least once. Ahead of it: the kernel's own shared memory, and what is constant (weights).
+/// Waits until all earlier kernels of the stream are over and what they wrote is there. Every
+/// thread that reads or writes memory which another kernel writes or reads calls it before, and
+/// each block at least once. Ahead of it: the kernel's own shared memory, and what is constant
+/// (weights).
 __device__ inline void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

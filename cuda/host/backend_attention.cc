@@ -7,6 +7,7 @@ namespace headrace::cuda {
 
 namespace {
 
+
 const DeviceKvCache& device_cache(const KvCache& cache) {
   const auto* device = dynamic_cast<const DeviceKvCache*>(&cache);
   HEADRACE_CHECK(device != nullptr, "the cache is another backend's");
@@ -80,10 +81,9 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                  spec.window);
   const AttentionKind kind{q.dtype, cache.spec().dtype, spec.head_dim, cache.spec().block_size,
                            spec.scale};
-  const bool wgmma = use_wgmma_ && wgmma_can_attend(kind);
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
-                         wgmma ? kWgmmaRows : kLongRows, spec.causal});
+                         attention_long_rows(kind, has_wgmma_), spec.causal});
   const DeviceKvCache& device = device_cache(cache);
   launch(cuda::attention, {.dtype = q.dtype,
                            .cache_dtype = cache.spec().dtype,
@@ -99,9 +99,10 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                            .table_stride = step_.table_stride,
                            .short_items = planned.short_items,
                            .long_items = planned.long_items,
-                           .merges = planned.merges,
                            .partials = static_cast<float*>(attention_partials_.data),
-                           .multiprocessors = context_.properties().multiprocessors});
+                           .counters = static_cast<int32_t*>(attention_counters_.data),
+                           .multiprocessors = context_.properties().multiprocessors,
+                           .has_wgmma = has_wgmma_});
 }
 
 }  // namespace headrace::cuda

@@ -81,6 +81,11 @@ struct CudaBackend::SampleBatch {
   std::vector<uint32_t> allowed;
   int32_t most_logprobs = 0;
 
+  void reserve(size_t count) {
+    rows.reserve(count);
+    targets.reserve(count);
+    guided.reserve(count);
+  }
   void add(const SampleRow& row, int32_t vocab_size, SampleResult* target) {
     SampleRowArgs args = plain_args(row);
     args.bias = append(bias, row.bias);
@@ -126,6 +131,7 @@ void CudaBackend::sample(TensorView logits, int32_t vocab_size, std::span<const 
   if (reserving_) return reserve_sampling(rows.size(), vocab_size);
   sample_on_host(logits, vocab_size, rows, results);
   SampleBatch batch;
+  batch.reserve(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!on_device(rows[i])) continue;
     batch.add(rows[i], vocab_size, &results[i]);
@@ -206,6 +212,7 @@ void CudaBackend::begin_sample(TensorView logits, int32_t vocab_size,
   HEADRACE_CHECK(num_drawn_ + rows.size() <= kMostDrawn, num_drawn_, " + ", rows.size());
   context_.enter();
   SampleBatch batch;
+  batch.reserve(rows.size());
   for (const SampleRow& row : rows) {
     HEADRACE_CHECK(on_device(row) && row.forced_token < 0, row.num_logprobs);
     batch.add(row, vocab_size, nullptr);
@@ -252,6 +259,7 @@ void CudaBackend::end_sample(std::span<SampleResult> results) {
   draws_.pop_front();
   draw.done.wait("waiting for a step");
   std::vector<SampleResult*> targets;
+  targets.reserve(results.size());
   for (SampleResult& result : results) targets.push_back(&result);
   read_samples(draw.output.data(), targets, draw.most_logprobs);
 }

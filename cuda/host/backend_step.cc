@@ -119,7 +119,7 @@ void CudaBackend::queue_plan(PlannedAttention& planned) {
       static_cast<int64_t>(kMaxPartialBytes / attention_partial_bytes(1, planned.shape));
   plan_attention(step_.batch.seqs, planned.shape, max_partials, &planned.plan);
   const AttentionPlan& plan = planned.plan;
-  size_t splits = 0, longs = 0, merged = 0;
+  size_t splits = 0, longs = 0;
   int64_t partials = plan.num_partials;
   if (step_.recorded) {
     const int64_t tokens = step_.table_stride * kv_block_size_;
@@ -128,11 +128,9 @@ void CudaBackend::queue_plan(PlannedAttention& planned) {
     // Sequences of one split need none.
     splits = static_cast<size_t>(step_.rows + partials);
     longs = step_.rows * each > max_partials ? static_cast<size_t>(step_.rows) : 0;
-    merged = each > 1 ? static_cast<size_t>(step_.rows) : 0;
   }
-  const std::array<int32_t, 3> counts = {static_cast<int32_t>(plan.short_items.size()),
-                                         static_cast<int32_t>(plan.long_items.size()),
-                                         static_cast<int32_t>(plan.merges.size())};
+  const std::array<int32_t, 2> counts = {static_cast<int32_t>(plan.short_items.size()),
+                                         static_cast<int32_t>(plan.long_items.size())};
   const int32_t* const device_counts = arena_.put<int32_t>(counts);
   const auto list = [&](const auto& items, size_t capacity, const int32_t* count) {
     using Item = typename std::decay_t<decltype(items)>::value_type;
@@ -144,8 +142,15 @@ void CudaBackend::queue_plan(PlannedAttention& planned) {
   };
   planned.short_items = list(plan.short_items, splits, device_counts);
   planned.long_items = list(plan.long_items, longs, device_counts + 1);
-  planned.merges = list(plan.merges, merged, device_counts + 2);
   grow(attention_partials_, attention_partial_bytes(partials, planned.shape));
+  const auto sequences = std::max(static_cast<int64_t>(step_.batch.seqs.size()), step_.rows);
+  const size_t counters = attention_counter_bytes(sequences, planned.shape);
+  if (counters > attention_counters_.bytes) {
+    grow(attention_counters_, counters);
+    context_.check(context_.api().fill_zero(attention_counters_.data, attention_counters_.bytes,
+                                            context_.stream()),
+                   "clearing counters");
+  }
 }
 
 CudaBackend::PlannedAttention& CudaBackend::planned_attention(const AttentionShape& shape) {

@@ -30,8 +30,7 @@ bool storable(DType dtype) {
 CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
     : context_(api, options.device),
       record_steps_(options.record_steps),
-      has_wgmma_(context_.properties().major == kHopper),
-      use_wgmma_(options.fastest_kernels && context_.properties().major == kHopper),
+      has_wgmma_(!options.plain_kernels && context_.properties().major == kHopper),
       storage_(options.storage),
       memory_(context_, options.memory_limit),
       uploader_(context_, std::min(usable_cores(), kMaxUploadThreads)),

@@ -118,7 +118,6 @@ class CudaBackend final : public Backend {
     AttentionShape shape;
     AttentionPlan plan;
     WorkList<AttentionItem> short_items, long_items;
-    WorkList<AttentionMerge> merges;
   };
 
   /// What begin_sample() has queued, on its way to pinned memory.
@@ -172,9 +171,8 @@ class CudaBackend final : public Backend {
 
   CudaContext context_;
   const bool record_steps_;
-  bool has_wgmma_;  ///< linears may use it
+  bool has_wgmma_;  ///< linears and attention may use it
   std::vector<std::string> replaced_kernels_;
-  const bool use_wgmma_;  ///< CudaBackendOptions::fastest_kernels, on a GPU that has it
   const DType storage_;   ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
   Uploader uploader_;       ///< for the backend's thread
@@ -187,6 +185,7 @@ class CudaBackend final : public Backend {
   Buffer drawn_;  ///< [kMostDrawn] tokens that the step, or the one before, has drawn
   size_t num_drawn_ = 0;
   Buffer attention_partials_, sample_workspace_;
+  Buffer attention_counters_;  ///< zero between kernels
   int workspace_generation_ = 0;
   bool reserving_ = false;     ///< ops take their memory and compute nothing
   int32_t kv_block_size_ = 0;  ///< of the cache; 0: there is none yet

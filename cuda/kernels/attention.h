@@ -34,9 +34,10 @@ struct AttentionArgs {
   const int32_t* block_tables = nullptr;  ///< [sequences][table_stride]
   int64_t table_stride = 0;
   WorkList<AttentionItem> short_items, long_items;
-  WorkList<AttentionMerge> merges;
-  float* partials = nullptr;  ///< attention_partial_bytes()
+  float* partials = nullptr;    ///< attention_partial_bytes()
+  int32_t* counters = nullptr;  ///< attention_counter_bytes(), zero; they are zero again afterwards
   int32_t multiprocessors = 132;
+  bool has_wgmma = false;  ///< compute capability 9.0
 };
 
 struct AttentionKind {
@@ -46,17 +47,23 @@ struct AttentionKind {
   float scale = 0.0f;
 };
 
-/// May shape.long_rows be kWgmmaRows, on a device of compute capability 9.0? Rows are aligned to 16
-/// bytes then.
+/// Whether wgmma can compute long pieces. Rows are aligned to 16 bytes then.
 bool wgmma_can_attend(const AttentionKind& kind);
+
+/// What shape.long_rows is to be.
+int32_t attention_long_rows(const AttentionKind& kind, bool has_wgmma);
 
 /// Bytes of `count` partial results.
 size_t attention_partial_bytes(int64_t count, const AttentionShape& shape);
 
+/// For the step's sequences.
+size_t attention_counter_bytes(int64_t sequences, const AttentionShape& shape);
+
 /// See Backend::attention and attention_plan.h. Scores, softmax and sums in float32; with tensor
-/// cores the probabilities are rounded to the dtype before they meet the values.
-/// Moves each short item's keys and values once, each long item's once for kLongRows /
-/// part_heads() rows (or kWgmmaRows / part_heads()).
+/// cores the probabilities are rounded to the dtype before they meet the values. With tensor cores
+/// a row's bits are the same from every kind of piece, with wgmma or without (attention_fold.cuh).
+/// Moves each short item's keys and values once, each long item's once for long_rows / part_heads()
+/// rows; partial results of short items twice.
 void attention(const AttentionArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

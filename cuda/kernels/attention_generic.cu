@@ -1,5 +1,5 @@
 #include "cuda/device/reduce.cuh"
-#include "cuda/kernels/attention_kernels.cuh"
+#include "cuda/kernels/attention_merge.cuh"
 
 namespace headrace::cuda {
 namespace {
@@ -8,11 +8,21 @@ constexpr int kThreads = 128;
 constexpr int kMaxHeadDim = 256;
 constexpr int kColumns = kMaxHeadDim / kThreads;  // that a thread sums
 
-/// A row's softmax and the thread's columns of its sums.
+/// A row's softmax (scores in units of log2) and the thread's columns of its sums.
 struct RowSums {
-  SoftmaxState state{kNoScore, 0.0f};
+  float max = kNoScore, total = 0.0f;
   float at[kColumns] = {};
 };
+
+/// Element 0 of the piece's key or value at a position.
+template <class T, class Cache>
+__device__ int64_t kv_offset(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
+                             int32_t position) {
+  const int32_t size = task.layout.block_size;
+  const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
+  return task.layout.offset(int64_t{table[position / size]} * size + position % size,
+                            piece.kv_head);
+}
 
 /// One split of one row: threads score a key each, then sum a column each.
 template <class T, class Cache>
@@ -30,11 +40,12 @@ __device__ void attend_split(const AttentionTask<T, Cache>& task, const Attentio
       for (int32_t j = 0; j < d; ++j) dot = fmaf(query[j], to_float(key[j]), dot);
       score = dot * task.scale;
     }
-    const float max = greatest(sums.state.max, block_reduce(score, Largest{}, scratch));
-    const float weight = weight_of(score, max);
-    const float keep = weight_of(sums.state.max, max);
+    const float max = greatest(sums.max, block_reduce(score, Largest{}, scratch));
+    const float weight = weight_of(score, 1.0f, base_of(max));
+    const float keep = factor_of(sums.max, base_of(max));
     if (thread < kTileKeys) scores[thread] = weight;
-    sums.state = {max, sums.state.total * keep + block_reduce(weight, Sum{}, scratch)};
+    sums.max = max;
+    sums.total = sums.total * keep + block_reduce(weight, Sum{}, scratch);
     for (int c = 0; c < kColumns; ++c) {
       const int32_t j = thread + c * kThreads;
       float sum = sums.at[c] * keep;
@@ -70,26 +81,27 @@ __device__ void attend_row(const AttentionTask<T, Cache>& task, const AttentionP
         task, piece, query,
         {greatest(keys.first, split * kSplitKeys), least(keys.end, (split + 1) * kSplitKeys)}, sums,
         scores, scratch);
-    const Fold fold = fold_splits(total.state, sums.state);
-    total.state = fold.state;
-    for (int c = 0; c < kColumns; ++c) total.at[c] = fold_sums(fold, total.at[c], sums.at[c]);
+    const Fold fold(total.max, sums.max);
+    total.max = fold.max;
+    total.total = fold(total.total, sums.total);
+    for (int c = 0; c < kColumns; ++c) total.at[c] = fold(total.at[c], sums.at[c]);
   }
   float* partial = nullptr;
   if (piece.item.partial >= 0) {
-    partial = task.partials + partial_offset(shape, piece.item.partial, piece.kv_head, piece.part) +
-              m * partial_stride(d);
+    partial = partial_of(task, piece) + m * partial_stride(d);
     if (thread == 0) {
-      partial[d] = total.state.max;
-      partial[d + 1] = total.state.total;
+      *reinterpret_cast<float4*>(partial + d) = {total.max, 0.0f, 0.0f, 0.0f};
+      *reinterpret_cast<float4*>(partial + d + 4) = {total.total, 0.0f, 0.0f, 0.0f};
     }
   }
+  const float factor = 1.0f / total.total;
   for (int c = 0; c < kColumns; ++c) {
     const int32_t j = thread + c * kThreads;
     if (j >= d) continue;
     if (partial != nullptr) {
       partial[j] = total.at[c];
     } else {
-      task.out[row * task.out_stride + column + j] = from_float<T>(total.at[c] / total.state.total);
+      task.out[row * task.out_stride + column + j] = from_float<T>(total.at[c] * factor);
     }
   }
   __syncthreads();
@@ -101,24 +113,30 @@ __global__ void __launch_bounds__(kThreads, 4)
   __shared__ float query[kMaxHeadDim];
   __shared__ float scores[kTileKeys];
   __shared__ float scratch[kThreads / kWarp];
+  __shared__ uint32_t is_last;
+  start_next();
+  wait_for_previous();
   const int64_t count = piece_count(task);
   for (int64_t p = blockIdx.x; p < count; p += gridDim.x) {
     const AttentionPiece piece = piece_at(task, p);
     for (int32_t m = 0; m < rows; ++m) {
       if (piece.exists(task.shape, m)) attend_row(task, piece, m, query, scores, scratch);
     }
+    if (piece.item.partial >= 0) merge_if_last(task, piece, 1, &is_last);
   }
 }
 
 }  // namespace
 
 void attention_generic(const AttentionArgs& args, Stream stream) {
-  HEADRACE_CHECK(args.shape.head_dim <= kMaxHeadDim, args.shape.head_dim);
+  const int32_t d = args.shape.head_dim;
+  HEADRACE_CHECK(d % 4 == 0 && d <= kMaxHeadDim, d);
   const auto run = [&](const WorkList<AttentionItem>& list, int32_t rows) {
     if (list.expected <= 0) return;
     const LaunchShape shape{
         .grid = {work_grid(list.expected, args.shape, args.multiprocessors, 16)},
-        .threads = kThreads};
+        .threads = kThreads,
+        .overlaps = true};
     with_element(args.dtype, [&](auto element) {
       with_element(args.cache_dtype, [&](auto cached) {
         using T = decltype(element);
@@ -129,7 +147,7 @@ void attention_generic(const AttentionArgs& args, Stream stream) {
     });
   };
   run(args.short_items, kShortRows);
-  run(args.long_items, kLongRows);
+  run(args.long_items, args.shape.long_rows);
 }
 
 }  // namespace headrace::cuda

@@ -24,6 +24,7 @@ struct AttentionTask {
   const AttentionItem* items;
   const int32_t* count;
   float* partials;
+  int32_t* counters;
 };
 
 template <class T, class Cache>
@@ -42,11 +43,12 @@ AttentionTask<T, Cache> attention_task(const AttentionArgs& args,
           args.table_stride,
           list.items,
           list.count,
-          args.partials};
+          args.partials,
+          args.counters};
 }
 
-/// Floats of one row of a partial result: the sums, the state, two unused.
-__host__ __device__ constexpr int64_t partial_stride(int32_t head_dim) { return head_dim + 4; }
+/// Floats of one row of a partial result: the sums, the maximum, three unused, the lanes' totals.
+__host__ __device__ constexpr int64_t partial_stride(int32_t head_dim) { return head_dim + 8; }
 
 /// Row 0 of what a KV head and part of a partial result is.
 __host__ __device__ inline int64_t partial_offset(const AttentionShape& shape, int32_t partial,
@@ -103,16 +105,6 @@ __device__ inline KeyRange keys_of(const AttentionItem& item, const AttentionSha
           row_keys(item, shape, item.position + item.num_rows - 1).end};
 }
 
-/// Element 0 of the piece's key or value at a position.
-template <class T, class Cache>
-__device__ int64_t kv_offset(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
-                             int32_t position) {
-  const int32_t size = task.layout.block_size;
-  const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
-  return task.layout.offset(int64_t{table[position / size]} * size + position % size,
-                            piece.kv_head);
-}
-
 /// Blocks of a grid that walks a work list.
 inline unsigned work_grid(int64_t items, const AttentionShape& shape, int32_t multiprocessors,
                           int per_multiprocessor) {
@@ -120,15 +112,35 @@ inline unsigned work_grid(int64_t items, const AttentionShape& shape, int32_t mu
                          int64_t{multiprocessors} * per_multiprocessor));
 }
 
-/// Tensor cores: 16-bit elements, head_dim 64, 80, 96, 128 or 256, rows aligned to 16 bytes.
-bool can_use_mma(const AttentionArgs& args);
-/// Long pieces too, unless they have kWgmmaRows.
-void attention_mma(const AttentionArgs& args, Stream stream);
+/// Calls f(Int<head_dim>{}) for those that tensor cores take.
+template <class F>
+void with_mma_head_dim(int32_t head_dim, F&& f) {
+  switch (head_dim) {
+    case 64:
+      return f(Int<64>{});
+    case 80:
+      return f(Int<80>{});
+    case 96:
+      return f(Int<96>{});
+    case 128:
+      return f(Int<128>{});
+    case 256:
+      return f(Int<256>{});
+    default:
+      HEADRACE_CHECK(false, head_dim);
+  }
+}
 
-/// Long pieces of kWgmmaRows. REQUIRES: wgmma_can_attend().
+/// Tensor cores: 16-bit elements, head_dim 64, 80, 96, 128 or 256, rows aligned to 16 bytes, blocks
+/// of a multiple of 8 keys, a positive scale.
+bool can_use_mma(const AttentionArgs& args);
+void attention_mma_short(const AttentionArgs& args, Stream stream);
+void attention_mma_long(const AttentionArgs& args, Stream stream);
+
+/// Long pieces. REQUIRES: wgmma_can_attend().
 void attention_wgmma(const AttentionArgs& args, Stream stream);
 
-/// Any dtypes, any even head_dim up to 256; float32 arithmetic.
+/// Any dtypes, any head_dim up to 256 that 4 divides; float32 arithmetic, in an order of its own.
 void attention_generic(const AttentionArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

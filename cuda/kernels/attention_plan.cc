@@ -28,9 +28,6 @@ bool add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shap
   const int32_t end = divide_up(num_keys, kSplitKeys);
   const bool alone = end - first == 1;
   if (!alone && int64_t{plan->num_partials} + end - first > max_partials) return false;
-  if (!alone) {
-    plan->merges.push_back({seq.first_row, seq.num_rows, plan->num_partials, end - first});
-  }
   for (int32_t split = first; split < end; ++split) {
     plan->short_items.push_back({sequence, seq.first_row, seq.num_rows, seq.start_pos, num_keys,
                                  split, split + 1, alone ? -1 : plan->num_partials++});
@@ -44,7 +41,6 @@ void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
                     int64_t max_partials, AttentionPlan* plan) {
   plan->short_items.clear();
   plan->long_items.clear();
-  plan->merges.clear();
   plan->num_partials = 0;
   const int32_t short_rows = kShortRows / shape.part_heads();
   for (size_t i = 0; i < seqs.size(); ++i) {

@@ -5,9 +5,8 @@
 //
 // What a piece computes for a row depends on that row alone: keys are visited in tiles of kTileKeys
 // anchored at position 0, with an online softmax that starts afresh every kSplitKeys; the splits'
-// results are merged in index order, whether one block makes all of them (kLong: many rows) or each
-// is made by a block of its own (kShort: one row or a few). Long pieces of kWgmmaRows have larger
-// tiles and no splits: other bits than short ones, whatever else is the same.
+// results are folded in index order, whether one block makes all of them (kLong: many rows) or each
+// is made by a block of its own (kShort: one row or a few) and the last block to finish folds.
 
 #include <cstdint>
 #include <span>
@@ -21,7 +20,7 @@ inline constexpr int32_t kTileKeys = 64;
 inline constexpr int32_t kSplitKeys = 256;
 inline constexpr int32_t kShortRows = 16;   ///< of (row, head) pairs that a short piece holds
 inline constexpr int32_t kLongRows = 64;    ///< the same of a long piece
-inline constexpr int32_t kWgmmaRows = 128;  ///< where wgmma computes it
+inline constexpr int32_t kWgmmaRows = 128;  ///< of a long piece for wgmma: attention_long_rows()
 inline constexpr int32_t kMaxGroup = 16;    ///< query heads of one KV head that a piece holds
 
 /// Rows of one sequence; all their keys (long), or those of one split (short). Each stands for
@@ -34,16 +33,9 @@ struct AttentionItem {
   int32_t num_keys = 0;  ///< of the sequence, this step's included
   int32_t first_split = 0;
   int32_t end_split = 0;
-  /// Short: partial result's number, or -1: the only split, which writes the output itself.
+  /// Short: partial result's number, which count up with a sequence's splits; or -1: the only
+  /// split, which writes the output itself.
   int32_t partial = -1;
-};
-
-/// Rows whose splits are to be merged: partial results [partial, partial + num_splits).
-struct AttentionMerge {
-  int32_t row = 0;
-  int32_t num_rows = 0;
-  int32_t partial = 0;
-  int32_t num_splits = 0;
 };
 
 struct AttentionShape {
@@ -64,7 +56,6 @@ struct AttentionShape {
 /// What a step needs for layers of one shape (layers that differ in their window have each a plan).
 struct AttentionPlan {
   std::vector<AttentionItem> short_items, long_items;
-  std::vector<AttentionMerge> merges;
   int32_t num_partials = 0;
 };
 

@@ -16,7 +16,13 @@ inline constexpr int kConsumers = kGroups * kGroupThreads;
 inline constexpr int kGroupRows = 64;
 inline constexpr int kRowBytes = 2 * kBoxColumns;
 inline constexpr int kBarrierBytes = 1024;  // keeps what follows aligned
-static_assert(kGroups * kGroupRows == kWgmmaRows);
+static_assert(kGroups * kGroupRows == kWgmmaRows && kGroupRows == kLongRows);
+
+// Registers of a thread that copies, and of one that multiplies; together what the launch has
+// taken.
+inline constexpr int kCopyRegisters = 40, kMultiplyRegisters = 232;
+static_assert(kGroupThreads * kCopyRegisters + kConsumers * kMultiplyRegisters <=
+              (64 << 10) / kThreads / 8 * 8 * kThreads);
 
 // Named barriers: a group's turn to multiply, and a group's own. 0 is the block's.
 inline constexpr int kTurn = 1, kWithin = kTurn + kGroups;
@@ -25,16 +31,18 @@ template <class T_, int kHeadDim_>
 struct Config {
   using T = T_;
   static constexpr int kHeadDim = kHeadDim_;
-  static constexpr int kKeys = kHeadDim > 128 ? 64 : 128;  // of a tile
   static constexpr int kBoxes = kHeadDim / kBoxColumns;
-  static constexpr int kKeyStages = 3;  // a tile's keys are needed ahead of the last one's values
-  static constexpr int kValueStages = 2;
+  // Each group takes 64 rows; or, where a row's sums are too many for registers, both take the same
+  // rows, and half of the columns each.
+  static constexpr bool kSharesRows = kHeadDim > 128;
+  static constexpr int kColumns = kSharesRows ? kHeadDim / kGroups : kHeadDim;  // of a group
   // Two kinds of loops would need more registers than there are.
   static constexpr bool kAlwaysMasks = kHeadDim > 128;
+  static constexpr int kStages = kHeadDim > 128 ? 2 : 5;               // of keys, and of values
   static constexpr int kQueryBytes = kBoxes * kGroupRows * kRowBytes;  // of a group
-  static constexpr int kTileBytes = kBoxes * kKeys * kRowBytes;        // of keys or values
+  static constexpr int kTileBytes = kBoxes * kTileKeys * kRowBytes;    // of keys or values
   static constexpr int kSharedBytes =
-      kBarrierBytes + kGroups * kQueryBytes + (kKeyStages + kValueStages) * kTileBytes;
+      kBarrierBytes + kGroups * kQueryBytes + 2 * kStages * kTileBytes;
   static_assert(kSharedBytes <= 227 << 10);
 };
 
@@ -78,23 +86,22 @@ struct Ring {
 template <class C>
 struct Shared {
   struct Head {
-    uint64_t keys_full[C::kKeyStages], keys_empty[C::kKeyStages];
-    uint64_t values_full[C::kValueStages], values_empty[C::kValueStages];
+    uint64_t keys_full[C::kStages], keys_empty[C::kStages];
+    uint64_t values_full[C::kStages], values_empty[C::kStages];
     uint64_t values_landed;  // of a tile that the copying warp has to finish
     uint32_t never_written;  // see finish_first()
   };
   static_assert(sizeof(Head) <= kBarrierBytes);
   Head* head;
-  char* queries;                            // [group][box of columns][row], as products take them
-  Ring<C::kKeyStages, C::kTileBytes> keys;  // tiles: [box of columns][key]
-  Ring<C::kValueStages, C::kTileBytes> values;
+  char* queries;                         // [group][box of columns][row], as products take them
+  Ring<C::kStages, C::kTileBytes> keys;  // tiles: [box of columns][key]
+  Ring<C::kStages, C::kTileBytes> values;
 
   __device__ explicit Shared(char* memory)
       : head(reinterpret_cast<Head*>(memory)),
         queries(memory + kBarrierBytes),
         keys{head->keys_full, head->keys_empty, queries + kGroups * C::kQueryBytes},
-        values{head->values_full, head->values_empty, keys.memory + C::kKeyStages * C::kTileBytes} {
-  }
+        values{head->values_full, head->values_empty, keys.memory + C::kStages * C::kTileBytes} {}
 };
 
 /// Tiles [begin, end) of keys that the piece's rows see.
@@ -102,9 +109,8 @@ struct TileRange {
   int32_t begin, end;
 };
 
-template <class C>
-__device__ TileRange tiles_of(KeyRange seen) {
-  return {seen.first / C::kKeys, divide_up(seen.end, C::kKeys)};
+__device__ inline TileRange tiles_of(KeyRange seen) {
+  return {seen.first / kTileKeys, divide_up(seen.end, kTileKeys)};
 }
 
 /// Calls f(piece) for the block's share: head after head, so that blocks which run together read
@@ -131,11 +137,11 @@ __device__ void for_each_piece(const Task<C>& task, F&& f) {
 template <class C>
 __device__ void copy_tile(const Task<C>& task, const AttentionPiece& piece, KeyRange seen,
                           int32_t tile, const TensorMap* map, char* to, uint64_t* full) {
-  const int32_t base = tile * C::kKeys, size = task.layout.block_size;
-  const int32_t rows = least(size, C::kKeys);
+  const int32_t base = tile * kTileKeys, size = task.layout.block_size;
+  const int32_t rows = least(size, kTileKeys);
   const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
   const int32_t first = greatest(seen.first - base, 0) / rows;
-  const int32_t end = divide_up(least(seen.end - base, C::kKeys), rows);
+  const int32_t end = divide_up(least(seen.end - base, kTileKeys), rows);
   if (lane_id() == 0) {
     barrier_expect_bytes(full, static_cast<uint32_t>((end - first) * rows * kRowBytes * C::kBoxes));
   }
@@ -145,7 +151,7 @@ __device__ void copy_tile(const Task<C>& task, const AttentionPiece& piece, KeyR
     const int32_t position = base + part;
     const int32_t row = (table[position / size] * task.layout.num_kv_heads + piece.kv_head) * size +
                         position % size;
-    copy_box(to + (box * C::kKeys + part) * kRowBytes, map, box * kBoxColumns, row, full);
+    copy_box(to + (box * kTileKeys + part) * kRowBytes, map, box * kBoxColumns, row, full);
   }
 }
 
@@ -153,7 +159,7 @@ __device__ void copy_tile(const Task<C>& task, const AttentionPiece& piece, KeyR
 template <class C>
 __device__ void clear_rows(char* tile, int32_t first, int32_t end) {
   for (int i = lane_id(); i < C::kTileBytes / 16; i += kWarp) {
-    const int row = i / (kRowBytes / 16) % C::kKeys;
+    const int row = i / (kRowBytes / 16) % kTileKeys;
     if (row < first || row >= end) *reinterpret_cast<uint4*>(tile + i * 16) = {0, 0, 0, 0};
   }
   shared_writes_fence();
@@ -167,14 +173,14 @@ __device__ void copy_tiles(const Task<C>& task, const TensorMap* keys, const Ten
   uint32_t n = 0, finished = 0;
   for_each_piece<C>(task, [&](const AttentionPiece& piece) {
     const KeyRange seen = keys_of(piece.item, task.shape);
-    const TileRange tiles = tiles_of<C>(seen);
+    const TileRange tiles = tiles_of(seen);
     HEADRACE_NO_UNROLL
     for (int32_t tile = tiles.begin; tile < tiles.end; ++tile, ++n) {
       char* to = shared.keys.wait_empty(n);
       copy_tile<C>(task, piece, seen, tile, keys, to, shared.keys.full_barrier(n));
       to = shared.values.wait_empty(n);
-      const int32_t first = seen.first - tile * C::kKeys, end = seen.end - tile * C::kKeys;
-      const bool whole = first <= 0 && end >= C::kKeys;
+      const int32_t first = seen.first - tile * kTileKeys, end = seen.end - tile * kTileKeys;
+      const bool whole = first <= 0 && end >= kTileKeys;
       copy_tile<C>(task, piece, seen, tile, values, to,
                    whole ? shared.values.full_barrier(n) : &shared.head->values_landed);
       if (whole) continue;

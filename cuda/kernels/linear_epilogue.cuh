@@ -114,13 +114,13 @@ LinearOutput<T, Out> linear_output(const LinearArgs& args) {
               (residual == nullptr || is_vectorizable(residual, args.residual.stride, 0))};
 }
 
-/// Sums [rows][kFeatures] in shared memory, `stride` floats apart (a multiple of 4), to the output. By
-/// thread `thread` of `threads`; neighbours write neighbouring groups.
+/// Sums [rows][kFeatures] in shared memory, `stride` floats apart (a multiple of 4), to the output.
+/// By thread `thread` of `threads`; neighbours write neighbouring groups.
 template <int kFeatures, class T, class Out>
 __device__ void write_sums(const float* sums, int stride, int rows, int64_t first_row,
                            int64_t first_stored, const LinearOutput<T, Out>& out, int thread,
                            int threads) {
-  const auto read = [&](int row, int feature, float(&to)[kGroup]) {
+  const auto read = [&](int row, int feature, float (&to)[kGroup]) {
     load_group(sums + row * stride + feature, to);
   };
   constexpr int kGroups = kFeatures / kGroup, kPairs = kGroups / 2;

@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   write_sums<kFeatures>(sums_tile, kFeatures,
-                        static_cast<int>(least<int64_t>(kTokens, task.rows - first_row)),
-                        first_row, first_feature, out, thread, kThreads);
+                        static_cast<int>(least<int64_t>(kTokens, task.rows - first_row)), first_row,
+                        first_feature, out, thread, kThreads);
 }
 
 }  // namespace

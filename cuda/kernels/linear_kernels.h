@@ -24,7 +24,7 @@ bool can_use_wgmma(const LinearArgs& args);
 inline constexpr int64_t kMaxStreamRows = 128;
 void linear_stream(const LinearArgs& args, Stream stream);
 
-/// 16-bit, many rows: tiles of 128 rows x 256 or 128 features. REQUIRES: can_use_wgmma(args).
+/// 16-bit, many rows: tiles of 128 rows x 256, 128 or 64 features. REQUIRES: can_use_wgmma(args).
 void linear_wgmma(const LinearArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

@@ -24,8 +24,8 @@ struct SkinnyTask {
   bool x_vectors;
 };
 
-/// Byte of a chunk in a stage: ldmatrix, which takes a chunk of 8 rows, meets every bank once, and so
-/// do copies of a row.
+/// Byte of a chunk in a stage: ldmatrix, which takes a chunk of 8 rows, meets every bank once, and
+/// so do copies of a row.
 __device__ inline int chunk_byte(int row, int chunk) {
   return row * kRowBytes + (chunk ^ (row & 7)) * 16;
 }

@@ -15,8 +15,8 @@ constexpr int kGroupThreads = 128;
 constexpr int kThreads = 3 * kGroupThreads;  // one group copies, two multiply
 constexpr int kGroupRows = 64;
 constexpr int kBarrierBytes = 1024;  // keeps the stages aligned
-// A group's results on their way to the output, while the next tile's stages fill: rows 16 bytes off a
-// multiple of 128, so that both ways of access meet every bank once.
+// A group's results on their way to the output, while the next tile's stages fill: rows 16 bytes
+// off a multiple of 128, so that both ways of access meet every bank once.
 constexpr int kResultRowBytes = 256 + 16;
 constexpr int kResultBytes = kGroupRows * kResultRowBytes;
 
@@ -42,8 +42,8 @@ struct WgmmaTask {
   int32_t feature_tiles, token_tiles;  // token_tiles: a multiple of kCluster
 };
 
-/// Work of the blocks in turn. Clusters take neighbouring token tiles of one feature tile; tiles that run
-/// together share weights and rows in the L2 cache.
+/// Work of the blocks in turn. Clusters take neighbouring token tiles of one feature tile; tiles
+/// that run together share weights and rows in the L2 cache.
 struct TilePlace {
   int64_t first_token, first_feature;
 };
@@ -129,7 +129,8 @@ __device__ void add_bias(int64_t first_stored, const LinearOutput<T, Out>& out,
   HEADRACE_UNROLL
   for (int i = 0; i < kSums; ++i) {
     const int64_t stored = first_stored + i / 4 * kGroup + lane_id() % 4 * 2 + i % 2;
-    if (out.column_of(stored) < out.width()) sums[i] = out.with_bias(sums[i], out.feature_of(stored));
+    if (out.column_of(stored) < out.width())
+      sums[i] = out.with_bias(sums[i], out.feature_of(stored));
   }
 }
 
@@ -145,8 +146,8 @@ __device__ inline void store_pair(char* results, int row, int column, float low,
 
 /// Rounds the lane's results [first, first + kColumns) of the group's 64 rows into shared memory.
 template <int kColumns, int kSums, class T, class Out>
-__device__ void stage_results(const float (&sums)[kSums], int first, const LinearOutput<T, Out>& out,
-                              char* results) {
+__device__ void stage_results(const float (&sums)[kSums], int first,
+                              const LinearOutput<T, Out>& out, char* results) {
   const int row = warp_id() % 4 * 16 + lane_id() / 4, q = lane_id() % 4;
   constexpr int kGroups = kColumns / kGroup;
   if (out.silu_mul) {
@@ -204,10 +205,11 @@ template <class C, class T, class Out>
 __device__ void write_tile(float (&sums)[C::kFeatures / 2], const WgmmaTask& task,
                            const TilePlace& place, int group, char* results,
                            const LinearOutput<T, Out>& out) {
-  constexpr int kColumns = 256 / static_cast<int>(sizeof(Out));  // that fit at a time
+  constexpr int kColumns =  // that fit at a time
+      least(256 / static_cast<int>(sizeof(Out)), C::kFeatures);
   const int64_t first_row = place.first_token + group * kGroupRows;
-  const int rows = static_cast<int>(
-      greatest<int64_t>(least<int64_t>(kGroupRows, task.rows - first_row), 0));
+  const int rows =
+      static_cast<int>(greatest<int64_t>(least<int64_t>(kGroupRows, task.rows - first_row), 0));
   if (out.bias != nullptr) add_bias(place.first_feature, out, sums);
   HEADRACE_UNROLL
   for (int first = 0; first < C::kFeatures; first += kColumns) {
@@ -276,15 +278,15 @@ void run(const LinearArgs& args, Stream stream) {
       make_tensor_map({args.weight, layout.stored_rows(), layout.stride(), layout.stride()},
                       args.dtype, C::kFeatures / kCluster);
   const int64_t blocks = args.multiprocessors / kCluster * kCluster;
-  launch("linear_wgmma", linear_wgmma_kernel<T, Out, C>,
-         {.grid = {grid_size(least(greatest<int64_t>(blocks, kCluster),
-                                   token_tiles * feature_tiles))},
-          .threads = kThreads,
-          .shared_bytes = C::kSharedBytes,
-          .overlaps = true,
-          .cluster = kCluster},
-         stream, weight, make_tensor_map(args.x, args.dtype, kTokens), task,
-         linear_output<T, Out>(args));
+  launch(
+      "linear_wgmma", linear_wgmma_kernel<T, Out, C>,
+      {.grid = {grid_size(least(greatest<int64_t>(blocks, kCluster), token_tiles * feature_tiles))},
+       .threads = kThreads,
+       .shared_bytes = C::kSharedBytes,
+       .overlaps = true,
+       .cluster = kCluster},
+      stream, weight, make_tensor_map(args.x, args.dtype, kTokens), task,
+      linear_output<T, Out>(args));
 }
 
 }  // namespace
@@ -293,9 +295,11 @@ void linear_wgmma(const LinearArgs& args, Stream stream) {
   with_linear_types(args, [&](auto element, auto result) {
     using T = decltype(element);
     using Out = decltype(result);
-    const int64_t tiles = divide_up<int64_t>(args.layout.stored_rows(), 256) *
-                          divide_up<int64_t>(args.x.rows, kTokens);
-    if (tiles <= args.multiprocessors) {
+    // Tiles as large as leave most multiprocessors one.
+    const int64_t columns = args.layout.stored_rows() * divide_up<int64_t>(args.x.rows, kTokens);
+    if (columns <= int64_t{64} * args.multiprocessors) {
+      run<T, Out, Tile<64>>(args, stream);
+    } else if (columns <= int64_t{256} * args.multiprocessors) {
       run<T, Out, Tile<128>>(args, stream);
     } else {
       run<T, Out, Tile<256>>(args, stream);

@@ -14,8 +14,8 @@ constexpr int kThreads = kConsumers + kWarp;  // and a warp that copies
 constexpr int kBarrierBytes = 1024;           // keeps the stages aligned
 constexpr int kGroupFeatures = 64;            // of a product
 
-/// What a block works on. With 32 features the other half of its products is thrown away: weights that
-/// are narrow reach more multiprocessors so, and bytes decide.
+/// What a block works on. With 32 features the other half of its products is thrown away: weights
+/// that are narrow reach more multiprocessors so, and bytes decide.
 template <int kFeatures_, int kTokens_, int kRoom>
 struct Shape {
   static constexpr int kFeatures = kFeatures_;
@@ -33,8 +33,8 @@ struct Shape {
   static_assert(kSharedBytes <= 227 << 10 && kStages >= 3);
 };
 
-// Two blocks of the smaller room fit a multiprocessor: the weights of the next linear arrive while this
-// one ends. Where there are fewer blocks than multiprocessors, those left over do that.
+// Two blocks of the smaller room fit a multiprocessor: the weights of the next linear arrive while
+// this one ends. Where there are fewer blocks than multiprocessors, those left over do that.
 constexpr int kSmallRoom = 104 << 10, kLargeRoom = 208 << 10;
 
 struct StreamTask {
@@ -50,7 +50,8 @@ struct Pipe {
   uint64_t empty[C::kStages];
 };
 
-/// One thread's work: the weight of the first stages is under way before the kernel ahead has ended.
+/// One thread's work: the weight of the first stages is under way before the kernel ahead has
+/// ended.
 template <class C>
 __device__ void copy_stages(const void* weight, const void* x, const StreamTask& task,
                             int32_t first_feature, Pipe<C>* pipe, char* stages) {

@@ -40,8 +40,8 @@ struct TileTask {
   bool x_vectors;
 };
 
-/// Byte of a chunk in a tile: ldmatrix, which takes a chunk of 8 rows, meets every bank once, and so
-/// do copies of a row.
+/// Byte of a chunk in a tile: ldmatrix, which takes a chunk of 8 rows, meets every bank once, and
+/// so do copies of a row.
 __device__ inline int chunk_byte(int row, int chunk) {
   return row * kRowBytes + (chunk ^ (row & 7)) * 16;
 }
@@ -116,7 +116,8 @@ __device__ void multiply_stage(const char* stage, int first_feature, int first_t
     HEADRACE_UNROLL
     for (int r = 0; r < kRowTiles; ++r) {
       uint32_t a[4];
-      load_matrices(a, stage + chunk_byte(first_feature + 16 * r + lane % 16, 2 * step + lane / 16));
+      load_matrices(a,
+                    stage + chunk_byte(first_feature + 16 * r + lane % 16, 2 * step + lane / 16));
       HEADRACE_UNROLL
       for (int t = 0; t < kTokenTiles; ++t) mma_16x8x16<T>(sums[r][t], a, b[t]);
     }

@@ -26,7 +26,7 @@ struct RopeKvWriteArgs {
 };
 
 /// See Backend::rope_kv_write. Norm and rotation are computed in float32 and rounded once, to the
-/// dtype (q) or to the cache's (k). Moves T*(2*nq + 3*nkv)*d elements.
+/// dtype (q) or to the cache's (k). Moves T*(2*nq + 4*nkv)*d elements.
 /// REQUIRES: d even and <= 256.
 void rope_kv_write(const RopeKvWriteArgs& args, Stream stream);
 

@@ -20,7 +20,7 @@ __device__ int32_t smallest_allowed(const RowReader& row, SampleShared* shared) 
 }
 
 /// A block a slice of a row.
-__global__ void __launch_bounds__(kSampleThreads, 2) sample_scan_kernel(SampleArgs args) {
+__global__ void __launch_bounds__(kSampleThreads, 3) sample_scan_kernel(SampleArgs args) {
   start_next();
   wait_for_previous();
   const SliceTable table = slice_table(args);

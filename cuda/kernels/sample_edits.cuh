@@ -23,9 +23,10 @@ __device__ inline ReadPoint read_point(const SampleRowArgs& row) {
 
 /// Are there any? A forced token whose values are read before them needs none.
 __device__ inline bool has_edits(const SampleRowArgs& row) {
-  const auto any = [](const SampleRange& range) { return range.end > range.begin; };
-  if (row.forced_token >= 0 && read_point(row) <= ReadPoint::kRaw) return false;
-  return any(row.bias) || any(row.masked) || any(row.seen) || any(row.banned);
+  // No branches: the loads go together.
+  const auto any = [](const SampleRange& range) { return range.end > range.begin ? 1 : 0; };
+  const int lists = any(row.bias) | any(row.masked) | any(row.seen) | any(row.banned);
+  return lists != 0 && (row.forced_token < 0 || read_point(row) > ReadPoint::kRaw);
 }
 
 /// Of a row's tokens [first, last).

@@ -169,6 +169,9 @@ class Places {
   }
 
  private:
+  /// Bins of a distance of 1, and how far all but the last one reach.
+  static constexpr float kBinsEach = 128.0f, kReach = static_cast<float>(kBins) / kBinsEach;
+
   /// 0: by distance from the largest value. Otherwise by code, from `first` down to `last`.
   struct Bins {
     OrderCode first = 0, last = 0;
@@ -185,10 +188,9 @@ class Places {
       if (code > bins.first || code < bins.last) return kBins;
       return static_cast<uint32_t>((bins.first - code) >> bins.shift);
     }
-    constexpr float kEach = 128.0f, kReach = static_cast<float>(kBins) / kEach;
     const float value = value_of(code);
     const float distance = value == max ? 0.0f : max - value;
-    return distance < kReach ? static_cast<uint32_t>(distance * kEach) : kBins - 1;
+    return distance < kReach ? static_cast<uint32_t>(distance * kBinsEach) : kBins - 1;
   }
 
   __device__ HEADRACE_NO_INLINE void build(const Bins& bins) {
@@ -250,7 +252,17 @@ class Places {
     if (threadIdx.x == 0) shared_->num_sorted = 0;
     __syncthreads();
     const Tokens tokens = tokens_;
-    tokens.visit([&](OrderCode code, float) {
+    float low = kNever, high = INFINITY;
+    if (region.bins.first != 0) {
+      low = value_of(region.bins.last);
+      high = value_of(region.bins.first);
+    } else if (tokens.max() < INFINITY) {
+      const float slack = Tokens::margin(fabsf(tokens.max()) + kReach);
+      const auto nearest = static_cast<float>(region.bin);
+      if (region.bin < kBins - 1) low = tokens.max() - (nearest + 1.0f) / kBinsEach - slack;
+      high = tokens.max() - nearest / kBinsEach + slack;
+    }
+    tokens.visit(low, high, [&](OrderCode code, float) {
       if (bin_of(region.bins, code, tokens.max()) != region.bin) return;
       shared_->sorted[atomicAdd(&shared_->num_sorted, 1u)] = code;
     });

@@ -45,8 +45,14 @@ struct RowReader {
   /// f(value, token) for this thread's tokens above -inf.
   template <class F>
   __device__ void visit(const F& f) const {
+    visit(kNever, INFINITY, f);
+  }
+  /// Of those whose logits lie in [low, high]; others cost little.
+  template <class F>
+  __device__ void visit(float low, float high, const F& f) const {
     const int thread = static_cast<int>(threadIdx.x);
     const auto take = [&](float logit, int32_t token) {
+      if (!(logit >= low && logit <= high)) return;
       const float v = value(logit, token);
       if (v > kNever) f(v, token);
     };
@@ -129,6 +135,11 @@ class Tokens {
   /// f(code, weight) for this thread's share of the tokens.
   template <class F>
   __device__ void visit(const F& f) const {
+    visit(kNever, INFINITY, f);
+  }
+  /// Only values in [low, high] matter to f; it may see others.
+  template <class F>
+  __device__ void visit(float low, float high, const F& f) const {
     if (narrow_) {
       for (uint32_t i = threadIdx.x; i < listed_; i += kSampleThreads) {
         const OrderCode code = shared_->candidates[i];
@@ -136,11 +147,15 @@ class Tokens {
       }
       return;
     }
-    row_.visit([&](float value, int32_t token) {
-      const float weight = token_weight(value, max_);
-      if (weight >= min_p_) f(order_code(value, token), weight);
-    });
+    // Wider by more than what rounding takes from a product and a quotient.
+    const float least_logit = low * row_.divisor, most_logit = high * row_.divisor;
+    row_.visit(least_logit - margin(least_logit), most_logit + margin(most_logit),
+               [&](float value, int32_t token) {
+                 const float weight = token_weight(value, max_);
+                 if (weight >= min_p_) f(order_code(value, token), weight);
+               });
   }
+  __device__ static float margin(float value) { return fabsf(value) * 0x1p-20f + 0x1p-120f; }
 
   /// Collects those that surely are the first in order from the slices' lists.
   __device__ void collect(const RowFound& found, const SliceFound* slices, int32_t num_slices,

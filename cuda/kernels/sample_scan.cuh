@@ -123,7 +123,8 @@ __device__ inline void find_threshold(ScanShared* shared) {
     HEADRACE_UNROLL
     for (int i = 0; i < kWarp; ++i) {
       const float other = others[i];
-      place += other > own || (other == own && i < lane_id()) ? 1 : 0;
+      const int before = i < lane_id() ? 1 : 0;  // no branches
+      place += (other > own ? 1 : 0) | ((other == own ? 1 : 0) & before);
     }
     if (place == 0) shared->largest[warp_id()] = own;
     static_assert(kSureTokens == kScanGroups / 2);
@@ -194,17 +195,17 @@ __device__ inline float list_slice(const SliceValues& values, int32_t first, flo
   constexpr float kLowest = -0x1.fffffep127f;  // above -inf
   if (!(largest > kNever)) return floor;
   floor = greatest(floor, kLowest);
-  HEADRACE_NO_UNROLL
-  for (bool again = true;; again = false) {
-    list_tokens(values, first, floor, list, shared);
-    __syncthreads();
-    const bool fits = shared->listed <= kSliceList;
-    __syncthreads();
-    if (fits || !again) return floor > kLowest ? floor : kNever;
+  list_tokens(values, first, floor, list, shared);
+  __syncthreads();
+  const bool fits = shared->listed <= kSliceList;
+  __syncthreads();
+  if (!fits) {
     if (threadIdx.x == 0) shared->listed = 0;
     floor = raise_threshold(values, floor, largest, shared);
     __syncthreads();
+    list_tokens(values, first, floor, list, shared);
   }
+  return floor > kLowest ? floor : kNever;
 }
 
 /// The first token of the largest value.

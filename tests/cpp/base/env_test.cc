@@ -12,22 +12,22 @@ namespace {
 TEST(Env, CudaSwitchesTakeTheirTwoNames) {
   unsetenv("HEADRACE_CUDA_KERNELS");
   unsetenv("HEADRACE_CUDA_GRAPHS");
-  EXPECT_FALSE(env_cuda_fastest_kernels());
+  EXPECT_FALSE(env_cuda_plain_kernels());
   EXPECT_TRUE(env_cuda_graphs());
-  setenv("HEADRACE_CUDA_KERNELS", "fastest", 1);
+  setenv("HEADRACE_CUDA_KERNELS", "plain", 1);
   setenv("HEADRACE_CUDA_GRAPHS", "off", 1);
-  EXPECT_TRUE(env_cuda_fastest_kernels());
+  EXPECT_TRUE(env_cuda_plain_kernels());
   EXPECT_FALSE(env_cuda_graphs());
-  setenv("HEADRACE_CUDA_KERNELS", "ordered", 1);
-  EXPECT_FALSE(env_cuda_fastest_kernels());
+  setenv("HEADRACE_CUDA_KERNELS", "best", 1);
+  EXPECT_FALSE(env_cuda_plain_kernels());
   setenv("HEADRACE_CUDA_KERNELS", "fast", 1);
   try {
-    env_cuda_fastest_kernels();
+    env_cuda_plain_kernels();
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_STREQ(error.what(),
-                 "HEADRACE_CUDA_KERNELS is 'fast': set it to ordered or fastest, or unset it.");
+                 "HEADRACE_CUDA_KERNELS is 'fast': set it to best or plain, or unset it.");
   }
   unsetenv("HEADRACE_CUDA_KERNELS");
   unsetenv("HEADRACE_CUDA_GRAPHS");

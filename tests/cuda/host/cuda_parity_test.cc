@@ -60,24 +60,18 @@ double difference(const Rows& a, const Rows& b) {
   return std::sqrt(sum / count);
 }
 
-// Sums in another order, but the same roundings of activations: logits are as far from float32's,
-// give or take the scatter of errors that share their causes. 128 rows and more take wgmma where
-// there is one: linears and attention of the first step, attention of the second.
-TEST(CudaFastest, AnswersAreNoWorse) {
+// Prompts of 150 and 30 tokens: every kind of kernel for linears and attention.
+TEST(CudaPlainKernels, GiveTheSameBits) {
   const std::string folder = load_golden_case("ernie4_5").folder;
-  const auto answers = [&](DType dtype, bool fastest) {
-    DecoderHarness harness(make_gpu_under_test(dtype, fastest), folder,
-                           {.storage = dtype, .kv_dtype = dtype});
+  const auto answers = [&](bool plain) {
+    DecoderHarness harness(make_gpu_under_test(DType::kBF16, plain), folder,
+                           {.storage = DType::kBF16, .kv_dtype = DType::kBF16});
     harness.start(0, 180);
     Rows out = harness.step({{0, prompt(150, 3)}});
     for (const auto& row : harness.step({{0, prompt(30, 5)}})) out.push_back(row);
     return out;
   };
-  const Rows exact = answers(DType::kF32, false);
-  const Rows ordered = answers(DType::kBF16, false), fastest = answers(DType::kBF16, true);
-  EXPECT_LE(difference(fastest, exact), 1.5 * difference(ordered, exact));
-  const bool has_wgmma = make_gpu_under_test(DType::kBF16)->device_info().isa == "sm_90";
-  EXPECT_EQ(fastest != ordered, has_wgmma);
+  EXPECT_EQ(answers(true), answers(false));
 }
 
 std::vector<float> random_values(size_t count, uint32_t seed, DType dtype) {

@@ -12,7 +12,7 @@ namespace headrace::cuda {
 /// lives on it, goes before the GPU.
 struct EmulatedGpu {
   bool record_steps = true;
-  bool fastest_kernels = false;
+  bool plain_kernels = false;
   bool try_kernels = false;  ///< takes seconds in the emulation
   FakeCudaApi api{};
 
@@ -22,7 +22,7 @@ struct EmulatedGpu {
                                                             .memory_limit = memory_limit,
                                                             .record_steps = record_steps,
                                                             .try_kernels = try_kernels,
-                                                            .fastest_kernels = fastest_kernels});
+                                                            .plain_kernels = plain_kernels});
   }
 };
 

@@ -3,13 +3,13 @@
 
 namespace headrace {
 
-std::shared_ptr<Backend> make_gpu_under_test(DType storage, bool fastest) {
+std::shared_ptr<Backend> make_gpu_under_test(DType storage, bool plain) {
   struct Machine {
     cuda::EmulatedGpu gpu;
     std::shared_ptr<Backend> backend;
   };
   auto machine = std::make_shared<Machine>();
-  machine->gpu.fastest_kernels = fastest;
+  machine->gpu.plain_kernels = plain;
   machine->backend = machine->gpu.backend(storage);
   return {machine, machine->backend.get()};
 }

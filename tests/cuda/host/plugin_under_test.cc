@@ -3,9 +3,9 @@
 
 namespace headrace {
 
-std::shared_ptr<Backend> make_gpu_under_test(DType storage, bool fastest) {
+std::shared_ptr<Backend> make_gpu_under_test(DType storage, bool plain) {
   return load_cuda_plugin(HEADRACE_CUDA_PLUGIN)
-      .make_backend({.storage = storage, .fastest_kernels = fastest});
+      .make_backend({.storage = storage, .plain_kernels = plain});
 }
 
 }  // namespace headrace

@@ -15,7 +15,7 @@ struct Shape {
   DType dtype = DType::kBF16;
   int32_t heads = 4, kv_heads = 2, head_dim = 64, window = 0, block_size = 16;
   DType cache = DType::kBF16;
-  bool fastest = false;  // long pieces by wgmma, on a device that has it
+  bool wgmma = true;  // for long pieces, on a device that has it
   int32_t multiprocessors = 1;
   bool causal = true;
 };
@@ -42,6 +42,8 @@ class AttentionCase {
     k_ = random.uniforms(shape.cache, count * shape.kv_heads * shape.head_dim);
     v_ = random.uniforms(shape.cache, count * shape.kv_heads * shape.head_dim);
   }
+
+  void use_wgmma(bool use) { shape_.wgmma = use; }
 
   /// What blocks hold that other sequences have used.
   void fill(float value) {
@@ -83,20 +85,20 @@ class AttentionCase {
       const auto from = q_.begin() + static_cast<ptrdiff_t>(q(c.sequence, c.start));
       rows.insert(rows.end(), from, from + c.rows * width());
     }
+    const bool wgmma = shape_.wgmma && device_has_wgmma();
     const headrace::cuda::AttentionShape shape{
         shape_.heads,
         shape_.kv_heads,
         shape_.head_dim,
         shape_.window,
-        shape_.fastest && device_has_wgmma() ? kWgmmaRows : kLongRows,
+        attention_long_rows(
+            {shape_.dtype, shape_.cache, shape_.head_dim, shape_.block_size, scale()}, wgmma),
         shape_.causal};
     AttentionPlan plan;
     plan_attention(seqs, shape, max_partials, &plan);
     const auto count = [](const auto& list) { return static_cast<int32_t>(list.size()); };
-    const DeviceArray<int32_t> counts = {count(plan.short_items), count(plan.long_items),
-                                         count(plan.merges)};
+    const DeviceArray<int32_t> counts = {count(plan.short_items), count(plan.long_items)};
     const DeviceArray<AttentionItem> short_items(plan.short_items), long_items(plan.long_items);
-    const DeviceArray<AttentionMerge> merges(plan.merges);
     const DeviceArray<int32_t> block_tables(tables);
     const int32_t* number = counts.data();
     // q as columns of a wider matrix.
@@ -104,6 +106,9 @@ class AttentionCase {
     const DeviceMatrix out(shape_.dtype, first, width());
     const DeviceArray<float> partials(attention_partial_bytes(plan.num_partials, shape) /
                                       sizeof(float));
+    const auto sequences = static_cast<int64_t>(chunks.size());
+    const std::vector<int32_t> zeros(attention_counter_bytes(sequences, shape) / sizeof(int32_t));
+    const DeviceArray<int32_t> counters(zeros);
     attention({.dtype = shape_.dtype,
                .cache_dtype = shape_.cache,
                .shape = shape,
@@ -118,10 +123,12 @@ class AttentionCase {
                .table_stride = blocks_,
                .short_items = {short_items.data(), number, number[0]},
                .long_items = {long_items.data(), number + 1, number[1]},
-               .merges = {merges.data(), number + 2, number[2]},
                .partials = partials.data(),
-               .multiprocessors = shape_.multiprocessors},
+               .counters = counters.data(),
+               .multiprocessors = shape_.multiprocessors,
+               .has_wgmma = wgmma},
               nullptr);
+    EXPECT_EQ(counters.values(), zeros);  // for the next layer
     return out.values();
   }
 
@@ -245,71 +252,65 @@ TEST_P(Attention, LargeHeadsAndGroups) {
 
 // Chunks that begin and end anywhere, beside what other kernels do; blocks smaller and larger than
 // a tile of keys; more pieces than blocks of the grid, and fewer.
-TEST_P(Attention, WgmmaMatchesExactSoftmax) {
+TEST_P(Attention, LongChunksMatchExactSoftmax) {
   SCOPED_TRACE(random_.trace());
   const Shape shapes[] = {
-      {.heads = 2, .kv_heads = 2, .fastest = true, .multiprocessors = 3},
-      {.dtype = DType::kF16,
-       .heads = 3,
-       .kv_heads = 1,
-       .head_dim = 128,
-       .window = 70,
-       .block_size = 8,
-       .cache = DType::kF16,
-       .fastest = true},
-      {.heads = 1, .kv_heads = 1, .head_dim = 128, .block_size = 256, .fastest = true},
-      {.heads = 2, .kv_heads = 1, .head_dim = 256, .block_size = 32, .fastest = true},
-      {.heads = 16, .kv_heads = 1, .window = 1, .fastest = true, .multiprocessors = 100},
-      {.heads = 17, .kv_heads = 1, .block_size = 64, .fastest = true},
-      {.heads = 2, .kv_heads = 1, .fastest = true, .causal = false},
+      {.heads = 2, .kv_heads = 2, .multiprocessors = 3},
+      {
+          .dtype = DType::kF16,
+          .heads = 3,
+          .kv_heads = 1,
+          .head_dim = 128,
+          .window = 70,
+          .block_size = 8,
+          .cache = DType::kF16,
+      },
+      {.heads = 1, .kv_heads = 1, .head_dim = 128, .block_size = 256},
+      {.heads = 2, .kv_heads = 1, .head_dim = 256, .block_size = 32},
+      {.heads = 16, .kv_heads = 1, .window = 1, .multiprocessors = 100},
+      {.heads = 17, .kv_heads = 1, .block_size = 64},
+      {.heads = 2, .kv_heads = 1, .causal = false},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 4, 331, random_);
     c.write(331);
-    expect_close(c, {{0, 330, 1}, {2, 0, 40}, {3, 101, 230}, {1, 5, 17}});
+    for (const bool wgmma : {true, false}) {
+      c.use_wgmma(wgmma);
+      expect_close(c, {{0, 330, 1}, {2, 0, 40}, {3, 101, 230}, {1, 5, 17}});
+    }
   }
 }
 
-// A row's bits: from a chunk, from a decode, from chunks of other sizes and other company. Later
-// positions hold NaN when it is a decode.
+// A row's bits: from a chunk, from a decode, from chunks of other sizes and other company; with
+// wgmma and without. Later positions hold NaN when it is a decode.
 TEST_P(Attention, ChunkingDoesNotChangeBits) {
   SCOPED_TRACE(random_.trace());
   const Shape shapes[] = {
       {.heads = 2, .kv_heads = 1},
       {.heads = 4, .kv_heads = 1, .head_dim = 80, .window = 100},
-      {.heads = 1, .kv_heads = 1, .head_dim = 256},
+      {.heads = 2, .kv_heads = 1, .head_dim = 96},
+      {.dtype = DType::kF16, .heads = 4, .kv_heads = 1, .head_dim = 128, .cache = DType::kF16},
+      {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 300, .block_size = 64},
+      {.heads = 1, .kv_heads = 1, .head_dim = 256, .block_size = 32},
+      {.heads = 1, .kv_heads = 1, .block_size = 24},
       {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 2, 600, random_);
-    const auto width = static_cast<size_t>(c.width());
+    const auto width = static_cast<ptrdiff_t>(c.width());
     c.write(551);
     const auto row = c.run({{0, 550, 1}});
     c.write(560);
     const auto pair = c.run({{1, 17, 1}, {0, 548, 3}});
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), pair.begin() + 3 * width));
     const auto chunk = c.run({{1, 40, 50}, {0, 500, 60}});
-    ASSERT_TRUE(std::equal(row.begin(), row.end(), pair.begin() + ptrdiff_t(3 * width)));
-    ASSERT_TRUE(std::equal(row.begin(), row.end(), chunk.begin() + ptrdiff_t(100 * width)));
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), chunk.begin() + 100 * width));
+    const auto whole = c.run({{0, 1, 559}});
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), whole.begin() + 549 * width));
     ASSERT_EQ(c.run({{0, 550, 1}}, 0), row);
-  }
-}
-
-// The same of rows that wgmma computes, whatever chunk they are in.
-TEST_P(Attention, WgmmaChunkingDoesNotChangeBits) {
-  SCOPED_TRACE(random_.trace());
-  const Shape shapes[] = {
-      {.heads = 2, .kv_heads = 1, .fastest = true},
-      {.heads = 4, .kv_heads = 1, .head_dim = 128, .window = 150, .fastest = true},
-  };
-  for (const Shape& shape : shapes) {
-    AttentionCase c(shape, 2, 400, random_);
-    const auto width = static_cast<ptrdiff_t>(c.width());
-    c.write(390);
-    const auto few = c.run({{0, 370, 20}});
-    const auto many = c.run({{1, 0, 60}, {0, 129, 250}});
-    // Positions 370 to 378 of sequence 0.
-    const auto same = many.begin() + (60 + 370 - 129) * width;
-    ASSERT_TRUE(std::equal(few.begin(), few.begin() + 9 * width, same));
+    c.use_wgmma(false);
+    ASSERT_EQ(c.run({{0, 550, 1}}, 0), row);
+    ASSERT_EQ(c.run({{0, 1, 559}}), whole);
   }
 }
 
@@ -321,8 +322,8 @@ TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
       {.heads = 2, .kv_heads = 1, .window = 70},
       {.heads = 2, .kv_heads = 1, .causal = false},
       {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
-      {.heads = 2, .kv_heads = 1, .fastest = true},
-      {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70, .fastest = true},
+      {.heads = 2, .kv_heads = 1},
+      {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 2, 290, random_);
@@ -345,8 +346,7 @@ TEST(AttentionPlan, CutsWorkAtFixedPlaces) {
   ASSERT_EQ(plan.short_items.size(), 4u);  // splits 0, 1, 2 of the first; 0 of the second
   EXPECT_EQ(plan.short_items[3].partial, -1);
   EXPECT_EQ(plan.num_partials, 3);
-  ASSERT_EQ(plan.merges.size(), 1u);
-  EXPECT_EQ(plan.merges[0].num_splits, 3);
+  EXPECT_EQ(plan.short_items[2].partial, 2);
   ASSERT_EQ(plan.long_items.size(), 3u);
   EXPECT_EQ(plan.long_items[2].row, 5 + 32);
   EXPECT_EQ(plan.long_items[2].num_rows, 1);

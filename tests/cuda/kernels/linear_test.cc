@@ -75,8 +75,8 @@ class LinearCase {
     return {sum, size};
   }
 
-  // float32: one roundoff for each step of the chain. 16-bit: one for each product of 16 and for the
-  // bias (a GPU's tensor core, which truncates, needs twice that).
+  // float32: one roundoff for each step of the chain. 16-bit: one for each product of 16 and for
+  // the bias (a GPU's tensor core, which truncates, needs twice that).
   double bound(double size) const {
     const double steps = dtype_ == DType::kF32 ? double(layout_.k) : double(layout_.k) / 16 + 8;
     return size * (steps + 3) * 0x1p-24;
@@ -99,9 +99,7 @@ class LinearCase {
     if (o.bias) args.bias = bias_data_.data();
     return args;
   }
-  void launch(LinearArgs& args) const {
-    linear(args, nullptr);
-  }
+  void launch(LinearArgs& args) const { linear(args, nullptr); }
 
   DType dtype_;
   WeightLayout layout_;
@@ -190,8 +188,13 @@ TEST_P(Linear, WgmmaMatchesExactSums) {
       {72, 1100, 64, false, {.bias = true, .residual = true, .out_dtype = DType::kBF16}},
       {200, 72, 128, false, {.bias = true, .residual = true}},
       {72, 328, 256, true, {.gap = 8}},
-      {130, 520, 300, false, {.bias = true, .out_dtype = DType::kF16, .gap = 24, .offset = 8}},
-      {1100, 8, 257, false, {.residual = true}},
+      // Few multiprocessors: larger tiles.
+      {130,
+       520,
+       300,
+       false,
+       {.bias = true, .out_dtype = DType::kF16, .gap = 24, .offset = 8, .multiprocessors = 4}},
+      {1100, 8, 257, false, {.residual = true, .multiprocessors = 8}},
       {300, 136, 270, true, {.bias = true, .residual = true, .out_dtype = DType::kBF16}},
   };
   for (const Shape& shape : shapes) {
