@@ -29,10 +29,15 @@ set_target_properties(headrace PROPERTIES
   LINK_DEPENDS ${headrace_exports}
   SOVERSION ${HEADRACE_ABI})
 
-# A wheel holds no symbolic links.
+# A wheel holds no symbolic links: a script for the linker is what -lheadrace finds there.
 set(headrace_namelink)
 if(SKBUILD)
   set(headrace_namelink NAMELINK_SKIP)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/cmake/libheadrace.so
+    CONTENT "/* For linkers; the library is the file named here. */\nINPUT(-l:libheadrace.so.@HEADRACE_ABI@)\n"
+    @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/cmake/libheadrace.so DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    COMPONENT dev)
 endif()
 install(TARGETS headrace EXPORT headraceTargets COMPONENT dev
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev ${headrace_namelink})

@@ -1,7 +1,10 @@
-# headrace_library(NAME SOURCES... DEPS...): one static library per folder of cpp/.
-# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. The
-# label `threads` adds it to the target tsan_tests, what runs under ThreadSanitizer, and keeps
-# other tests from running beside it.
+# headrace_library(NAME [HOT] SOURCES... DEPS...): one static library per folder of cpp/. HOT: tests
+# spend their time in it, so that sanitizer builds optimize it, too.
+# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. Labels:
+#   threads   depends on threads, time or load: is in the target tsan_tests, what runs under
+#             ThreadSanitizer, runs beside no other test, and tests/repeat.py runs it many times
+#   emulated  runs CUDA kernels in the emulation: `tests/run` runs it without sanitizers,
+#             `tests/run all` with AddressSanitizer, too
 # headrace_gpu_program(NAME SOURCES...): a program that needs a GPU: in the target gpu_tests alone, and
 # unknown to ctest. CI compiles it, tests/gpu/run.sh runs it.
 
@@ -21,21 +24,52 @@ if(HEADRACE_SANITIZE)
   target_link_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE})
 endif()
 
+# Most of the time of a sanitizer build goes to optimizing what the sanitizer has added: tests/run
+# asks for -O0, and only hot code is optimized. Test programs take longer to compile than to run, so
+# they are optimized less than the engine.
+set(headrace_hot_options)
+set(headrace_test_options)
+if(HEADRACE_SANITIZE)
+  set(headrace_hot_options -O1)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(headrace_test_options -O1)
+endif()
+
 function(headrace_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC headrace_flags ${ARG_DEPS})
+  if(ARG_HOT)
+    target_compile_options(${name} PRIVATE ${headrace_hot_options})
+  endif()
 endfunction()
 
+add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
+
+# GoogleTest's header, which every test includes, takes longer to read than most tests.
+if(HEADRACE_PCH AND HEADRACE_BUILD_TESTS)
+  file(WRITE ${PROJECT_BINARY_DIR}/test_pch.cc "int main() {}\n")
+  add_executable(headrace_test_pch ${PROJECT_BINARY_DIR}/test_pch.cc)
+  target_link_libraries(headrace_test_pch PRIVATE headrace_flags GTest::gtest)
+  target_compile_options(headrace_test_pch PRIVATE ${headrace_test_options})
+  target_precompile_headers(headrace_test_pch PRIVATE <gtest/gtest.h>)
+endif()
 
 function(headrace_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(${name} PRIVATE ${headrace_test_options})
+  if(HEADRACE_PCH)
+    target_precompile_headers(${name} REUSE_FROM headrace_test_pch)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 1800)
+  if(NOT "emulated" IN_LIST ARG_LABELS)
+    add_dependencies(asan_tests ${name})
+  endif()
   if("threads" IN_LIST ARG_LABELS)
     add_dependencies(tsan_tests ${name})
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

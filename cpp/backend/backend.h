@@ -22,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/block_copy.h"
@@ -31,9 +32,16 @@
 #include "backend/step_batch.h"
 #include "backend/weight_codes.h"
 #include "base/check.h"
+#include "headrace/status.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
+
+/// An Error whose message names the tensor that it is about.
+class TensorError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// A part of a weight matrix as a checkpoint stores it.
 struct WeightPart {
@@ -47,6 +55,8 @@ struct WeightPart {
   int64_t row_stride = 0;  ///< in elements
   /// Not null: the part is these codes, and data, dtype, transposed and row_stride mean nothing.
   const WeightCodes* codes = nullptr;
+  /// Of the tensor, for messages; of codes, that of their scales. Outlives the packing.
+  std::string_view name{};
 };
 
 /// How a weight will be used, which decides its layout.
@@ -65,6 +75,9 @@ struct WeightSpec {
   /// to int8 with a scale for each row and group of k. Not for kEmbedding. Parts are all numbers to
   /// be quantized (symmetric, bf16 scales, in order), or all codes of this format and of one order.
   QuantFormat quant = {};
+  /// Called by any thread of the packing between pieces of about a MiB; may throw to end it. Null:
+  /// nothing is called. Outlives the packing.
+  const std::function<void()>* between = nullptr;
 };
 
 /// A weight [n, k] without its numbers: what decides how it lies in memory.
@@ -264,7 +277,9 @@ class Backend {
   virtual void read_back(const void* device, void* destination, size_t bytes) = 0;
 
   /// Packs a weight from host memory, reading each source byte once. Never holds more than the
-  /// packed weight plus 1 MiB per thread.
+  /// packed weight plus 1 MiB per thread. Throws TensorError(kCorruptFile) for a number that is NaN
+  /// or infinite, TensorError(kUnsupported) for one that would be infinite as it is kept; so do
+  /// pack_vector and pack_lora.
   virtual std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) = 0;
   /// Name of the layout that weights kept as `storage` (or quantized) get. Backends with the same
   /// name take each other's packed bytes; a change of the layout changes it.
@@ -389,6 +404,7 @@ class Backend {
   /// name the same row of the logits.
   /// `logits` [S, V'] f32 with V' >= vocab_size; ids >= vocab_size are never drawn. Per row, in
   /// this order (float32):
+  ///   0. SampleResult::finite is read here
   ///   1. ids >= vocab_size and ids not in `allowed` := -inf
   ///   2. raw log-probabilities read here
   ///   3. += bias

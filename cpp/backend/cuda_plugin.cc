@@ -21,6 +21,12 @@ const char* last_dl_error() {
   return why == nullptr ? "unknown reason" : why;
 }
 
+bool has_entries(const std::filesystem::path& folder) {
+  std::error_code failed;
+  const std::filesystem::directory_iterator first(folder, failed);
+  return !failed && first != std::filesystem::directory_iterator();
+}
+
 CudaPluginEntry open_entry(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
@@ -41,6 +47,16 @@ CudaPluginEntry open_entry(const std::string& path) {
 }
 
 }  // namespace
+
+bool has_nvidia_gpu(const std::string& root) {
+  const std::filesystem::path base(root);
+  std::error_code ignored;
+  for (const char* const file : {"dev/nvidia0", "dev/dxg"}) {  // the second: under WSL
+    if (std::filesystem::exists(base / file, ignored)) return true;
+  }
+  // Where the driver makes device files only when they are first used, or numbers them otherwise.
+  return has_entries(base / "proc/driver/nvidia/gpus");
+}
 
 std::string cuda_plugin_path() {
   Dl_info self;

@@ -19,7 +19,8 @@ struct CudaBackendOptions {
   size_t memory_limit = 0;      ///< bound on what the backend takes from the GPU; 0 = none
   bool record_steps = true;     ///< decode steps become CUDA graphs
   bool try_kernels = true;      ///< on small problems, before the GPU is trusted with them
-  /// No kernels for one generation of GPUs alone: slower, the same bits, to find what is wrong with one.
+  /// No kernels for one generation of GPUs alone: slower, the same bits, to find what is wrong with
+  /// one.
   bool plain_kernels = false;
 };
 
@@ -40,6 +41,10 @@ struct CudaPlugin {
 
 /// Type of the plug-in's only export.
 using CudaPluginEntry = const CudaPlugin* (*)();
+
+/// Whether the system shows an NVIDIA GPU: by a device file, or by the driver's list. `root`: of
+/// the file system.
+bool has_nvidia_gpu(const std::string& root = "/");
 
 /// Where the plug-in belongs: beside the library or program that holds this code.
 std::string cuda_plugin_path();

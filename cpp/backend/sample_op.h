@@ -65,6 +65,9 @@ struct TokenLogprob {
 };
 
 struct SampleResult {
+  /// False: of the row's logits as the model gave them, in [0, vocab_size), one is NaN or +inf, or
+  /// none is finite. -inf beside finite ones is fine. What else is here means nothing then.
+  bool finite = true;
   int32_t token = 0;
   float logprob = 0.0f;           ///< of `token`; only when asked for
   int32_t rank = 0;               ///< 1 + number of tokens with a larger value; only when asked for

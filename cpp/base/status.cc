@@ -28,6 +28,8 @@ const char* headrace::error_code_name(ErrorCode code) noexcept {
       return "device";
     case ErrorCode::kInternal:
       return "internal";
+    case ErrorCode::kNotFinite:
+      return "not_finite";
   }
   return "unknown";
 }

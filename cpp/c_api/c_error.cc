@@ -16,6 +16,7 @@ struct LastError {
 thread_local LastError last_error;
 
 static_assert(HEADRACE_INTERNAL == static_cast<int>(ErrorCode::kInternal));
+static_assert(HEADRACE_NOT_FINITE == static_cast<int>(ErrorCode::kNotFinite));
 
 }  // namespace
 

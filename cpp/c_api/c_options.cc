@@ -126,6 +126,22 @@ SamplingParams to_sampling_params(const headrace_sampling_params* given) {
   return out;
 }
 
+static_assert(HEADRACE_LOAD_RESERVING == static_cast<int>(LoadStage::kReserving));
+
+LoadProgressSink to_progress_sink(headrace_load_fn load, void* user_data) {
+  if (load == nullptr) return {};
+  return [load, user_data](const LoadProgress& progress) {
+    headrace_load_progress out{};
+    out.struct_size = sizeof out;
+    out.stage = static_cast<int32_t>(progress.stage);
+    out.bytes_done = progress.bytes_done;
+    out.bytes_total = progress.bytes_total;
+    if (load(user_data, &out) != 0) {
+      throw_error(ErrorCode::kCancelled, "the load was cancelled by its load callback.");
+    }
+  };
+}
+
 }  // namespace
 
 ModelOptions to_model_options(const headrace_model_options* given) {
@@ -164,6 +180,7 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.swap_space = in.swap_space;
   out.max_prefill_chunk = in.max_prefill_chunk;
   out.dummy_weights = in.dummy_weights != 0;
+  out.load_progress = to_progress_sink(in.load, in.load_user_data);
   out.out_of_blocks = to_enum(in.out_of_blocks, OutOfBlocks::kInterruptRandom, "out_of_blocks");
   return out;
 }

@@ -37,7 +37,7 @@ std::shared_ptr<Backend> try_cuda(const BackendNeeds& needs, Logger& logger) {
     return open_cuda(0, needs);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
-    logger.log(LogLevel::kDebug, "device auto is the CPU: ", error.what());
+    log_cpu_fallback(error, logger);
     return nullptr;
   }
 }
@@ -58,6 +58,16 @@ std::optional<DeviceName> parse_device(const std::string& name) {
   const auto [end, error] = std::from_chars(first, last, out.number);
   if (error != std::errc() || end != last || out.number < 0) return std::nullopt;
   return out;
+}
+
+void log_cpu_fallback(const Error& why, Logger& logger, const std::string& root) {
+  if (has_nvidia_gpu(root)) {
+    logger.log(LogLevel::kWarning,
+               "device auto is the CPU, though this machine has an NVIDIA GPU: ", why.what(),
+               " (device cpu leaves this warning out)");
+  } else {
+    logger.log(LogLevel::kDebug, "device auto is the CPU: ", why.what());
+  }
 }
 
 bool is_gpu(const DeviceInfo& device) { return device.name.starts_with("cuda"); }

@@ -105,10 +105,11 @@ std::unique_ptr<DecoderRunner> load_runner(const CachedModel& model, const Packe
 }
 
 std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Draft& draft,
-                                          const std::shared_ptr<Backend>& backend, Logger& logger) {
+                                          const std::shared_ptr<Backend>& backend, Logger& logger,
+                                          LoadWatch& watch) {
   const auto& [options, config, packed, shapes] = draft;
   backend->require(needs_of(options, config, shapes));
-  return load_runner({name, options, config, shapes.decoder, *backend, logger}, packed.get(),
+  return load_runner({name, options, config, shapes.decoder, *backend, logger, watch}, packed.get(),
                      backend);
 }
 
@@ -285,6 +286,8 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
                           const ModelOptions& options, Logger& logger) {
   const auto start = std::chrono::steady_clock::now();
   validate_model_options(options);
+  LoadWatch watch(options);
+  watch.enter(LoadStage::kOpening);
   const ModelConfig config = load_model_config(options.path);
   const auto packed = open_packed(options);
   Shapes shapes = choose_shapes(options, config, storage_dtype(options, config, packed.get()));
@@ -300,9 +303,12 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   MemoryRequest request = memory_request(options, config, shapes, *backend);
   if (draft) add_draft(*draft, *backend, request);
   MemoryPlan plan = plan_memory(request);
-  Runners runners{
-      load_runner({name, options, config, shapes.decoder, *backend, logger}, packed.get(), backend),
-      draft ? load_draft(name, *draft, backend, logger) : nullptr};
+  watch.expect(LoadStage::kWeights, request.weight_bytes);
+  Runners runners{load_runner({name, options, config, shapes.decoder, *backend, logger, watch},
+                              packed.get(), backend),
+                  draft ? load_draft(name, *draft, backend, logger, watch) : nullptr};
+  watch.finish();
+  watch.enter(LoadStage::kReserving);
   if (is_gpu(backend->device_info())) {
     plan = measure_and_plan(request, scheduler_config(options, shapes, plan), runners, shapes,
                             draft, *backend);

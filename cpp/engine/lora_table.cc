@@ -13,7 +13,7 @@ LoraTable::LoraTable(std::string model, int32_t max_loras, LoraLoader loader)
       loader_(std::move(loader)) {}
 
 void LoraTable::load(const std::string& name, const std::string& path) {
-  reserve(name);
+  reserve(name, path);
   std::shared_ptr<LoadedLora> made;
   try {
     LoraLoader loader;
@@ -39,8 +39,9 @@ void LoraTable::load(const std::string& name, const std::string& path) {
   loaded_.emplace(name, std::move(made));
 }
 
-void LoraTable::reserve(const std::string& name) {
+void LoraTable::reserve(const std::string& name, const std::string& path) {
   if (name.empty()) throw_error(ErrorCode::kInvalidArgument, "an adapter's name can't be empty.");
+  if (path.empty()) throw_error(ErrorCode::kInvalidArgument, "an adapter's path can't be empty.");
   const std::lock_guard lock(mutex_);
   if (loaded_.contains(name) || loading_.contains(name)) {
     throw_error(ErrorCode::kInvalidState, "model '", model_, "' has an adapter '", name,

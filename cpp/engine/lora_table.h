@@ -34,8 +34,8 @@ class LoraTable {
   /// `loader` may be called by several threads at once.
   LoraTable(std::string model, int32_t max_loras, LoraLoader loader);
 
-  /// Error(kInvalidArgument) for an empty name, kInvalidState for one that is taken, kLimitExceeded
-  /// if the table is full, and what the loader throws.
+  /// Error(kInvalidArgument) for an empty name or path, kInvalidState for one that is taken,
+  /// kLimitExceeded if the table is full, and what the loader throws.
   void load(const std::string& name, const std::string& path);
   /// Error(kNotFound), or kInvalidState while a request holds it.
   void unload(const std::string& name);
@@ -46,7 +46,7 @@ class LoraTable {
   void close();
 
  private:
-  void reserve(const std::string& name);
+  void reserve(const std::string& name, const std::string& path);
   [[noreturn]] void refuse_unknown(const std::string& name) const;
 
   const std::string model_;

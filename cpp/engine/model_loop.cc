@@ -14,8 +14,14 @@ namespace headrace::internal {
 
 namespace {
 
-/// The end of a request that drop_unguided() has cancelled.
-void end_unguided(LiveRequest& live, OutputDelta& delta) {
+/// The end of a request that drop_hopeless() has cancelled.
+void end_hopeless(LiveRequest& live, OutputDelta& delta) {
+  if (live.not_finite) {
+    delta = to_delta({FinishReason::kError, ErrorCode::kNotFinite,
+                      "the model's logits for this request hold NaN or infinity: its weights or "
+                      "its adapter compute with numbers too large for their dtype."});
+    return;
+  }
   HEADRACE_CHECK(live.guide && live.guide->next() != Guide::Next::kTokens);
   const bool failed = live.guide->next() == Guide::Next::kFailed;
   const Ending ending =
@@ -284,7 +290,7 @@ bool ModelLoop::compute(Round& round) {
     }
     counters_.mask_wait_seconds += step.mask_wait_seconds();
     if (speculator_) note_drafts(round, monotonic_seconds() - start - step.mask_wait_seconds());
-    drop_unguided(round);
+    drop_hopeless(round);
     failed_steps_ = 0;
     return true;
   } catch (...) {
@@ -327,11 +333,19 @@ void ModelLoop::note_drafts(const Round& round, double seconds) {
   }
 }
 
-// Their guides have no token for them: what was sampled is not to be used.
-void ModelLoop::drop_unguided(const Round& round) {
-  auto sampled = round.step.sampled().begin();
+// Their guides have no token for them, or their logits are not finite: what was sampled is not to
+// be used.
+void ModelLoop::drop_hopeless(const Round& round) {
+  auto next_sampled = round.step.sampled().begin();
   for (const PlannedSeq& seq : round.plan.seqs) {
-    if (seq.samples && (sampled++)->is_unguided) scheduler_->cancel(seq.id);
+    const SampledSeq* const sampled = seq.samples ? &*next_sampled++ : nullptr;
+    const auto found = live_.find(seq.id);
+    if (found == live_.end()) continue;  // it ended while this step was under way
+    LiveRequest& live = found->second;
+    live.not_finite = live.not_finite || (sampled != nullptr && sampled->not_finite);
+    if (live.not_finite || (sampled != nullptr && sampled->is_unguided)) {
+      scheduler_->cancel(seq.id);
+    }
   }
 }
 
@@ -352,7 +366,7 @@ void ModelLoop::collect(Round& round, const std::vector<CommittedSeq>& committed
     OutputDelta delta;
     if (result.num_tokens > 0) take_tokens(round, *sampled, result, live, delta);
     delta.finish_reason = finish_reason(result.end);
-    if (result.end == SeqEnd::kCancelled) end_unguided(live, delta);
+    if (result.end == SeqEnd::kCancelled) end_hopeless(live, delta);
     if (result.end == SeqEnd::kStopToken) delta.stop_token = result.token.value_or(-1);
     outbox_.emplace_back(live.state, std::move(delta));
     if (result.end != SeqEnd::kNone) {

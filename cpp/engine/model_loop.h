@@ -87,7 +87,7 @@ class ModelLoop {
   bool compute(Round& round);
   void drop_rounds() noexcept;
   void fill_drafts(const StepPlan& plan);
-  void drop_unguided(const Round& round);
+  void drop_hopeless(const Round& round);
   void note_drafts(const Round& round, double seconds);
   void take_tokens(Round& round, const SampledSeq& sampled, const CommittedSeq& committed,
                    LiveRequest& live, OutputDelta& delta);

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
+#include "engine/load_watch.h"
 #include "engine/loaded_model.h"
 #include "engine/weights.h"
 #include "headrace/version.h"
@@ -57,6 +58,8 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
                 "packed_weights out.");
   }
   check_target(file, options.path);
+  internal::LoadWatch watch(options);
+  watch.enter(LoadStage::kOpening);
   const ModelConfig config = load_model_config(options.path);
   PackedHeader header;
   header.written_by = str_cat("headrace ", version());
@@ -69,11 +72,18 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   const Checkpoint checkpoint(options.path);
   const ModelSources sources = checkpoint_sources(config, checkpoint, header.quantization);
   header.layout = packed_layout(*backend, header.storage, sources);
-  header.source = identify_source(options.path, device.num_threads);
-  WeightLoader loader(*backend, &checkpoint, header.storage, 0.0f);
+  header.source =
+      identify_source(options.path, device.num_threads, [&watch](size_t) { watch.check(); });
+  for (const PackedTensor& tensor : list_packed_tensors(sources, *backend, header.storage)) {
+    watch.expect(LoadStage::kWeights, tensor.bytes);
+  }
+  watch.enter(LoadStage::kWeights);
+  WeightLoader loader(*backend, &checkpoint, header.storage, 0.0f, &watch.checker());
+  internal::WatchedReader reader(loader, watch);
   AtomicFile out(file);
-  write_packed(out, header, sources, loader, *backend);
+  write_packed(out, header, sources, reader, *backend);
   check_source_unmoved(header.source, options.path);
+  checkpoint.check_unchanged();
 
   PackReport report;
   report.file = file;
@@ -98,7 +108,9 @@ void v0::check_packed(const ModelOptions& options) {
   }
   const DType storage = internal::storage_dtype(options, config, packed.get());
   internal::quantization_of(options, config, packed.get());
-  internal::check_packed_file(*packed, options, config, *make_backend(options, config, storage));
+  internal::LoadWatch watch(options);
+  internal::check_packed_file(*packed, options, config, *make_backend(options, config, storage),
+                              watch);
 }
 
 }  // namespace headrace

@@ -152,7 +152,10 @@ void Step::begin(StepRunner& runner) {
 
 void Step::finish(StepRunner& runner) {
   while (begun_ > 0) collect(runner);
-  for (SampledSeq& seq : sampled_) seq.count = 1;
+  for (SampledSeq& seq : sampled_) {
+    seq.count = 1;
+    seq.not_finite = !results_[seq.first_target].finite;
+  }
   list_tokens();
 }
 
@@ -241,14 +244,31 @@ void Step::next_draws(const Chunk& chunk, MaskWorkers* masks) {
   for (const size_t index : drawn_) {
     const Target& target = targets_[index];
     if (target.prompt_token >= 0) {
+      if (!results_[index].finite) target.live->not_finite = true;
       target.live->prompt_logprobs.push_back(to_logprobs(results_[index]));
       continue;
     }
     SampledSeq& seq = sampled_[target.sampled];
+    if (!results_[index].finite && !seq.is_unguided) {
+      refuse(seq);
+      continue;
+    }
     seq.next_target = confirm(seq, results_[index].token, masks) ? index + 1 : SampledSeq::kNone;
     if (seq.next_target < chunk.end) drawn_[kept++] = seq.next_target;
   }
   drawn_.resize(kept);
+}
+
+/// The row drawn from is not finite. Behind a guess that is found again when the row has its turn:
+/// what was drawn before it is the same with and without guesses.
+void Step::refuse(SampledSeq& seq) {
+  seq.next_target = SampledSeq::kNone;
+  if (seq.count > 0) {
+    seq.guide_is_ahead = seq.live->guide != nullptr;
+    return;
+  }
+  seq.count = 1;
+  seq.not_finite = true;
 }
 
 /// Whether the token just drawn is the guess that was computed behind it.

@@ -25,6 +25,7 @@ struct LiveRequest {
   std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
   bool wants_logprobs = false;
   bool plans_ahead = false;  ///< SeqSpec's
+  bool not_finite = false;   ///< a row of its logits was not: SampleResult::finite
   /// The prompt, while its log-probabilities are being read; else empty.
   std::vector<int32_t> scored_prompt;
   std::vector<PositionLogprobs> prompt_logprobs;  ///< of positions 1, 2, ... as far as read
@@ -41,6 +42,7 @@ struct SampledSeq {
   int32_t count = 0;            ///< tokens drawn: one, and one for each guess that was right
   bool is_unguided = false;     ///< its guide had no token for it: what was drawn is not to be used
   bool guide_is_ahead = false;  ///< its guide knows the last token
+  bool not_finite = false;      ///< likewise: SampleResult::finite of its first row
 };
 
 /// One step: a plan turned into a batch and sampling rows, and what came of it. Its buffers are
@@ -103,6 +105,7 @@ class Step {
   bool prepare(size_t target, SampleRow& row, MaskWorkers* masks);
   bool wait_for_mask(Guide& guide, MaskWorkers& masks);
   void next_draws(const Chunk& chunk, MaskWorkers* masks);
+  void refuse(SampledSeq& seq);
   bool confirm(SampledSeq& seq, int32_t token, MaskWorkers* masks);
   void list_tokens();
 

@@ -67,7 +67,7 @@ std::unique_ptr<PackedFile> WeightCache::open() const {
   if (!same_source_times(header.source, header_.source)) {
     throw_error(ErrorCode::kInvalidState, "the checkpoint has changed since it was written.");
   }
-  check_packed_file(*packed, model_.options, model_.config, model_.backend);
+  check_packed_file(*packed, model_.options, model_.config, model_.backend, model_.watch);
   return packed;
 }
 
@@ -85,6 +85,7 @@ std::unique_ptr<PackedFile> WeightCache::find() const {
                       "': its weights are mapped from the cache: ", file_.string());
     return packed;
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCancelled) throw;
     model_.logger.log(LogLevel::kInfo, "model '", model_.name, "': ", file_.string(),
                       " in the cache is not used, and will be written again: ", error.what());
     return nullptr;

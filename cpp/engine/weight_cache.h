@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "base/log.h"
 #include "engine/cache_writer.h"
+#include "engine/load_watch.h"
 #include "headrace/options.h"
 #include "model/decoder.h"
 #include "model/model_config.h"
@@ -29,6 +30,7 @@ struct CachedModel {
   const DecoderOptions& shape;
   Backend& backend;
   Logger& logger;
+  LoadWatch& watch;
 };
 
 /// Remembers where the weights lie that another reader reads.

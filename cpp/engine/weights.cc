@@ -90,20 +90,28 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
 }
 
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
-                       const ModelConfig& config, const Backend& backend) {
+                       const ModelConfig& config, const Backend& backend, LoadWatch& watch) {
   const int32_t threads = backend.device_info().num_threads;
-  packed.check_identity(options.path, threads);
+  watch.expect(LoadStage::kChecking, packed.bytes());
+  watch.enter(LoadStage::kChecking);
+  packed.check_identity(options.path, threads, [&watch](size_t) { watch.check(); });
   packed.check_layout(packed_sources(packed, config), backend);
-  packed.check_contents(threads);
+  packed.check_contents(threads, [&watch](size_t bytes) { watch.pass(bytes); });
 }
 
 namespace {
 
+std::unique_ptr<Decoder> make_decoder(const CachedModel& model, const ModelSources& sources,
+                                      WeightReader& reader) {
+  WatchedReader watched(reader, model.watch);
+  model.watch.enter(LoadStage::kWeights);
+  return std::make_unique<Decoder>(model.backend, model.config, sources, watched, model.shape);
+}
+
 LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
   PackedReader reader(model.backend, packed, model.options.packed_copy);
-  return {std::make_unique<Decoder>(model.backend, model.config,
-                                    packed_sources(packed, model.config), reader, model.shape),
-          packed.path(), nullptr};
+  return {make_decoder(model, packed_sources(packed, model.config), reader), packed.path(),
+          nullptr};
 }
 
 LoadedWeights load_cached(const CachedModel& model) {
@@ -112,14 +120,33 @@ LoadedWeights load_cached(const CachedModel& model) {
   const Checkpoint checkpoint(model.options.path);
   const ModelSources sources =
       checkpoint_sources(model.config, checkpoint, model.shape.quantization);
-  WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f);
+  WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
+                      &model.watch.checker());
   RecordingReader reader(loader);
   LoadedWeights out;
-  out.decoder =
-      std::make_unique<Decoder>(model.backend, model.config, sources, reader, model.shape);
+  out.decoder = make_decoder(model, sources, reader);
   checkpoint.check_unchanged();
   out.writer = cache.writer(sources, reader);
   return out;
+}
+
+LoadedWeights load_folder(const CachedModel& model) {
+  const Checkpoint checkpoint(model.options.path);
+  const ModelSources sources =
+      checkpoint_sources(model.config, checkpoint, model.shape.quantization);
+  WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
+                      &model.watch.checker());
+  LoadedWeights out{make_decoder(model, sources, loader), {}, nullptr};
+  checkpoint.check_unchanged();
+  return out;
+}
+
+LoadedWeights load_dummy(const CachedModel& model) {
+  WeightLoader loader(model.backend, nullptr, model.shape.storage, model.shape.dummy_spread,
+                      &model.watch.checker());
+  const ModelSources sources =
+      list_sources(model.config, likely_naming(model.config), model.shape.quantization);
+  return {make_decoder(model, sources, loader), {}, nullptr};
 }
 
 }  // namespace
@@ -127,7 +154,7 @@ LoadedWeights load_cached(const CachedModel& model) {
 LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
   const ModelOptions& options = model.options;
   if (packed != nullptr) {
-    check_packed_file(*packed, options, model.config, model.backend);
+    check_packed_file(*packed, options, model.config, model.backend, model.watch);
     return decoder_from(model, *packed);
   }
   if (options.packed_weights == kCachedWeights) {
@@ -135,12 +162,7 @@ LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
     model.logger.log(LogLevel::kInfo, "model '", model.name,
                      "': the cache of packed weights is for the CPU, and not used");
   }
-  std::unique_ptr<Checkpoint> checkpoint;
-  if (!options.dummy_weights) checkpoint = std::make_unique<Checkpoint>(options.path);
-  LoadedWeights out;
-  out.decoder =
-      std::make_unique<Decoder>(model.backend, model.config, checkpoint.get(), model.shape);
-  return out;
+  return options.dummy_weights ? load_dummy(model) : load_folder(model);
 }
 
 }  // namespace headrace::internal

@@ -34,7 +34,7 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
 
 /// Throws Error unless `packed` is whole and fits folder, config and backend.
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
-                       const ModelConfig& config, const Backend& backend);
+                       const ModelConfig& config, const Backend& backend, LoadWatch& watch);
 
 /// A model in memory.
 struct LoadedWeights {

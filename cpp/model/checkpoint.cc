@@ -60,9 +60,13 @@ struct Checkpoint::Impl {
   std::vector<std::unique_ptr<MappedFile>> files;
   std::vector<CheckpointTensor> tensors;  // sorted by name
 
-  void open_single(const fs::path& path) {
+  void open_single(const fs::path& path) { tensors = read_tensors(open(path)); }
+
+  /// Before anything is read that must be of one state of the files.
+  MappedFile& open(const fs::path& path) {
     files.push_back(std::make_unique<MappedFile>(path));
-    tensors = read_tensors(*files.back());
+    files.back()->settle();
+    return *files.back();
   }
 
   void sort() {
@@ -75,8 +79,7 @@ struct Checkpoint::Impl {
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : missing) shards.insert(shard);
     for (const std::string& shard : shards) {
-      files.push_back(std::make_unique<MappedFile>(folder / shard));
-      for (CheckpointTensor& tensor : read_tensors(*files.back())) {
+      for (CheckpointTensor& tensor : read_tensors(open(folder / shard))) {
         const auto listed = missing.find(tensor.name);
         if (listed == missing.end() || listed->second != shard) {
           throw_error(ErrorCode::kCorruptFile, files.back()->path(), ": tensor ",
@@ -144,7 +147,7 @@ void Checkpoint::drop_pages(const CheckpointTensor& tensor) const {
 }
 
 void Checkpoint::check_unchanged() const {
-  for (const auto& file : impl_->files) file->check_size();
+  for (const auto& file : impl_->files) file->check_unchanged();
 }
 
 }  // namespace headrace

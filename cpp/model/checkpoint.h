@@ -34,6 +34,7 @@ class Checkpoint {
   /// fault for anything that breaks the format (see docs/reliability.md): header over 100 MB, not
   /// JSON, duplicate names, offsets out of range, overlapping or leaving gaps, shape x dtype that
   /// is not the byte count, index entries outside the folder, a file shorter than its header says.
+  /// May wait for 50 ms if a file was just written, so that check_unchanged() misses no write.
   explicit Checkpoint(const std::filesystem::path& folder);
   struct SingleFile {
     std::filesystem::path path;
@@ -48,7 +49,8 @@ class Checkpoint {
 
   /// Tells the kernel that these pages will not be used again.
   void drop_pages(const CheckpointTensor& tensor) const;
-  /// Throws Error(kCorruptFile) if a mapped file has shrunk since it was opened.
+  /// Throws Error if a mapped file is not what was opened: kCorruptFile for another size,
+  /// kInvalidState if it was written to or replaced. What was read before is that file's.
   void check_unchanged() const;
 
  private:

@@ -192,7 +192,8 @@ WeightPart as_part(const CheckpointTensor& tensor) {
           .n = tensor.shape[0],
           .k = tensor.shape[1],
           .transposed = false,
-          .row_stride = tensor.shape[1]};
+          .row_stride = tensor.shape[1],
+          .name = tensor.name};
 }
 
 LoraConfig read_config(const fs::path& folder) {

@@ -14,6 +14,8 @@ namespace {
 constexpr const char* kOrigin = "adapter_config.json";
 constexpr int64_t kMaxLayer = 1 << 20;
 constexpr double kMaxAlpha = 1e9;
+// Each module of an adapter is held against all of them.
+constexpr size_t kMaxNames = 1 << 14;
 
 /// Keys that say who made the adapter and how, not what it computes. Which modules it has, the
 /// tensors tell: keys that chose them are here too.
@@ -62,7 +64,9 @@ std::vector<LoraConfig::Pattern> read_patterns(ConfigReader& reader, const char*
   std::vector<LoraConfig::Pattern> out;
   const Json* object = reader.find(key);
   if (object == nullptr) return out;
-  if (!object->is_object()) reader.fail_value(key, "must be an object");
+  if (!object->is_object() || object->size() > kMaxNames) {
+    reader.fail_value(key, str_cat("must be an object of at most ", kMaxNames, " patterns"));
+  }
   for (const auto& [text, value] : object->items()) {
     LoraConfig::Pattern pattern = read_pattern(reader, key, text);
     pattern.value = value.is_number() ? value.get<double>() : std::nan("");
@@ -78,9 +82,13 @@ std::vector<std::string> read_targets(ConfigReader& reader) {
   const Json* value = reader.find("target_modules");
   // A string is a regular expression or "all-linear".
   if (value == nullptr || value->is_string()) return {};
-  const bool names = value->is_array() && std::all_of(value->begin(), value->end(),
-                                                      [](const Json& x) { return x.is_string(); });
-  if (!names) reader.fail_value("target_modules", "must be a string or a list of strings");
+  const bool names =
+      value->is_array() && value->size() <= kMaxNames &&
+      std::all_of(value->begin(), value->end(), [](const Json& x) { return x.is_string(); });
+  if (!names) {
+    reader.fail_value("target_modules",
+                      str_cat("must be a string or a list of at most ", kMaxNames, " strings"));
+  }
   return value->get<std::vector<std::string>>();
 }
 

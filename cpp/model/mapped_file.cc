@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <system_error>
+#include <thread>
 
 #include "base/check.h"
 #include "base/checked_math.h"
@@ -16,7 +18,22 @@ namespace headrace {
 
 namespace {
 
+// At most 10 ms on every kernel.
+constexpr std::chrono::milliseconds kClockTick{50};
+
 std::string reason(int error) { return std::generic_category().message(error); }
+
+int64_t nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+FileStamp stamp_of(const struct stat& status) {
+  return {.device = static_cast<uint64_t>(status.st_dev),
+          .inode = static_cast<uint64_t>(status.st_ino),
+          .bytes = static_cast<uint64_t>(status.st_size),
+          .modified_ns = nanoseconds(status.st_mtim),
+          .changed_ns = nanoseconds(status.st_ctim)};
+}
 
 void* map_plain(int descriptor, size_t bytes) {
   return ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
@@ -52,6 +69,22 @@ void* map_aligned(int descriptor, size_t bytes) {
 
 }  // namespace
 
+FileStamp stamp_file(const std::filesystem::path& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw_error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot read ",
+                path.string(), ": ", reason(errno), ".");
+  }
+  return stamp_of(status);
+}
+
+void outwait_clock_tick(const FileStamp& stamp) {
+  using std::chrono::nanoseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto age = std::chrono::duration_cast<nanoseconds>(now) - nanoseconds(stamp.changed_ns);
+  if (age >= nanoseconds(0) && age < kClockTick) std::this_thread::sleep_for(kClockTick - age);
+}
+
 MappedFile::MappedFile(const std::filesystem::path& path, MappingUse use) : path_(path.string()) {
   // O_NONBLOCK: opening a FIFO must fail below instead of waiting for a writer.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -65,7 +98,8 @@ MappedFile::MappedFile(const std::filesystem::path& path, MappingUse use) : path
     ::close(descriptor_);
     throw_error(ErrorCode::kIo, path_, " is not a regular file.");
   }
-  size_ = static_cast<uint64_t>(status.st_size);
+  stamp_ = stamp_of(status);
+  size_ = stamp_.bytes;
   if (size_ == 0) return;
   void* mapping =
       use == MappingUse::kKeep ? map_aligned(descriptor_, size_) : map_plain(descriptor_, size_);
@@ -120,6 +154,18 @@ void MappedFile::check_size() const {
                 " now: do not change a model's files while they are in use.");
   }
 }
+
+void MappedFile::check_unchanged() const {
+  check_size();
+  struct stat open{}, there{};
+  const bool same = ::fstat(descriptor_, &open) == 0 && stamp_of(open) == stamp_ &&
+                    ::stat(path_.c_str(), &there) == 0 && stamp_of(there) == stamp_;
+  if (same) return;
+  throw_error(ErrorCode::kInvalidState, path_,
+              " changed while it was being loaded: load it again when nothing writes to it.");
+}
+
+void MappedFile::settle() const { outwait_clock_tick(stamp_); }
 
 std::string read_small_file(const std::filesystem::path& path, uint64_t max_bytes) {
   const MappedFile file(path);

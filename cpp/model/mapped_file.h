@@ -7,6 +7,21 @@
 
 namespace headrace {
 
+/// What tells a file from another one, and from itself before it was written to.
+struct FileStamp {
+  uint64_t device = 0, inode = 0, bytes = 0;
+  int64_t modified_ns = 0;  ///< since 1970
+  int64_t changed_ns = 0;   ///< of the inode (st_ctim), which no program can set; likewise
+  bool operator==(const FileStamp&) const = default;
+};
+
+/// Of the file by this path. Throws Error: kNotFound, kIo.
+FileStamp stamp_file(const std::filesystem::path& path);
+
+/// Waits until a write that comes later gives a file other times than this stamp has: 50 ms at
+/// most, as file systems round times down to the tick of the kernel's clock.
+void outwait_clock_tick(const FileStamp& stamp);
+
 /// How a mapping will be read.
 enum class MappingUse : uint8_t {
   kOnce,  ///< from front to back
@@ -36,10 +51,17 @@ class MappedFile {
   void drop(const void* address, size_t bytes) const noexcept;
   /// Throws Error(kCorruptFile) if the file has another size than when it was opened.
   void check_size() const;
+  /// check_size(); and throws Error(kInvalidState) if it was written to since it was opened, or if
+  /// another file is there by its path now. A write that came before the file was opened, and less
+  /// than a tick of the file system's clock before, counts as one only behind settle().
+  void check_unchanged() const;
+  /// Waits until a later write to the file cannot leave its times as they are: 50 ms at most.
+  void settle() const;
 
  private:
   std::string path_;
   int descriptor_ = -1;
+  FileStamp stamp_;
   uint64_t size_ = 0;
   char* data_ = nullptr;
 };

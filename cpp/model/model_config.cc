@@ -268,6 +268,9 @@ ModelConfig parse_model_config(const std::string& config_json,
 }
 
 std::string read_config_text(const std::filesystem::path& folder) {
+  if (folder.empty()) {
+    throw_error(ErrorCode::kInvalidArgument, "the path of the model's folder is empty.");
+  }
   const auto path = folder / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
@@ -278,11 +281,11 @@ std::string read_config_text(const std::filesystem::path& folder) {
 }
 
 ModelConfig load_model_config(const std::filesystem::path& folder) {
+  const std::string config = read_config_text(folder);
   const auto generation = folder / "generation_config.json";
   std::error_code ignored;
   const bool has_generation = std::filesystem::exists(generation, ignored);
-  return parse_model_config(read_config_text(folder),
-                            has_generation ? read_text(generation) : std::string());
+  return parse_model_config(config, has_generation ? read_text(generation) : std::string());
 }
 
 std::vector<std::string> supported_model_types() {

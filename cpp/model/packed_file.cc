@@ -92,7 +92,8 @@ PackedFile::PackedFile(const fs::path& path)
   }
 }
 
-void PackedFile::check_identity(const fs::path& folder, int32_t threads) const {
+void PackedFile::check_identity(const fs::path& folder, int32_t threads,
+                                const std::function<void(size_t)>& before_piece) const {
   const Json now = parse_config(read_config_text(folder), (folder / "config.json").string());
   const std::string difference = first_difference(now, parse_config(header_.config, path()));
   if (!difference.empty()) {
@@ -100,7 +101,7 @@ void PackedFile::check_identity(const fs::path& folder, int32_t threads) const {
                 " differs from the one it was packed with in ", difference,
                 ". Pack the model again, or load it without packed weights.");
   }
-  check_source(header_.source, folder, threads, path());
+  check_source(header_.source, folder, threads, path(), before_piece);
 }
 
 void PackedFile::set_formats(ModelSources& sources) const {
@@ -144,7 +145,8 @@ void PackedFile::check_layout(const ModelSources& sources, const Backend& backen
   }
 }
 
-void PackedFile::check_contents(int32_t threads) const {
+void PackedFile::check_contents(int32_t threads,
+                                const std::function<void(size_t)>& before_piece) const {
   file_->check_size();
   std::vector<uint64_t> sizes;
   std::vector<const std::byte*> data;
@@ -152,7 +154,8 @@ void PackedFile::check_contents(int32_t threads) const {
     sizes.push_back(tensor.bytes);
     data.push_back(ranges_.at(tensor.name).data);
   }
-  const auto hashes = parallel_hash(sizes, threads, [&data](const HashPiece& piece) {
+  const auto hashes = parallel_hash(sizes, threads, [&](const HashPiece& piece) {
+    if (before_piece) before_piece(piece.bytes);
     return content_hash(data[piece.content] + piece.offset, piece.bytes);
   });
   for (size_t i = 0; i < hashes.size(); ++i) {

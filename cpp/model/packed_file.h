@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,7 +40,9 @@ class PackedFile {
   /// Throws Error(kInvalidState) naming the first key that differs unless the file was packed with
   /// this config.json, and for a folder that holds other weights than it was packed from
   /// (source_identity.h).
-  void check_identity(const std::filesystem::path& folder, int32_t threads) const;
+  /// `before_piece`: see hash_source; likewise below.
+  void check_identity(const std::filesystem::path& folder, int32_t threads,
+                      const std::function<void(size_t)>& before_piece = {}) const;
   /// Gives the layers of a checkpoint that came quantized the formats that the header has.
   void set_formats(ModelSources& sources) const;
   /// Throws Error(kUnsupported) unless the backend lays weights out as the file does, and
@@ -47,7 +50,7 @@ class PackedFile {
   void check_layout(const ModelSources& sources, const Backend& backend) const;
   /// Reads the whole file, on `threads` threads. Throws Error(kCorruptFile) naming the first tensor
   /// that is not what was written.
-  void check_contents(int32_t threads) const;
+  void check_contents(int32_t threads, const std::function<void(size_t)>& before_piece = {}) const;
 
  private:
   friend class PackedReader;

@@ -1,13 +1,7 @@
 #include "model/source_identity.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <memory>
-#include <system_error>
-#include <thread>
 
 #include "base/check.h"
 #include "base/content_hash.h"
@@ -21,25 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// File systems round times down to the kernel's clock tick of at most 10 ms.
-constexpr std::chrono::milliseconds kClockTick{50};
-
-int64_t nanoseconds(const timespec& time) {
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 /// All but the hash.
 SourceFile stat_file(const fs::path& folder, const std::string& name) {
-  const fs::path path = folder / name;
-  struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) {
-    throw_error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "cannot read ",
-                path.string(), ": ", std::generic_category().message(errno), ".");
-  }
+  const FileStamp stamp = stamp_file(folder / name);
   return {.name = name,
-          .bytes = static_cast<uint64_t>(status.st_size),
-          .modified_ns = nanoseconds(status.st_mtim),
-          .changed_ns = nanoseconds(status.st_ctim)};
+          .bytes = stamp.bytes,
+          .modified_ns = stamp.modified_ns,
+          .changed_ns = stamp.changed_ns};
 }
 
 bool same_times(const SourceFile& a, const SourceFile& b) {
@@ -59,14 +41,6 @@ uint64_t hash_file(const fs::path& path, int32_t threads,
   return parallel_hash({&size, 1}, threads, hash_piece).front();
 }
 
-/// A write that comes after this gets other times than `file` has.
-void outwait_clock_tick(const SourceFile& file) {
-  using std::chrono::nanoseconds;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto age = std::chrono::duration_cast<nanoseconds>(now) - nanoseconds(file.changed_ns);
-  if (age >= nanoseconds(0) && age < kClockTick) std::this_thread::sleep_for(kClockTick - age);
-}
-
 template <class... Parts>
 [[noreturn]] void refuse_stale(const std::string& packed, const Parts&... parts) {
   throw_error(ErrorCode::kInvalidState, packed, " is stale: ", parts...,
@@ -79,7 +53,7 @@ std::vector<SourceFile> stat_source(const fs::path& folder) {
   std::vector<SourceFile> files;
   for (const std::string& name : checkpoint_files(folder)) {
     files.push_back(stat_file(folder, name));
-    outwait_clock_tick(files.back());
+    outwait_clock_tick({.changed_ns = files.back().changed_ns});
   }
   return files;
 }
@@ -91,9 +65,10 @@ void hash_source(std::vector<SourceFile>& files, const fs::path& folder, int32_t
   }
 }
 
-std::vector<SourceFile> identify_source(const fs::path& folder, int32_t threads) {
+std::vector<SourceFile> identify_source(const fs::path& folder, int32_t threads,
+                                        const std::function<void(size_t)>& before_piece) {
   std::vector<SourceFile> files = stat_source(folder);
-  hash_source(files, folder, threads);
+  hash_source(files, folder, threads, before_piece);
   check_source_unmoved(files, folder);
   return files;
 }
@@ -114,7 +89,7 @@ void check_source_unmoved(const std::vector<SourceFile>& files, const fs::path& 
 }
 
 void check_source(const std::vector<SourceFile>& files, const fs::path& folder, int32_t threads,
-                  const std::string& packed) {
+                  const std::string& packed, const std::function<void(size_t)>& before_piece) {
   const std::vector<std::string> names = checkpoint_files(folder);
   if (names.empty()) return;
   for (const SourceFile& file : files) {
@@ -134,7 +109,7 @@ void check_source(const std::vector<SourceFile>& files, const fs::path& folder, 
       refuse_stale(packed, path, " has ", now.bytes, " bytes and had ", packed_from->bytes,
                    " when it was packed");
     }
-    if (hash_file(folder / name, threads) != packed_from->hash) {
+    if (hash_file(folder / name, threads, before_piece) != packed_from->hash) {
       refuse_stale(packed, path, " has changed since it was packed");
     }
   }

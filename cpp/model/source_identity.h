@@ -35,7 +35,8 @@ void hash_source(std::vector<SourceFile>& files, const std::filesystem::path& fo
 /// The files of a folder's weights (checkpoint_files), hashed on `threads` threads. May wait for
 /// 50 ms, so that a later write cannot leave the times as they are. Throws Error: kNotFound, kIo,
 /// kCorruptFile.
-std::vector<SourceFile> identify_source(const std::filesystem::path& folder, int32_t threads);
+std::vector<SourceFile> identify_source(const std::filesystem::path& folder, int32_t threads,
+                                        const std::function<void(size_t)>& before_piece = {});
 
 /// Whether both are the same files, of the same sizes and times.
 bool same_source_times(const std::vector<SourceFile>& a, const std::vector<SourceFile>& b);
@@ -47,6 +48,7 @@ void check_source_unmoved(const std::vector<SourceFile>& files,
 /// Throws Error(kInvalidState) naming `packed`, the file and the remedy if `folder` holds weights
 /// other than `files`. Nothing to check if it holds none.
 void check_source(const std::vector<SourceFile>& files, const std::filesystem::path& folder,
-                  int32_t threads, const std::string& packed);
+                  int32_t threads, const std::string& packed,
+                  const std::function<void(size_t)>& before_piece = {});
 
 }  // namespace headrace

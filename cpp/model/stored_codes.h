@@ -40,6 +40,7 @@ struct CodeScales {
   const std::byte* data = nullptr;
   DType dtype = DType::kF16;  ///< kF16, kBF16 or kF32
   int64_t feature_stride = 0, group_stride = 0;
+  std::string tensor{};
 };
 
 /// What is stored for one linear layer.
@@ -72,6 +73,8 @@ class StoredCodes final : public WeightCodes {
   const std::vector<int32_t>& order() const noexcept override { return layer_.order; }
   void read(int64_t first, int64_t count, int64_t group, QuantizedGroup* out) const override;
   const std::vector<std::string>& tensors() const noexcept { return layer_.tensors; }
+  /// The tensor of the scales.
+  const std::string& scales() const noexcept { return layer_.scales.tensor; }
 
  private:
   void read_lines(int64_t first, int64_t count, int64_t input, int64_t inputs,

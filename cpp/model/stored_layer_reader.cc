@@ -87,7 +87,8 @@ class LayerReader {
     layer_.scales = {.data = bytes_of(scales),
                      .dtype = scales.dtype,
                      .feature_stride = size,
-                     .group_stride = layer_.n * size};
+                     .group_stride = layer_.n * size,
+                     .tensor = scales.name};
   }
 
   void read_packed() {
@@ -117,7 +118,8 @@ class LayerReader {
     layer_.scales = {.data = bytes_of(scales),
                      .dtype = scales.dtype,
                      .feature_stride = groups * size,
-                     .group_stride = size};
+                     .group_stride = size,
+                     .tensor = scales.name};
     const CheckpointTensor* zeros = checkpoint_.find(stem_ + ".weight_zero_point");
     if (zeros == nullptr) return;
     if (zeros->dtype == DType::kI8) {

@@ -1,5 +1,6 @@
 #include "model/weight_loader.h"
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -34,6 +35,12 @@ float number_at(const CheckpointTensor& tensor, int64_t i) {
   }
 }
 
+[[noreturn]] void refuse_number(const std::string& name, int64_t element, float value) {
+  throw TensorError(ErrorCode::kCorruptFile,
+                    str_cat("tensor ", name, " holds ", value, " (its number ", element,
+                            "), with which no answer can be computed: get the file again."));
+}
+
 /// Runs `pack`; an error of the backend names the tensor it concerns.
 template <class Pack>
 auto naming_tensor(const std::string& name, Pack pack) {
@@ -41,7 +48,10 @@ auto naming_tensor(const std::string& name, Pack pack) {
     return pack();
   } catch (const InternalError&) {
     throw;
+  } catch (const TensorError&) {
+    throw;
   } catch (const Error& e) {
+    if (e.code() == ErrorCode::kCancelled) throw;
     throw_error(e.code(), "while loading tensor ", name, ": ", e.what());
   }
 }
@@ -49,13 +59,21 @@ auto naming_tensor(const std::string& name, Pack pack) {
 }  // namespace
 
 WeightLoader::WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage,
-                           float dummy_spread)
-    : backend_(backend), checkpoint_(checkpoint), storage_(storage), dummy_(dummy_spread) {}
+                           float dummy_spread, const std::function<void()>* between)
+    : backend_(backend),
+      checkpoint_(checkpoint),
+      storage_(storage),
+      between_(between),
+      dummy_(dummy_spread) {}
 
 std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
   if (source.empty()) return nullptr;
   return naming_tensor(source.parts.front().name, [&] {
-    WeightSpec spec{.parts = {}, .storage = storage_, .use = source.use, .quant = source.quant};
+    WeightSpec spec{.parts = {},
+                    .storage = storage_,
+                    .use = source.use,
+                    .quant = source.quant,
+                    .between = between_};
     if (checkpoint_ == nullptr) {
       spec.parts = dummy_.parts(source);
       return backend_.pack_weight(spec);
@@ -79,7 +97,8 @@ DeviceVector WeightLoader::vector(const VectorSource& source) {
                           .n = source.n(),
                           .k = 1,
                           .transposed = false,
-                          .row_stride = 1};
+                          .row_stride = 1,
+                          .name = source.parts.front().name};
     out.view = backend_.pack_vector(part, &out.buffer);
     return 0;
   });
@@ -94,6 +113,7 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
       codes.n = part.n;
       codes.k = source.k;
       codes.codes = part.codes.get();
+      codes.name = part.codes->scales();
       continue;
     }
     const CheckpointTensor& tensor = stored(part.name);
@@ -102,7 +122,8 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
                      .n = part.n,
                      .k = source.k,
                      .transposed = source.transposed,
-                     .row_stride = source.transposed ? part.n : source.k});
+                     .row_stride = source.transposed ? part.n : source.k,
+                     .name = part.name});
   }
   return parts;
 }
@@ -112,7 +133,10 @@ std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) cons
   std::vector<float> out;
   for (const StoredPart& part : source.parts) {
     const CheckpointTensor& tensor = stored(part.name);
-    for (int64_t i = 0; i < part.n; ++i) out.push_back(number_at(tensor, i));
+    for (int64_t i = 0; i < part.n; ++i) {
+      out.push_back(number_at(tensor, i));
+      if (!std::isfinite(out.back())) refuse_number(part.name, i, out.back());
+    }
   }
   drop(source.parts);
   return out;

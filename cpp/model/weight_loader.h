@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,11 +18,13 @@ namespace headrace {
 /// checkpoint page is read once and let go after it is packed. Uses the backend's thread.
 class WeightLoader final : public WeightReader {
  public:
-  /// `checkpoint` null: pseudo-random weights of the given spread. Both must outlive the loader.
-  WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage, float dummy_spread);
+  /// `checkpoint` null: pseudo-random weights of the given spread. `between`: see WeightSpec. All
+  /// must outlive the loader.
+  WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage, float dummy_spread,
+               const std::function<void()>* between = nullptr);
 
-  /// Throws what Backend::pack_weight throws, naming the tensor, and Error(kCorruptFile) if a file
-  /// has changed its size.
+  /// Throws what Backend::pack_weight throws, naming the tensor, and what
+  /// Checkpoint::check_unchanged throws.
   std::unique_ptr<PackedWeight> matrix(const MatrixSource& source) override;
   DeviceVector vector(const VectorSource& source) override;
 
@@ -34,6 +37,7 @@ class WeightLoader final : public WeightReader {
   Backend& backend_;
   const Checkpoint* checkpoint_;
   DType storage_;
+  const std::function<void()>* between_;
   DummyWeights dummy_;
 };
 

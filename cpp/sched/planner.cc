@@ -134,7 +134,7 @@ bool Planner::admit(Sequence& seq) {
   if (seq.reads_cache()) seq.blocks = state_.blocks.acquire_prefix(space, all_but_one);
   int32_t restored = 0;
   try {
-    if (!make_room_for(seq)) {
+    if (prefix_is_coming(seq) || !make_room_for(seq)) {
       state_.drop_blocks(seq);
       return false;
     }
@@ -158,6 +158,38 @@ bool Planner::admit(Sequence& seq) {
     state_.prefix_miss_tokens += static_cast<uint64_t>(seq.remaining());
   }
   return true;
+}
+
+/// Whether the block that would continue the cached prefix of `seq` is being filled by a senior, so
+/// that it can be shared once it is committed.
+bool Planner::prefix_is_coming(const Sequence& seq) const {
+  const auto index = static_cast<size_t>(seq.num_blocks());
+  const size_t end = (index + 1) * static_cast<size_t>(seq.block_size);
+  if (!seq.reads_cache() || !state_.blocks.prefix_caching() || end >= seq.tokens.size()) {
+    return false;
+  }
+  const std::span<Sequence* const> seniors = std::span(state_.running).first(visited_);
+  return std::ranges::any_of(seniors,
+                             [&](const Sequence* s) { return is_filling(*s, seq, index); });
+}
+
+/// Whether rows of `senior` that are planned or in flight write to its block `index`, which isn't
+/// published yet, what `seq` would write to its own. REQUIRES: the blocks of `seq` end before it.
+bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t index) const {
+  const auto size = static_cast<size_t>(seq.block_size);
+  if (static_cast<size_t>(senior.published) != index || senior.blocks.size() <= index ||
+      senior.tokens.size() < (index + 1) * size ||
+      senior.spec.cache_namespace != seq.spec.cache_namespace) {
+    return false;
+  }
+  // The chains of published blocks are the same if their last blocks are.
+  if (index > 0 && senior.blocks[index - 1] != seq.blocks[index - 1]) return false;
+  const auto tokens_in = [&](const Sequence& s) {
+    return std::span<const int32_t>(s.tokens).subspan(index * size, size);
+  };
+  const auto is_planned = [&](const PlannedRows& rows) { return rows.seq == &senior; };
+  return std::ranges::equal(tokens_in(senior), tokens_in(seq)) &&
+         (senior.in_flight > 0 || std::ranges::any_of(planned_, is_planned));
 }
 
 /// Whether the blocks suffice for all of `seq`, after its juniors have given theirs if need be.
@@ -224,9 +256,11 @@ int32_t Planner::cover(Sequence& seq, int32_t positions) {
   return std::min(positions, seq.num_blocks() * seq.block_size);
 }
 
-/// For its first row, yes; for more, only what the decodes ahead can do without.
+/// For the first row of a decode or of the most senior, yes; for more, only what the decodes ahead
+/// can do without.
 bool Planner::may_take_block(const Sequence& seq) const {
-  return seq.lacks_block() || state_.blocks.available() > blocks_set_aside_;
+  const bool is_counted = seq.decodes() || visited_ == 0;
+  return (is_counted && seq.lacks_block()) || state_.blocks.available() > blocks_set_aside_;
 }
 
 /// Sends the most junior of running[first ..) back to wait; false if there is none.

@@ -31,6 +31,8 @@ class Planner {
   int32_t lacking_blocks() const;
   Sequence* next_to_admit() const;
   bool admit(Sequence& seq);
+  bool prefix_is_coming(const Sequence& seq) const;
+  bool is_filling(const Sequence& senior, const Sequence& seq, size_t index) const;
   bool make_room_for(const Sequence& seq);
   void schedule(Sequence& seq);
   int32_t cover(Sequence& seq, int32_t positions);

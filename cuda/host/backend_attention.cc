@@ -7,7 +7,6 @@ namespace headrace::cuda {
 
 namespace {
 
-
 const DeviceKvCache& device_cache(const KvCache& cache) {
   const auto* device = dynamic_cast<const DeviceKvCache*>(&cache);
   HEADRACE_CHECK(device != nullptr, "the cache is another backend's");

@@ -57,6 +57,7 @@ void read_samples(const std::byte* output, std::span<SampleResult* const> target
   const auto* top = reinterpret_cast<const TokenLogprob*>(output + results_bytes(targets.size()));
   for (size_t i = 0; i < targets.size(); ++i, top += most_logprobs) {
     SampleResult& result = *targets[i];
+    result.finite = found[i].finite;
     result.token = found[i].token;
     result.logprob = found[i].logprob;
     result.rank = found[i].rank;

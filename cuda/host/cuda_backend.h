@@ -173,7 +173,7 @@ class CudaBackend final : public Backend {
   const bool record_steps_;
   bool has_wgmma_;  ///< linears and attention may use it
   std::vector<std::string> replaced_kernels_;
-  const DType storage_;   ///< of the model's weights, hence the dtype of its activations
+  const DType storage_;  ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
   Uploader uploader_;       ///< for the backend's thread
   Uploader lora_uploader_;  ///< for whoever loads adapters meanwhile

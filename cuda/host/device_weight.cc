@@ -6,6 +6,7 @@
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "tensor/finite.h"
 
 namespace headrace::cuda {
 
@@ -37,9 +38,11 @@ void read_row(const WeightSpec& spec, int64_t row, int64_t k, float* wide, std::
   const WeightPart& part = part_of(spec, &own);
   if (part.dtype == spec.storage && !part.transposed) {
     const size_t element = dtype_size(part.dtype);
-    const auto* from = static_cast<const std::byte*>(part.data) +
-                       static_cast<size_t>(own * part.row_stride) * element;
+    const int64_t first = own * part.row_stride;
+    const auto* from =
+        static_cast<const std::byte*>(part.data) + static_cast<size_t>(first) * element;
     std::memcpy(to, from, static_cast<size_t>(k) * element);
+    if (!all_finite(to, part.dtype, k)) refuse_numbers({part, first, 1, k}, part.dtype);
     return;
   }
   read_weight_row(spec, row, 0, k, wide);
@@ -63,6 +66,7 @@ void upload_rows(const WeightSpec& spec, const std::vector<int64_t>& rows, int64
   const size_t used = static_cast<size_t>(k) * dtype_size(spec.storage);
   uploader.write(device, static_cast<int64_t>(rows.size()), row_bytes,
                  [&](int64_t first, int64_t count, std::byte* to) {
+                   pause_packing(spec);
                    std::vector<float> wide(static_cast<size_t>(k));
                    for (int64_t i = 0; i < count; ++i, to += row_bytes) {
                      const int64_t row = rows[static_cast<size_t>(first + i)];
@@ -129,7 +133,7 @@ TensorView pack_device_vector(const WeightPart& part, DType dtype, DeviceMemory&
                               Uploader& uploader, Backend::Buffer* owner) {
   check_vector(part);
   std::vector<float> wide(static_cast<size_t>(part.n));
-  read_vector(part, wide.data());
+  read_vector(part, dtype, wide.data());
   *owner = memory.allocate(static_cast<size_t>(part.n) * dtype_size(dtype));
   const auto element = static_cast<size_t>(dtype_size(dtype));
   uploader.write(owner->data, part.n, element, [&](int64_t first, int64_t count, std::byte* to) {

@@ -3,8 +3,8 @@
 // Rows of keys and values on their way into shared memory by the threads' own copies, for kernels
 // that run on every tensor core (mma.sync).
 
-#include "cuda/device/mma.cuh"
 #include "cuda/device/cp_async.cuh"
+#include "cuda/device/mma.cuh"
 #include "cuda/kernels/attention_kernels.cuh"
 
 namespace headrace::cuda {

@@ -11,7 +11,9 @@
 #include "headrace/cpu.h"
 #include "headrace/engine.h"
 #include "headrace/output_selector.h"
+#include "loading.h"
 #include "py_callback.h"
+#include "short_repr.h"
 #include "waiting.h"
 
 namespace py = pybind11;
@@ -86,6 +88,21 @@ void on_output(ResultQueue& queue, const std::optional<py::object>& callback) {
   queue.on_output(std::move(function));
 }
 
+void install_model(const EngineHolder& holder, const std::string& name, const ModelOptions& options,
+                   const std::optional<py::object>& progress) {
+  struct User {
+    std::shared_ptr<Engine> engine;
+    ~User() {  // perhaps the last
+      const GilRelease release;
+      engine.reset();
+    }
+  } const user{holder.get()};
+  run_load(
+      options, progress, holder.closing(),
+      [&](const ModelOptions& hooked) { user.engine->install_model(name, hooked); },
+      [&] { user.engine->release_model(name); });
+}
+
 bool stop_model(const EngineHolder& holder, const std::string& name,
                 const std::optional<double>& timeout) {
   return wait_interruptibly(to_timeout(timeout), [&](std::optional<nanoseconds> slice) {
@@ -148,12 +165,8 @@ void bind_engine_class(py::module_& module) {
   using H = EngineHolder;
   py::class_<H, std::shared_ptr<H>>(module, "Engine")
       .def(py::init(&make_engine), py::kw_only(), py::arg("log_sink") = py::none())
-      .def(
-          "install_model",
-          [](const H& holder, const std::string& name, const ModelOptions& options) {
-            without_gil(holder, &Engine::install_model, name, ModelOptions(options));
-          },
-          py::arg("name"), py::arg("options"))
+      .def("install_model", install_model, py::arg("name"), py::arg("options"), py::kw_only(),
+           py::arg("progress") = py::none())
       .def(
           "start_model",
           [](const H& holder, const std::string& name) {
@@ -230,7 +243,8 @@ void bind_engine(py::module_& module) {
   module.def("available_cpu_isas", available_cpu_isas);
   py::class_<CpuIsaInfo>(module, "CpuIsaInfo")
       .def_readonly("name", &CpuIsaInfo::name)
-      .def_readonly("missing", &CpuIsaInfo::missing);
+      .def_readonly("missing", &CpuIsaInfo::missing)
+      .def("__repr__", short_repr);
   py::class_<CpuInfo>(module, "CpuInfo")
       .def_readonly("brand", &CpuInfo::brand)
       .def_readonly("isa", &CpuInfo::isa)
@@ -238,7 +252,8 @@ void bind_engine(py::module_& module) {
       .def_readonly("cores", &CpuInfo::cores)
       .def_readonly("num_threads", &CpuInfo::num_threads)
       .def_readonly("numa_nodes", &CpuInfo::numa_nodes)
-      .def_readonly("huge_pages", &CpuInfo::huge_pages);
+      .def_readonly("huge_pages", &CpuInfo::huge_pages)
+      .def("__repr__", short_repr);
   module.def("describe_cpu", describe_cpu);
   module.def(
       "model_family",

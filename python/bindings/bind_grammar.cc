@@ -33,7 +33,7 @@ std::unique_ptr<GrammarCompiler> make_compiler(const std::string& library,
 }  // namespace
 
 void bind_grammar(py::module_& module) {
-  py::native_enum<GrammarKind>(module, "GrammarKind", "enum.IntEnum")
+  py::native_enum<GrammarKind>(module, "GrammarKind", kEnumBase)
       .value("JSON_SCHEMA", GrammarKind::kJsonSchema)
       .value("REGEX", GrammarKind::kRegex)
       .value("LARK", GrammarKind::kLark)

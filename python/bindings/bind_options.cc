@@ -11,7 +11,7 @@ namespace py = pybind11;
 namespace headrace::python {
 
 void bind_options(py::module_& module) {
-  py::native_enum<LogprobsKind>(module, "LogprobsKind", "enum.IntEnum")
+  py::native_enum<LogprobsKind>(module, "LogprobsKind", kEnumBase)
       .value("RAW_LOGPROBS", LogprobsKind::kRawLogprobs)
       .value("RAW_LOGITS", LogprobsKind::kRawLogits)
       .value("PROCESSED_LOGPROBS", LogprobsKind::kProcessedLogprobs)
@@ -19,7 +19,7 @@ void bind_options(py::module_& module) {
       .value("PENALIZED_LOGPROBS", LogprobsKind::kPenalizedLogprobs)
       .finalize();
 
-  py::native_enum<OutOfBlocks>(module, "OutOfBlocks", "enum.IntEnum")
+  py::native_enum<OutOfBlocks>(module, "OutOfBlocks", kEnumBase)
       .value("PREEMPT", OutOfBlocks::kPreempt)
       .value("INTERRUPT_LONGEST", OutOfBlocks::kInterruptLongest)
       .value("INTERRUPT_RANDOM", OutOfBlocks::kInterruptRandom)

@@ -1,8 +1,13 @@
+#include <pybind11/stl.h>
+
+#include <optional>
 #include <string>
 
 #include "bindings.h"
 #include "headrace/pack.h"
 #include "interpreter_gate.h"
+#include "loading.h"
+#include "short_repr.h"
 
 namespace py = pybind11;
 
@@ -17,15 +22,19 @@ void bind_pack(py::module_& module) {
       .def_readonly("isa", &R::isa)
       .def_readonly("num_tensors", &R::num_tensors)
       .def_readonly("file_bytes", &R::file_bytes)
-      .def_readonly("seconds", &R::seconds);
+      .def_readonly("seconds", &R::seconds)
+      .def("__repr__", short_repr);
   module.attr("PACKED_FILE_NAME") = kPackedFileName;
   module.def(
       "pack_model",
-      [](const ModelOptions& options, const std::string& file) {
-        const GilRelease release;
-        return pack_model(ModelOptions(options), file);
+      [](const ModelOptions& options, const std::string& file,
+         const std::optional<py::object>& progress) {
+        PackReport report;
+        run_load(options, progress, {},
+                 [&](const ModelOptions& hooked) { report = pack_model(hooked, file); });
+        return report;
       },
-      py::arg("options"), py::arg("file"));
+      py::arg("options"), py::arg("file"), py::kw_only(), py::arg("progress") = py::none());
   module.def(
       "check_packed",
       [](const ModelOptions& options) {

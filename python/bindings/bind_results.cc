@@ -4,6 +4,7 @@
 #include "bindings.h"
 #include "headrace/engine.h"
 #include "headrace/result_queue.h"
+#include "short_repr.h"
 
 namespace py = pybind11;
 
@@ -12,13 +13,13 @@ namespace headrace::python {
 namespace {
 
 void bind_enums(py::module_& module) {
-  py::native_enum<RequestStatus>(module, "RequestStatus", "enum.IntEnum")
+  py::native_enum<RequestStatus>(module, "RequestStatus", kEnumBase)
       .value("WAITING", RequestStatus::kWaiting)
       .value("PREFILL", RequestStatus::kPrefill)
       .value("GENERATING", RequestStatus::kGenerating)
       .value("FINISHED", RequestStatus::kFinished)
       .finalize();
-  py::native_enum<FinishReason>(module, "FinishReason", "enum.IntEnum")
+  py::native_enum<FinishReason>(module, "FinishReason", kEnumBase)
       .value("NONE", FinishReason::kNone)
       .value("STOP", FinishReason::kStop)
       .value("LENGTH", FinishReason::kLength)
@@ -26,7 +27,7 @@ void bind_enums(py::module_& module) {
       .value("ERROR", FinishReason::kError)
       .value("INTERRUPTED", FinishReason::kInterrupted)
       .finalize();
-  py::native_enum<ModelState>(module, "ModelState", "enum.IntEnum")
+  py::native_enum<ModelState>(module, "ModelState", kEnumBase)
       .value("INSTALLED", ModelState::kInstalled)
       .value("RUNNING", ModelState::kRunning)
       .value("STOPPING", ModelState::kStopping)
@@ -41,7 +42,8 @@ void bind_output(py::module_& module) {
       .def_readonly("token", &L::token)
       .def_readonly("logprob", &L::logprob)
       .def_readonly("rank", &L::rank)
-      .def_readonly("top", &L::top);
+      .def_readonly("top", &L::top)
+      .def("__repr__", short_repr);
 
   using O = Output;
   py::class_<O>(module, "Output")
@@ -53,7 +55,8 @@ void bind_output(py::module_& module) {
       .def_readonly("stop_token", &O::stop_token)
       .def_property_readonly("error_code",
                              [](const O& output) { return error_code_name(output.error_code); })
-      .def_readonly("error_message", &O::error_message);
+      .def_readonly("error_message", &O::error_message)
+      .def("__repr__", short_repr);
 
   using R = RequestStats;
   py::class_<R>(module, "RequestStats")
@@ -66,7 +69,8 @@ void bind_output(py::module_& module) {
       .def_readonly("cached_tokens", &R::cached_tokens)
       .def_readonly("host_cached_tokens", &R::host_cached_tokens)
       .def_readonly("generated_tokens", &R::generated_tokens)
-      .def_readonly("preemptions", &R::preemptions);
+      .def_readonly("preemptions", &R::preemptions)
+      .def("__repr__", short_repr);
 }
 
 void bind_model_info(py::module_& module) {
@@ -107,7 +111,8 @@ void bind_model_info(py::module_& module) {
       .def_readonly("reserved_bytes", &I::reserved_bytes)
       .def_readonly("device_free_bytes", &I::device_free_bytes)
       .def_readonly("load_seconds", &I::load_seconds)
-      .def_readonly("eos_token_ids", &I::eos_token_ids);
+      .def_readonly("eos_token_ids", &I::eos_token_ids)
+      .def("__repr__", short_repr);
 }
 
 void bind_lora_info(py::module_& module) {
@@ -118,7 +123,8 @@ void bind_lora_info(py::module_& module) {
       .def_readonly("rank", &L::rank)
       .def_readonly("num_modules", &L::num_modules)
       .def_readonly("bytes", &L::bytes)
-      .def_readonly("live_requests", &L::live_requests);
+      .def_readonly("live_requests", &L::live_requests)
+      .def("__repr__", short_repr);
 }
 
 void bind_model_stats(py::module_& module) {
@@ -148,7 +154,8 @@ void bind_model_stats(py::module_& module) {
       .def_readonly("memory_pool_bytes", &S::memory_pool_bytes)
       .def_readonly("mapped_bytes", &S::mapped_bytes)
       .def_readonly("drafted_tokens", &S::drafted_tokens)
-      .def_readonly("accepted_tokens", &S::accepted_tokens);
+      .def_readonly("accepted_tokens", &S::accepted_tokens)
+      .def("__repr__", short_repr);
 }
 
 }  // namespace

@@ -6,6 +6,9 @@
 
 namespace headrace::python {
 
+/// Base class of the enumerations: prints their names.
+inline constexpr const char* kEnumBase = "headrace.named_enum.NamedIntEnum";
+
 void bind_errors(pybind11::module_& module);
 void bind_options(pybind11::module_& module);
 void bind_grammar(pybind11::module_& module);

@@ -62,6 +62,7 @@ void EngineHolder::close() {
     const std::lock_guard lock(mutex_);
     engine = std::exchange(engine_, nullptr);
   }
+  closing_.request_stop();
   if (!engine) return;
   for (const std::string& name : engine->models()) {
     try {

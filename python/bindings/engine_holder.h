@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <stop_token>
 
 #include "headrace/engine.h"
 
@@ -21,6 +22,8 @@ class EngineHolder {
   std::shared_ptr<Engine> get() const;
   /// Cancels and releases every model. Idempotent. REQUIRES: the GIL is not held.
   void close();
+  /// Requested by close(): ends what is being loaded.
+  std::stop_token closing() const { return closing_.get_token(); }
 
   /// Closes every engine there is. REQUIRES: the GIL is not held.
   static void close_all();
@@ -29,6 +32,7 @@ class EngineHolder {
   explicit EngineHolder(EngineOptions options);
 
   const int process_;
+  std::stop_source closing_;
   mutable std::mutex mutex_;
   std::shared_ptr<Engine> engine_;  // guarded by mutex_; null when closed
 };

@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "short_repr.h"
+
 namespace headrace::python {
 
 /// Binds a plain struct: a constructor that takes its fields as keywords, with the struct's own
-/// defaults, and an attribute for each field.
+/// defaults, an attribute for each field, and a short repr.
 template <class Struct>
 class StructBinder {
  public:
@@ -21,6 +23,7 @@ class StructBinder {
     fields_->type = name;
     class_.def(pybind11::init(
         [fields = fields_](const pybind11::kwargs& values) { return fields->construct(values); }));
+    class_.def("__repr__", short_repr);
   }
 
   template <class Value>

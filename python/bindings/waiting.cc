@@ -14,12 +14,12 @@ using Clock = std::chrono::steady_clock;
 constexpr nanoseconds kSignalInterval = std::chrono::milliseconds(100);
 constexpr double kForeverSeconds = 1e9;
 
+}  // namespace
+
 bool on_main_thread() {
   const auto main = py::module_::import("threading").attr("main_thread")().attr("ident");
   return !main.is_none() && main.cast<unsigned long>() == PyThread_get_thread_ident();
 }
-
-}  // namespace
 
 std::optional<nanoseconds> to_timeout(const std::optional<double>& seconds) {
   if (!seconds || *seconds >= kForeverSeconds) return std::nullopt;

@@ -14,6 +14,10 @@ namespace headrace::python {
 /// ValueError.
 std::optional<std::chrono::nanoseconds> to_timeout(const std::optional<double>& seconds);
 
+/// Whether the caller is Python's main thread, which alone hears signals. REQUIRES: the GIL is
+/// held.
+bool on_main_thread();
+
 using Wait = std::function<bool(std::optional<std::chrono::nanoseconds> slice)>;
 
 /// Calls wait(slice) without the GIL, at least once, until it returns true (then true) or `timeout`

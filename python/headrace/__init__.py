@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace._core import HeadraceError
     from headrace._core import __version__ as __version__
     from headrace.embedding import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
+    from headrace.engine_args import EngineArgs
     from headrace.errors import EngineError
     from headrace.llm import LLM
     from headrace.lora import LoRARequest
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     )
     from headrace.outputs import CompletionOutput, RequestMetrics, RequestOutput
     from headrace.sampling_params import GuidedDecodingParams, SamplingParams
+    from headrace.text.tokenizer import Tokenizer
 
 __all__ = [
     "LLM",
     "CompletionOutput",
     "Engine",
+    "EngineArgs",
     "EngineError",
     "FinishReason",
     "GenerationConfig",
@@ -56,6 +59,7 @@ __all__ = [
     "SamplingParams",
     "Selector",
     "SpeculativeOptions",
+    "Tokenizer",
     "get_cmake_dir",
     "get_include",
     "get_library",
@@ -72,7 +76,9 @@ _HOMES = {
     "RequestOutput": "headrace.outputs",
     "CompletionOutput": "headrace.outputs",
     "RequestMetrics": "headrace.outputs",
+    "EngineArgs": "headrace.engine_args",
     "EngineError": "headrace.errors",
+    "Tokenizer": "headrace.text.tokenizer",
     **dict.fromkeys(
         (
             "Engine",

@@ -1,7 +1,7 @@
 """The C++ engine (pybind11). No logic lives in the bindings: see cpp/include/headrace/*.h."""
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
+from headrace.named_enum import NamedIntEnum
 
 __version__: str
 
@@ -15,13 +15,13 @@ class HeadraceError(RuntimeError):
 
 class InvalidArgumentError(HeadraceError, ValueError): ...
 
-class RequestStatus(IntEnum):
+class RequestStatus(NamedIntEnum):
     WAITING = 0
     PREFILL = 1
     GENERATING = 2
     FINISHED = 3
 
-class FinishReason(IntEnum):
+class FinishReason(NamedIntEnum):
     NONE = 0
     STOP = 1
     LENGTH = 2
@@ -29,19 +29,19 @@ class FinishReason(IntEnum):
     ERROR = 4
     INTERRUPTED = 5
 
-class LogprobsKind(IntEnum):
+class LogprobsKind(NamedIntEnum):
     RAW_LOGPROBS = 0
     RAW_LOGITS = 1
     PROCESSED_LOGPROBS = 2
     PROCESSED_LOGITS = 3
     PENALIZED_LOGPROBS = 4
 
-class OutOfBlocks(IntEnum):
+class OutOfBlocks(NamedIntEnum):
     PREEMPT = 0
     INTERRUPT_LONGEST = 1
     INTERRUPT_RANDOM = 2
 
-class ModelState(IntEnum):
+class ModelState(NamedIntEnum):
     INSTALLED = 0
     RUNNING = 1
     STOPPING = 2
@@ -347,13 +347,18 @@ class PackReport:
     file_bytes: int
     seconds: float
 
-def pack_model(options: ModelOptions, file: str) -> PackReport:
-    """headrace/pack.h. The GIL is released."""
+def pack_model(
+    options: ModelOptions,
+    file: str,
+    *,
+    progress: Callable[[str, int, int], object] | None = None,
+) -> PackReport:
+    """headrace/pack.h. `progress` and signals: as for Engine.install_model."""
 
 def check_packed(options: ModelOptions) -> None:
     """headrace/pack.h: raises what loading options.packed_weights would. The GIL is released."""
 
-class GrammarKind(IntEnum):
+class GrammarKind(NamedIntEnum):
     JSON_SCHEMA = 0
     REGEX = 1
     LARK = 2
@@ -385,7 +390,17 @@ class Engine:
         The engine keeps the sink, out of the garbage collector's sight, until it is collected: a
         sink that refers to the engine keeps both alive.
         """
-    def install_model(self, name: str, options: ModelOptions) -> None: ...
+    def install_model(
+        self,
+        name: str,
+        options: ModelOptions,
+        *,
+        progress: Callable[[str, int, int], object] | None = None,
+    ) -> None:
+        """`progress(stage, bytes_done, bytes_total)` is called on this thread, about ten times a
+        second and at the end; stage is headrace::load_stage_name's. What it raises, a signal on the
+        main thread and close() end the load.
+        """
     def start_model(self, name: str) -> None: ...
     def stop_model(self, name: str, timeout: float | None = None) -> bool:
         """False if `timeout` seconds passed first. Interruptible by signals; in both cases the

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace import native, runtime
 from headrace.errors import EngineError
+from headrace.failures import FailureNotice
 from headrace.live_request import LiveRequest, RequestFacts, failed_output
 from headrace.lora import AdaptersBusy, LoRARequest
 from headrace.outputs import RequestOutput
@@ -138,7 +139,8 @@ class Call:
         self._compiled: tuple[SamplingParams, Any] | None = None  # the last constraint, and whose
         self._failures: dict[int, RequestOutput] = {}  # not yet given to the caller
         self.total = sum(job.params.n for job in jobs)
-        self.input_tokens = 0
+        self.failures = FailureNotice([job.params.n for job in jobs])
+        self.input_tokens = 0  # of prompts that have been computed, without what the cache held
         self.output_tokens = 0
 
     @property
@@ -175,9 +177,11 @@ class Call:
             if live is None:
                 continue
             before = live.generated
+            computed = live.computed_prompt_tokens
             while not live.released and (output := live.queue.get_nowait()) is not None:
                 live.absorb(output)
             self.output_tokens += live.generated - before
+            self.input_tokens += live.computed_prompt_tokens - computed
             if live.released:
                 self._drop(tag, live)
             changed.append((tag, live))
@@ -272,8 +276,8 @@ class Call:
             )
 
         try:
-            if launch.lora is not None and not again:
-                self._session.prepare(launch.lora)
+            if launch.lora is not None:
+                self._prepare(launch.lora, facts.request_id if again else None)
             if again:
                 handle = self._registry.resume(facts.request_id, submit)
             else:
@@ -288,7 +292,15 @@ class Call:
         live = LiveRequest(facts, handle, self._planner.tokenizer, launch.stops, ends)
         self._running[launch.tag] = live
         self._selector.add(live.queue, launch.tag)
-        self.input_tokens += len(facts.prompt_token_ids)
+
+    def _prepare(self, lora: LoRARequest, waiting_id: str | None) -> None:
+        """Has the adapter loaded. One that can't be takes the request that waits for it along."""
+        try:
+            self._session.prepare(lora)
+        except BaseException:
+            if waiting_id is not None:
+                self._registry.remove(waiting_id)
+            raise
 
     def _launch_deferred(self) -> None:
         """Tries again what waits, unless nothing of this call has ended since the last time."""
@@ -322,11 +334,13 @@ def run_to_end(call: Call, progress: Progress, raise_on_error: bool) -> list[Req
             for tag, live in call.collect(_REFRESH_SECONDS) if call.running else ():
                 if live.released:
                     done[tag] = _result(live, raise_on_error)
+            call.failures.note(done)
             results.update(done)
             progress.update(len(done), call.input_tokens, call.output_tokens)
     finally:
         call.cancel()
         progress.close()
+    call.failures.tell()
     return [results[tag] for tag in range(call.total)]
 
 
@@ -367,6 +381,7 @@ class OutputStream(Iterator[list[RequestOutput | None]]):
             self.close()
             raise
         self.close()
+        self._call.failures.tell()
         raise StopIteration
 
     def _next_news(self) -> dict[int, RequestOutput]:
@@ -379,6 +394,7 @@ class OutputStream(Iterator[list[RequestOutput | None]]):
                     news[tag] = output
                     if self._raise_on_error and live.failed:
                         raise EngineError(output.error_msg or "", output.error_code)
+        self._call.failures.note(news)
         done = {tag for tag, output in news.items() if output.finished}
         self._finished |= done
         self._progress.update(len(done), self._call.input_tokens, self._call.output_tokens)

@@ -3,7 +3,8 @@
     python -m headrace.compat script.py [arguments]
 
 `import fastdeploy`, `import dashinfer` and imports from their modules are served from the modules
-of the same name in headrace. `install()` does the same inside a running program.
+of the same name in headrace, in the script and in the Python processes that it starts.
+`install()` does the same inside a running program.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,7 +22,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ALIASES = ("fastdeploy", "dashinfer")
+# The modules that a script may know; what else headrace has isn't theirs.
+_FASTDEPLOY = frozenset(
+    {
+        "fastdeploy",
+        "fastdeploy.engine",
+        "fastdeploy.engine.args_utils",
+        "fastdeploy.engine.request",
+        "fastdeploy.engine.sampling_params",
+        "fastdeploy.entrypoints",
+        "fastdeploy.entrypoints.llm",
+        "fastdeploy.entrypoints.openai",
+        "fastdeploy.entrypoints.openai.protocol",
+        "fastdeploy.input",
+        "fastdeploy.input.ernie4_5_tokenizer",
+        "fastdeploy.utils",
+        "fastdeploy.worker",
+        "fastdeploy.worker.output",
+    }
+)
+_DASHINFER = "dashinfer"  # a package of nothing but `allspark`
+_CHILDREN = str(Path(__file__).with_name("compat_site"))  # see sitecustomize.py there
 
 
 class _Alias(ModuleType):
@@ -31,16 +53,21 @@ class _Alias(ModuleType):
         self.__dict__["_target"] = target
         if hasattr(target, "__path__"):
             self.__path__: list[str] = []  # a package, whose modules the finder below serves
-        if hasattr(target, "__all__"):
+        if name == _DASHINFER:
+            self.__all__: list[str] = []
+        elif hasattr(target, "__all__"):
             self.__all__ = list(target.__all__)
 
     def __getattr__(self, name: str) -> Any:
         target = self.__dict__["_target"]
-        if hasattr(target, name):
-            return getattr(target, name)
+        if self.__name__ != _DASHINFER and hasattr(target, name):
+            value = getattr(target, name)
+            if not (isinstance(value, ModuleType) and value.__name__.startswith("headrace.")):
+                return value
         # The originals import their submodules themselves: they are there without an import.
-        if hasattr(target, "__path__") and importlib.util.find_spec(f"{target.__name__}.{name}"):
-            return importlib.import_module(f"{self.__name__}.{name}")
+        submodule = f"{self.__name__}.{name}"
+        if hasattr(target, "__path__") and _target_of(submodule) is not None:
+            return importlib.import_module(submodule)
         raise AttributeError(
             f"{self.__name__} has no {name!r} here: it is served by headrace, which doesn't "
             "provide that name"
@@ -56,12 +83,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in ALIASES:
-            return None
-        own = _own_name(fullname)
-        if importlib.util.find_spec(own) is None:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, origin=own)
+        own = _target_of(fullname)
+        return None if own is None else importlib.machinery.ModuleSpec(fullname, self, origin=own)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         target = importlib.import_module(_own_name(spec.name))
@@ -76,8 +99,26 @@ def _own_name(fullname: str) -> str:
     return "headrace" + dot + rest
 
 
+def _target_of(fullname: str) -> str | None:
+    """The module of headrace that serves another one; None if none does."""
+    root, _, rest = fullname.partition(".")
+    of_allspark = rest.split(".")[0] in ("", "allspark")
+    if fullname not in _FASTDEPLOY and not (root == _DASHINFER and of_allspark):
+        return None
+    own = _own_name(fullname)
+    return None if importlib.util.find_spec(own) is None else own
+
+
 def install() -> None:
-    """From now on the aliases are headrace. The real packages are not looked for."""
+    """From now on the aliases are headrace. The real packages are not looked for.
+
+    Python processes that are started from here on have the aliases, too: PYTHONPATH in os.environ
+    names a folder for them. Those that are given another environment, or ignore it (`python -I`),
+    haven't.
+    """
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if _CHILDREN not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
     if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 

@@ -11,16 +11,31 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.errors import UnsupportedError
+from headrace.hub import checked_path
 from headrace.quantization import (
     engine_kv_cache_dtype,
     engine_quantization,
     kv_cache_quant_type,
 )
 from headrace.quoting import quoted
-from headrace.sampling_params import MAX_SEED
+from headrace.sampling_params import MAX_SEED, as_int
+from headrace.short_repr import given_fields, short_repr
 from headrace.speculative import engine_speculative
 
 _MAX_INT32 = 2**31 - 1
+_INTS = (  # 10.0 is taken for 10, and numpy's integers for Python's
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "block_size",
+    "num_gpu_blocks_override",
+    "kv_cache_bytes",
+    "num_threads",
+    "seed",
+    "max_logprobs",
+    "max_loras",
+    "max_lora_rank",
+)
 GUIDED_DECODING_BACKENDS = ("auto", "guidance", "xgrammar", "off")
 LOGPROBS_MODES = ("raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits")
 
@@ -47,6 +62,9 @@ _SERVING = "it is about serving, and this is offline inference"
 _SPLIT = "prompts and outputs share one pool of KV blocks"
 _DEVICE = re.compile(r"auto|cpu|cpu_numa|cuda(:[0-9]{1,4})?")
 _CHUNKS = "every step is filled to max_num_batched_tokens from all prompts in turn"
+_EXPERTS = "expert parallelism"
+_ONE_DEVICE = "there is one device"
+_LIVE_WEIGHTS = "weights that change while the model runs"
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,6 +75,7 @@ class EngineArgs:
     max_model_len is the model's own, as far as memory allows (FastDeploy: 2048); max_num_seqs is
     64 (FastDeploy: 8); seed None draws a fresh seed for every request without one (FastDeploy: 0).
 
+    model, revision, tokenizer, chat_template: LLM's own arguments, for the record.
     max_model_len: most tokens of prompt and output together, >= 16.
     max_num_seqs: sequences that run at once, 1 .. 512; more wait.
     max_num_batched_tokens: tokens computed in one step; None lets the engine choose.
@@ -98,6 +117,10 @@ class EngineArgs:
         and compute several in one step; outputs are the same (docs/speculative.md).
     """
 
+    model: str | os.PathLike[str] | None = None
+    revision: str | None = "master"
+    tokenizer: str | os.PathLike[str] | None = None
+    chat_template: str | None = None
     max_model_len: int | None = None
     max_num_seqs: int = 64
     max_num_batched_tokens: int | None = None
@@ -153,7 +176,17 @@ class EngineArgs:
     model_impl: str = field(
         default="auto", metadata=_missing("other implementations of a model", "fastdeploy")
     )
-    use_internode_ll_two_stage: bool = field(default=False, metadata=_missing("expert parallelism"))
+    use_internode_ll_two_stage: bool = field(default=False, metadata=_missing(_EXPERTS))
+    enable_eplb: bool = field(default=False, metadata=_missing(_EXPERTS))
+    eplb_config: Any = field(default=None, metadata=_missing(_EXPERTS))
+    task: str = field(default="generate", metadata=_missing("other tasks"))
+    model_config_name: str = field(default="config.json", metadata=_only("config.json"))
+    tokenizer_base_url: str | None = field(default=None, metadata=_missing("remote tokenizers"))
+    dynamic_load_weight: bool = field(default=False, metadata=_missing(_LIVE_WEIGHTS))
+    rsync_config: Any = field(default=None, metadata=_missing(_LIVE_WEIGHTS))
+    kvcache_storage_backend: str | None = field(
+        default=None, metadata=_missing("storage of the KV cache elsewhere")
+    )
 
     kv_cache_ratio: float = field(default=0.75, metadata=_no_effect(_SPLIT))
     static_decode_blocks: int = field(default=2, metadata=_no_effect(_SPLIT))
@@ -173,9 +206,7 @@ class EngineArgs:
     plas_attention_config: Any = field(
         default=None, metadata=_no_effect("attention is computed exactly")
     )
-    disable_custom_all_reduce: bool = field(
-        default=False, metadata=_no_effect("there is one device")
-    )
+    disable_custom_all_reduce: bool = field(default=False, metadata=_no_effect(_ONE_DEVICE))
     enable_overlap_schedule: bool = field(default=True, metadata=_no_effect(_AUTOMATIC))
     lm_head_fp32: bool = field(
         default=False, metadata=_no_effect("logits are always computed in float32")
@@ -201,8 +232,48 @@ class EngineArgs:
     router: Any = field(default=None, metadata=_no_effect(_SERVING))
     scheduler_name: str = field(default="local", metadata=_no_effect(_SERVING))
     scheduler_config: Any = field(default=None, metadata=_no_effect(_SERVING))
+    scheduler_max_size: int = field(default=-1, metadata=_no_effect(_SERVING))
+    scheduler_ttl: int = field(default=900, metadata=_no_effect(_SERVING))
+    scheduler_host: str = field(default="127.0.0.1", metadata=_no_effect(_SERVING))
+    scheduler_port: int = field(default=6379, metadata=_no_effect(_SERVING))
+    scheduler_db: int = field(default=0, metadata=_no_effect(_SERVING))
+    scheduler_password: str | None = field(default=None, metadata=_no_effect(_SERVING))
+    scheduler_topic: str = field(default="default", metadata=_no_effect(_SERVING))
+    scheduler_min_load_score: float = field(default=3, metadata=_no_effect(_SERVING))
+    scheduler_load_shards_num: int = field(default=1, metadata=_no_effect(_SERVING))
+    scheduler_sync_period: int = field(default=5, metadata=_no_effect(_SERVING))
+    scheduler_expire_period: int = field(default=3000, metadata=_no_effect(_SERVING))
+    scheduler_release_load_expire_period: int = field(default=600, metadata=_no_effect(_SERVING))
+    scheduler_reader_parallel: int = field(default=4, metadata=_no_effect(_SERVING))
+    scheduler_writer_parallel: int = field(default=4, metadata=_no_effect(_SERVING))
+    scheduler_reader_batch_size: int = field(default=200, metadata=_no_effect(_SERVING))
+    scheduler_writer_batch_size: int = field(default=200, metadata=_no_effect(_SERVING))
+    benchmark_metrics_config: Any = field(default=None, metadata=_no_effect(_SERVING))
+    cache_transfer_protocol: str = field(default="ipc,rdma", metadata=_no_effect(_SERVING))
+    write_policy: str = field(
+        default="write_through", metadata=_no_effect("nothing is stored elsewhere")
+    )
+    load_strategy: str = field(
+        default="normal", metadata=_no_effect("weights are read once, when the model is loaded")
+    )
+    local_data_parallel_id: int = field(default=0, metadata=_no_effect(_ONE_DEVICE))
+    skip_port_check: bool = field(default=False, metadata=_no_effect(_ONE_PROCESS))
+    shutdown_comm_group_if_worker_idle: bool | None = field(
+        default=None, metadata=_no_effect(_ONE_PROCESS)
+    )
+    enable_flashinfer_allreduce_fusion: bool = field(
+        default=False, metadata=_no_effect(_ONE_DEVICE)
+    )
+    disable_sequence_parallel_moe: bool = field(default=False, metadata=_no_effect(_ONE_DEVICE))
+    ep_prefill_use_worst_num_tokens: bool = field(default=False, metadata=_no_effect(_ONE_DEVICE))
+    enable_chunked_moe: bool = field(default=False, metadata=_no_effect(_CHUNKS))
+    chunked_moe_size: int = field(default=256, metadata=_no_effect(_CHUNKS))
+    enable_moe_scores_elementwise_fuse: bool = field(default=False, metadata=_no_effect(_AUTOMATIC))
+    disable_chunked_mm_input: bool = field(default=False, metadata=_no_effect(_MEDIA))
 
     def __post_init__(self) -> None:
+        for name in _INTS:
+            object.__setattr__(self, name, as_int(getattr(self, name)))
         for item in fields(self):
             self._apply_rule(item.name, item.default, item.metadata)
         self._check_sizes()
@@ -210,6 +281,10 @@ class EngineArgs:
         engine_quantization(self.quantization)
         engine_speculative(self.speculative_config)
         self._engine_kv_cache_dtype()
+
+    def __repr__(self) -> str:
+        """With the fields that don't have their default."""
+        return short_repr(self, given_fields(self))
 
     def _engine_kv_cache_dtype(self) -> str:
         within, own = kv_cache_quant_type(self.quantization), self.kv_cache_quant_type
@@ -262,6 +337,8 @@ class EngineArgs:
     def _check_choices(self) -> None:
         if not isinstance(self.packed_weights, (str, os.PathLike, type(None))):
             raise TypeError(f"packed_weights must be a path, got {quoted(self.packed_weights)}")
+        if self.packed_weights is not None:
+            checked_path(self.packed_weights, "packed_weights")
         for name in (
             "enable_prefix_caching",
             "enable_logprob",
@@ -297,7 +374,7 @@ class EngineArgs:
         names = [item.name for item in fields(cls)]
         for name in kwargs:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+                near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TypeError(f"LLM() got an unexpected keyword argument {quoted(name)}{hint}")
         return cls(**kwargs)

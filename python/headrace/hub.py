@@ -6,11 +6,22 @@ import os
 import re
 from pathlib import Path
 
+from headrace.errors import UnsupportedError
 from headrace.quoting import checked_text
 
 _FILES = ("*.json", "*.model", "*.jinja", "*.txt")
 _WEIGHTS = ("*.safetensors",)
+_GGUF_ID = re.compile(r".*[-_.]gguf", re.IGNORECASE)
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+
+
+def checked_path(path: str | os.PathLike[str], name: str) -> str:
+    """`path` as a str. Raises TypeError for bytes, and ValueError for an empty one, which would
+    mean the current folder, and for what no file can be called."""
+    text = checked_text(os.fspath(path), name)
+    if not text:
+        raise ValueError(f"{name} is empty: give a path, or '.' for the current folder")
+    return text
 
 
 def resolve_model(
@@ -22,18 +33,36 @@ def resolve_model(
     cache is used. Only JSON, text, tokenizer, template and (with `weights`) safetensors files are
     fetched. The revision "master" stands for the repository's default branch.
 
-    Raises FileNotFoundError if there is no such folder or repository, ImportError if the hub would
-    be needed and huggingface_hub isn't installed.
+    Raises ValueError for "", FileNotFoundError if there is no such folder or repository,
+    ImportError if the hub would be needed and huggingface_hub isn't installed, UnsupportedError for
+    a GGUF file or a folder or repository of such files.
     """
-    name = checked_text(os.fspath(model), "model")
+    name = checked_path(model, "the path of the model")
     folder = Path(name).expanduser()
     if folder.is_dir():
+        if weights:
+            _refuse_gguf_folder(folder, name)
         return folder
+    if _GGUF_ID.fullmatch(name):
+        raise _gguf_error(name)
     if folder.exists():
         raise NotADirectoryError(f"{name} is a file; pass the folder that holds config.json")
     if _looks_local(name):
         raise FileNotFoundError(f"There is no model folder {name}")
     return _fetch(name, revision, weights)
+
+
+def _refuse_gguf_folder(folder: Path, name: str) -> None:
+    if not (folder / "config.json").exists() and any(folder.glob("*.gguf")):
+        raise _gguf_error(name)
+
+
+def _gguf_error(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{name[:200]}: GGUF files aren't read yet. Pass the model it was made from: a folder, "
+        "or an id on the Hugging Face hub, with config.json and safetensors files. "
+        'quantization="wint4" or "wint8" makes its weights as small at load'
+    )
 
 
 def _looks_local(name: str) -> bool:

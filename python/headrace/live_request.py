@@ -63,6 +63,7 @@ class LiveRequest:
         self._stop_reason: int | str | list[int] | None = None
         self._error: tuple[int, str | None] = (200, None)
         self.generated = 0
+        self.computed_prompt_tokens = 0  # known from the first generated token on
         self.released = False  # the engine has let go of it
 
     @property
@@ -80,6 +81,9 @@ class LiveRequest:
             return
         if output.prompt_logprobs:
             self._prompt_logprobs = [None, *map(self._logprob_dict, output.prompt_logprobs)]
+        if output.token_ids and not self.generated:
+            stats = self.queue.stats()
+            self.computed_prompt_tokens = stats.prompt_tokens - stats.cached_tokens
         keeps_ending = self.facts.params.include_stop_str_in_output
         for place, token_id in enumerate(output.token_ids):
             logprobs = output.logprobs[place] if output.logprobs else None

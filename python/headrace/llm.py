@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from headrace.call import Call, Job, OutputStream, Registry, run_to_end
 from headrace.engine_args import EngineArgs
+from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
 from headrace.lora import LoRARequests, lora_list
 from headrace.native import ModelStats
@@ -27,9 +29,15 @@ from headrace.prompts import (
 from headrace.quoting import quoted
 from headrace.request_params import RequestPlanner, check_shared, read_generation_defaults
 from headrace.runtime import SessionLoader
-from headrace.sampling_params import SamplingParams
+from headrace.sampling_params import BeamSearchParams, SamplingParams, is_default
+from headrace.short_repr import short_repr
 from headrace.text.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from headrace.other_engine_args import OtherEngineArgs
 
 Prompts = (
     str
@@ -55,8 +63,8 @@ class LLM:
     tokenizer: a folder or hub id to take the tokenizer from; default: the model's.
     enable_logprob: allow requests to ask for log-probabilities.
     chat_template: a template, or the path of one, instead of the model's own.
-    **kwargs: see EngineArgs. An unknown one is a TypeError that names the nearest known one; one
-        without meaning here warns.
+    The other keywords: see EngineArgs. An unknown one is a TypeError that names the nearest known
+        one; one without meaning here warns.
 
     Any thread may call any method, also while another call runs: all requests share the steps of
     one engine. `close()` (or leaving the `with` block, or the end of the program) cancels what
@@ -71,19 +79,52 @@ class LLM:
 
     def __init__(
         self,
-        model: str,
+        model: str | os.PathLike[str],
         revision: str | None = "master",
-        tokenizer: str | None = None,
+        tokenizer: str | os.PathLike[str] | None = None,
         enable_logprob: bool | None = False,
         chat_template: str | None = None,
-        **kwargs: Any,
+        *,
+        max_model_len: int | None = None,
+        max_num_seqs: int = 64,
+        max_num_batched_tokens: int | None = None,
+        block_size: int = 64,
+        num_gpu_blocks_override: int | None = None,
+        kv_cache_bytes: int = 0,
+        gpu_memory_utilization: float = 0.9,
+        enable_prefix_caching: bool = True,
+        swap_space: float | None = None,
+        dtype: str = "auto",
+        device: str = "auto",
+        num_threads: int = 0,
+        seed: int | None = None,
+        max_logprobs: int = 20,
+        logprobs_mode: str = "raw_logprobs",
+        guided_decoding_backend: str = "auto",
+        guided_decoding_disable_any_whitespace: bool = False,
+        load_choices: str = "default_v1",
+        packed_weights: str | os.PathLike[str] | None = None,
+        packed_copy: bool = False,
+        quantization: Any = None,
+        kv_cache_dtype: str = "auto",
+        kv_cache_quant_type: Any = None,
+        raise_on_error: bool = False,
+        enable_lora: bool = False,
+        max_loras: int = 1,
+        max_lora_rank: int = 16,
+        speculative_config: Any = None,
+        **kwargs: Unpack[OtherEngineArgs],
     ) -> None:
-        self.args = EngineArgs.from_kwargs({**kwargs, "enable_logprob": bool(enable_logprob)})
+        known = {item.name for item in fields(EngineArgs)}
+        # The parameters that are EngineArgs' fields, by name.
+        given = {name: value for name, value in locals().items() if name in known}
+        given["enable_logprob"] = bool(enable_logprob)
+        self.args = EngineArgs.from_kwargs({**given, **kwargs})
         template = load_chat_template(chat_template)
         branch = revision or "master"
         folder = resolve_model(model, branch)
         own = None if tokenizer is None else resolve_model(tokenizer, branch, weights=False)
-        name = os.path.basename(os.path.normpath(model)) or "model"
+        name = os.path.basename(os.path.normpath(os.fspath(model))) or "model"
         with SessionLoader(name, self.args.model_options(str(folder))) as loader:
             self._tokenizer = load_tokenizer(own or folder)
             defaults = read_generation_defaults(folder)
@@ -95,12 +136,19 @@ class LLM:
         self.chat_template = template
         self.default_sampling_params = SamplingParams(max_tokens=self.model_info.max_model_len)
 
+    def __repr__(self) -> str:
+        if not hasattr(self, "model_info"):
+            return "LLM(not loaded)"
+        names = ("path", "family", "device", "dtype", "max_model_len")
+        facts = {name: getattr(self.model_info, name) for name in names}
+        return short_repr(self, {**facts, **({"closed": True} if self._session.closed else {})})
+
     @overload
     def generate(
         self,
         prompts: Prompts,
         sampling_params: Params = ...,
-        use_tqdm: bool = ...,
+        use_tqdm: bool | None = ...,
         stream: Literal[False] = ...,
         lora_request: LoRARequests = ...,
     ) -> list[RequestOutput]: ...
@@ -110,7 +158,7 @@ class LLM:
         self,
         prompts: Prompts,
         sampling_params: Params = ...,
-        use_tqdm: bool = ...,
+        use_tqdm: bool | None = ...,
         *,
         stream: Literal[True],
         lora_request: LoRARequests = ...,
@@ -120,7 +168,7 @@ class LLM:
         self,
         prompts: Prompts,
         sampling_params: Params = None,
-        use_tqdm: bool = True,
+        use_tqdm: bool | None = None,
         stream: bool = False,
         lora_request: LoRARequests = None,
     ) -> list[RequestOutput] | OutputStream:
@@ -130,8 +178,9 @@ class LLM:
             or dicts with "prompt" (text) or "prompt_token_ids" (which wins) or "messages", and
             optionally "add_special_tokens", "completion_token_ids" (ids the output goes on from),
             "bad_words", "request_id".
-        sampling_params: one for all prompts, or a list with one for each; default: the model's.
-        use_tqdm: show a progress bar on stderr.
+        sampling_params: one for all prompts, or a list with one for each; default: the model's,
+            with a fresh seed for each prompt.
+        use_tqdm: show a progress bar on stderr; None: unless it is a stream.
         stream: return an iterator of increments. Each item is a list with one entry per output,
             None where nothing is new. The texts of an output's increments, joined, are its text.
         lora_request: the adapter to answer with, one for all prompts or a list with one or None
@@ -142,7 +191,9 @@ class LLM:
         """
         items = prompt_list(prompts)
         params = self._params_list(sampling_params, len(items), "prompts")
-        chat = ChatOptions(self.chat_template, max_tokens=self.model_info.max_model_len)
+        chat = ChatOptions(
+            default_template=self.chat_template, max_tokens=self.model_info.max_model_len
+        )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
             Job(item, partial(read_prompt, item, self._tokenizer, chat), own, lora)
@@ -155,7 +206,7 @@ class LLM:
         self,
         messages: Messages,
         sampling_params: Params = ...,
-        use_tqdm: bool = ...,
+        use_tqdm: bool | None = ...,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
         chat_template: str | None = ...,
         tools: Any = ...,
@@ -168,7 +219,7 @@ class LLM:
         self,
         messages: Messages,
         sampling_params: Params = ...,
-        use_tqdm: bool = ...,
+        use_tqdm: bool | None = ...,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
         chat_template: str | None = ...,
         tools: Any = ...,
@@ -181,7 +232,7 @@ class LLM:
         self,
         messages: Messages,
         sampling_params: Params = None,
-        use_tqdm: bool = True,
+        use_tqdm: bool | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         chat_template: str | None = None,
         tools: Any = None,
@@ -191,21 +242,25 @@ class LLM:
         """Answers a conversation, or several, through the model's chat template.
 
         messages: one conversation (a list of {"role", "content"} dicts) or a list of them. Content
-            is a string or a list of text parts.
+            is a string or a list of text parts. In a list, a text stands for what a user says, and
+            token ids or a dict for `generate` for themselves.
         chat_template_kwargs: variables for the template, e.g. {"enable_thinking": False} (it is
-            True unless given); "add_generation_prompt" and "chat_template" are understood too.
+            True unless given); "add_generation_prompt" and "chat_template" are understood too. One
+            that the template doesn't read warns.
         chat_template: a template, or the name of one of the model's, for this call.
-        tools: the tools the template should show, as OpenAI-style dicts.
+        tools: the tools the template should show, as OpenAI-style dicts. A template that shows
+            none warns.
 
         The rest as in `generate`. `RequestOutput.prompt` is the text made by the template.
         """
         items = conversation_list(messages)
         params = self._params_list(sampling_params, len(items), "messages")
         options = ChatOptions(
-            chat_template or self.chat_template,
+            chat_template,
             chat_template_kwargs,
             tool_list(tools),
-            self.model_info.max_model_len,
+            default_template=self.chat_template,
+            max_tokens=self.model_info.max_model_len,
         )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
@@ -256,7 +311,13 @@ class LLM:
 
     def _params_list(self, params: Params, count: int, name: str) -> list[SamplingParams]:
         if params is None:
-            params = self.default_sampling_params
+            default = self.default_sampling_params
+            drawn = is_default(default.seed)
+            return [replace(default, seed=None) if drawn else default for _ in range(count)]
+        if isinstance(params, BeamSearchParams):
+            raise UnsupportedError(
+                "BeamSearchParams: Headrace samples, it has no beam search; pass SamplingParams"
+            )
         items = [params] if isinstance(params, SamplingParams) else params
         if not isinstance(items, (list, tuple)) or not all(
             isinstance(item, SamplingParams) for item in items
@@ -274,12 +335,12 @@ class LLM:
         return list(items)
 
     def _run(
-        self, jobs: list[Job], use_tqdm: bool, stream: bool
+        self, jobs: list[Job], use_tqdm: bool | None, stream: bool
     ) -> list[RequestOutput] | OutputStream:
         if self._session.closed:
             raise RuntimeError("this LLM has been closed")
         call = Call(self._session, self._planner, self._registry, jobs)
-        progress = Progress(call.total, use_tqdm)
+        progress = Progress(call.total, not stream if use_tqdm is None else use_tqdm)
         if stream:
             return OutputStream(call, progress, self.args.raise_on_error)
         return run_to_end(call, progress, self.args.raise_on_error)

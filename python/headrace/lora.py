@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -63,11 +62,20 @@ def lora_list(requests: LoRARequests, count: int, enabled: bool) -> list[LoRAReq
 
 
 class AdaptersBusy(Exception):
-    """All places for adapters hold others that are in use."""
+    """The adapter is not there: all places hold others that are in use, or are being loaded."""
+
+
+class _Load:
+    """An adapter on its way in."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.error: BaseException | None = None
 
 
 class LoraCache:
-    """The adapters of one model, at most `max_loras`. Thread safe."""
+    """The adapters of one model, at most `max_loras`. Thread safe: nobody waits for another's
+    adapter to be read."""
 
     def __init__(self, engine: native.Engine, model: str, max_loras: int) -> None:
         self._engine = engine
@@ -78,32 +86,54 @@ class LoraCache:
         self._names: OrderedDict[LoRARequest, str] = (
             OrderedDict()
         )  # in the engine; oldest use first
+        self._loads: dict[LoRARequest, _Load] = {}
 
     def submit(self, lora: LoRARequest, submit: Callable[[str], T]) -> T:
-        """What `submit` gives for the adapter's name in the engine, loading it if need be.
+        """What `submit` gives for the adapter's name in the engine.
 
-        Raises AdaptersBusy if there is no place for it now, and HeadraceError.
+        Raises AdaptersBusy if it is not there: `prepare` loads it.
         """
         with self._lock:  # from here to the submission nothing may unload it
             if lora not in self._names:
-                self._load(lora)
+                raise AdaptersBusy
             self._names.move_to_end(lora)
             return submit(self._names[lora])
 
     def prepare(self, lora: LoRARequest) -> None:
-        """Loads it if there is a place for it, so that `submit` takes no time."""
-        with self._lock, contextlib.suppress(AdaptersBusy):
-            if lora not in self._names:
-                self._load(lora)
+        """Loads it if there is a place for it, or waits until another thread has. Raises
+        HeadraceError if it can't be loaded."""
+        with self._lock:
+            if lora in self._names:
+                return
+            load = self._loads.get(lora)
+            is_ours = load is None
+            if load is None:
+                try:
+                    self._make_room()
+                except AdaptersBusy:
+                    return
+                load = self._loads[lora] = _Load()
+        if is_ours:
+            self._load(lora, load)
+        load.done.wait()
+        if load.error is not None:
+            raise load.error
 
-    def _load(self, lora: LoRARequest) -> None:
-        if len(self._names) >= self._max_loras:
-            self._unload_one()
+    def _load(self, lora: LoRARequest, load: _Load) -> None:
         name = f"{lora.lora_name} ({next(self._numbers)})"
-        self._engine.load_lora(self._model, name, lora.lora_path)
-        self._names[lora] = name
+        try:
+            self._engine.load_lora(self._model, name, lora.lora_path)
+        except BaseException as error:
+            load.error = error
+        with self._lock:
+            del self._loads[lora]
+            if load.error is None:
+                self._names[lora] = name
+        load.done.set()
 
-    def _unload_one(self) -> None:
+    def _make_room(self) -> None:
+        if len(self._names) + len(self._loads) < self._max_loras:
+            return
         idle = {lora.name for lora in self._engine.loras(self._model) if not lora.live_requests}
         for lora, name in self._names.items():
             if name in idle:

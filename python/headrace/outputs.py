@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
+
+from headrace.keyed import KeyedPart, KeyedResult
+from headrace.short_repr import given_fields, short_repr
 
 
 class Logprob(NamedTuple):
@@ -26,9 +30,37 @@ class LogprobsLists(NamedTuple):
     logprobs: list[list[float]]
     sampled_token_ranks: list[int]
 
+    def slice_columns(self, start: int, end: int) -> LogprobsLists:
+        """Of every row, the columns start .. end - 1."""
+        return LogprobsLists(
+            [row[start:end] for row in self.logprob_token_ids],
+            [row[start:end] for row in self.logprobs],
+            self.sampled_token_ranks,
+        )
+
+    def slice_rows(self, start: int, end: int) -> LogprobsLists:
+        """The rows start .. end - 1."""
+        return LogprobsLists(
+            self.logprob_token_ids[start:end],
+            self.logprobs[start:end],
+            self.sampled_token_ranks[start:end],
+        )
+
 
 @dataclass(slots=True)
-class CompletionOutput:
+class SpeculateMetrics:
+    """What became of guessed tokens. FastDeploy's; Headrace's counts are in `LLM.stats()`."""
+
+    accepted_tokens: int
+    rejected_tokens: int
+    accept_ratio: float
+    average_accept_length: float
+    accepted_tokens_per_head: list[int]
+    accept_ratio_per_head: list[float]
+
+
+@dataclass(slots=True)
+class CompletionOutput(KeyedPart):
     """One generated text.
 
     index: which of the prompt's n outputs this is.
@@ -51,12 +83,16 @@ class CompletionOutput:
     draft_top_logprobs: LogprobsLists | None = None
     logprobs: SampleLogprobs | None = None
     draft_token_ids: list[int] | None = None
-    text: str | None = ""
+    text: str = ""
     reasoning_content: str | None = None
     reasoning_token_num: int = 0
     tool_calls: list[Any] | None = None
     speculate_metrics: Any = None
     completion_tokens: str | None = None
+    delta_message: Any = None
+    multipart: list[Any] | None = None
+    num_image_tokens: int | None = None
+    sampling_mask: Any = None
     finish_reason: str | None = None
     stop_reason: int | str | list[int] | None = None
 
@@ -65,32 +101,65 @@ class CompletionOutput:
         """reasoning_content, as FastDeploy's first pages spell it."""
         return self.reasoning_content
 
-    def add(self, following: CompletionOutput) -> None:
-        """Appends the next increment of a stream."""
-        self.token_ids = [*self.token_ids, *following.token_ids]
-        self.text = (self.text or "") + (following.text or "")
-        self.completion_tokens = (self.completion_tokens or "") + (
-            following.completion_tokens or ""
+    def __repr__(self) -> str:
+        return short_repr(self, self._summary())
+
+    def _summary(self) -> dict[str, Any]:
+        """What matters most of it."""
+        place = {"index": self.index} if self.index else {}
+        return {
+            **place,
+            "text": self.text,
+            "token_ids": self.token_ids,
+            "finish_reason": self.finish_reason,
+        }
+
+    def add(self, next_output: CompletionOutput) -> None:
+        """Appends another increment's tokens, with their log-probabilities; not its texts."""
+        self.index = next_output.index
+        self.token_ids = [*self.token_ids, *next_output.token_ids]
+        if next_output.logprobs is not None:
+            self.logprobs = [*(self.logprobs or []), *next_output.logprobs]
+            self.logprob = next_output.logprob if next_output.logprobs else self.logprob
+        self.top_logprobs = _joined_rows(self.top_logprobs, next_output.top_logprobs)
+        self.draft_top_logprobs = _joined_rows(
+            self.draft_top_logprobs, next_output.draft_top_logprobs
         )
-        if following.logprobs is not None:
-            self.logprobs = [*(self.logprobs or []), *following.logprobs]
-            self.logprob = following.logprob if following.logprobs else self.logprob
-        if following.top_logprobs is not None:
-            mine = self.top_logprobs or LogprobsLists([], [], [])
-            self.top_logprobs = LogprobsLists(
-                mine.logprob_token_ids + following.top_logprobs.logprob_token_ids,
-                mine.logprobs + following.top_logprobs.logprobs,
-                mine.sampled_token_ranks + following.top_logprobs.sampled_token_ranks,
-            )
-        self.finish_reason = following.finish_reason
-        self.stop_reason = following.stop_reason
+        self.draft_token_ids = _joined(self.draft_token_ids, next_output.draft_token_ids)
+        self.speculate_metrics = next_output.speculate_metrics or self.speculate_metrics
+        self.finish_reason = next_output.finish_reason
+        self.stop_reason = next_output.stop_reason
+
+    def accumulate(self, next_output: CompletionOutput) -> None:
+        """Appends the next increment of a stream, its texts too."""
+        self.text = _joined(self.text, next_output.text)
+        self.reasoning_content = _joined(self.reasoning_content, next_output.reasoning_content)
+        self.completion_tokens = _joined(self.completion_tokens, next_output.completion_tokens)
+        self.add(next_output)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts and lists all the way down."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, req_dict: Mapping[str, Any]) -> CompletionOutput:
+        """The inverse of to_dict, also by way of JSON; unknown keys are ignored."""
+        values = _known(cls, req_dict)
+        for name in ("top_logprobs", "draft_top_logprobs"):
+            if values.get(name) is not None:
+                values[name] = LogprobsLists(*values[name])
+        if values.get("logprobs") is not None:
+            values["logprobs"] = _logprob_dicts(values["logprobs"])
+        if isinstance(values.get("speculate_metrics"), Mapping):
+            values["speculate_metrics"] = SpeculateMetrics(**values["speculate_metrics"])
+        return cls(**values)
 
 
 @dataclass(slots=True)
-class RequestMetrics:
+class RequestMetrics(KeyedPart):
     """When what happened, in seconds. Times of day count from the epoch; None: has not happened.
 
-    arrival_time (= request_start_time): the call received the request.
+    arrival_time (= request_start_time): the call received the request; by default, now.
     preprocess_start_time, preprocess_end_time, preprocess_cost_time: templates and tokenization.
     scheduler_recv_req_time (= engine_get_req_time): the engine's queue received it.
     inference_start_time: its first tokens entered a step.
@@ -106,20 +175,14 @@ class RequestMetrics:
     """
 
     arrival_time: float | None = None
-    inference_start_time: float | None = None
-    first_token_time: float | None = None
-    time_in_queue: float | None = None
-    model_forward_time: float | None = None
-    model_execute_time: float | None = None
-    request_start_time: float | None = None
     preprocess_start_time: float | None = None
     preprocess_end_time: float | None = None
-    preprocess_cost_time: float | None = None
     scheduler_recv_req_time: float | None = None
     engine_get_req_time: float | None = None
     ask_decode_resource_start_time: float | None = None
     ask_decode_resource_finish_time: float | None = None
     add_req_to_resource_manager_time: float | None = None
+    inference_start_time: float | None = None
     engine_recv_latest_token_time: float | None = None
     engine_recv_first_token_time: float | None = None
     wait_for_sending_cache_time: float | None = None
@@ -129,6 +192,12 @@ class RequestMetrics:
     decode_recv_first_token_time: float | None = None
     decode_inference_start_time: float | None = None
     decode_recv_second_token_time: float | None = None
+    first_token_time: float | None = None
+    time_in_queue: float | None = None
+    preprocess_cost_time: float | None = None
+    model_forward_time: float | None = None
+    model_execute_time: float | None = None
+    request_start_time: float | None = None
     llm_engine_recv_req_timestamp: float | None = None
     llm_engine_send_req_to_engine_timestamp: float | None = None
     llm_engine_send_req_to_decoder_engine_timestamp: float | None = None
@@ -143,18 +212,38 @@ class RequestMetrics:
     storage_cache_prepare_time: float | None = None
     preempted_count: int = 0
 
+    def __post_init__(self) -> None:
+        if self.arrival_time is None:
+            self.arrival_time = time.time()
+
+    def __repr__(self) -> str:
+        return short_repr(self, given_fields(self))
+
+    def add(self, following: RequestMetrics) -> None:
+        """Takes over what a later increment knows; the arrival stays."""
+        for item in fields(self):
+            value = getattr(following, item.name)
+            if value and item.name not in ("arrival_time", "request_start_time"):
+                setattr(self, item.name, value)
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, req_dict: Mapping[str, Any]) -> RequestMetrics:
+        """The inverse of to_dict; unknown keys are ignored."""
+        return cls(**_known(cls, req_dict))
 
-@dataclass(slots=True)
-class RequestOutput:
+
+@dataclass
+class RequestOutput(KeyedResult):
     """The result of one request, or an increment of it in a stream.
 
     prompt: what the caller passed to `generate`, or the text `chat` made of the conversation.
     prompt_token_ids: the ids the model read.
     prompt_logprobs: when SamplingParams.prompt_logprobs asks for them; the first is None.
-    outputs: the generated text. Of a failed request: empty.
+    outputs: the generated text. Of a failed request: empty. outputs and metrics are None only in an
+        object that was made without them, never in one that a call returns.
     finished: nothing more will come.
     num_cached_tokens: prompt tokens taken from the prefix cache, swap_space included.
     error_code, error_msg: 200 and None; 400 for a bad request, 500 for a failure of the engine,
@@ -166,9 +255,9 @@ class RequestOutput:
     prompt_token_ids: list[int] = field(default_factory=list)
     prompt_logprobs: PromptLogprobs | None = None
     output_type: int = 3
-    outputs: CompletionOutput | None = None
+    outputs: CompletionOutput = None  # type: ignore[assignment]
     finished: bool = False
-    metrics: RequestMetrics | None = None
+    metrics: RequestMetrics = None  # type: ignore[assignment]
     num_cached_tokens: int = 0
     num_input_image_tokens: int = 0
     num_input_video_tokens: int = 0
@@ -177,6 +266,8 @@ class RequestOutput:
     ic_req_data: dict[str, Any] | None = None
     prompt_token_ids_len: int = 0
     trace_carrier: dict[str, Any] = field(default_factory=dict)
+    routing_data: Any = field(default=None, kw_only=True)
+    accumulate_tool_calls: list[Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         ids = self.prompt_token_ids
@@ -185,58 +276,104 @@ class RequestOutput:
         elif hasattr(ids, "tolist"):
             self.prompt_token_ids = ids.tolist()
         self.prompt_token_ids_len = self.prompt_token_ids_len or len(self.prompt_token_ids)
+        if self.accumulate_tool_calls is None and self.outputs and self.outputs.tool_calls:
+            self.accumulate_tool_calls = [self.outputs.tool_calls]
 
-    def add(self, following: RequestOutput) -> None:
-        """Appends the next increment of a stream."""
-        if following.outputs is not None:
-            if self.outputs is None:
-                self.outputs = CompletionOutput(index=following.outputs.index)
-            self.outputs.add(following.outputs)
+    def __repr__(self) -> str:
+        outputs = getattr(self, "outputs", None)  # keys can be deleted
+        message = getattr(self, "error_msg", None)
+        failure = {"error_code": getattr(self, "error_code", None), "error_msg": message}
+        return short_repr(
+            self,
+            {
+                **({} if outputs is None else outputs._summary()),
+                **(failure if message else {}),
+            },
+        )
+
+    def add(self, next_output: RequestOutput) -> None:
+        """Merges the tokens and metrics of another increment into this one; not its texts."""
+        self._merge(next_output)
+        if self.outputs is not None and next_output.outputs is not None:
+            self.outputs.add(next_output.outputs)
+
+    def accumulate(self, next_output: RequestOutput) -> None:
+        """Appends the next increment of a stream: texts, reasoning and tool calls, too."""
+        self._merge(next_output)
+        if self.outputs is not None and next_output.outputs is not None:
+            self.outputs.accumulate(next_output.outputs)
+            if next_output.outputs.tool_calls:
+                calls = self.accumulate_tool_calls or []
+                self.accumulate_tool_calls = [*calls, next_output.outputs.tool_calls]
+
+    def _merge(self, following: RequestOutput) -> None:
+        if following.prompt is not None:
+            self.prompt = following.prompt
+        self.prompt_token_ids = following.prompt_token_ids or self.prompt_token_ids
         self.prompt_logprobs = following.prompt_logprobs or self.prompt_logprobs
-        self.finished = following.finished
-        self.metrics = following.metrics or self.metrics
-        self.num_cached_tokens = following.num_cached_tokens
+        self.finished = self.finished or following.finished
+        if self.metrics is not None and following.metrics is not None:
+            self.metrics.add(following.metrics)
+        self.metrics = self.metrics or following.metrics
+        self.num_cached_tokens = following.num_cached_tokens or self.num_cached_tokens
         self.error_code, self.error_msg = following.error_code, following.error_msg
-
-    accumulate = add
+        if self.outputs is None and following.outputs is not None:
+            self.outputs = CompletionOutput(index=following.outputs.index)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists all the way down."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> RequestOutput:
-        """The inverse of to_dict; unknown keys are ignored."""
-        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        if isinstance(known.get("outputs"), Mapping):
-            known["outputs"] = _pick(CompletionOutput, known["outputs"])
-        if isinstance(known.get("metrics"), Mapping):
-            known["metrics"] = _pick(RequestMetrics, known["metrics"])
-        return cls(**known)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """A field of this object, else of its outputs, else of its metrics."""
-        for owner in (self, self.outputs, self.metrics):
-            if owner is not None and hasattr(owner, key):
-                return getattr(owner, key)
-        return default
-
-    def set(self, key: str, value: Any) -> None:
-        setattr(self, key, value)
-
-    def __getitem__(self, key: str) -> Any:
-        missing = object()
-        value = self.get(key, missing)
-        if value is missing:
-            raise KeyError(key)
-        return value
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self.set(key, value)
-
-    def __contains__(self, key: str) -> bool:
-        return any(hasattr(owner, key) for owner in (self, self.outputs, self.metrics))
+    def from_dict(cls, d: Mapping[str, Any]) -> RequestOutput:
+        """The inverse of to_dict, also by way of JSON; unknown keys are ignored."""
+        values = _known(cls, d)
+        if isinstance(values.get("outputs"), Mapping):
+            values["outputs"] = CompletionOutput.from_dict(values["outputs"])
+        if isinstance(values.get("metrics"), Mapping):
+            values["metrics"] = RequestMetrics.from_dict(values["metrics"])
+        if isinstance(values.get("prompt_logprobs"), list):
+            values["prompt_logprobs"] = _logprob_dicts(values["prompt_logprobs"])
+        return cls(**values)
 
 
-def _pick(cls: type, values: Mapping[str, Any]) -> Any:
-    return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})
+# The defaults are in __init__; without those of the class, what is deleted by key is gone.
+for _field in fields(RequestOutput):
+    if hasattr(RequestOutput, _field.name):
+        delattr(RequestOutput, _field.name)
+
+
+def _joined(mine: Any, following: Any) -> Any:
+    """Texts or lists, either of which may be None."""
+    if mine is None or following is None:
+        return following if mine is None else mine
+    return mine + following
+
+
+def _joined_rows(
+    mine: LogprobsLists | None, following: LogprobsLists | None
+) -> LogprobsLists | None:
+    if mine is None or following is None:
+        return following if mine is None else mine
+    return LogprobsLists(
+        mine.logprob_token_ids + following.logprob_token_ids,
+        mine.logprobs + following.logprobs,
+        mine.sampled_token_ranks + following.sampled_token_ranks,
+    )
+
+
+def _known(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f.name: values[f.name] for f in fields(cls) if f.name in values}
+
+
+def _logprob_dicts(positions: list[Any]) -> list[Any]:
+    """As they were before JSON made strings of ids and lists of Logprobs."""
+    return [
+        position
+        and {int(token): Logprob(*_logprob_values(entry)) for token, entry in position.items()}
+        for position in positions
+    ]
+
+
+def _logprob_values(entry: Any) -> Any:
+    return entry.values() if isinstance(entry, Mapping) else entry

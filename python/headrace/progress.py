@@ -8,6 +8,8 @@ from typing import Any
 
 # What a stream raises that is closed, a broken pipe, full, missing, or can't encode the bar.
 _STREAM_ERRORS = (OSError, ValueError, AttributeError)
+# Fits 80 columns with a bar of 10, thousands of requests and hours to go.
+_FORMAT = "Prompts: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 
 
 class Progress:
@@ -24,17 +26,17 @@ class Progress:
             self._try(lambda: self._open(total))
 
     def _open(self, total: int) -> None:
-        from tqdm import tqdm
+        from tqdm.auto import tqdm
 
         self._bar = tqdm(
             total=total,
-            desc="Processed prompts",
+            bar_format=_FORMAT,
             dynamic_ncols=True,
             postfix=_speeds(0.0, 0.0),
         )
 
     def update(self, finished: int, input_tokens: int, output_tokens: int) -> None:
-        """`finished`: how many more requests; the tokens are counted from the start of the call."""
+        """`finished`: how many more requests; the tokens computed since the start of the call."""
         if self._bar is None:
             return
         now = time.monotonic()
@@ -64,4 +66,13 @@ class Progress:
 
 
 def _speeds(input_speed: float, output_speed: float) -> str:
-    return f"est. speed input: {input_speed:.2f} toks/s, output: {output_speed:.2f} toks/s"
+    return f"in {_number(input_speed)}, out {_number(output_speed)} tok/s"
+
+
+def _number(value: float) -> str:
+    """At most 5 characters."""
+    for unit in ("", "k", "M"):
+        if value < 999.5:
+            return f"{value:.3g}{unit}"
+        value /= 1000
+    return f"{value:.3g}G"

@@ -14,6 +14,7 @@ from headrace.text.chat_template import checked_variables
 from headrace.text.messages import parse_messages
 from headrace.text.tokenizer import Tokenizer
 
+_PROMPT_KEYS = ("prompt", "prompt_token_ids", "messages")
 _DICT_KEYS = frozenset(
     {
         "prompt",
@@ -44,11 +45,16 @@ class Prompt:
 
 @dataclass(slots=True)
 class ChatOptions:
-    """What applies to all conversations of a call."""
+    """What applies to all conversations of a call.
+
+    template: of the caller: text, or the name of one of the model's. default_template: text, in
+        case there is none.
+    """
 
     template: str | None = None
     kwargs: Mapping[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
+    default_template: str | None = None
     max_tokens: int | None = None  # of a prompt: what can't be so few isn't tokenized
     variables: dict[str, Any] = field(init=False)
     add_generation_prompt: bool = field(init=False)
@@ -66,7 +72,7 @@ def prompt_list(prompts: Any) -> list[Any]:
     if isinstance(prompts, str):
         return [prompts]
     if isinstance(prompts, Mapping):
-        if not any(prompts.get(key) for key in ("prompt", "prompt_token_ids", "messages")):
+        if not any(_present(prompts.get(key)) for key in _PROMPT_KEYS):
             raise ValueError(
                 "prompts must be a input dict with 'prompt', 'prompt_token_ids' or 'messages', "
                 f"got the keys {sorted(map(str, prompts))}"
@@ -112,7 +118,8 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
             item.get("chat_template") or chat.template,
             item.get("chat_template_kwargs"),
             tool_list(item.get("tools")),
-            chat.max_tokens,
+            default_template=chat.default_template,
+            max_tokens=chat.max_tokens,
         )
         if "add_generation_prompt" in item:
             own.add_generation_prompt = bool(item["add_generation_prompt"])
@@ -131,32 +138,67 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
 
 
 def conversation_list(messages: Any) -> list[Any]:
-    """The conversations of a call, one item each. Raises TypeError for a wrong form."""
+    """The conversations of a call, one item each. Raises TypeError for a wrong form.
+
+    As in FastDeploy, an item may also be a text (what a user says), token ids, or a dict for
+    `generate`.
+    """
     items = None if isinstance(messages, (str, Mapping)) else _as_list(messages)
     if items is None:
         raise TypeError(f"messages must be a list of messages, got {type(messages).__name__}")
-    if items and isinstance(items[0], Mapping):
+    if items and isinstance(items[0], Mapping) and not _is_prompt(items[0]):
         return [items]
     for item in items:
-        if isinstance(item, (str, Mapping)) or _as_list(item) is None:
+        if not (isinstance(item, str) or _is_prompt(item) or _is_list(item)):
             raise TypeError(f"a conversation must be a list of messages, got {type(item).__name__}")
     return items
 
 
 def read_conversation(messages: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
     """Raises ValueError for a bad conversation or template."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    elif _is_prompt(messages) or _is_id(next(iter(_as_list(messages) or ()), None)):
+        return read_prompt(messages, tokenizer, chat)
     parsed = parse_messages(messages)
     if tokenizer is None:
         raise ValueError("chat needs a tokenizer, and the model folder has none")
+    template = _checked_template(tokenizer, chat.template) or chat.default_template
     text = tokenizer.apply_chat_template(
         parsed,
         tools=chat.tools,
-        chat_template=chat.template,
+        chat_template=template,
         add_generation_prompt=chat.add_generation_prompt,
         tokenize=False,
         **chat.variables,
     )
+    if chat.tools or chat.kwargs:
+        _warn_unread(tokenizer.template_variables(template, bool(chat.tools)), chat)
     return Prompt(tokenizer.encode(text, max_tokens=chat.max_tokens), text)
+
+
+def _checked_template(tokenizer: Tokenizer, template: str | None) -> str | None:
+    """Raises ValueError for a misspelt name: no template is without any mark."""
+    names = tokenizer.chat_templates
+    if template and template not in names and not any(mark in template for mark in "{}\n"):
+        raise ValueError(
+            f"chat_template {quoted(template)} is neither a template nor the name of one of the "
+            f"model's: {', '.join(sorted(names)) or 'it has none'}"
+        )
+    return template
+
+
+def _warn_unread(read: frozenset[str], chat: ChatOptions) -> None:
+    """Of what the caller gave and the template doesn't read."""
+    if chat.tools and "tools" not in read:
+        warnings.warn("tools have no effect: the chat template doesn't show them", stacklevel=2)
+    for name in chat.kwargs or ():
+        if name in chat.variables and name not in read:
+            warnings.warn(
+                f"chat_template_kwargs: {quoted(name)} has no effect: the chat template doesn't "
+                "read it",
+                stacklevel=2,
+            )
 
 
 def tool_list(tools: Any) -> list[dict[str, Any]] | None:
@@ -175,7 +217,8 @@ def _tool(item: Any) -> dict[str, Any]:
         item = item.model_dump(exclude_none=True)
     function = item.get("function") if isinstance(item, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
-    if not isinstance(name, str) or not name:
+    kind = item.get("type", "function") if isinstance(item, Mapping) else None
+    if kind != "function" or not isinstance(name, str) or not name:
         raise RuntimeError(
             "Failed to validate 'tools' parameter in chat method: expected "
             f"{{'type': 'function', 'function': {{'name': ...}}}}, got {quoted(item)}"
@@ -215,6 +258,19 @@ def _as_list(value: Any) -> list[Any] | None:
         return list(value)
     converted = value.tolist() if hasattr(value, "tolist") else None
     return converted if isinstance(converted, list) else None
+
+
+def _is_list(value: Any) -> bool:
+    return not isinstance(value, (str, Mapping)) and _as_list(value) is not None
+
+
+def _is_prompt(value: Any) -> bool:
+    """A dict for `generate`, not a message."""
+    return (
+        isinstance(value, Mapping)
+        and "role" not in value
+        and any(_present(value.get(key)) for key in _PROMPT_KEYS)
+    )
 
 
 def _present(value: Any) -> bool:

@@ -192,7 +192,7 @@ class RequestPlanner:
         return size if logprobs == -1 else logprobs
 
     def _seed(self, params: SamplingParams) -> int | None:
-        if params.seed is not None or self.seeds is None:
+        if self.seeds is None or not is_default(params.seed):
             return params.seed
         return self.seeds.randint(0, MAX_SEED)
 

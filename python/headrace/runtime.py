@@ -11,30 +11,40 @@ from typing import Any
 from headrace import native
 from headrace.errors import EngineError
 from headrace.lora import LoraCache, LoRARequest
+from headrace.native import LoadProgress
 
 _BAD_REQUEST = frozenset({"invalid_argument", "limit_exceeded", "unsupported", "not_found"})
 
 
 class ModelSession:
-    """Loads a model, serves requests and gives everything back on `close` (at exit at the latest).
+    """Holds a model, serves requests and gives everything back on `close` (at exit at the latest).
 
     Any thread may call any method.
     """
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        """`name`: for messages. `options`: of native.ModelOptions; `speculative` is a mapping.
+        """Loads nothing yet.
+
+        `name`: for messages. `options`: of native.ModelOptions; `speculative` is a mapping.
+        """
+        self._name = name
+        self._options = options
+        self._engine = native.Engine()
+
+    def load(self, progress: LoadProgress | None = None) -> None:
+        """Loads and starts the model; `close`, by any thread, ends it early.
+
+        progress: see native.Engine.install_model.
 
         Raises HeadraceError; nothing is left behind then.
         """
-        self._name = name
-        self._engine = native.Engine()
         try:
-            guessing = native.SpeculativeOptions(**options.get("speculative", {}))
-            whole = native.ModelOptions(**{**options, "speculative": guessing})
-            self._engine.install_model(name, whole)
-            self._engine.start_model(name)
-            self.info = self._engine.model_info(name)
-            self._loras = LoraCache(self._engine, name, self.info.max_loras)
+            guessing = native.SpeculativeOptions(**self._options.get("speculative", {}))
+            whole = native.ModelOptions(**{**self._options, "speculative": guessing})
+            self._engine.install_model(self._name, whole, progress=progress)
+            self._engine.start_model(self._name)
+            self.info = self._engine.model_info(self._name)
+            self._loras = LoraCache(self._engine, self._name, self.info.max_loras)
         except native.HeadraceError as error:
             self._engine.close()
             error.args = (_with_own_names(str(error)),)
@@ -95,14 +105,18 @@ class SessionLoader:
             tokenizer = ...
             session = loader.session()
 
-    Leaving the block by an exception closes a session that was loaded meanwhile.
+    Leaving the block by an exception, Ctrl-C among them, ends the load and closes the session.
     """
 
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        self._name = name
-        self._options = options
-        self._session: ModelSession | None = None
+    def __init__(
+        self, name: str, options: Mapping[str, Any], progress: LoadProgress | None = None
+    ) -> None:
+        """`progress`: as for ModelSession.load; called on the loading thread."""
+        self._session = ModelSession(name, options)
+        self._progress = progress
         self._error: BaseException | None = None
+        # Not Thread.join, which takes the thread for ended once Ctrl-C has interrupted it.
+        self._done = threading.Event()
         self._thread = threading.Thread(target=self._load, name="headrace-load")
 
     def __enter__(self) -> SessionLoader:
@@ -112,21 +126,28 @@ class SessionLoader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._thread.join()
-        if kind is not None and self._session is not None:
+        if kind is not None:
             self._session.close()
+        self._wait()
 
     def _load(self) -> None:
         try:
-            self._session = ModelSession(self._name, self._options)
+            self._session.load(self._progress)
         except BaseException as error:
             self._error = error
+        finally:
+            self._done.set()
+
+    def _wait(self) -> None:
+        # In slices: a signal that another thread was given is heard, too.
+        while not self._done.wait(0.1):
+            pass
 
     def session(self) -> ModelSession:
         """Waits for it; raises what loading raised."""
-        self._thread.join()
-        if self._session is None:
-            raise self._error or RuntimeError("the model was not loaded")
+        self._wait()
+        if self._error is not None:
+            raise self._error
         return self._session
 
 

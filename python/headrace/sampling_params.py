@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
+import os
+import random
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -21,7 +25,7 @@ from headrace.param_checks import (
 )
 from headrace.quoting import quoted
 
-__all__ = ["GuidedDecodingParams", "SamplingParams"]
+__all__ = ["BeamSearchParams", "GuidedDecodingParams", "SamplingParams"]
 
 MAX_SEED = 922337203685477580
 _FLAGS = (
@@ -30,6 +34,19 @@ _FLAGS = (
     "include_stop_str_in_output",
     "ignore_eos",
     "skip_special_tokens",
+)
+_INTS = (
+    "n",
+    "best_of",
+    "top_k",
+    "seed",
+    "stop_seqs_len",
+    "max_tokens",
+    "reasoning_max_tokens",
+    "response_max_tokens",
+    "min_tokens",
+    "logprobs",
+    "prompt_logprobs",
 )
 
 
@@ -46,16 +63,23 @@ def is_default(value: object) -> bool:
     return value is None or isinstance(value, (_DefaultInt, _DefaultFloat))
 
 
-@dataclass(slots=True)
+def draw_seed() -> int:
+    """A seed that nobody chose: 42 with FD_DETERMINISTIC_MODE=1, as in FastDeploy."""
+    deterministic = os.environ.get("FD_DETERMINISTIC_MODE", "0") not in ("", "0")
+    return _DefaultInt(42 if deterministic else random.randint(0, MAX_SEED))
+
+
+@dataclass
 class SamplingParams:
     """Fields left at their default take the value of the model's generation_config.json, else a
     neutral one: temperature 1, top_p 1, top_k off, no penalties. A `do_sample: false` there means
-    greedy decoding, unless temperature, top_p, top_k or min_p is given. Values are checked here;
-    the object is never changed by a call.
+    greedy decoding, unless temperature, top_p, top_k or min_p is given. Values are checked here
+    (10.0 is taken for 10, and numpy's numbers for Python's); the object is never changed by a call.
+    What has no effect warns.
 
     n: outputs per prompt, at most 16384. A call returns n RequestOutputs in a row for the prompt,
         with `outputs.index` 0 .. n-1; with a seed, output i is drawn with seed + i.
-    best_of: unused.
+    best_of: no effect; nothing is chosen among the n outputs.
     presence_penalty, frequency_penalty: in [-2, 2]; subtracted for tokens already generated, once
         or once per occurrence.
     repetition_penalty: > 0; scales down (> 1) tokens that occurred in prompt or output.
@@ -63,7 +87,9 @@ class SamplingParams:
     top_p: in [0, 1]; the smallest set of tokens whose probability reaches it. 0 is greedy.
     top_k: the k most likely tokens; 0 or -1: all.
     min_p: in [0, 1]; drops tokens less likely than min_p times the most likely one.
-    seed: makes the draws repeatable; None: a fresh one for each request.
+    seed: makes the draws repeatable; None: one is drawn when the object is made, and can be read
+        here. It holds for every prompt the object is used for, so equal prompts get equal outputs:
+        ask for different ones by n. (With LLM(seed=...), a seed that was drawn gives way to those.)
     stop: strings that end the output, of at most 65536 characters in all. They are found in the
         text, also across token borders. Text and token_ids end before the string: token_ids with
         the last token that lies wholly before it.
@@ -72,13 +98,12 @@ class SamplingParams:
         several ids ends the output when it has been generated, and stays in token_ids and text.
     include_stop_str_in_output: keep the stop string (or stop token) in text and token_ids.
     ignore_eos: go on after end-of-sequence tokens.
-    stop_seqs_len: unused.
+    stop_seqs_len: no effect.
     max_tokens: generated tokens, at most; None: as many as the context leaves. Clamped so that
         prompt and output fit max_model_len.
     min_tokens: before this many, end-of-sequence and stop tokens can't be generated and stop
         strings don't count.
-    reasoning_max_tokens, response_max_tokens: checked, without effect until reasoning parsers
-        exist.
+    reasoning_max_tokens, response_max_tokens: checked; no effect until reasoning parsers exist.
     logprobs: log-probabilities of this many best tokens (and of the chosen one) per position; -1:
         of the whole vocabulary. Needs LLM(enable_logprob=True).
     prompt_logprobs: the same for the prompt. Such a request doesn't read the prefix cache.
@@ -122,6 +147,19 @@ class SamplingParams:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
+        if self.seed is None:
+            self.seed = draw_seed()
+        for name in _INTS:
+            setattr(self, name, as_int(getattr(self, name)))
+        self._verify_args()
+        self._warn_unused()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dataclass_fields__:
+            raise AttributeError(f"SamplingParams has no field {name!r}")
+        object.__setattr__(self, name, value)
+
+    def _verify_args(self) -> None:
         self._check_numbers()
         self._check_lengths()
         self._check_logprobs()
@@ -129,6 +167,20 @@ class SamplingParams:
         self._check_flags()
         if self.reasoning_max_tokens is not None and self.max_tokens is not None:
             self.reasoning_max_tokens = min(self.reasoning_max_tokens, self.max_tokens)
+
+    def _warn_unused(self) -> None:
+        reasons = {
+            "best_of": "all n outputs are returned, and none is chosen",
+            "stop_seqs_len": "lengths of stop sequences are counted here",
+            "reasoning_max_tokens": "there are no reasoning parsers yet",
+            "response_max_tokens": "there are no reasoning parsers yet",
+        }
+        for name, reason in reasons.items():
+            value = getattr(self, name)
+            if value is None or (name == "best_of" and value == self.n):
+                continue
+            # The frames between are this one, __post_init__ and __init__.
+            warnings.warn(f"{name}={quoted(value)} has no effect: {reason}", stacklevel=4)
 
     @classmethod
     def from_dict(cls, req_dict: Mapping[str, Any]) -> SamplingParams:
@@ -144,12 +196,20 @@ class SamplingParams:
 
     @classmethod
     def from_generic_request(cls, req: Any) -> SamplingParams:
-        """From the attributes (or keys, of a mapping) that are fields and not None."""
+        """From the attributes (or keys, of a mapping) that are fields and not None.
+
+        As in requests to OpenAI: max_completion_tokens goes before max_tokens, and where there is a
+        top_logprobs, logprobs says whether it counts.
+        """
+
+        def read(name: str) -> Any:
+            return req.get(name) if isinstance(req, Mapping) else getattr(req, name, None)
+
         names = [*(f.name for f in fields(cls)), *REQUEST_NAMES.values()]
-        if isinstance(req, Mapping):
-            values = {name: req.get(name) for name in names}
-        else:
-            values = {name: getattr(req, name, None) for name in names}
+        values = {name: read(name) for name in names}
+        values["max_tokens"] = read("max_completion_tokens") or values["max_tokens"]
+        if "top_logprobs" in req if isinstance(req, Mapping) else hasattr(req, "top_logprobs"):
+            values["logprobs"] = read("top_logprobs") if values["logprobs"] else None
         return cls.from_dict({name: v for name, v in values.items() if v is not None})
 
     @classmethod
@@ -164,26 +224,62 @@ class SamplingParams:
         top_p: float | None = None,
         top_k: int | None = None,
         min_p: float | None = None,
+        seed: int | None = None,
+        stop: str | list[str] | None = None,
+        stop_token_ids: list[int] | list[list[int]] | None = None,
+        max_tokens: int | None = None,
+        reasoning_max_tokens: int | None = None,
+        response_max_tokens: int | None = None,
+        min_tokens: int | None = None,
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
+        bad_words: list[str] | None = None,
+        guided_decoding: GuidedDecodingParams | None = None,
+        bad_words_token_ids: list[int] | None = None,
+        logits_processors_args: dict[str, Any] | None = None,
         **others: Any,
     ) -> SamplingParams:
-        """None means a neutral value here, not the model's own default; max_tokens is 8192."""
+        """None means a neutral value here, not the model's own default; max_tokens is 8192.
 
-        def given(value: Any, neutral: Any) -> Any:
-            return neutral if value is None else value
-
-        values = {name: value for name, value in others.items() if value is not None}
-        return cls(
-            n=given(n, 1),
-            best_of=best_of,
-            presence_penalty=given(presence_penalty, 0.0),
-            frequency_penalty=given(frequency_penalty, 0.0),
-            repetition_penalty=given(repetition_penalty, 1.0),
-            temperature=given(temperature, 1.0),
-            top_p=given(top_p, 1.0),
-            top_k=given(top_k, 0),
-            min_p=given(min_p, 0.0),
-            **{"max_tokens": 8192, **values},
-        )
+        The order is FastDeploy's; `others` are further fields by name.
+        """
+        neutral = {
+            "n": 1,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "repetition_penalty": 1.0,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "top_k": 0,
+            "min_p": 0.0,
+            "max_tokens": 8192,
+        }
+        given = {
+            "n": n,
+            "best_of": best_of,
+            "presence_penalty": presence_penalty,
+            "frequency_penalty": frequency_penalty,
+            "repetition_penalty": repetition_penalty,
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "min_p": min_p,
+            "seed": seed,
+            "stop": stop,
+            "stop_token_ids": stop_token_ids,
+            "max_tokens": max_tokens,
+            "reasoning_max_tokens": reasoning_max_tokens,
+            "response_max_tokens": response_max_tokens,
+            "min_tokens": min_tokens,
+            "logprobs": logprobs,
+            "prompt_logprobs": prompt_logprobs,
+            "bad_words": bad_words,
+            "guided_decoding": guided_decoding,
+            "bad_words_token_ids": bad_words_token_ids,
+            "logits_processors_args": logits_processors_args,
+            **others,
+        }
+        return cls(**neutral | {name: v for name, v in given.items() if v is not None})
 
     def stop_strings(self) -> list[str]:
         """`stop` as a list."""
@@ -283,3 +379,24 @@ class SamplingParams:
             range_text = "less than 2**63"
         if not low <= value <= high:
             raise ValueError(f"{name} must be {range_text}, got {quoted(value)}.")
+
+
+@dataclass
+class BeamSearchParams:
+    """FastDeploy's parameters of beam search, which nobody offers: calls refuse them."""
+
+    beam_width: int
+    max_tokens: int
+    ignore_eos: bool = False
+    temperature: float = 0.0
+    length_penalty: float = 1.0
+    include_stop_str_in_output: bool = False
+
+
+def as_int(value: Any) -> Any:
+    """10.0 and numpy's integers as int; the checks judge anything else."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int) or not hasattr(value, "__index__"):
+        return value
+    return operator.index(value)

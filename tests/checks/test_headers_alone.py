@@ -60,3 +60,20 @@ def test_the_c_header_is_c99() -> None:
     command = ["gcc", "-std=c99", *WARNINGS, "-fsyntax-only", "-Iinclude", "-x", "c", "-"]
     source = '#include "headrace/c.h"\n'
     subprocess.run(command, input=source, cwd=ROOT / "cpp", text=True, check=True)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize("header", ["engine.h", "options.h", "status.h", "pack.h"])
+def test_an_older_standard_is_told_what_is_needed(header: str) -> None:
+    result = subprocess.run(
+        ["g++", "-std=c++17", "-fsyntax-only", "-Iinclude", "-x", "c++", "-"],
+        input=f'#include "headrace/{header}"\n',
+        cwd=ROOT / "cpp",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    errors = [line for line in result.stderr.splitlines() if "error" in line]
+    assert result.returncode != 0
+    assert "#error" in errors[0], result.stderr
+    assert "-std=c++20" in errors[0], result.stderr

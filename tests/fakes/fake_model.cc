@@ -184,6 +184,7 @@ TensorView FakeRunner::forward(const StepBatch& batch) {
     }
   }
   HEADRACE_CHECK(static_cast<size_t>(next_row) == rows);
+  row_tokens_.assign(batch.token_ids.begin(), batch.token_ids.end());
   row_hashes_.clear();
   for (const SeqSlice& seq : batch.seqs) {
     uint64_t history = fake_history(seq.lora == nullptr ? 0 : seq.lora->rank());
@@ -204,9 +205,13 @@ TensorView FakeRunner::logits(std::span<const int32_t> rows) {
   control_->most_logit_rows = std::max(control_->most_logit_rows.load(), count);
   TensorView out(logits_.data(), DType::kF32, {count, shape_.vocab_size});
   for (int32_t i = 0; i < count; ++i) {
-    const uint64_t history = row_hashes_.at(static_cast<size_t>(rows[static_cast<size_t>(i)]));
+    const auto row = static_cast<size_t>(rows[static_cast<size_t>(i)]);
+    const uint64_t history = row_hashes_.at(row);
     for (int32_t token = 0; token < shape_.vocab_size; ++token) {
       out.row<float>(i)[token] = fake_logit(history + shape_.salt, token);
+    }
+    if (row_tokens_.at(row) == control_->poison) {
+      out.row<float>(i)[0] = std::numeric_limits<float>::quiet_NaN();
     }
   }
   return out;
@@ -218,6 +223,7 @@ void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
     const SampleRow& row = rows[i];
     const std::span<float> values(logits.row<float>(row.logits_row),
                                   static_cast<size_t>(shape_.vocab_size));
+    results[i].finite = std::ranges::none_of(values, [](float l) { return std::isnan(l); });
     const auto is_allowed = [&](size_t t) { return (row.allowed[t / 32] >> (t % 32)) & 1u; };
     for (size_t t = 0; row.allowed != nullptr && t < values.size(); ++t) {
       if (!is_allowed(t)) values[t] = kMinusInfinity;

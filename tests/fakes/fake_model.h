@@ -44,6 +44,7 @@ class FakeControl {
   std::atomic<int> covered{0};               ///< of those, steps behind which another one had begun
   std::atomic<int> fail_begins{0};  ///< so many of the next steps of an AheadRunner can't begin
   std::atomic<int64_t> device_nanoseconds{0};  ///< that each step of an AheadRunner takes
+  std::atomic<int> poison{-1};                 ///< the logits of this token's rows are NaN
   /// When the last step's tokens were chosen, in nanoseconds of steady_clock.
   std::atomic<int64_t> step_end{0};
 
@@ -103,6 +104,7 @@ class FakeRunner final : public internal::StepRunner {
   const std::shared_ptr<FakeControl> control_;
   std::vector<Cell> cells_, host_cells_;
   std::vector<uint64_t> row_hashes_;
+  std::vector<int32_t> row_tokens_;
   std::vector<float> logits_;
 };
 

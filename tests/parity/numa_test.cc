@@ -148,7 +148,7 @@ TEST(ThreadGroups, RunOnTheirCores) {
   const CpuMask before = usable_cpus();
   {
     ThreadPool pool(share_threads(4, nodes));
-    pool.confine_caller();
+    pool.adopt_caller();
     std::vector<std::atomic<int32_t>> seen(4);
     for (int round = 0; round < 200; ++round) {
       pool.parallel_for(8, 1, [&](int64_t, int64_t, int32_t thread) {

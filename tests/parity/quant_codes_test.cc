@@ -45,6 +45,7 @@ class RandomCodes final : public WeightCodes {
     out.codes = this;
     return out;
   }
+  void set_scale(size_t index, uint16_t bits) { groups_.at(index).scale = bits; }
   /// Element (n, k), k as the inputs come.
   float weight(int64_t n, int64_t k) const {
     int64_t position = k;
@@ -160,6 +161,17 @@ TEST_P(QuantCodes, Restored) {
     Backend::Buffer damaged = copy();
     std::memcpy(static_cast<std::byte*>(damaged.data) + damaged.bytes - 4, &wrong, 4);
     EXPECT_THROW(backend_->restore_weight(shape, damaged), Error);
+  }
+}
+
+TEST_P(QuantCodes, AScaleThatIsNotFiniteIsRefused) {
+  const size_t groups = size_t((kInputs + format_.group_size - 1) / format_.group_size);
+  for (const bool is_nan : {true, false}) {
+    second_ = std::make_unique<RandomCodes>(*random_, format_, Shape{kSecond, kInputs}, order_);
+    const uint16_t infinity = format_.f16_scales ? 0x7c00 : 0x7f80;
+    second_->set_scale(groups * size_t(kSecond) - 1, uint16_t(infinity + (is_nan ? 1 : 0)));
+    EXPECT_THROW(pack(WeightUse::kLinear), TensorError);
+    EXPECT_THROW(pack(WeightUse::kGateUp), TensorError);
   }
 }
 

@@ -49,7 +49,7 @@ bool same_bits(const SampleResult& a, const SampleResult& b) {
   const auto same_top = [](const TokenLogprob& x, const TokenLogprob& y) {
     return x.token == y.token && x.logprob == y.logprob;
   };
-  return a.token == b.token && a.logprob == b.logprob && a.rank == b.rank &&
+  return a.finite == b.finite && a.token == b.token && a.logprob == b.logprob && a.rank == b.rank &&
          std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), same_top);
 }
 
@@ -67,6 +67,7 @@ TEST_P(SampleParity, AgreesWithTheReference) {
       const SampleResult out = sample(*backend, c.logits, 1, vocab_size, {c.row})[0];
       const SampleResult expected = reference(c.logits, 1, vocab_size, {c.row})[0];
       const std::string what = str_cat("vocabulary ", vocab_size, " seed ", seed);
+      EXPECT_EQ(out.finite, expected.finite) << what;
       if (out.token != expected.token) {
         ASSERT_TRUE(is_close_call(c, vocab_size, out.token, expected.token)) << what;
         ++close_calls;
@@ -109,6 +110,39 @@ TEST_P(SampleParity, BitsDependOnTheRowAlone) {
       EXPECT_TRUE(same_bits(turned[rows.size() - 1 - i], expected[i])) << "reversed, row " << i;
       const SampleResult alone = sample(*backend, logits, kRows, kVocab, {rows[i]})[0];
       EXPECT_TRUE(same_bits(alone, expected[i])) << threads << " threads, alone, row " << i;
+    }
+  }
+}
+
+TEST_P(SampleParity, SaysWhichRowsAreNotFinite) {
+  const auto backend = backend_of(GetParam());
+  for (const int32_t vocab_size : {1, 5, 37, 20011}) {
+    const int32_t padded = vocab_size + 3;
+    const auto is_finite = [&](const std::vector<float>& logits, const SampleRow& row) {
+      const bool found = sample(*backend, logits, 1, vocab_size, {row})[0].finite;
+      EXPECT_EQ(reference(logits, 1, vocab_size, {row})[0].finite, found);
+      return found;
+    };
+    std::vector<float> plain(static_cast<size_t>(padded), 0.25f);
+    for (int32_t t = vocab_size; t < padded; ++t) plain[static_cast<size_t>(t)] = kNan;
+    const std::vector<uint32_t> none(static_cast<size_t>(vocab_size / 32 + 1), 0);
+    SampleRow guided, forced, greedy;
+    guided.allowed = none.data();
+    forced.forced_token = 0;
+    greedy.greedy = true;
+    for (const SampleRow& row : {SampleRow{}, greedy, guided, forced}) {
+      EXPECT_TRUE(is_finite(plain, row)) << vocab_size << ": what is masked or padding is legal";
+      for (const int32_t at : {0, vocab_size / 2, vocab_size - 1}) {
+        for (const float bad : {kNan, -kNan, kInf}) {
+          std::vector<float> logits = plain;
+          logits[static_cast<size_t>(at)] = bad;
+          EXPECT_FALSE(is_finite(logits, row)) << bad << " at " << at << " of " << vocab_size;
+        }
+        std::vector<float> logits(plain.size(), -kInf);
+        EXPECT_FALSE(is_finite(logits, row)) << "nothing but -inf";
+        logits[static_cast<size_t>(at)] = -3e38f;
+        EXPECT_TRUE(is_finite(logits, row)) << "-inf beside one number";
+      }
     }
   }
 }

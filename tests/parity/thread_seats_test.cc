@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -105,7 +106,8 @@ class StalledWorker {
 TEST(ThreadSeats, AStalledThreadIsHelpedAndRestsAfterALongWait) {
   if (usable_cores() < 2) GTEST_SKIP() << "needs two cores";
   const auto before = thread_affinity(0);
-  ThreadSeats seats(2);
+  ThreadSeats seats(2, true);
+  seats.adopt_caller();
   seats.begin_work(0);
   seats.end_work(0);
   StalledWorker worker(seats);
@@ -121,7 +123,8 @@ TEST(ThreadSeats, AStalledThreadIsHelpedAndRestsAfterALongWait) {
 
 TEST(ThreadSeats, AShortWaitCostsNobodyARest) {
   if (usable_cores() < 2) GTEST_SKIP() << "needs two cores";
-  ThreadSeats seats(2);
+  ThreadSeats seats(2, true);
+  seats.adopt_caller();
   seats.begin_work(0);
   seats.end_work(0);
   StalledWorker worker(seats);
@@ -133,49 +136,140 @@ TEST(ThreadSeats, AShortWaitCostsNobodyARest) {
 }
 
 TEST(ThreadSeats, MoreThreadsThanCoresAreLeftAlone) {
-  ThreadSeats seats(usable_cores() + 1);
+  ThreadSeats seats(usable_cores() + 1, true);
   StalledWorker worker(seats);
   for (int i = 0; i < 100; ++i) seats.help_stalled(0);
   seats.end_wait(50'000'000);
   EXPECT_FALSE(seats.is_resting(1));
 }
 
-// Neighbours take the cores all the time, and threads are moved about: every range must still run
-// once, and every thread must be left as free as it was.
+TEST(ThreadSeats, UsedByItselfWhereItIsKnownToWin) {
+  EXPECT_TRUE(ThreadSeats::is_known_to_win(2, 2));
+  EXPECT_FALSE(ThreadSeats::is_known_to_win(1, 2));
+  EXPECT_FALSE(ThreadSeats::is_known_to_win(2, 4));
+  EXPECT_FALSE(ThreadSeats::is_known_to_win(4, 4));
+  EXPECT_FALSE(ThreadSeats::is_known_to_win(4, 2));
+}
+
+/// Threads that take the cores all the time.
+class Neighbours {
+ public:
+  Neighbours() {
+    for (int32_t i = 0; i < 3 * usable_cores(); ++i) {
+      threads_.emplace_back([this] {
+        while (!stop_) {
+        }
+      });
+    }
+  }
+  ~Neighbours() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+/// HEADRACE_THREAD_SEATS while it lives.
+class Switch {
+ public:
+  explicit Switch(const char* value) { ::setenv("HEADRACE_THREAD_SEATS", value, 1); }
+  ~Switch() { ::unsetenv("HEADRACE_THREAD_SEATS"); }
+};
+
+/// Looks at threads' affinities all the time.
+class Observer {
+ public:
+  Observer(const std::vector<std::atomic<int32_t>>& ids, const CpuMask& expected)
+      : thread_([this, &ids, expected] {
+          while (!stop_) {
+            for (const auto& id : ids) {
+              if (id == 0) continue;
+              const auto seen = thread_affinity(id);
+              if (seen && !(*seen == expected)) ++changes_;
+            }
+            ++looks_;
+          }
+        }) {}
+  /// How often one was another.
+  int finish() {
+    stop_ = true;
+    thread_.join();
+    EXPECT_GT(looks_, 0);
+    return changes_;
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<int> changes_{0}, looks_{0};
+  std::thread thread_;
+};
+
+/// Short loops for a while; every range must run once. `ids`: of the threads that took ranges.
+template <class AfterLoop>
+void run_loops(ThreadPool& pool, std::vector<std::atomic<int32_t>>& ids, const AfterLoop& after) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+  while (std::chrono::steady_clock::now() < end) {
+    std::atomic<int64_t> sum{0};
+    pool.parallel_for(64, 1, [&](int64_t begin, int64_t, int32_t thread) {
+      ids[static_cast<size_t>(thread)] = this_thread_id();
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(3);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+      sum += begin;
+    });
+    ASSERT_EQ(sum, 64 * 63 / 2);
+    after();
+  }
+}
+
+// Threads are moved about: every range must still run once, the driver must leave each loop as free
+// as it came, so that what it starts is free too, and the others must become so.
 TEST(ThreadSeats, ABusyMachineLosesNoRangeAndPinsNoThread) {
   const auto before = thread_affinity(0);
-  const int32_t threads = usable_cores();
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> neighbours;
-  for (int32_t i = 0; i < 3 * threads; ++i) {
-    neighbours.emplace_back([&] {
-      while (!stop) {
-      }
-    });
-  }
-  {
-    ThreadPool pool(threads);
-    std::vector<std::atomic<int32_t>> ids(static_cast<size_t>(threads));
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
-    while (std::chrono::steady_clock::now() < end) {
-      std::atomic<int64_t> sum{0};
-      pool.parallel_for(64, 1, [&](int64_t begin, int64_t, int32_t thread) {
-        ids[static_cast<size_t>(thread)] = this_thread_id();
-        const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(3);
-        while (std::chrono::steady_clock::now() < until) {
-        }
-        sum += begin;
-      });
-      ASSERT_EQ(sum, 64 * 63 / 2);
+  const Switch on("on");
+  const Neighbours neighbours;
+  ThreadPool pool(usable_cores());
+  pool.adopt_caller();
+  std::vector<std::atomic<int32_t>> ids(static_cast<size_t>(usable_cores()));
+  run_loops(pool, ids, [&] { ASSERT_EQ(thread_affinity(0), before); });
+  for (const auto& id : ids) {
+    // A worker may have been taken off its core just while it moved itself.
+    for (int i = 0; i < 3000 && id != 0 && thread_affinity(id) != before; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    for (const auto& id : ids) {
-      if (id != 0) {
-        EXPECT_EQ(thread_affinity(id), before);
-      }
+    if (id != 0) {
+      EXPECT_EQ(thread_affinity(id), before);
     }
   }
-  stop = true;
-  for (std::thread& neighbour : neighbours) neighbour.join();
+}
+
+TEST(ThreadSeats, ACallerThatIsNotTheEnginesIsNeverMoved) {
+  const auto before = thread_affinity(0);
+  ASSERT_TRUE(before.has_value());
+  const Switch on("on");
+  const Neighbours neighbours;
+  ThreadPool pool(usable_cores());
+  std::vector<std::atomic<int32_t>> ids(static_cast<size_t>(usable_cores())), own(1);
+  own[0] = this_thread_id();
+  Observer observer(own, *before);
+  run_loops(pool, ids, [] {});
+  EXPECT_EQ(observer.finish(), 0);
+}
+
+TEST(ThreadSeats, SwitchedOffNobodyIsMoved) {
+  const auto before = thread_affinity(0);
+  ASSERT_TRUE(before.has_value());
+  const Switch off("off");
+  const Neighbours neighbours;
+  ThreadPool pool(usable_cores());
+  pool.adopt_caller();
+  std::vector<std::atomic<int32_t>> ids(static_cast<size_t>(usable_cores()));
+  Observer observer(ids, *before);
+  run_loops(pool, ids, [] {});
+  EXPECT_EQ(observer.finish(), 0);
 }
 
 }  // namespace

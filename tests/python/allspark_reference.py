@@ -157,9 +157,9 @@ SIGNATURES = {
         "stop_request": "(self, model_name, request_handle)",
         "release_request": "(self, model_name, request_handle)",
         "sync_request": "(self, model_name, request_handle)",
-        "get_no_wait": "(self, model_name, queue)",
-        "get_wait": "(self, model_name, queue)",
-        "get_request_status": "(self, model_name, queue)",
+        "get_no_wait": "(self, model_name, result_queue)",
+        "get_wait": "(self, model_name, result_queue)",
+        "get_request_status": "(self, model_name, result_queue)",
         "load_lora": "(self, model_name, lora_name)",
         "unload_lora": "(self, model_name, lora_name)",
         "get_as_engine_stat": "(self, model_name)",
@@ -283,6 +283,30 @@ SIGNATURES = {
 # The page shows these, the original doesn't have them.
 FLUENT_SETTERS = ["max_length", "temperature", "top_k", "top_p"]
 
+MODEL_CONFIG_ORDER = [  # of its constructor's arguments
+    "model_name",
+    "model_path",
+    "weights_path",
+    "compute_unit",
+    "engine_max_length",
+    "engine_max_batch",
+    "engine_max_prefill_length",
+    "swap_threshold",
+    "text_graph",
+    "num_threads",
+    "matmul_precision",
+    "lora_names",
+    "cache_span_size",
+    "cache_span_num_init",
+    "cache_span_num_grow",
+    "enable_prefix_cache",
+    "prefix_cache_ttl",
+    "prefill_mode",
+    "cache_mode",
+    "eviction_strategy",
+    "scheduling_strategy",
+    "enable_sparsity_matmul",
+]
 MODEL_CONFIG_DEFAULTS = {
     "model_name": "",
     "model_path": "",

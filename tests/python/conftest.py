@@ -88,6 +88,17 @@ def native_engine(native_folder: Path) -> Iterator[Engine]:
         yield engine
 
 
+# A file that imports one of these depends on threads, time or load.
+TIMING_MODULES = {"asyncio", "multiprocessing", "signal", "subprocess", "threading", "time"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that tests/repeat.py runs many times beside busy neighbours."""
+    for item in items:
+        if TIMING_MODULES & vars(getattr(item, "module", None) or object).keys():
+            item.add_marker("threads")
+
+
 def pytest_report_header() -> str:
     return (
         f"headrace engine: {'built' if HAS_ENGINE else 'not built, end-to-end tests are skipped'}"

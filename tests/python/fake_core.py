@@ -374,7 +374,15 @@ class Engine:
         self._closed = False
         self._log = log_sink or (lambda level, message: None)
 
-    def install_model(self, name: str, options: ModelOptions) -> None:
+    def install_model(
+        self,
+        name: str,
+        options: ModelOptions,
+        *,
+        progress: Callable[[str, int, int], object] | None = None,
+    ) -> None:
+        if progress is not None:
+            progress("weights", 1, 1)
         self._models[name] = _Model(name, options)
         self._log("info", f"installed {name}")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any
+
+from headrace.named_enum import NamedIntEnum
 
 
 class HeadraceError(RuntimeError):
@@ -18,14 +19,14 @@ class InvalidArgumentError(HeadraceError, ValueError):
         super().__init__(message, "invalid_argument")
 
 
-class RequestStatus(IntEnum):
+class RequestStatus(NamedIntEnum):
     WAITING = 0
     PREFILL = 1
     GENERATING = 2
     FINISHED = 3
 
 
-class FinishReason(IntEnum):
+class FinishReason(NamedIntEnum):
     NONE = 0
     STOP = 1
     LENGTH = 2
@@ -34,7 +35,7 @@ class FinishReason(IntEnum):
     INTERRUPTED = 5
 
 
-class LogprobsKind(IntEnum):
+class LogprobsKind(NamedIntEnum):
     RAW_LOGPROBS = 0
     RAW_LOGITS = 1
     PROCESSED_LOGPROBS = 2
@@ -42,13 +43,13 @@ class LogprobsKind(IntEnum):
     PENALIZED_LOGPROBS = 4
 
 
-class OutOfBlocks(IntEnum):
+class OutOfBlocks(NamedIntEnum):
     PREEMPT = 0
     INTERRUPT_LONGEST = 1
     INTERRUPT_RANDOM = 2
 
 
-class ModelState(IntEnum):
+class ModelState(NamedIntEnum):
     INSTALLED = 0
     RUNNING = 1
     STOPPING = 2

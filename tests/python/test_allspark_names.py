@@ -94,6 +94,14 @@ def test_defaults() -> None:
         0,
         0,
     )
+    names = reference.MODEL_CONFIG_ORDER
+    values = [f"value {i}" for i in range(len(names))]
+    positional = allspark.AsModelConfig(*values)
+    assert [getattr(positional, name) for name in names] == values
+    with pytest.raises(TypeError, match="two values for 'num_threads'"):
+        allspark.AsModelConfig(*values, num_threads=1)
+    with pytest.raises(TypeError, match="at most"):
+        allspark.AsModelConfig(*values, *values)
     generation = GenerationFields()
     assert {f.name: getattr(generation, f.name) for f in fields(generation)} == (
         reference.GENERATION_DEFAULTS
@@ -164,6 +172,23 @@ def test_names_of_torch_without_torch() -> None:
         engine.torch  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         engine.nothing  # noqa: B018
+
+
+def test_names_of_torch_come_with_the_star_import(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("class Tensor: pass\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from headrace.allspark.engine import *\nprint(torch.__name__, Tensor is torch.Tensor)",
+        ],
+        env={**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "torch True\n", done.stderr
 
 
 @pytest.mark.parametrize("name", ["save_allsparky_dltensor_tofile", "set_global_header"])

@@ -21,7 +21,7 @@ from headrace.allspark import (
 
 pytestmark = needs_engine
 Status = GenerateRequestStatus
-RUNNING = (Status.Init, Status.ContextFinished, Status.Generating)
+RUNNING = (Status.Init, Status.Generating)
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +154,21 @@ def test_holders_of_ids(engine: Engine, model: HuggingFaceModel) -> None:
     ]
     for holder in holders:
         assert answer(engine, holder, GREEDY) == expected
-    status, handle, queue = engine.start_request(
-        NAME, {"input_ids": numpy.array([ids]).__dlpack__(), "attention_mask": None}, GREEDY
-    )
-    assert status == OK
+    inputs = {"input_ids": numpy.array([ids]).__dlpack__(), "attention_mask": None}
+    for _ in range(3):  # a capsule serves many requests
+        status, handle, queue = engine.start_request(NAME, inputs, GREEDY)
+        assert status == OK
+        engine.sync_request(NAME, handle)
+        assert queue.Get().ids_from_generate == expected
+        engine.release_request(NAME, handle)
+
+
+def test_the_originals_keyword_of_queues(engine: Engine, model: HuggingFaceModel) -> None:
+    handle, queue = start(engine, prompt(model), GREEDY)
     engine.sync_request(NAME, handle)
-    assert queue.Get().ids_from_generate == expected
+    assert engine.get_request_status(NAME, result_queue=queue) == Status.GenerateFinished
+    assert engine.get_wait(NAME, result_queue=queue)
+    assert engine.get_no_wait(NAME, result_queue=queue) == []
     engine.release_request(NAME, handle)
 
 

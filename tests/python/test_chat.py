@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import model_folders
 import pytest
 
 from headrace import LLM, RequestOutput, SamplingParams
+from headrace.entrypoints.openai.protocol import ChatCompletionToolsParam, FunctionDefinition
 
 Make = Callable[..., LLM]
 HI = [{"role": "user", "content": "hi"}]
@@ -65,11 +67,14 @@ def test_template_kwargs(llm: LLM, kwargs: Any, prompt: str) -> None:
 def test_which_template(make_llm: Make, tmp_path: Path) -> None:
     path = tmp_path / "own.jinja"
     path.write_text("from a file")
-    assert chat(make_llm(), HI, chat_template="for the call")[0].prompt == "for the call"
+    assert chat(make_llm(), HI, chat_template="{{ 'for' }} the call")[0].prompt == "for the call"
     llm = make_llm(chat_template=str(path))
     assert llm.chat_template == "from a file"
     assert chat(llm, HI)[0].prompt == "from a file"
-    assert chat(llm, HI, chat_template="for the call")[0].prompt == "for the call"
+    assert chat(llm, HI, chat_template="for the\ncall")[0].prompt == "for the\ncall"
+    (refused,) = chat(llm, HI, chat_template="tool_usee")  # a misspelt name is no template
+    assert refused.error_code == 400
+    assert "'tool_usee' is neither a template nor the name of one" in (refused.error_msg or "")
     with pytest.raises(ValueError, match="looks like a file path"):
         make_llm(chat_template="missing.jinja")
 
@@ -88,7 +93,46 @@ def test_tools(llm: LLM, tools: Any) -> None:
     assert chat(llm, HI, tools=tools, chat_template=template)[0].prompt == "function f 1"
 
 
-@pytest.mark.parametrize("tools", ["f", [5], {"function": {}}, [{"name": "f"}]])
+def test_what_the_template_does_not_read_warns(llm: LLM) -> None:
+    with pytest.warns(UserWarning, match="tools have no effect: the chat template doesn't show"):
+        chat(llm, HI, tools=TOOL, chat_template="{{ messages[0].content }}")
+    with pytest.warns(UserWarning, match="'enable_thinkng' has no effect"):
+        chat(llm, HI, chat_template_kwargs={"enable_thinkng": False})
+
+
+def test_texts_ids_and_prompts_in_the_place_of_conversations(llm: LLM) -> None:
+    spoken = chat(llm, [[{"role": "user", "content": text}] for text in ("Hello", "Bye")])
+    assert [o.prompt for o in chat(llm, ["Hello", "Bye"])] == [o.prompt for o in spoken]
+    (generated,) = llm.generate([5, 6, 7], use_tqdm=False)
+    for messages in ([[5, 6, 7]], [{"prompt": "", "prompt_token_ids": [5, 6, 7]}]):
+        (output,) = chat(llm, messages)
+        assert output.prompt_token_ids == [5, 6, 7]
+        assert output.outputs == generated.outputs
+
+
+def test_fastdeploys_class_of_tools(llm: LLM) -> None:
+    tool = ChatCompletionToolsParam(type="function", function={"name": "f", "parameters": {}})
+    assert tool.model_dump(exclude_none=True) == TOOL
+    assert tool == ChatCompletionToolsParam(function=FunctionDefinition("f", None, {}))
+    template = "{{ tools | tojson }}"
+    (output,) = chat(llm, HI, tools=[tool, TOOL], chat_template=template)
+    assert output.prompt == json.dumps([TOOL, TOOL])
+    with pytest.warns(UserWarning, match="no effect of strict"):
+        ChatCompletionToolsParam(function={"name": "f", "strict": True})
+    bad: list[dict[str, Any]] = [
+        {"function": {"description": "no name"}},
+        {"function": 5},
+        {"type": "tool", "function": {"name": "f"}},
+        {"function": {"name": "f", "parameters": []}},
+    ]
+    for values in bad:
+        with pytest.raises(ValueError, match="must be"):
+            ChatCompletionToolsParam(**values)
+
+
+@pytest.mark.parametrize(
+    "tools", ["f", [5], {"function": {}}, [{"name": "f"}], {**TOOL, "type": "tool"}]
+)
 def test_malformed_tools(llm: LLM, tools: Any) -> None:
     with pytest.raises(RuntimeError, match="Failed to validate 'tools' parameter in chat method"):
         chat(llm, HI, tools=tools)
@@ -101,7 +145,9 @@ def test_the_conversation_stays_unchanged(llm: LLM) -> None:
     assert messages == before
 
 
-@pytest.mark.parametrize("messages", ["hi", {"role": "user", "content": "hi"}, 5, [HI, "hi"], [5]])
+@pytest.mark.parametrize(
+    "messages", ["hi", {"role": "user", "content": "hi"}, 5, [HI, 5], [{1}, HI]]
+)
 def test_wrong_form_of_the_call(llm: LLM, messages: Any) -> None:
     with pytest.raises(TypeError, match="must be a list of messages"):
         chat(llm, messages)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace import packed
 from headrace.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -41,6 +44,20 @@ def run(
         return status, out, err
 
     return call
+
+
+@pytest.fixture
+def installed(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The options of the models that the commands install."""
+    seen: list[Any] = []
+    install = fake_engine.Engine.install_model
+
+    def note(engine: Any, name: str, options: Any, **rest: Any) -> None:
+        seen.append(options)
+        install(engine, name, options, **rest)
+
+    monkeypatch.setattr(fake_engine.Engine, "install_model", note)
+    return seen
 
 
 def test_version(run: Run) -> None:
@@ -90,6 +107,32 @@ def test_debug_shows_the_traceback(run: Run) -> None:
         run("generate", "--debug", "-m", "/no/model", "x", model=False)
 
 
+@pytest.mark.parametrize(
+    ("level", "shown"), [("debug", "headrace: info: installed toy"), ("", ""), ("off", "")]
+)
+def test_the_log_level_is_heard(
+    run: Run, monkeypatch: pytest.MonkeyPatch, level: str, shown: str
+) -> None:
+    monkeypatch.setenv("HEADRACE_LOG_LEVEL", level)
+    status, out, err = run("generate", "one")
+    assert (status, out) == (0, "one\n")
+    assert err.rstrip("0123456789\n") == shown
+    assert logging.getLogger("headrace").handlers == []
+
+
+@pytest.mark.parametrize("command", ["generate", "chat", "info", "bench"])
+@pytest.mark.parametrize("name", ["tiny.gguf", "folder", "someone/Tiny-GGUF"])
+def test_gguf_is_named(run: Run, tmp_path: Path, command: str, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    for file in ("tiny.gguf", "folder/tiny.Q4_K_M.gguf"):
+        (tmp_path / file).write_bytes(b"GGUF")
+    path = name if "/" in name else str(tmp_path / name)
+    flags = ["-m", path, "x"] if command == "generate" else [path]
+    status, out, err = run(command, *flags, model=False, stdin="hi\n")
+    assert (status, out) == (1, "")
+    assert f"{path}: GGUF files aren't read yet. Pass the model it was made from" in err
+
+
 class TestGenerate:
     def test_one_prompt(self, run: Run) -> None:
         assert run("generate", "hello 你好") == (0, "hello 你好\n", "")
@@ -103,6 +146,71 @@ class TestGenerate:
         status, _, err = run("generate", stdin="")
         assert status == 2
         assert "there is no prompt" in err
+
+    def test_the_line_break_that_ends_a_pipe_is_no_part_of_the_prompt(self, run: Run) -> None:
+        for piped, prompt in (("one\n", "one"), ("one\r\n", "one"), ("one\n\n", "one\n")):
+            _, out, _ = run("generate", "--json", stdin=piped)
+            assert json.loads(out)["prompt"] == prompt
+        assert run("generate", stdin="\n")[0] == 2
+
+    def test_several_outputs(self, run: Run, fake_engine: Any) -> None:
+        fake_engine.script = lambda prompt, output, seed: 40 + seed % 4 if not output else 2
+        _, out, _ = run("generate", "-n", "2", "--seed", "4", "x")
+        first, second = out.splitlines()
+        assert first != second
+        _, out, _ = run("generate", "--n", "2", "--seed", "4", "--json", "x", "y")
+        records = [json.loads(line) for line in out.splitlines()]
+        places = [(record["prompt"], record["index"]) for record in records]
+        assert places == [("x", 0), ("x", 1), ("y", 0), ("y", 1)]
+        assert [record["text"] for record in records] == [first, second] * 2
+
+    def test_logprobs(self, run: Run) -> None:
+        status, out, err = run("generate", "--json", "--logprobs", "2", "one two")
+        assert (status, err) == (0, "")
+        record = json.loads(out)
+        assert [position[0]["id"] for position in record["logprobs"]] == record["token_ids"]
+        assert set(record["logprobs"][0][0]) == {"id", "text", "logprob", "rank"}
+        status, _, err = run("generate", "--logprobs", "2", "x")
+        assert (status, err) == (2, "headrace: error: --logprobs needs --json\n")
+
+    def test_an_adapter(self, run: Run, installed: list[Any], tmp_path: Path) -> None:
+        adapter = tmp_path / "pirate"
+        adapter.mkdir()
+        (adapter / "adapter_config.json").write_text('{"r": 8, "rank_pattern": {"q_proj": 32}}')
+        assert run("generate", "--lora", str(adapter), "one") == (0, "one\n", "")
+        assert run("generate", "--lora", str(adapter), "--max-lora-rank", "64", "one")[0] == 0
+        assert [(options.max_loras, options.max_lora_rank) for options in installed] == [
+            (1, 32),
+            (1, 64),
+        ]
+        status, _, err = run("generate", "--lora", str(tmp_path / "none"), "one")
+        assert (status, "there is no folder" in err) == (2, True)
+
+    @pytest.mark.parametrize("schema", ["{", "/no/file"])
+    def test_a_bad_schema(self, run: Run, schema: str) -> None:
+        status, _, err = run("generate", "--json-schema", schema, "x")
+        assert status == 2
+        assert "--json-schema is neither JSON nor a file of JSON" in err
+
+    def test_guides_reach_the_request(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[Any] = []
+        monkeypatch.setattr(
+            "headrace.request_params.RequestPlanner.constraint",
+            lambda planner, params: seen.append(params.guided_decoding),
+        )
+        schema = tmp_path / "schema.json"
+        schema.write_text('{"type": "object"}')
+        for words in (
+            ("generate", "--json-schema", '{"type": "object"}'),
+            ("generate", "--json-schema", str(schema)),
+            ("generate", "--regex", "[a-z]+"),
+        ):
+            run(*words, "x")
+        run("chat", "--regex", "yes|no", stdin="x\n")
+        wanted = [{"type": "object"}, "[a-z]+", "yes|no"]
+        assert [guided.json or guided.regex for guided, _ in itertools.groupby(seen)] == wanted
 
     def test_chat_template(self, run: Run) -> None:
         _, out, _ = run("generate", "--chat", "--system", "S", "hi")
@@ -190,6 +298,30 @@ class TestChat:
         assert "/reset" in out
         assert "not sent" not in out
 
+    def test_a_path_is_no_command(self, run: Run) -> None:
+        _, out, err = run("chat", stdin="/usr/bin is what?\n")
+        assert (out, err) == ("User: /usr/bin is what?\nAssistant: \n", "")
+
+    def test_save(self, run: Run, tmp_path: Path) -> None:
+        file = tmp_path / "talk.json"
+        status, out, err = run("chat", "--system", "S", stdin=f"one\n/save {file}\n")
+        assert (status, err) == (0, "")
+        assert out.endswith(f"2 messages written to {file}\n")
+        messages = json.loads(file.read_text())["messages"]
+        assert [m["role"] for m in messages] == ["system", "user", "assistant"]
+        status, _, err = run("chat", stdin=f"one\n/save {file}\n")
+        assert (status, "is there already" in err) == (1, True)
+        assert json.loads(file.read_text())["messages"] == messages
+        assert "can't be written" in run("chat", stdin=f"/save {tmp_path}/no/x.json\n")[2]
+
+    def test_a_full_context_names_the_way_out(self, run: Run) -> None:
+        lines = "one two three\n" * 3 + "/reset\none two three\n"
+        _, out, err = run("chat", "--max-model-len", "48", stdin=lines)
+        assert "the context of 48 tokens is full; /reset forgets the conversation" in err
+        assert out.endswith("User: one two three\nAssistant: \n")
+        _, _, err = run("chat", "--max-model-len", "48", stdin="word " * 60 + "\n")
+        assert "/reset" not in err  # it would not help
+
     def test_an_error_leaves_the_history_alone(self, run: Run) -> None:
         lines = "word " * 30 + "\nhi\n"
         status, out, err = run("chat", "--max-model-len", "40", stdin=lines)
@@ -214,6 +346,11 @@ class TestChat:
         assert len(set(calls)) == 2
 
 
+def write_packed_header(file: Path, **facts: str) -> None:
+    header = json.dumps({"__metadata__": {"headrace_packed": "1", **facts}}).encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header)
+
+
 class TestInfo:
     def test_text(self, run: Run, toy_folder: Path) -> None:
         status, out, _ = run("info")
@@ -224,6 +361,22 @@ class TestInfo:
         assert facts["isa"].strip() == facts["isas available"].strip() == "toy"
         assert facts["isas unavailable"].strip() == "toy_plus (no PLUS)"
         assert facts["numa nodes"].strip() == "0-1"
+
+    def test_a_packed_folder(self, run: Run, tmp_path: Path, toy_folder: Path) -> None:
+        (tmp_path / "config.json").write_text((toy_folder / "config.json").read_text())
+        file = tmp_path / packed.FILE_NAME
+        write_packed_header(file, layout="cpu-panels-1", dtype="bfloat16", quantization="wint8")
+        _, out, _ = run("info", str(tmp_path), "--json", model=False)
+        facts = json.loads(out)
+        assert facts["packed_file"] == file.name
+        assert facts["packed_bytes"] == file.stat().st_size
+        assert (facts["packed_quantization"], facts["packed_layout"]) == ("wint8", "cpu-panels-1")
+        assert facts["dtype"] == "bfloat16"
+        assert facts["kv_bytes_per_token"] == 2 * 1 * 1 * 8 * 2
+        assert "checkpoint_files" not in facts
+        file.write_bytes(b"no packed file")
+        status, _, err = run("info", str(tmp_path), model=False)
+        assert (status, "is no packed file of Headrace" in err) == (1, True)
 
     @pytest.mark.parametrize("flags", [(), ("--load",)])
     def test_json(self, run: Run, flags: tuple[str, ...]) -> None:
@@ -261,25 +414,11 @@ ENGINE_OPTIONS = [
 
 @pytest.mark.parametrize(("flag", "value", "option", "wanted"), ENGINE_OPTIONS)
 def test_engine_options_reach_the_engine(
-    run: Run,
-    fake_engine: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    flag: str,
-    value: str | None,
-    option: str,
-    wanted: Any,
+    run: Run, installed: list[Any], flag: str, value: str | None, option: str, wanted: Any
 ) -> None:
-    seen: list[Any] = []
-    install = fake_engine.Engine.install_model
-
-    def note(engine: Any, name: str, options: Any) -> None:
-        seen.append(options)
-        install(engine, name, options)
-
-    monkeypatch.setattr(fake_engine.Engine, "install_model", note)
     status, _, err = run("info", "--load", flag, *([] if value is None else [value]))
     assert (status, err) == (0, "")
-    assert [getattr(options, option) for options in seen] == [wanted]
+    assert [getattr(options, option) for options in installed] == [wanted]
 
 
 class TestBench:

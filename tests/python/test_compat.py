@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import headrace
 
 HERE = Path(__file__).parent
@@ -157,6 +159,98 @@ def test_names_that_are_not_served(tmp_path: Path) -> None:
     assert lines[0].startswith("cannot import name 'Nothing' from 'fastdeploy'")
     assert lines[1] == "No module named 'fastdeploy.nothing'"
     assert lines[2].startswith("fastdeploy has no 'Nothing' here: it is served by headrace")
+
+
+def test_only_the_originals_modules_resolve(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        "import headrace.llm, headrace.allspark.enums, importlib\n"
+        "for name in ('fastdeploy.allspark', 'fastdeploy.llm', 'fastdeploy.text.tokenizer',\n"
+        "             'dashinfer.llm', 'dashinfer.engine', 'dashinfer.cli'):\n"
+        "    root, _, rest = name.partition('.')\n"
+        "    found = [hasattr(importlib.import_module(root), rest.partition('.')[0])]\n"
+        "    try:\n"
+        "        found.append(bool(importlib.import_module(name)))\n"
+        "    except ImportError as error:\n"
+        "        found.append(str(error))\n"
+        "    print(name, *found)\n"
+        "import dashinfer\n"
+        "print(dashinfer.__all__, hasattr(dashinfer, 'LLM'))\n"
+        "print(importlib.import_module('dashinfer.allspark.enums').AsStatus.ALLSPARK_SUCCESS)\n",
+    )
+    done = run(script)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for line in lines[:-2]:
+        name, attribute, imported = line.split(" ", 2)
+        assert (attribute, imported[:15]) == ("False", "No module named"), name
+    assert lines[-2:] == ["[] False", "AsStatus.ALLSPARK_SUCCESS"]
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_processes_of_multiprocessing(tmp_path: Path, method: str) -> None:
+    script = write(
+        tmp_path,
+        f"""
+import multiprocessing
+from fastdeploy import SamplingParams
+from fastdeploy.engine.request import CompletionOutput
+
+def work(text):
+    from fastdeploy.engine.sampling_params import SamplingParams as Again
+    assert Again is SamplingParams
+    return CompletionOutput(index=0, send_idx=0, token_ids=[1], text=text)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context({method!r}).Pool(2) as pool:
+        print([output.text for output in pool.map(work, ["a", "b"])])
+""",
+    )
+    done = run(script)
+    assert (done.returncode, done.stdout) == (0, "['a', 'b']\n"), done.stderr
+
+
+def test_subprocesses_of_the_same_python(tmp_path: Path) -> None:
+    hidden = tmp_path / "site"
+    hidden.mkdir()
+    write(hidden, "import builtins\nbuiltins.own_site = 5\n", "sitecustomize.py")
+    write(
+        tmp_path,
+        "import fastdeploy, sys\nprint(fastdeploy.SamplingParams.__module__, own_site)\n",
+        "child.py",
+    )
+    script = write(
+        tmp_path,
+        "import os, subprocess, sys\n"
+        f"os.environ['PYTHONPATH'] += os.pathsep + {str(hidden)!r}\n"
+        "subprocess.run([sys.executable, 'child.py'], check=True)\n"
+        "subprocess.run([sys.executable, '-S', '-c', 'print(1)'], check=True)\n",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace.compat", str(script)],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("headrace.sampling_params 5\n1\n", "")
+
+
+def test_install_in_a_program_reaches_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace import compat
+
+    for before in ("", f"{os.pathsep}a{os.pathsep}"):
+        monkeypatch.setenv("PYTHONPATH", before)
+        monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+        compat.install()
+        compat.install()
+        folder, *others = os.environ["PYTHONPATH"].split(os.pathsep)
+        assert (Path(folder) / "sitecustomize.py").is_file()
+        assert others == ["a"] * (
+            before != ""
+        )  # no empty entry, which would mean the folder we are in
 
 
 def test_usage() -> None:

@@ -89,6 +89,28 @@ def test_prefix_cache(llm: LLM) -> None:
     assert answer(cold) == answer(warm)
 
 
+def common(one: list[int], other: list[int]) -> int:
+    """Tokens at the beginning that are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def test_prompts_of_one_call_share_their_prefix(llm: LLM) -> None:
+    llm.clear_prefix_cache()
+    rules = "Rule: answer in one word, and be kind to whoever asks. " * 8
+    prompts = [f"User: {rules}{question}\nAssistant: " for question in QUESTIONS]
+    alone = [answer(llm.generate(prompt, GREEDY, use_tqdm=False)[0]) for prompt in prompts]
+    for _ in range(3):
+        llm.clear_prefix_cache()
+        outputs = llm.generate(prompts, GREEDY, use_tqdm=False)
+        ids = [output.prompt_token_ids for output in outputs]
+        shared = [max((common(own, other) for other in ids[:i]), default=0) // 16 * 16
+                  for i, own in enumerate(ids)]  # fmt: skip
+        assert min(shared[1:]) >= 64
+        assert [output.num_cached_tokens for output in outputs] == shared
+        assert [answer(output) for output in outputs] == alone
+
+
 def test_swap_space(llm: LLM) -> None:
     """A cache of 400 tokens, and prompts of 300 by turns."""
     prompts = [f"{word} " + " ".join(map(str, range(100))) for word in ("one", "two")]
@@ -118,8 +140,13 @@ def test_seeds(llm: LLM) -> None:
 
 
 def test_no_seed_is_a_fresh_one(llm: LLM) -> None:
-    hot = SamplingParams(temperature=2.0, max_tokens=20)
-    texts = {answer(output)[1] for output in llm.generate(["Once"] * 6, hot, use_tqdm=False)}
+    texts = {
+        answer(output)[1]
+        for _ in range(6)
+        for output in llm.generate(
+            "Once", SamplingParams(temperature=2.0, max_tokens=20), use_tqdm=False
+        )
+    }
     assert len(texts) > 1
 
 

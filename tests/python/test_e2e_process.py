@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from conftest import HAS_ENGINE, ROOT
+from terminal import READY, Terminal
 
 import headrace
 
@@ -101,52 +98,27 @@ def test_version() -> None:
     assert headrace_command("--version").stdout == f"headrace {headrace.version()}\n"
 
 
-class Terminal:
-    """`headrace chat` on a terminal of its own."""
-
-    def __init__(self) -> None:
-        self.process_id, self.file = pty.fork()
-        if self.process_id == 0:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.execve(sys.executable, [sys.executable, "-m", "headrace", "chat"], ENVIRONMENT)
-        self.seen = ""
-
-    def came(self, text: str, seconds: float) -> bool:
-        """Whether `text` came since the last text that did, within some time."""
-        deadline = time.monotonic() + seconds
-        while text not in self.seen:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.file], [], [], left)[0]:
-                return False
-            self.seen += os.read(self.file, 4096).decode("utf-8", "replace")
-        self.seen = self.seen.split(text, 1)[1]
-        return True
-
-    def wait_for(self, text: str) -> None:
-        assert self.came(text, 60), f"no {text!r} in {self.seen!r}"
-
-    def type(self, line: str) -> None:
-        os.write(self.file, (line + "\n").encode())
+def test_the_log_level_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "HEADRACE_LOG_LEVEL", "debug")
+    done = headrace_command("info", "--load")
+    assert "headrace: debug: device auto is" in done.stderr
+    monkeypatch.setitem(ENVIRONMENT, "HEADRACE_LOG_LEVEL", "off")
+    assert headrace_command("info", "--load").stderr == ""
 
 
-def test_chat_on_a_terminal() -> None:
-    terminal = Terminal()
+def test_chat_on_a_terminal(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headrace", "chat", "--temperature", "0"]
+    terminal = Terminal(command, {**ENVIRONMENT, "XDG_STATE_HOME": str(tmp_path)})
     try:
         terminal.wait_for("/help lists the commands.")
-        terminal.wait_for("> ")
-        terminal.type("/set temperature 0")
-        terminal.wait_for("> ")
-        terminal.type("What is 2 + 3?")
+        terminal.wait_for(READY)
+        terminal.type("What is 2 + 3?\r")
         terminal.wait_for("5")
-        terminal.wait_for("> ")
-        for _ in range(20):  # at the prompt: a hint; readline may miss a signal as it starts
-            os.kill(terminal.process_id, signal.SIGINT)
-            if terminal.came("(/exit or Ctrl-D leaves)", 1):
-                break
-        else:
-            pytest.fail(f"no hint in {terminal.seen!r}")
-        terminal.type("/exit")
-        _, status = os.waitpid(terminal.process_id, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+        terminal.wait_for("tokens/s")
+        terminal.wait_for(READY)
+        terminal.interrupt("(/exit or Ctrl-D leaves)")
+        terminal.wait_for(READY)
+        terminal.type("/exit\r")
+        assert terminal.status() == 0
     finally:
-        os.close(terminal.file)
+        terminal.close()

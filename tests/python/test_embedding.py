@@ -6,6 +6,7 @@ Python. Set HEADRACE_BUILD_DIR to a CMake build folder (tests/run does)."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -183,6 +184,39 @@ def test_c_with_pkgconfig(
 ) -> None:
     source = ROOT / "examples/embed_c/main.c"
     check_c(build_with_pkgconfig(["gcc", "-std=c99"], source, installation, tmp_path), expected)
+
+
+def test_the_example_of_docs_embedding(installation: Installation, tmp_path: Path) -> None:
+    """A load's progress and its end by Ctrl-C."""
+    page = (ROOT / "docs/embedding.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
+    folder = tmp_path / "load"
+    folder.mkdir()
+    (folder / "main.cc").write_text(source)
+    program = build_with_pkgconfig(
+        ["g++", "-std=c++20"], folder / "main.cc", installation, tmp_path / "load"
+    )
+    lines = run(program, MODEL).splitlines()
+    stages = list(dict.fromkeys(line.split(":")[0] for line in lines))
+    assert stages == ["opening", "weights", "reserving"]
+    done = [int(line.split()[1]) for line in lines if line.startswith("weights")]
+    total = int(lines[-2].split()[3])
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, total)
+    cancelled = subprocess.run([program, MODEL, "now"], capture_output=True, text=True, check=False)
+    assert cancelled.returncode == 1
+    assert cancelled.stderr.startswith("cancelled: ")
+    assert "reserving" not in cancelled.stdout
+
+
+def test_the_library_is_found_by_its_plain_name(installation: Installation, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    lib = installation.library_dir
+    run(
+        *("gcc", "-std=c99", ROOT / "examples/embed_c/main.c", "-o", program),
+        *(f"-I{installation.include}", f"-L{lib}", "-lheadrace", f"-Wl,-rpath,{lib}"),
+    )
+    assert run(program, MODEL, "5", "17").split()
 
 
 def test_every_public_header_is_installed(installation: Installation) -> None:

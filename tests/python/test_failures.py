@@ -147,7 +147,7 @@ class TestStream:
                     assert increment.outputs is not None
                     assert before.outputs is not None
                     assert increment.outputs.send_idx == len(before.outputs.token_ids)
-                    before.add(increment)
+                    before.accumulate(increment)
         for one, other in zip(joined, whole, strict=True):
             assert one is not None
             assert one.outputs is not None
@@ -178,8 +178,10 @@ class TestStream:
         with pytest.raises(TypeError):
             llm.generate(5, stream=True)
 
-    def test_a_progress_bar(self, llm: LLM, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_progress_bar_if_asked(self, llm: LLM, capsys: pytest.CaptureFixture[str]) -> None:
         list(llm.generate(["one two"] * 2, stream=True))
+        assert capsys.readouterr().err == ""  # it would overwrite what the caller prints
+        list(llm.generate(["one two"] * 2, use_tqdm=True, stream=True))
         assert "100%" in capsys.readouterr().err
 
     @pytest.mark.parametrize("how", ["close", "drop", "with", "unread"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ import model_folders
 import pytest
 
 from headrace import LLM, CompletionOutput, RequestOutput, SamplingParams
+from headrace.errors import UnsupportedError
+from headrace.sampling_params import BeamSearchParams
 
 Make = Callable[..., LLM]
 
@@ -257,8 +260,25 @@ class TestSeveralOutputs:
             return 2
 
         fake_engine.script = script
-        generate(llm, ["a"] * 8, SamplingParams())
+        generate(llm, ["a"] * 8)
         assert len(set(seeds)) == 8
+        seeds.clear()
+        params = SamplingParams(n=2)  # what it says can be used to repeat the call
+        generate(llm, ["a"] * 3, params)
+        assert params.seed is not None
+        assert set(seeds) == {params.seed, params.seed + 1}
+        seeds.clear()
+        generate(llm, ["b"], SamplingParams(seed=params.seed))
+        assert set(seeds) == {params.seed}
+        seeds.clear()
+        llm.default_sampling_params = SamplingParams(seed=6)
+        generate(llm, ["a"] * 2)
+        assert set(seeds) == {6}
+
+    def test_beam_search_is_refused_by_name(self, llm: LLM) -> None:
+        params: Any = BeamSearchParams(beam_width=4, max_tokens=8)
+        with pytest.raises(UnsupportedError, match="BeamSearchParams"):
+            llm.generate("a", params)
 
     def test_seed_of_the_llm(self, make_llm: Make, fake_engine: Any) -> None:
         seeds: list[list[int]] = [[], []]
@@ -316,10 +336,10 @@ class TestResults:
     def test_progress_bar(self, llm: LLM, capsys: pytest.CaptureFixture[str]) -> None:
         llm.generate(["one two three"] * 3)
         shown = capsys.readouterr().err
-        assert "Processed prompts: 100%" in shown
-        last = shown.rsplit("est. speed input: ", 1)[1]
-        assert float(last.split(" ", 1)[0]) > 0
-        assert float(last.split("output: ", 1)[1].split(" ", 1)[0]) > 0
+        assert "Prompts: 100%" in shown
+        speeds = re.findall(r"in ([\d.]+)k?, out ([\d.]+)k? tok/s", shown)
+        assert min(map(float, speeds[-1])) > 0
+        assert max(map(len, re.split("[\r\n]", shown))) < 80
         generate(llm, ["x"])
         assert capsys.readouterr() == ("", "")
 
@@ -342,3 +362,19 @@ class TestResults:
             "the model folder has no tokenizer: name one by tokenizer, or pass token ids, not text"
         )
         assert "stop strings need a tokenizer" in (stop.error_msg or "")
+
+
+def test_arrays_in_dicts(llm: LLM) -> None:
+    numpy = pytest.importorskip("numpy")
+    ids = numpy.array([5, 6, 7])
+    (expected,) = generate(llm, [5, 6, 7])
+    for prompts in (
+        {"prompt_token_ids": ids},
+        [{"prompt": "", "prompt_token_ids": ids}],
+        {"prompt_token_ids": ids[:2], "completion_token_ids": ids[2:]},
+        {"prompt": ids},
+        ids,
+        ids.reshape(1, 3),
+    ):
+        (output,) = generate(llm, prompts)
+        assert output.prompt_token_ids == expected.prompt_token_ids

@@ -49,7 +49,7 @@ class TestDefaults:
         (own,) = sent
         assert (own.temperature, own.top_p, own.top_k, own.min_p) == (1.0, 1.0, 0, 0.0)
         assert (own.repetition_penalty, own.frequency_penalty, own.presence_penalty) == (1, 0, 0)
-        assert (own.min_tokens, own.seed, own.logprobs, own.ignore_eos) == (1, None, None, False)
+        assert (own.min_tokens, own.logprobs, own.ignore_eos) == (1, None, False)
 
     def test_the_model_s(self, make_llm: Make, tmp_path: Path, sent: list[Any]) -> None:
         config = {"temperature": 0.6, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05}
@@ -76,7 +76,8 @@ class TestDefaults:
             self.llm_with(make_llm, tmp_path, {"top_p": 3})
 
     def test_default_sampling_params(self, make_llm: Make) -> None:
-        assert make_llm(max_model_len=77).default_sampling_params == SamplingParams(max_tokens=77)
+        own = make_llm(max_model_len=77).default_sampling_params
+        assert own == SamplingParams(max_tokens=77, seed=own.seed)
 
     def test_everything_arrives(self, llm: LLM, sent: list[Any], fake_engine: Any) -> None:
         params = SamplingParams(

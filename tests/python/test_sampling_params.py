@@ -97,7 +97,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
         "min_tokens must be less than or equal to max_tokens=8, got 9.",
     ),
     ({"logprobs": -2}, ValueError, "logprobs must be a non-negative value or -1, got -2."),
-    ({"logprobs": 1.0}, TypeError, "logprobs must be an integer, got float"),
+    ({"logprobs": 1.5}, TypeError, "logprobs must be an integer, got float"),
     (
         {"prompt_logprobs": -2},
         ValueError,
@@ -190,9 +190,79 @@ ACCEPTED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize("name", [name for name in DEFAULTS if name != "seed"])
 def test_default(name: str) -> None:
     assert getattr(SamplingParams(), name) == DEFAULTS[name]
+
+
+def test_a_seed_is_drawn_when_the_object_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [SamplingParams().seed for _ in range(8)]
+    assert len(set(drawn)) == 8
+    assert all(isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in drawn)
+    assert is_default(SamplingParams().seed)
+    assert not is_default(SamplingParams(seed=int(str(drawn[0]))).seed)  # as from a log
+    params = SamplingParams()
+    assert copy.copy(params).seed == pickle.loads(pickle.dumps(params)).seed == params.seed
+    monkeypatch.setenv("FD_DETERMINISTIC_MODE", "1")
+    assert (SamplingParams().seed, SamplingParams(seed=7).seed) == (42, 7)
+
+
+def test_vars_and_attributes() -> None:
+    params = SamplingParams(top_k=3)
+    assert set(vars(params)) == set(DEFAULTS)
+    assert vars(params)["top_k"] == 3
+    params.top_k = 5
+    assert params.top_k == 5
+    with pytest.raises(AttributeError, match="no field 'temprature'"):
+        params.temprature = 1.0  # type: ignore[attr-defined]
+
+
+def test_whole_numbers_of_other_types() -> None:
+    numpy = pytest.importorskip("numpy")
+    params = SamplingParams(
+        n=2.0,  # type: ignore[arg-type]
+        max_tokens=10.0,  # type: ignore[arg-type]
+        top_k=numpy.int64(4),
+        seed=numpy.uint32(5),
+    )
+    whole = (params.n, params.max_tokens, params.top_k, params.seed)
+    assert whole == (2, 10, 4, 5)
+    assert all(type(value) is int for value in whole)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"best_of": 2},
+        {"stop_seqs_len": 3},
+        {"reasoning_max_tokens": 5},
+        {"response_max_tokens": 5},
+    ],
+)
+def test_what_has_no_effect_warns(values: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match=f"{next(iter(values))}=. has no effect") as caught:
+        SamplingParams(**values)
+    assert caught[0].filename == __file__
+
+
+def test_best_of_all_says_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    SamplingParams(n=2, best_of=2)
+    assert not recwarn
+
+
+def test_from_optional_by_position() -> None:
+    values = (2, None, None, 0.5, None, None, None, 4, None, 7, "x", [9], None, None, None, 2, 3, 1)
+    params = SamplingParams.from_optional(*values, ["bad"], None, [5], {"logit_bias": {1: 2.0}})
+    assert (params.n, params.frequency_penalty, params.temperature) == (2, 0.5, 1.0)
+    assert (params.top_k, params.seed, params.stop, params.stop_token_ids) == (4, 7, "x", [9])
+    assert (params.max_tokens, params.min_tokens, params.logprobs) == (8192, 2, 3)
+    assert (params.prompt_logprobs, params.bad_words, params.bad_words_token_ids) == (
+        1,
+        ["bad"],
+        [5],
+    )
+    assert params.logits_processors_args == {"logit_bias": {1: 2.0}}
+    assert SamplingParams.from_optional(1, ignore_eos=True).ignore_eos
 
 
 def test_every_field_has_a_tested_default() -> None:
@@ -269,8 +339,10 @@ def test_copies_remember_what_was_given(duplicate: Any) -> None:
 
 
 def test_reasoning_max_tokens_is_clipped() -> None:
-    assert SamplingParams(reasoning_max_tokens=50, max_tokens=10).reasoning_max_tokens == 10
-    assert SamplingParams(reasoning_max_tokens=50).reasoning_max_tokens == 50
+    with pytest.warns(UserWarning, match="no effect"):
+        assert SamplingParams(reasoning_max_tokens=50, max_tokens=10).reasoning_max_tokens == 10
+    with pytest.warns(UserWarning, match="no effect"):
+        assert SamplingParams(reasoning_max_tokens=50).reasoning_max_tokens == 50
 
 
 def test_logit_bias_is_cast_in_a_copy() -> None:
@@ -281,8 +353,8 @@ def test_logit_bias_is_cast_in_a_copy() -> None:
 
 
 def test_from_dict_ignores_unknown_keys() -> None:
-    params = SamplingParams.from_dict({"temperature": 0.5, "user": "x", "n": 2})
-    assert params == SamplingParams(temperature=0.5, n=2)
+    params = SamplingParams.from_dict({"temperature": 0.5, "user": "x", "n": 2, "seed": 1})
+    assert params == SamplingParams(temperature=0.5, n=2, seed=1)
 
 
 def test_from_generic_request() -> None:

@@ -60,9 +60,9 @@ def test_it_reaches_the_engine(
     seen = []
     original = fake_engine.Engine.install_model
 
-    def install(engine: Any, name: str, options: Any) -> None:
+    def install(engine: Any, name: str, options: Any, **rest: Any) -> None:
         seen.append(options.speculative)
-        original(engine, name, options)
+        original(engine, name, options, **rest)
 
     monkeypatch.setattr(fake_engine.Engine, "install_model", install)
     make_llm(speculative_config={"method": "ngram", "max_ngram_size": 7})

@@ -119,7 +119,7 @@ std::unique_ptr<PackedWeight> CpuBackend::restore_weight(const WeightShape& shap
 TensorView CpuBackend::pack_vector(const WeightPart& part, Buffer* owner) {
   check_vector(part);
   *owner = allocate(static_cast<size_t>(part.n) * sizeof(float));
-  read_vector(part, static_cast<float*>(owner->data));
+  read_vector(part, DType::kF32, static_cast<float*>(owner->data));
   return TensorView(owner->data, DType::kF32, {part.n});
 }
 

@@ -38,7 +38,7 @@ class CpuBackend final : public Backend {
              size_t memory_limit);
 
   DeviceInfo device_info() const override;
-  void enter_thread() override { pool_.confine_caller(); }
+  void enter_thread() override { pool_.adopt_caller(); }
   void require(const BackendNeeds& needs) const override;
   DType activation_dtype(DType storage) const override;
 

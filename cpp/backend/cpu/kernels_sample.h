@@ -13,10 +13,14 @@ struct Candidate {
   int32_t token;
 };
 
+struct PreparedLogits {
+  float max;      ///< of out
+  float raw_max;  ///< of x; +inf if x has a NaN
+};
+
 struct SampleKernels {
-  /// out = x, but -inf for NaN and for tokens whose bit in `allowed` (null: all) is 0. Returns the
-  /// maximum.
-  float (*prepare)(const float* x, int64_t n, const uint32_t* allowed, float* out);
+  /// out = x, but -inf for NaN and for tokens whose bit in `allowed` (null: all) is 0.
+  struct PreparedLogits (*prepare)(const float* x, int64_t n, const uint32_t* allowed, float* out);
   /// x /= divisor. Returns the maximum.
   float (*divide)(float* x, int64_t n, float divisor);
   /// -inf if n is 0. REQUIRES: no NaN, here and below.

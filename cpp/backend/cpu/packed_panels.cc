@@ -9,6 +9,7 @@
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "tensor/finite.h"
 
 namespace headrace {
 
@@ -35,10 +36,11 @@ void read_stored(const WeightPart& part, int64_t element, DType storage, int64_t
       static_cast<const char*>(part.data) + element * static_cast<int64_t>(dtype_size(part.dtype));
   if (part.dtype == storage) {
     std::memcpy(out, from, static_cast<size_t>(count) * sizeof(Storage));
+    if (!all_finite(out, storage, count)) refuse_numbers({part, element, 1, count}, storage);
     return;
   }
   float wide[kBlock];
-  read_elements(from, part.dtype, 1, count, wide);
+  read_run({part, element, 1, count}, storage, wide);
   for (int64_t i = 0; i < count; ++i) out[i] = to_storage<Storage>(storage, wide[i]);
 }
 
@@ -110,6 +112,7 @@ void pack_all(const WeightSpec& spec, const PackedPanels& weight, std::byte* mem
               ThreadPool& pool) {
   if (weight.layout().row_major) {
     pool.parallel_for(weight.n(), 64, [&](int64_t begin, int64_t end, int32_t) {
+      pause_packing(spec);
       pack_rows<Storage>(spec, weight, begin, end, memory);
     });
     return;
@@ -117,6 +120,7 @@ void pack_all(const WeightSpec& spec, const PackedPanels& weight, std::byte* mem
   pool.parallel_for(weight.num_panels(), 1, [&](int64_t begin, int64_t end, int32_t) {
     PanelPacker<Storage> packer(spec, weight);
     for (int64_t panel = begin; panel < end; ++panel) {
+      pause_packing(spec);
       packer.pack(panel, memory + panel * weight.panel_bytes());
     }
   });

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/weight_source.h"
 #include "base/check.h"
+#include "tensor/finite.h"
 
 namespace headrace {
 
@@ -16,15 +17,18 @@ namespace {
 constexpr int64_t kBlock = ColumnBlock<float>::kBlock;  // whole groups of every size
 
 /// `count` <= kBlock adjacent elements at `element` of a part's data.
-void read_run(const WeightPart& part, int64_t element, int64_t count, const RowKernels& rows,
-              float* out) {
+void read_block(const WeightPart& part, int64_t element, int64_t count, const RowKernels& rows,
+                float* out) {
   const char* from =
       static_cast<const char*>(part.data) + element * static_cast<int64_t>(dtype_size(part.dtype));
   if (part.dtype != DType::kBF16 && part.dtype != DType::kF16) {
-    return read_elements(from, part.dtype, 1, count, out);
+    return read_run({part, element, 1, count}, DType::kF32, out);
   }
   uint16_t aligned[kBlock];
   std::memcpy(aligned, from, static_cast<size_t>(count) * sizeof(uint16_t));
+  if (!all_finite(aligned, part.dtype, count)) {
+    refuse_numbers({part, element, 1, count}, DType::kF32);
+  }
   (part.dtype == DType::kBF16 ? rows.from_bf16 : rows.from_f16)(aligned, count, out);
 }
 
@@ -58,7 +62,7 @@ class QuantPacker {
   void pack(int64_t panel, std::byte* out) {
     block_.choose(spec_, weight_.cut(), panel);
     const auto read = [this](const WeightPart& part, int64_t element, int64_t count, float* to) {
-      read_run(part, element, count, *isa_.rows, to);
+      read_block(part, element, count, *isa_.rows, to);
     };
     for (int64_t first = 0; first < weight_.k(); first += kBlock) {
       const int64_t count = std::min(kBlock, weight_.k() - first);
@@ -115,6 +119,10 @@ class CodePacker {
       ++length;
     }
     start.part->codes->read(start.feature, static_cast<int64_t>(length), group, &groups_[c]);
+    const uint16_t exponent = weight_.format().f16_scales ? 0x7c00 : 0x7f80;
+    for (size_t i = c; i < c + length; ++i) {
+      if ((groups_[i].scale & exponent) == exponent) refuse_scales(*start.part);
+    }
     return length;
   }
 
@@ -131,6 +139,7 @@ void pack_panels_with(const WeightSpec& spec, const QuantPanels& weight, std::by
   pool.parallel_for(weight.cut().num_panels(), 1, [&](int64_t begin, int64_t end, int32_t) {
     Packer packer(spec, weight, args...);
     for (int64_t panel = begin; panel < end; ++panel) {
+      pause_packing(spec);
       packer.pack(panel, data + panel * weight.panel_bytes());
     }
   });

@@ -152,11 +152,13 @@ void sample_row(const VocabularyPasses& passes, const float* logits, const Sampl
   auto* spare = reinterpret_cast<float*>(scratch + bytes);
   auto* memory = reinterpret_cast<Candidate*>(scratch + 2 * bytes);
 
-  const RowValues raw{raw_data, passes.prepare(logits, row.allowed, raw_data)};
+  const PreparedLogits prepared = passes.prepare(logits, row.allowed, raw_data);
+  const RowValues raw{raw_data, prepared.max};
   const bool is_raw_enough = row.forced_token >= 0 && read_point(row) <= ReadPoint::kRaw;
   const auto [reported, processed] =
       is_raw_enough ? Stages{raw, raw} : process(passes, raw, row, spare);
   result = {};
+  result.finite = std::isfinite(prepared.raw_max);
   if (row.forced_token >= 0) {
     result.token = row.forced_token;
   } else if (processed.max == kNever) {

@@ -37,11 +37,16 @@ float VocabularyPasses::maximum_of(const Pass& pass) const {
   return *std::max_element(maxima.begin(), maxima.begin() + chunks_);
 }
 
-float VocabularyPasses::prepare(const float* x, const uint32_t* allowed, float* out) const {
-  return maximum_of([&](int64_t first, int64_t n) {
+PreparedLogits VocabularyPasses::prepare(const float* x, const uint32_t* allowed,
+                                         float* out) const {
+  std::array<float, kMaxChunks> raw_maxima;
+  const float max = maximum_of([&](int64_t first, int64_t n) {
     const uint32_t* words = allowed == nullptr ? nullptr : allowed + first / 32;
-    return kernels_.prepare(x + first, n, words, out + first);
+    const PreparedLogits part = kernels_.prepare(x + first, n, words, out + first);
+    raw_maxima[static_cast<size_t>(first / chunk_)] = part.raw_max;
+    return part.max;
   });
+  return {max, *std::max_element(raw_maxima.begin(), raw_maxima.begin() + chunks_)};
 }
 
 float VocabularyPasses::divide(float* x, float divisor) const {

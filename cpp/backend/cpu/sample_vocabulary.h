@@ -20,7 +20,7 @@ class VocabularyPasses {
 
   int32_t size() const noexcept { return size_; }
 
-  float prepare(const float* x, const uint32_t* allowed, float* out) const;
+  PreparedLogits prepare(const float* x, const uint32_t* allowed, float* out) const;
   float divide(float* x, float divisor) const;
   float maximum(const float* x) const;
   double exp_sum(const float* x, float max) const;

@@ -14,6 +14,7 @@
 #include "backend/cpu/cpu_info.h"
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "base/env.h"
 
 namespace headrace {
 
@@ -61,7 +62,7 @@ ThreadPool::ThreadPool(const std::vector<ThreadGroup>& groups)
       num_threads_(groups_.back().end_thread),
       // With more threads than cores a spinning thread only keeps a working one waiting.
       spin_nanoseconds_(num_threads_ <= usable_cores() ? kSpinNanoseconds : 0),
-      seats_(num_threads_) {
+      seats_(num_threads_, env_thread_seats()) {
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(num_threads_));
   aheads_ = std::make_unique<Ahead[]>(static_cast<size_t>(num_threads_));
   fetchings_.resize(static_cast<size_t>(num_threads_));
@@ -104,6 +105,7 @@ void ThreadPool::run(const Loop& loop) {
   if (sleeping_workers_.load() > 0) wake_all(number_);
   work(number, 0);
   wait_for_chunks();
+  seats_.leave_loop();
   if (failed_.load(std::memory_order_relaxed)) {
     failed_.store(false, std::memory_order_relaxed);
     std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -180,8 +182,9 @@ int32_t ThreadPool::group_of(int32_t thread) const noexcept {
   return group;
 }
 
-void ThreadPool::confine_caller() noexcept {
+void ThreadPool::adopt_caller() noexcept {
   if (num_groups() > 1) set_thread_affinity(0, groups_.front().cpus);
+  seats_.adopt_caller();
 }
 
 void ThreadPool::work(uint32_t number, int32_t thread) {

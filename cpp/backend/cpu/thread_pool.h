@@ -31,7 +31,7 @@ class ThreadPool {
   explicit ThreadPool(int32_t num_threads);
   /// Threads in groups, each confined to its cores. Of every loop a group has one contiguous part,
   /// the same one in each loop of the same count, and it helps no other group with theirs. The
-  /// caller belongs to the first group: see confine_caller().
+  /// caller belongs to the first group: see adopt_caller().
   explicit ThreadPool(const std::vector<ThreadGroup>& groups);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -44,9 +44,10 @@ class ThreadPool {
     int64_t begin, end;
   };
   Range part_of(int32_t group, int64_t count) const noexcept;
-  /// Confines the calling thread to the first group's cores, if there are several groups. For the
-  /// thread that will drive the pool from now on.
-  void confine_caller() noexcept;
+  /// By the engine's own thread that will drive the pool from now on: it may be moved between cores
+  /// while it is in a loop (thread_seats.h), and if there are several groups it is confined to the
+  /// first one's.
+  void adopt_caller() noexcept;
 
   /// The first index that `thread` takes of a loop over `count` with grain 1.
   int64_t first_of(int32_t thread, int64_t count) const noexcept;

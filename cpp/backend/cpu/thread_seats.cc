@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "backend/cpu/cpu_affinity.h"
 #include "backend/cpu/cpu_info.h"
@@ -24,23 +25,38 @@ int64_t now_nanoseconds() {
 
 }  // namespace
 
-ThreadSeats::ThreadSeats(int32_t num_threads)
+ThreadSeats::ThreadSeats(int32_t num_threads, std::optional<bool> use)
     : num_threads_(num_threads),
-      enabled_(num_threads > 1 && num_threads <= usable_cores()),
+      enabled_(num_threads > 1 && num_threads <= usable_cores() &&
+               use.value_or(is_known_to_win(num_threads, usable_cores()))),
       seats_(std::make_unique<Seat[]>(static_cast<size_t>(num_threads))) {}
+
+void ThreadSeats::adopt_caller() { driver_.store(this_thread_id(), std::memory_order_relaxed); }
+
+bool ThreadSeats::is_own(int32_t thread, int32_t thread_id) const {
+  return thread > 0 || thread_id == driver_.load(std::memory_order_relaxed);
+}
 
 void ThreadSeats::begin_work(int32_t thread) {
   if (!enabled_) return;
   Seat& seat = seats_[static_cast<size_t>(thread)];
-  seat.thread_id.store(this_thread_id(), std::memory_order_relaxed);
+  const int32_t id = this_thread_id();
+  if (!is_own(thread, id)) return;
+  seat.thread_id.store(id, std::memory_order_relaxed);
   settle(thread);
-  seat.works.store(true, std::memory_order_release);
+  seat.works.store(true);
 }
 
 void ThreadSeats::end_work(int32_t thread) {
   if (!enabled_) return;
-  seats_[static_cast<size_t>(thread)].works.store(false, std::memory_order_release);
-  settle(thread);
+  Seat& seat = seats_[static_cast<size_t>(thread)];
+  if (seat.works.exchange(false)) settle(thread);
+}
+
+// Who moves it has set `move` and then found that it works, or it finds `move` here.
+void ThreadSeats::leave_loop() const {
+  if (!enabled_) return;
+  while (seats_[0].move.load() == Move::kMoving) std::this_thread::yield();
 }
 
 void ThreadSeats::settle(int32_t thread) {
@@ -109,6 +125,10 @@ void ThreadSeats::help_stalled(int32_t waiting_thread) {
     if (!stands_still(seat)) continue;
     Move none = Move::kNone;
     if (!seat.move.compare_exchange_strong(none, Move::kMoving)) continue;
+    if (!seat.works.load()) {
+      seat.move.store(Move::kNone);
+      continue;
+    }
     move_thread(seat.thread_id.load(std::memory_order_relaxed), here);
     seat.was_helped.store(true, std::memory_order_relaxed);
     seat.move.store(Move::kMoved, std::memory_order_release);

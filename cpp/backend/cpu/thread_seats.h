@@ -6,24 +6,42 @@
 // in hand holds up all others, for milliseconds each time. And a thread that was put on another's
 // core stays there, if both spend their waiting asleep. So each thread has a seat, the core it was
 // last seen on; two threads on one core part again; and threads that wait take one that is off its
-// core onto theirs, where it ends its range at once. Nothing is pinned: a thread's affinity stays
-// what it was.
+// core onto theirs, where it ends its range at once.
+//
+// A thread is moved by narrowing its affinity to one core and widening it again. Who is taken off
+// its core between the two leaves it narrow for that long, and what starts a thread or a process
+// then passes it on. So only the pool's own threads are moved, which start nothing, and the thread
+// that is known to drive the pool, which leaves no loop while its affinity is being changed: of any
+// other caller not even the seat is looked at.
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace headrace {
 
 class ThreadSeats {
  public:
-  /// Does nothing if there are more threads than this process has cores, or only one.
-  explicit ThreadSeats(int32_t num_threads);
+  /// Does nothing if `use` is false, if there are more threads than this process has cores, or only
+  /// one. Not said: used where it is known to win.
+  explicit ThreadSeats(int32_t num_threads, std::optional<bool> use = std::nullopt);
+
+  /// Where it has been measured.
+  static constexpr bool is_known_to_win(int32_t num_threads, int32_t cores) {
+    return num_threads == 2 && cores == 2;
+  }
+
+  /// By the thread that will be thread 0 from now on, and is the engine's own.
+  void adopt_caller();
 
   /// By the thread itself: about to take ranges.
   void begin_work(int32_t thread);
   /// By the thread itself: it holds no range.
   void end_work(int32_t thread);
+
+  /// By thread 0 at the end of a loop: returns when nobody changes its affinity.
+  void leave_loop() const;
 
   /// By a thread that waits for others and is about to sleep: those that hold a range but don't run
   /// come to its core.
@@ -51,8 +69,11 @@ class ThreadSeats {
   void settle(int32_t thread);
   void choose_seat(int32_t thread, int32_t cpu);
 
+  bool is_own(int32_t thread, int32_t thread_id) const;
+
   const int32_t num_threads_;
   bool enabled_;
+  std::atomic<int32_t> driver_{0};  ///< id of the adopted caller
   std::unique_ptr<Seat[]> seats_;
 };
 

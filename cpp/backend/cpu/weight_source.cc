@@ -1,10 +1,13 @@
 #include "backend/cpu/weight_source.h"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "tensor/finite.h"
 
 namespace headrace {
 
@@ -18,7 +21,8 @@ T load_unaligned(const char* p) {
 }
 
 template <class T, class Convert>
-void read_run(const char* from, int64_t stride, int64_t count, float* out, const Convert& convert) {
+void convert_run(const char* from, int64_t stride, int64_t count, float* out,
+                 const Convert& convert) {
   const int64_t step = stride * static_cast<int64_t>(sizeof(T));
   for (int64_t i = 0; i < count; ++i) out[i] = convert(load_unaligned<T>(from + i * step));
 }
@@ -86,17 +90,52 @@ void read_elements(const void* data, DType dtype, int64_t stride, int64_t count,
   const auto* from = static_cast<const char*>(data);
   switch (dtype) {
     case DType::kF32:
-      return read_run<float>(from, stride, count, out, [](float x) { return x; });
+      return convert_run<float>(from, stride, count, out, [](float x) { return x; });
     case DType::kBF16:
-      return read_run<uint16_t>(from, stride, count, out, bf16_to_f32);
+      return convert_run<uint16_t>(from, stride, count, out, bf16_to_f32);
     case DType::kF16:
-      return read_run<uint16_t>(from, stride, count, out, f16_to_f32);
+      return convert_run<uint16_t>(from, stride, count, out, f16_to_f32);
     case DType::kF64:
-      return read_run<double>(from, stride, count, out,
-                              [](double x) { return static_cast<float>(x); });
+      return convert_run<double>(from, stride, count, out,
+                                 [](double x) { return static_cast<float>(x); });
     default:
       HEADRACE_CHECK(false, dtype_name(dtype));
   }
+}
+
+void read_run(const WeightRun& run, DType kept, float* out) {
+  const WeightPart& part = run.part;
+  const auto* data = static_cast<const char*>(part.data);
+  read_elements(data + run.element * static_cast<int64_t>(dtype_size(part.dtype)), part.dtype,
+                run.stride, run.count, out);
+  if (!all_fit(out, kept, run.count)) refuse_numbers(run, kept);
+}
+
+void refuse_numbers(const WeightRun& run, DType dtype) {
+  const auto* data = static_cast<const char*>(run.part.data);
+  const auto size = static_cast<int64_t>(dtype_size(run.part.dtype));
+  for (int64_t i = 0; i < run.count; ++i) {
+    const int64_t element = run.element + i * run.stride;
+    float value = 0.0f;
+    read_elements(data + element * size, run.part.dtype, 1, 1, &value);
+    if (all_fit(&value, dtype, 1)) continue;
+    const std::string where =
+        str_cat("tensor ", run.part.name, " holds ", value, " (its number ", element, ")");
+    if (std::isfinite(value)) {
+      throw TensorError(
+          ErrorCode::kUnsupported,
+          str_cat(where, ", which is beyond ", dtype_name(dtype), ": set dtype to float32."));
+    }
+    throw TensorError(ErrorCode::kCorruptFile,
+                      where + ", with which no answer can be computed: get the file again.");
+  }
+  HEADRACE_CHECK(false, run.part.name);
+}
+
+void refuse_scales(const WeightPart& part) {
+  throw TensorError(
+      ErrorCode::kCorruptFile,
+      str_cat("tensor ", part.name, " holds a scale that is NaN or infinite: get the file again."));
 }
 
 void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t count,
@@ -106,12 +145,10 @@ void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t
       row -= part.n;
       continue;
     }
-    const auto* data = static_cast<const char*>(part.data);
-    const auto size = static_cast<int64_t>(dtype_size(part.dtype));
     const int64_t at =
         part.transposed ? first * part.row_stride + row : row * part.row_stride + first;
-    return read_elements(data + at * size, part.dtype, part.transposed ? part.row_stride : 1, count,
-                         out);
+    return read_run({part, at, part.transposed ? part.row_stride : 1, count},
+                    spec.quant.bits == 0 ? spec.storage : DType::kF32, out);
   }
   HEADRACE_CHECK(false, row);
 }
@@ -121,8 +158,8 @@ void check_vector(const WeightPart& part) {
   HEADRACE_CHECK(part.k == 1, part.k);
 }
 
-void read_vector(const WeightPart& part, float* out) {
-  read_elements(part.data, part.dtype, part.transposed ? 1 : part.row_stride, part.n, out);
+void read_vector(const WeightPart& part, DType kept, float* out) {
+  read_run({part, 0, part.transposed ? 1 : part.row_stride, part.n}, kept, out);
 }
 
 float round_to(DType storage, float value) {

@@ -39,16 +39,39 @@ size_t checked_weight_bytes(const WeightShape& shape, const Count& count) {
   return *bytes;
 }
 
+/// `count` elements of a part, from number `element` of its data on and `stride` apart.
+struct WeightRun {
+  const WeightPart& part;
+  int64_t element, stride, count;
+};
+
+/// Throws TensorError naming the first element of a run that is NaN, infinite, or infinite when it
+/// is kept as `dtype`. REQUIRES: there is one.
+[[noreturn]] void refuse_numbers(const WeightRun& run, DType dtype);
+
+/// Throws TensorError for a part whose codes have a scale that is NaN or infinite.
+[[noreturn]] void refuse_scales(const WeightPart& part);
+
+/// Calls spec.between.
+inline void pause_packing(const WeightSpec& spec) {
+  if (spec.between != nullptr) (*spec.between)();
+}
+
 /// `count` elements of `dtype`, `stride` elements apart, as float32.
 void read_elements(const void* data, DType dtype, int64_t stride, int64_t count, float* out);
 
-/// Elements (row, first .. first + count) of the stacked parts as float32.
+/// A run as float32. Throws TensorError unless all are finite and stay so as `kept`.
+void read_run(const WeightRun& run, DType kept, float* out);
+
+/// Elements (row, first .. first + count) of the stacked parts as float32; likewise, as the spec
+/// keeps them.
 void read_weight_row(const WeightSpec& spec, int64_t row, int64_t first, int64_t count, float* out);
 
 /// Throws InternalError unless the part is a readable column [n, 1].
 void check_vector(const WeightPart& part);
-/// Its elements as float32. REQUIRES: check_vector(part).
-void read_vector(const WeightPart& part, float* out);
+/// Its elements as float32. Throws TensorError unless all are finite and stay so as `kept`.
+/// REQUIRES: check_vector(part).
+void read_vector(const WeightPart& part, DType kept, float* out);
 
 /// `value` as it reads after being kept as `storage`.
 float round_to(DType storage, float value);

@@ -1,5 +1,10 @@
 #pragma once
 
+#if __cplusplus <= 201703L
+#error \
+    "Headrace's headers need C++20: compile with -std=c++20 (CMake: cxx_std_20), or use headrace/c.h."
+#endif
+
 // What the shared library exports (docs/embedding.md has the policy).
 //
 // Public names live in the inline namespace headrace::v0. Code says headrace::Engine; symbols say

@@ -55,7 +55,8 @@ enum {
   HEADRACE_DEADLINE_EXCEEDED = 9,
   HEADRACE_IO = 10,
   HEADRACE_DEVICE = 11,
-  HEADRACE_INTERNAL = 12
+  HEADRACE_INTERNAL = 12,
+  HEADRACE_NOT_FINITE = 13
 };
 
 /* "ok", "invalid_argument", ... Never NULL. */
@@ -98,6 +99,27 @@ HEADRACE_C_API void headrace_engine_destroy(headrace_engine* engine);
 
 enum { HEADRACE_PREEMPT = 0, HEADRACE_INTERRUPT_LONGEST, HEADRACE_INTERRUPT_RANDOM };
 
+enum {
+  HEADRACE_LOAD_OPENING = 0, /* reads the configuration and the headers of the weights' files */
+  HEADRACE_LOAD_CHECKING,    /* reads a packed file and compares it with what was written */
+  HEADRACE_LOAD_WEIGHTS,     /* converts the weights, or maps them */
+  HEADRACE_LOAD_RESERVING    /* takes the memory of the KV cache */
+};
+
+/* How far a load is. bytes_done grows up to bytes_total within a stage; both are 0 where nothing is
+ * counted. Made by the library, which sets struct_size. */
+typedef struct headrace_load_progress {
+  size_t struct_size;
+  uint64_t bytes_done, bytes_total;
+  int32_t stage; /* HEADRACE_LOAD_... */
+  int32_t reserved;
+} headrace_load_progress;
+
+/* Called at least behind each weight, by threads of the load, one call at a time. 0: go on;
+ * anything else ends the load with HEADRACE_CANCELLED, and nothing is left behind. Must be quick
+ * and must not call the engine. */
+typedef int32_t (*headrace_load_fn)(void* user_data, const headrace_load_progress* progress);
+
 /* The fields of headrace::ModelOptions in headrace/options.h, which has units and ranges. 0 and
  * NULL mean: choose. */
 typedef struct headrace_model_options {
@@ -134,7 +156,9 @@ typedef struct headrace_model_options {
   int32_t min_ngram_size;         /* default 2 */
   int32_t max_ngram_size;         /* default 5 */
   int32_t reserved;
-  double swap_space; /* GiB of main memory for what the prefix cache gives up */
+  double swap_space;     /* GiB of main memory for what the prefix cache gives up */
+  headrace_load_fn load; /* told how far install or pack is, and may end it; NULL: nobody is */
+  void* load_user_data;
 } headrace_model_options;
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,28 @@ struct SpeculativeOptions {
   /// many blocks, within the memory that the model may take.
   std::string model{};
 };
+
+/// What a load does, in its order; some leave stages out.
+enum class LoadStage : uint8_t {
+  kOpening,    ///< reads the configuration and the headers of the weights' files
+  kChecking,   ///< reads a packed file and compares it with what was written
+  kWeights,    ///< converts the weights, or maps them
+  kReserving,  ///< takes the memory of the KV cache
+};
+
+/// "opening", "checking", "weights", "reserving". Never null.
+HEADRACE_API const char* load_stage_name(LoadStage stage) noexcept;
+
+/// How far a load is. bytes_done grows up to bytes_total within a stage; both are 0 where nothing
+/// is counted.
+struct LoadProgress {
+  LoadStage stage = LoadStage::kOpening;
+  size_t bytes_done = 0, bytes_total = 0;
+};
+
+/// Called at least behind each weight, by threads of the load, one call at a time. Must be quick
+/// and must not call the engine. What it throws ends the load, and is thrown by it.
+using LoadProgressSink = std::function<void(const LoadProgress&)>;
 
 /// How one model is loaded and run. 0 or "" means: choose.
 struct ModelOptions {
@@ -108,6 +131,12 @@ struct ModelOptions {
   SpeculativeOptions speculative{};
   /// Load no weights; fill them with small pseudo-random numbers (benchmarks).
   bool dummy_weights = false;
+
+  /// Told how far install_model or pack_model is. Empty: nobody is.
+  LoadProgressSink load_progress{};
+  /// Ends install_model or pack_model once its source requests a stop, from any thread: within the
+  /// time that about a MiB of weights takes, with Error(kCancelled). Nothing is left behind.
+  std::stop_token load_stop{};
 };
 
 /// Names of the CPU kernel sets usable on this machine, best first.

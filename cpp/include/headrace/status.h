@@ -28,6 +28,7 @@ enum class ErrorCode : int {
   kIo = 10,               ///< the operating system refused to read or write
   kDevice = 11,           ///< a device call failed
   kInternal = 12,         ///< a bug in Headrace
+  kNotFinite = 13,        ///< the model computed NaN or infinity where numbers belong
 };
 
 /// "invalid_argument", "not_found", ... Never null.

@@ -15,14 +15,16 @@ class AsEngine(RequestCalls):
     everything back when it is collected, and at exit at the latest.
     """
 
-    def get_no_wait(self, model_name: str, queue: ResultQueue) -> list[int]:
-        """Deprecated: `queue.GetNoWait().ids_from_generate`."""
-        return queue.GetNoWait().ids_from_generate
+    def get_no_wait(self, model_name: str, result_queue: ResultQueue) -> list[int]:
+        """Deprecated: `result_queue.GetNoWait().ids_from_generate`."""
+        return result_queue.GetNoWait().ids_from_generate
 
-    def get_wait(self, model_name: str, queue: ResultQueue) -> list[int]:
-        """Deprecated: `queue.Get().ids_from_generate`."""
-        return queue.Get().ids_from_generate
+    def get_wait(self, model_name: str, result_queue: ResultQueue) -> list[int]:
+        """Deprecated: `result_queue.Get().ids_from_generate`."""
+        return result_queue.Get().ids_from_generate
 
-    def get_request_status(self, model_name: str, queue: ResultQueue) -> GenerateRequestStatus:
-        """Deprecated: `queue.GenerateStatus()`."""
-        return queue.GenerateStatus()
+    def get_request_status(
+        self, model_name: str, result_queue: ResultQueue
+    ) -> GenerateRequestStatus:
+        """Deprecated: `result_queue.GenerateStatus()`."""
+        return result_queue.GenerateStatus()

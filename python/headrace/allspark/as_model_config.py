@@ -15,6 +15,18 @@ from headrace.quoting import quoted
 
 # AsModelConfig(...) with arguments starts from these, so that a forgotten one fails to install.
 _ZERO_WITH_ARGUMENTS = ("engine_max_length", "engine_max_batch")
+NO_EFFECT = {
+    "cache_span_num_init": "the whole KV cache is there from the start",
+    "cache_span_num_grow": "the whole KV cache is there from the start",
+    "prefix_cache_ttl": "the entries used longest ago go first when room is needed",
+    "prefill_mode": "there is one kind of attention",
+    "scheduling_strategy": "every step takes what fits of prompts and outputs",
+    "swap_threshold": "weights stay where they are",
+    "text_graph": "nothing is written as text",
+    "enable_sparsity_matmul": "there are no sparse kernels",
+    "lora_names": "load_lora loads adapters",
+    "matmul_precision": "the weights' type decides",
+}
 _HIDDEN = ("data_type", "quantization", "packed_weights")
 
 
@@ -34,9 +46,7 @@ class AsModelConfig:
     packed_weights: "auto" keeps them in a cache folder, too, for the next start to map
         (docs/packed.md); a model that was serialized is mapped anyway. Not in the original.
 
-    cache_span_num_init, cache_span_num_grow, prefix_cache_ttl, prefill_mode, scheduling_strategy,
-    swap_threshold, text_graph, enable_sparsity_matmul and lora_names have no effect;
-    matmul_precision is checked only: the weights' type decides.
+    Those in NO_EFFECT have none, which install_model logs where they aren't at their default.
     """
 
     model_name: str = ""
@@ -51,18 +61,18 @@ class AsModelConfig:
     num_threads: int = 0
     matmul_precision: str = "highest"
     lora_names: list[str] = field(default_factory=list)
-    lora_max_rank: int = 64
-    lora_max_num: int = 5
     cache_span_size: int = 128
     cache_span_num_init: int = 0
     cache_span_num_grow: int = 0
     enable_prefix_cache: bool = True
     prefix_cache_ttl: int = 300
-    cache_mode: AsCacheMode = AsCacheMode.AsCacheDefault
     prefill_mode: AsMHAPrefill = AsMHAPrefill.AsPrefillDefault
+    cache_mode: AsCacheMode = AsCacheMode.AsCacheDefault
     eviction_strategy: AsEvictionStrategy = AsEvictionStrategy.MaxLength
     scheduling_strategy: AsSchedulingStrategy = AsSchedulingStrategy.ContextPriority
     enable_sparsity_matmul: bool = False
+    lora_max_rank: int = 64
+    lora_max_num: int = 5
     data_type: str = "auto"
     quantization: dict[str, Any] | None = None
     packed_weights: str = ""
@@ -75,8 +85,11 @@ class AsModelConfig:
         compute_unit: str = "CUDA:0",
         engine_max_length: int | None = None,
         engine_max_batch: int | None = None,
+        *others: Any,
         **values: Any,
     ) -> None:
+        """others: the next fields in their order, as the original takes them, too."""
+        values = self._with_positional(others, values)
         with_arguments = bool(model_name or model_path or weights_path or values)
         given = {
             "model_name": model_name,
@@ -100,12 +113,31 @@ class AsModelConfig:
             object.__setattr__(self, name, default if value is None else value)
         object.__setattr__(self, "_interrupts", "eviction_strategy" in values)
 
+    def _with_positional(self, others: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
+        names = [item.name for item in fields(self)][6:]
+        if len(others) > len(names):
+            raise TypeError(f"AsModelConfig takes at most {6 + len(names)} arguments")
+        positional = dict(zip(names, others, strict=False))
+        twice = [name for name in positional if name in values]
+        if twice:
+            raise TypeError(f"AsModelConfig got two values for {twice[0]!r}")
+        return {**positional, **values}
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dataclass_fields__:
             raise AttributeError(f"AsModelConfig has no field {quoted(name)}")
         if name == "eviction_strategy":
             object.__setattr__(self, "_interrupts", True)
         object.__setattr__(self, name, value)
+
+    def ineffective(self) -> list[str]:
+        """A line for each field that was set to something that has no effect."""
+        untouched = AsModelConfig()
+        return [
+            f"{name}={quoted(getattr(self, name))} has no effect: {reason}"
+            for name, reason in NO_EFFECT.items()
+            if getattr(self, name) != getattr(untouched, name)
+        ]
 
     @property
     def interrupts(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from headrace.allspark.errors import ConfigFieldMissingError
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
 from headrace.allspark.loader_base import LLM, read_config
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
-from headrace.hub import resolve_model
+from headrace.hub import checked_path, resolve_model
+
+logger = logging.getLogger("headrace")
 
 _SECTIONS = ("generation_config", "runtime_config", "model")
 
@@ -36,7 +39,9 @@ class DashInferModel(LLM):
         config_file_path: str | os.PathLike[str] | None = None,
         config_content: str | None = None,
     ) -> None:
-        self.di_model_path = os.fspath(pretrain_model_name_or_path)
+        self.di_model_path = checked_path(
+            pretrain_model_name_or_path, "pretrain_model_name_or_path"
+        )
         self.safe_model_name = pretrain_model_name.replace("/", "_")
         if config_content is not None:
             config = parse_diconfig(config_content)
@@ -52,7 +57,12 @@ class DashInferModel(LLM):
         return packed_model.find_model(stem + ".asgraph", stem + ".asparam")
 
     def load_model(self, **kwargs: Any) -> DashInferModel:
-        """Checks that the files are there and belong together. Raises AsException."""
+        """Checks that the files are there and belong together. Arguments have no effect.
+
+        Raises AsException.
+        """
+        if kwargs:
+            logger.warning("load_model: %.200s: no effect", ", ".join(kwargs))
         self._files()
         return self
 

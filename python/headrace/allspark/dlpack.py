@@ -1,7 +1,8 @@
 """Reads integers out of DLPack tensors, with nothing but ctypes.
 
-The layout is that of dlpack.h: a capsule named "dltensor" holds a DLManagedTensor, whose deleter
-its consumer calls once.
+The layout is that of dlpack.h: a capsule named "dltensor" holds a DLManagedTensor. The integers are
+copied and the capsule is left as it is, as in the original: it still owns its tensor, frees it when
+it goes, and may be read again.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_ui
 from typing import Any
 
 _NAME = b"dltensor"
-_USED = b"used_dltensor"
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_USED))  # capsules named so may outlive this module
 _INT, _UINT = 0, 1
 _MAX_ELEMENTS = 1 << 26
 _CPU = (1, 3)  # kDLCPU, kDLCUDAHost
@@ -48,9 +47,6 @@ class _Tensor(Structure):
     )
 
 
-_Deleter = ctypes.CFUNCTYPE(None, c_void_p)
-
-
 class _ManagedTensor(Structure):
     _fields_ = (("tensor", _Tensor), ("manager", c_void_p), ("deleter", c_void_p))
 
@@ -63,7 +59,6 @@ def _api(name: str, result: Any, *arguments: Any) -> Any:
 
 _is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _pointer = _api("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
-_rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 
 
 def is_capsule(value: Any) -> bool:
@@ -73,19 +68,13 @@ def is_capsule(value: Any) -> bool:
 def read_integers(value: Any) -> list[list[int]]:
     """The rows of a capsule, or of an object with __dlpack__, in the memory of the CPU.
 
-    One row for a tensor of one dimension. Raises ValueError for anything else; a capsule that was
-    refused is not used up.
+    One row for a tensor of one dimension. Raises ValueError for anything else. A capsule can be
+    read any number of times, until a consumer of another kind has taken its tensor.
     """
     capsule = value if is_capsule(value) else value.__dlpack__()
     if not _is_valid(capsule, _NAME):
-        raise ValueError("the DLPack capsule has been used before, or is none")
-    managed = _ManagedTensor.from_address(_pointer(capsule, _NAME))
-    rows = _read(managed.tensor)
-    # From here on the tensor is ours to delete, and not the capsule's any more.
-    _rename(capsule, _USED)
-    if managed.deleter:
-        _Deleter(managed.deleter)(ctypes.addressof(managed))
-    return rows
+        raise ValueError("the DLPack capsule has been consumed elsewhere, or is none")
+    return _read(_ManagedTensor.from_address(_pointer(capsule, _NAME)).tensor)
 
 
 def _read(tensor: _Tensor) -> list[list[int]]:

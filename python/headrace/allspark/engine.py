@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,8 @@ __all__ = [
     "TargetDevice",
     "os",
 ]
+if importlib.util.find_spec("torch") is not None:  # the original's star import gives these, too
+    __all__ += ["Tensor", "torch"]  # noqa: F822 (see __getattr__)
 
 logger = logging.getLogger("headrace")
 

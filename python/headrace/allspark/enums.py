@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import Enum
+
+from headrace.named_enum import NamedIntEnum
 
 
-class _NativeEnum(IntEnum):
-    """Prints as the original's do: "AsStatus.ALLSPARK_SUCCESS"."""
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
-
-class AsStatus(_NativeEnum):
+class AsStatus(NamedIntEnum):
     """What a call of the engine came to. ALLSPARK_SUCCESS is 0."""
 
     ALLSPARK_SUCCESS = 0
@@ -41,8 +33,8 @@ class AsStatus(_NativeEnum):
     ALLSPARK_STREAMING = 200
 
 
-class GenerateRequestStatus(_NativeEnum):
-    """Init -> ContextFinished -> Generating -> one of the others."""
+class GenerateRequestStatus(NamedIntEnum):
+    """Init -> Generating -> one of the others. ContextFinished is never shown."""
 
     Init = 0
     ContextFinished = 1
@@ -52,31 +44,31 @@ class GenerateRequestStatus(_NativeEnum):
     InternalError = 5  # the request failed; the log says why
 
 
-class AsCacheMode(_NativeEnum):
+class AsCacheMode(NamedIntEnum):
     AsCacheDefault = 0
     AsCacheQuantI8 = 1
     AsCacheQuantU4 = 2
 
 
-class AsMHAPrefill(_NativeEnum):
+class AsMHAPrefill(NamedIntEnum):
     AsPrefillDefault = 0
     AsPrefillFlashV2 = 10
     AsPrefillXformer = 11
 
 
-class AsEvictionStrategy(_NativeEnum):
+class AsEvictionStrategy(NamedIntEnum):
     """Which request is interrupted when the KV cache is full."""
 
     MaxLength = 0
     Random = 1
 
 
-class AsSchedulingStrategy(_NativeEnum):
+class AsSchedulingStrategy(NamedIntEnum):
     ContextPriority = 0
     Balance = 1
 
 
-class VocabType(_NativeEnum):
+class VocabType(NamedIntEnum):
     VOCAB_TYPE_WPM = 0
     VOCAB_TYPE_SPM = 1
     VOCAB_TYPE_UGM = 2

@@ -104,16 +104,22 @@ def read_fields(config: Mapping[str, Any]) -> GenerationFields:
             _warn_unknown(str(name))
         elif value is not None:
             setattr(result, name, _converted(name, value))
+    if result.length_penalty != 1.0:
+        _log_once("length_penalty", "length_penalty has no effect: there is no beam search")
     return result
 
 
 def _warn_unknown(name: str) -> None:
+    near = difflib.get_close_matches(name, _NAMES, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    _log_once(name, f"unknown key {quoted(name)} is ignored{hint}")
+
+
+def _log_once(name: str, message: str) -> None:
     if name in _warned or len(_warned) > 1000:
         return
     _warned.add(name)
-    near = difflib.get_close_matches(name, _NAMES, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    logger.warning("generation config: unknown key %r is ignored%s", name, hint)
+    logger.warning("generation config: %s", message)
 
 
 def _converted(name: str, value: Any) -> Any:

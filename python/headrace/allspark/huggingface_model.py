@@ -30,7 +30,7 @@ class HuggingFaceModel(LLM):
     pretrain_model_name: what files written by serialize_to_path are called.
     in_memory_serialize: which way `serialize` goes.
     user_set_data_type: "float32", "bfloat16" or "float16"; None: the checkpoint's.
-    trust_remote_code: no effect: no code of a model is ever run.
+    trust_remote_code: a permission that is never used: no code of a model is run.
     """
 
     def __init__(
@@ -63,13 +63,17 @@ class HuggingFaceModel(LLM):
     ) -> HuggingFaceModel:
         """Finds the folder, fetching it from the hub if need be, and reads its configuration.
 
-        override_data_type: as user_set_data_type. The other arguments have no effect.
+        override_data_type: as user_set_data_type. direct_load: weights are always read directly.
+        load_format: "auto" or "safetensors"; others, and further arguments, have no effect and are
+            logged.
         Raises ModelSerializerException if there is no model that Headrace can read.
         """
         if override_data_type is not None:
             self.data_type = override_data_type
+        if load_format not in (None, "auto", "safetensors"):
+            logger.warning("load_format=%r has no effect: safetensors are read", str(load_format))
         if kwargs:
-            logger.debug("load_model: no effect of %s", ", ".join(kwargs))
+            logger.warning("load_model: %.200s: no effect", ", ".join(kwargs))
         try:
             self._folder = resolve_model(self.hf_model_path)
             self.read_model_config()
@@ -123,7 +127,13 @@ class HuggingFaceModel(LLM):
     def init_quantization(
         self, enable: bool = True, customized_quant_config: dict[str, Any] | None = None
     ) -> HuggingFaceModel:
-        """Takes the settings given, else those of config.json. Raises ValueError if it has none."""
+        """Takes the settings given, else those of config.json; none with enable=False.
+
+        Raises ValueError if there are none to take.
+        """
+        if not enable:
+            self.quant_setting = None
+            return self
         config = customized_quant_config or self.get_model_config().get("quantization_config")
         if not config:
             raise ValueError("the model's config.json has no quantization_config")
@@ -176,8 +186,12 @@ class HuggingFaceModel(LLM):
         customized_quant_config: dict[str, Any] | None = None,
         lora_cfg: Mapping[str, Any] | None = None,
     ) -> HuggingFaceModel:
-        """Costs nothing: the engine maps the folder's weights itself at install_model."""
+        """Costs nothing: the engine maps the folder's weights itself at install_model.
+
+        weight_only_quant, multinode_mode: no effect; one that asks for something else is logged.
+        """
         self._note_quantization(enable_quant, customized_quant_config)
+        _log_no_effect(enable_quant and weight_only_quant, multinode_mode)
         engine.adapters.note(lora_cfg)
         self._serialized = None
         return self
@@ -197,11 +211,13 @@ class HuggingFaceModel(LLM):
 
         skip_if_exists: leaves files alone that are there and made from this very model; others are
             written anew.
+        weight_only_quant, multinode_mode: as in serialize_to_memory.
         Raises ValueError without `model_output_dir`, AsException if packing fails.
         """
         if not model_output_dir:
             raise ValueError("model_output_dir is required to serialize to a path")
         self._note_quantization(enable_quant, customized_quant_config)
+        _log_no_effect(enable_quant and weight_only_quant, multinode_mode)
         engine.adapters.note(lora_cfg)
         self.read_model_config()
         self._serialized = packed_model.write_model(
@@ -277,3 +293,13 @@ class HuggingFaceModel(LLM):
         builder.generation_config(generation.build()).tokenizer("local", str(self._model_folder()))
         builder.build_yaml_path(output_path)
         return self
+
+
+def _log_no_effect(weight_only_quant: bool, multinode_mode: bool) -> None:
+    if weight_only_quant:
+        logger.warning(
+            "weight_only_quant=True has no effect: beside quantized weights, activations are "
+            "rounded to 8 bits"
+        )
+    if not multinode_mode:
+        logger.warning("multinode_mode=False has no effect: nothing is split for nodes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from headrace.allspark.as_model_config import AsModelConfig, parse_compute_unit
 from headrace.allspark.enums import AsEvictionStrategy, AsStatus
 from headrace.allspark.errors import AsException
 from headrace.quoting import quoted
+
+logger = logging.getLogger("headrace")
 
 _PRECISIONS = ("highest", "high", "medium", "medium_bf16", "medium_fp16")
 _SPANS = (0, 16, 32, 64, 128)
@@ -52,6 +55,8 @@ def plan_installation(config: AsModelConfig) -> Installation:
     if files.packed or config.packed_weights:
         options["packed_weights"] = files.packed or config.packed_weights
     environment.log_ineffective()
+    for line in config.ineffective():
+        logger.warning("install_model: %s", line)
     options.update(environment.memory_options())
     if config.enable_prefix_cache:
         options.update(environment.swap_options(options["device"]))

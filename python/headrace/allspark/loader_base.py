@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace.allspark.as_model_config import AsModelConfig
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
-from headrace.allspark.hf_tokenizer import HFTokenizer
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
+from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.model_files import read_json
 from headrace.text.tokenizer import Tokenizer
 
@@ -17,7 +17,7 @@ from headrace.text.tokenizer import Tokenizer
 class LLM(ABC):
     """A model that an engine can install. Methods that return nothing else return self."""
 
-    tokenizer: HFTokenizer | None = None
+    tokenizer: CallableTokenizer | None = None
 
     @abstractmethod
     def load_model(self, **kwargs: Any) -> LLM: ...
@@ -34,15 +34,16 @@ class LLM(ABC):
     def _tokenizer_folder(self) -> Path: ...
 
     def init_tokenizer(self, padding_side: str = "left") -> LLM:
-        """Reads the tokenizer, once. padding_side: no effect, prompts are not padded.
+        """Reads the tokenizer, once. padding_side: "left" or "right", for its calls with padding.
 
         Raises TokenizerError.
         """
         if self.tokenizer is None:
-            self.tokenizer = HFTokenizer(Tokenizer.from_pretrained(self._tokenizer_folder()))
+            own = Tokenizer.from_pretrained(self._tokenizer_folder())
+            self.tokenizer = CallableTokenizer(own, padding_side)
         return self
 
-    def get_tokenizer(self) -> HFTokenizer:
+    def get_tokenizer(self) -> CallableTokenizer:
         """The tokenizer. Raises TokenizerError if the model has none."""
         self.init_tokenizer()
         assert self.tokenizer is not None

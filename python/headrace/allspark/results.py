@@ -81,8 +81,8 @@ class ResultQueue:
     def GenerateStatus(self) -> GenerateRequestStatus:
         """The status. It stays behind the tokens: a request ends once they have been taken.
 
-        So a loop that reads while the status is Init, ContextFinished or Generating loses nothing,
-        however fast the request ends. There are two exceptions for callers that don't read: after
+        So a loop that reads while the status is Init or Generating loses nothing, however fast the
+        request ends. There are two exceptions for callers that don't read: after
         sync_request the end is shown at once; and of a request that nobody has read from, a thread
         that asks again at least 0.1 s after it first could have been told.
         """
@@ -112,11 +112,10 @@ class ResultQueue:
         self._stopped = True
 
     def _running_status(self) -> GenerateRequestStatus:
-        generated = self._results.generated_length()
-        if generated == 0:
+        # Never ContextFinished: the original keeps it to itself, and its programs treat it as an
+        # error.
+        if self._results.generated_length() == 0:
             return GenerateRequestStatus.Init
-        if generated == 1:  # the step that finished the prompt drew it
-            return GenerateRequestStatus.ContextFinished
         return GenerateRequestStatus.Generating
 
     def _unread_for_long(self) -> bool:

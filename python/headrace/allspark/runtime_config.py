@@ -100,9 +100,7 @@ class AsModelRuntimeConfigBuilder:
 
     def enable_sparsity_matmul(self, enable: bool = False) -> AsModelRuntimeConfigBuilder:
         """No effect: there are no sparse kernels."""
-        if enable:
-            logger.warning("enable_sparsity_matmul has no effect here")
-        return self._set(enable_sparsity_matmul=False)
+        return self._set(enable_sparsity_matmul=enable)
 
     def kv_cache_mode(self, cache_mode: AsCacheMode) -> AsModelRuntimeConfigBuilder:
         return self._set(cache_mode=cache_mode)

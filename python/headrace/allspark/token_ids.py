@@ -20,7 +20,7 @@ def read_rows(value: Any) -> list[list[int]]:
 
     value: a (nested) list or tuple of ints; a DLPack capsule; an object with __dlpack__ (tensors of
     torch, arrays of numpy and others) in the memory of the CPU; or any other sequence of ints, as
-    array.array. A capsule is used up, as DLPack wants it.
+    array.array. A capsule stays as it is: pass it as often as you like.
 
     Raises TokenIdsError.
     """

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.cli import bench, chat, generate, info, pack
+from headrace.cli.logs import log_to_stderr
 from headrace.cli.options import UsageError
 
 
@@ -20,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        status: int = args.run(args)
+        with log_to_stderr():
+            status: int = args.run(args)
         return status
     except KeyboardInterrupt:
         return 130

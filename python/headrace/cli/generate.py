@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 from headrace.cli.options import (
     UsageError,
     add_engine_options,
+    add_guiding_options,
     add_model_option,
     add_sampling_options,
     load_model,
+    lora_options,
+    lora_request,
     sampling_params,
 )
 
 if TYPE_CHECKING:
-    from headrace import LLM, RequestOutput, SamplingParams
+    from headrace import LLM, CompletionOutput, RequestOutput, SamplingParams
 
 
 def add_parser(commands: Any) -> None:
@@ -31,8 +34,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--chat", action="store_true", help="put each prompt in the chat template")
     parser.add_argument("--system", help="system message, with --chat")
     parser.add_argument("--lines", action="store_true", help="each line of the input is a prompt")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per prompt")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per output")
+    parser.add_argument("-n", "--n", type=int, default=1, help="outputs per prompt")
+    parser.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="K",
+        help="with --json: log-probabilities of each token and of the K likeliest ones",
+    )
     add_sampling_options(parser)
+    add_guiding_options(parser)
     add_engine_options(parser)
     parser.set_defaults(run=run)
 
@@ -40,21 +51,37 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.system is not None and not args.chat:
         raise UsageError("--system needs --chat")
-    params = sampling_params(args)
+    if args.logprobs is not None and not args.json:
+        raise UsageError("--logprobs needs --json")
+    params = sampling_params(args, n=args.n, logprobs=args.logprobs)
+    lora = lora_request(args)
     prompts = args.prompts or _standard_input(args.lines)
-    with load_model(args) as llm:
-        if len(prompts) == 1 and not args.json:
-            return _stream(llm, args, prompts, params)
-        show_bar = len(prompts) > 1 and sys.stderr.isatty()
+    how = {"lora_request": lora}
+    with load_model(args, **lora_options(args), **_logprob_options(args)) as llm:
+        if len(prompts) == args.n == 1 and not args.json:
+            return _stream(llm, args, prompts, params, **how)
+        show_bar = len(prompts) * args.n > 1 and sys.stderr.isatty()
         failed = False
-        for output in _call(llm, args, prompts, params, use_tqdm=show_bar):
+        for output in _call(llm, args, prompts, params, use_tqdm=show_bar, **how):
             failed |= _print_result(output, args.json)
     return 1 if failed else 0
 
 
+def _logprob_options(args: argparse.Namespace) -> dict[str, Any]:
+    if args.logprobs is None:
+        return {}
+    return {"enable_logprob": True, "max_logprobs": -1}
+
+
 def _standard_input(lines: bool) -> list[str]:
+    """The prompts there; without `lines` one, less the line break that ends it."""
+    if sys.stdin.isatty():
+        print("Type the prompt; Ctrl-D at the start of a line ends it.", file=sys.stderr)
     text = sys.stdin.read()
-    prompts = [line for line in text.splitlines() if line] if lines else [text]
+    if lines:
+        prompts = [line for line in text.splitlines() if line]
+    else:
+        prompts = [text.removesuffix("\n").removesuffix("\r")]
     if not any(prompts):
         raise UsageError("there is no prompt: pass one, or write it to standard input")
     return prompts
@@ -70,9 +97,11 @@ def _call(
     return llm.chat(conversations, params, **how)
 
 
-def _stream(llm: LLM, args: argparse.Namespace, prompts: list[str], params: SamplingParams) -> int:
+def _stream(
+    llm: LLM, args: argparse.Namespace, prompts: list[str], params: SamplingParams, **how: Any
+) -> int:
     failed = spoke = False
-    for (output,) in _call(llm, args, prompts, params, use_tqdm=False, stream=True):
+    for (output,) in _call(llm, args, prompts, params, stream=True, **how):
         failed |= _report_error(output)
         sys.stdout.write(output.outputs.text)
         sys.stdout.flush()
@@ -86,14 +115,13 @@ def _print_result(output: RequestOutput, as_json: bool) -> bool:
     """Whether the request failed."""
     failed = _report_error(output)
     completion = output.outputs
-    if completion is None:
-        return True
     if not as_json:
         if not failed:
             print(completion.text)
         return failed
     record = {
         "prompt": output.prompt,
+        "index": completion.index,
         "text": completion.text,
         "token_ids": completion.token_ids,
         "finish_reason": completion.finish_reason,
@@ -103,8 +131,21 @@ def _print_result(output: RequestOutput, as_json: bool) -> bool:
         "error_code": output.error_code,
         "error_msg": output.error_msg,
     }
+    if completion.logprobs is not None:
+        record["logprobs"] = _token_logprobs(completion)
     print(json.dumps(record, ensure_ascii=False))
     return failed
+
+
+def _token_logprobs(completion: CompletionOutput) -> list[list[dict[str, Any]]]:
+    """For each token: itself, then the likeliest ones."""
+    return [
+        [
+            {"id": token, "text": one.decoded_token, "logprob": one.logprob, "rank": one.rank}
+            for token, one in position.items()
+        ]
+        for position in completion.logprobs or ()
+    ]
 
 
 def _report_error(output: RequestOutput) -> bool:

@@ -40,13 +40,36 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
 
     folder = resolve_model(model_path(args))
     info = native.describe_model(folder)
-    files = sorted(Path(folder).glob("*.safetensors"))
+    shapes = _shapes(info, str(folder))
+    weights = _weights(folder)
+    shapes["dtype"] = weights.pop("packed_dtype", info.dtype)  # a packed folder's is the file's
     return {
-        **_shapes(info, str(folder)),
+        **shapes,
+        **weights,
+        **_kv_needs(info, shapes["dtype"], args.max_model_len or info.max_model_len),
+        **_machine(native.describe_cpu()),
+    }
+
+
+def _weights(folder: Path) -> dict[str, Any]:
+    """The files that a load of the folder reads."""
+    from headrace import packed
+
+    files = sorted(folder.glob("*.safetensors"))
+    file = folder / packed.FILE_NAME
+    if not files and file.is_file():
+        facts = packed.describe(file)
+        return {
+            "packed_file": packed.FILE_NAME,
+            "packed_bytes": file.stat().st_size,
+            "packed_dtype": facts["dtype"],
+            "packed_quantization": facts["quantization"] or "none",
+            "packed_layout": facts["layout"],
+            "packed_by": facts["written_by"],
+        }
+    return {
         "checkpoint_files": len(files),
         "checkpoint_bytes": sum(file.stat().st_size for file in files),
-        **_kv_needs(info, args.max_model_len or info.max_model_len),
-        **_machine(native.describe_cpu()),
     }
 
 
@@ -112,8 +135,8 @@ def _shapes(info: Any, path: str) -> dict[str, Any]:
     return {"path": path, **{name: getattr(info, name) for name in names}}
 
 
-def _kv_needs(info: Any, context: int) -> dict[str, Any]:
-    element = 4 if info.dtype == "float32" else 2
+def _kv_needs(info: Any, dtype: str, context: int) -> dict[str, Any]:
+    element = 4 if dtype == "float32" else 2
     per_token = 2 * info.num_layers * info.num_kv_heads * info.head_dim * element
     return {"kv_bytes_per_token": per_token, "kv_bytes_of_full_context": per_token * context}
 

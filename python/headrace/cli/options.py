@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace import LLM, SamplingParams
+    from headrace import LLM, GuidedDecodingParams, LoRARequest, SamplingParams
 
 # What `/set` and the sampling options know, with the type of each.
 SAMPLING_FIELDS: dict[str, type] = {
@@ -102,10 +104,74 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ignore-eos", action="store_true", help="go on after end-of-sequence")
 
 
+def add_guiding_options(parser: argparse.ArgumentParser) -> None:
+    """What the output must look like, and the adapter that writes it."""
+    group = parser.add_argument_group("guided decoding")
+    one = group.add_mutually_exclusive_group()
+    one.add_argument(
+        "--json-schema", metavar="SCHEMA", help="answer with JSON of this schema: JSON, or a file"
+    )
+    one.add_argument("--regex", help="answer with a text that this regular expression matches")
+    group = parser.add_argument_group("adapter")
+    group.add_argument("--lora", metavar="FOLDER", help="answer with this PEFT adapter")
+    group.add_argument(
+        "--max-lora-rank", type=int, metavar="N", help="default: the rank of the adapter"
+    )
+
+
+def guided_decoding(args: argparse.Namespace) -> GuidedDecodingParams | None:
+    """Raises UsageError for a schema that can't be read."""
+    from headrace import GuidedDecodingParams
+
+    if args.regex is not None:
+        return GuidedDecodingParams(regex=args.regex)
+    if args.json_schema is None:
+        return None
+    text = args.json_schema
+    try:
+        if not text.lstrip().startswith("{"):
+            text = Path(text).read_text(encoding="utf-8")
+        return GuidedDecodingParams(json=json.loads(text))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"--json-schema is neither JSON nor a file of JSON: {error}") from error
+
+
+def lora_request(args: argparse.Namespace) -> LoRARequest | None:
+    """The adapter that the options name."""
+    from headrace import LoRARequest
+
+    if args.lora is None:
+        return None
+    folder = Path(args.lora).expanduser()
+    if not folder.is_dir():
+        raise UsageError(f"--lora: there is no folder {args.lora}")
+    return LoRARequest(folder.resolve().name or "adapter", 1, str(folder))
+
+
+def lora_options(args: argparse.Namespace) -> dict[str, Any]:
+    """LLM's arguments for the adapter that the options name."""
+    if args.lora is None:
+        return {}
+    rank = args.max_lora_rank or _adapter_rank(Path(args.lora).expanduser())
+    return {"enable_lora": True, **({} if rank is None else {"max_lora_rank": rank})}
+
+
+def _adapter_rank(folder: Path) -> int | None:
+    """None if its configuration doesn't say; loading the adapter then tells what is wrong."""
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        ranks = [config["r"], *(config.get("rank_pattern") or {}).values()]
+        return int(max(ranks))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
 def model_path(args: argparse.Namespace) -> str:
     """The model asked for, else the shipped one."""
     from headrace import shipped_model
 
+    if args.model == "":
+        raise UsageError("the path of the model is empty")
     return args.model or shipped_model()
 
 
@@ -148,7 +214,7 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
     return LLM(model_path(args), **given)
 
 
-def sampling_params(args: argparse.Namespace) -> SamplingParams:
+def sampling_params(args: argparse.Namespace, **more: Any) -> SamplingParams:
     """The SamplingParams the options describe. Raises UsageError for values out of range."""
     from headrace import SamplingParams
 
@@ -156,6 +222,12 @@ def sampling_params(args: argparse.Namespace) -> SamplingParams:
         name: getattr(args, name) for name in SAMPLING_FIELDS if getattr(args, name) is not None
     }
     try:
-        return SamplingParams(stop=args.stop, ignore_eos=args.ignore_eos, **given)
+        return SamplingParams(
+            stop=args.stop,
+            ignore_eos=args.ignore_eos,
+            guided_decoding=guided_decoding(args),
+            **given,
+            **more,
+        )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from error

@@ -26,6 +26,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--check", action="store_true", help="write nothing: say whether the file OUT can be loaded"
     )
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite files in OUT that have other contents"
+    )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.set_defaults(run=run)
 
@@ -44,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         quantization=args.quantization,
         num_threads=args.threads,
         skip_if_current=args.skip_if_current,
+        overwrite=args.force,
     )
     if report is None:
         print(f"{args.out} is current")

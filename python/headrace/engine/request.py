@@ -1,5 +1,23 @@
 """FastDeploy's module path of the results."""
 
-from headrace.outputs import CompletionOutput, RequestMetrics, RequestOutput
+from headrace.outputs import (
+    CompletionOutput,
+    Logprob,
+    LogprobsLists,
+    PromptLogprobs,
+    RequestMetrics,
+    RequestOutput,
+    SampleLogprobs,
+    SpeculateMetrics,
+)
 
-__all__ = ["CompletionOutput", "RequestMetrics", "RequestOutput"]
+__all__ = [
+    "CompletionOutput",
+    "Logprob",
+    "LogprobsLists",
+    "PromptLogprobs",
+    "RequestMetrics",
+    "RequestOutput",
+    "SampleLogprobs",
+    "SpeculateMetrics",
+]

@@ -27,7 +27,13 @@ from headrace._core import (
     SpeculativeOptions,
 )
 from headrace.native.config import GenerationConfig
-from headrace.native.engine import Engine, available_cpu_isas, describe_cpu, describe_model
+from headrace.native.engine import (
+    Engine,
+    LoadProgress,
+    available_cpu_isas,
+    describe_cpu,
+    describe_model,
+)
 from headrace.native.output import Output
 from headrace.native.queue import ResultQueue
 from headrace.native.request import Request
@@ -38,6 +44,7 @@ __all__ = [
     "FinishReason",
     "GenerationConfig",
     "HeadraceError",
+    "LoadProgress",
     "LogprobsKind",
     "LoraInfo",
     "ModelInfo",

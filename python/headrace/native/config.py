@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from headrace import _core
+from headrace.short_repr import given_fields, short_repr
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -59,6 +60,10 @@ class GenerationConfig:
     temperature_scaled_logprobs: bool = False
     top_p_normalized_logprobs: bool = False
     skip_special_tokens: bool = True
+
+    def __repr__(self) -> str:
+        """With the fields that aren't neutral."""
+        return short_repr(self, given_fields(self))
 
     def to_core(self) -> _core.SamplingParams:
         """Raises TypeError for a value of the wrong type."""

@@ -14,12 +14,16 @@ from headrace import _core
 from headrace.native.config import GenerationConfig
 from headrace.native.request import Request
 from headrace.quoting import checked_text, quoted
+from headrace.short_repr import short_repr
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from headrace.grammar.compiler import Guided
 
 logger = logging.getLogger("headrace")
+
+LoadProgress = Callable[[str, int, int], object]
+"""Told how far a load is: stage, bytes done, bytes in all. See Engine.install_model."""
 
 _LEVELS = {
     "debug": logging.DEBUG,
@@ -58,14 +62,29 @@ class Engine:
         # At the end of the program the extension closes it, when no thread can call it any more.
         self._finalizer.atexit = False
 
+    def __repr__(self) -> str:
+        return short_repr(self, {"closed": True} if self.closed else {"models": self.models()})
+
     def install_model(
-        self, name: str, options: _core.ModelOptions | str | os.PathLike[str]
+        self,
+        name: str,
+        options: _core.ModelOptions | str | os.PathLike[str],
+        *,
+        progress: LoadProgress | None = None,
     ) -> None:
         """Reads a model folder, packs its weights and reserves memory. On failure nothing is left
-        behind. A path alone means ModelOptions(path=...)."""
+        behind. A path alone means ModelOptions(path=...).
+
+        progress: called as progress(stage, bytes_done, bytes_total) on this thread, about ten times
+            a second and at the end. Stages come in this order, and some are left out: "opening",
+            "checking" (a packed file), "weights", "reserving" (the KV cache); bytes are those of
+            the stage, 0 of 0 where none are counted. What it raises ends the load and is raised.
+
+        Ctrl-C on the main thread ends the load, and so does close() on any ("cancelled").
+        """
         if isinstance(options, (str, os.PathLike)):
             options = _core.ModelOptions(path=checked_text(os.fspath(options), "path"))
-        self._core.install_model(_name(name), options)
+        self._core.install_model(_name(name), options, progress=progress)
 
     def start_model(self, name: str) -> None:
         """Warms up and starts to serve. The model must be installed or stopped."""

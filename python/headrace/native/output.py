@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace import _core
+from headrace.short_repr import short_repr
 
 
 @dataclass(slots=True)
@@ -29,6 +30,19 @@ class Output:
     stop_token: int
     error_code: str
     error_message: str
+
+    def __repr__(self) -> str:
+        end = {"finish_reason": self.finish_reason} if self.finished else {}
+        failure = {"error_code": self.error_code, "error_message": self.error_message}
+        return short_repr(
+            self,
+            {
+                "token_ids": self.token_ids,
+                **({"text": self.text} if self.text else {}),
+                **end,
+                **(failure if self.error_message else {}),
+            },
+        )
 
 
 def from_core(output: _core.Output) -> Output:

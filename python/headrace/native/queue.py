@@ -11,6 +11,7 @@ from typing import Any, overload
 
 from headrace import _core
 from headrace.native.output import Output, from_core
+from headrace.short_repr import short_repr
 from headrace.text.detokenizer import Detokenizer
 
 
@@ -41,6 +42,18 @@ class ResultQueue:
         with contextlib.suppress(Exception):
             if self._cancel is not None:
                 self._cancel()
+
+    def __repr__(self) -> str:
+        return short_repr(self, self._summary())
+
+    def _summary(self) -> dict[str, Any]:
+        status = self.status()
+        finished = status == _core.RequestStatus.FINISHED
+        return {
+            "generated_tokens": self.generated_length(),
+            "status": status,
+            **({"finish_reason": self.finish_reason()} if finished else {}),
+        }
 
     @overload
     def get(self, timeout: None = None) -> Output: ...

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace import _core
 from headrace.native.queue import ResultQueue
+from headrace.short_repr import short_repr
 from headrace.text.detokenizer import Detokenizer
 
 
@@ -36,6 +37,10 @@ class Request:
         self.id: str = core.id
         self.seed: int = core.seed  # in use, also when the engine picked it
         self.prompt_token_ids = prompt_token_ids
+
+    def __repr__(self) -> str:
+        facts = {"id": self.id, "prompt_tokens": len(self.prompt_token_ids)}
+        return short_repr(self, {**facts, **self._queue._summary()})
 
     def results(self) -> ResultQueue:
         """Its output: the same object every time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,23 @@ def render_template(template: str, variables: Mapping[str, Any]) -> str:
 
     Raises TemplateError for every failure of the template.
     """
+    _check_size(template)
+    from headrace.text.template_process import render
+
+    return render(template, variables)
+
+
+@lru_cache(maxsize=32)
+def template_variables(template: str) -> frozenset[str]:
+    """The names of the variables that a template reads. Raises TemplateError."""
+    _check_size(template)
+    from headrace.text.template_process import variables_read
+
+    return variables_read(template)
+
+
+def _check_size(template: str) -> None:
     if len(template) > MAX_TEMPLATE_CHARS:
         raise TemplateError(
             f"the chat template has more than the {MAX_TEMPLATE_CHARS} characters allowed"
         )
-    from headrace.text.template_process import render
-
-    return render(template, variables)

@@ -5,13 +5,14 @@ cost is bounded elsewhere: it runs in a process of its own (see template_process
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -25,8 +26,20 @@ _MAX_MESSAGE_CHARS = 1000  # of raise_exception
 
 def render(template: str, variables: dict[str, Any]) -> str:
     """Raises TemplateError for every failure but MemoryError."""
-    try:
+    with _template_errors():
         return _render(template, variables)
+
+
+def variables_read(template: str) -> frozenset[str]:
+    """The names of the variables that a template reads. Raises TemplateError, as above."""
+    with _template_errors():
+        return frozenset(meta.find_undeclared_variables(_environment().parse(template)))
+
+
+@contextmanager
+def _template_errors() -> Iterator[None]:
+    try:
+        yield
     except (TemplateError, MemoryError):
         raise
     except RecursionError as error:
@@ -66,6 +79,11 @@ class GenerationTag(Extension):
 
 @lru_cache(maxsize=32)
 def _compiled(template: str) -> jinja2.Template:
+    return _environment().from_string(template)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag]
     )
@@ -73,7 +91,7 @@ def _compiled(template: str) -> jinja2.Template:
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     environment.filters["tojson"] = _to_json
-    return environment.from_string(template)
+    return environment
 
 
 def _raise_exception(message: str) -> None:

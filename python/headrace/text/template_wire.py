@@ -7,9 +7,9 @@ import struct
 
 HEADER = struct.Struct("<cQ")
 
-REQUEST = b"R"  # a pickled (template, variables)
+REQUEST = b"R"  # a pickled (template, variables); None for variables asks which it reads
 READY = b"S"  # the process has started
-TEXT = b"T"  # what the template has rendered
+TEXT = b"T"  # what the template has rendered, or a name in each line
 ERROR = b"E"  # the message of a TemplateError
 MEMORY = b"M"  # there was not enough
 

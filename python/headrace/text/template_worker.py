@@ -15,7 +15,7 @@ import socket
 import sys
 
 from headrace.errors import TemplateError
-from headrace.text.template_sandbox import render
+from headrace.text.template_sandbox import render, variables_read
 from headrace.text.template_wire import ERROR, MEMORY, READY, TEXT, receive, send
 
 _ANY_SIZE = 1 << 62  # the parent has its own limit
@@ -52,6 +52,8 @@ def _answer(request: bytearray) -> tuple[bytes, bytes]:
     try:
         template, variables = pickle.loads(request)
         request.clear()
+        if variables is None:
+            return TEXT, "\n".join(sorted(variables_read(template))).encode()
         return TEXT, render(template, variables).encode("utf-8", "surrogatepass")
     except TemplateError as error:
         return ERROR, str(error).encode("utf-8", "surrogatepass")

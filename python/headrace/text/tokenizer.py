@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import TokenizerError
 from headrace.text.backend import Backend
-from headrace.text.chat_template import find_template, render_template
+from headrace.text.chat_template import find_template, render_template, template_variables
 from headrace.text.detokenizer import Detokenizer
 from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
@@ -60,6 +60,16 @@ class Tokenizer:
 
                 return cls(SentencePieceBackend(folder / name, files), files)
         return None
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._files.folder
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """tokenizer_config.json; {} without one."""
+        return self._files.config
 
     # Text and ids.
 
@@ -226,6 +236,20 @@ class Tokenizer:
             },
         )
         return self.encode(text) if tokenize else text
+
+    @property
+    def chat_templates(self) -> dict[str, str]:
+        """The folder's templates by name; its own is "default"."""
+        return dict(self._files.templates)
+
+    def template_variables(
+        self, chat_template: str | None = None, with_tools: bool = False
+    ) -> frozenset[str]:
+        """The variables that a template reads: the one that apply_chat_template would use.
+
+        Raises TemplateError, as it would.
+        """
+        return template_variables(find_template(self._files.templates, chat_template, with_tools))
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:

@@ -1,5 +1,11 @@
 """FastDeploy's module path of the log-probability types."""
 
-from headrace.outputs import Logprob, LogprobsLists, PromptLogprobs, SampleLogprobs
+from headrace.outputs import (
+    Logprob,
+    LogprobsLists,
+    PromptLogprobs,
+    SampleLogprobs,
+    SpeculateMetrics,
+)
 
-__all__ = ["Logprob", "LogprobsLists", "PromptLogprobs", "SampleLogprobs"]
+__all__ = ["Logprob", "LogprobsLists", "PromptLogprobs", "SampleLogprobs", "SpeculateMetrics"]

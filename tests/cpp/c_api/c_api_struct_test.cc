@@ -22,7 +22,8 @@ namespace {
 #define EXPECT_NO_TAIL_PADDING(type, last) \
   static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
 EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
-EXPECT_NO_TAIL_PADDING(headrace_model_options, swap_space);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, load_user_data);
+EXPECT_NO_TAIL_PADDING(headrace_load_progress, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
@@ -39,11 +40,12 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                                   const ModelInfo& info, const ModelStats& stats,
                                                   const RequestStats& request_stats,
                                                   const Output& output, const LoraInfo& lora_info) {
+  // load_stop has no counterpart: the callback that is told of the progress ends the load.
   [[maybe_unused]] const auto& [path, device, dtype, quantization, group_size, kv_dtype, threads,
                                 isa, max_len, max_seqs, max_tokens, block, blocks, kv_bytes,
                                 utilization, ratio, leftover, prefix, swap, out_of_blocks, chunk,
-                                packed, packed_copy, max_loras, max_lora_rank, speculative, dummy] =
-      model;
+                                packed, packed_copy, max_loras, max_lora_rank, speculative, dummy,
+                                load_progress, load_stop] = model;
   [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram, draft] = speculative;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,

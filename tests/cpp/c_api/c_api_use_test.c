@@ -379,6 +379,50 @@ static void test_model_life(headrace_engine* engine) {
   CHECK_OK(headrace_engine_start_model(engine, "m"));
 }
 
+typedef struct load_watch {
+  int32_t end_at; /* a stage, or -1 */
+  int32_t last_stage;
+  uint64_t weights_done, weights_total;
+} load_watch;
+
+static int32_t watch_load(void* user_data, const headrace_load_progress* progress) {
+  load_watch* watch = user_data;
+  CHECK(progress->struct_size == sizeof *progress && progress->stage >= watch->last_stage);
+  CHECK(progress->bytes_done <= progress->bytes_total);
+  watch->last_stage = progress->stage;
+  if (progress->stage == HEADRACE_LOAD_WEIGHTS) {
+    CHECK(progress->bytes_done >= watch->weights_done);
+    watch->weights_done = progress->bytes_done;
+    watch->weights_total = progress->bytes_total;
+  }
+  return progress->stage == watch->end_at;
+}
+
+/* A load is watched to its end, and ended by its callback; the name is free then. */
+static void test_load_callback(headrace_engine* engine, const char* folder) {
+  const int32_t ends[] = {HEADRACE_LOAD_OPENING, HEADRACE_LOAD_WEIGHTS, -1};
+  for (size_t i = 0; i < sizeof ends / sizeof ends[0]; ++i) {
+    load_watch watch = {0};
+    watch.end_at = ends[i];
+    headrace_model_options model;
+    headrace_model_options_init(&model, sizeof model);
+    CHECK(model.load == NULL);
+    model.path = folder;
+    model.max_model_len = 64;
+    model.load = watch_load;
+    model.load_user_data = &watch;
+    const headrace_code code = headrace_engine_install_model(engine, "watched", &model);
+    if (ends[i] < 0) {
+      CHECK_OK(code);
+      CHECK(watch.last_stage == HEADRACE_LOAD_RESERVING && watch.weights_total > 0);
+      CHECK(watch.weights_done == watch.weights_total);
+      CHECK_OK(headrace_engine_release_model(engine, "watched"));
+    } else {
+      CHECK(code == HEADRACE_CANCELLED && watch.last_stage == ends[i]);
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   CHECK(headrace_last_error_code() == HEADRACE_OK && headrace_last_error_message()[0] == '\0');
@@ -391,6 +435,8 @@ int main(int argc, char** argv) {
   test_errors(engine);
   test_selector(engine);
   test_model_life(engine);
+  test_load_callback(engine, argv[1]);
+  CHECK(strcmp(headrace_code_name(HEADRACE_NOT_FINITE), "not_finite") == 0);
 
   /* A request outlives its engine: it has ended and says so. */
   const headrace_sampling_params sampling = greedy(200);

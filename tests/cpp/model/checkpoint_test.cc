@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "cpp/model/checkpoint_files.h"
@@ -247,6 +248,64 @@ TEST(CheckpointIndex, NotJson) {
   folder.write("model.safetensors.index.json", "weight_map: {}");
   expect_error(ErrorCode::kCorruptFile, {"index.json", "not valid JSON"},
                [&] { Checkpoint checkpoint(folder.path()); });
+}
+
+/// A checkpoint of one tensor, and its file's bytes.
+struct OneTensor {
+  TempFolder folder;
+  std::string bytes =
+      safetensors_file({{"a", DType::kF32, {4}, encode({1.0f, 2.0f, 3.0f, 4.0f}, DType::kF32)}});
+  std::filesystem::path file = folder.path() / "model.safetensors";
+
+  OneTensor() { folder.write("model.safetensors", bytes); }
+  void overwrite() const {
+    std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(-1, std::ios::end);
+    out.put('\x40');
+  }
+};
+
+constexpr const char* kChanged = "changed while it was being loaded";
+
+TEST(CheckpointChanges, NoneIsFine) {
+  const OneTensor one;
+  const Checkpoint checkpoint(one.folder.path());
+  EXPECT_NO_THROW(checkpoint.check_unchanged());
+}
+
+TEST(CheckpointChanges, AWriteOfTheSameSizeIsSeen) {
+  const OneTensor one;
+  const Checkpoint checkpoint(one.folder.path());
+  one.overwrite();
+  expect_error(ErrorCode::kInvalidState, {"model.safetensors", kChanged},
+               [&] { checkpoint.check_unchanged(); });
+}
+
+TEST(CheckpointChanges, AWriteThatSetsTheTimeBackIsSeen) {
+  const OneTensor one;
+  const Checkpoint checkpoint(one.folder.path());
+  const auto time = std::filesystem::last_write_time(one.file);
+  one.overwrite();
+  std::filesystem::last_write_time(one.file, time);
+  expect_error(ErrorCode::kInvalidState, {kChanged}, [&] { checkpoint.check_unchanged(); });
+}
+
+TEST(CheckpointChanges, AnotherFileInItsPlaceIsSeen) {
+  const OneTensor one;
+  const Checkpoint checkpoint(one.folder.path());
+  one.folder.write("other", one.bytes);
+  std::filesystem::rename(one.folder.path() / "other", one.file);
+  expect_error(ErrorCode::kInvalidState, {kChanged}, [&] { checkpoint.check_unchanged(); });
+}
+
+TEST(CheckpointChanges, AFileThatWasJustWrittenIsNoRisk) {
+  for (int i = 0; i < 10; ++i) {  // within one tick of the file system's clock
+    const OneTensor one;
+    one.overwrite();
+    const Checkpoint checkpoint(one.folder.path());
+    one.overwrite();
+    EXPECT_THROW(checkpoint.check_unchanged(), Error);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
 #include "backend/cpu/cpu_backend.h"
@@ -253,6 +254,22 @@ TEST_F(DecoderLoad, WrongShapesAndTypes) {
   tensor(tensors, "model.norm.weight").shape = {1, 32};
   expect_refused(ErrorCode::kCorruptFile, {"model.norm.weight", "[1, 32]", "[32]"}, config,
                  tensors);
+}
+
+TEST_F(DecoderLoad, NumbersThatAreNotFiniteAreNamed) {
+  const ModelConfig config = tiny("qwen2", R"(,"tie_word_embeddings":false)");
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight",
+        "model.layers.1.self_attn.k_proj.weight", "model.layers.1.self_attn.v_proj.bias",
+        "model.layers.0.mlp.up_proj.weight", "model.layers.0.input_layernorm.weight"}) {
+    for (const uint32_t bits : {0x7fc00000u, 0x7f800000u, 0xff800000u}) {
+      auto tensors = tensors_of(config);
+      TensorToWrite& bad = tensor(tensors, name);
+      std::memcpy(bad.bytes.data() + bad.bytes.size() / 8 * 4, &bits, sizeof bits);
+      expect_refused(ErrorCode::kCorruptFile, {std::string("tensor ") + name + " holds"}, config,
+                     tensors);
+    }
+  }
 }
 
 TEST_F(DecoderLoad, TensorsWithoutAPlace) {

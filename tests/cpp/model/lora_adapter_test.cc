@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <functional>
+#include <string>
 
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/model/expect_error.h"
@@ -189,6 +192,28 @@ TEST_F(LoraLoad, TensorsThatDoNotFitAreNamed) {
   expect_refused(kBad, {"q_proj", "lora_A", "other half"},
                  [](auto& tensors) { tensors.erase(tensors.begin() + 1); });
   expect_refused(kBad, {"no tensors"}, [](auto& tensors) { tensors.clear(); });
+}
+
+TEST_F(LoraLoad, NumbersThatAreNotFiniteAreNamed) {
+  for (const size_t which : {size_t{0}, size_t{1}}) {
+    expect_refused(kBad, {which == 0 ? "q_proj.lora_A" : "q_proj.lora_B", "holds nan"},
+                   [which](auto& tensors) {
+                     const float nan = std::nanf("");
+                     std::memcpy(tensors[which].bytes.data() + 40, &nan, sizeof nan);
+                   });
+  }
+}
+
+TEST(LoraConfig, MoreNamesThanAnyModelHasAreRefused) {
+  std::string targets = "[\"a\"", patterns = "{\"a\": 1";
+  for (int i = 0; i < 1 << 14; ++i) {
+    targets += ",\"a\"";
+    patterns += ",\"a" + std::to_string(i) + "\": 1";
+  }
+  expect_error(kBad, {"target_modules", "at most 16384"},
+               [&] { parse(", \"target_modules\": " + targets + "]"); });
+  expect_error(kBad, {"rank_pattern", "at most 16384"},
+               [&] { parse(", \"rank_pattern\": " + patterns + "}"); });
 }
 
 TEST_F(LoraLoad, TensorsThatAreNotUnderstoodAreNamed) {

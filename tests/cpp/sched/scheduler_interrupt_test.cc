@@ -62,6 +62,22 @@ Step until_interrupted(Scheduler& scheduler) {
   return last;
 }
 
+TEST(SchedulerInterrupt, APromptDoesNotTakeTheBlockThatADecodeLacks) {
+  constexpr int32_t kSeniors = 14;
+  SchedulerConfig config = config_of(OutOfBlocks::kInterruptLongest, 2 * kSeniors + 28);
+  config.max_num_seqs = 16;
+  config.max_prefill_chunk = config.block_size;
+  Scheduler scheduler(config);
+  for (int32_t i = 0; i < kSeniors; ++i) scheduler.add(spec_of(1, 30));
+  const SeqId prompt = scheduler.add(spec_of(100, 2)), decode = scheduler.add(spec_of(3, 30));
+  for (int32_t i = 0; i < 10; ++i) EXPECT_TRUE(step(scheduler).interrupted.empty());
+  ASSERT_EQ(scheduler.stats().free_blocks, 1);
+  // Both need a block now. The prompt is the decode's senior, but it can wait.
+  const Step last = step(scheduler);
+  EXPECT_EQ(std::ranges::count(last.planned, decode), 1);
+  EXPECT_EQ(std::ranges::count(last.planned, prompt), 0);
+}
+
 TEST(SchedulerInterrupt, TheLongestEndsAndTheOthersGoOn) {
   Scheduler scheduler(config_of(OutOfBlocks::kInterruptLongest, 8));
   const SeqId a = scheduler.add(spec_of(4, 25)), b = scheduler.add(spec_of(9, 20)),

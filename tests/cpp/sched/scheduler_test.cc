@@ -128,7 +128,9 @@ TEST(Scheduler, AnUrgentRequestTakesThePlaceOfALessUrgentOne) {
   Scheduler scheduler(config);
   SeqSpec lazy = spec_of(8, 20);
   lazy.priority = 1;
-  const SeqId a = scheduler.add(lazy), b = scheduler.add(lazy);
+  SeqSpec other = spec_of(8, 20, 30);
+  other.priority = 1;
+  const SeqId a = scheduler.add(lazy), b = scheduler.add(other);
   step(scheduler);
   const SeqId urgent = scheduler.add(spec_of(5, 2, 50));
   const StepPlan plan = step(scheduler);
@@ -174,7 +176,9 @@ TEST(Scheduler, GeneratedTokensAreCachedToo) {
 TEST(Scheduler, NothingIsCachedBeforeItsCommit) {
   Scheduler scheduler(config_of(100));
   scheduler.add(spec_of(9, 3));
-  scheduler.add(spec_of(9, 3));
+  SeqSpec alone = spec_of(9, 3);
+  alone.read_prefix_cache = false;  // or it would wait for the blocks of the first
+  scheduler.add(alone);
   StepPlan plan = scheduler.plan(0);
   EXPECT_EQ(rows_of(plan), (std::vector<int32_t>{9, 9}));
   scheduler.add(spec_of(9, 3));

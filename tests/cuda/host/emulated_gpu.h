@@ -17,12 +17,11 @@ struct EmulatedGpu {
   FakeCudaApi api{};
 
   std::shared_ptr<CudaBackend> backend(DType storage, size_t memory_limit = 0) {
-    return std::make_shared<CudaBackend>(api,
-                                         CudaBackendOptions{.storage = storage,
-                                                            .memory_limit = memory_limit,
-                                                            .record_steps = record_steps,
-                                                            .try_kernels = try_kernels,
-                                                            .plain_kernels = plain_kernels});
+    return std::make_shared<CudaBackend>(api, CudaBackendOptions{.storage = storage,
+                                                                 .memory_limit = memory_limit,
+                                                                 .record_steps = record_steps,
+                                                                 .try_kernels = try_kernels,
+                                                                 .plain_kernels = plain_kernels});
   }
 };
 

@@ -59,11 +59,18 @@ float maximum(const float* x, int64_t n) {
   return reduce_max(top);
 }
 
-float prepare(const float* x, int64_t n, const uint32_t* allowed, float* out) {
-  const float top = transform(x, n, out, [](F32 v) { return max(v, set1(kNever)); });
-  if (allowed == nullptr) return top;
+PreparedLogits prepare(const float* x, int64_t n, const uint32_t* allowed, float* out) {
+  constexpr float kInfinity = __builtin_inff();
+  constexpr uint32_t kAll = static_cast<uint32_t>((uint64_t{1} << kLanes) - 1);
+  uint32_t below = kAll;  // lanes where all was: NaN is below nothing
+  const float top = transform(x, n, out, [&below](F32 v) {
+    below &= greater_mask(set1(kInfinity), v);
+    return max(v, set1(kNever));
+  });
+  const float raw_top = below == kAll ? top : kInfinity;
+  if (allowed == nullptr) return {top, raw_top};
   forbid(out, n, allowed);
-  return maximum(out, n);
+  return {maximum(out, n), raw_top};
 }
 
 float divide(float* x, int64_t n, float divisor) {

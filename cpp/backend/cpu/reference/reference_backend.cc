@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "memory/mmap_allocator.h"
+#include "tensor/finite.h"
 
 namespace headrace {
 
@@ -120,9 +121,11 @@ class ReferenceBackend final : public Backend {
     const WeightCodes* codes = spec.parts.front().codes;
     for (int64_t i = 0; i < extent.n; ++i) {
       float* row = weight->row(i);
+      pause_packing(spec);
       if (codes != nullptr) {
         const WeightColumn column = find_feature(spec, i);
         reference_read_codes(*column.part->codes, column.feature, extent.k, row);
+        if (!all_finite(row, DType::kF32, extent.k)) refuse_scales(*column.part);
         continue;
       }
       read_weight_row(spec, i, 0, extent.k, row);
@@ -155,7 +158,7 @@ class ReferenceBackend final : public Backend {
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override {
     check_vector(part);
     *owner = allocate(static_cast<size_t>(part.n) * sizeof(float));
-    read_vector(part, static_cast<float*>(owner->data));
+    read_vector(part, DType::kF32, static_cast<float*>(owner->data));
     return TensorView(owner->data, DType::kF32, {part.n});
   }
 

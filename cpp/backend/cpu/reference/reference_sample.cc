@@ -19,6 +19,15 @@ bool is_allowed(const SampleRow& row, int32_t token) {
   return row.allowed == nullptr || ((row.allowed[token / 32] >> (token % 32)) & 1u) != 0;
 }
 
+bool is_finite(const float* logits, int32_t vocab_size) {
+  bool any = false;
+  for (int32_t t = 0; t < vocab_size; ++t) {
+    if (std::isnan(logits[t]) || logits[t] == -kNever) return false;
+    any = any || logits[t] > kNever;
+  }
+  return any;
+}
+
 std::vector<float> raw_values(const float* logits, int32_t vocab_size, const SampleRow& row) {
   std::vector<float> values(static_cast<size_t>(vocab_size), kNever);
   for (int32_t t = 0; t < vocab_size; ++t) {
@@ -175,6 +184,7 @@ void sample_row(const float* logits, int32_t vocab_size, const SampleRow& row,
   const std::vector<float> penalized = penalized_values(raw, row);
   const std::vector<float> processed = processed_values(penalized, row);
   result = {};
+  result.finite = is_finite(logits, vocab_size);
   if (row.forced_token >= 0) {
     result.token = row.forced_token;
   } else if (*std::max_element(processed.begin(), processed.end()) > kNever) {

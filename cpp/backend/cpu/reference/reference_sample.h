@@ -3,7 +3,8 @@
 // Backend::sample, plainly: sorts the vocabulary and computes in double. The oracle of the fast
 // sampler; backend.h gives the order of operations, and this is what it leaves open:
 //
-// * NaN counts as -inf, in the logits and where an infinite bias meets an infinite logit. Tokens
+// * A row that is not finite is drawn from all the same: NaN counts as -inf, in the logits and
+// where an infinite bias meets an infinite logit. Tokens
 //   at +inf share all the probability equally. Zeros are equal whatever their sign.
 // * Order: larger processed logit first, then lower id. Everything step 9 keeps is a prefix of
 //   this order, so that of equal logits at the edge of top_k or top_p the lower ids stay.

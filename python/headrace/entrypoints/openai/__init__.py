@@ -1,0 +1,1 @@
+"""FastDeploy's module path of the types of OpenAI's protocol."""
