@@ -19,9 +19,10 @@ __device__ inline uint32_t shared_address(const void* shared) {
 /// read past the L1 cache, into L2 128 bytes at a time.
 __device__ inline void copy_async_16(void* shared, const void* global, int bytes = 16) {
 #if defined(__CUDA_ARCH__)
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-               "l"(global), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+      "l"(global), "r"(bytes)
+      : "memory");
 #elif defined(HEADRACE_CUDA_EMULATION)
   emulation::queue_copy(shared, global, static_cast<size_t>(bytes),
                         static_cast<size_t>(16 - bytes));

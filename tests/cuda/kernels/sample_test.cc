@@ -82,7 +82,8 @@ class SampleRun {
     std::vector<SampleResult> out;
     for (size_t i = 0; i < results.size(); ++i) {
       const auto from = top.begin() + static_cast<ptrdiff_t>(i) * max_logprobs;
-      out.push_back({results[i].token,
+      out.push_back({results[i].finite,
+                     results[i].token,
                      results[i].logprob,
                      results[i].rank,
                      {from, from + results[i].num_top}});
