@@ -179,7 +179,7 @@ def test_parameters_of_calls_work(
 ) -> None:
     table = GENERATE if call == "generate" else CHAT
     assert table[name](llm) == SEEN[call, name]
-    assert ("Processed prompts" in capsys.readouterr().err) == (name == "use_tqdm")
+    assert ("Prompts:" in capsys.readouterr().err) == (name == "use_tqdm")
 
 
 @pytest.mark.parametrize("call", [GENERATE, CHAT])
@@ -425,7 +425,9 @@ def told(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
 
 
 def test_parameters_of_a_submission(told: list[dict[str, Any]], toy_folder: Any) -> None:
-    assert names_of(NativeEngine.submit) == {"model", "prompt", "detokenize", *SUBMIT}
+    # What `detached` does: test_native_owner.py.
+    names = {"model", "prompt", "detokenize", "detached", *SUBMIT}
+    assert names_of(NativeEngine.submit) == names
     with NativeEngine() as engine:
         engine.install_model("m", str(toy_folder))
         engine.start_model("m")

@@ -65,8 +65,8 @@ def test_rows_are_read_up_to_one_that_was_cut_off(tmp_path: Path) -> None:
     file = tmp_path / "rows"
     lines = [json.dumps(row("a", 1)), json.dumps(row("a", 2)), '{"number": "b", "meas']
     file.write_text("\n".join(lines))
-    assert table.read_rows(file) == {"a": row("a", 2)}
-    assert table.read_rows(tmp_path / "none") == {}
+    assert table.read_rows([file]) == {"a": row("a", 2)}
+    assert table.read_rows([tmp_path / "none"]) == {}
 
 
 def test_every_target_is_a_number_that_a_program_reports() -> None:
@@ -74,5 +74,5 @@ def test_every_target_is_a_number_that_a_program_reports() -> None:
     sources = "".join(path.read_text() for path in folder.glob("*.cc"))
     for target in table.TARGETS:
         name = target.number.removesuffix("-8b").removesuffix("-1b")
-        made = (f'"{target.number}"', f'"{name}-" + size + suffix', f'"{name}-" + (arguments.shape')
+        made = (f'"{target.number}"', f'"{name}-" + size', f'"{name}-" + (arguments.shape')
         assert any(text in sources for text in made)
