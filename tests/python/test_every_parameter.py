@@ -126,13 +126,18 @@ def texts(outputs: Any) -> list[str]:
     return [output["text"] for output in outputs]
 
 
+def streams(outputs: Any) -> bool:
+    """Whether it is an iterator, rather than a list, of lists with an output each."""
+    return not isinstance(outputs, list) and all(len(step) == 1 for step in outputs)
+
+
 GENERATE: dict[str, Callable[[LLM], Any]] = {
     "prompts": lambda llm: texts(llm.generate(prompts=["a", "b"], use_tqdm=False)),
     "sampling_params": lambda llm: texts(
         llm.generate("abc", sampling_params=SamplingParams(max_tokens=1), use_tqdm=False)
     ),
     "use_tqdm": lambda llm: len(llm.generate("abc", use_tqdm=True)),
-    "stream": lambda llm: len(list(llm.generate("abc", use_tqdm=False, stream=True))) > 1,
+    "stream": lambda llm: streams(llm.generate("abc", use_tqdm=False, stream=True)),
     "lora_request": lambda llm: llm.generate("abc", use_tqdm=False, lora_request=ADAPTER),
 }
 CHAT: dict[str, Callable[[LLM], Any]] = {
@@ -150,7 +155,7 @@ CHAT: dict[str, Callable[[LLM], Any]] = {
     "tools": lambda llm: (
         llm.chat(HI, use_tqdm=False, tools=TOOL, chat_template="{{ tools | length }}")[0].prompt
     ),
-    "stream": lambda llm: len(list(llm.chat(HI, use_tqdm=False, stream=True))) > 1,
+    "stream": lambda llm: streams(llm.chat(HI, use_tqdm=False, stream=True)),
     "lora_request": lambda llm: llm.chat(HI, use_tqdm=False, lora_request=ADAPTER),
 }
 SEEN = {
