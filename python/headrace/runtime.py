@@ -120,9 +120,15 @@ class SessionLoader:
         self._thread = threading.Thread(target=self._load, name="headrace-load")
 
     def __enter__(self) -> SessionLoader:
-        self._thread.start()
-        # Lets the thread come as far as the engine before the caller may keep the GIL to itself.
-        time.sleep(0.002)
+        try:
+            self._thread.start()
+            # Lets the thread come as far as the engine before the caller may keep the GIL.
+            time.sleep(0.002)
+        except BaseException:  # Ctrl-C; a thread that it kept from starting never ends
+            self._session.close()
+            while not self._done.wait(0.1) and self._thread.ident is not None:
+                pass
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

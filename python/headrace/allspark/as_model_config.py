@@ -120,7 +120,7 @@ class AsModelConfig:
         positional = dict(zip(names, others, strict=False))
         twice = [name for name in positional if name in values]
         if twice:
-            raise TypeError(f"AsModelConfig got two values for {twice[0]!r}")
+            raise TypeError(f"AsModelConfig got two values for {quoted(twice[0])}")
         return {**positional, **values}
 
     def __setattr__(self, name: str, value: Any) -> None:
