@@ -47,19 +47,6 @@ TEST_P(CudaParity, ASequencesBitsDependOnNothingElse) {
   }
 }
 
-/// Root mean square of what two models' logits differ by.
-double difference(const Rows& a, const Rows& b) {
-  double sum = 0.0, count = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    for (size_t j = 0; j < a[i].size(); ++j) {
-      const double d = static_cast<double>(a[i][j]) - static_cast<double>(b[i][j]);
-      sum += d * d;
-      count += 1.0;
-    }
-  }
-  return std::sqrt(sum / count);
-}
-
 // Prompts of 150 and 30 tokens: every kind of kernel for linears and attention.
 TEST(CudaPlainKernels, GiveTheSameBits) {
   const std::string folder = load_golden_case("ernie4_5").folder;
