@@ -242,7 +242,15 @@ TEST(EngineAhead, AModelIsReleasedWithTwoStepsUnderWay) {
   }
   fake.control->wait_until_held();
   std::thread release([&] { fake.engine->release_model("m"); });
-  std::this_thread::sleep_for(5ms);
+  const auto refuses = [&] {
+    try {
+      fake.submit({2}, greedy(1));
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  };
+  while (!refuses()) std::this_thread::sleep_for(1ms);
   fake.control->resume();
   release.join();
   EXPECT_EQ(read_all(a.results()).finish_reason, FinishReason::kAbort);
