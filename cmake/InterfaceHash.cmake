@@ -2,6 +2,8 @@
 # holds, as NAME, a hash of HEADER and of all headers under ROOT and ROOT/include that it includes,
 # and OUT.d, which names them. Two libraries with the same number were compiled from the same ones.
 
+cmake_minimum_required(VERSION 3.25)  # run as a script, it has no policies otherwise
+
 set(found ${HEADER})
 set(hashes "")
 set(files "")
