@@ -30,7 +30,7 @@ struct Shape {
   static constexpr int kSumStride = kFeatures + 4;
   static constexpr int kSharedBytes =
       kBarrierBytes + greatest(kStages * kStageBytes, kTokens * kSumStride * 4);
-  static_assert(kSharedBytes <= 227 << 10 && kStages >= 3);
+  static_assert(kSharedBytes <= 227 << 10 && kStages >= 3 && kCopiedBytes <= kStageBytes);
 };
 
 // Two blocks of the smaller room fit a multiprocessor: the weights of the next linear arrive while
