@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
-#include "model/decoder.h"
+#include "model/decoder/decoder.h"
 #include "peaks.h"
 #include "timed_backend.h"
 

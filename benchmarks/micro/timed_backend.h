@@ -4,9 +4,10 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <string>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 
 namespace headrace::bench {
 
@@ -103,6 +104,30 @@ class TimedBackend final : public Backend {
   }
   void silu_mul(TensorView gate_up, TensorView out) override {
     timed("silu_mul", [&] { inner_.silu_mul(gate_up, out); });
+  }
+  void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
+             const RouterSpec& spec, TensorView ids, TensorView weights) override {
+    timed_linear("route", x, gate,
+                 [&] { inner_.route(x, gate, logit_bias, correction, spec, ids, weights); });
+  }
+  /// Bytes are those of the experts that some row uses.
+  void experts(const Experts& args) override {
+    OpTotals& totals = timed("experts", [&] { inner_.experts(args); });
+    std::set<int32_t> used;
+    for (int64_t row = 0; row < args.ids.rows(); ++row) {
+      const int32_t* ids = args.ids.row<int32_t>(row);
+      used.insert(ids, ids + args.ids.cols());
+    }
+    const auto all = static_cast<double>(args.gate_up.bytes() + args.down.bytes());
+    totals.bytes += all * static_cast<double>(used.size()) / args.gate_up.experts();
+    totals.operations += 6.0 * static_cast<double>(args.ids.rows() * args.ids.cols() *
+                                                   args.down.n() * args.down.k());
+  }
+  void add(TensorView x, TensorView out) override {
+    timed("add", [&] { inner_.add(x, out); });
+  }
+  void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override {
+    timed("add_gated", [&] { inner_.add_gated(x, gate, delta, out); });
   }
   void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
             TensorView out) override {

@@ -54,6 +54,10 @@ struct OwnedInfo : headrace_model_info {
     host_kv_cache_bytes = data.host_kv_cache_bytes;
     num_host_kv_blocks = data.num_host_kv_blocks;
     reserved = 0;
+    num_active_parameters = data.num_active_parameters;
+    token_weight_bytes = data.token_weight_bytes;
+    num_experts = data.num_experts;
+    num_active_experts = data.num_active_experts;
   }
 
   const ModelInfo data;

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "engine/loaded_model.h"
+#include "engine/load/loaded_model.h"
 #include "headrace/engine.h"
 
 namespace headrace::internal {

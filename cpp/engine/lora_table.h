@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "headrace/engine.h"
-#include "model/lora_adapter.h"
+#include "model/lora/lora_adapter.h"
 
 namespace headrace::internal {
 

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "engine/loaded_model.h"
+#include "engine/load/loaded_model.h"
+#include "engine/loop/model_control.h"
+#include "engine/loop/model_loop.h"
 #include "engine/lora_table.h"
-#include "engine/model_control.h"
-#include "engine/model_loop.h"
 
 namespace headrace::internal {
 

@@ -26,7 +26,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/block_copy.h"
+#include "backend/contract/block_copy.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_index.h"
 

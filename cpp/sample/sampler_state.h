@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backend/sample_op.h"
+#include "backend/contract/sample_op.h"
 #include "headrace/sampling_params.h"
 #include "sample/ngram_index.h"
 

@@ -76,6 +76,17 @@ struct TensorView {
     return out;
   }
 
+  /// Rows [first, first + count) of a 2-D view.
+  TensorView rows_from(int64_t first, int64_t count) const {
+    HEADRACE_CHECK(shape.rank() == 2 && first >= 0 && count >= 0 && first + count <= shape[0],
+                   first, " + ", count);
+    TensorView out = *this;
+    out.data =
+        static_cast<char*>(data) + static_cast<size_t>(first * row_stride) * dtype_size(dtype);
+    out.shape = {count, shape[1]};
+    return out;
+  }
+
   /// The first `count` rows of a 2-D view.
   TensorView first_rows(int64_t count) const {
     HEADRACE_CHECK(shape.rank() == 2 && count >= 0 && count <= shape[0], count);

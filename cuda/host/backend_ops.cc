@@ -158,4 +158,17 @@ void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, Tenso
          {.dtype = x.dtype, .x = matrix(x), .rows = device_rows, .out = matrix(out)});
 }
 
+void CudaBackend::route(TensorView, const PackedWeight&, TensorView, TensorView, const RouterSpec&,
+                        TensorView, TensorView) {
+  HEADRACE_CHECK(false, "see require()");
+}
+
+void CudaBackend::experts(const Experts&) { HEADRACE_CHECK(false, "see require()"); }
+
+void CudaBackend::add(TensorView, TensorView) { HEADRACE_CHECK(false, "see require()"); }
+
+void CudaBackend::add_gated(TensorView, TensorView, TensorView, TensorView) {
+  HEADRACE_CHECK(false, "see require()");
+}
+
 }  // namespace headrace::cuda

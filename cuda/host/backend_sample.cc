@@ -2,8 +2,8 @@
 #include <array>
 #include <cstring>
 
-#include "backend/cpu/op_checks_attention.h"
-#include "backend/cpu/reference/reference_sample.h"
+#include "backend/contract/op_checks_attention.h"
+#include "backend/reference/reference_sample.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/cuda_backend.h"

@@ -46,6 +46,7 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   }
   HEADRACE_CHECK(batch.drawn.empty() || batch.drawn.size() == batch.token_ids.size(),
                  batch.drawn.size());
+  HEADRACE_CHECK(batch.given.empty() && batch.rope_positions.empty(), "see require()");
   context_.enter();
   context_.settle();  // or a failed step's copies would read what this one writes
   uploader_.release();

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/cpu/cpu_info.h"
+#include "backend/host/cpu_info.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/device_kv_cache.h"
@@ -65,6 +65,10 @@ DeviceInfo CudaBackend::device_info() const {
   info.description = str_cat(gpu.name, ", compute capability ", gpu.major, ".", gpu.minor);
   info.total_bytes = memory.total_bytes;
   info.free_bytes = memory.free_bytes;
+  info.host_memory = false;
+  info.measured_memory = true;
+  info.caches_packed = false;
+  info.busy_rows = 4096;
   info.replaced_kernels = replaced_kernels_;
   return info;
 }
@@ -84,6 +88,14 @@ void CudaBackend::require(const BackendNeeds& needs) const {
                 "are ", needs.quantization,
                 ": leave quantization out and take a checkpoint that isn't quantized, or use ",
                 "device cpu.");
+  }
+  if (needs.given_rows) {
+    throw_error(ErrorCode::kUnsupported,
+                "the CUDA backend runs no models that see images yet: use ", "device cpu.");
+  }
+  if (needs.experts > 0) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no mixture-of-experts layers, but ",
+                "this model's have ", needs.experts, " experts: use device cpu.");
   }
   if (needs.head_dim < 16 || needs.head_dim > 256 || needs.head_dim % 16 != 0) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., 256, not ",

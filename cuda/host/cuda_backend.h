@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 #include "backend/cuda_plugin.h"
 #include "cuda/host/context.h"
 #include "cuda/host/device_memory.h"
@@ -80,6 +80,12 @@ class CudaBackend final : public Backend {
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
   void silu_mul(TensorView gate_up, TensorView out) override;
+  /// Those of mixture-of-experts layers, which require() refuses, throw InternalError.
+  void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
+             const RouterSpec& spec, TensorView ids, TensorView weights) override;
+  void experts(const Experts& args) override;
+  void add(TensorView x, TensorView out) override;
+  void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override;
   void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
             TensorView out) override;
   void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,

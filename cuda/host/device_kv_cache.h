@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 #include "cuda/host/pinned.h"
 #include "cuda/kernels/kv_layout.h"
 

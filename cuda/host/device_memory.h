@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 #include "cuda/host/context.h"
 #include "memory/bfc_allocator.h"
 

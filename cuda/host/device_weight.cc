@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "backend/cpu/op_checks.h"
-#include "backend/cpu/weight_source.h"
+#include "backend/contract/op_checks.h"
+#include "backend/host/weight_source.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "tensor/finite.h"
@@ -109,6 +109,11 @@ size_t device_weight_bytes(const WeightShape& shape) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no weights of ", shape.quant.bits,
                 " bits: leave quantization out, or use device cpu.");
   }
+  if (shape.experts != 1) {
+    throw_error(ErrorCode::kUnsupported,
+                "the CUDA backend runs no mixture-of-experts layers (this ", "weight has ",
+                shape.experts, " experts): use device cpu.");
+  }
   const WeightLayout layout = layout_of(shape);
   return checked_weight_bytes(shape, [&] {
     const auto row = static_cast<uint64_t>(layout.stride()) * dtype_size(shape.storage);
@@ -120,7 +125,7 @@ std::unique_ptr<PackedWeight> pack_device_weight(const WeightSpec& spec, DeviceM
                                                  Uploader& uploader) {
   const WeightExtent extent = check_weight(spec);
   for (const WeightPart& part : spec.parts) HEADRACE_CHECK(part.codes == nullptr, "see require()");
-  const WeightShape shape{extent.n, extent.k, spec.storage, spec.use, spec.quant};
+  const WeightShape shape = shape_of(spec, extent);
   auto weight = std::make_unique<DeviceWeight>(shape, memory.allocate(device_weight_bytes(shape)));
   const WeightLayout& layout = weight->layout();
   upload_rows(spec, stored_rows(layout), extent.k,

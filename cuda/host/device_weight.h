@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 #include "cuda/host/device_memory.h"
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/matrix.h"

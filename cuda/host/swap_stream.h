@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/block_copy.h"
+#include "backend/contract/block_copy.h"
 #include "cuda/host/context.h"
 #include "cuda/host/pinned.h"
 

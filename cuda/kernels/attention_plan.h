@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/step_batch.h"
+#include "backend/contract/step_batch.h"
 
 namespace headrace::cuda {
 

@@ -1,13 +1,13 @@
 #pragma once
 
 // Backend::sample on the device, any number of rows: many blocks scan a row's slices, one draws.
-// See backend.h for the order of operations and backend/cpu/reference/reference_sample.h for what
+// See backend.h for the order of operations and backend/reference/reference_sample.h for what
 // that leaves open.
 
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/sample_op.h"
+#include "backend/contract/sample_op.h"
 #include "cuda/host/cuda_check.h"
 
 namespace headrace::cuda {

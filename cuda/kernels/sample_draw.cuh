@@ -2,7 +2,7 @@
 
 // Step 9 of sampling.
 
-#include "backend/philox.h"
+#include "backend/contract/philox.h"
 #include "cuda/kernels/sample_places.cuh"
 
 namespace headrace::cuda {

@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "headrace/grammar.h"
+#include "headrace/thinking.h"
 #include "interpreter_gate.h"
 
 namespace py = pybind11;
@@ -41,6 +42,16 @@ void bind_grammar(py::module_& module) {
       .finalize();
 
   py::class_<TokenConstraint, std::shared_ptr<TokenConstraint>>(module, "TokenConstraint");
+
+  module.def(
+      "limit_thinking",
+      [](std::vector<int32_t> begin, std::vector<int32_t> end, std::vector<int32_t> closing,
+         int64_t max_tokens, std::shared_ptr<TokenConstraint> answer) {
+        return limit_thinking({std::move(begin), std::move(end), std::move(closing), max_tokens},
+                              std::move(answer));
+      },
+      py::kw_only(), py::arg("begin"), py::arg("end"), py::arg("closing"), py::arg("max_tokens"),
+      py::arg("answer").none(true));
 
   using C = GrammarCompiler;
   py::class_<C>(module, "GrammarCompiler")

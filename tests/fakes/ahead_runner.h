@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/step_runner.h"
+#include "engine/loop/step_runner.h"
 #include "fakes/fake_model.h"
 
 namespace headrace::testing {

@@ -132,7 +132,8 @@ void FakeControl::pass() {
 
 std::unique_ptr<const LoraAdapter> FakeControl::load_lora(const std::string& path) {
   if (fail_loading) throw Error(ErrorCode::kCorruptFile, "injected loading failure");
-  return std::make_unique<const LoraAdapter>(nullptr, std::vector<LoraLayer>(), std::stoi(path), 1);
+  return std::make_unique<const LoraAdapter>(nullptr, std::vector<std::unique_ptr<PackedLora>>(),
+                                             std::stoi(path), 1);
 }
 
 FakeRunner::FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> control)
@@ -263,15 +264,18 @@ std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int
 
 namespace {
 
-/// The draft model is the same model, in a cache of its own; unless its path is "other".
+/// The draft model is the same model, in a cache of its own; unless its path is "other". A
+/// "failing" one fails in each step.
 std::unique_ptr<internal::Speculator> fake_speculator(const ModelOptions& options,
                                                       const FakeShape& shape) {
   std::unique_ptr<internal::DraftModel> draft;
   if (options.speculative.method == "draft_model") {
     FakeShape own = shape;
     own.salt = options.speculative.model == "other" ? 1 : 0;
+    auto control = std::make_shared<FakeControl>();
+    if (options.speculative.model == "failing") control->fail_steps(-1);
     draft = std::make_unique<internal::DraftModel>(
-        std::make_unique<FakeRunner>(own, std::make_shared<FakeControl>()),
+        std::make_unique<FakeRunner>(own, std::move(control)),
         internal::DraftModel::Limits{std::max(options.max_num_batched_tokens, options.max_num_seqs),
                                      own.block_size, own.num_blocks});
   }

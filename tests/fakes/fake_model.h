@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/loaded_model.h"
-#include "engine/step_runner.h"
+#include "engine/load/loaded_model.h"
+#include "engine/loop/step_runner.h"
 #include "headrace/engine.h"
 
 namespace headrace::testing {

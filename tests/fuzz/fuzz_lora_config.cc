@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "fuzz/fuzz_target.h"
-#include "model/lora_config.h"
+#include "model/lora/lora_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return headrace::refuse_or_accept([&] {

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "fuzz/fuzz_target.h"
-#include "model/safetensors.h"
+#include "model/checkpoint/safetensors.h"
 
 // The first 8 bytes are the size of the data behind the header, the rest is the header.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

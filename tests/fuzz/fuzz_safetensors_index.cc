@@ -1,7 +1,7 @@
 #include <filesystem>
 
 #include "fuzz/fuzz_target.h"
-#include "model/safetensors.h"
+#include "model/checkpoint/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return headrace::refuse_or_accept([&] {

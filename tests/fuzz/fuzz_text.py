@@ -14,6 +14,7 @@ import contextlib
 import copy
 import importlib.util
 import json
+import os
 import random
 import resource
 import sys
@@ -35,8 +36,8 @@ from hostile_templates import random_template  # noqa: E402
 from headrace import HeadraceError  # noqa: E402
 from headrace.errors import TemplateError, TokenizerError  # noqa: E402
 from headrace.native import describe_model  # noqa: E402
-from headrace.request_params import read_generation_defaults  # noqa: E402
-from headrace.text.chat_template import render_template  # noqa: E402
+from headrace.options.generation_defaults import read_generation_defaults  # noqa: E402
+from headrace.text.templates.chat_template import render_template  # noqa: E402
 from headrace.text.tokenizer import Tokenizer  # noqa: E402
 
 MESSAGES = [{"role": "user", "content": "hi 你好"}, {"role": "assistant", "content": "Hello"}]
@@ -176,6 +177,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     args = parser.parse_args()
+    # A backtrace of the tokenizers package takes tens of megabytes, and where they are missing, it
+    # crashes or hangs (docs/reliability.md): that would hide what is looked for here.
+    os.environ["RUST_BACKTRACE"] = "0"
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)  # this program writes larger numbers than it reads
     limit = args.megabytes << 20

@@ -2,60 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-PROMPT_LENGTHS = (1, 17, 70, 131)  # block edges of 16, 64 and 128 tokens lie inside or behind them
-NEW_TOKENS = 64
-LOGIT_STEPS = (0, 1, 8, 31, 63)  # step s: the logits that choose generated token s
-
-# A seed is accepted when greedy decoding is unambiguous and alive, and never ends by itself.
-MIN_GAP = 2e-3  # best minus second best logit at each step, in standard deviations of the logits
-MIN_DISTINCT = 16  # different tokens among the NEW_TOKENS of each prompt
-
-# Allowed engine error in units of transformers' own float32 error; derived in README.md.
-TOLERANCE_FACTOR = 4
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Case:
-    """One golden folder. `config` is written to config.json as it stands."""
-
-    name: str
-    about: str
-    storage: str  # float32, bfloat16 or float16: the dtype of model.safetensors
-    config: dict[str, Any]
-    generation: dict[str, Any] = dataclasses.field(
-        default_factory=lambda: {"bos_token_id": 1, "eos_token_id": 2}
-    )
-    shards: int = 1
-    paddle_twin: tuple[str, dict[str, Any]] | None = None  # name and config of the same weights
-    seed: int = 0
-
-
-def base(architecture: str, model_type: str, **changes: Any) -> dict[str, Any]:
-    """The keys every published config has, at tiny sizes, then the ones of this case."""
-    config: dict[str, Any] = {
-        "architectures": [architecture],
-        "model_type": model_type,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "hidden_act": "silu",
-        "hidden_size": 64,
-        "initializer_range": 0.02,
-        "intermediate_size": 96,
-        "max_position_embeddings": 512,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "num_key_value_heads": 2,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": False,
-        "use_cache": True,
-        "vocab_size": 256,
-    }
-    config.update(changes)
-    return config
+from case_types import Case, Twin, base, v5_style
+from cases_moe import MOE_CASES
 
 
 def llama(storage: str, **changes: Any) -> dict[str, Any]:
@@ -107,15 +57,6 @@ def ernie(architecture: str, **changes: Any) -> dict[str, Any]:
     return config | changes
 
 
-def v5_style(config: dict[str, Any], **rope: Any) -> dict[str, Any]:
-    """The same config as transformers 5 saves it: `dtype` and one `rope_parameters` object."""
-    config = dict(config)
-    config["dtype"] = config.pop("torch_dtype")
-    config["rope_parameters"] = {"rope_theta": config.pop("rope_theta"), **rope}
-    config["transformers_version"] = "5.23.0"
-    return config
-
-
 ERNIE_TIED = {
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
@@ -129,7 +70,7 @@ ERNIE_BIAS = {
     "tie_word_embeddings": False,
 }
 
-CASES = (
+CASES: tuple[Case, ...] = (
     Case(
         "llama",
         "grouped heads, untied head, head_dim 16, odd vocabulary size, two shards with an index",
@@ -335,9 +276,12 @@ CASES = (
             torch_dtype="bfloat16",
             **ERNIE_TIED,
         ),
-        paddle_twin=(
-            "ernie4_5_paddle",
-            ernie("Ernie4_5_ForCausalLM", dtype="bfloat16", **ERNIE_TIED),
+        twins=(
+            Twin(
+                "ernie4_5_paddle",
+                "paddle",
+                ernie("Ernie4_5_ForCausalLM", dtype="bfloat16", **ERNIE_TIED),
+            ),
         ),
     ),
     Case(
@@ -345,9 +289,13 @@ CASES = (
         "use_bias, untied head, head_dim 48",
         "bfloat16",
         ernie("Ernie4_5ForCausalLM", torch_dtype="bfloat16", **ERNIE_BIAS),
-        paddle_twin=(
-            "ernie4_5_bias_paddle",
-            ernie("Ernie4_5_ForCausalLM", dtype="bfloat16", **ERNIE_BIAS),
+        twins=(
+            Twin(
+                "ernie4_5_bias_paddle",
+                "paddle",
+                ernie("Ernie4_5_ForCausalLM", dtype="bfloat16", **ERNIE_BIAS),
+            ),
         ),
     ),
+    *MOE_CASES,
 )

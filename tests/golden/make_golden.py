@@ -11,32 +11,37 @@ import json
 import math
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import oracle
+import routing
 import torch
 import transformers
 import weights
-from cases import (
-    CASES,
+from case_types import (
     LOGIT_STEPS,
     MIN_DISTINCT,
     MIN_GAP,
+    MIN_ROUTER_MARGIN,
     NEW_TOKENS,
     PROMPT_LENGTHS,
     TOLERANCE_FACTOR,
     Case,
+    Twin,
 )
-from paddle_layout import to_paddle
-from safetensors.torch import save_file
+from cases import CASES
+from layouts import to_fused_experts, to_paddle
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 ROOT = Path(__file__).parent
 STEPS = list(LOGIT_STEPS)
 
 MAX_SEEDS = 400
+MAX_REDRAWS = 15  # of one prompt
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,11 +49,21 @@ class Answer:
     prompt: list[int]
     tokens: list[int]
     run: oracle.Run  # float32 oracle
+    scores: list[np.ndarray]  # by which its routers selected, call by call
 
     @property
     def gaps(self) -> np.ndarray:
         best = np.sort(self.run.steps, axis=-1)
         return best[:, -1] - best[:, -2]
+
+
+@dataclasses.dataclass(slots=True)
+class Float32Error:
+    """Largest |float32 - float64| of two float32 runs over all positions."""
+
+    logits: float = 0.0
+    logprobs: float = 0.0
+    router: float = 0.0  # of the scores by which experts are selected
 
 
 def make(case: Case) -> None:
@@ -57,35 +72,69 @@ def make(case: Case) -> None:
     folder.mkdir()
     write_json(folder / "config.json", case.config)
     write_json(folder / "generation_config.json", case.generation)
-    seed = find_seed(case, folder)
-    answers = answer(oracle.load(folder, torch.float32), prompts_of(case, seed))
-    meta = describe(case, folder, seed, answers)
-    if meta["min_gap"] < 2 * meta["tolerance"]["logits"]:
-        raise SystemExit(f"{case.name}: two logits within tolerance could change places")
+    seed, answers, error = find_seed(case, folder)
+    meta = describe(case, folder, seed, answers, error)
     write_golden(folder, meta, answers)
-    if case.paddle_twin:
-        make_paddle_twin(case, folder, meta, answers)
+    for twin in case.twins:
+        make_twin(twin, case, folder, meta, answers)
     tolerance = meta["tolerance"]["logits"]
     print(
         f"{case.name}: seed {seed}, smallest gap {meta['min_gap']:.4f}, tolerance {tolerance:.2e}"
     )
 
 
-def find_seed(case: Case, folder: Path) -> int:
-    """Writes the weights of the first seed whose answers pass `is_clear`; returns the seed."""
+def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error]:
+    """Writes the weights of the first seed whose answers are clear and beyond rounding."""
     storage = getattr(torch, case.storage)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).float().eval()
     for seed in range(case.seed, case.seed + MAX_SEEDS):
-        weights.fill(model, seed, storage)
-        if all(is_clear(model, case, prompt) for prompt in prompts_of(case, seed)):
-            write_weights(folder, case, stored_tensors(model, storage))
-            return seed
+        weights.fill(model, seed, storage, case.experts)
+        prompts = clear_prompts(model, case, seed)
+        if prompts is None:
+            continue
+        tensors = stored_tensors(model, case, storage)
+        if case.experts and case.experts.mtp:
+            tensors |= weights.mtp_block(case.config, seed, storage)
+        write_weights(folder, case, tensors)
+        answers = answer(oracle.load(folder, torch.float32), prompts)
+        error = float32_error(folder, answers)
+        if min(a.gaps.min() for a in answers) < 2 * TOLERANCE_FACTOR * error.logits:
+            continue  # two logits within tolerance could change places
+        scores = [rows for a in answers for rows in a.scores]
+        if margin(case, scores) >= 2 * TOLERANCE_FACTOR * error.router:
+            return seed, answers, error
     raise SystemExit(f"{case.name}: none of {MAX_SEEDS} seeds decodes clearly")
+
+
+def margin(case: Case, scores: list[np.ndarray]) -> float:
+    """Of the nearest choice of an expert; infinite without experts."""
+    if case.experts is None:
+        return math.inf
+    return routing.margin(scores, routing.experts_per_token(case.config))
+
+
+def clear_prompts(model: torch.nn.Module, case: Case, seed: int) -> list[list[int]] | None:
+    """One clear prompt of each length. Each choice of an expert may be a near miss: with experts a
+    prompt that isn't clear is drawn anew."""
+    prompts = []
+    for index, prompt in enumerate(prompts_of(case, seed)):
+        draws = np.random.default_rng([seed, 1, index])
+        redraws = MAX_REDRAWS if case.experts else 0
+        while not is_clear(model, case, prompt):
+            if redraws == 0:
+                return None
+            redraws -= 1
+            prompt = draw_prompt(draws, case, len(prompt))
+        prompts.append(prompt)
+    return prompts
 
 
 def is_clear(model: torch.nn.Module, case: Case, prompt: list[int]) -> bool:
     """No near tie, no dull repetition, and no end-of-text token among the generated ones."""
-    tokens, logits = oracle.greedy(model, prompt, NEW_TOKENS)
+    with oracle.watched_routers() as scores:
+        tokens, logits = oracle.greedy(model, prompt, NEW_TOKENS)
+    if margin(case, scores) < MIN_ROUTER_MARGIN:
+        return False
     best = np.sort(logits, axis=-1)
     gap = (best[:, -1] - best[:, -2]).min() / logits.std(axis=-1).mean()
     ends = np.atleast_1d(case.generation["eos_token_id"]).tolist()
@@ -94,25 +143,30 @@ def is_clear(model: torch.nn.Module, case: Case, prompt: list[int]) -> bool:
 
 def prompts_of(case: Case, seed: int) -> list[list[int]]:
     generator = np.random.default_rng([seed, 1])
-    vocabulary = case.config["vocab_size"]
-    return [generator.integers(5, vocabulary, size).tolist() for size in PROMPT_LENGTHS]
+    return [draw_prompt(generator, case, size) for size in PROMPT_LENGTHS]
+
+
+def draw_prompt(generator: np.random.Generator, case: Case, size: int) -> list[int]:
+    return generator.integers(5, case.config["vocab_size"], size).tolist()
 
 
 def answer(model: torch.nn.Module, prompts: list[list[int]]) -> list[Answer]:
     answers = []
     for prompt in prompts:
         tokens, logits = oracle.greedy(model, prompt, NEW_TOKENS)
-        run = oracle.cached_run(model, prompt, tokens)
+        with oracle.watched_routers() as scores:
+            run = oracle.cached_run(model, prompt, tokens)
         if not np.allclose(run.steps, logits, rtol=0, atol=1e-5 * logits.std()):
             raise SystemExit(f"generate and the run by steps differ: {run.steps - logits}")
-        answers.append(Answer(prompt, tokens, run))
+        answers.append(Answer(prompt, tokens, run, scores))
     return answers
 
 
-def describe(case: Case, folder: Path, seed: int, answers: list[Answer]) -> dict[str, Any]:
+def describe(
+    case: Case, folder: Path, seed: int, answers: list[Answer], error: Float32Error
+) -> dict[str, Any]:
     model = oracle.load(folder, torch.float32)
     rope = model.model.rotary_emb
-    logit_error, logprob_error = float32_error(folder, answers)
     meta: dict[str, Any] = {
         "about": case.about,
         "made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
@@ -126,13 +180,15 @@ def describe(case: Case, folder: Path, seed: int, answers: list[Answer]) -> dict
             "attention_factor": float(rope.attention_scaling),
             "inv_freq": [float(x) for x in rope.original_inv_freq],
         },
-        "float32_error": {"logits": logit_error, "logprobs": logprob_error},
+        "float32_error": {"logits": error.logits, "logprobs": error.logprobs},
         "tolerance": {
             "factor": TOLERANCE_FACTOR,
-            "logits": TOLERANCE_FACTOR * logit_error,
-            "logprobs": TOLERANCE_FACTOR * logprob_error,
+            "logits": TOLERANCE_FACTOR * error.logits,
+            "logprobs": TOLERANCE_FACTOR * error.logprobs,
         },
     }
+    if case.experts:
+        meta["router"] = describe_router(case, answers, error.router)
     if case.storage == "bfloat16":
         meta["bfloat16_error"] = {
             attention: bfloat16_error(folder, attention, answers) for attention in ("sdpa", "eager")
@@ -140,21 +196,40 @@ def describe(case: Case, folder: Path, seed: int, answers: list[Answer]) -> dict
     return meta
 
 
-def float32_error(folder: Path, answers: list[Answer]) -> tuple[float, float]:
-    """Largest |float32 - float64| over all logits and log-probabilities of two float32 runs."""
+def describe_router(case: Case, answers: list[Answer], error: float) -> dict[str, Any]:
+    k = routing.experts_per_token(case.config)
+    scores = [rows for a in answers for rows in a.scores]
+    calls_per_answer = NEW_TOKENS  # the prompt, and each token but the last
+    layers = len(answers[0].scores) // calls_per_answer
+    return {
+        "float32_error": error,
+        "tolerance": TOLERANCE_FACTOR * error,
+        "margin": margin(case, scores),
+        **routing.summary(scores, k, layers),
+    }
+
+
+def float32_error(folder: Path, answers: list[Answer]) -> Float32Error:
     default = oracle.load(folder, torch.float32)
     eager = oracle.load(folder, torch.float32, "eager")
     wide = oracle.in_float64(default)
-    logit_error = logprob_error = 0.0
+    error = Float32Error()
     for a in answers:
-        with oracle.float64_everywhere():
+        with oracle.float64_everywhere(), oracle.watched_routers() as exact_scores:
             exact = oracle.cached_run(wide, a.prompt, a.tokens)
-        for run in (a.run, oracle.cached_run(eager, a.prompt, a.tokens)):
+        with oracle.watched_routers() as eager_scores:
+            eager_run = oracle.cached_run(eager, a.prompt, a.tokens)
+        for run, scores in ((a.run, a.scores), (eager_run, eager_scores)):
             for got, want in ((run.prompt, exact.prompt), (run.steps, exact.steps)):
-                logit_error = max(logit_error, float(np.abs(got - want).max()))
-                difference = log_softmax(got) - log_softmax(want)
-                logprob_error = max(logprob_error, float(np.abs(difference).max()))
-    return logit_error, logprob_error
+                error.logits = max(error.logits, largest(got - want))
+                error.logprobs = max(error.logprobs, largest(log_softmax(got) - log_softmax(want)))
+            for got, want in zip(scores, exact_scores, strict=True):
+                error.router = max(error.router, largest(got - want))
+    return error
+
+
+def largest(differences: np.ndarray) -> float:
+    return float(np.abs(differences).max())
 
 
 def bfloat16_error(folder: Path, attention: str, answers: list[Answer]) -> dict[str, float]:
@@ -201,27 +276,42 @@ def write_golden(folder: Path, meta: dict[str, Any], answers: list[Answer]) -> N
     write_json(folder / "golden.json", {"case": folder.name, **meta, "prompts": prompts})
 
 
-def make_paddle_twin(case: Case, folder: Path, meta: dict[str, Any], answers: list[Answer]) -> None:
-    """The same weights and answers in the Paddle layout."""
-    name, config = case.paddle_twin or ("", {})
-    twin = ROOT / name
-    shutil.rmtree(twin, ignore_errors=True)
-    twin.mkdir()
-    write_json(twin / "config.json", config)
-    write_json(twin / "generation_config.json", case.generation)
-    model = oracle.load(folder, torch.float32)
-    tensors = to_paddle(stored_tensors(model, getattr(torch, case.storage)))
-    save_file(tensors, twin / "model.safetensors", metadata={"format": "pd"})
-    about = f"the weights and answers of {case.name} in the Paddle layout"
-    write_golden(twin, {**meta, "about": about, "twin_of": case.name}, answers)
+def make_twin(
+    twin: Twin, case: Case, folder: Path, meta: dict[str, Any], answers: list[Answer]
+) -> None:
+    """The same weights and answers in another layout."""
+    to = ROOT / twin.name
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir()
+    write_json(to / "config.json", twin.config)
+    write_json(to / "generation_config.json", case.generation)
+    tensors = load_file(folder / "model.safetensors")
+    if twin.layout == "paddle":
+        save_file(to_paddle(tensors), to / "model.safetensors", metadata={"format": "pd"})
+    else:
+        save_file(to_fused_experts(tensors), to / "model.safetensors", metadata={"format": "pt"})
+    about = f"the weights and answers of {case.name} in the layout {twin.layout}"
+    write_golden(to, {**meta, "about": about, "twin_of": case.name}, answers)
 
 
-def stored_tensors(model: torch.nn.Module, storage: torch.dtype) -> dict[str, torch.Tensor]:
+def stored_tensors(
+    model: torch.nn.Module, case: Case, storage: torch.dtype
+) -> dict[str, torch.Tensor]:
     """What belongs into the file: a tied head is left out, as published."""
-    state = {name: tensor.to(storage) for name, tensor in model.state_dict().items()}
-    if model.config.tie_word_embeddings:
-        del state["lm_head.weight"]
-    return state
+    if case.experts is None:
+        state = {name: tensor.to(storage) for name, tensor in model.state_dict().items()}
+        if model.config.tie_word_embeddings:
+            del state["lm_head.weight"]
+        return state
+    with tempfile.TemporaryDirectory() as folder:  # saving gives experts their published names
+        model.save_pretrained(folder)
+        state = load_file(Path(folder) / "model.safetensors")
+    if case.experts.correction is None:
+        state = {name: value for name, value in state.items() if not weights.is_correction(name)}
+    kind = case.config["model_type"]
+    return {
+        name: value.to(weights.stored_dtype(kind, name, storage)) for name, value in state.items()
+    }
 
 
 def write_weights(folder: Path, case: Case, tensors: dict[str, torch.Tensor]) -> None:

@@ -15,6 +15,32 @@ from transformers import AutoModelForCausalLM
 
 torch.set_num_threads(1)
 
+_scores: list[np.ndarray] | None = None  # of each routing, while `watched_routers` is open
+
+
+def _lowest_ids_first(
+    scores: torch.Tensor, k: int, dim: int = -1, **_: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """torch.topk with its ties decided: the lower id wins. Nothing but routers calls it here."""
+    if _scores is not None:
+        _scores.append(scores.double().numpy())
+    order = torch.sort(scores, dim=dim, descending=True, stable=True)
+    return order.values.narrow(dim, 0, k), order.indices.narrow(dim, 0, k)
+
+
+torch.topk = _lowest_ids_first
+
+
+@contextlib.contextmanager
+def watched_routers() -> Iterator[list[np.ndarray]]:
+    """Gathers the selection scores [tokens, experts] of every router call inside, in order."""
+    global _scores
+    _scores = gathered = []
+    try:
+        yield gathered
+    finally:
+        _scores = None
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
@@ -24,9 +50,17 @@ class Run:
     steps: np.ndarray  # [new tokens, vocabulary]; row s chooses generated token s
 
 
-def load(folder: Path, dtype: torch.dtype, attention: str = "sdpa") -> torch.nn.Module:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
+def load(folder: Path, dtype: torch.dtype, variant: str = "sdpa") -> torch.nn.Module:
+    """`variant` "sdpa" is what transformers does by default, "eager" sums in other orders."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=variant)
+    if variant == "eager":
+        use_eager_experts(model)
     return model.eval()
+
+
+def use_eager_experts(model: torch.nn.Module) -> None:
+    """One expert after the other instead of one grouped product (no effect on dense models)."""
+    model.config._experts_implementation = "eager"
 
 
 def in_float64(model: torch.nn.Module) -> torch.nn.Module:
@@ -35,6 +69,7 @@ def in_float64(model: torch.nn.Module) -> torch.nn.Module:
     with float64_everywhere():
         rope = type(wide.model.rotary_emb)
         wide.model.rotary_emb = rope(wide.config)
+    use_eager_experts(wide)
     return wide
 
 

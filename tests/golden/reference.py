@@ -11,8 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
+import reference_moe
 
 Arrays = dict[str, np.ndarray]
+IN_OUT = ("proj.weight", "proj.0.weight", ".mlp.gate.weight", "lm_head.weight")  # in Paddle files
 
 
 @dataclasses.dataclass(slots=True)
@@ -29,12 +31,14 @@ class Rules:
     rope: dict[str, Any]
     interleaved: bool
     qk_norm: bool
+    experts: reference_moe.ExpertRules | None
 
 
 def rules_of(config: dict[str, Any]) -> Rules:
     family = config["model_type"]
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    default_theta = 500000.0 if family == "ernie4_5" else 10000.0
+    ernie = family.startswith("ernie4_5")
+    default_theta = 500000.0 if ernie else 10000.0
     return Rules(
         heads=config["num_attention_heads"],
         kv_heads=config["num_key_value_heads"],
@@ -44,15 +48,16 @@ def rules_of(config: dict[str, Any]) -> Rules:
         theta=rope.get("rope_theta", config.get("rope_theta", default_theta)),
         max_positions=config["max_position_embeddings"],
         rope=rope,
-        interleaved=family == "ernie4_5",
-        qk_norm=family == "qwen3",
+        interleaved=ernie,
+        qk_norm=family.startswith("qwen3"),
+        experts=reference_moe.rules_of(config),
     )
 
 
 def _windows(config: dict[str, Any]) -> list[int | None]:
     layers = range(config["num_hidden_layers"])
     family = config["model_type"]
-    if family == "mistral":
+    if family in ("mistral", "mixtral") or (family == "qwen3_moe" and config["use_sliding_window"]):
         return [config["sliding_window"] for _ in layers]
     if not (family in ("qwen2", "qwen3") and config["use_sliding_window"]):
         return [None for _ in layers]
@@ -128,9 +133,10 @@ def logits(rules: Rules, weights: Arrays, ids: list[int], prompt_length: int) ->
         y = rms_norm(x, parts["input_layernorm.weight"], rules.eps)
         x = x + _attention(rules, parts, y, cos, sin, window)
         y = rms_norm(x, parts["post_attention_layernorm.weight"], rules.eps)
-        gate = _linear(parts, "mlp.gate_proj", y)
-        up = _linear(parts, "mlp.up_proj", y)
-        x = x + _linear(parts, "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
+        if rules.experts and rules.experts.sparse[layer]:
+            x = x + reference_moe.feed_forward(rules.experts, parts, y)
+        else:
+            x = x + reference_moe.mlp(parts, "mlp", y)
     x = rms_norm(x, weights["model.norm.weight"], rules.eps)
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
     return x @ head.T
@@ -190,12 +196,13 @@ def _linear(parts: Arrays, name: str, x: np.ndarray) -> np.ndarray:
 def pytorch_layout(rules: Rules, weights: Arrays) -> Arrays:
     """float64 weights under PyTorch names and [out, in]; undoes the ERNIE Paddle layout."""
     if "ernie.embed_tokens.weight" not in weights:
-        return {name: array.astype(np.float64) for name, array in weights.items()}
+        plain = {name: array.astype(np.float64) for name, array in weights.items()}
+        return reference_moe.plain_names(plain)
     q_end = rules.heads * rules.head_dim
     k_end = q_end + rules.kv_heads * rules.head_dim
     plain: Arrays = {}
     for name, array in weights.items():
-        is_matrix = name.endswith("proj.weight") or name == "lm_head.weight"
+        is_matrix = name.endswith(IN_OUT)
         array = (array.T if is_matrix else array).astype(np.float64)
         name = name.replace("ernie.", "model.", 1)
         if "qkv_proj" in name:

@@ -16,19 +16,21 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import load
 import reference
-from cases import (
-    CASES,
+from case_types import (
     LOGIT_STEPS,
     MIN_DISTINCT,
     MIN_GAP,
     NEW_TOKENS,
     PROMPT_LENGTHS,
     TOLERANCE_FACTOR,
+    Case,
+    Twin,
 )
+from cases import CASES
 
-EXPECTED = [case.name for case in CASES]
-EXPECTED += [case.paddle_twin[0] for case in CASES if case.paddle_twin]
-MAX_TOTAL_BYTES = 6_000_000
+TWINS = [(case, twin) for case in CASES for twin in case.twins]
+EXPECTED = [case.name for case in CASES] + [twin.name for _, twin in TWINS]
+MAX_TOTAL_BYTES = 12_000_000
 
 
 def config_of(golden: load.Golden) -> dict[str, Any]:
@@ -65,16 +67,16 @@ def test_cases_cover_head_sizes_families_and_storage() -> None:
     rules = {name: reference.rules_of(config_of(load.load_case(name))) for name in EXPECTED}
     assert {rule.head_dim for rule in rules.values()} >= {16, 48, 64, 80, 96, 128, 256}
     in_bf16 = {case.config["model_type"] for case in CASES if case.storage == "bfloat16"}
-    assert in_bf16 == {"llama", "mistral", "qwen2", "qwen3", "ernie4_5"}
+    dense = {"llama", "mistral", "qwen2", "qwen3", "ernie4_5"}
+    assert in_bf16 == dense | {"ernie4_5_moe", "qwen2_moe", "qwen3_moe", "mixtral"}
     assert {case.storage for case in CASES} == {"float32", "bfloat16", "float16"}
 
 
 def test_configs_are_the_declared_ones() -> None:
     for case in CASES:
         assert config_of(load.load_case(case.name)) == case.config
-        if case.paddle_twin:
-            name, config = case.paddle_twin
-            assert config_of(load.load_case(name)) == config
+    for _, twin in TWINS:
+        assert config_of(load.load_case(twin.name)) == twin.config
 
 
 def test_shapes_and_ranges(golden: load.Golden) -> None:
@@ -130,7 +132,8 @@ def test_bfloat16_errors_are_recorded_and_plausible(golden: load.Golden) -> None
     for attention in ("sdpa", "eager"):
         error = golden.meta["bfloat16_error"][attention]
         relative = error["logits_rms"] / golden.meta["logit_std"]
-        assert 2**-9 < relative < 2**-4
+        # Where a router's choice flips, whole experts change places.
+        assert 2**-9 < relative < (2**-1 if "router" in golden.meta else 2**-4)
         assert error["logits_max"] > error["logits_rms"]
         assert error["prompt_logprobs_max"] > error["prompt_logprobs_rms"] > 0
 
@@ -141,7 +144,10 @@ def test_weights_are_of_the_stated_dtype(golden: load.Golden) -> None:
         data = path.read_bytes()
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         header.pop("__metadata__")
-        assert {entry["dtype"] for entry in header.values()} == {dtypes[golden.meta["storage"]]}
+        for name, entry in header.items():
+            router = "moe_statics" in name or name.endswith(".mlp.gate.weight")
+            float32 = router and config_of(golden)["model_type"] == "ernie4_5_moe"
+            assert entry["dtype"] == ("F32" if float32 else dtypes[golden.meta["storage"]])
 
 
 def test_rope_table_follows_the_rules(golden: load.Golden) -> None:
@@ -167,17 +173,20 @@ def test_numpy_decoder_gives_the_golden_answers(golden: load.Golden) -> None:
         assert np.abs(made - p.token_logprobs).max() < golden.logprob_tolerance
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.paddle_twin], ids=lambda c: c.name)
-def test_paddle_twin_has_the_same_weights_and_answers(case: Any) -> None:
-    twin, original = load.load_case(case.paddle_twin[0]), load.load_case(case.name)
+@pytest.mark.parametrize(("case", "twin"), TWINS, ids=[twin.name for _, twin in TWINS])
+def test_twin_has_the_same_weights_and_answers(case: Case, twin: Twin) -> None:
+    other, original = load.load_case(twin.name), load.load_case(case.name)
     rules = reference.rules_of(config_of(original))
     plain = load.read_checkpoint(original.folder)
-    paddle = load.read_checkpoint(twin.folder)
-    assert not set(paddle) & set(plain) - {"lm_head.weight"}
-    rewritten = reference.pytorch_layout(rules, paddle)
+    relaid = load.read_checkpoint(other.folder)
+    if twin.layout == "paddle":
+        assert not set(relaid) & set(plain) - {"lm_head.weight"}
+    else:
+        assert len(relaid) < len(plain) / 2
+    rewritten = reference.pytorch_layout(rules, relaid)
     assert rewritten.keys() == plain.keys()
     assert all(np.array_equal(rewritten[name], plain[name]) for name in plain)
-    for ours, theirs in zip(twin.prompts, original.prompts, strict=True):
+    for ours, theirs in zip(other.prompts, original.prompts, strict=True):
         assert ours.tokens == theirs.tokens
         assert np.array_equal(ours.logits, theirs.logits)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from case_types import Experts
 
 # Residual inputs are small beside what the layers add, so that a model with a tied head does not
 # simply echo its input, and so that a wrong rms_norm_eps shows in the logits.
 EMBEDDING_STD = 0.06
-LINEAR_GAIN = 2.0  # std = gain / sqrt(inputs): 0.25 at hidden 64
+LINEAR_GAIN = 2.0  # std = gain / sqrt(inputs): 0.25 at hidden 64, which makes routers decisive too
 QUERY_KEY_GAIN = 1.6  # scores of std ~2.5: attention picks out tokens, so positions matter
 HEAD_GAIN = 3.0
 BIAS_STD = 0.3
 
 
-def fill(model: torch.nn.Module, seed: int, storage: torch.dtype) -> None:
+def fill(
+    model: torch.nn.Module, seed: int, storage: torch.dtype, experts: Experts | None = None
+) -> None:
     """Sets every parameter to seeded random values that `storage` represents exactly.
 
     numpy draws the numbers: its generators give the same stream on every machine.
@@ -22,8 +27,67 @@ def fill(model: torch.nn.Module, seed: int, storage: torch.dtype) -> None:
     generator = np.random.default_rng(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            values = _draw(generator, name, tuple(parameter.shape))
-            parameter.copy_(torch.from_numpy(values).to(storage).to(parameter.dtype))
+            shape = tuple(parameter.shape)
+            if is_correction(name):
+                values = _correction(generator, shape, experts)
+            else:
+                values = _draw(generator, name, shape)
+            if experts and experts.equal and is_router(name):
+                first, second = experts.equal
+                per_expert = values.T if is_correction(name) else values
+                per_expert[second] = per_expert[first]
+            dtype = stored_dtype(model.config.model_type, name, storage)
+            parameter.copy_(torch.from_numpy(values).to(dtype).to(parameter.dtype))
+
+
+def mtp_block(config: dict[str, Any], seed: int, storage: torch.dtype) -> dict[str, torch.Tensor]:
+    """ERNIE-4.5's block that guesses the token after the next one, as its PyTorch files name it.
+
+    A dense layer of width intermediate_size, two norms, and a matrix that joins the embedding of
+    the next token (first) with the hidden state. transformers does not load it.
+    """
+    hidden, width = config["hidden_size"], config["intermediate_size"]
+    rows = hidden // config["num_attention_heads"]
+    q, kv = rows * config["num_attention_heads"], rows * config["num_key_value_heads"]
+    shapes = {
+        "mtp_block.0.input_layernorm": (hidden,),
+        "mtp_block.0.post_attention_layernorm": (hidden,),
+        "mtp_block.0.self_attn.q_proj": (q, hidden),
+        "mtp_block.0.self_attn.k_proj": (kv, hidden),
+        "mtp_block.0.self_attn.v_proj": (kv, hidden),
+        "mtp_block.0.self_attn.o_proj": (hidden, q),
+        "mtp_block.0.mlp.gate_proj": (width, hidden),
+        "mtp_block.0.mlp.up_proj": (width, hidden),
+        "mtp_block.0.mlp.down_proj": (hidden, width),
+        "mtp_emb_norm.0": (hidden,),
+        "mtp_hidden_norm.0": (hidden,),
+        "mtp_linear_proj.0": (hidden, 2 * hidden),
+    }
+    generator = np.random.default_rng([seed, 2])
+    return {
+        f"model.{name}.weight": torch.from_numpy(_draw(generator, name, shape)).to(storage)
+        for name, shape in shapes.items()
+    }
+
+
+def stored_dtype(model_type: str, name: str, storage: torch.dtype) -> torch.dtype:
+    """ERNIE keeps routers in float32 beside 16-bit weights."""
+    return torch.float32 if model_type == "ernie4_5_moe" and is_router(name) else storage
+
+
+def is_router(name: str) -> bool:
+    return name.endswith("gate.weight") or is_correction(name)
+
+
+def is_correction(name: str) -> bool:
+    return name.endswith("e_score_correction_bias")
+
+
+def _correction(
+    generator: np.random.Generator, shape: tuple[int, ...], experts: Experts | None
+) -> np.ndarray:
+    mean, std = (experts and experts.correction) or (0.0, 0.0)
+    return (mean + std * generator.standard_normal(shape)).astype(np.float32)
 
 
 def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -38,5 +102,5 @@ def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> 
     elif "q_proj" in name or "k_proj" in name:
         std = QUERY_KEY_GAIN / shape[1] ** 0.5
     else:
-        std = LINEAR_GAIN / shape[1] ** 0.5
+        std = LINEAR_GAIN / shape[-1] ** 0.5
     return (generator.standard_normal(shape) * std).astype(np.float32)

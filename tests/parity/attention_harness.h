@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/kv_cache.h"
+#include "backend/cpu/kv/kv_cache.h"
 
 namespace headrace::test {
 

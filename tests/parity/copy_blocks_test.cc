@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "backend/cpu/array_kv_cache.h"
+#include "backend/host/array_kv_cache.h"
 #include "headrace/status.h"
 #include "parity/parity.h"
 #include "parity/ranks.h"

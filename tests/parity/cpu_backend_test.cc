@@ -103,6 +103,11 @@ TEST(CpuBackend, NamesWhatItCannotRun) {
     bad = good;
     bad.block_size = 24;
     EXPECT_THROW(backend->require(bad), Error);
+    bad = good;
+    bad.experts = kMaxExperts;
+    EXPECT_NO_THROW(backend->require(bad));
+    ++bad.experts;
+    EXPECT_THROW(backend->require(bad), Error);
   }
 }
 

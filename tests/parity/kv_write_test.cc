@@ -6,8 +6,8 @@
 #include <random>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/kv_cache.h"
-#include "backend/cpu/reference/reference_attention.h"
+#include "backend/cpu/kv/kv_cache.h"
+#include "backend/reference/reference_attention.h"
 #include "base/check.h"
 
 namespace headrace::test {

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <vector>
 
-#include "backend/cpu/kv_cache.h"
-#include "backend/cpu/numa_topology.h"
+#include "backend/cpu/kv/kv_cache.h"
+#include "backend/cpu/threads/numa_topology.h"
 #include "parity/attention_harness.h"
 #include "parity/linear_harness.h"
 #include "parity/ranks.h"

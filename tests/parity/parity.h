@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 #include "backend/cpu/cpu_backend.h"
 
 namespace headrace::parity {

@@ -1,4 +1,4 @@
-#include "backend/philox.h"
+#include "backend/contract/philox.h"
 
 #include <gtest/gtest.h>
 

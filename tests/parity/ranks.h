@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backend/cpu/cpu_info.h"
+#include "backend/host/cpu_info.h"
 #include "base/check.h"
 
 namespace headrace::parity {

@@ -1,5 +1,5 @@
-// rms_norm, add_rms_norm, rope_table and gather_rows against the reference, and against themselves
-// in other company.
+// rms_norm, add_rms_norm, rope_table, gather_rows, add and add_gated against the reference, and
+// against themselves in other company.
 
 #include <cmath>
 #include <cstring>
@@ -165,6 +165,71 @@ TEST_P(RowsParity, DynamicRopeFollowsEachRowsLength) {
   }
   EXPECT_EQ(run_rope(*backend, spec, {5}, {130}),
             std::vector<float>(got.begin() + 64, got.begin() + 96));
+}
+
+TEST_P(RowsParity, AddsRows) {
+  const auto backend = make_backend(GetParam());
+  Random random(25);
+  SCOPED_TRACE(random.trace());
+  for (const int64_t width : kWidths) {
+    const auto x = random.uniforms(7 * width), start = random.uniforms(7 * width);
+    const Matrix delta(*backend, 7, width, x), out(*backend, 7, width, start);
+    backend->add(delta.view(), out.view());
+    const auto got = out.values();
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(got[i], start[i] + x[i]) << width;
+  }
+  const Matrix wide(*backend, 2, 5), narrow(*backend, 2, 4);
+  EXPECT_THROW(backend->add(wide.view(), narrow.view()), InternalError);
+}
+
+/// x [rows][hidden], delta and start [rows][width].
+std::vector<float> run_gated(Backend& backend, int64_t rows, const std::vector<float>& x,
+                             const std::vector<float>& gate, const std::vector<float>& delta,
+                             const std::vector<float>& start) {
+  const auto width = static_cast<int64_t>(delta.size()) / rows;
+  const auto hidden = static_cast<int64_t>(gate.size());
+  const Matrix input(backend, rows, hidden, x), gates(backend, 1, hidden, gate);
+  const Matrix added(backend, rows, width, delta), out(backend, rows, width, start);
+  backend.add_gated(input.view(), gates.vector(), added.view(), out.view());
+  return out.values();
+}
+
+// The sum of H products is off by d, gamma_H of the sum of their magnitudes; a sigmoid changes by
+// no more than d / 4, and its exponential (2 ulp), sum and quotient add 8 roundoffs at most; then
+// one product and one sum.
+TEST_P(RowsParity, AddsGatedRows) {
+  const auto backend = make_backend(GetParam());
+  Random random(26);
+  SCOPED_TRACE(random.trace());
+  const int64_t rows = 9, width = 37;
+  for (const int64_t hidden : kWidths) {
+    const auto x = random.uniforms(rows * hidden), gate = random.uniforms(hidden, -0.5f, 0.5f);
+    const auto delta = random.uniforms(rows * width), start = random.uniforms(rows * width);
+    const auto got = run_gated(*backend, rows, x, gate, delta, start);
+    for (int64_t i = 0; i < rows; ++i) {
+      double sum = 0.0, magnitude = 0.0;
+      for (int64_t j = 0; j < hidden; ++j) {
+        const double product = double{x[size_t(i * hidden + j)]} * double{gate[size_t(j)]};
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      const double d = double(hidden + 2) * kF32Roundoff * magnitude;
+      const double sigmoid = 1.0 / (1.0 + std::exp(-sum));
+      for (int64_t j = 0; j < width; ++j) {
+        const auto at = size_t(i * width + j);
+        const double want = double{start[at]} + sigmoid * double{delta[at]};
+        const double bound = (0.25 * d + 10.0 * kF32Roundoff) * std::abs(double{delta[at]}) +
+                             2.0 * kF32Roundoff * std::abs(want);
+        ASSERT_NEAR(got[at], want, bound) << "row " << i << " of " << hidden;
+      }
+      // In other company, the same bits.
+      const auto row = [i](const std::vector<float>& all, int64_t cols) {
+        return std::vector<float>(all.begin() + i * cols, all.begin() + (i + 1) * cols);
+      };
+      ASSERT_EQ(run_gated(*backend, 1, row(x, hidden), gate, row(delta, width), row(start, width)),
+                row(got, width));
+    }
+  }
 }
 
 TEST_P(RowsParity, GathersRows) {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/reference/reference_sample.h"
-#include "backend/philox.h"
+#include "backend/contract/philox.h"
+#include "backend/reference/reference_sample.h"
 
 namespace headrace::test {
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <random>
 
+#include "backend/contract/philox.h"
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/reference/reference_sample.h"
-#include "backend/philox.h"
+#include "backend/reference/reference_sample.h"
 #include "base/check.h"
 #include "parity/sample_harness.h"
 

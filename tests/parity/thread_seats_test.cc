@@ -1,4 +1,4 @@
-#include "backend/cpu/thread_seats.h"
+#include "backend/cpu/threads/thread_seats.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cpu/cpu_affinity.h"
-#include "backend/cpu/cpu_info.h"
-#include "backend/cpu/thread_pool.h"
+#include "backend/cpu/threads/thread_pool.h"
+#include "backend/host/cpu_affinity.h"
+#include "backend/host/cpu_info.h"
 #include "base/thread_time.h"
 
 namespace headrace {

@@ -3,13 +3,13 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/contract/op_checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
-#include "backend/cpu/cpu_info.h"
-#include "backend/cpu/op_checks.h"
-#include "backend/cpu/packed_panels.h"
-#include "backend/cpu/quant_panels.h"
-#include "backend/cpu/reference/reference_backend.h"
-#include "backend/cpu/weight_source.h"
+#include "backend/cpu/weights/packed_panels.h"
+#include "backend/cpu/weights/quant_panels.h"
+#include "backend/host/cpu_info.h"
+#include "backend/host/weight_source.h"
+#include "backend/reference/reference_backend.h"
 #include "base/check.h"
 #include "base/env.h"
 #include "memory/mmap_allocator.h"
@@ -77,20 +77,15 @@ std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {
 // those of memory that was in use before.
 void CpuBackend::place(const PackedWeight& weight) {
   if (pool_.num_groups() == 1) return;
-  int64_t panels = weight.n(), panel_bytes = static_cast<int64_t>(weight.bytes()) / weight.n();
-  if (const auto* quantized = dynamic_cast<const QuantPanels*>(&weight)) {
-    panels = quantized->cut().num_panels();
-    panel_bytes = quantized->panel_bytes();
-  } else if (const auto* dense = dynamic_cast<const PackedPanels*>(&weight)) {
-    panels = dense->num_panels();
-    panel_bytes = dense->panel_bytes();
-  }
+  const auto& panels = dynamic_cast<const PanelWeight&>(weight);
   auto* const data = static_cast<std::byte*>(const_cast<void*>(weight.data()));
   for (int32_t group = 0; group < pool_.num_groups(); ++group) {
-    const ThreadPool::Range part = pool_.part_of(group, panels);
-    place_near(data + part.begin * panel_bytes,
-               static_cast<size_t>((part.end - part.begin) * panel_bytes),
-               nodes_[static_cast<size_t>(group)].id);
+    const ThreadPool::Range part = pool_.part_of(group, panels.num_panels());
+    const int32_t node = nodes_[static_cast<size_t>(group)].id;
+    for (int32_t expert = 0; expert < panels.experts(); ++expert) {
+      place_near(data + panels.panel_offset(part.begin, expert),
+                 static_cast<size_t>((part.end - part.begin) * panels.panel_bytes()), node);
+    }
   }
 }
 

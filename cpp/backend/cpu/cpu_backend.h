@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 #include "headrace/options.h"
 
 namespace headrace {

@@ -3,8 +3,11 @@
 // The CPU backend over one kernel set. Methods are spread over files by what they do:
 //   cpu_backend.cc  construction, memory, weights, begin_step
 //   linear.cc       linear, linear_add_rms_norm, linear_silu_mul
+//   route.cc        route
+//   experts.cc      experts
 //   lora.cc         pack_lora, lora
-//   rows.cc         embed, rope_table, rms_norm, add_rms_norm, silu_mul, gather_rows
+//   rows.cc         embed, rope_table, rms_norm, add_rms_norm, silu_mul, add, add_gated,
+//                   gather_rows
 //   kv_cache.cc     kv_block_bytes, make_kv_cache, add_host_blocks, copy_blocks
 //   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
@@ -16,17 +19,15 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 #include "backend/cpu/cpu_isa.h"
-#include "backend/cpu/host_memory.h"
-#include "backend/cpu/numa_topology.h"
-#include "backend/cpu/thread_pool.h"
+#include "backend/cpu/threads/numa_topology.h"
+#include "backend/cpu/threads/thread_pool.h"
+#include "backend/host/host_memory.h"
 
 namespace headrace {
 
-class PackedPanels;
-class QuantPanels;
-struct LinearPlan;
+class PanelProduct;
 struct PanelCut;
 
 class CpuBackend final : public Backend {
@@ -73,6 +74,11 @@ class CpuBackend final : public Backend {
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
   void silu_mul(TensorView gate_up, TensorView out) override;
+  void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
+             const RouterSpec& spec, TensorView ids, TensorView weights) override;
+  void experts(const Experts& args) override;
+  void add(TensorView x, TensorView out) override;
+  void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override;
   void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
             TensorView out) override;
   void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
@@ -109,17 +115,13 @@ class CpuBackend final : public Backend {
   }
 
   struct LinearOperands;
+  class ExpertsStep;
   static PanelTask panel_task(const LinearOperands& op, const PanelCut& cut, int64_t panel,
                               int64_t first_row);
-  /// Packs the rows of x with pack_rows(first, rows, packed), then calls product(panel, task) for
-  /// every panel and block of rows; product completes the task.
-  template <class PackRows, class Product>
-  void multiply_panels(const LinearOperands& op, const PanelCut& cut, const LinearPlan& plan,
-                       const PackRows& pack_rows, const Product& product);
+  /// Packs the rows of x, then multiplies each block of them by every panel.
+  void multiply_panels(const LinearOperands& op, const PanelProduct& product);
   /// Has threads that wait fetch their first panels of the expected weight, if `rows` are few.
   void read_ahead(int64_t rows);
-  void run_dense(const LinearOperands& op, const PackedPanels& weight);
-  void run_quantized(const LinearOperands& op, const QuantPanels& weight);
   /// x with its columns in another order [k], in memory that the next call takes.
   TensorView reordered(const TensorView& x, const int32_t* order);
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
@@ -129,7 +131,7 @@ class CpuBackend final : public Backend {
   const std::vector<NumaNode> nodes_;  ///< of the pool's groups; empty: threads go where they like
   HostMemory memory_;
   ThreadPool pool_;
-  Buffer scratch_, reordered_;
+  Buffer scratch_, reordered_, router_logits_;
   bool reserving_ = false;  ///< ops take their scratch and compute nothing
   /// Only between expect() and the next linear().
   const PackedWeight* expected_ = nullptr;

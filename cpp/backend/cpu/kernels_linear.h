@@ -18,10 +18,11 @@ namespace headrace {
 
 /// What to do with a panel's finished products.
 enum class PanelEpilogue : uint8_t {
-  kStore,    ///< out[col] = acc + bias
-  kAdd,      ///< out[col] += acc + bias
-  kSiluMul,  ///< vectors alternate gate, up: out[col] = silu(gate + bias) * (up + up_bias)
-  kGateUp,   ///< the same vectors: out[col] = gate + bias, out[col + up_column] = up + up_bias
+  kStore,        ///< out[col] = acc + bias
+  kAdd,          ///< out[col] += acc + bias
+  kSiluMul,      ///< vectors alternate gate, up: out[col] = silu(gate + bias) * (up + up_bias)
+  kGateUp,       ///< the same vectors: out[col] = gate + bias, out[col + up_column] = up + up_bias
+  kAddWeighted,  ///< out[col] of row out_rows[row] += row_weights[row] * acc
 };
 
 /// The product of `rows` packed rows with one panel.
@@ -39,6 +40,8 @@ struct PanelTask {
   int32_t cols;       ///< outputs that exist: <= panel_cols (half of it of gate and up)
   int64_t up_column;  ///< kGateUp only
   PanelEpilogue epilogue;
+  const int32_t* out_rows;   ///< [rows], kAddWeighted only: rows of `out`
+  const float* row_weights;  ///< [rows], kAddWeighted only
 };
 
 /// Activations to pack for panel_product.
@@ -46,6 +49,17 @@ struct RowsToPack {
   const float* x;  ///< [rows][row_stride]
   int64_t row_stride, rows, k, tile_rows;
   int64_t rows_behind;  ///< rows that follow these: what is packed next
+};
+
+/// Packed rows, each a tile of its own, to become tiles of several.
+struct RowsToGather {
+  const void* packed;   ///< from pack_rows with tile_rows = 1
+  const int32_t* rows;  ///< [count] of those to take, in this order
+  int64_t count, tile_rows;
+  int64_t row_bytes;    ///< of a packed row: whole groups
+  int64_t group_bytes;  ///< words of 4 bytes, then units
+  int64_t group_words;
+  int64_t unit_bytes;  ///< 4 or 8: what rows of a tile take turns with
 };
 
 /// Kernels for one way of storing weights.
@@ -64,6 +78,8 @@ struct LinearKernels {
   int32_t panel_cols;  ///< 4 * lanes
   int32_t tile_rows;   ///< most rows that can share one pass over a panel
   LinearFormat f32, bf16, f16;
+  /// Writes the tiles that pack_rows would have made of the rows.
+  void (*gather_rows)(const RowsToGather& rows, void* packed);
 };
 
 }  // namespace headrace

@@ -27,8 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/contract/quant_format.h"
 #include "backend/cpu/kernels_linear.h"
-#include "backend/quant_format.h"
 
 namespace headrace {
 

@@ -14,6 +14,12 @@ struct RowKernels {
                        int64_t n, float* out);
   /// out[i] = silu(gate[i]) * up[i].
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
+  /// out[i] += x[i].
+  void (*add)(const float* x, int64_t n, float* out);
+  /// sigmoid(sum of x[i] * gate[i]).
+  float (*gate)(const float* x, const float* gate, int64_t n);
+  /// out[i] += factor * x[i].
+  void (*add_scaled)(const float* x, float factor, int64_t n, float* out);
   /// Widens n numbers.
   void (*from_bf16)(const uint16_t* in, int64_t n, float* out);
   void (*from_f16)(const uint16_t* in, int64_t n, float* out);

@@ -231,6 +231,9 @@ typedef struct headrace_model_info {
   size_t host_kv_cache_bytes;
   int32_t num_host_kv_blocks;
   int32_t reserved;
+  int64_t num_active_parameters;
+  size_t token_weight_bytes;
+  int32_t num_experts, num_active_experts;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

@@ -47,6 +47,9 @@ struct ModelInfo {
   std::string quantization;  ///< "" (none), "wint8", "wint4", or what the
                              ///< checkpoint says: "gptq", "awq", "compressed-tensors"
   int64_t num_parameters = 0;
+  /// Those that one token meets: of a layer's experts the ones it is sent to.
+  int64_t num_active_parameters = 0;
+  int32_t num_experts = 0, num_active_experts = 0;  ///< of a layer, and for a token; 0 = dense
   int32_t vocab_size = 0, hidden_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0;
   int32_t head_dim = 0, intermediate_size = 0;
   int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
@@ -54,6 +57,7 @@ struct ModelInfo {
   int32_t num_host_kv_blocks = 0;  ///< that swap_space holds
   int32_t num_nodes = 0;           ///< NUMA nodes that weights and work are shared out to
   int32_t max_loras = 0, max_lora_rank = 0;
+  size_t token_weight_bytes = 0;  ///< of weight_bytes, what the next token of one request reads
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
   /// Of a GPU, besides: what the largest steps, adapters and a draft model take.
   size_t reserved_bytes = 0;

@@ -4,13 +4,6 @@
 
 namespace headrace {
 
-std::span<const Family* const> all_families() {
-  static const std::vector<const Family*> kFamilies{
-      &llama_family(), &mistral_family(), &qwen2_family(), &qwen3_family(), &ernie4_5_family(),
-  };
-  return kFamilies;
-}
-
 const Family* find_family(std::string_view model_type) {
   const auto families = all_families();
   const auto found = std::find_if(families.begin(), families.end(), [&](const Family* family) {

@@ -6,8 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "model/config_reader.h"
-#include "model/model_config.h"
+#include "model/config/config_reader.h"
+#include "model/config/model_config.h"
+#include "model/weights/weight_sources.h"
 
 namespace headrace {
 
@@ -26,6 +27,9 @@ struct FamilyDefaults {
   bool tie_word_embeddings = false;
 };
 
+/// Attention and a gated MLP as ModelConfig's flags say, with tensors named as Llama's are.
+LayerSources list_llama_layer(const ModelConfig& config, const LayerNaming& naming);
+
 /// One model family: everything that sets it apart from the others.
 struct Family {
   std::string_view model_type;                  ///< in config.json
@@ -36,6 +40,9 @@ struct Family {
   /// Reads the family's own keys: biases, norms, windows. `config` has its shape already and one
   /// layer_window of 0 per layer.
   void (*read)(ConfigReader& reader, ModelConfig& config) = nullptr;
+  /// What a layer reads, and so which blocks it is made of.
+  LayerSources (*list_layer)(const ModelConfig& config,
+                             const LayerNaming& naming) = list_llama_layer;
   /// Keys of published configs that don't change what is computed ("fuse_*": a beginning).
   std::vector<std::string_view> harmless_keys;
 };
@@ -50,6 +57,13 @@ const Family& mistral_family();
 const Family& qwen2_family();
 const Family& qwen3_family();
 const Family& ernie4_5_family();
+const Family& ernie4_5_moe_family();
+const Family& mixtral_family();
+const Family& qwen2_moe_family();
+const Family& qwen3_moe_family();
+
+/// Widest MLP accepted.
+inline constexpr int64_t kMaxIntermediate = 1 << 22;
 
 /// Longest sliding window accepted.
 inline constexpr int64_t kMaxWindow = int64_t{1} << 30;

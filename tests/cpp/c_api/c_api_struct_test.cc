@@ -28,7 +28,7 @@ EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, num_active_experts);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, host_cached_tokens);
 EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
@@ -52,10 +52,12 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                 stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
                                 scaled, normalized] = sampling;
   [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint] = request;
-  [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters, vocab, hidden,
-                                layers, heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18,
-                                i19, i20, host_blocks, nodes, i22, i23, i24, i25, i26, reserved,
-                                left, host_bytes, mapped_weights, packed_file, load, eos] = info;
+  [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters,
+                                active_parameters, experts, active_experts, vocab, hidden, layers,
+                                heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
+                                i20, host_blocks, nodes, i22, i23, token_bytes, i24, i25, i26,
+                                reserved, left, host_bytes, mapped_weights, packed_file, load,
+                                eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, host_cached, finished,
                                 preempted, interrupted, steps, prompts, generated, hits, misses,
                                 host_hits, to_host, from_host, busy, masks, memory, pool, mapped,

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/numa_topology.h"
+#include "backend/cpu/threads/numa_topology.h"
 #include "headrace/cpu.h"
 
 namespace headrace {

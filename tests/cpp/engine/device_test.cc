@@ -1,4 +1,4 @@
-#include "engine/device.h"
+#include "engine/load/device.h"
 
 #include <gtest/gtest.h>
 

@@ -107,7 +107,7 @@ struct SlowEngine {
 
 class EngineSpeculative : public ::testing::TestWithParam<const char*> {
  protected:
-  /// By prompt lookup, by the same model, or by another one.
+  /// By prompt lookup, by the same model, by another one, or by one that fails.
   ModelOptions options() const {
     ModelOptions out = guessing();
     if (GetParam() != std::string("ngram")) {
@@ -118,7 +118,8 @@ class EngineSpeculative : public ::testing::TestWithParam<const char*> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Methods, EngineSpeculative, ::testing::Values("ngram", "same", "other"),
+INSTANTIATE_TEST_SUITE_P(Methods, EngineSpeculative,
+                         ::testing::Values("ngram", "same", "other", "failing"),
                          [](const auto& method) { return std::string(method.param); });
 
 TEST_P(EngineSpeculative, OutputsAreTheSame) {
@@ -244,6 +245,19 @@ TEST(EngineGuesses, TheSameModelIsAlwaysRight) {
   EXPECT_GT(stats.drafted_tokens, 0u);
   EXPECT_EQ(stats.accepted_tokens, stats.drafted_tokens);
   EXPECT_EQ(stats.steps + stats.accepted_tokens, 400u);
+}
+
+TEST(EngineGuesses, AModelThatFailsIsGivenUp) {
+  ModelOptions options = guessing();
+  options.speculative.method = "draft_model";
+  options.speculative.model = "failing";
+  const SlowEngine fake(options);
+  SamplingParams sampling{.temperature = 0, .max_tokens = 200, .ignore_eos = true};
+  const Output output = read_all(fake.submit({1, 2, 3, 4, 5}, sampling).results());
+  EXPECT_EQ(output.token_ids.size(), 200u);
+  const ModelStats stats = fake.engine->model_stats("m");
+  EXPECT_EQ(stats.drafted_tokens, 0u);
+  EXPECT_EQ(stats.steps, 200u);
 }
 
 TEST(EngineGuesses, AnotherModelIsHardlyAsked) {

@@ -1,4 +1,4 @@
-#include "engine/mask_workers.h"
+#include "engine/guide/mask_workers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/memory_plan.h"
+#include "engine/load/memory_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "cpp/model/checkpoint_files.h"
 #include "headrace/engine.h"
-#include "model/json.h"
+#include "model/config/json.h"
 
 namespace headrace {
 

@@ -17,9 +17,9 @@
 
 #include "cpp/engine/packed_model.h"
 #include "cpp/model/expect_error.h"
-#include "engine/cache_writer.h"
-#include "model/atomic_file.h"
-#include "model/source_identity.h"
+#include "engine/cache/cache_writer.h"
+#include "model/checkpoint/source_identity.h"
+#include "model/packed/atomic_file.h"
 
 namespace headrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "model/json.h"
+#include "model/config/json.h"
 
 namespace headrace {
 

@@ -1,6 +1,6 @@
 // Every rule of the safetensors format that a hostile or damaged file can break, one case each.
 
-#include "model/checkpoint.h"
+#include "model/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/expect_error.h"
-#include "model/json.h"
-#include "model/model_config.h"
+#include "model/config/json.h"
+#include "model/config/model_config.h"
 
 namespace headrace {
 namespace {
@@ -313,7 +313,8 @@ TEST(Config, ShippedModel) {
 
 TEST(Config, SupportedTypes) {
   EXPECT_EQ(supported_model_types(),
-            (std::vector<std::string>{"llama", "mistral", "qwen2", "qwen3", "ernie4_5"}));
+            (std::vector<std::string>{"llama", "mistral", "qwen2", "qwen3", "ernie4_5",
+                                      "ernie4_5_moe", "qwen3_moe", "qwen2_moe", "mixtral"}));
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/checked_math.h"
-#include "model/checkpoint.h"
-#include "model/model_config.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/config/model_config.h"
 
 namespace headrace {
 
@@ -75,6 +75,16 @@ std::vector<std::vector<float>> DecoderHarness::more(const std::vector<int32_t>&
   return read(decoder_->logits(logit_rows));
 }
 
+std::vector<std::vector<float>> DecoderHarness::hidden(const Chunk& chunk,
+                                                       const std::vector<int32_t>& rows) {
+  run({chunk}, {});
+  return more_hidden(rows);
+}
+
+std::vector<std::vector<float>> DecoderHarness::more_hidden(const std::vector<int32_t>& rows) {
+  return read(decoder_->hidden(rows));
+}
+
 std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& chunks,
                                                     const std::vector<int32_t>& logit_rows) {
   std::vector<int32_t> ids, positions, rope_lens;
@@ -90,7 +100,46 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
       rope_lens.push_back(std::max(sequence.length, sequence.prompt_length));
     }
   }
-  return read(decoder_->forward({ids, positions, rope_lens, slices, logit_rows}, *cache_));
+  std::vector<int32_t> rope_positions;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    for (const Chunk& chunk : chunks) {
+      const auto begin = chunk.rope_positions.begin();
+      const auto count = static_cast<std::ptrdiff_t>(chunk.rope_positions.size() / 3);
+      const auto first = static_cast<std::ptrdiff_t>(axis) * count;
+      rope_positions.insert(rope_positions.end(), begin + first, begin + first + count);
+    }
+  }
+  const Given given = upload_given(chunks);
+  return read(decoder_->forward({.token_ids = ids,
+                                 .positions = positions,
+                                 .rope_lens = rope_lens,
+                                 .seqs = slices,
+                                 .logit_rows = logit_rows,
+                                 .given = given.rows,
+                                 .rope_positions = rope_positions},
+                                *cache_));
+}
+
+DecoderHarness::Given DecoderHarness::upload_given(const std::vector<Chunk>& chunks) {
+  Given out;
+  out.added.resize(chunks.size());
+  int32_t first_row = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    for (const auto& rows : chunks[i].added) out.added[i].push_back(upload_rows(rows, out));
+    if (!chunks[i].given.empty()) {
+      out.rows.push_back({first_row, upload_rows(chunks[i].given, out), out.added[i]});
+    }
+    first_row += static_cast<int32_t>(chunks[i].tokens.size());
+  }
+  return out;
+}
+
+TensorView DecoderHarness::upload_rows(const std::vector<float>& rows, Given& given) {
+  const size_t bytes = rows.size() * sizeof(float);
+  const Backend::Buffer& buffer = given.memory.emplace_back(backend_->allocate(bytes));
+  backend_->upload(rows.data(), buffer.data, bytes);
+  const int64_t hidden = config().hidden_size;
+  return TensorView(buffer.data, DType::kF32, {static_cast<int64_t>(rows.size()) / hidden, hidden});
 }
 
 std::vector<std::vector<float>> DecoderHarness::read(const TensorView& logits) {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
-#include "model/decoder.h"
-#include "model/lora_adapter.h"
+#include "backend/contract/backend.h"
+#include "model/decoder/decoder.h"
+#include "model/lora/lora_adapter.h"
 
 namespace headrace {
 
@@ -20,6 +20,10 @@ struct Chunk {
   int32_t sequence = 0;
   std::vector<int32_t> tokens;
   const LoraAdapter* lora = nullptr;
+  /// [tokens][H] embeddings in place of the table's; [layers][tokens][H] added behind layers.
+  std::vector<float> given{};
+  std::vector<std::vector<float>> added{};
+  std::vector<int32_t> rope_positions{};  ///< [3][tokens], or empty: of all chunks or none
 };
 
 struct HarnessOptions {
@@ -57,6 +61,11 @@ class DecoderHarness {
   /// The logits of other rows of the last step.
   std::vector<std::vector<float>> more(const std::vector<int32_t>& logit_rows);
 
+  /// The step of one sequence, and its rows after the final norm.
+  std::vector<std::vector<float>> hidden(const Chunk& chunk, const std::vector<int32_t>& rows);
+  /// Other such rows of the last step.
+  std::vector<std::vector<float>> more_hidden(const std::vector<int32_t>& rows);
+
   const ModelConfig& config() const { return decoder_->config(); }
   Decoder& decoder() { return *decoder_; }
   Backend& backend() { return *backend_; }
@@ -67,6 +76,14 @@ class DecoderHarness {
     std::vector<int32_t> blocks;
   };
 
+  struct Given {
+    std::vector<GivenRows> rows;
+    std::vector<std::vector<TensorView>> added;
+    std::vector<Backend::Buffer> memory;
+  };
+
+  Given upload_given(const std::vector<Chunk>& chunks);
+  TensorView upload_rows(const std::vector<float>& rows, Given& given);
   std::vector<std::vector<float>> run(const std::vector<Chunk>& chunks,
                                       const std::vector<int32_t>& logit_rows);
   std::vector<std::vector<float>> read(const TensorView& logits);

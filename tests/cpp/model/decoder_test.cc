@@ -1,7 +1,7 @@
 // What a Decoder promises besides right numbers: the same bits however a request is cut up, both
 // layouts, honest errors and honest sizes.
 
-#include "model/decoder.h"
+#include "model/decoder/decoder.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "model/weight_sources.h"
+#include "model/weights/weight_sources.h"
 
 namespace headrace {
 namespace {
@@ -175,12 +175,15 @@ class DecoderLoad : public testing::Test {
     const ModelSources sources = list_sources(config, naming);
     for (const MatrixSource* source : sources.matrices()) {
       for (const StoredPart& part : source->parts) {
-        add(part.name, source->transposed ? std::vector<int64_t>{source->k, part.n}
-                                          : std::vector<int64_t>{part.n, source->k});
+        add(part.name, !part.shape.empty()  ? part.shape
+                       : source->transposed ? std::vector<int64_t>{source->k, part.n}
+                                            : std::vector<int64_t>{part.n, source->k});
       }
     }
     for (const VectorSource* source : sources.vectors()) {
-      for (const StoredPart& part : source->parts) add(part.name, {part.n});
+      for (const StoredPart& part : source->parts) {
+        add(part.name, part.shape.empty() ? std::vector<int64_t>{part.n} : part.shape);
+      }
     }
     return out;
   }
@@ -362,8 +365,8 @@ TEST_P(DecoderSizes, PlansAreWhatIsTaken) {
     EXPECT_EQ(backend->bytes_in_use() - before, decoder.weight_bytes() + decoder.scratch_bytes());
     EXPECT_GE(decoder.weight_bytes(), Decoder::plan_weight_bytes(config, storage));
     const size_t element = dtype_size(storage);
-    EXPECT_GE(decoder.bytes_per_step(), decoder.weight_bytes() - 2 * 48 * 32 * element);
-    EXPECT_LT(decoder.bytes_per_step(), decoder.weight_bytes());
+    EXPECT_GE(decoder.token_weight_bytes(), decoder.weight_bytes() - 2 * 48 * 32 * element);
+    EXPECT_LT(decoder.token_weight_bytes(), decoder.weight_bytes());
   }
 }
 

@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "base/check.h"
-#include "model/json.h"
-#include "model/safetensors.h"
+#include "model/checkpoint/safetensors.h"
+#include "model/config/json.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "model/json.h"
+#include "model/config/json.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include "base/check.h"
 #include "base/thread_time.h"
 #include "expect_error.h"
-#include "model/config_reader.h"
-#include "model/lora_config.h"
-#include "model/safetensors.h"
+#include "model/checkpoint/safetensors.h"
+#include "model/config/config_reader.h"
+#include "model/lora/lora_config.h"
 
 namespace headrace {
 namespace {

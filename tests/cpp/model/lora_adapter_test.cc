@@ -1,6 +1,6 @@
 // What adapter folders may hold: adapter_config.json key by key, and tensors that don't fit.
 
-#include "model/lora_adapter.h"
+#include "model/lora/lora_adapter.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/lora_files.h"
-#include "model/json.h"
-#include "model/lora_config.h"
+#include "model/config/json.h"
+#include "model/lora/lora_config.h"
 
 namespace headrace {
 namespace {
@@ -155,9 +155,9 @@ TEST_F(LoraLoad, AWellFormedFolderLoads) {
   const auto adapter = load();
   EXPECT_EQ(adapter->rank(), 8);
   EXPECT_EQ(adapter->num_modules(), 14);
-  EXPECT_EQ(adapter->num_layers(), 2u);
+  EXPECT_EQ(adapter->num_linears(), 8u);
   EXPECT_GE(adapter->bytes(), plan_lora_bytes(config_, DType::kF32, 8));
-  EXPECT_NE(adapter->layer(1).down, nullptr);
+  EXPECT_NE(adapter->linear(7), nullptr);
 }
 
 TEST_F(LoraLoad, FilesThatAreMissingAreNamed) {

@@ -10,9 +10,9 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
-#include "model/json.h"
-#include "model/lora_adapter.h"
-#include "model/mapped_file.h"
+#include "model/checkpoint/mapped_file.h"
+#include "model/config/json.h"
+#include "model/lora/lora_adapter.h"
 
 namespace headrace {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cpp/model/checkpoint_files.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 
 namespace headrace {
 

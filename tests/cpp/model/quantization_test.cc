@@ -1,13 +1,13 @@
 // The names of quantizations, and what a decoder makes of them.
 
-#include "model/quantization.h"
+#include "model/config/quantization.h"
 
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_backend.h"
 #include "headrace/status.h"
-#include "model/decoder.h"
-#include "model/weight_sources.h"
+#include "model/decoder/decoder.h"
+#include "model/weights/weight_sources.h"
 
 namespace headrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/rope_scaling.h"
+#include "model/config/rope_scaling.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 
 namespace headrace {
 namespace {

@@ -1,6 +1,6 @@
 // What checkpoints that come quantized say of themselves, and their codes in every order.
 
-#include "model/stored_codes.h"
+#include "model/weights/stored_codes.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "expect_error.h"
-#include "model/stored_quantization.h"
+#include "model/config/stored_quantization.h"
 
 namespace headrace {
 namespace {

@@ -56,6 +56,34 @@ TEST_F(CudaBackendTest, OutOfMemoryNamesWhatIsFree) {
   EXPECT_NO_THROW(backend->allocate(1 << 20));
 }
 
+TEST_F(CudaBackendTest, RefusesExpertsByName) {
+  const auto backend = gpu_.backend(DType::kF32);
+  const auto expect_refused = [](const auto& call) {
+    try {
+      call();
+      FAIL() << "was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_NE(std::string(error.what()).find("mixture-of-experts"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("device cpu"), std::string::npos);
+    }
+  };
+  BackendNeeds needs{DType::kF32, DType::kF32, 64, 64};
+  EXPECT_NO_THROW(backend->require(needs));
+  needs.experts = 64;
+  expect_refused([&] { backend->require(needs); });
+  const std::vector<float> values(2 * 8 * 8, 1.0f);
+  WeightSpec spec{{}, DType::kF32, WeightUse::kLinear};
+  spec.experts = 2;
+  for (const float* data : {&values[0], &values[64]}) {
+    spec.parts.push_back({data, DType::kF32, 8, 8, false, 8});
+  }
+  expect_refused([&] { backend->pack_weight(spec); });
+  const Backend::Buffer row = backend->allocate(8 * sizeof(float));
+  const TensorView view(row.data, DType::kF32, {1, 8});
+  EXPECT_THROW(backend->add(view, view), InternalError);
+}
+
 // The fake GPU runs what it is given as late as it may.
 TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
   constexpr int32_t kBlocks = 4, kHostBlocks = 3, kLayers = 2;

@@ -5,8 +5,8 @@
 #include "cpp/model/golden_case.h"
 #include "cpp/model/golden_expect.h"
 #include "cuda/host/gpu_under_test.h"
-#include "model/json.h"
-#include "model/mapped_file.h"
+#include "model/checkpoint/mapped_file.h"
+#include "model/config/json.h"
 
 namespace headrace {
 namespace {

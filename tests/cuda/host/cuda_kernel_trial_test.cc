@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "cuda/host/emulated_gpu.h"
 #include "cuda/host/engine_requests.h"
-#include "engine/loaded_model.h"
+#include "engine/load/loaded_model.h"
 
 namespace headrace::cuda {
 namespace {

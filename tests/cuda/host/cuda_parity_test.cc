@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/reference/reference_backend.h"
-#include "backend/cpu/weight_source.h"
+#include "backend/host/weight_source.h"
+#include "backend/reference/reference_backend.h"
 #include "base/check.h"
 #include "cuda/host/generate.h"
 #include "cuda/host/gpu_under_test.h"

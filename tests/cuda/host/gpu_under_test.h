@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "backend/backend.h"
+#include "backend/contract/backend.h"
 
 namespace headrace {
 

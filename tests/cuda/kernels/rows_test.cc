@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/reference/reference_attention.h"
-#include "backend/cpu/rope_angles.h"
+#include "backend/host/rope_angles.h"
+#include "backend/reference/reference_attention.h"
 #include "cuda/kernels/embed.h"
 #include "cuda/kernels/gather_rows.h"
 #include "cuda/kernels/rms_norm.h"
@@ -151,7 +151,8 @@ TEST_P(RowKernels, RopeTableHasTheCpusBits) {
              nullptr);
   const auto out = table.values();
   for (size_t row = 0; row < 4; ++row) {
-    rope_angles(spec, positions.data()[row], lens.data()[row], want.data());
+    const int32_t position = positions.data()[row];
+    rope_angles(spec, {position, position, position}, lens.data()[row], want.data());
     EXPECT_EQ(std::vector<float>(out.begin() + static_cast<ptrdiff_t>(row) * 80,
                                  out.begin() + static_cast<ptrdiff_t>(row + 1) * 80),
               want);

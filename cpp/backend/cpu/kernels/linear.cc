@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels_linear.h"
 
+#include "backend/cpu/kernels/gather_rows.h"
 #include "backend/cpu/kernels/interleave.h"
 #include "backend/cpu/kernels/panel_walk.h"
 #include "backend/cpu/simd/simd.h"
@@ -218,9 +219,10 @@ constexpr LinearFormat kBf16 = {2, 4, pack_rows_f32<2>, panel_product<FormatBf16
 
 extern const LinearKernels kLinearKernels;
 const LinearKernels kLinearKernels = {
-    kLanes,    kPanelCols,
-    kTileRows, {1, 4, pack_rows_f32<1>, panel_product<FormatF32>},
-    kBf16,     {1, 4, pack_rows_f32<1>, panel_product<FormatF16>},
+    kLanes,      kPanelCols,
+    kTileRows,   {1, 4, pack_rows_f32<1>, panel_product<FormatF32>},
+    kBf16,       {1, 4, pack_rows_f32<1>, panel_product<FormatF16>},
+    gather_rows,
 };
 
 }  // namespace headrace::HEADRACE_ISA

@@ -28,6 +28,21 @@ HEADRACE_SIMD_INLINE F32 load_bias(const float* bias, int first, int count) {
   return bias == nullptr ? zero() : load_up_to(bias + first, count);
 }
 
+/// Where a row's results go.
+HEADRACE_SIMD_INLINE float* output_row(const PanelTask& task, int64_t row) {
+  const bool scatters = task.epilogue == PanelEpilogue::kAddWeighted;
+  return task.out + (scatters ? task.out_rows[row] : row) * task.out_stride;
+}
+
+inline void add_weighted_row(const PanelTask& task, const float* acc, float weight, float* out) {
+  for (int v = 0; v < kVectors; ++v) {
+    const int first = v * kLanes;
+    const int count = task.cols - first;
+    const F32 sum = fma(set1(weight), load(acc + first), load_up_to(out + first, count));
+    store_up_to(out + first, sum, count);
+  }
+}
+
 inline void finish_row(const PanelTask& task, const float* acc, float* out) {
   const bool adds = task.epilogue == PanelEpilogue::kAdd;
   if (adds || task.epilogue == PanelEpilogue::kStore) {
@@ -58,7 +73,7 @@ inline void finish_row(const PanelTask& task, const float* acc, float* out) {
 HEADRACE_SIMD_INLINE void fetch_outputs(const PanelTask& task, int64_t first, int64_t count) {
   constexpr int32_t kLineFloats = 16;
   for (int64_t row = first; row < first + count; ++row) {
-    const float* out = task.out + row * task.out_stride;
+    const float* out = output_row(task, row);
     for (int32_t i = 0; i < task.cols; i += kLineFloats) prefetch(out + i);
   }
 }
@@ -66,7 +81,12 @@ HEADRACE_SIMD_INLINE void fetch_outputs(const PanelTask& task, int64_t first, in
 /// Rows [first, first + count), whose sums are complete.
 HEADRACE_SIMD_INLINE void finish_rows(const PanelTask& task, int64_t first, int64_t count) {
   for (int64_t row = first; row < first + count; ++row) {
-    finish_row(task, task.accumulators + row * kPanelCols, task.out + row * task.out_stride);
+    const float* const acc = task.accumulators + row * kPanelCols;
+    if (task.epilogue == PanelEpilogue::kAddWeighted) {
+      add_weighted_row(task, acc, task.row_weights[row], output_row(task, row));
+    } else {
+      finish_row(task, acc, output_row(task, row));
+    }
   }
 }
 

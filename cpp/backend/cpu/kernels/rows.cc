@@ -7,23 +7,28 @@
 namespace headrace::HEADRACE_ISA {
 namespace {
 
-/// 1 / sqrt(mean(x^2) + eps) after x[i] = value(i, count) has been stored by `value`. Four sums,
-/// each a vector, added as a tree: the order depends on n alone.
-template <class Value>
-HEADRACE_SIMD_INLINE F32 inverse_rms(int64_t n, float eps, const Value& value) {
+/// The sum of `accumulate(i, count, sum)` over all i. Four sums, each a vector, added as a tree:
+/// the order depends on n alone.
+template <class Accumulate>
+HEADRACE_SIMD_INLINE float sum_of(int64_t n, const Accumulate& accumulate) {
   F32 sums[4] = {zero(), zero(), zero(), zero()};
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    for (int s = 0; s < 4; ++s) {
-      const F32 x = value(i + s * kLanes, kLanes);
-      sums[s] = fma(x, x, sums[s]);
-    }
+    for (int s = 0; s < 4; ++s) sums[s] = accumulate(i + s * kLanes, kLanes, sums[s]);
   }
   for (int s = 0; i < n; i += kLanes, ++s) {
-    const F32 x = value(i, static_cast<int>(n - i < kLanes ? n - i : kLanes));
-    sums[s] = fma(x, x, sums[s]);
+    sums[s] = accumulate(i, static_cast<int>(n - i < kLanes ? n - i : kLanes), sums[s]);
   }
-  const float sum = reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+  return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+}
+
+/// 1 / sqrt(mean(x^2) + eps) after x[i] = value(i, count) has been stored by `value`.
+template <class Value>
+HEADRACE_SIMD_INLINE F32 inverse_rms(int64_t n, float eps, const Value& value) {
+  const float sum = sum_of(n, [&value](int64_t i, int count, F32 acc) {
+    const F32 x = value(i, count);
+    return fma(x, x, acc);
+  });
   const F32 mean = div(set1(sum), set1(static_cast<float>(n)));
   return div(set1(1.0f), sqrt(add(mean, set1(eps))));
 }
@@ -72,6 +77,31 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
   }
 }
 
+void add_row(const float* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int count = static_cast<int>(n - i < kLanes ? n - i : kLanes);
+    store_up_to(out + i, add(load_up_to(out + i, count), load_up_to(x + i, count)), count);
+  }
+}
+
+float gate_row(const float* x, const float* gate, int64_t n) {
+  const float sum = sum_of(n, [x, gate](int64_t i, int count, F32 acc) {
+    return fma(load_up_to(x + i, count), load_up_to(gate + i, count), acc);
+  });
+  const F32 sigmoid = div(set1(1.0f), add(set1(1.0f), exp(set1(-sum))));
+  float lanes[kLanes];
+  store(lanes, sigmoid);
+  return lanes[0];
+}
+
+void add_scaled(const float* x, float factor, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int count = static_cast<int>(n - i < kLanes ? n - i : kLanes);
+    const F32 sum = fma(set1(factor), load_up_to(x + i, count), load_up_to(out + i, count));
+    store_up_to(out + i, sum, count);
+  }
+}
+
 template <class Load>
 HEADRACE_SIMD_INLINE void widen(const uint16_t* in, int64_t n, float* out, const Load& load16) {
   int64_t i = 0;
@@ -93,6 +123,7 @@ void from_f16(const uint16_t* in, int64_t n, float* out) {
 }  // namespace
 
 extern const RowKernels kRowKernels;
-const RowKernels kRowKernels = {rms_norm, add_rms_norm, silu_mul, from_bf16, from_f16};
+const RowKernels kRowKernels = {rms_norm, add_rms_norm, silu_mul,  add_row,
+                                gate_row, add_scaled,   from_bf16, from_f16};
 
 }  // namespace headrace::HEADRACE_ISA

@@ -1,0 +1,490 @@
+#pragma once
+
+// Backend: the ops a model is made of, on one device.
+//
+// Threads: a Backend is used by one thread at a time (its model's loop thread).
+// Memory: every TensorView passed to an op points into memory from allocate(), except where host
+// memory is named. Ops of one backend run in call order; read_back(), sample() and end_sample() are
+// the only calls that wait.
+// Aliasing: outputs may not overlap inputs unless an op says so.
+// Determinism: a row's result depends on that row's inputs alone, never on the number of rows, on
+// their order or on the number of threads (bit for bit). Reductions run in one fixed order per
+// weight shape.
+// Errors: a shape that breaks an op's contract is our bug (InternalError). Memory that cannot be
+// had throws Error(kOutOfMemory).
+//
+// Notation: T rows of the step, S rows that sample, H hidden size, V vocabulary, d head size,
+// nq query heads, nkv key/value heads. "act" is activation_dtype(): float32 on the CPU.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/contract/block_copy.h"
+#include "backend/contract/experts_op.h"
+#include "backend/contract/quant_format.h"
+#include "backend/contract/rope.h"
+#include "backend/contract/sample_op.h"
+#include "backend/contract/step_batch.h"
+#include "backend/contract/weight_codes.h"
+#include "base/check.h"
+#include "headrace/status.h"
+#include "tensor/tensor_view.h"
+
+namespace headrace {
+
+/// An Error whose message names the tensor that it is about.
+class TensorError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A part of a weight matrix as a checkpoint stores it.
+struct WeightPart {
+  const void* data = nullptr;  ///< host memory (usually the mapped file), unaligned
+  DType dtype = DType::kF32;   ///< kF32, kBF16, kF16 or kF64
+  int64_t n = 0;               ///< output features this part gives
+  int64_t k = 0;               ///< input features
+  /// false: element (n, k) is at data[n * row_stride + k] ([out, in], PyTorch).
+  /// true:  element (n, k) is at data[k * row_stride + n] ([in, out], Paddle).
+  bool transposed = false;
+  int64_t row_stride = 0;  ///< in elements
+  /// Not null: the part is these codes, and data, dtype, transposed and row_stride mean nothing.
+  const WeightCodes* codes = nullptr;
+  /// Of the tensor, for messages; of codes, that of their scales. Outlives the packing.
+  std::string_view name{};
+};
+
+/// How a weight will be used, which decides its layout.
+enum class WeightUse : uint8_t {
+  kLinear,         ///< linear() only
+  kGateUp,         ///< linear_silu_mul(): first half of the rows is gate, second half up
+  kEmbedding,      ///< embed() only
+  kTiedEmbedding,  ///< both embed() and linear()
+};
+
+struct WeightSpec {
+  std::vector<WeightPart> parts;  ///< stacked along n, all of the same k
+  DType storage = DType::kF32;    ///< kF32, kBF16 or kF16: how the backend keeps it
+  WeightUse use = WeightUse::kLinear;
+  /// bits != 0: kept as integers, and not as `storage`. linear() then also rounds the activations,
+  /// to int8 with a scale for each row and group of k. Not for kEmbedding. Parts are all numbers to
+  /// be quantized (symmetric, bf16 scales, in order), or all codes of this format and of one order.
+  QuantFormat quant = {};
+  /// Called by any thread of the packing between pieces of about a MiB; may throw to end it. Null:
+  /// nothing is called. Outlives the packing.
+  const std::function<void()>* between = nullptr;
+  /// Matrices of one shape, each stacked from as many parts: expert 0's parts first. More than one
+  /// only for experts(), of use kLinear or kGateUp.
+  int32_t experts = 1;
+};
+
+/// A weight without its numbers, [n, k] for each of its experts: what decides how it lies in
+/// memory.
+struct WeightShape {
+  int64_t n = 0;
+  int64_t k = 0;
+  DType storage = DType::kF32;
+  WeightUse use = WeightUse::kLinear;
+  QuantFormat quant = {};
+  int32_t experts = 1;
+};
+
+/// One weight matrix [n, k], or one for each expert of a layer, in a backend's own layout. Made by
+/// Backend::pack_weight or restore_weight; must be destroyed before its backend.
+class PackedWeight {
+ public:
+  virtual ~PackedWeight() = default;
+  /// Of one expert's matrix.
+  int64_t n() const noexcept { return n_; }
+  int64_t k() const noexcept { return k_; }
+  int32_t experts() const noexcept { return experts_; }
+  DType storage() const noexcept { return storage_; }
+  /// Bytes of memory held, of all experts. A decode step must read those of the experts it uses.
+  size_t bytes() const noexcept { return bytes_; }
+  /// The whole weight: bytes() of device memory, which restore_weight takes.
+  const void* data() const noexcept { return data_; }
+
+ protected:
+  PackedWeight(int64_t n, int64_t k, DType storage, const void* data, size_t bytes,
+               int32_t experts = 1)
+      : n_(n), k_(k), experts_(experts), storage_(storage), data_(data), bytes_(bytes) {}
+
+ private:
+  int64_t n_, k_;
+  int32_t experts_;
+  DType storage_;
+  const void* data_;
+  size_t bytes_;
+};
+
+/// Ranks of an adapter's parts are rounded up to a multiple of this in lora()'s scratch.
+inline constexpr int64_t kLoraRankUnit = 16;
+
+/// What a low-rank adapter (LoRA) adds to columns [column, column + b.n) of a linear()'s output:
+/// scale * B (A x).
+struct LoraPart {
+  WeightPart a;  ///< n = rank, k = input features
+  WeightPart b;  ///< n = output features, k = rank
+  int64_t column = 0;
+  float scale = 1.0f;
+};
+
+struct LoraSpec {
+  std::vector<LoraPart> parts;  ///< columns don't overlap
+  int64_t n = 0;                ///< output features of the linear
+  int64_t k = 0;                ///< its input features
+  DType storage = DType::kF32;  ///< kF32, kBF16 or kF16: how the backend keeps A and B
+};
+
+/// What one adapter adds to one linear, in a backend's own layout. Immutable. Made by
+/// Backend::pack_lora; must be destroyed before its backend.
+class PackedLora {
+ public:
+  virtual ~PackedLora() = default;
+  int64_t n() const noexcept { return n_; }
+  int64_t k() const noexcept { return k_; }
+  /// Columns it needs of lora()'s scratch: the parts' ranks, each rounded up to kLoraRankUnit.
+  int64_t scratch_columns() const noexcept { return scratch_columns_; }
+  /// Bytes of memory held; also the bytes a decode step must read.
+  size_t bytes() const noexcept { return bytes_; }
+
+ protected:
+  PackedLora(int64_t n, int64_t k, int64_t scratch_columns, size_t bytes)
+      : n_(n), k_(k), scratch_columns_(scratch_columns), bytes_(bytes) {}
+
+ private:
+  int64_t n_, k_, scratch_columns_;
+  size_t bytes_;
+};
+
+/// Rows of a step that use one adapter.
+struct LoraGroup {
+  const PackedLora* lora = nullptr;
+  std::span<const int32_t> rows;  ///< distinct, in no other group
+};
+
+struct KvCacheSpec {
+  int32_t num_layers = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;     ///< multiple of 16, 16..256
+  int32_t block_size = 64;  ///< tokens per block: a multiple of 16
+  /// kF32, kBF16 or kF16; kI8 or kU4 with a scale for each token and head.
+  DType dtype = DType::kF32;
+};
+
+/// Keys and values of all layers, in blocks; layout is the backend's. Must be destroyed before
+/// its backend.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  const KvCacheSpec& spec() const noexcept { return spec_; }
+  int32_t num_blocks() const noexcept { return num_blocks_; }
+
+ protected:
+  KvCache(const KvCacheSpec& spec, int32_t num_blocks) : spec_(spec), num_blocks_(num_blocks) {}
+
+ private:
+  KvCacheSpec spec_;
+  int32_t num_blocks_;
+};
+
+/// Heads of one layer and what happens to queries and keys before attention.
+struct QkvSpec {
+  int32_t num_heads = 0;     ///< nq, a multiple of nkv
+  int32_t num_kv_heads = 0;  ///< nkv
+  int32_t head_dim = 0;
+  /// [d] weights of a per-head RMS norm on q and k before RoPE (Qwen3), act dtype; data == null:
+  /// none.
+  TensorView q_norm, k_norm;
+  float norm_eps = 1e-6f;
+};
+
+struct AttentionSpec {
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  float scale = 1.0f;  ///< multiplies q . k
+  /// Row at position p sees keys at positions (p - window, p]; 0 = all of [0, p].
+  int32_t window = 0;
+  /// False: bidirectional. Every row sees all keys that its sequence has after this step, so that
+  /// what is to see each other must come in one step. REQUIRES then: window == 0.
+  bool causal = true;
+};
+
+/// What linear_add_rms_norm() works on, each as the two ops it stands for have it.
+struct LinearAddNorm {
+  TensorView x;  ///< [T, k]
+  const PackedWeight& weight;
+  TensorView bias;      ///< may be empty
+  TensorView delta;     ///< [T, n], contents lost
+  TensorView residual;  ///< [T, n], added to
+  TensorView norm;      ///< [n]
+  float eps = 1e-6f;
+  TensorView out;  ///< [T, n]; may be delta
+};
+
+struct DeviceInfo {
+  std::string name;         ///< "cpu" or "cuda:0"
+  std::string description;  ///< e.g. "AMD EPYC, avx512_bf16, 2 threads"
+  std::string isa;          ///< CPU: the kernels in use
+  int32_t num_threads = 0;
+  size_t total_bytes = 0;  ///< memory of the device
+  size_t free_bytes = 0;   ///< available now
+  int32_t num_nodes = 1;   ///< NUMA nodes that weights and work are shared out to
+
+  // What code above the backends asks instead of which one it is.
+  bool host_memory = true;       ///< its memory is the host's
+  bool measured_memory = false;  ///< how much steps keep is known only after reserve()
+  bool caches_packed = true;     ///< its packed weights may be kept in the cache on disk
+  int32_t busy_rows = 512;       ///< rows of a step that keep it busy
+
+  /// GPU: kernels that failed their trial on this device, each with why; plain ones run instead.
+  std::vector<std::string> replaced_kernels;
+};
+
+/// What a model needs, asked at load so that an unsupported one fails there, by name.
+struct BackendNeeds {
+  DType storage = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  int32_t head_dim = 0;
+  int32_t block_size = 64;
+  std::string quantization;  ///< of some weights, as users call it; empty: none
+  /// Steps with StepBatch::given or rope_positions.
+  bool given_rows = false;
+  int32_t experts = 0;  ///< of a layer; 0: route() and experts() aren't called
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual DeviceInfo device_info() const = 0;
+  /// By the thread that will run the steps from now on, which may be confined to some cores.
+  virtual void enter_thread() {}
+  /// Throws Error(kUnsupported) naming what this backend cannot run.
+  virtual void require(const BackendNeeds& needs) const = 0;
+  /// Dtype of activations for a model whose weights are kept in `storage`.
+  virtual DType activation_dtype(DType storage) const = 0;
+  /// Whether the device has failed for good: no op will work again. Any thread.
+  virtual bool lost() const noexcept { return false; }
+
+  // --- memory ---------------------------------------------------------------------------------
+
+  /// `bytes` of device memory, aligned to 256. The buffer must not outlive the backend.
+  struct Buffer {
+    void* data = nullptr;
+    size_t bytes = 0;
+    std::shared_ptr<void> owner;  ///< releases the memory
+  };
+  virtual Buffer allocate(size_t bytes) = 0;
+  /// Device memory that reads as the host memory [data, data + bytes): that memory itself where the
+  /// device reads it, else a copy. Nobody writes to it. `owner` lives as long as it is needed.
+  /// REQUIRES: data aligned to 256.
+  virtual Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) = 0;
+  /// Bytes held now by buffers, weights and caches of this backend; adopted memory is not counted.
+  virtual size_t bytes_in_use() const = 0;
+  /// Bytes taken from the system to hold them: at least bytes_in_use().
+  virtual size_t bytes_held() const = 0;
+  /// Host to device; returns when `source` may be reused.
+  virtual void upload(const void* source, void* device, size_t bytes) = 0;
+  /// Waits for all ops, then copies device to host.
+  virtual void read_back(const void* device, void* destination, size_t bytes) = 0;
+
+  /// Packs a weight from host memory, reading each source byte once. Never holds more than the
+  /// packed weight plus 1 MiB per thread. Throws TensorError(kCorruptFile) for a number that is NaN
+  /// or infinite, TensorError(kUnsupported) for one that would be infinite as it is kept; so do
+  /// pack_vector and pack_lora.
+  virtual std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) = 0;
+  /// Name of the layout that weights kept as `storage` (or quantized) get. Backends with the same
+  /// name take each other's packed bytes; a change of the layout changes it.
+  virtual std::string weight_layout(DType storage, const QuantFormat& quant = {}) const = 0;
+  /// PackedWeight::bytes() of a weight of this shape. Throws Error(kLimitExceeded) if no memory
+  /// could hold it.
+  virtual size_t packed_bytes(const WeightShape& shape) const = 0;
+  /// A weight from the bytes of one that was packed in the same layout. REQUIRES:
+  /// packed_bytes(shape) of `contents`.
+  virtual std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape,
+                                                       Buffer contents) = 0;
+  /// A vector [n] (norm weights, biases) as activations, from a 1-column part.
+  virtual TensorView pack_vector(const WeightPart& part, Buffer* owner) = 0;
+
+  /// Packs one linear's adapter from host memory. Unlike all else, it may be called and its result
+  /// destroyed by any thread at any time, also during a step.
+  virtual std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) = 0;
+
+  virtual size_t kv_block_bytes(const KvCacheSpec& spec) const = 0;
+  virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) = 0;
+  /// Adds `count` host blocks to a cache of this backend: memory of the host, which no op but
+  /// copy_blocks() uses. Throws Error(kOutOfMemory) if it cannot be had. REQUIRES: the cache has
+  /// none yet.
+  virtual void add_host_blocks(KvCache& cache, int32_t count) = 0;
+
+  /// Calls `ops`, which calls ops of a step. They compute nothing: they only take the memory that
+  /// they keep from call to call, so that later ones of no more rows take none. A backend that
+  /// keeps none need not call it.
+  virtual void reserve(const std::function<void()>& ops) { static_cast<void>(ops); }
+
+  // --- a step ---------------------------------------------------------------------------------
+
+  /// Copies whole blocks, one after the other: bit for bit what was written to them. Before
+  /// begin_step(). Takes no memory, and doesn't wait where copies are asynchronous. Moves
+  /// 2 * kv_block_bytes() for each. REQUIRES: blocks and host blocks of that cache.
+  virtual void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) = 0;
+
+  /// Uploads the step's indices. embed(), rope_table(), attention() and the fused cache write use
+  /// them until the next begin_step(). REQUIRES: the batch's contract (step_batch.h).
+  virtual void begin_step(const StepBatch& batch) = 0;
+  /// Rows that the ops of the step just begun compute: T of what follows. Those of its batch, or
+  /// more, up to the batch's `room`: rows behind the batch's are padding, with results of no use.
+  virtual int64_t step_rows(const StepBatch& batch) const {
+    return static_cast<int64_t>(batch.token_ids.size());
+  }
+  /// Steps of single tokens, all of them sampled from, run best with the logits of this many rows
+  /// at once: a backend that records them reads every weight once then. 0: any number does.
+  virtual int32_t recorded_rows() const { return 0; }
+  /// Runs the step's ops. If the batch has `room`, a backend may record them, and launch the record
+  /// in a later step instead of calling `ops`: with one `model` and `cache`, ops of as many rows
+  /// must be the same and have the same arguments.
+  virtual void run_step(const void* model, const KvCache& cache, const std::function<void()>& ops) {
+    static_cast<void>(model);
+    static_cast<void>(cache);
+    ops();
+  }
+
+  /// out [T, H] act = rows of `table` at the step's token ids. REQUIRES: ids in [0, table.n()).
+  /// Moves T*H*(storage + act) bytes.
+  virtual void embed(const PackedWeight& table, TensorView out) = 0;
+
+  /// out [T, rotary_dim] f32: for each row cos of all pairs, then sin of all pairs, times the
+  /// attention factor.
+  virtual void rope_table(const RopeSpec& spec, TensorView out) = 0;
+
+  /// out = x / sqrt(mean(x^2) + eps) * weight, per row. x, out [T, H] act; weight [H] act.
+  /// float32 accumulation. out may be x.
+  virtual void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) = 0;
+
+  /// residual += delta, then out = rms_norm(residual). All [T, H]. out may be delta.
+  virtual void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                            TensorView out) = 0;
+
+  /// A hint: what follows the next linear() or experts() uses `weight`. Threads that wait may fetch
+  /// some of it.
+  virtual void expect(const PackedWeight& weight) { static_cast<void>(weight); }
+
+  /// out [T, n] = x [T, k] . W^T (+ bias [n] act, may be empty). float32 accumulation. Of a W
+  /// packed with kGateUp it gives gate‖up.
+  /// Moves W.bytes() + T*(k + n)*act bytes. REQUIRES, as the ops below: one expert.
+  virtual void linear(TensorView x, const PackedWeight& weight, TensorView bias,
+                      TensorView out) = 0;
+
+  /// residual += x . W^T (+ bias), then out = rms_norm(residual): the bits of linear() to `delta`
+  /// and add_rms_norm().
+  virtual void linear_add_rms_norm(const LinearAddNorm& args) {
+    linear(args.x, args.weight, args.bias, args.delta);
+    add_rms_norm(args.residual, args.delta, args.norm, args.eps, args.out);
+  }
+
+  /// out [T, n/2] = silu(gate) * up where gate‖up = x . W^T (+ bias [n]). W packed with kGateUp.
+  virtual void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                               TensorView out) = 0;
+
+  /// out [T, n/2] = silu(gate) * up of gate_up [T, n]. After linear() it gives the bits of
+  /// linear_silu_mul(). Moves 1.5*T*n*act bytes.
+  virtual void silu_mul(TensorView gate_up, TensorView out) = 0;
+
+  /// Chooses spec.top_k of spec.num_experts experts for each row of x [T, H] by `gate` [E, H], kept
+  /// as kF32; see RouterSpec. `logit_bias` and `correction` [E] f32 may be empty. ids [T, top_k]
+  /// i32 in ascending order, all different and in [0, E) even for a row of NaN; weights [T, top_k]
+  /// f32. float32 throughout. Moves gate.bytes() + T*H*act bytes.
+  virtual void route(TensorView x, const PackedWeight& gate, TensorView logit_bias,
+                     TensorView correction, const RouterSpec& spec, TensorView ids,
+                     TensorView weights) = 0;
+
+  /// out[row] = the sum over the row's experts e, in ascending order, of
+  /// weight * (down_e . silu_mul(gate_up_e . x[row])), float32; what lies between are activations,
+  /// rounded as linear() rounds them. Moves the weights of all experts that some row uses.
+  virtual void experts(const Experts& args) = 0;
+
+  /// out += x, both [T, H] act.
+  virtual void add(TensorView x, TensorView out) = 0;
+
+  /// out[row] += sigmoid(x[row] . gate) * delta[row]. x [T, H], gate [H], delta and out [T, n] act;
+  /// float32 accumulation.
+  virtual void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) = 0;
+
+  /// out[row] += what the row's adapter adds for x[row], for the R rows of all groups; the other
+  /// rows stay as they are. x [T, k], out [T, n] act; scratch [>= R, >= scratch_columns() of every
+  /// group] f32, contents lost. float32 accumulation: A x first, then B.
+  /// Moves the bytes() of the groups' adapters + R*(k + 2*n)*act bytes.
+  virtual void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
+                    TensorView out) = 0;
+
+  /// qkv [T, (nq + 2*nkv)*d]: q heads, k heads, v heads of each row. Normalises q and k if the
+  /// spec says so, rotates both by `rope_table` [T, rotary_dim] (q in place), and writes k and v
+  /// of every row into `cache` at the step's positions, rounded to the cache's dtype.
+  virtual void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
+                             TensorView rope_table, KvCache& cache, int32_t layer) = 0;
+
+  /// out [T, nq*d] = softmax(scale * q . K^T + mask) . V of each row over the keys and values
+  /// that `cache` holds for its sequence and `spec` lets it see. q is the first
+  /// nq*d columns of qkv. Mixed prefill chunks and decodes in one call. Keys are visited in tiles
+  /// anchored at position 0, merged in index order, whatever the block size.
+  virtual void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
+                         int32_t layer, TensorView out) = 0;
+
+  /// out[i] = x[rows[i]]. rows is host memory; out [rows.size(), H].
+  virtual void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) = 0;
+
+  /// Draws a token for each row; the call returns when the results are on the host. No two rows
+  /// name the same row of the logits.
+  /// `logits` [S, V'] f32 with V' >= vocab_size; ids >= vocab_size are never drawn. Per row, in
+  /// this order (float32):
+  ///   0. SampleResult::finite is read here
+  ///   1. ids >= vocab_size and ids not in `allowed` := -inf
+  ///   2. raw log-probabilities read here
+  ///   3. += bias
+  ///   4. `masked` ids := -inf
+  ///   5. repetition: seen l := l < 0 ? l * r : l / r; then l -= count * frequency + (count > 0)
+  ///      * presence; penalized log-probabilities read here
+  ///   6. l /= temperature (unless greedy)
+  ///   7. `banned` ids := -inf
+  ///   8. processed log-probabilities read here
+  ///   9. p = softmax(l); drop p < min_p * max(p); keep the top_k largest; of those keep the
+  ///      smallest set of largest p whose sum >= top_p * (sum of the kept); renormalise; draw
+  ///      u = philox(seed, position) and take the first token, in descending order of (p, then
+  ///      ascending id), whose cumulative sum exceeds u.
+  /// The top-k/top-p set is found without sorting the vocabulary.
+  /// If everything is -inf, the result is the smallest id allowed by step 1 (or 0).
+  /// `logits` is overwritten.
+  virtual void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
+                      std::span<SampleResult> results) = 0;
+
+  // --- steps ahead of results -----------------------------------------------------------------
+
+  /// Whether a step may begin before the results of the one before have been collected:
+  /// begin_sample(), end_sample() and StepBatch::drawn work.
+  virtual bool runs_ahead() const { return false; }
+  /// Most SampleRow::num_logprobs that begin_sample() takes.
+  virtual int32_t most_logprobs_ahead() const { return -1; }
+  /// sample(), but it doesn't wait: end_sample() gives the results. No rows: then end_sample()
+  /// waits for what was called before. REQUIRES: runs_ahead(); no forced tokens; what two steps
+  /// draw, or less, has not been collected.
+  virtual void begin_sample(TensorView logits, int32_t vocab_size,
+                            std::span<const SampleRow> rows) {
+    static_cast<void>(logits);
+    HEADRACE_CHECK(false, rows.size(), " rows of ", vocab_size, " ids: it does not run ahead");
+  }
+  /// Waits for the oldest begin_sample() that has not been collected, and collects it, even if it
+  /// throws what went wrong. REQUIRES: as many results as it had rows.
+  virtual void end_sample(std::span<SampleResult> results) {
+    HEADRACE_CHECK(false, results.size(), " results: it does not run ahead");
+  }
+};
+
+}  // namespace headrace

@@ -1,0 +1,54 @@
+#pragma once
+
+// What Backend::route() and Backend::experts() are told: mixture-of-experts layers.
+
+#include <cstdint>
+
+#include "tensor/tensor_view.h"
+
+namespace headrace {
+
+class PackedWeight;
+
+inline constexpr int32_t kMaxExperts = 1024;
+inline constexpr int32_t kMaxTopExperts = 64;
+
+/// How a row chooses its experts, in this order (float32):
+///   1. l = x . gate (+ logit_bias)
+///   2. p = the scores of l
+///   3. c = p (+ correction), which decides the choice alone
+///   4. of several groups keep the `top_groups` best, by the sum of a group's two largest c (by its
+///      largest where it has one)
+///   5. choose the `top_k` largest c of what was kept
+///   6. weights w = p of those chosen; of kSoftmaxAfterTopK the softmax of their l
+///   7. normalize: w /= max(sum of w, norm_min) + norm_eps
+///   8. w *= scale
+/// The lowest number wins a tie, of experts and of groups. A c that is NaN counts as -infinity.
+struct RouterSpec {
+  enum class Score : uint8_t {
+    kSoftmax,           ///< over all experts
+    kSigmoid,           ///< of each
+    kSoftmaxAfterTopK,  ///< p = l
+  };
+  Score score = Score::kSoftmax;
+  int32_t num_experts = 0;  ///< 1 to kMaxExperts
+  int32_t top_k = 0;        ///< 1 to min(num_experts, kMaxTopExperts)
+  int32_t num_groups = 1;   ///< of neighbours, equally large
+  int32_t top_groups = 1;   ///< hold top_k experts or more; at most kMaxTopExperts
+  bool normalize = true;
+  float norm_min = 0.0f;
+  float norm_eps = 0.0f;
+  float scale = 1.0f;
+};
+
+/// What experts() works on.
+struct Experts {
+  TensorView x;                 ///< [T, H] act
+  TensorView ids;               ///< [T, top_k] i32, as route() gives them
+  TensorView weights;           ///< [T, top_k] f32
+  const PackedWeight& gate_up;  ///< [2 * I, H] for each expert, packed with kGateUp
+  const PackedWeight& down;     ///< [H, I] for each
+  TensorView out;               ///< [T, H] act
+};
+
+}  // namespace headrace

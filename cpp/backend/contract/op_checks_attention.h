@@ -1,0 +1,24 @@
+#pragma once
+
+// More of op_checks.h: the contracts of the KV cache, of the ops that use it and of sample().
+// Each throws InternalError.
+
+#include <span>
+
+#include "backend/contract/backend.h"
+
+namespace headrace {
+
+/// Are there caches of that dtype?
+bool storable_kv(DType dtype) noexcept;
+void check_kv_spec(const KvCacheSpec& spec, int32_t num_blocks);
+void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,
+                         const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
+                         int32_t layer);
+/// Block ids are looked at for layer 0 only: the same tables serve all layers.
+void check_attention(const StepBatch& batch, const TensorView& q, const AttentionSpec& spec,
+                     const KvCache& cache, int32_t layer, const TensorView& out);
+void check_sample(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
+                  std::span<const SampleResult> results);
+
+}  // namespace headrace

@@ -1,0 +1,64 @@
+#pragma once
+
+// What one engine step computes: the tokens of all scheduled requests, flattened.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tensor/tensor_view.h"
+
+namespace headrace {
+
+class LoraAdapter;
+
+/// The scheduled tokens of one sequence: rows [first_row, first_row + num_rows) of the step,
+/// at absolute positions start_pos, start_pos + 1, ...
+struct SeqSlice {
+  int32_t first_row = 0;
+  int32_t num_rows = 0;   ///< >= 1; a decode has 1
+  int32_t start_pos = 0;  ///< tokens of this sequence already in the KV cache
+  /// Block table: blocks[i] holds positions [i * block_size, (i + 1) * block_size).
+  /// Covers at least start_pos + num_rows positions.
+  std::span<const int32_t> blocks;
+  /// Adapter that all its rows use; null: none. For the decoder: ops take LoraGroups.
+  const LoraAdapter* lora = nullptr;
+};
+
+/// Rows of a step that stand for no token of the vocabulary: a part of an image.
+struct GivenRows {
+  int32_t first_row = 0;
+  TensorView embeddings;  ///< [n, H] act, the backend's memory: in place of the table's rows
+  /// [n, H] act each, added to the residual behind layer 0, 1, ...; fewer than there are layers.
+  std::span<const TensorView> added = {};
+};
+
+/// Host memory, owned by the caller and unchanged until sample() or begin_sample() of the step has
+/// returned. T rows in all. Sequences are disjoint, in row order, and cover all T rows.
+struct StepBatch {
+  std::span<const int32_t> token_ids;  ///< [T]
+  std::span<const int32_t> positions;  ///< [T] absolute position of each row
+  /// [T] sequence length that dynamic RoPE scaling sees for each row (see rope.h); other kinds
+  /// of scaling ignore it.
+  std::span<const int32_t> rope_lens;
+  std::span<const SeqSlice> seqs;
+  std::span<const int32_t> logit_rows;  ///< [S] ascending rows whose logits are wanted
+  /// Above 0: logits of all rows are wanted, and the ops' tensors have room for so many rows.
+  int64_t room = 0;
+  /// [T], or empty: none. drawn[i] >= 0: row i's token is not token_ids[i], which is 0, but the one
+  /// that the step before drew there, counting from its first begin_sample() on.
+  std::span<const int32_t> drawn = {};
+  /// Rows that are given: in row order, disjoint. Their token ids are any of the vocabulary.
+  std::span<const GivenRows> given = {};
+  /// [3][T] what RoPE goes by on each axis (RopeSpec::axes), or empty: `positions` on all three.
+  std::span<const int32_t> rope_positions = {};
+
+  std::array<int32_t, 3> rope_position(size_t row) const noexcept {
+    if (rope_positions.empty()) return {positions[row], positions[row], positions[row]};
+    const size_t rows = token_ids.size();
+    return {rope_positions[row], rope_positions[rows + row], rope_positions[2 * rows + row]};
+  }
+};
+
+}  // namespace headrace

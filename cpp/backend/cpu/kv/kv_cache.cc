@@ -1,0 +1,220 @@
+#include "backend/cpu/kv/kv_cache.h"
+
+#include <cstring>
+#include <utility>
+
+#include "backend/contract/op_checks_attention.h"
+#include "backend/cpu/cpu_backend_impl.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace {
+namespace {
+
+bool is_quantized(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU4; }
+
+/// Bytes of the keys, or of the values, of 16 tokens of one head.
+int64_t group_bytes(const KvCacheSpec& spec) {
+  const int64_t d = spec.head_dim;
+  if (spec.dtype == DType::kU4) return kKvLanes * (round_up(d, int64_t{32}) / 2);
+  return kKvLanes * d * static_cast<int64_t>(dtype_size(spec.dtype));
+}
+
+/// A layer that holds so many heads, not yet anywhere.
+KvLayerView layer_of(const KvCacheSpec& spec, int64_t heads) {
+  KvLayerView view{};
+  view.group_stride = group_bytes(spec);
+  view.value_offset = spec.block_size / kKvLanes * view.group_stride;
+  view.head_stride = 2 * view.value_offset;
+  view.scale_offset = heads * view.head_stride;
+  view.value_scale_offset =
+      is_quantized(spec.dtype) ? heads * spec.block_size * int64_t{kScaleBytes} : 0;
+  view.block_stride = view.scale_offset + 2 * view.value_scale_offset;
+  view.block_size = spec.block_size;
+  view.head_dim = spec.head_dim;
+  return view;
+}
+
+/// A token's key and value as float32, read one by one.
+class TokenReader {
+ public:
+  TokenReader(const KvLayerView& view, DType dtype, int64_t block, int32_t kv_head, int32_t slot)
+      : dtype_(dtype), head_dim_(view.head_dim), lane_(slot % kKvLanes) {
+    keys_ = view.data + block * view.block_stride + kv_head * view.head_stride +
+            slot / kKvLanes * view.group_stride;
+    values_ = keys_ + view.value_offset;
+    key_scale_ = view.data + block * view.block_stride + view.scale_offset +
+                 (int64_t{kv_head} * view.block_size + slot) * kScaleBytes;
+    value_scale_ = key_scale_ + view.value_scale_offset;
+  }
+
+  float key(int32_t dim) const {
+    if (dtype_ == DType::kF32 || dtype_ == DType::kF16) {
+      return number(keys_, int64_t{dim} * kKvLanes + lane_);
+    }
+    if (dtype_ != DType::kU4) return number(keys_, pair(dim, lane_, kKvLanes), key_scale_);
+    const uint8_t byte = keys_[(dim / 4 * kKvLanes + lane_) * 2 + dim % 2];
+    return nibble(byte, dim / 2 % 2, key_scale_);
+  }
+  float value(int32_t dim) const {
+    if (dtype_ == DType::kF32 || dtype_ == DType::kF16) {
+      return number(values_, int64_t{lane_} * head_dim_ + dim);
+    }
+    if (dtype_ != DType::kU4) return number(values_, pair(lane_, dim, head_dim_), value_scale_);
+    const int32_t bytes = round_up(head_dim_, 32) / 2;
+    const uint8_t byte = values_[pair(lane_, dim / 32 * 16 + dim % 16, bytes)];
+    return nibble(byte, dim / 16 % 2, value_scale_);
+  }
+
+ private:
+  static int64_t pair(int32_t index, int32_t lane, int32_t stride) {
+    return (int64_t{index / 2} * stride + lane) * 2 + index % 2;
+  }
+  template <class T>
+  static T read(const uint8_t* p) {
+    T out;
+    std::memcpy(&out, p, sizeof out);
+    return out;
+  }
+  float number(const uint8_t* base, int64_t place, const uint8_t* scale = nullptr) const {
+    switch (dtype_) {
+      case DType::kI8:
+        return read<float>(scale) * static_cast<float>(read<int8_t>(base + place));
+      case DType::kF32:
+        return read<float>(base + place * 4);
+      case DType::kBF16:
+        return bf16_to_f32(read<uint16_t>(base + place * 2));
+      default:
+        return f16_to_f32(read<uint16_t>(base + place * 2));
+    }
+  }
+  static float nibble(uint8_t byte, int32_t high, const uint8_t* scale) {
+    const float step = bf16_to_f32(read<uint16_t>(scale));
+    return bf16_to_f32(read<uint16_t>(scale + 2)) +
+           step * static_cast<float>(high != 0 ? byte >> 4 : byte & 15);
+  }
+
+  DType dtype_;
+  int32_t head_dim_, lane_;
+  const uint8_t *keys_, *values_, *key_scale_, *value_scale_;
+};
+
+}  // namespace
+
+CpuKvCache::CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage,
+                       const std::vector<int32_t>& part_heads)
+    : ArrayKvCache(spec, num_blocks), storage_(std::move(storage)) {
+  auto* data = static_cast<uint8_t*>(storage_.data);
+  int32_t first = 0;
+  for (const int32_t heads : part_heads) {
+    Part& part = parts_.emplace_back(Part{first, first + heads, {}});
+    first += heads;
+    KvLayerView layer = layer_of(spec, heads);
+    for (int32_t i = 0; i < spec.num_layers; ++i) {
+      layer.data = data;
+      part.layers.push_back(layer);
+      add_array(data, static_cast<size_t>(layer.block_stride));
+      data += layer.block_stride * num_blocks;
+    }
+  }
+  HEADRACE_CHECK(first == spec.num_kv_heads, first);
+}
+
+size_t CpuKvCache::block_bytes(const KvCacheSpec& spec) {
+  return static_cast<size_t>(spec.num_layers) *
+         static_cast<size_t>(layer_of(spec, spec.num_kv_heads).block_stride);
+}
+
+const KvLayerView& CpuKvCache::layer(int32_t layer, int32_t part) const {
+  return parts_[static_cast<size_t>(part)].layers[static_cast<size_t>(layer)];
+}
+
+CpuKvCache::HeadPlace CpuKvCache::find_head(int32_t layer, int32_t kv_head) const {
+  int32_t part = 0;
+  while (kv_head >= parts_[static_cast<size_t>(part)].end_head) ++part;
+  return {&this->layer(layer, part), kv_head - parts_[static_cast<size_t>(part)].first_head};
+}
+
+std::span<uint8_t> CpuKvCache::part(int32_t part) const {
+  const KvLayerView& first = layer(0, part);
+  return {first.data, static_cast<size_t>(first.block_stride) * static_cast<size_t>(num_blocks()) *
+                          static_cast<size_t>(spec().num_layers)};
+}
+
+const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
+  switch (spec().dtype) {
+    case DType::kBF16:
+      return kernels.bf16;
+    case DType::kF16:
+      return kernels.f16;
+    case DType::kI8:
+      return kernels.i8;
+    case DType::kU4:
+      return kernels.u4;
+    default:
+      return kernels.f32;
+  }
+}
+
+void CpuKvCache::read(int32_t layer_index, int32_t block, int32_t kv_head, int32_t slot, float* key,
+                      float* value) const {
+  const HeadPlace place = find_head(layer_index, kv_head);
+  const TokenReader token(*place.layer, spec().dtype, block, place.head, slot);
+  for (int32_t i = 0; i < spec().head_dim; ++i) {
+    key[i] = token.key(i);
+    value[i] = token.value(i);
+  }
+}
+
+size_t CpuBackend::kv_block_bytes(const KvCacheSpec& spec) const {
+  check_kv_spec(spec, 0);
+  return CpuKvCache::block_bytes(spec);
+}
+
+std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) {
+  check_kv_spec(spec, num_blocks);
+  const auto bytes = checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(spec));
+  HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
+  const std::vector<int32_t> part_heads = share_heads(spec.num_kv_heads);
+  auto cache = std::make_unique<CpuKvCache>(spec, num_blocks, allocate(*bytes), part_heads);
+  if (part_heads.size() == nodes_.size()) {
+    for (int32_t part = 0; part < cache->num_parts(); ++part) {
+      const std::span<uint8_t> memory = cache->part(part);
+      place_near(memory.data(), memory.size(), nodes_[static_cast<size_t>(part)].id);
+    }
+  } else if (!nodes_.empty()) {
+    spread_over(cache->part(0).data(), cache->part(0).size(), nodes_);
+  }
+  return cache;
+}
+
+void CpuBackend::add_host_blocks(KvCache& cache, int32_t count) {
+  const auto bytes =
+      checked_mul(static_cast<uint64_t>(count), CpuKvCache::block_bytes(cache.spec()));
+  HEADRACE_CHECK(count > 0 && bytes.has_value(), count, " blocks");
+  Buffer storage = allocate(*bytes);
+  if (!nodes_.empty()) spread_over(storage.data, storage.bytes, nodes_);
+  dynamic_cast<ArrayKvCache&>(cache).add_host_blocks(count, std::move(storage));
+}
+
+void CpuBackend::copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) {
+  const auto& arrays = dynamic_cast<const ArrayKvCache&>(cache);
+  arrays.check_copies(copies);
+  pool_.parallel_for(arrays.num_arrays(), 1, [&](int64_t first, int64_t end, int32_t) {
+    arrays.copy_arrays(copies, first, end);
+  });
+}
+
+std::vector<int32_t> CpuBackend::share_heads(int32_t kv_heads) const {
+  std::vector<int32_t> out;
+  for (int32_t group = 0; group < pool_.num_groups(); ++group) {
+    const ThreadPool::Range part = pool_.part_of(group, kv_heads);
+    const ThreadPool::Range threads = pool_.part_of(group, pool_.num_threads());
+    const int64_t heads = part.end - part.begin;
+    if (heads * pool_.num_threads() != (threads.end - threads.begin) * kv_heads) return {kv_heads};
+    out.push_back(static_cast<int32_t>(heads));
+  }
+  return out;
+}
+
+}  // namespace headrace

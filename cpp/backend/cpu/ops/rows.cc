@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cstring>
+
+#include "backend/contract/op_checks.h"
+#include "backend/contract/op_checks_experts.h"
+#include "backend/cpu/cpu_backend_impl.h"
+#include "backend/cpu/weights/packed_panels.h"
+#include "backend/cpu/weights/quant_panels.h"
+#include "backend/host/rope_angles.h"
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+
+/// Row `id` of a table in panels, side by side in storage dtype.
+template <class Storage>
+void gather_panel_row(const PackedPanels& table, int64_t id, Storage* out) {
+  const PackedPanels::Row row = table.row(id);
+  const auto* from = reinterpret_cast<const Storage*>(row.first);
+  const int64_t group = table.layout().group;
+  for (int64_t i = 0; i < table.k(); i += group) {
+    for (int64_t g = 0; g < group && i + g < table.k(); ++g) out[i + g] = from[g];
+    from += row.group_stride;
+  }
+}
+
+void embed_f32(const PackedPanels& table, int64_t id, float* out) {
+  if (table.layout().row_major) {
+    std::memcpy(out, table.panel(id), static_cast<size_t>(table.k() * kFloatBytes));
+  } else {
+    gather_panel_row(table, id, out);
+  }
+}
+
+void embed_half(const PackedPanels& table, int64_t id, const RowKernels& kernels, float* out) {
+  const auto widen = table.storage() == DType::kBF16 ? kernels.from_bf16 : kernels.from_f16;
+  if (table.layout().row_major) {
+    widen(reinterpret_cast<const uint16_t*>(table.panel(id)), table.k(), out);
+    return;
+  }
+  // The upper half of the output row holds the 16-bit numbers: widening from the front reads each
+  // before it is written over.
+  auto* half = reinterpret_cast<uint16_t*>(out) + table.k();
+  gather_panel_row(table, id, half);
+  widen(half, table.k(), out);
+}
+
+}  // namespace
+
+void CpuBackend::embed(const PackedWeight& weight, TensorView out) {
+  check_embed(step_, weight, out);
+  if (const auto* quantized = dynamic_cast<const QuantPanels*>(&weight)) {
+    HEADRACE_CHECK(!quantized->cut().gate_up);
+    for_rows(out.rows(), out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        quantized->read_row(step_.token_ids[static_cast<size_t>(i)], out.row<float>(i));
+      }
+    });
+    return;
+  }
+  const auto* table = dynamic_cast<const PackedPanels*>(&weight);
+  HEADRACE_CHECK(table != nullptr && !table->layout().gate_up);
+  for_rows(out.rows(), out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t id = step_.token_ids[static_cast<size_t>(i)];
+      if (table->storage() == DType::kF32) {
+        embed_f32(*table, id, out.row<float>(i));
+      } else {
+        embed_half(*table, id, *isa_->rows, out.row<float>(i));
+      }
+    }
+  });
+}
+
+void CpuBackend::rope_table(const RopeSpec& spec, TensorView out) {
+  check_rope_table(step_, spec, out);
+  // An angle costs about as much as touching 64 bytes of cached memory ten times.
+  for_rows(out.rows(), out.cols() * 640, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto row = static_cast<size_t>(i);
+      rope_angles(spec, step_.rope_position(row), step_.rope_lens[row], out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView out) {
+  check_rms_norm(x, weight, out);
+  for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->rows->rms_norm(x.row<float>(i), weight.as<float>(), eps, x.cols(), out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                              TensorView out) {
+  check_add_rms_norm(residual, delta, weight, out);
+  for_rows(residual.rows(), 3 * residual.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->rows->add_rms_norm(residual.row<float>(i), delta.row<float>(i), weight.as<float>(), eps,
+                               residual.cols(), out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::silu_mul(TensorView gate_up, TensorView out) {
+  check_silu_mul(gate_up, out);
+  for_rows(out.rows(), 3 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* gate = gate_up.row<float>(i);
+      isa_->rows->silu_mul(gate, gate + out.cols(), out.cols(), out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::add(TensorView x, TensorView out) {
+  check_add(x, out);
+  for_rows(out.rows(), 2 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->rows->add(x.row<float>(i), out.cols(), out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) {
+  check_add_gated(x, gate, delta, out);
+  for_rows(out.rows(), 2 * (x.cols() + out.cols()) * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float factor = isa_->rows->gate(x.row<float>(i), gate.as<float>(), x.cols());
+      isa_->rows->add_scaled(delta.row<float>(i), factor, out.cols(), out.row<float>(i));
+    }
+  });
+}
+
+void CpuBackend::gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) {
+  check_gather_rows(x, rows, out);
+  for_rows(out.rows(), 2 * out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::copy_n(x.row<float>(rows[static_cast<size_t>(i)]), x.cols(), out.row<float>(i));
+    }
+  });
+}
+
+}  // namespace headrace

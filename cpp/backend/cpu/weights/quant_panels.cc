@@ -1,0 +1,230 @@
+#include "backend/cpu/weights/quant_panels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backend/host/weight_source.h"
+#include "base/check.h"
+#include "tensor/finite.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr int64_t kBlock = ColumnBlock<float>::kBlock;  // whole groups of every size
+
+/// `count` <= kBlock adjacent elements at `element` of a part's data.
+void read_block(const WeightPart& part, int64_t element, int64_t count, const RowKernels& rows,
+                float* out) {
+  const char* from =
+      static_cast<const char*>(part.data) + element * static_cast<int64_t>(dtype_size(part.dtype));
+  if (part.dtype != DType::kBF16 && part.dtype != DType::kF16) {
+    return read_run({part, element, 1, count}, DType::kF32, out);
+  }
+  uint16_t aligned[kBlock];
+  std::memcpy(aligned, from, static_cast<size_t>(count) * sizeof(uint16_t));
+  if (!all_finite(aligned, part.dtype, count)) {
+    refuse_numbers({part, element, 1, count}, DType::kF32);
+  }
+  (part.dtype == DType::kBF16 ? rows.from_bf16 : rows.from_f16)(aligned, count, out);
+}
+
+/// A group of one column goes among the others'.
+void put_group(const QuantFormat& format, size_t cols, const QuantizedGroup& group, size_t column,
+               std::byte* out) {
+  std::memcpy(out + 2 * column, &group.scale, sizeof group.scale);
+  if (format.zero_points) out[2 * cols + column] = static_cast<std::byte>(group.zero);
+  std::byte* codes = out + quant_codes_offset(format, static_cast<int64_t>(cols)) + 4 * column;
+  const auto size = static_cast<size_t>(format.group_size);
+  for (size_t i = 0; i < size; i += 4) {
+    uint32_t four;
+    std::memcpy(&four, group.codes + i, 4);
+    if (format.bits == 4) {
+      uint32_t high;
+      i += 4;
+      std::memcpy(&high, group.codes + i, 4);
+      four |= high << 4;
+    }
+    std::memcpy(codes, &four, 4);
+    codes += 4 * cols;
+  }
+}
+
+/// Quantizes one panel block by block: columns are gathered, then rounded group by group.
+class QuantPacker {
+ public:
+  QuantPacker(const QuantPanels& weight, const CpuIsa& isa)
+      : weight_(weight), isa_(isa), block_(weight.cut().cols) {}
+
+  void pack(std::span<const WeightPart> parts, int64_t panel, std::byte* out) {
+    block_.choose(parts, weight_.cut(), panel);
+    const auto read = [this](const WeightPart& part, int64_t element, int64_t count, float* to) {
+      read_block(part, element, count, *isa_.rows, to);
+    };
+    for (int64_t first = 0; first < weight_.k(); first += kBlock) {
+      const int64_t count = std::min(kBlock, weight_.k() - first);
+      block_.gather(first, count, read);
+      for (int64_t i = 0; i < count; i += weight_.format().group_size) {
+        isa_.quant->quantize_panel(block_.column(0) + i, kBlock, weight_.format(), out);
+        out += quant_group_bytes(weight_.format(), weight_.cut().cols);
+      }
+    }
+  }
+
+ private:
+  const QuantPanels& weight_;
+  const CpuIsa& isa_;
+  ColumnBlock<float> block_;
+};
+
+/// Packs one panel of a weight that comes as codes.
+class CodePacker {
+ public:
+  explicit CodePacker(const QuantPanels& weight)
+      : weight_(weight),
+        columns_(static_cast<size_t>(weight.cut().cols)),
+        groups_(columns_.size()) {}
+
+  void pack(std::span<const WeightPart> parts, int64_t panel, std::byte* out) {
+    const QuantFormat& format = weight_.format();
+    const PanelCut& cut = weight_.cut();
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      columns_[c] = panel_column(parts, cut, panel, static_cast<int32_t>(c));
+    }
+    for (int64_t g = 0; g < weight_.k_groups(); ++g) {
+      for (size_t c = 0; c < columns_.size();) c += read_run(c, g);
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        put_group(format, columns_.size(), groups_[c], c, out);
+      }
+      out += quant_group_bytes(format, cut.cols);
+    }
+  }
+
+ private:
+  /// Columns from `c` on that lie side by side in a part; returns how many.
+  size_t read_run(size_t c, int64_t group) {
+    const WeightColumn start = columns_[c];
+    if (start.part == nullptr) {
+      groups_[c] = {};
+      return 1;
+    }
+    size_t length = 1;
+    while (c + length < columns_.size() && columns_[c + length].part == start.part &&
+           columns_[c + length].feature == start.feature + static_cast<int64_t>(length)) {
+      ++length;
+    }
+    start.part->codes->read(start.feature, static_cast<int64_t>(length), group, &groups_[c]);
+    const uint16_t exponent = weight_.format().f16_scales ? 0x7c00 : 0x7f80;
+    for (size_t i = c; i < c + length; ++i) {
+      if ((groups_[i].scale & exponent) == exponent) refuse_scales(*start.part);
+    }
+    return length;
+  }
+
+  const QuantPanels& weight_;
+  std::vector<WeightColumn> columns_;
+  std::vector<QuantizedGroup> groups_;
+};
+
+/// Where the order is, right behind the panels, whose bytes are a multiple of 16.
+int64_t order_offset(const QuantPanels& weight) { return weight.expert_bytes(); }
+
+void check_format(const QuantFormat& format, WeightUse use) {
+  HEADRACE_CHECK(format.bits == 8 || format.bits == 4, format.bits);
+  HEADRACE_CHECK(
+      format.group_size == 32 || format.group_size == 64 || format.group_size == kMaxQuantGroup,
+      format.group_size);
+  HEADRACE_CHECK(use != WeightUse::kEmbedding &&
+                 !(format.reordered && use == WeightUse::kTiedEmbedding));
+}
+
+}  // namespace
+
+QuantPanels::QuantPanels(const WeightShape& shape, const QuantKernels& kernels,
+                         Backend::Buffer memory)
+    : PanelWeight(shape, DType::kU8,
+                  {shape.n, kernels.panel_cols, kernels.lanes, shape.use == WeightUse::kGateUp},
+                  ceil_div(shape.k, int64_t{shape.quant.group_size}),
+                  ceil_div(shape.k, int64_t{shape.quant.group_size}) *
+                      quant_group_bytes(shape.quant, kernels.panel_cols),
+                  std::move(memory)),
+      format_(shape.quant) {}
+
+const int32_t* QuantPanels::order() const noexcept {
+  if (!format_.reordered) return nullptr;
+  return reinterpret_cast<const int32_t*>(static_cast<const std::byte*>(data()) +
+                                          order_offset(*this));
+}
+
+void QuantPanels::read_row(int64_t n, float* out) const {
+  const int32_t cols = cut().cols;
+  const int64_t column = n % cols;
+  const std::byte* group = panel(n / cols);
+  for (int64_t first = 0; first < k(); first += format_.group_size) {
+    uint16_t scale_bits;
+    std::memcpy(&scale_bits, group + 2 * column, sizeof scale_bits);
+    const float scale = format_.f16_scales ? f16_to_f32(scale_bits) : bf16_to_f32(scale_bits);
+    const auto zero = format_.zero_points ? static_cast<int32_t>(group[2 * cols + column])
+                                          : quant_zero(format_.bits);
+    const std::byte* codes = group + quant_codes_offset(format_, cols) + 4 * column;
+    const int64_t count = std::min<int64_t>(format_.group_size, k() - first);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t step = i * format_.bits / 32;  // steps hold 4 or 8 k
+      auto code = static_cast<int32_t>(codes[step * 4 * cols + i % 4]);
+      if (format_.bits == 4) code = i % 8 < 4 ? code & 15 : code >> 4;
+      out[first + i] = scale * static_cast<float>(code - zero);
+    }
+    group += quant_group_bytes(format_, cols);
+  }
+}
+
+std::unique_ptr<QuantPanels> pack_quantized(const WeightSpec& spec, const CpuIsa& isa,
+                                            HostMemory& memory, ThreadPool& pool) {
+  const WeightShape shape = shape_of(spec, check_weight(spec));
+  Backend::Buffer buffer = memory.allocate(packed_quant_bytes(shape, *isa.quant));
+  auto* data = static_cast<std::byte*>(buffer.data);
+  auto weight = std::make_unique<QuantPanels>(shape, *isa.quant, std::move(buffer));
+  const bool has_codes = spec.parts.front().codes != nullptr;
+  pack_all_panels(spec, *weight, data, pool,
+                  [&](std::span<const WeightPart> parts, int64_t panel, std::byte* out) {
+                    if (has_codes) {
+                      CodePacker(*weight).pack(parts, panel, out);
+                    } else {
+                      QuantPacker(*weight, isa).pack(parts, panel, out);
+                    }
+                  });
+  if (spec.quant.reordered) {
+    const std::vector<int32_t>& order = spec.parts.front().codes->order();
+    std::memcpy(data + order_offset(*weight), order.data(), order.size() * sizeof(int32_t));
+  }
+  return weight;
+}
+
+// The version of the layout comes first: raise it when the same numbers would lie elsewhere.
+std::string quant_layout_name(const QuantKernels& kernels) {
+  return str_cat("cpu-quant-1:", kernels.panel_cols, "/", kernels.lanes);
+}
+
+size_t packed_quant_bytes(const WeightShape& shape, const QuantKernels& kernels) {
+  check_format(shape.quant, shape.use);
+  return checked_weight_bytes(shape, [&]() -> std::optional<uint64_t> {
+    const auto panels = count_panel_bytes(QuantPanels(shape, kernels, {}));
+    if (!panels || !shape.quant.reordered) return panels;
+    return checked_add(*panels, static_cast<uint64_t>(shape.k) * sizeof(int32_t));
+  });
+}
+
+std::unique_ptr<QuantPanels> restore_quantized(const WeightShape& shape,
+                                               const QuantKernels& kernels,
+                                               Backend::Buffer contents) {
+  HEADRACE_CHECK(contents.bytes == packed_quant_bytes(shape, kernels), contents.bytes);
+  auto weight = std::make_unique<QuantPanels>(shape, kernels, std::move(contents));
+  if (shape.quant.reordered) check_order(weight->order(), shape.k);
+  return weight;
+}
+
+}  // namespace headrace

@@ -1,0 +1,189 @@
+#include "backend/reference/reference_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "backend/contract/op_checks_attention.h"
+#include "backend/host/array_kv_cache.h"
+#include "backend/host/weight_source.h"
+
+namespace headrace {
+
+namespace {
+
+/// float32 [layer][block][slot][k heads, then v heads][d], values rounded to the cache's dtype.
+class ReferenceKvCache final : public ArrayKvCache {
+ public:
+  ReferenceKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer memory)
+      : ArrayKvCache(spec, num_blocks), memory_(std::move(memory)) {
+    const size_t bytes = reference_kv_block_bytes(spec) / static_cast<size_t>(spec.num_layers);
+    for (int32_t layer = 0; layer < spec.num_layers; ++layer) add_array(at(layer, 0, 0), bytes);
+  }
+
+  float* at(int32_t layer, const SeqSlice& seq, int32_t position) const {
+    const int32_t size = spec().block_size;
+    return at(layer, seq.blocks[static_cast<size_t>(position / size)], position % size);
+  }
+
+  float* at(int32_t layer, int32_t block, int32_t slot) const {
+    const KvCacheSpec& s = spec();
+    const int64_t token = (int64_t{layer} * num_blocks() + block) * s.block_size + slot;
+    return static_cast<float*>(memory_.data) + token * 2 * s.num_kv_heads * s.head_dim;
+  }
+
+ private:
+  Backend::Buffer memory_;
+};
+
+void normalize(float* head, int32_t dim, const TensorView& weight, float eps) {
+  if (weight.data == nullptr) return;
+  double sum = 0.0;
+  for (int32_t i = 0; i < dim; ++i) sum += static_cast<double>(head[i]) * head[i];
+  const double factor = 1.0 / std::sqrt(sum / dim + static_cast<double>(eps));
+  for (int32_t i = 0; i < dim; ++i) {
+    head[i] = static_cast<float>(head[i] * factor * weight.as<float>()[i]);
+  }
+}
+
+void rotate(float* head, const RopeSpec& rope, const float* table) {
+  const int32_t pairs = rope.rotary_dim / 2;
+  for (int32_t i = 0; i < pairs; ++i) {
+    const bool neox = rope.style == RopeStyle::kNeox;
+    float& first = head[neox ? i : 2 * i];
+    float& second = head[neox ? i + pairs : 2 * i + 1];
+    const double a = first, b = second, c = table[i], s = table[pairs + i];
+    first = static_cast<float>(a * c - b * s);
+    second = static_cast<float>(b * c + a * s);
+  }
+}
+
+/// What a head's key or value [d] reads as from a cache of int8 or uint4 (kv_cache.h). In float32:
+/// rounded as the kernels round, so that the integers are the same.
+void quantize(DType dtype, int32_t d, const float* x, float* out) {
+  const auto [low, high] = std::minmax_element(x, x + d);
+  const bool finite = std::all_of(x, x + d, [](float v) { return std::isfinite(v); });
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const bool u4 = dtype == DType::kU4;
+  const float largest = std::max(-*low, *high);
+  const float zero = u4 ? round_to(DType::kBF16, *low) : 0.0f;
+  const float range = u4 ? (*high - zero) / 15.0f : largest / 127.0f;
+  const float step = u4 ? round_to(DType::kBF16, range) : range;
+  float inverse = u4 ? 1.0f / step : 127.0f / largest;
+  if (!((u4 ? step : largest) > 1e-30f)) inverse = 0.0f;
+  for (int32_t i = 0; i < d; ++i) {
+    float steps = (x[i] - zero) * inverse;
+    if (u4) steps = std::clamp(steps, 0.0f, 15.0f);
+    out[i] = finite ? zero + step * std::nearbyintf(steps) : nan;
+  }
+}
+
+void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const float* table,
+               DType dtype, float* slot) {
+  const int32_t d = spec.head_dim;
+  float* k = qkv + spec.num_heads * d;
+  for (int32_t h = 0; h < spec.num_heads; ++h) {
+    normalize(qkv + h * d, d, spec.q_norm, spec.norm_eps);
+    rotate(qkv + h * d, rope, table);
+  }
+  for (int32_t h = 0; h < spec.num_kv_heads; ++h) {
+    normalize(k + h * d, d, spec.k_norm, spec.norm_eps);
+    rotate(k + h * d, rope, table);
+  }
+  for (int32_t h = 0; h < 2 * spec.num_kv_heads; ++h) {
+    if (dtype == DType::kI8 || dtype == DType::kU4) {
+      quantize(dtype, d, k + h * d, slot + h * d);
+      continue;
+    }
+    for (int32_t i = h * d; i < (h + 1) * d; ++i) slot[i] = round_to(dtype, k[i]);
+  }
+}
+
+/// One head of a row that sees [first, end): `keys(p)` and `values(p)` give the head's key and
+/// value at position p.
+template <class Keys, class Values>
+void attend(const float* query, int32_t d, double scale, int32_t first, int32_t end,
+            const Keys& keys, const Values& values, float* out) {
+  std::vector<double> scores;
+  for (int32_t p = first; p < end; ++p) {
+    const float* key = keys(p);
+    double dot = 0.0;
+    for (int32_t j = 0; j < d; ++j) dot += static_cast<double>(query[j]) * key[j];
+    scores.push_back(dot * scale);
+  }
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  double total = 0.0;
+  std::vector<double> sums(static_cast<size_t>(d), 0.0);
+  for (int32_t p = first; p < end; ++p) {
+    const double weight = std::exp(scores[static_cast<size_t>(p - first)] - largest);
+    const float* value = values(p);
+    total += weight;
+    for (int32_t j = 0; j < d; ++j) sums[static_cast<size_t>(j)] += weight * value[j];
+  }
+  for (int32_t j = 0; j < d; ++j) out[j] = static_cast<float>(sums[static_cast<size_t>(j)] / total);
+}
+
+}  // namespace
+
+size_t reference_kv_block_bytes(const KvCacheSpec& spec) {
+  check_kv_spec(spec, 0);
+  return size_t{8} * static_cast<size_t>(spec.num_layers) * static_cast<size_t>(spec.block_size) *
+         static_cast<size_t>(spec.num_kv_heads) * static_cast<size_t>(spec.head_dim);
+}
+
+std::unique_ptr<KvCache> make_reference_kv_cache(const KvCacheSpec& spec, int32_t num_blocks,
+                                                 HostMemory& memory) {
+  check_kv_spec(spec, num_blocks);
+  return std::make_unique<ReferenceKvCache>(
+      spec, num_blocks,
+      memory.allocate(reference_kv_block_bytes(spec) * static_cast<size_t>(num_blocks)));
+}
+
+void reference_kv_read(const KvCache& cache, int32_t layer, int32_t block, int32_t kv_head,
+                       int32_t slot, float* key, float* value) {
+  const KvCacheSpec& spec = cache.spec();
+  const float* from = dynamic_cast<const ReferenceKvCache&>(cache).at(layer, block, slot);
+  std::copy_n(from + kv_head * spec.head_dim, spec.head_dim, key);
+  std::copy_n(from + (spec.num_kv_heads + kv_head) * spec.head_dim, spec.head_dim, value);
+}
+
+void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSpec& spec,
+                             const RopeSpec& rope, TensorView rope_table, KvCache& cache,
+                             int32_t layer) {
+  check_rope_kv_write(batch, qkv, spec, rope, rope_table, cache, layer);
+  auto& slots = dynamic_cast<ReferenceKvCache&>(cache);
+  for (const SeqSlice& seq : batch.seqs) {
+    for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const int32_t row = seq.first_row + i;
+      write_row(qkv.row<float>(row), spec, rope, rope_table.row<float>(row), cache.spec().dtype,
+                slots.at(layer, seq, seq.start_pos + i));
+    }
+  }
+}
+
+void reference_attention(const StepBatch& batch, TensorView q, const AttentionSpec& spec,
+                         const KvCache& cache, int32_t layer, TensorView out) {
+  check_attention(batch, q, spec, cache, layer, out);
+  const auto& slots = dynamic_cast<const ReferenceKvCache&>(cache);
+  const int32_t d = spec.head_dim;
+  for (const SeqSlice& seq : batch.seqs) {
+    for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const int32_t row = seq.first_row + i;
+      const int32_t position = seq.start_pos + i;
+      const int32_t first = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
+      const int32_t end = spec.causal ? position + 1 : seq.start_pos + seq.num_rows;
+      for (int32_t h = 0; h < spec.num_heads; ++h) {
+        const int32_t kv_head = h / (spec.num_heads / spec.num_kv_heads);
+        attend(
+            q.row<float>(row) + h * d, d, static_cast<double>(spec.scale), first, end,
+            [&](int32_t p) { return slots.at(layer, seq, p) + kv_head * d; },
+            [&](int32_t p) { return slots.at(layer, seq, p) + (spec.num_kv_heads + kv_head) * d; },
+            out.row<float>(row) + h * d);
+      }
+    }
+  }
+}
+
+}  // namespace headrace

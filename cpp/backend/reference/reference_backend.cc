@@ -1,0 +1,404 @@
+#include "backend/reference/reference_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backend/contract/op_checks.h"
+#include "backend/contract/op_checks_experts.h"
+#include "backend/host/array_kv_cache.h"
+#include "backend/host/cpu_info.h"
+#include "backend/host/host_memory.h"
+#include "backend/host/rope_angles.h"
+#include "backend/host/weight_source.h"
+#include "backend/reference/reference_attention.h"
+#include "backend/reference/reference_experts.h"
+#include "backend/reference/reference_quant.h"
+#include "backend/reference/reference_sample.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "memory/mmap_allocator.h"
+#include "tensor/finite.h"
+
+namespace headrace {
+
+namespace {
+
+/// float32 [experts][n][k], rounded to the storage dtype; of a reordered format then its order,
+/// int32 [k].
+class ReferenceWeight final : public PackedWeight {
+ public:
+  ReferenceWeight(const WeightShape& shape, Backend::Buffer memory)
+      : PackedWeight(shape.n, shape.k, shape.storage, memory.data, memory.bytes, shape.experts),
+        quant_(shape.quant),
+        memory_(std::move(memory)) {}
+
+  const QuantFormat& quant() const { return quant_; }
+  float* row(int64_t i) const { return static_cast<float*>(memory_.data) + i * k(); }
+  int32_t* order() const { return reinterpret_cast<int32_t*>(row(experts() * n())); }
+
+ private:
+  QuantFormat quant_;
+  Backend::Buffer memory_;
+};
+
+/// float32, rounded to the storage.
+class ReferenceLora final : public PackedLora {
+ public:
+  struct Part {
+    std::vector<float> a, b;  // [rank][k], [cols][rank]
+    int64_t rank = 0, cols = 0, column = 0;
+    double scale = 1.0;
+  };
+
+  ReferenceLora(const LoraSpec& spec, std::vector<Part> parts, int64_t scratch_columns,
+                Backend::Buffer memory)
+      : PackedLora(spec.n, spec.k, scratch_columns, memory.bytes),
+        parts_(std::move(parts)),
+        memory_(std::move(memory)) {}
+
+  const std::vector<Part>& parts() const { return parts_; }
+
+ private:
+  std::vector<Part> parts_;
+  Backend::Buffer memory_;  // counts what the parts hold
+};
+
+std::vector<float> rounded(const WeightPart& part, DType storage) {
+  const WeightSpec spec{{part}, storage};
+  std::vector<float> out(static_cast<size_t>(part.n * part.k));
+  for (int64_t i = 0; i < part.n; ++i)
+    read_weight_row(spec, i, 0, part.k, &out[size_t(i * part.k)]);
+  for (float& x : out) x = round_to(storage, x);
+  return out;
+}
+
+double dot(const float* a, const float* b, int64_t n) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+void norm_row(const float* x, const float* weight, float eps, int64_t n, float* out) {
+  const double mean = dot(x, x, n) / static_cast<double>(n);
+  const double factor = 1.0 / std::sqrt(mean + static_cast<double>(eps));
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
+}
+
+class ReferenceBackend final : public Backend {
+ public:
+  explicit ReferenceBackend(size_t memory_limit) : memory_(memory_limit) {}
+
+  DeviceInfo device_info() const override {
+    const RawMemoryInfo memory = host_memory_info();
+    return {"cpu",
+            cpu_brand() + ", reference, 1 thread",
+            "reference",
+            1,
+            memory.total_bytes,
+            memory.free_bytes};
+  }
+  void require(const BackendNeeds& needs) const override { require_cpu_needs(needs); }
+  DType activation_dtype(DType) const override { return DType::kF32; }
+
+  Buffer allocate(size_t bytes) override { return memory_.allocate(bytes); }
+  Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) override {
+    return adopt_host_memory(data, bytes, std::move(owner));
+  }
+  size_t bytes_in_use() const override { return memory_.bytes_in_use(); }
+  size_t bytes_held() const override { return memory_.bytes_held(); }
+  void upload(const void* source, void* device, size_t bytes) override {
+    if (bytes > 0) std::memcpy(device, source, bytes);
+  }
+  void read_back(const void* device, void* destination, size_t bytes) override {
+    if (bytes > 0) std::memcpy(destination, device, bytes);
+  }
+
+  std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override {
+    const WeightExtent extent = check_weight(spec);
+    const WeightShape shape = shape_of(spec, extent);
+    auto weight = std::make_unique<ReferenceWeight>(shape, allocate(packed_bytes(shape)));
+    const WeightCodes* codes = spec.parts.front().codes;
+    for (int64_t i = 0; i < spec.experts * extent.n; ++i) {
+      float* row = weight->row(i);
+      pause_packing(spec);
+      if (codes != nullptr) {
+        const WeightColumn column = find_feature(spec.parts, i);
+        reference_read_codes(*column.part->codes, column.feature, extent.k, row);
+        if (!all_finite(row, DType::kF32, extent.k)) refuse_scales(*column.part);
+        continue;
+      }
+      read_weight_row(spec, i, 0, extent.k, row);
+      if (spec.quant.bits != 0) {
+        reference_round_weights(spec.quant, extent.k, row);
+        continue;
+      }
+      for (int64_t j = 0; j < extent.k; ++j) row[j] = round_to(spec.storage, row[j]);
+    }
+    if (spec.quant.reordered) std::ranges::copy(codes->order(), weight->order());
+    return weight;
+  }
+
+  std::string weight_layout(DType, const QuantFormat&) const override { return "cpu-reference-1"; }
+
+  size_t packed_bytes(const WeightShape& shape) const override {
+    return checked_weight_bytes(shape, [&] {
+      const auto rows =
+          static_cast<uint64_t>(shape.n * shape.experts) + (shape.quant.reordered ? 1 : 0);
+      return checked_mul(rows * sizeof(float), static_cast<uint64_t>(shape.k));
+    });
+  }
+
+  std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override {
+    HEADRACE_CHECK(contents.bytes == packed_bytes(shape), contents.bytes);
+    auto weight = std::make_unique<ReferenceWeight>(shape, std::move(contents));
+    if (shape.quant.reordered) check_order(weight->order(), shape.k);
+    return weight;
+  }
+
+  TensorView pack_vector(const WeightPart& part, Buffer* owner) override {
+    check_vector(part);
+    *owner = allocate(static_cast<size_t>(part.n) * sizeof(float));
+    read_vector(part, DType::kF32, static_cast<float*>(owner->data));
+    return TensorView(owner->data, DType::kF32, {part.n});
+  }
+
+  size_t kv_block_bytes(const KvCacheSpec& spec) const override {
+    return reference_kv_block_bytes(spec);
+  }
+  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override {
+    return make_reference_kv_cache(spec, num_blocks, memory_);
+  }
+  void add_host_blocks(KvCache& cache, int32_t count) override {
+    dynamic_cast<ArrayKvCache&>(cache).add_host_blocks(
+        count, memory_.allocate(kv_block_bytes(cache.spec()) * static_cast<size_t>(count)));
+  }
+  void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override {
+    const auto& arrays = dynamic_cast<const ArrayKvCache&>(cache);
+    arrays.check_copies(copies);
+    arrays.copy_arrays(copies, 0, arrays.num_arrays());
+  }
+
+  void begin_step(const StepBatch& batch) override {
+    check_batch(batch);
+    batch_ = batch;
+  }
+
+  void embed(const PackedWeight& table, TensorView out) override {
+    check_embed(batch_, table, out);
+    const auto& weight = dynamic_cast<const ReferenceWeight&>(table);
+    for (int64_t i = 0; i < out.rows(); ++i) {
+      const float* from = weight.row(batch_.token_ids[static_cast<size_t>(i)]);
+      std::copy_n(from, out.cols(), out.row<float>(i));
+    }
+  }
+
+  void rope_table(const RopeSpec& spec, TensorView out) override {
+    check_rope_table(batch_, spec, out);
+    for (size_t i = 0; i < batch_.positions.size(); ++i) {
+      rope_angles(spec, batch_.rope_position(i), batch_.rope_lens[i],
+                  out.row<float>(static_cast<int64_t>(i)));
+    }
+  }
+
+  void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override {
+    check_rms_norm(x, weight, out);
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      norm_row(x.row<float>(i), weight.as<float>(), eps, x.cols(), out.row<float>(i));
+    }
+  }
+
+  void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                    TensorView out) override {
+    check_add_rms_norm(residual, delta, weight, out);
+    for (int64_t i = 0; i < residual.rows(); ++i) {
+      float* row = residual.row<float>(i);
+      for (int64_t j = 0; j < residual.cols(); ++j) row[j] += delta.row<float>(i)[j];
+      norm_row(row, weight.as<float>(), eps, residual.cols(), out.row<float>(i));
+    }
+  }
+
+  void linear(TensorView x, const PackedWeight& weight, TensorView bias, TensorView out) override {
+    check_linear(x, weight, bias, out, weight.n());
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      for (int64_t j = 0; j < weight.n(); ++j) {
+        out.row<float>(i)[j] = static_cast<float>(product(x, i, weight, j, bias));
+      }
+    }
+  }
+
+  void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                       TensorView out) override {
+    const int64_t half = weight.n() / 2;
+    check_linear(x, weight, bias, out, half);
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      for (int64_t j = 0; j < half; ++j) {
+        const auto gate = static_cast<float>(product(x, i, weight, j, bias));
+        const auto up = static_cast<float>(product(x, i, weight, half + j, bias));
+        out.row<float>(i)[j] = silu_mul(gate, up);
+      }
+    }
+  }
+
+  void silu_mul(TensorView gate_up, TensorView out) override {
+    check_silu_mul(gate_up, out);
+    for (int64_t i = 0; i < out.rows(); ++i) {
+      const float* gate = gate_up.row<float>(i);
+      const float* up = gate + out.cols();
+      for (int64_t j = 0; j < out.cols(); ++j) out.row<float>(i)[j] = silu_mul(gate[j], up[j]);
+    }
+  }
+
+  void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
+             const RouterSpec& spec, TensorView ids, TensorView weights) override {
+    check_route(x, gate, logit_bias, correction, spec, ids, weights);
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      std::vector<float> logits;
+      for (int64_t e = 0; e < gate.n(); ++e) {
+        logits.push_back(static_cast<float>(product(x, i, gate, e, logit_bias)));
+      }
+      reference_route_row(spec, logits,
+                          correction.data == nullptr ? nullptr : correction.as<float>(),
+                          ids.row<int32_t>(i), weights.row<float>(i));
+    }
+  }
+
+  void experts(const Experts& args) override {
+    check_experts(args);
+    const int64_t cols = args.out.cols(), inner_cols = args.down.k();
+    std::vector<float> inner(static_cast<size_t>(inner_cols));
+    const TensorView inner_row(inner.data(), DType::kF32, {1, inner_cols});
+    for (int64_t i = 0; i < args.x.rows(); ++i) {
+      std::vector<double> sums(static_cast<size_t>(cols));
+      for (int64_t slot = 0; slot < args.ids.cols(); ++slot) {
+        const int64_t expert = args.ids.row<int32_t>(i)[slot];
+        HEADRACE_CHECK(expert >= 0 && expert < args.down.experts(), expert);
+        for (int64_t j = 0; j < inner_cols; ++j) {
+          const int64_t gate = expert * args.gate_up.n() + j;
+          inner[size_t(j)] =
+              silu_mul(static_cast<float>(product(args.x, i, args.gate_up, gate, {})),
+                       static_cast<float>(product(args.x, i, args.gate_up, gate + inner_cols, {})));
+        }
+        for (int64_t j = 0; j < cols; ++j) {
+          const double sum = product(inner_row, 0, args.down, expert * cols + j, {});
+          sums[size_t(j)] += static_cast<double>(args.weights.row<float>(i)[slot]) * sum;
+        }
+      }
+      for (int64_t j = 0; j < cols; ++j) {
+        args.out.row<float>(i)[j] = static_cast<float>(sums[size_t(j)]);
+      }
+    }
+  }
+
+  void add(TensorView x, TensorView out) override {
+    check_add(x, out);
+    for (int64_t i = 0; i < out.rows(); ++i) {
+      for (int64_t j = 0; j < out.cols(); ++j) out.row<float>(i)[j] += x.row<float>(i)[j];
+    }
+  }
+
+  void add_gated(TensorView x, TensorView gate, TensorView delta, TensorView out) override {
+    check_add_gated(x, gate, delta, out);
+    for (int64_t i = 0; i < out.rows(); ++i) {
+      const double sum = dot(x.row<float>(i), gate.as<float>(), x.cols());
+      const double factor = 1.0 / (1.0 + std::exp(-sum));
+      float* row = out.row<float>(i);
+      for (int64_t j = 0; j < out.cols(); ++j) {
+        row[j] = static_cast<float>(row[j] + factor * static_cast<double>(delta.row<float>(i)[j]));
+      }
+    }
+  }
+
+  std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override {
+    check_lora_spec(spec);
+    std::vector<ReferenceLora::Part> parts;
+    int64_t scratch_columns = 0;
+    size_t floats = 0;
+    for (const LoraPart& part : spec.parts) {
+      parts.push_back({rounded(part.a, spec.storage), rounded(part.b, spec.storage), part.a.n,
+                       part.b.n, part.column, static_cast<double>(part.scale)});
+      floats += parts.back().a.size() + parts.back().b.size();
+      scratch_columns += round_up(part.a.n, kLoraRankUnit);
+    }
+    return std::make_unique<ReferenceLora>(spec, std::move(parts), scratch_columns,
+                                           allocate(floats * sizeof(float)));
+  }
+
+  void lora(TensorView x, std::span<const LoraGroup> groups, TensorView scratch,
+            TensorView out) override {
+    check_lora(x, groups, scratch, out);
+    for (const LoraGroup& group : groups) {
+      for (const auto& part : dynamic_cast<const ReferenceLora&>(*group.lora).parts()) {
+        for (const int32_t row : group.rows)
+          add_lora(part, x.row<float>(row), x.cols(), out.row<float>(row) + part.column);
+      }
+    }
+  }
+
+  void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
+                     TensorView rope_table, KvCache& cache, int32_t layer) override {
+    reference_rope_kv_write(batch_, qkv, spec, rope, rope_table, cache, layer);
+  }
+  void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
+                 TensorView out) override {
+    reference_attention(batch_, q, spec, cache, layer, out);
+  }
+
+  void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {
+    check_gather_rows(x, rows, out);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::copy_n(x.row<float>(rows[i]), x.cols(), out.row<float>(static_cast<int64_t>(i)));
+    }
+  }
+
+  void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
+              std::span<SampleResult> results) override {
+    reference_sample(logits, vocab_size, rows, results);
+  }
+
+ private:
+  static float silu_mul(float gate, float up) {
+    const double wide = gate;
+    return static_cast<float>(wide / (1.0 + std::exp(-wide)) * static_cast<double>(up));
+  }
+
+  static void add_lora(const ReferenceLora::Part& part, const float* x, int64_t k, float* out) {
+    std::vector<double> inner;
+    for (int64_t i = 0; i < part.rank; ++i) inner.push_back(dot(x, &part.a[size_t(i * k)], k));
+    for (int64_t j = 0; j < part.cols; ++j) {
+      double sum = 0.0;
+      for (int64_t i = 0; i < part.rank; ++i) {
+        sum += inner[size_t(i)] * static_cast<double>(part.b[size_t(j * part.rank + i)]);
+      }
+      out[j] = static_cast<float>(static_cast<double>(out[j]) + part.scale * sum);
+    }
+  }
+
+  static double product(const TensorView& x, int64_t row, const PackedWeight& weight, int64_t col,
+                        const TensorView& bias) {
+    const auto& stored = dynamic_cast<const ReferenceWeight&>(weight);
+    const float* from = x.row<float>(row);
+    std::vector<float> reordered;
+    if (stored.quant().reordered) {
+      for (int64_t i = 0; i < weight.k(); ++i) reordered.push_back(from[stored.order()[i]]);
+      from = reordered.data();
+    }
+    const double sum = stored.quant().bits == 0
+                           ? dot(from, stored.row(col), weight.k())
+                           : reference_quant_dot(stored.quant(), from, stored.row(col), weight.k());
+    return bias.data == nullptr ? sum : sum + static_cast<double>(bias.as<float>()[col]);
+  }
+
+  HostMemory memory_;
+  StepBatch batch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend(size_t memory_limit) {
+  return std::make_unique<ReferenceBackend>(memory_limit);
+}
+
+}  // namespace headrace

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/contract/backend.h"
+
+namespace headrace {
+
+/// The oracle: one thread, plain loops, sums in double, weights kept as float32 after rounding to
+/// their storage dtype. `memory_limit` as in CpuBackendOptions.
+std::unique_ptr<Backend> make_reference_backend(size_t memory_limit = 0);
+
+}  // namespace headrace

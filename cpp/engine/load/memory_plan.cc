@@ -1,0 +1,184 @@
+#include "engine/load/memory_plan.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "memory/raw_allocator.h"
+
+namespace headrace::internal {
+
+namespace {
+
+/// Page-locked memory is lost to everyone else.
+constexpr double kMostOfHost = 0.9;
+
+std::string megabytes(size_t bytes) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / (1 << 20) << " MiB";
+  return out.str();
+}
+
+size_t less(size_t bytes, size_t taken) { return bytes - std::min(bytes, taken); }
+
+size_t free_bytes(const MemoryRequest& request) {
+  return less(request.free_bytes, request.promised_bytes);
+}
+
+size_t total_budget(const MemoryRequest& request) {
+  if (request.total_ratio > 0) {
+    return memory_budget({request.total_bytes, free_bytes(request)},
+                         {request.total_ratio, request.leftover_bytes, 0});
+  }
+  return static_cast<size_t>(request.utilization * static_cast<double>(free_bytes(request)));
+}
+
+std::string describe_budget(const MemoryRequest& request) {
+  std::string others;
+  if (request.promised_bytes > 0) {
+    others = str_cat(", without the ", megabytes(request.promised_bytes),
+                     " that other models of this process may still fill (give them a smaller "
+                     "kv_cache_bytes)");
+  }
+  if (request.total_ratio > 0) {
+    return str_cat("total_memory_ratio ", request.total_ratio, " of ",
+                   megabytes(request.total_bytes), " less ", megabytes(request.leftover_bytes),
+                   ", as far as it is free: ", megabytes(free_bytes(request)), others);
+  }
+  return str_cat("memory_utilization ", request.utilization, " of ", megabytes(free_bytes(request)),
+                 " free", others);
+}
+
+const char* share_option(const MemoryRequest& request) {
+  return request.total_ratio > 0 ? "total_memory_ratio" : "memory_utilization";
+}
+
+// The driver takes memory for kernels and recorded steps, too, after the cache has been made.
+size_t headroom(const MemoryRequest& request) {
+  return std::min(request.total_bytes / 64, size_t{512} << 20);
+}
+
+size_t measured_budget_for_kv(const MemoryRequest& request) {
+  const size_t budget = total_budget(request);
+  const size_t fixed = request.taken_bytes + request.lora_bytes;
+  const size_t spared = headroom(request) + request.lora_bytes;
+  const size_t left = std::min(less(budget, fixed), less(request.free_now, spared));
+  if (left < request.block_bytes) {
+    throw_error(ErrorCode::kOutOfMemory, "the model has taken ", megabytes(request.taken_bytes),
+                " for weights, scratch and its largest steps, and sets ",
+                megabytes(request.lora_bytes), " aside for adapters; of the ", megabytes(budget),
+                " that it may take (", describe_budget(request), ") and the ",
+                megabytes(request.free_now), " that are free, a KV cache of at least ",
+                megabytes(request.block_bytes), " doesn't fit: lower max_num_batched_tokens, ",
+                "max_num_seqs or max_model_len, free memory or raise ", share_option(request), ".");
+  }
+  return left;
+}
+
+int32_t to_blocks(size_t blocks) {
+  return static_cast<int32_t>(
+      std::min<size_t>(blocks, static_cast<size_t>(std::numeric_limits<int32_t>::max())));
+}
+
+int32_t plan_host_blocks(const MemoryRequest& request) {
+  if (request.swap_space <= 0) return 0;
+  const auto bytes = static_cast<size_t>(request.swap_space * static_cast<double>(1 << 30));
+  const auto most = static_cast<size_t>(kMostOfHost * static_cast<double>(request.host_free_bytes));
+  if (bytes > most) {
+    throw_error(ErrorCode::kOutOfMemory, "swap_space is ", request.swap_space,
+                " GiB, but it may take no more than ", megabytes(most), ", nine tenths of the ",
+                megabytes(request.host_free_bytes),
+                " of main memory that are free: lower it or free memory.");
+  }
+  if (bytes < request.host_block_bytes) {
+    throw_error(ErrorCode::kLimitExceeded, "swap_space is ", request.swap_space,
+                " GiB, less than one KV block of ", request.host_block_bytes,
+                " bytes: raise it, lower block_size, or set it to 0 (off).");
+  }
+  return to_blocks(bytes / request.host_block_bytes);
+}
+
+size_t budget_for_kv(const MemoryRequest& request, int32_t num_host_blocks) {
+  if (request.taken_bytes > 0) return measured_budget_for_kv(request);
+  const size_t budget = total_budget(request);
+  const size_t host_bytes =
+      request.device_is_host ? static_cast<size_t>(num_host_blocks) * request.host_block_bytes : 0;
+  const size_t fixed =
+      request.weight_bytes + request.scratch_bytes + request.lora_bytes + host_bytes;
+  if (fixed >= budget || budget - fixed < request.block_bytes) {
+    throw_error(ErrorCode::kOutOfMemory, "the model needs ", megabytes(request.weight_bytes),
+                " for weights, ", megabytes(request.scratch_bytes), " for scratch, ",
+                megabytes(request.lora_bytes), " for adapters, ", megabytes(host_bytes),
+                " for swap_space and at least ", megabytes(request.block_bytes),
+                " for its KV cache, but may take ", megabytes(budget), " (",
+                describe_budget(request), "): free memory, raise ", share_option(request),
+                host_bytes > 0 ? " or lower swap_space." : " or lower max_num_batched_tokens.");
+  }
+  return budget - fixed;
+}
+
+int32_t requested_blocks(const MemoryRequest& request) {
+  if (request.num_kv_blocks > 0) return request.num_kv_blocks;
+  const size_t blocks = request.kv_cache_bytes / request.block_bytes;
+  if (blocks == 0) {
+    throw_error(ErrorCode::kLimitExceeded, "kv_cache_bytes is ", request.kv_cache_bytes,
+                ", less than one KV block of ", request.block_bytes,
+                " bytes: raise it or lower block_size.");
+  }
+  return to_blocks(blocks);
+}
+
+// Blocks that max_num_seqs sequences of full length can use.
+size_t useful_blocks(const MemoryRequest& request, int32_t max_model_len) {
+  return static_cast<size_t>(request.max_num_seqs) *
+         static_cast<size_t>(ceil_div<int64_t>(max_model_len, request.block_size));
+}
+
+[[noreturn]] void refuse_length(const MemoryRequest& request, int64_t tokens, bool by_option) {
+  throw_error(by_option ? ErrorCode::kLimitExceeded : ErrorCode::kOutOfMemory, "max_model_len ",
+              request.max_model_len, " needs a KV cache of as many tokens, but ",
+              by_option ? "the one asked for" : "the one that fits the memory", " holds ", tokens,
+              by_option ? ": raise kv_cache_bytes or num_kv_blocks, or lower max_model_len."
+                        : str_cat(": lower max_model_len, raise ", share_option(request),
+                                  " or free memory."));
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const MemoryRequest& request) {
+  MemoryPlan plan;
+  plan.num_host_blocks = plan_host_blocks(request);
+  const size_t budget = budget_for_kv(request, plan.num_host_blocks);
+  const bool by_option = request.num_kv_blocks > 0 || request.kv_cache_bytes > 0;
+  const int32_t wanted_len =
+      request.max_model_len > 0 ? request.max_model_len : request.model_max_len;
+
+  if (by_option) {
+    plan.num_kv_blocks = requested_blocks(request);
+    const auto bytes = checked_mul(static_cast<uint64_t>(plan.num_kv_blocks), request.block_bytes);
+    if (!bytes || *bytes > budget) {
+      throw_error(ErrorCode::kOutOfMemory, "a KV cache of ", plan.num_kv_blocks, " blocks (",
+                  megabytes(bytes.value_or(std::numeric_limits<size_t>::max())), ") exceeds the ",
+                  megabytes(budget), " that ", share_option(request),
+                  " leaves for it: lower num_kv_blocks or kv_cache_bytes, or raise ",
+                  share_option(request), ".");
+    }
+  } else {
+    plan.num_kv_blocks =
+        to_blocks(std::min(useful_blocks(request, wanted_len), budget / request.block_bytes));
+  }
+
+  // Both together are counted in an int32.
+  plan.num_host_blocks =
+      std::min(plan.num_host_blocks, std::numeric_limits<int32_t>::max() - plan.num_kv_blocks);
+  const int64_t tokens = int64_t{plan.num_kv_blocks} * request.block_size;
+  if (request.max_model_len > tokens) refuse_length(request, tokens, by_option);
+  plan.max_model_len = static_cast<int32_t>(std::min<int64_t>(wanted_len, tokens));
+  return plan;
+}
+
+}  // namespace headrace::internal

@@ -1,0 +1,168 @@
+#include "engine/load/weights.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/check.h"
+#include "headrace/pack.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/weights/weight_loader.h"
+#include "model/weights/weight_sources.h"
+
+namespace headrace::internal {
+
+namespace {
+
+ModelSources packed_sources(const PackedFile& packed, const ModelConfig& config) {
+  ModelSources sources = list_sources(config, likely_naming(config), packed.header().quantization);
+  if (config.stored_quantization.method != StoredMethod::kNone) packed.set_formats(sources);
+  return sources;
+}
+
+std::string in_words(const Quantization& quantization) {
+  if (quantization.bits == 0) return "weights that aren't quantized";
+  return str_cat(quantization_name(quantization), " weights in groups of ",
+                 quantization.group_size);
+}
+
+}  // namespace
+
+DType parse_dtype(const std::string& name, DType automatic) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  return automatic;
+}
+
+DType parse_kv_dtype(const std::string& name, DType automatic) {
+  for (DType dtype : {DType::kI8, DType::kU4}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  return parse_dtype(name, automatic);
+}
+
+std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
+  if (!options.packed_weights.empty() && options.packed_weights != kCachedWeights) {
+    return std::make_unique<PackedFile>(options.packed_weights);
+  }
+  const std::filesystem::path file = std::filesystem::path(options.path) / kPackedFileName;
+  std::error_code ignored;
+  if (options.dummy_weights || !std::filesystem::exists(file, ignored) ||
+      !checkpoint_files(options.path).empty()) {
+    return nullptr;
+  }
+  return std::make_unique<PackedFile>(file);
+}
+
+DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
+                    const PackedFile* packed) {
+  if (packed != nullptr) {
+    const DType held = packed->header().storage;
+    if (parse_dtype(options.dtype, held) == held) return held;
+    throw_error(ErrorCode::kUnsupported, packed->path(), " holds ", dtype_name(held),
+                " weights, but dtype is ", options.dtype, ": set dtype to auto or ",
+                dtype_name(held), ", or pack the model again.");
+  }
+  const bool usable =
+      config.checkpoint_dtype == DType::kBF16 || config.checkpoint_dtype == DType::kF16;
+  return parse_dtype(options.dtype, usable ? config.checkpoint_dtype : DType::kF32);
+}
+
+Quantization quantization_of(const ModelOptions& options, const ModelConfig& config,
+                             const PackedFile* packed) {
+  const Quantization asked =
+      parse_quantization(options.quantization, options.quantization_group_size);
+  const StoredQuantization& stored = config.stored_quantization;
+  if (stored.method != StoredMethod::kNone && asked.bits != 0 &&
+      (asked.bits != stored.bits || options.quantization_group_size != 0)) {
+    throw_error(ErrorCode::kUnsupported, "quantization is ", options.quantization,
+                options.quantization_group_size == 0 ? "" : " with a group size",
+                ", but the checkpoint comes quantized (", stored_method_name(stored.method), ", ",
+                stored.bits, " bits), and is loaded as it is: leave quantization out, or say wint",
+                stored.bits, " for an int8 head.");
+  }
+  if (packed == nullptr) return asked;
+  const Quantization held = packed->header().quantization;
+  if (options.quantization.empty() || asked == held) return held;
+  throw_error(ErrorCode::kUnsupported, packed->path(), " holds ", in_words(held),
+              ", but the options ask for ", in_words(asked),
+              ": leave quantization out, or pack the model again.");
+}
+
+void check_packed_file(const PackedFile& packed, const ModelOptions& options,
+                       const ModelConfig& config, const Backend& backend, LoadWatch& watch) {
+  const int32_t threads = backend.device_info().num_threads;
+  watch.expect(LoadStage::kChecking, packed.bytes());
+  watch.enter(LoadStage::kChecking);
+  packed.check_identity(options.path, threads, [&watch](size_t) { watch.check(); });
+  packed.check_layout(packed_sources(packed, config), backend);
+  packed.check_contents(threads, [&watch](size_t bytes) { watch.pass(bytes); });
+}
+
+namespace {
+
+std::unique_ptr<Decoder> make_decoder(const CachedModel& model, const ModelSources& sources,
+                                      WeightReader& reader) {
+  WatchedReader watched(reader, model.watch);
+  model.watch.enter(LoadStage::kWeights);
+  return std::make_unique<Decoder>(model.backend, model.config, sources, watched, model.shape);
+}
+
+LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
+  PackedReader reader(model.backend, packed, model.options.packed_copy);
+  return {make_decoder(model, packed_sources(packed, model.config), reader), packed.path(),
+          nullptr};
+}
+
+LoadedWeights load_cached(const CachedModel& model) {
+  const WeightCache cache(model);
+  if (const auto packed = cache.find()) return decoder_from(model, *packed);
+  const Checkpoint checkpoint(model.options.path);
+  const ModelSources sources =
+      checkpoint_sources(model.config, checkpoint, model.shape.quantization);
+  WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
+                      &model.watch.checker());
+  RecordingReader reader(loader);
+  LoadedWeights out;
+  out.decoder = make_decoder(model, sources, reader);
+  checkpoint.check_unchanged();
+  out.writer = cache.writer(sources, reader);
+  return out;
+}
+
+LoadedWeights load_folder(const CachedModel& model) {
+  const Checkpoint checkpoint(model.options.path);
+  const ModelSources sources =
+      checkpoint_sources(model.config, checkpoint, model.shape.quantization);
+  WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
+                      &model.watch.checker());
+  LoadedWeights out{make_decoder(model, sources, loader), {}, nullptr};
+  checkpoint.check_unchanged();
+  return out;
+}
+
+LoadedWeights load_dummy(const CachedModel& model) {
+  WeightLoader loader(model.backend, nullptr, model.shape.storage, model.shape.dummy_spread,
+                      &model.watch.checker());
+  const ModelSources sources =
+      list_sources(model.config, likely_naming(model.config), model.shape.quantization);
+  return {make_decoder(model, sources, loader), {}, nullptr};
+}
+
+}  // namespace
+
+LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
+  const ModelOptions& options = model.options;
+  if (packed != nullptr) {
+    check_packed_file(*packed, options, model.config, model.backend, model.watch);
+    return decoder_from(model, *packed);
+  }
+  if (options.packed_weights == kCachedWeights) {
+    if (model.backend.device_info().caches_packed) return load_cached(model);
+    model.logger.log(LogLevel::kInfo, "model '", model.name,
+                     "': this device keeps no packed weights, so that their cache is not used");
+  }
+  return options.dummy_weights ? load_dummy(model) : load_folder(model);
+}
+
+}  // namespace headrace::internal

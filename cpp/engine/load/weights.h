@@ -1,0 +1,49 @@
+#pragma once
+
+// Where a model's weights come from: its folder, a packed file, or nowhere.
+
+#include <memory>
+#include <string>
+
+#include "backend/contract/backend.h"
+#include "engine/cache/weight_cache.h"
+#include "headrace/options.h"
+#include "model/config/model_config.h"
+#include "model/decoder/decoder.h"
+#include "model/packed/packed_file.h"
+
+namespace headrace::internal {
+
+/// The dtype of that name, or `automatic`.
+DType parse_dtype(const std::string& name, DType automatic);
+/// The same for a KV cache, which may also be int8 or uint4.
+DType parse_kv_dtype(const std::string& name, DType automatic);
+
+/// The packed file that these options load from; null if they load the folder's own weights.
+/// Throws Error as PackedFile does.
+std::unique_ptr<PackedFile> open_packed(const ModelOptions& options);
+
+/// The dtype that weights are kept in. `packed` may be null. Throws Error(kUnsupported) if the
+/// options ask for another one than the packed file's.
+DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
+                    const PackedFile* packed);
+
+/// How weights are quantized that the checkpoint doesn't hold so; likewise.
+Quantization quantization_of(const ModelOptions& options, const ModelConfig& config,
+                             const PackedFile* packed);
+
+/// Throws Error unless `packed` is whole and fits folder, config and backend.
+void check_packed_file(const PackedFile& packed, const ModelOptions& options,
+                       const ModelConfig& config, const Backend& backend, LoadWatch& watch);
+
+/// A model in memory.
+struct LoadedWeights {
+  std::unique_ptr<Decoder> decoder;
+  std::string packed_file;              ///< that they come from, or ""
+  std::unique_ptr<CacheWriter> writer;  ///< null: nothing to write. To be destroyed first
+};
+
+/// A decoder with its weights, from `packed` if that isn't null.
+LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed);
+
+}  // namespace headrace::internal

@@ -1,0 +1,63 @@
+#include "engine/loop/decoder_runner.h"
+
+#include <utility>
+#include <vector>
+
+namespace headrace::internal {
+
+DecoderRunner::DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights,
+                             int32_t max_logit_rows)
+    : backend_(std::move(backend)), weights_(std::move(weights)), max_logit_rows_(max_logit_rows) {}
+
+void DecoderRunner::make_cache(const KvCacheSpec& spec, int32_t num_blocks,
+                               int32_t num_host_blocks) {
+  cache_.reset();
+  cache_ = backend_->make_kv_cache(spec, num_blocks);
+  if (num_host_blocks > 0) backend_->add_host_blocks(*cache_, num_host_blocks);
+}
+
+// Before the thread is confined to some cores, which the writer would share.
+void DecoderRunner::enter_thread() {
+  if (weights_.writer != nullptr) weights_.writer->start();
+  backend_->enter_thread();
+}
+
+void DecoderRunner::copy_blocks(std::span<const BlockCopy> copies) {
+  backend_->copy_blocks(*cache_, copies);
+}
+
+TensorView DecoderRunner::forward(const StepBatch& batch) {
+  return weights_.decoder->forward(batch, *cache_);
+}
+
+TensorView DecoderRunner::logits(std::span<const int32_t> rows) {
+  return weights_.decoder->logits(rows);
+}
+
+void DecoderRunner::reserve(const StepBatch& batch) {
+  backend_->reserve([&] {
+    const TensorView logits = forward(batch);
+    const auto count = static_cast<size_t>(logits.rows());
+    std::vector<SampleRow> rows(count);
+    for (size_t i = 0; i < count; ++i) rows[i].logits_row = static_cast<int32_t>(i);
+    std::vector<SampleResult> results(count);
+    sample(logits, rows, results);
+  });
+}
+
+void DecoderRunner::sample(TensorView logits, std::span<const SampleRow> rows,
+                           std::span<SampleResult> results) {
+  backend_->sample(logits, weights_.decoder->config().vocab_size, rows, results);
+}
+
+void DecoderRunner::begin_sample(TensorView logits, std::span<const SampleRow> rows) {
+  backend_->begin_sample(logits, weights_.decoder->config().vocab_size, rows);
+}
+
+void DecoderRunner::end_sample(std::span<SampleResult> results) { backend_->end_sample(results); }
+
+size_t DecoderRunner::memory_bytes() const { return backend_->bytes_in_use(); }
+
+size_t DecoderRunner::memory_pool_bytes() const { return backend_->bytes_held(); }
+
+}  // namespace headrace::internal

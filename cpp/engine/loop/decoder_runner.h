@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/contract/backend.h"
+#include "engine/load/weights.h"
+#include "engine/loop/step_runner.h"
+
+namespace headrace::internal {
+
+/// A Decoder with its cache, on a backend that it shares with adapters.
+class DecoderRunner final : public StepRunner {
+ public:
+  /// The weights live on `backend`. `max_logit_rows` is the decoder's. Needs a cache to run.
+  DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights, int32_t max_logit_rows);
+
+  /// Instead of the cache that it has.
+  void make_cache(const KvCacheSpec& spec, int32_t num_blocks, int32_t num_host_blocks = 0);
+  const Decoder& decoder() const noexcept { return *weights_.decoder; }
+  const std::string& packed_file() const noexcept { return weights_.packed_file; }
+
+  /// The weights' packed file is written from then on, if it is to be.
+  void enter_thread() override;
+  void copy_blocks(std::span<const BlockCopy> copies) override;
+  TensorView forward(const StepBatch& batch) override;
+  TensorView logits(std::span<const int32_t> rows) override;
+  void reserve(const StepBatch& batch) override;
+  int32_t max_logit_rows() const override { return max_logit_rows_; }
+  void sample(TensorView logits, std::span<const SampleRow> rows,
+              std::span<SampleResult> results) override;
+  bool runs_ahead() const override { return backend_->runs_ahead(); }
+  int32_t most_logprobs_ahead() const override { return backend_->most_logprobs_ahead(); }
+  void begin_sample(TensorView logits, std::span<const SampleRow> rows) override;
+  void end_sample(std::span<SampleResult> results) override;
+  size_t memory_bytes() const override;
+  size_t memory_pool_bytes() const override;
+  bool lost() const noexcept override { return backend_->lost(); }
+  size_t mapped_bytes() const override { return weights_.decoder->adopted_bytes(); }
+
+ private:
+  std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
+  LoadedWeights weights_;
+  std::unique_ptr<KvCache> cache_;
+  int32_t max_logit_rows_;
+};
+
+}  // namespace headrace::internal

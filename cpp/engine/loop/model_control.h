@@ -1,0 +1,86 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/request/prepared_request.h"
+#include "headrace/engine.h"
+
+namespace headrace::internal {
+
+/// Why a request or a model ends before its time.
+struct Ending {
+  FinishReason reason = FinishReason::kError;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string message;
+};
+
+struct CancelCommand {
+  std::shared_ptr<RequestState> request;
+};
+
+struct ClearCacheCommand {
+  std::promise<bool> done;  ///< false: the loop ended first
+};
+
+using Command = std::variant<PreparedRequest, CancelCommand, ClearCacheCommand>;
+
+/// A model's state and the commands to its loop thread, under one lock: a request is either
+/// refused or reaches the loop. Shared by the engine, the loop and every request.
+class ModelControl {
+ public:
+  /// What the loop is to do besides its commands.
+  enum class Order { kServe, kDrain, kRelease };
+
+  // --- any thread -----------------------------------------------------------------------------
+
+  ModelState state() const;
+  /// Why the state is kFailed.
+  std::string failure() const;
+  /// Hands a request to the loop; false unless the model is running.
+  bool submit(PreparedRequest request);
+  void cancel(std::shared_ptr<RequestState> request);
+  /// nullopt: no loop is there to do it.
+  std::optional<std::future<bool>> clear_cache();
+  /// Submitted, not yet taken by the loop.
+  size_t pending_requests() const;
+
+  /// To kRunning. REQUIRES: installed or stopped.
+  void begin();
+  /// From running to stopping, then waits for the loop to finish; false if `timeout` passed first.
+  /// No effect on a model that is stopped or failed. Throws Error(kInvalidState) before begin().
+  bool stop(std::optional<std::chrono::nanoseconds> timeout);
+  /// From now on nothing is accepted and the loop cancels what it has. Final.
+  void release();
+
+  // --- the loop thread ------------------------------------------------------------------------
+
+  /// Replaces `out` by the commands that have come. If `idle`, sleeps until there is something to
+  /// do.
+  Order take(std::vector<Command>& out, bool idle);
+  /// The loop is over: `state` is kStopped or kFailed; `failure` says why. Returns the commands
+  /// that came too late.
+  std::vector<Command> finish(ModelState state, const Ending& failure) noexcept;
+
+ private:
+  bool accepts_commands() const;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable work_;
+  std::condition_variable state_changed_;
+  ModelState state_ = ModelState::kInstalled;
+  bool released_ = false;
+  std::string failure_;
+  std::vector<Command> commands_;
+  size_t pending_requests_ = 0;
+};
+
+}  // namespace headrace::internal

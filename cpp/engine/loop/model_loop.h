@@ -1,0 +1,130 @@
+#pragma once
+
+#include <array>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/guess/speculator.h"
+#include "engine/guide/mask_workers.h"
+#include "engine/loop/model_control.h"
+#include "engine/loop/step.h"
+#include "engine/loop/step_runner.h"
+#include "headrace/engine.h"
+#include "sched/scheduler.h"
+
+namespace headrace::internal {
+
+/// Seconds of the clock that deadlines are in.
+double monotonic_seconds();
+
+/// The body of a model's thread: takes commands, plans, computes, commits, publishes. Where the
+/// runner runs ahead, the next step begins before it waits for the results of the one under way.
+///
+/// A step that fails ends its own requests; kMaxFailedSteps in a row, or a broken scheduler, end
+/// the loop as kFailed. Whatever happens, every request that reached the loop is finished when
+/// run() returns.
+class ModelLoop {
+ public:
+  static constexpr int kMaxFailedSteps = 3;
+
+  struct Parts {
+    std::string name;
+    SchedulerConfig scheduler;
+    std::unique_ptr<StepRunner> runner;
+    std::unique_ptr<Speculator> speculator;  ///< null: nothing is guessed
+  };
+
+  ModelLoop(Parts parts, std::shared_ptr<ModelControl> control, std::shared_ptr<Logger> logger);
+
+  // --- while run() is not running -------------------------------------------------------------
+
+  /// Takes the memory that steps need and computes one token; with guessing, also a few steps of
+  /// more rows, to learn what they cost.
+  /// Uses blocks of the cache: REQUIRES that run() has never run.
+  void warm_up();
+  void reset_counters();
+  void clear_prefix_cache();
+  /// Gives the model's memory back. Only stats() and fits() may be called after it.
+  void free_memory();
+
+  /// The thread's body: returns when stopped, released or failed.
+  void run() noexcept;
+
+  // --- any thread -----------------------------------------------------------------------------
+
+  /// As of the last plan or commit; state and requests on their way are for the caller to add.
+  ModelStats stats() const;
+  /// Whether a request of that size fits the KV cache at all.
+  bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
+
+ private:
+  void serve();
+  void apply(Command& command);
+  void admit(PreparedRequest request);
+  bool may_plan_ahead(const LiveRequest& live) const;
+  void cancel(const RequestState& request);
+  /// A step between its plan and its commit.
+  struct Round {
+    Round(int32_t max_rows, int32_t max_seqs) : step(max_rows, max_seqs) {}
+    bool open = false;
+    StepPlan plan;  ///< of one that has begun, the spans mean nothing
+    Step step;
+    std::exception_ptr failure;  ///< found when it was to begin
+  };
+
+  Round& next_round() noexcept { return round_ == &rounds_[0] ? rounds_[1] : rounds_[0]; }
+  void step();
+  void open(Round& round, StepPlan plan);
+  void note_plan(const StepPlan& plan);
+  bool compute(Round& round);
+  void drop_rounds() noexcept;
+  void fill_drafts(const StepPlan& plan);
+  void drop_hopeless(const Round& round);
+  void note_drafts(const Round& round, double seconds);
+  void take_tokens(Round& round, const SampledSeq& sampled, const CommittedSeq& committed,
+                   LiveRequest& live, OutputDelta& delta);
+  void go_on(const SampledSeq& sampled, SeqId id, LiveRequest& live,
+             std::span<const int32_t> tokens);
+  void collect(Round& round, const std::vector<CommittedSeq>& committed);
+  void end(SeqId id, const Ending& ending);
+  void end_all(const Ending& ending);
+  void fail(const std::exception_ptr& why) noexcept;
+  void publish();
+  void update_stats();
+
+  const std::string name_;
+  const std::shared_ptr<ModelControl> control_;
+  const std::shared_ptr<Logger> logger_;
+  std::unique_ptr<StepRunner> runner_;  // changed under stats_mutex_, for stats()
+  const SchedulerConfig config_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Speculator> speculator_;
+
+  // Owned by the loop thread while it runs.
+  std::unique_ptr<MaskWorkers> mask_workers_;  // made for the first guided request
+  std::array<Round, 2> rounds_;
+  Round* round_ = &rounds_[0];  // whose turn it is: the other one is open only if it is ahead
+  std::vector<Command> commands_;
+  std::unordered_map<SeqId, LiveRequest> live_;
+  std::unordered_map<const RequestState*, SeqId> ids_;
+  std::vector<LiveRequest*> planned_;
+  std::vector<Speculator::Planned> guessing_;
+  std::vector<std::pair<std::shared_ptr<RequestState>, OutputDelta>> outbox_;
+  size_t published_ = 0;  // of outbox_
+  int failed_steps_ = 0;
+  ModelStats counters_;
+  SchedulerStats at_start_;
+
+  mutable std::mutex stats_mutex_;
+  ModelStats stats_;  // guarded by stats_mutex_
+};
+
+}  // namespace headrace::internal

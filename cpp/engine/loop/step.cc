@@ -1,0 +1,304 @@
+#include "engine/loop/step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::internal {
+
+namespace {
+
+PositionLogprobs to_logprobs(SampleResult& result) {
+  PositionLogprobs out{result.token, result.logprob, result.rank, {}};
+  out.top.reserve(result.top.size());
+  for (const TokenLogprob& best : result.top) out.top.emplace_back(best.token, best.logprob);
+  return out;
+}
+
+}  // namespace
+
+Step::Step(int32_t max_rows, int32_t max_seqs) {
+  const auto rows = static_cast<size_t>(max_rows);
+  const auto seqs = static_cast<size_t>(max_seqs);
+  for (auto* buffer : {&token_ids_, &positions_, &rope_lens_, &sources_}) buffer->reserve(rows);
+  slices_.reserve(seqs);
+  logit_rows_.reserve(seqs);
+  targets_.reserve(seqs);
+  results_.reserve(seqs);
+  drawn_.reserve(seqs);
+  draw_rows_.reserve(seqs);
+  draw_results_.reserve(seqs);
+  sampled_.reserve(seqs);
+  tokens_.reserve(seqs);
+  counts_.reserve(seqs);
+}
+
+void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
+                 const Scheduler& scheduler) {
+  for (auto* buffer :
+       {&token_ids_, &positions_, &rope_lens_, &sources_, &logit_rows_, &tokens_, &counts_}) {
+    buffer->clear();
+  }
+  slices_.clear();
+  targets_.clear();
+  sampled_.clear();
+  num_drafts_ = 0;
+  plans_ahead_ = true;
+  has_sources_ = false;
+  mask_wait_seconds_ = 0;
+  for (size_t i = 0; i < plan.seqs.size(); ++i) add_rows(plan.seqs[i], *live[i], scheduler);
+}
+
+void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler) {
+  const auto first_row = static_cast<int32_t>(token_ids_.size());
+  const auto prompt_len = static_cast<int32_t>(live.scored_prompt.size());
+  auto scored = static_cast<int32_t>(live.prompt_logprobs.size());
+  const bool is_drawn = seq.drawn_by >= 0;
+  plans_ahead_ = plans_ahead_ && live.plans_ahead;
+  for (int32_t i = 0; i < seq.num_tokens; ++i) {
+    const int32_t position = seq.start_pos + i;
+    add_row(is_drawn ? 0 : seq.tokens[static_cast<size_t>(i)], position,
+            scheduler.rope_len(seq.id, position));
+    if (position == scored && position + 1 < prompt_len) {
+      add_target({&live, live.scored_prompt[static_cast<size_t>(position) + 1], 0});
+      ++scored;
+    }
+  }
+  if (is_drawn) {
+    sources_.back() = seq.drawn_by;
+    has_sources_ = true;
+  }
+  if (seq.samples) {
+    SampledSeq sampled;
+    sampled.live = &live;
+    sampled.first_target = sampled.next_target = targets_.size();
+    add_target({&live, -1, sampled_.size(), is_drawn ? 1 : 0});
+    if (seq.num_drafts > 0 && live.speculation) {
+      const std::vector<int32_t>& drafts = live.speculation->drafts;
+      sampled.num_drafts = static_cast<int32_t>(drafts.size());
+      HEADRACE_CHECK(sampled.num_drafts <= seq.num_drafts, sampled.num_drafts);
+      for (int32_t i = 0; i < sampled.num_drafts; ++i) {
+        const int32_t position = seq.start_pos + seq.num_tokens + i;
+        add_row(drafts[static_cast<size_t>(i)], position, scheduler.rope_len(seq.id, position));
+        add_target({&live, -1, sampled_.size()});
+      }
+      num_drafts_ += sampled.num_drafts;
+    }
+    sampled_.push_back(sampled);
+  }
+  slices_.push_back({first_row, static_cast<int32_t>(token_ids_.size()) - first_row, seq.start_pos,
+                     seq.blocks, live.lora == nullptr ? nullptr : live.lora->adapter.get()});
+}
+
+void Step::add_row(int32_t token, int32_t position, int32_t rope_len) {
+  token_ids_.push_back(token);
+  positions_.push_back(position);
+  rope_lens_.push_back(rope_len);
+  sources_.push_back(-1);
+}
+
+/// Reads the logits of the row added last.
+void Step::add_target(const Target& target) {
+  logit_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+  targets_.push_back(target);
+}
+
+void Step::run(StepRunner& runner, MaskWorkers* masks) {
+  const auto most = static_cast<size_t>(runner.max_logit_rows());
+  const size_t total = logit_rows_.size();
+  if (results_.size() < total) results_.resize(total);
+  const std::span<const int32_t> rows = logit_rows_;
+  for (size_t first = 0; first == 0 || first < total; first += most) {
+    const size_t end = std::min(first + most, total);
+    const Chunk chunk{first, end, compute(runner, first, rows.subspan(first, end - first))};
+    first_draws(chunk);
+    while (!drawn_.empty()) {
+      draw(runner, chunk, masks);
+      next_draws(chunk, masks);
+    }
+  }
+  list_tokens();
+}
+
+/// The logits of `wanted`, the rows from targets_[first] on.
+TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted) {
+  if (first > 0) return runner.logits(wanted);
+  StepBatch batch{token_ids_, positions_, rope_lens_, slices_, wanted};
+  if (has_sources_) batch.drawn = sources_;
+  return runner.forward(batch);
+}
+
+void Step::begin(StepRunner& runner) {
+  HEADRACE_CHECK(plans_ahead_ && begun_ == 0, begun_);
+  const auto most = static_cast<size_t>(runner.max_logit_rows());
+  const size_t total = logit_rows_.size();
+  if (results_.size() < total) results_.resize(total);
+  collected_ = 0;
+  const std::span<const int32_t> rows = logit_rows_;
+  for (size_t first = 0; first == 0 || first < total; first += most) {
+    const auto wanted = rows.subspan(first, std::min(most, total - first));
+    const TensorView logits = compute(runner, first, wanted);
+    draw_rows_.clear();
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const Target& target = targets_[first + i];
+      draw_rows_.push_back(target.live->sampler->next_row(static_cast<int32_t>(i), target.ahead));
+    }
+    runner.begin_sample(logits, draw_rows_);
+    ++begun_;
+  }
+}
+
+void Step::finish(StepRunner& runner) {
+  while (begun_ > 0) collect(runner);
+  for (SampledSeq& seq : sampled_) {
+    seq.count = 1;
+    seq.not_finite = !results_[seq.first_target].finite;
+  }
+  list_tokens();
+}
+
+void Step::drop(StepRunner& runner) noexcept {
+  while (begun_ > 0) {
+    try {
+      collect(runner);
+    } catch (...) {  // nobody needs it, nor what is wrong with it
+    }
+  }
+}
+
+/// Waits for the oldest draw.
+void Step::collect(StepRunner& runner) {
+  const size_t count =
+      std::min(static_cast<size_t>(runner.max_logit_rows()), logit_rows_.size() - collected_);
+  const auto results = std::span(results_).subspan(collected_, count);
+  --begun_;
+  collected_ += count;
+  runner.end_sample(results);
+}
+
+/// Those that wait for no other: prompts' rows, first draws, and guesses confirmed by the chunk
+/// before.
+void Step::first_draws(const Chunk& chunk) {
+  drawn_.clear();
+  for (size_t i = chunk.first; i < chunk.end; ++i) {
+    const Target& target = targets_[i];
+    if (target.prompt_token >= 0 || sampled_[target.sampled].next_target == i) {
+      drawn_.push_back(i);
+    }
+  }
+}
+
+void Step::draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks) {
+  draw_rows_.clear();
+  std::erase_if(drawn_, [&](size_t target) {
+    SampleRow row;
+    if (!prepare(target, row, masks)) return true;
+    row.logits_row = static_cast<int32_t>(target - chunk.first);
+    draw_rows_.push_back(row);
+    return false;
+  });
+  if (drawn_.empty()) return;
+  if (draw_results_.size() < drawn_.size()) draw_results_.resize(drawn_.size());
+  const auto results = std::span(draw_results_).first(drawn_.size());
+  runner.sample(chunk.logits, draw_rows_, results);
+  for (size_t i = 0; i < drawn_.size(); ++i) std::swap(results_[drawn_[i]], results[i]);
+}
+
+/// False: nothing is to be drawn, because the guide has no token behind a guess.
+bool Step::prepare(size_t index, SampleRow& row, MaskWorkers* masks) {
+  const Target& target = targets_[index];
+  LiveRequest& live = *target.live;
+  if (target.prompt_token >= 0) {
+    row = live.sampler->prompt_row(0, target.prompt_token);
+    return true;
+  }
+  row = live.sampler->next_row(0);
+  if (!live.guide) return true;
+  SampledSeq& seq = sampled_[target.sampled];
+  if (wait_for_mask(*live.guide, *masks)) {
+    row.allowed = live.guide->allowed();
+    seq.guide_is_ahead = false;
+    return true;
+  }
+  seq.is_unguided = seq.count == 0;
+  if (!seq.is_unguided) seq.next_target = SampledSeq::kNone;
+  return seq.is_unguided;
+}
+
+/// Whether there are tokens that may come.
+bool Step::wait_for_mask(Guide& guide, MaskWorkers& masks) {
+  using Clock = std::chrono::steady_clock;
+  if (!guide.ready()) {
+    const auto start = Clock::now();
+    masks.wait(guide);
+    mask_wait_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return guide.next() == Guide::Next::kTokens;
+}
+
+/// Reads what was drawn. What a guess has met goes on with the row behind the guess.
+void Step::next_draws(const Chunk& chunk, MaskWorkers* masks) {
+  size_t kept = 0;
+  for (const size_t index : drawn_) {
+    const Target& target = targets_[index];
+    if (target.prompt_token >= 0) {
+      if (!results_[index].finite) target.live->not_finite = true;
+      target.live->prompt_logprobs.push_back(to_logprobs(results_[index]));
+      continue;
+    }
+    SampledSeq& seq = sampled_[target.sampled];
+    if (!results_[index].finite && !seq.is_unguided) {
+      refuse(seq);
+      continue;
+    }
+    seq.next_target = confirm(seq, results_[index].token, masks) ? index + 1 : SampledSeq::kNone;
+    if (seq.next_target < chunk.end) drawn_[kept++] = seq.next_target;
+  }
+  drawn_.resize(kept);
+}
+
+/// The row drawn from is not finite. Behind a guess that is found again when the row has its turn:
+/// what was drawn before it is the same with and without guesses.
+void Step::refuse(SampledSeq& seq) {
+  seq.next_target = SampledSeq::kNone;
+  if (seq.count > 0) {
+    seq.guide_is_ahead = seq.live->guide != nullptr;
+    return;
+  }
+  seq.count = 1;
+  seq.not_finite = true;
+}
+
+/// Whether the token just drawn is the guess that was computed behind it.
+bool Step::confirm(SampledSeq& seq, int32_t token, MaskWorkers* masks) {
+  const int32_t nth = seq.count++;
+  if (seq.is_unguided || nth == seq.num_drafts ||
+      token != seq.live->speculation->drafts[static_cast<size_t>(nth)]) {
+    return false;
+  }
+  seq.live->sampler->append(token);
+  if (seq.live->guide) {
+    masks->ask(seq.live->guide, token);
+    seq.guide_is_ahead = true;
+  }
+  return true;
+}
+
+void Step::list_tokens() {
+  for (const SampledSeq& seq : sampled_) {
+    for (int32_t nth = 0; nth < seq.count; ++nth) tokens_.push_back(token(seq, nth));
+    counts_.push_back(seq.count);
+  }
+}
+
+int32_t Step::token(const SampledSeq& seq, int32_t nth) const {
+  return results_[seq.first_target + static_cast<size_t>(nth)].token;
+}
+
+PositionLogprobs Step::take_logprobs(const SampledSeq& seq, int32_t nth) {
+  return to_logprobs(results_[seq.first_target + static_cast<size_t>(nth)]);
+}
+
+}  // namespace headrace::internal

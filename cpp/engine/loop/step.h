@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/guess/speculator.h"
+#include "engine/guide/guide.h"
+#include "engine/guide/mask_workers.h"
+#include "engine/loop/step_runner.h"
+#include "engine/lora_table.h"
+#include "engine/request/request_state.h"
+#include "sample/sampler_state.h"
+#include "sched/scheduler.h"
+
+namespace headrace::internal {
+
+/// A request in the scheduler.
+struct LiveRequest {
+  std::shared_ptr<RequestState> state;
+  LoraLease lora;
+  std::unique_ptr<SamplerState> sampler;
+  std::shared_ptr<Guide> guide;              ///< null: no constraint
+  std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
+  bool wants_logprobs = false;
+  bool plans_ahead = false;  ///< SeqSpec's
+  bool not_finite = false;   ///< a row of its logits was not: SampleResult::finite
+  /// The prompt, while its log-probabilities are being read; else empty.
+  std::vector<int32_t> scored_prompt;
+  std::vector<PositionLogprobs> prompt_logprobs;  ///< of positions 1, 2, ... as far as read
+};
+
+/// What a step has done for a sequence that samples.
+struct SampledSeq {
+  LiveRequest* live = nullptr;
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+
+  size_t first_target = 0;      ///< the last known token's row; its guesses' rows follow
+  size_t next_target = 0;       ///< the next row that is drawn from, or kNone
+  int32_t num_drafts = 0;       ///< guesses that were computed
+  int32_t count = 0;            ///< tokens drawn: one, and one for each guess that was right
+  bool is_unguided = false;     ///< its guide had no token for it: what was drawn is not to be used
+  bool guide_is_ahead = false;  ///< its guide knows the last token
+  bool not_finite = false;      ///< likewise: SampleResult::finite of its first row
+};
+
+/// One step: a plan turned into a batch and sampling rows, and what came of it. Its buffers are
+/// reused from step to step.
+class Step {
+ public:
+  Step(int32_t max_rows, int32_t max_seqs);
+
+  /// `live[i]` belongs to plan.seqs[i]. Plan and live stay unchanged until the results are read.
+  /// Speculation::drafts, no more than the plan has room for, are computed behind a decode.
+  void build(const StepPlan& plan, std::span<LiveRequest* const> live, const Scheduler& scheduler);
+  /// Computes and samples, reading logits in as many calls as their number needs. The row behind a
+  /// guess is drawn from only if the guess is what was drawn before it; then the sampler and the
+  /// guide have taken it. Waits for masks that are not there when they are needed. Appends to
+  /// LiveRequest::prompt_logprobs. `masks` may be null if no request has a guide.
+  void run(StepRunner& runner, MaskWorkers* masks);
+
+  /// run() in two halves, for a step whose requests all plan ahead: begin() calls the ops and
+  /// finish() waits for what was drawn. Plan and live are not read behind begin().
+  bool can_begin() const noexcept { return plans_ahead_; }
+  void begin(StepRunner& runner);
+  bool begun() const noexcept { return begun_ > 0; }
+  void finish(StepRunner& runner);
+  /// Instead of finish(): waits for the step, if it has begun, whatever becomes of it.
+  void drop(StepRunner& runner) noexcept;
+
+  /// The planned sequences that sample, in their order.
+  std::span<const SampledSeq> sampled() const noexcept { return sampled_; }
+  /// Their tokens, one sequence after the other, and how many each has.
+  std::span<const int32_t> tokens() const noexcept { return tokens_; }
+  std::span<const int32_t> counts() const noexcept { return counts_; }
+  int32_t num_drafts() const noexcept { return num_drafts_; }
+  /// Seconds that run() has waited for masks.
+  double mask_wait_seconds() const noexcept { return mask_wait_seconds_; }
+  /// The `nth` token of a sequence, and what was asked for about it.
+  int32_t token(const SampledSeq& seq, int32_t nth) const;
+  PositionLogprobs take_logprobs(const SampledSeq& seq, int32_t nth);
+
+ private:
+  /// A row of logits that is read.
+  struct Target {
+    LiveRequest* live;
+    int32_t prompt_token;  ///< whose log-probability is read; < 0: a token is drawn
+    size_t sampled;        ///< place in sampled_ if one is drawn
+    int32_t ahead = 0;     ///< tokens drawn that the sampler has not been given
+  };
+  /// The rows of logits that are there: [first, end) of targets_.
+  struct Chunk {
+    size_t first, end;
+    TensorView logits;
+  };
+
+  void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
+  void add_row(int32_t token, int32_t position, int32_t rope_len);
+  TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted);
+  void collect(StepRunner& runner);
+  void add_target(const Target& target);
+  void first_draws(const Chunk& chunk);
+  void draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks);
+  bool prepare(size_t target, SampleRow& row, MaskWorkers* masks);
+  bool wait_for_mask(Guide& guide, MaskWorkers& masks);
+  void next_draws(const Chunk& chunk, MaskWorkers* masks);
+  void refuse(SampledSeq& seq);
+  bool confirm(SampledSeq& seq, int32_t token, MaskWorkers* masks);
+  void list_tokens();
+
+  std::vector<int32_t> token_ids_, positions_, rope_lens_;  // [T]
+  std::vector<int32_t> sources_;                            // [T]: StepBatch::drawn
+  std::vector<SeqSlice> slices_;
+  // [S] in row order:
+  std::vector<int32_t> logit_rows_;
+  std::vector<Target> targets_;
+  std::vector<SampleResult> results_;
+  // Of the draws of one call:
+  std::vector<size_t> drawn_;  // targets
+  std::vector<SampleRow> draw_rows_;
+  std::vector<SampleResult> draw_results_;
+
+  std::vector<SampledSeq> sampled_;
+  std::vector<int32_t> tokens_, counts_;
+  int32_t num_drafts_ = 0;
+  bool plans_ahead_ = false;
+  bool has_sources_ = false;
+  size_t begun_ = 0;      // draws that have begun and not been collected
+  size_t collected_ = 0;  // of results_
+  double mask_wait_seconds_ = 0;
+};
+
+}  // namespace headrace::internal

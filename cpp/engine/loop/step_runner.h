@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/contract/block_copy.h"
+#include "backend/contract/sample_op.h"
+#include "backend/contract/step_batch.h"
+#include "base/check.h"
+#include "tensor/tensor_view.h"
+
+namespace headrace::internal {
+
+/// What the loop needs of a model: logits of a step, and tokens drawn from them. One thread at a
+/// time.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+
+  /// By the thread that will run the steps, before the first of them.
+  virtual void enter_thread() {}
+  /// Backend::copy_blocks in the model's cache: before the forward() of the plan that asks for it.
+  virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
+  /// Decoder::forward: logits of batch.logit_rows, for sample() and begin_sample() before the next
+  /// call.
+  virtual TensorView forward(const StepBatch& batch) = 0;
+  /// Decoder::logits: of other rows of the same step.
+  virtual TensorView logits(std::span<const int32_t> rows) = 0;
+  /// Takes the memory that forward() of this batch keeps (Backend::reserve), and sample() of its
+  /// logits. Computes nothing and changes no cache.
+  virtual void reserve(const StepBatch& batch) { static_cast<void>(batch); }
+  /// Most rows that one call of forward() or logits() gives.
+  virtual int32_t max_logit_rows() const = 0;
+  /// Backend::sample over the model's vocabulary.
+  virtual void sample(TensorView logits, std::span<const SampleRow> rows,
+                      std::span<SampleResult> results) = 0;
+  /// Backend::runs_ahead, most_logprobs_ahead, begin_sample and end_sample.
+  virtual bool runs_ahead() const { return false; }
+  virtual int32_t most_logprobs_ahead() const { return -1; }
+  virtual void begin_sample(TensorView logits, std::span<const SampleRow> rows) {
+    static_cast<void>(logits);
+    HEADRACE_CHECK(false, rows.size(), " rows: it does not run ahead");
+  }
+  virtual void end_sample(std::span<SampleResult> results) {
+    HEADRACE_CHECK(false, results.size(), " results: it does not run ahead");
+  }
+  /// Memory the model uses now, without what is mapped from files, and what has been taken from the
+  /// system for it. Any thread.
+  virtual size_t memory_bytes() const = 0;
+  virtual size_t memory_pool_bytes() const = 0;
+  /// Backend::lost: no step will work again. Any thread.
+  virtual bool lost() const noexcept { return false; }
+  /// Bytes of files that it has mapped.
+  virtual size_t mapped_bytes() const { return 0; }
+};
+
+}  // namespace headrace::internal

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/guide/guide.h"
+#include "engine/lora_table.h"
+#include "engine/request/request_state.h"
+#include "headrace/request.h"
+#include "sample/sampler_state.h"
+#include "sched/scheduler.h"
+
+namespace headrace::internal {
+
+/// What a model can take. Immutable.
+struct RequestLimits {
+  int32_t vocab_size = 0;
+  int32_t max_model_len = 0;
+  int32_t num_kv_blocks = 0, block_size = 0;  ///< for messages
+  /// RopeSpec::dynamic_original_max: longer prompts share no blocks with prompts of other lengths.
+  int32_t dynamic_rope_max = 0;
+  std::vector<int32_t> eos_token_ids;
+  /// Scheduler::fits.
+  std::function<bool(int64_t prompt_tokens, int64_t max_tokens)> fits;
+};
+
+/// A checked request, ready for the scheduler.
+struct PreparedRequest {
+  std::shared_ptr<RequestState> state;
+  std::unique_ptr<SamplerState> sampler;
+  std::shared_ptr<Guide> guide;  ///< null: no constraint
+  SeqSpec spec;
+  LoraLease lora;
+  std::vector<int32_t> prompt;  ///< a copy; only for prompt log-probabilities
+};
+
+/// Checks everything a request can get wrong, on the caller's thread. Throws Error
+/// (kInvalidArgument, kLimitExceeded) naming value and limit. `now` is in the scheduler's clock.
+PreparedRequest prepare_request(RequestOptions options, const RequestLimits& limits, LoraLease lora,
+                                const std::shared_ptr<ModelControl>& model, double now);
+
+}  // namespace headrace::internal

@@ -1,0 +1,72 @@
+#include "model/blocks/attention_block.h"
+
+#include "model/decoder/carver.h"
+
+namespace headrace {
+
+namespace {
+
+TensorView place_qkv(const AttentionSpec& spec, const StepLimits& limits, Carver& carver) {
+  const int64_t heads = int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads};
+  return carver.matrix(limits.rows, heads * spec.head_dim, limits.activation);
+}
+
+class AttentionBlock final : public Mixer {
+ public:
+  AttentionBlock(const AttentionSources& sources, WeightReader& reader, int32_t layer)
+      : attention_(sources.attention),
+        rope_(sources.rope),
+        layer_(layer),
+        qkv_(load_linear(reader, sources.qkv)),
+        q_norm_(reader.vector(sources.q_norm)),
+        k_norm_(reader.vector(sources.k_norm)),
+        o_(load_linear(reader, sources.o)),
+        heads_{.num_heads = attention_.num_heads,
+               .num_kv_heads = attention_.num_kv_heads,
+               .head_dim = attention_.head_dim,
+               .q_norm = q_norm_.view,
+               .k_norm = k_norm_.view,
+               .norm_eps = sources.norm_eps} {}
+
+  const PackedWeight& first_weight() const override { return *qkv_.weight; }
+
+  void place(const StepLimits& limits, Carver& carver) override {
+    qkv_rows_ = place_qkv(attention_, limits, carver);
+  }
+
+  void mix(const BlockContext& context, const StepRows& step, KvCache& cache) override {
+    const TensorView rows = qkv_rows_.first_rows(step.rows());
+    Backend& backend = context.backend;
+    backend.expect(*o_.weight);
+    run_linear(context, qkv_, step.normed, rows);
+    backend.rope_kv_write(rows, heads_, rope_, step.rope, cache, layer_);
+    backend.attention(rows.columns(0, step.mixed.cols()), attention_, cache, layer_, step.mixed);
+  }
+
+  void add(const BlockContext& context, const StepRows& step, const NextBlock& next) override {
+    context.backend.expect(next.weight);
+    run_add_norm(context, o_, step.mixed, step, next.norm);
+  }
+
+ private:
+  AttentionSpec attention_;
+  RopeSpec rope_;
+  int32_t layer_;
+  Linear qkv_;
+  DeviceVector q_norm_, k_norm_;
+  Linear o_;
+  QkvSpec heads_;
+  TensorView qkv_rows_;  // [T, (nq + 2 nkv) d]
+};
+
+}  // namespace
+
+void AttentionSources::measure(const StepLimits& limits, Carver& carver) const {
+  place_qkv(attention, limits, carver);
+}
+
+std::unique_ptr<Mixer> AttentionSources::load(WeightReader& reader, int32_t layer) const {
+  return std::make_unique<AttentionBlock>(*this, reader, layer);
+}
+
+}  // namespace headrace

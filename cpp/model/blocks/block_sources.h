@@ -1,0 +1,38 @@
+#pragma once
+
+// What a block reads of a checkpoint: a family lists it, a decoder makes the block of it.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/blocks/block.h"
+#include "model/weights/sources.h"
+#include "model/weights/weight_reader.h"
+
+namespace headrace {
+
+class BlockSources {
+ public:
+  virtual ~BlockSources() = default;
+  /// Those that the block has, in the order in which it reads them.
+  virtual std::vector<MatrixSource*> matrices() = 0;
+  virtual std::vector<VectorSource*> vectors() = 0;
+  /// Block::place() of the block that it makes, to learn the size.
+  virtual void measure(const StepLimits& limits, Carver& carver) const = 0;
+};
+
+class FeedForwardSources : public BlockSources {
+ public:
+  virtual std::unique_ptr<FeedForward> load(WeightReader& reader) const = 0;
+};
+
+class MixerSources : public BlockSources {
+ public:
+  /// `layer`: its number in the KV cache.
+  virtual std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const = 0;
+  /// Columns of StepRows::mixed.
+  virtual int64_t mixed_columns() const = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/contract/experts_op.h"
+#include "model/blocks/block_sources.h"
+#include "model/blocks/gated_mlp.h"
+
+namespace headrace {
+
+/// A mixture of experts: each row goes through `router.top_k` gated MLPs of many, and through one
+/// that all rows share, if there is one. E experts, I the width of one.
+struct ExpertSources final : FeedForwardSources {
+  RouterSpec router;
+  MatrixSource gate;        ///< [E, H]
+  VectorSource correction;  ///< [E]; may be empty
+  MatrixSource gate_up;     ///< [2 I, H] of each expert
+  MatrixSource down;        ///< [H, I] of each
+  /// Null: none.
+  std::unique_ptr<GatedMlpSources> shared;
+  VectorSource shared_gate;  ///< [H]: what the shared MLP gives counts sigmoid(x . gate); or empty
+
+  std::vector<MatrixSource*> matrices() override;
+  std::vector<VectorSource*> vectors() override;
+  void measure(const StepLimits& limits, Carver& carver) const override;
+  std::unique_ptr<FeedForward> load(WeightReader& reader) const override;
+};
+
+}  // namespace headrace

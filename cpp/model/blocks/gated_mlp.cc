@@ -1,0 +1,68 @@
+#include "model/blocks/gated_mlp.h"
+
+#include "model/decoder/carver.h"
+
+namespace headrace {
+
+namespace {
+
+struct GatedMlpScratch {
+  TensorView gated, gate_up;
+};
+
+GatedMlpScratch place_rows(int64_t width, const StepLimits& limits, Carver& carver) {
+  GatedMlpScratch out;
+  out.gated = carver.matrix(limits.rows, width, limits.activation);
+  out.gate_up = carver.matrix(limits.loras ? limits.rows : 0, 2 * width, limits.activation);
+  return out;
+}
+
+class GatedMlpBlock final : public FeedForward {
+ public:
+  GatedMlpBlock(const GatedMlpSources& sources, WeightReader& reader) : mlp_(sources, reader) {}
+
+  const PackedWeight& first_weight() const override { return mlp_.first_weight(); }
+
+  void place(const StepLimits& limits, Carver& carver) override { mlp_.place(limits, carver); }
+
+  void add(const BlockContext& context, const StepRows& step, const NextBlock& next) override {
+    context.backend.expect(*mlp_.down().weight);
+    const TensorView gated = mlp_.gate_and_up(context, step.normed);
+    context.backend.expect(next.weight);
+    run_add_norm(context, mlp_.down(), gated, step, next.norm);
+  }
+
+ private:
+  GatedMlp mlp_;
+};
+
+}  // namespace
+
+GatedMlp::GatedMlp(const GatedMlpSources& sources, WeightReader& reader)
+    : gate_up_(load_linear(reader, sources.gate_up)),
+      down_(load_linear(reader, sources.down)),
+      width_(sources.width()) {}
+
+void GatedMlp::place(const StepLimits& limits, Carver& carver) {
+  const GatedMlpScratch scratch = place_rows(width_, limits, carver);
+  gated_ = scratch.gated;
+  gate_up_rows_ = scratch.gate_up;
+}
+
+TensorView GatedMlp::gate_and_up(const BlockContext& context, const TensorView& x) const {
+  const TensorView out = gated_.first_rows(x.rows());
+  const bool loras = gate_up_rows_.rows() > 0;
+  run_silu_mul(context, gate_up_, x, loras ? gate_up_rows_.first_rows(x.rows()) : gate_up_rows_,
+               out);
+  return out;
+}
+
+void GatedMlpSources::measure(const StepLimits& limits, Carver& carver) const {
+  place_rows(width(), limits, carver);
+}
+
+std::unique_ptr<FeedForward> GatedMlpSources::load(WeightReader& reader) const {
+  return std::make_unique<GatedMlpBlock>(*this, reader);
+}
+
+}  // namespace headrace

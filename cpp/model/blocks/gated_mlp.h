@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model/blocks/block_sources.h"
+#include "model/blocks/linear.h"
+
+namespace headrace {
+
+/// down(silu(gate(x)) * up(x)), I intermediate size.
+struct GatedMlpSources final : FeedForwardSources {
+  LinearSource gate_up;  ///< [2 I, H]
+  LinearSource down;     ///< [H, I]
+
+  int64_t width() const noexcept { return down.matrix.k; }
+
+  std::vector<MatrixSource*> matrices() override { return {&gate_up.matrix, &down.matrix}; }
+  std::vector<VectorSource*> vectors() override { return {&gate_up.bias, &down.bias}; }
+  void measure(const StepLimits& limits, Carver& carver) const override;
+  std::unique_ptr<FeedForward> load(WeightReader& reader) const override;
+};
+
+/// The MLP's weights and scratch: a block by itself, or a part of one.
+class GatedMlp {
+ public:
+  GatedMlp(const GatedMlpSources& sources, WeightReader& reader);
+
+  const PackedWeight& first_weight() const { return *gate_up_.weight; }
+  const Linear& down() const { return down_; }
+  void place(const StepLimits& limits, Carver& carver);
+  /// silu(gate(x)) * up(x) [T, I], in the scratch.
+  TensorView gate_and_up(const BlockContext& context, const TensorView& x) const;
+
+ private:
+  Linear gate_up_, down_;
+  int64_t width_;
+  TensorView gated_;         // [T, I]
+  TensorView gate_up_rows_;  // [T, 2 I]; without adapters [0, 2 I]
+};
+
+}  // namespace headrace

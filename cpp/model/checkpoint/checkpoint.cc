@@ -1,0 +1,153 @@
+#include "model/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "model/checkpoint/mapped_file.h"
+#include "model/checkpoint/safetensors.h"
+#include "model/config/json.h"
+
+namespace headrace {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+/// Tensor -> shard.
+std::map<std::string, std::string> read_index(const fs::path& folder) {
+  constexpr uint64_t kMaxIndex = 64u << 20;
+  const fs::path index = folder / kIndexFile;
+  return parse_safetensors_index(read_small_file(index, kMaxIndex), index.string());
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::vector<CheckpointTensor> read_tensors(const MappedFile& file) {
+  const std::string header = read_safetensors_header(file);
+  const uint64_t data_begin = kSafetensorsLengthBytes + header.size();
+  const auto entries = parse_safetensors_header(header, file.size() - data_begin, file.path());
+  std::vector<CheckpointTensor> tensors;
+  tensors.reserve(entries.size());
+  for (const SafetensorsEntry& entry : entries) {
+    tensors.push_back({entry.name, entry.dtype, entry.shape, file.data() + data_begin + entry.begin,
+                       entry.end - entry.begin});
+  }
+  return tensors;
+}
+
+[[noreturn]] void throw_no_weights(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    throw_error(ErrorCode::kNotFound, folder.string(), " is not a folder.");
+  }
+  throw_error(ErrorCode::kNotFound, folder.string(), " holds neither ", kSingleFile, " nor ",
+              kIndexFile, ". Other formats (.bin, .pdparams) are not read: convert the weights.");
+}
+
+}  // namespace
+
+struct Checkpoint::Impl {
+  std::vector<std::unique_ptr<MappedFile>> files;
+  std::vector<CheckpointTensor> tensors;  // sorted by name
+
+  void open_single(const fs::path& path) { tensors = read_tensors(open(path)); }
+
+  /// Before anything is read that must be of one state of the files.
+  MappedFile& open(const fs::path& path) {
+    files.push_back(std::make_unique<MappedFile>(path));
+    files.back()->settle();
+    return *files.back();
+  }
+
+  void sort() {
+    std::sort(tensors.begin(), tensors.end(),
+              [](const auto& a, const auto& b) { return a.name < b.name; });
+  }
+
+  void open_sharded(const fs::path& folder) {
+    auto missing = read_index(folder);
+    std::set<std::string> shards;
+    for (const auto& [tensor, shard] : missing) shards.insert(shard);
+    for (const std::string& shard : shards) {
+      for (CheckpointTensor& tensor : read_tensors(open(folder / shard))) {
+        const auto listed = missing.find(tensor.name);
+        if (listed == missing.end() || listed->second != shard) {
+          throw_error(ErrorCode::kCorruptFile, files.back()->path(), ": tensor ",
+                      in_quotes(tensor.name), " is not what ", kIndexFile,
+                      " says is in this file.");
+        }
+        missing.erase(listed);
+        tensors.push_back(std::move(tensor));
+      }
+    }
+    if (!missing.empty()) {
+      const auto& [tensor, shard] = *missing.begin();
+      throw_error(ErrorCode::kCorruptFile, (folder / kIndexFile).string(), ": tensor ",
+                  in_quotes(tensor), " is not in ", in_quotes(shard),
+                  ", where the index says it is.");
+    }
+  }
+
+  const MappedFile& file_of(const CheckpointTensor& tensor) const {
+    for (const auto& file : files) {
+      if (file->contains(tensor.data)) return *file;
+    }
+    HEADRACE_CHECK(false, "tensor ", tensor.name, " is not of this checkpoint");
+    return *files.front();
+  }
+};
+
+std::vector<std::string> checkpoint_files(const fs::path& folder) {
+  if (is_there(folder / kSingleFile)) return {kSingleFile};
+  if (!is_there(folder / kIndexFile)) return {};
+  std::set<std::string> files{kIndexFile};
+  for (const auto& [tensor, shard] : read_index(folder)) files.insert(shard);
+  return {files.begin(), files.end()};
+}
+
+Checkpoint::Checkpoint(const fs::path& folder) : impl_(std::make_unique<Impl>()) {
+  if (is_there(folder / kSingleFile)) {
+    impl_->open_single(folder / kSingleFile);
+  } else if (is_there(folder / kIndexFile)) {
+    impl_->open_sharded(folder);
+  } else {
+    throw_no_weights(folder);
+  }
+  impl_->sort();
+}
+
+Checkpoint::Checkpoint(SingleFile file) : impl_(std::make_unique<Impl>()) {
+  impl_->open_single(file.path);
+  impl_->sort();
+}
+
+Checkpoint::~Checkpoint() = default;
+
+const CheckpointTensor* Checkpoint::find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      impl_->tensors.begin(), impl_->tensors.end(), name,
+      [](const CheckpointTensor& tensor, std::string_view key) { return tensor.name < key; });
+  return found != impl_->tensors.end() && found->name == name ? &*found : nullptr;
+}
+
+const std::vector<CheckpointTensor>& Checkpoint::tensors() const { return impl_->tensors; }
+
+void Checkpoint::drop_pages(const CheckpointTensor& tensor) const {
+  if (tensor.bytes > 0) impl_->file_of(tensor).drop(tensor.data, tensor.bytes);
+}
+
+void Checkpoint::check_unchanged() const {
+  for (const auto& file : impl_->files) file->check_unchanged();
+}
+
+}  // namespace headrace

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "backend/contract/rope.h"
+#include "model/config/moe_config.h"
+#include "model/config/stored_quantization.h"
+#include "tensor/dtype.h"
+
+namespace headrace {
+
+/// Layout of a checkpoint's tensors.
+enum class CheckpointLayout : uint8_t {
+  kTorch,   ///< [out, in], separate q/k/v and gate/up
+  kPaddle,  ///< [in, out], fused qkv_proj and up_gate_proj
+};
+
+/// A decoder's shape and mathematics, from config.json. Every field is range-checked.
+struct ModelConfig {
+  std::string model_type;    ///< e.g. "qwen3"
+  std::string architecture;  ///< e.g. "Qwen3ForCausalLM"
+  /// What the config alone suggests; a checkpoint's tensor names decide (weight_sources.h).
+  CheckpointLayout layout = CheckpointLayout::kTorch;
+
+  int32_t vocab_size = 0;
+  int32_t hidden_size = 0;
+  int32_t intermediate_size = 0;
+  int32_t num_layers = 0;
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t max_position_embeddings = 0;
+  float rms_norm_eps = 1e-6f;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false, o_bias = false, mlp_bias = false;
+  bool qk_norm = false;
+  MoeConfig moe;
+  RopeSpec rope;
+  std::vector<int32_t> layer_window;  ///< [num_layers] sliding window, 0 = full attention
+  DType checkpoint_dtype = DType::kF32;
+  StoredQuantization stored_quantization;  ///< of a checkpoint that comes quantized
+  /// Of config.json and generation_config.json, unique; ids behind the vocabulary left out.
+  std::vector<int32_t> eos_token_ids;
+};
+
+/// Reads <folder>/config.json (and generation_config.json if there). Throws Error: kNotFound,
+/// kCorruptFile (not JSON, a value out of range: names key and value), kUnsupported (unknown
+/// model_type, or a key that changes the mathematics and is not understood).
+ModelConfig load_model_config(const std::filesystem::path& folder);
+
+/// The same from the files' texts; an empty generation_config means none.
+ModelConfig parse_model_config(const std::string& config_json,
+                               const std::string& generation_config_json);
+
+/// The text of <folder>/config.json. Throws Error: kNotFound, kIo, kCorruptFile (too long).
+std::string read_config_text(const std::filesystem::path& folder);
+
+/// model_type values that load_model_config accepts.
+std::vector<std::string> supported_model_types();
+
+}  // namespace headrace

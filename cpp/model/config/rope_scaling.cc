@@ -1,0 +1,199 @@
+#include "model/config/rope_scaling.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr double kMaxTheta = 1e15;
+constexpr double kMaxFactor = 1e6;
+constexpr int64_t kMaxLength = int64_t{1} << 31;
+
+/// theta^(2i/d) for each pair i.
+std::vector<float> pair_wavelengths(double theta, int32_t dim) {
+  std::vector<float> out;
+  for (int32_t i = 0; i < dim; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(dim);
+    out.push_back(static_cast<float>(
+        std::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent))));
+  }
+  return out;
+}
+
+std::vector<float> reciprocals(std::vector<float> values) {
+  for (float& value : values) value = 1.0f / value;
+  return values;
+}
+
+float llama3_frequency(const RopeScaling& s, float frequency) {
+  const auto length = static_cast<double>(s.original_length);
+  const auto factor = static_cast<float>(s.factor);
+  const auto low = static_cast<float>(s.low_freq_factor);
+  const float wavelength = (1.0f / frequency) * static_cast<float>(2 * std::numbers::pi);
+  if (wavelength > static_cast<float>(length / s.low_freq_factor)) return frequency / factor;
+  if (wavelength < static_cast<float>(length / s.high_freq_factor)) return frequency;
+  const float turns = (1.0f / wavelength) * static_cast<float>(length);
+  const float smooth = (turns - low) / static_cast<float>(s.high_freq_factor - s.low_freq_factor);
+  return (1.0f - smooth) * frequency / factor + smooth * frequency;
+}
+
+/// The dimension whose pair turns `turns` times over the original length.
+double yarn_dimension(const RopeScaling& s, int32_t dim, double turns) {
+  const auto length = static_cast<double>(s.original_length);
+  return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(s.theta));
+}
+
+std::vector<float> yarn_frequencies(const RopeScaling& s, int32_t dim) {
+  double low = yarn_dimension(s, dim, s.beta_fast);
+  double high = yarn_dimension(s, dim, s.beta_slow);
+  if (s.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(dim - 1));
+  if (low == high) high += 0.001;
+
+  std::vector<float> out = pair_wavelengths(s.theta, dim);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const float ramp = std::clamp(
+        (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f,
+        1.0f);
+    const float kept = 1.0f - ramp;
+    const float extrapolated = 1.0f / out[i];
+    const float interpolated = 1.0f / (static_cast<float>(s.factor) * out[i]);
+    out[i] = interpolated * (1.0f - kept) + extrapolated * kept;
+  }
+  return out;
+}
+
+double yarn_attention_factor(const RopeScaling& s) {
+  const auto scale = [&s](double multiplier) {
+    return s.factor <= 1.0 ? 1.0 : 0.1 * multiplier * std::log(s.factor) + 1.0;
+  };
+  if (s.attention_factor) return *s.attention_factor;
+  if (s.mscale != 0.0 && s.mscale_all_dim != 0.0) return scale(s.mscale) / scale(s.mscale_all_dim);
+  return scale(1.0);
+}
+
+RopeKind read_kind(ConfigReader& rope) {
+  const std::string old_spelling = rope.text("type", "default");
+  const std::string name = rope.text("rope_type", old_spelling);
+  constexpr std::array<std::pair<std::string_view, RopeKind>, 5> kKinds{{
+      {"default", RopeKind::kDefault},
+      {"linear", RopeKind::kLinear},
+      {"dynamic", RopeKind::kDynamic},
+      {"yarn", RopeKind::kYarn},
+      {"llama3", RopeKind::kLlama3},
+  }};
+  for (const auto& [key, kind] : kKinds) {
+    if (key == name) return kind;
+  }
+  rope.fail_unsupported(rope.has_key("rope_type") ? "rope_type" : "type",
+                        "this build knows default, linear, dynamic, yarn and llama3");
+}
+
+void read_yarn(ConfigReader& rope, RopeScaling& out) {
+  // 0 stands for "not given" here, as it does where these files come from.
+  const auto turns = [&rope](std::string_view key, double fallback) {
+    const double value = rope.optional_number(key, 0.0, 1e6).value_or(0.0);
+    return value == 0.0 ? fallback : value;
+  };
+  out.beta_fast = turns("beta_fast", 32.0);
+  out.beta_slow = turns("beta_slow", 1.0);
+  out.truncate = rope.flag("truncate", true);
+  out.attention_factor = rope.optional_number("attention_factor", 1e-3, 1e3);
+  out.mscale = rope.optional_number("mscale", 0.0, 1e3).value_or(0.0);
+  out.mscale_all_dim = rope.optional_number("mscale_all_dim", 0.0, 1e3).value_or(0.0);
+}
+
+double read_factor(ConfigReader& rope, RopeKind kind, double original_ratio) {
+  if (kind == RopeKind::kDefault) return 1.0;
+  const auto factor = rope.optional_number("factor", 1e-3, kMaxFactor);
+  if (factor) return *factor;
+  if (kind != RopeKind::kYarn) rope.fail_value("factor", "must be a number");
+  return original_ratio;
+}
+
+}  // namespace
+
+RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_dim) {
+  HEADRACE_CHECK(rotary_dim > 2 && rotary_dim % 2 == 0, rotary_dim);
+  HEADRACE_CHECK(scaling.theta > 1.0 && scaling.factor > 0.0, scaling.theta, " ", scaling.factor);
+  RopeSpec spec;
+  spec.style = style;
+  spec.rotary_dim = rotary_dim;
+  if (scaling.kind == RopeKind::kYarn) {
+    spec.inv_freq = yarn_frequencies(scaling, rotary_dim);
+    spec.attention_factor = static_cast<float>(yarn_attention_factor(scaling));
+    return spec;
+  }
+  spec.inv_freq = reciprocals(pair_wavelengths(scaling.theta, rotary_dim));
+  if (scaling.kind == RopeKind::kLinear) {
+    for (float& frequency : spec.inv_freq) frequency /= static_cast<float>(scaling.factor);
+  } else if (scaling.kind == RopeKind::kLlama3) {
+    for (float& frequency : spec.inv_freq) frequency = llama3_frequency(scaling, frequency);
+  } else if (scaling.kind == RopeKind::kDynamic) {
+    spec.dynamic_original_max = static_cast<int32_t>(scaling.original_length);
+    spec.dynamic_base = scaling.theta;
+    spec.dynamic_factor = scaling.factor;
+  }
+  return spec;
+}
+
+RopeScaling read_rope_scaling(ConfigReader& config, double default_theta,
+                              int64_t max_position_embeddings) {
+  // A non-empty rope_scaling (the old key) goes before rope_parameters (the new one).
+  static const Json kNone = Json::object();
+  const Json* scaling = config.find("rope_scaling");
+  const Json* parameters = config.find("rope_parameters");
+  const bool old_style = scaling != nullptr && !scaling->empty();
+  const char* key = old_style ? "rope_scaling" : "rope_parameters";
+  const Json* object = old_style ? scaling : (parameters != nullptr ? parameters : &kNone);
+  if (!object->is_object()) config.fail_value(key, "must be an object");
+  ConfigReader rope(*object, config.origin() + ": " + key);
+
+  RopeScaling out;
+  out.kind = read_kind(rope);
+  const double theta = config.number("rope_theta", default_theta, 1.0, kMaxTheta);
+  out.theta = rope.number("rope_theta", theta, 1.0, kMaxTheta);
+  if (out.theta == 1.0) config.fail_value("rope_theta", "must be greater than 1");
+
+  const auto inner = rope.optional_integer("original_max_position_embeddings", 1, kMaxLength);
+  const auto outer = config.optional_integer("original_max_position_embeddings", 1, kMaxLength);
+  out.original_length = outer.value_or(inner.value_or(max_position_embeddings));
+  if (out.kind == RopeKind::kDynamic) out.original_length = max_position_embeddings;
+  out.factor = read_factor(
+      rope, out.kind,
+      static_cast<double>(max_position_embeddings) / static_cast<double>(out.original_length));
+  if (out.kind == RopeKind::kLlama3) {
+    for (const char* name : {"low_freq_factor", "high_freq_factor"}) {
+      if (rope.find(name) == nullptr) rope.fail_value(name, "must be a number");
+    }
+    out.low_freq_factor = rope.number("low_freq_factor", 0.0, 1e-6, 1e6);
+    out.high_freq_factor = rope.number("high_freq_factor", 0.0, 1e-6, 1e6);
+    if (out.low_freq_factor >= out.high_freq_factor) {
+      rope.fail_value("high_freq_factor", "must be greater than low_freq_factor");
+    }
+  }
+  if (out.kind == RopeKind::kYarn) read_yarn(rope, out);
+  rope.require("partial_rotary_factor", 1.0);
+
+  // Keys that only other kinds of scaling read: the original ignores them as well.
+  constexpr std::array<std::string_view, 11> kIgnored{
+      "factor",   "low_freq_factor",  "high_freq_factor", "beta_fast",      "beta_slow",
+      "truncate", "attention_factor", "mscale",           "mscale_all_dim", "finetuned",
+      "alpha"};
+  rope.refuse_unknown_keys(kIgnored);
+  return out;
+}
+
+}  // namespace headrace

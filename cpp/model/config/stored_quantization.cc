@@ -1,0 +1,232 @@
+#include "model/config/stored_quantization.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "model/config/config_reader.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr const char* kOrigin = "config.json: quantization_config";
+constexpr const char* kRemedy =
+    "load the checkpoint that isn't quantized, with quantization=\"wint4\" or \"wint8\"";
+
+// Which modules are quantized shows in the tensors' names.
+constexpr std::string_view kGptqHarmless[] = {
+    "damp_percent",
+    "damp_auto_increment",
+    "true_sequential",
+    "static_groups",
+    "desc_act",
+    "sym",
+    "lm_head",
+    "model_name_or_path",
+    "model_file_base_name",
+    "meta",
+    "dataset",
+    "tokenizer",
+    "batch_size",
+    "block_name_to_quantize",
+    "module_name_preceding_first_block",
+    "modules_in_block_to_quantize",
+    "modules_to_not_convert",
+    "cache_block_outputs",
+    "exllama_config",
+    "use_exllama",
+    "disable_exllama",
+    "max_input_length",
+    "model_seqlen",
+    "pad_token_id",
+    "use_cuda_fp16",
+    "backend",
+    "mse",
+    "act_group_aware",
+    "hyb_act",
+    "parallel_packing",
+    "offload_to_disk*",
+    "quantizer",
+};
+constexpr std::string_view kAwqHarmless[] = {
+    "modules_to_not_convert", "do_fuse",        "fuse_max_seq_len",
+    "modules_to_fuse",        "exllama_config", "backend",
+};
+constexpr std::string_view kCompressedHarmless[] = {
+    "ignore", "quantization_status", "global_compression_ratio", "version", "quantization_version",
+};
+constexpr std::string_view kWeightsHarmless[] = {
+    "observer", "observer_kwargs", "scale_dtype", "zp_dtype", "symmetric",
+};
+
+int32_t read_bits(ConfigReader& reader, std::string_view key) {
+  const auto bits = static_cast<int32_t>(reader.integer(key, 0, 0, 64));
+  if (bits != 4 && bits != 8) {
+    reader.fail_unsupported(key, str_cat("weights of 4 and 8 bits are supported; ", kRemedy));
+  }
+  return bits;
+}
+
+/// 0 for -1, which means one group.
+int32_t read_group_size(ConfigReader& reader, std::string_view key) {
+  const auto size = static_cast<int32_t>(reader.integer(key, -1, -1, 1 << 20));
+  if (size == -1) return 0;
+  if (size == 0 || size % 32 != 0) {
+    reader.fail_unsupported(key, str_cat("groups of a multiple of 32 weights, and -1, are "
+                                         "supported; ",
+                                         kRemedy));
+  }
+  return size;
+}
+
+StoredQuantization read_gptq(ConfigReader& reader) {
+  StoredQuantization out{.method = StoredMethod::kGptq};
+  out.bits = read_bits(reader, "bits");
+  out.group_size = read_group_size(reader, "group_size");
+  for (const char* key : {"format", "checkpoint_format"}) {
+    const std::string format = reader.text(key, "gptq");
+    if (format != "gptq" && format != "gptq_v2") {
+      reader.fail_unsupported(key, "this build knows \"gptq\" and \"gptq_v2\"");
+    }
+    out.zeros_less_one = format == "gptq";
+    if (!out.zeros_less_one) break;
+  }
+  reader.require("is_marlin_format", false);
+  reader.require("pack_dtype", "int32");
+  // Overrides for some modules, which tensors don't show.
+  reader.require("dynamic", Json::object());
+  reader.find("checkpoint_format");
+  reader.refuse_unknown_keys(kGptqHarmless);
+  return out;
+}
+
+StoredQuantization read_awq(ConfigReader& reader) {
+  StoredQuantization out{.method = StoredMethod::kAwq};
+  const char* bits = reader.has_key("w_bit") ? "w_bit" : "bits";
+  out.bits = read_bits(reader, bits);
+  if (out.bits != 4) reader.fail_unsupported(bits, "AWQ stores weights of 4 bits");
+  out.group_size =
+      read_group_size(reader, reader.has_key("q_group_size") ? "q_group_size" : "group_size");
+  std::string version = reader.text("version", "gemm");
+  std::ranges::transform(version, version.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  if (version != "gemm") {
+    reader.fail_unsupported("version", str_cat("this build loads \"gemm\"; ", kRemedy));
+  }
+  if (!reader.flag("zero_point", true)) {
+    reader.fail_unsupported("zero_point", str_cat("version gemm has zero points; ", kRemedy));
+  }
+  reader.refuse_unknown_keys(kAwqHarmless);
+  return out;
+}
+
+/// Activations may be rounded as linear layers here round them anyway: to 8 bits, as they come.
+void check_activations(ConfigReader& group, const char* key) {
+  const Json* value = group.find(key);
+  if (value == nullptr) return;
+  const auto has = [value](const char* name, const Json& wanted) {
+    return value->is_object() && value->value(name, Json()) == wanted;
+  };
+  if (!has("num_bits", 8) || !has("type", "int") || !has("dynamic", true)) {
+    group.fail_unsupported(key, "only null and dynamic int8 are supported");
+  }
+}
+
+StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const std::string& origin) {
+  ConfigReader group(scheme, origin);
+  group.find("targets");
+  group.find("format");
+  check_activations(group, "input_activations");
+  group.require("output_activations", Json());
+  const Json* weights = group.find("weights");
+  if (weights == nullptr || !weights->is_object()) group.fail_value("weights", "must be an object");
+  group.refuse_unknown_keys({});
+
+  ConfigReader reader(*weights, origin + ".weights");
+  StoredQuantization out{.method = method};
+  out.bits = read_bits(reader, "num_bits");
+  if (method == StoredMethod::kInt8 && out.bits != 8) {
+    reader.fail_unsupported("num_bits", "int-quantized weights are supported with 8 bits");
+  }
+  reader.require("type", "int");
+  reader.require("dynamic", false);
+  reader.require("block_structure", Json());
+  const std::string strategy = reader.text("strategy", "");
+  const auto size = reader.optional_integer("group_size", -1, 1 << 20);
+  if (strategy == "group" || (strategy.empty() && size.value_or(-1) > 0)) {
+    out.group_size = read_group_size(reader, "group_size");
+  } else if (strategy != "channel") {
+    reader.fail_unsupported("strategy", "\"group\" and \"channel\" are supported");
+  }
+  const Json* order = reader.find("actorder");
+  if (order != nullptr && *order != "group" && *order != "weight" && *order != "static" &&
+      *order != false && *order != true) {
+    reader.fail_unsupported("actorder", "\"group\", \"weight\" and null are supported");
+  }
+  reader.refuse_unknown_keys(kWeightsHarmless);
+  return out;
+}
+
+StoredQuantization read_compressed(ConfigReader& reader) {
+  const std::string format = reader.text("format", "");
+  StoredMethod method = StoredMethod::kPacked;
+  if (format == "int-quantized" || format == "naive-quantized") {
+    method = StoredMethod::kInt8;
+  } else if (format != "pack-quantized") {
+    reader.fail_unsupported(
+        "format", str_cat("\"pack-quantized\" and \"int-quantized\" are supported; ", kRemedy));
+  }
+  for (const char* key : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
+    const Json* value = reader.find(key);
+    if (value != nullptr && !value->empty()) reader.fail_unsupported(key, "not supported");
+  }
+  const Json* groups = reader.find("config_groups");
+  if (groups == nullptr || !groups->is_object() || groups->empty()) {
+    reader.fail_value("config_groups", "must name groups of modules");
+  }
+  StoredQuantization out;
+  for (const auto& [name, scheme] : groups->items()) {
+    const std::string origin = str_cat(kOrigin, ": config_groups.", in_quotes(name));
+    if (!scheme.is_object()) reader.fail_value("config_groups", "must hold objects");
+    const StoredQuantization read = read_scheme(scheme, method, origin);
+    if (out.method != StoredMethod::kNone && out != read) {
+      reader.fail_unsupported("config_groups", "groups with other weights than the first one's");
+    }
+    out = read;
+  }
+  reader.refuse_unknown_keys(kCompressedHarmless);
+  return out;
+}
+
+}  // namespace
+
+const char* stored_method_name(StoredMethod method) {
+  switch (method) {
+    case StoredMethod::kNone:
+      return "";
+    case StoredMethod::kGptq:
+      return "gptq";
+    case StoredMethod::kAwq:
+      return "awq";
+    case StoredMethod::kPacked:
+    case StoredMethod::kInt8:
+      return "compressed-tensors";
+  }
+  return "";
+}
+
+StoredQuantization read_stored_quantization(const Json& quantization_config) {
+  ConfigReader reader(quantization_config, kOrigin);
+  const std::string method = reader.text("quant_method", "");
+  if (method == "gptq") return read_gptq(reader);
+  if (method == "awq") return read_awq(reader);
+  if (method == "compressed-tensors") return read_compressed(reader);
+  reader.fail_unsupported(
+      "quant_method",
+      str_cat("this build loads \"gptq\", \"awq\" and \"compressed-tensors\"; ", kRemedy));
+}
+
+}  // namespace headrace

@@ -1,0 +1,315 @@
+#include "model/decoder/decoder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "model/decoder/scratch.h"
+#include "model/lora/lora_config.h"
+#include "model/lora/step_loras.h"
+#include "model/weights/weight_loader.h"
+#include "model/weights/weight_sources.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr int32_t kMaxRows = 1 << 20;
+
+/// A layer with its weights.
+struct Layer {
+  DeviceVector mixer_norm, feed_forward_norm;
+  std::unique_ptr<Mixer> mixer;
+  std::unique_ptr<FeedForward> feed_forward;
+};
+
+Layer load_layer(WeightReader& reader, const LayerSources& sources, size_t index) {
+  Layer layer;
+  layer.mixer_norm = reader.vector(sources.mixer_norm);
+  layer.mixer = sources.mixer->load(reader, static_cast<int32_t>(index));
+  layer.feed_forward_norm = reader.vector(sources.feed_forward_norm);
+  layer.feed_forward = sources.feed_forward->load(reader);
+  return layer;
+}
+
+size_t scratch_bytes_of(const ScratchSizes& sizes, const ModelSources& sources) {
+  Carver carver(nullptr);
+  lay_out_scratch(sizes, carver);
+  return share_scratch(sources.layers, carver,
+                       [&](const BlockSources& block) { block.measure(sizes.limits, carver); });
+}
+
+void check_options(const DecoderOptions& options) {
+  const auto check = [](const char* name, int32_t value, int32_t min, int32_t max) {
+    if (value < min || value > max) {
+      throw_error(ErrorCode::kInvalidArgument, name, " is ", value, ": it must be from ", min,
+                  " to ", max, ".");
+    }
+  };
+  check("max_rows", options.max_rows, 1, kMaxRows);
+  check("max_logit_rows", options.max_logit_rows, 1, kMaxRows);
+  check("max_loras", options.max_loras, 0, kMaxLoras);
+  check("max_lora_rank", options.max_lora_rank, 1, kMaxLoraRank);
+}
+
+}  // namespace
+
+struct Decoder::Impl {
+  Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
+       WeightReader& reader, const DecoderOptions& options_in);
+
+  TensorView forward(const StepBatch& batch, KvCache& cache);
+  TensorView logits(std::span<const int32_t> rows);
+  TensorView hidden(std::span<const int32_t> rows);
+  /// A step's ops; with `whole` down to the logits of all rows.
+  struct Pass {
+    StepRows step;
+    KvCache& cache;
+    bool whole;
+    std::span<const GivenRows> given;
+  };
+
+  void run(const Pass& pass);
+  void put_given(const StepRows& step, std::span<const GivenRows> given);
+  void add_given(size_t index, const StepRows& step, std::span<const GivenRows> given);
+  void read_logits(const StepRows& step, const TensorView& out);
+  /// What of a layer comes behind its mixing of rows.
+  void finish_layer(size_t index, const StepRows& step);
+  const PackedWeight& output_matrix() const { return head ? *head : *embedding; }
+  StepRows views(int64_t rows) const;
+  StepRows choose_rows(std::span<const int32_t> rows);
+
+  Backend& backend;
+  ModelConfig config;
+  DecoderOptions options;
+  std::unique_ptr<PackedWeight> embedding, head;  // no head: the embedding is tied
+  std::vector<Layer> layers;
+  DeviceVector final_norm;
+  size_t weight_bytes = 0, adopted_bytes = 0;
+  size_t idle_bytes = 0;  // of experts that one row isn't sent to
+  int64_t num_parameters = 0;
+  Backend::Buffer scratch_memory;
+  Scratch scratch;
+  StepLoras loras;
+  BlockContext context;
+  int64_t last_rows = 0;  // of the last step
+};
+
+Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
+                    WeightReader& reader, const DecoderOptions& options_in)
+    : backend(backend_in),
+      config(config_in),
+      options((check_options(options_in), options_in)),
+      loras(options_in.max_rows, options_in.max_loras),
+      context{.backend = backend, .loras = loras, .norm_eps = config.rms_norm_eps} {
+  const size_t bytes_before = backend.bytes_in_use();
+  embedding = reader.matrix(sources.embedding);
+  for (const LayerSources& layer : sources.layers) {
+    layers.push_back(load_layer(reader, layer, layers.size()));
+  }
+  final_norm = reader.vector(sources.final_norm);
+  head = reader.matrix(sources.head);
+  adopted_bytes = reader.adopted_bytes();
+  weight_bytes = backend.bytes_in_use() - bytes_before + adopted_bytes;
+  num_parameters = sources.num_parameters();
+  for (const MatrixSource* source : sources.matrices()) {
+    const auto idle = static_cast<size_t>(source->experts - source->active_experts);
+    if (idle == 0) continue;
+    idle_bytes += backend.packed_bytes(source->weight_shape(options.storage)) /
+                  static_cast<size_t>(source->experts) * idle;
+  }
+
+  const DType activation = backend.activation_dtype(options.storage);
+  const ScratchSizes sizes = scratch_sizes(config, sources, options, activation);
+  scratch_memory = backend.allocate(scratch_bytes_of(sizes, sources));
+  Carver carver(scratch_memory.data);
+  scratch = lay_out_scratch(sizes, carver);
+  context.lora_scratch = scratch.lora;
+  share_scratch(layers, carver, [&](Block& block) { block.place(sizes.limits, carver); });
+}
+
+TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
+  StepBatch batch = batch_in;
+  const auto rows = static_cast<int64_t>(batch.token_ids.size());
+  HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
+  const KvCacheSpec& kv = cache.spec();
+  HEADRACE_CHECK(kv.num_layers == config.num_layers && kv.num_kv_heads == config.num_kv_heads &&
+                 kv.head_dim == config.head_dim);
+
+  for (const GivenRows& given : batch.given) {
+    HEADRACE_CHECK(given.added.size() < layers.size(), given.added.size());
+  }
+  const bool whole = batch.logit_rows.size() == batch.token_ids.size() && batch.given.empty() &&
+                     rows <= options.max_logit_rows;
+  if (whole) batch.room = std::min(options.max_rows, options.max_logit_rows);
+  last_rows = rows;
+  loras.begin(batch.seqs);
+  backend.begin_step(batch);
+  const Pass pass{views(backend.step_rows(batch)), cache, whole, batch.given};
+  // Two pointers are as much as a std::function takes without memory.
+  backend.run_step(this, cache, [this, &pass] { run(pass); });
+  return whole ? scratch.logits.first_rows(rows) : logits(batch.logit_rows);
+}
+
+void Decoder::Impl::run(const Pass& pass) {
+  const StepRows& step = pass.step;
+  backend.embed(*embedding, step.residual);
+  put_given(step, pass.given);
+  backend.rope_table(config.rope, step.rope);
+  backend.rms_norm(step.residual, layers[0].mixer_norm.view, config.rms_norm_eps, step.normed);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    layers[i].mixer->mix(context, step, pass.cache);
+    if (i + 1 == layers.size()) break;
+    finish_layer(i, step);
+    add_given(i, step, pass.given);
+  }
+  if (pass.whole) read_logits(step, scratch.logits.first_rows(step.rows()));
+}
+
+void Decoder::Impl::put_given(const StepRows& step, std::span<const GivenRows> given) {
+  std::vector<int32_t> all;
+  for (const GivenRows& rows : given) {
+    all.resize(static_cast<size_t>(rows.embeddings.rows()));
+    std::iota(all.begin(), all.end(), 0);
+    backend.gather_rows(rows.embeddings, all,
+                        step.residual.rows_from(rows.first_row, rows.embeddings.rows()));
+  }
+}
+
+// Behind a layer, but before the norm that the next one reads: that is computed again.
+void Decoder::Impl::add_given(size_t index, const StepRows& step,
+                              std::span<const GivenRows> given) {
+  for (const GivenRows& rows : given) {
+    if (index >= rows.added.size()) continue;
+    const TensorView& added = rows.added[index];
+    const TensorView residual = step.residual.rows_from(rows.first_row, added.rows());
+    backend.add(added, residual);
+    backend.rms_norm(residual, layers[index + 1].mixer_norm.view, config.rms_norm_eps,
+                     step.normed.rows_from(rows.first_row, added.rows()));
+  }
+}
+
+TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  HEADRACE_CHECK(count <= options.max_logit_rows && count <= last_rows, count);
+  const TensorView out = scratch.logits.first_rows(count);
+  if (count == 0) return out;
+  read_logits(choose_rows(rows), out);
+  return out;
+}
+
+TensorView Decoder::Impl::hidden(std::span<const int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  HEADRACE_CHECK(count == last_rows || (count <= options.max_logit_rows && count < last_rows),
+                 count);
+  if (count == 0) return scratch.rows.normed.first_rows(0);
+  const StepRows step = choose_rows(rows);
+  finish_layer(layers.size() - 1, step);
+  return step.normed;
+}
+
+void Decoder::Impl::read_logits(const StepRows& step, const TensorView& out) {
+  finish_layer(layers.size() - 1, step);
+  backend.linear(step.normed, output_matrix(), {}, out);
+}
+
+void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
+  const Layer& layer = layers[index];
+  const bool last = index + 1 == layers.size();
+  const TensorView& next_norm = last ? final_norm.view : layers[index + 1].mixer_norm.view;
+  layer.mixer->add(context, step,
+                   {layer.feed_forward_norm.view, layer.feed_forward->first_weight()});
+  layer.feed_forward->add(
+      context, step, {next_norm, last ? output_matrix() : layers[index + 1].mixer->first_weight()});
+}
+
+StepRows Decoder::Impl::views(int64_t rows) const {
+  StepRows step = scratch.rows;
+  for (TensorView* view : {&step.residual, &step.normed, &step.delta, &step.mixed, &step.rope}) {
+    *view = view->first_rows(rows);
+  }
+  return step;
+}
+
+// Behind the last mixing only the rows that are asked for matter. The step's own stay as they are,
+// for those that are asked for later.
+StepRows Decoder::Impl::choose_rows(std::span<const int32_t> rows) {
+  loras.choose(rows);
+  const StepRows all = views(last_rows);
+  const auto count = static_cast<int64_t>(rows.size());
+  if (count == last_rows) return all;  // ascending, hence all of them in order: none later
+  StepRows chosen = views(count);
+  chosen.residual = scratch.chosen_residual.first_rows(count);
+  chosen.mixed = scratch.chosen_mixed.first_rows(count);
+  backend.gather_rows(all.residual, rows, chosen.residual);
+  backend.gather_rows(all.mixed, rows, chosen.mixed);
+  return chosen;
+}
+
+Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
+                 const DecoderOptions& options) {
+  if (options.dummy_weights) checkpoint = nullptr;
+  HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
+  const ModelSources sources =
+      checkpoint == nullptr ? list_sources(config, likely_naming(config), options.quantization)
+                            : checkpoint_sources(config, *checkpoint, options.quantization);
+  WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
+  impl_ = std::make_unique<Impl>(backend, config, sources, loader, options);
+  if (checkpoint != nullptr) checkpoint->check_unchanged();
+}
+
+Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
+                 WeightReader& reader, const DecoderOptions& options)
+    : impl_(std::make_unique<Impl>(backend, config, sources, reader, options)) {}
+
+Decoder::~Decoder() = default;
+
+TensorView Decoder::forward(const StepBatch& batch, KvCache& cache) {
+  return impl_->forward(batch, cache);
+}
+
+TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits(rows); }
+
+TensorView Decoder::hidden(std::span<const int32_t> rows) { return impl_->hidden(rows); }
+
+const ModelConfig& Decoder::config() const { return impl_->config; }
+
+size_t Decoder::weight_bytes() const { return impl_->weight_bytes; }
+
+size_t Decoder::adopted_bytes() const { return impl_->adopted_bytes; }
+
+size_t Decoder::scratch_bytes() const { return impl_->scratch_memory.bytes; }
+
+int64_t Decoder::num_parameters() const { return impl_->num_parameters; }
+
+size_t Decoder::token_weight_bytes() const {
+  return impl_->weight_bytes - impl_->idle_bytes - (impl_->head ? impl_->embedding->bytes() : 0);
+}
+
+size_t Decoder::plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
+                                   DType activation) {
+  check_options(options);
+  const ModelSources sources = list_sources(config, likely_naming(config));
+  return scratch_bytes_of(scratch_sizes(config, sources, options, activation), sources);
+}
+
+size_t Decoder::plan_weight_bytes(const ModelConfig& config, DType storage,
+                                  const Quantization& quantization) {
+  const ModelSources sources = list_sources(config, likely_naming(config), quantization);
+  int64_t bytes = 0, vectors = 0;
+  for (const MatrixSource* source : sources.matrices()) {
+    const QuantFormat& quant = source->quant;
+    const auto element = static_cast<int64_t>(dtype_size(source->kept_as(storage)));
+    // A group has a scale of two bytes.
+    bytes += quant.bits == 0
+                 ? source->numbers() * element
+                 : source->experts * source->n() * ceil_div(source->k, int64_t{quant.group_size}) *
+                       (quant.group_size * quant.bits / 8 + 2);
+  }
+  for (const VectorSource* source : sources.vectors()) vectors += source->n();
+  return static_cast<size_t>(bytes) + static_cast<size_t>(vectors) * dtype_size(DType::kF32);
+}
+
+}  // namespace headrace

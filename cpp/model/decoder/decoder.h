@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/contract/backend.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/config/model_config.h"
+#include "model/weights/weight_reader.h"
+#include "model/weights/weight_sources.h"
+
+namespace headrace {
+
+struct DecoderOptions {
+  DType storage = DType::kF32;  ///< of the weights that aren't quantized
+  Quantization quantization;
+  int32_t max_rows = 512;       ///< T of the largest step
+  int32_t max_logit_rows = 64;  ///< S of the largest forward() or logits() call
+  int32_t max_loras = 0;        ///< adapters in one step, 0..256
+  int32_t max_lora_rank = 64;   ///< 1..4096
+  bool dummy_weights = false;   ///< pseudo-random weights; the checkpoint may be null
+  float dummy_spread = 0.02f;   ///< their standard deviation (norms are 1)
+};
+
+/// A decoder-only transformer: one forward for every family, driven by ModelConfig.
+/// Owns its weights and its scratch memory; forward() allocates nothing.
+class Decoder {
+ public:
+  /// Loads and packs all weights. Throws Error(kCorruptFile/kNotFound/kUnsupported/kOutOfMemory)
+  /// naming the tensor; names, shapes and dtypes are all checked before the first one is packed.
+  /// Each checkpoint page is read once and dropped after it is packed. Throws
+  /// Error(kInvalidArgument) for options out of range. `backend` must outlive the decoder; the
+  /// checkpoint is not needed any more after this.
+  Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
+          const DecoderOptions& options);
+  /// The same with weights from `reader`, which is not needed any more after this; `sources` are
+  /// list_sources() of the config. Throws what the reader throws.
+  Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
+          WeightReader& reader, const DecoderOptions& options);
+  ~Decoder();
+
+  /// Computes a step: writes keys and values of every row, returns logits [S, V] f32 of
+  /// batch.logit_rows (may be empty), valid until the next call of forward() or logits(), until
+  /// when the sequences' adapters must live.
+  /// Rows that are given have the embeddings that the batch gives, whatever chunk they come in.
+  /// REQUIRES: 1 <= T <= max_rows, S <= max_logit_rows, token ids in [0, vocab_size), a cache of
+  /// this model's shape, adapters loaded for it, at most max_loras different ones and none of a
+  /// rank above max_lora_rank.
+  TensorView forward(const StepBatch& batch, KvCache& cache);
+  /// Logits [rows.size(), V] of other rows of the last step, for a step that wants more of them
+  /// than max_logit_rows: prompt log-probabilities are read in several calls. Overwrites the
+  /// logits returned before. `rows` ascend and are at most max_logit_rows.
+  TensorView logits(std::span<const int32_t> rows);
+
+  /// Rows of the last step after the final norm [rows.size(), H] act, which times the head are
+  /// their logits: all of them, or up to max_logit_rows that ascend. Valid until the next call of
+  /// forward(), logits() or hidden(). REQUIRES: forward() wasn't asked for all rows' logits, and
+  /// hidden() of all rows is not called twice.
+  TensorView hidden(std::span<const int32_t> rows);
+
+  const ModelConfig& config() const;
+  size_t weight_bytes() const;
+  /// Of weight_bytes: those in memory that the backend adopted (a mapped file's).
+  size_t adopted_bytes() const;
+  size_t scratch_bytes() const;
+  int64_t num_parameters() const;
+  /// Of weight_bytes: what a step of one row reads. Head included; of an untied embedding nothing,
+  /// and of experts those that the row is sent to.
+  size_t token_weight_bytes() const;
+
+  /// Scratch that a Decoder with these options will take, before it is made.
+  static size_t plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
+                                   DType activation);
+  /// Packed weights' bytes, before they are loaded (exact up to layout padding).
+  static size_t plan_weight_bytes(const ModelConfig& config, DType storage,
+                                  const Quantization& quantization = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,51 @@
+#include "model/decoder/scratch.h"
+
+namespace headrace {
+
+namespace {
+
+/// Modules that the linear of most modules is made of: adapters have a part for each.
+int64_t most_lora_parts(const ModelConfig& config) {
+  const ModelSources sources = list_sources(config, {CheckpointLayout::kTorch, "model."});
+  size_t most = 1;
+  for (const MatrixSource* source : sources.matrices()) {
+    if (source->adaptable) most = std::max(most, source->parts.size());
+  }
+  return static_cast<int64_t>(most);
+}
+
+}  // namespace
+
+ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
+                           const DecoderOptions& options, DType activation) {
+  ScratchSizes out{.limits = {options.max_rows, activation, options.max_loras > 0},
+                   .logit_rows = options.max_logit_rows,
+                   .hidden = config.hidden_size,
+                   .rope = config.rope.rotary_dim,
+                   .vocab = config.vocab_size};
+  for (const LayerSources& layer : sources.layers) {
+    out.mixed = std::max(out.mixed, layer.mixer->mixed_columns());
+  }
+  if (out.limits.loras) {
+    out.lora = most_lora_parts(config) * round_up<int64_t>(options.max_lora_rank, kLoraRankUnit);
+  }
+  return out;
+}
+
+Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
+  const int64_t t = sizes.limits.rows, s = sizes.logit_rows;
+  const DType activation = sizes.limits.activation;
+  Scratch out;
+  out.rows.residual = carver.matrix(t, sizes.hidden, activation);
+  out.rows.normed = carver.matrix(t, sizes.hidden, activation);
+  out.rows.delta = carver.matrix(t, sizes.hidden, activation);
+  out.rows.rope = carver.matrix(t, sizes.rope, DType::kF32);
+  out.chosen_residual = carver.matrix(s, sizes.hidden, activation);
+  out.chosen_mixed = carver.matrix(s, sizes.mixed, activation);
+  out.logits = carver.matrix(s, sizes.vocab, DType::kF32);
+  out.rows.mixed = carver.matrix(t, sizes.mixed, activation);
+  out.lora = carver.matrix(sizes.limits.loras ? t : 0, sizes.lora, DType::kF32);
+  return out;
+}
+
+}  // namespace headrace

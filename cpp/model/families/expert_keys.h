@@ -1,0 +1,35 @@
+#pragma once
+
+// Keys of config.json that several families with experts share.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "model/config/config_reader.h"
+#include "model/config/model_config.h"
+
+namespace headrace {
+
+/// The names under which configs hold one number, and what it is where none is there.
+struct AliasedKey {
+  std::vector<std::string_view> names;
+  int64_t fallback = 0;
+};
+
+/// Fills in config.moe.router.num_experts and top_k, and one sparse layer per layer. Throws
+/// Error(kCorruptFile) for names that disagree, and for more experts per token than there are.
+void read_expert_counts(ConfigReader& reader, const AliasedKey& num_experts,
+                        const AliasedKey& top_k, ModelConfig& config);
+
+/// decoder_sparse_step (1: every layer) and mlp_only_layers, layers without experts, as Qwen means
+/// them.
+void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config);
+
+/// Columns of an MLP.
+int32_t read_width(ConfigReader& reader, std::string_view key, int32_t fallback);
+
+/// `keys` and those that say how routers were trained.
+std::vector<std::string_view> with_router_training_keys(std::vector<std::string_view> keys);
+
+}  // namespace headrace

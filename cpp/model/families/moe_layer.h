@@ -1,0 +1,33 @@
+#pragma once
+
+// The blocks of a mixture-of-experts layer, by the names of its checkpoint.
+
+#include "model/blocks/expert_block.h"
+#include "model/weights/weight_sources.h"
+
+namespace headrace {
+
+/// What a layer's modules are called behind "layers.3.".
+struct ExpertNames {
+  const char* gate = "mlp.gate";
+  const char* experts = "mlp.experts.";  ///< before an expert's number
+  const char* gate_proj = "gate_proj";
+  const char* up_proj = "up_proj";
+  const char* down_proj = "down_proj";
+  const char* fused_gate_up = "mlp.experts.gate_up_proj";  ///< where all are one tensor
+  const char* fused_down = "mlp.experts.down_proj";
+  const char* correction = nullptr;           ///< the whole tensor's; null: none
+  bool correction_is_row = false;             ///< stored as [1, E] instead of [E]
+  const char* shared = "mlp.shared_expert.";  ///< before its projections
+  const char* shared_gate = "mlp.shared_expert_gate";
+};
+
+/// The experts of the config. In Paddle's layout gate and up are one tensor, up_gate_proj.
+std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const LayerNaming& naming,
+                                            const ExpertNames& names);
+
+/// A Llama-like layer whose MLP is the experts where the config says so.
+LayerSources list_moe_layer(const ModelConfig& config, const LayerNaming& naming,
+                            const ExpertNames& names);
+
+}  // namespace headrace

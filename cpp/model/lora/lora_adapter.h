@@ -1,0 +1,50 @@
+#pragma once
+
+// LoRA adapters: PEFT folders (adapter_config.json, adapter_model.safetensors) as packed weights.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "backend/contract/backend.h"
+#include "model/config/model_config.h"
+
+namespace headrace {
+
+/// An adapter for one model. Immutable; keeps its backend alive.
+class LoraAdapter {
+ public:
+  /// `linears`: what it adds to each of the model's linears (MatrixSource::site); null: nothing.
+  LoraAdapter(std::shared_ptr<Backend> backend, std::vector<std::unique_ptr<PackedLora>> linears,
+              int32_t rank, int32_t num_modules);
+
+  /// What it adds to the linear of that number; null: nothing.
+  const PackedLora* linear(int32_t site) const { return linears_[static_cast<size_t>(site)].get(); }
+  size_t num_linears() const noexcept { return linears_.size(); }
+  int32_t rank() const noexcept { return rank_; }  ///< the largest of its modules'
+  int32_t num_modules() const noexcept { return num_modules_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
+  std::vector<std::unique_ptr<PackedLora>> linears_;
+  int32_t rank_, num_modules_;
+  size_t bytes_ = 0;
+};
+
+/// Reads and packs a folder on the calling thread; any thread, also while the model computes.
+/// Everything is checked before the first tensor is packed. Throws Error, naming file and tensor or
+/// key: kNotFound for files that are missing, kCorruptFile for what breaks its format or doesn't
+/// fit the model, kUnsupported for what this build doesn't compute, kLimitExceeded for a rank above
+/// `max_rank`, kOutOfMemory.
+std::unique_ptr<const LoraAdapter> load_lora_adapter(std::shared_ptr<Backend> backend,
+                                                     const ModelConfig& config, DType storage,
+                                                     int32_t max_rank,
+                                                     const std::filesystem::path& folder);
+
+/// What an adapter of that rank on every linear takes, up to layout padding.
+size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank);
+
+}  // namespace headrace

@@ -1,0 +1,74 @@
+#include "model/lora/step_loras.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headrace {
+
+StepLoras::StepLoras(int32_t max_rows, int32_t max_loras)
+    : max_loras_(static_cast<size_t>(max_loras)) {
+  if (max_loras == 0) return;
+  for (auto* rows : {&step_rows_, &chosen_, &rows_}) rows->reserve(static_cast<size_t>(max_rows));
+  adapters_.reserve(max_loras_);
+  ends_.reserve(max_loras_);
+  groups_.reserve(max_loras_);
+}
+
+void StepLoras::begin(std::span<const SeqSlice> seqs) {
+  adapters_.clear();
+  step_rows_.clear();
+  const bool none = std::all_of(seqs.begin(), seqs.end(),
+                                [](const SeqSlice& seq) { return seq.lora == nullptr; });
+  if (none) return;
+  for (const SeqSlice& seq : seqs) {
+    const int32_t number = seq.lora == nullptr ? kNone : number_of(seq.lora);
+    step_rows_.insert(step_rows_.end(), static_cast<size_t>(seq.num_rows), number);
+  }
+  chosen_ = step_rows_;
+  sort_rows();
+}
+
+void StepLoras::choose(std::span<const int32_t> rows) {
+  if (adapters_.empty()) return;
+  chosen_.clear();
+  for (const int32_t row : rows) chosen_.push_back(step_rows_[static_cast<size_t>(row)]);
+  sort_rows();
+}
+
+int32_t StepLoras::number_of(const LoraAdapter* adapter) {
+  const auto found = std::find(adapters_.begin(), adapters_.end(), adapter);
+  if (found == adapters_.end()) {
+    HEADRACE_CHECK(adapters_.size() < max_loras_, adapters_.size());
+    adapters_.push_back(adapter);
+    return static_cast<int32_t>(adapters_.size()) - 1;
+  }
+  return static_cast<int32_t>(found - adapters_.begin());
+}
+
+void StepLoras::sort_rows() {
+  rows_.clear();
+  ends_.clear();
+  for (size_t number = 0; number < adapters_.size(); ++number) {
+    for (size_t i = 0; i < chosen_.size(); ++i) {
+      if (chosen_[i] == static_cast<int32_t>(number)) rows_.push_back(static_cast<int32_t>(i));
+    }
+    ends_.push_back(rows_.size());
+  }
+}
+
+std::span<const LoraGroup> StepLoras::groups(int32_t site) {
+  groups_.clear();
+  if (site == kNoSite) return groups_;
+  const std::span<const int32_t> rows = rows_;
+  size_t begin = 0;
+  for (size_t i = 0; i < adapters_.size(); ++i) {
+    const PackedLora* lora = adapters_[i]->linear(site);
+    const size_t count = ends_[i] - begin;
+    if (lora != nullptr && count > 0) groups_.push_back({lora, rows.subspan(begin, count)});
+    begin = ends_[i];
+  }
+  return groups_;
+}
+
+}  // namespace headrace

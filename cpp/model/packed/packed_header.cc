@@ -1,0 +1,245 @@
+#include "model/packed/packed_header.h"
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/content_hash.h"
+#include "model/checkpoint/safetensors.h"
+#include "model/config/json.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr const char* kVersionKey = "headrace_packed";
+constexpr JsonLimits kPartLimits{.max_bytes = 32u << 20, .max_depth = 32, .max_values = 1u << 20};
+// Tensors begin on a page.
+constexpr size_t kDataAlignment = 4096;
+
+const char* stored_name(DType dtype) {
+  if (dtype == DType::kU8) return "U8";
+  if (dtype == DType::kF32) return "F32";
+  HEADRACE_CHECK(false, dtype_name(dtype));
+  return "";
+}
+
+Json tensor_entry(const PackedTensor& tensor, uint64_t begin) {
+  const uint64_t end = begin + tensor.padded_bytes();
+  return {{"dtype", stored_name(tensor.dtype)},
+          {"shape", {(end - begin) / dtype_size(tensor.dtype)}},
+          {"data_offsets", {begin, end}}};
+}
+
+/// [bits, group size, zero points, float16 scales, reordered] by tensor.
+Json format_list(const std::vector<PackedTensor>& tensors) {
+  Json list = Json::object();
+  for (const PackedTensor& tensor : tensors) {
+    const QuantFormat& quant = tensor.quant;
+    if (quant.bits == 0) continue;
+    list[tensor.name] = {quant.bits, quant.group_size, quant.zero_points, quant.f16_scales,
+                         quant.reordered};
+  }
+  return list;
+}
+
+Json source_list(const std::vector<SourceFile>& files) {
+  Json list = Json::array();
+  for (const SourceFile& file : files) {
+    list.push_back({{"name", file.name},
+                    {"bytes", file.bytes},
+                    {"modified_ns", file.modified_ns},
+                    {"changed_ns", file.changed_ns},
+                    {"hash", hash_text(file.hash)}});
+  }
+  return list;
+}
+
+/// Reads the texts of __metadata__; every fault names the file.
+class MetadataReader {
+ public:
+  MetadataReader(const SafetensorsMetadata& texts, const std::string& origin)
+      : texts_(texts), origin_(origin) {}
+
+  void check_version() const {
+    const auto found = texts_.find(kVersionKey);
+    if (found == texts_.end()) {
+      throw_error(ErrorCode::kUnsupported, origin_,
+                  " is not a packed file of Headrace: make one with pack_model().");
+    }
+    if (found->second == std::to_string(kPackedVersion)) return;
+    throw_error(ErrorCode::kUnsupported, origin_, " has version ", in_quotes(found->second),
+                " of the packed format, this build reads version ", kPackedVersion,
+                ": pack the model again.");
+  }
+
+  const std::string& text(const char* key) const {
+    const auto found = texts_.find(key);
+    if (found == texts_.end()) fail(key, "is missing");
+    return found->second;
+  }
+
+  Json object(const char* key) const {
+    return parse_json_object(text(key), str_cat(origin_, ": ", key), kPartLimits);
+  }
+
+  DType storage() const {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      if (text("dtype") == dtype_name(dtype)) return dtype;
+    }
+    fail("dtype", "is none that weights are kept in");
+  }
+
+  /// None in files from before there was any.
+  Quantization quantization() const {
+    if (!texts_.contains("quantization")) return {};
+    const std::string name = text("quantization");
+    for (const int32_t size : {0, 32, 64, 128}) {
+      if (text("quantization_group_size") != std::to_string(size)) continue;
+      if (name == "" && size == 0) return {};
+      if ((name == "wint8" || name == "wint4") && size != 0) return parse_quantization(name, size);
+    }
+    fail("quantization", "is none that weights are kept in");
+  }
+
+  /// Of checkpoints that came quantized; not in files from before they could.
+  QuantFormat format(const Json& formats, const std::string& tensor) const {
+    const auto found = formats.find(tensor);
+    if (found == formats.end()) return {};
+    const Json& list = *found;
+    const auto is_one_of = [](const Json& value, std::initializer_list<int> choices) {
+      return std::any_of(choices.begin(), choices.end(), [&](int x) { return value == x; });
+    };
+    if (!list.is_array() || list.size() != 5 || !is_one_of(list[0], {4, 8}) ||
+        !is_one_of(list[1], {32, 64, 128}) || !list[2].is_boolean() || !list[3].is_boolean() ||
+        !list[4].is_boolean()) {
+      fail("formats", str_cat("has one that can't be for ", in_quotes(tensor)));
+    }
+    return {.bits = list[0].get<int32_t>(),
+            .group_size = list[1].get<int32_t>(),
+            .zero_points = list[2].get<bool>(),
+            .f16_scales = list[3].get<bool>(),
+            .reordered = list[4].get<bool>()};
+  }
+
+  std::vector<SourceFile> source() const {
+    const Json object = this->object("source");
+    const auto list = object.find("files");
+    if (list == object.end() || !list->is_array()) fail("source", "lists no files");
+    std::vector<SourceFile> files;
+    for (const Json& entry : *list) {
+      if (!entry.is_object()) fail("source", "lists something else than files");
+      files.push_back({.name = string(entry, "name"),
+                       .bytes = static_cast<uint64_t>(number(entry, "bytes")),
+                       .modified_ns = number(entry, "modified_ns"),
+                       .changed_ns = number(entry, "changed_ns"),
+                       .hash = hash(entry, "hash", "source")});
+    }
+    return files;
+  }
+
+  uint64_t hash(const Json& object, const std::string& key, const char* part) const {
+    const std::string digits = string(object, key, part);
+    uint64_t value = 0;
+    const char* end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, value, 16);
+    if (digits.size() != 16 || error != std::errc() || stop != end) {
+      fail(part, str_cat("holds ", in_quotes(digits), " where a hash belongs"));
+    }
+    return value;
+  }
+
+ private:
+  std::string string(const Json& object, const std::string& key,
+                     const char* part = "source") const {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_string())
+      fail(part, str_cat("has no ", in_quotes(key)));
+    return found->get<std::string>();
+  }
+
+  int64_t number(const Json& object, const char* key) const {
+    const auto found = object.find(key);
+    const bool whole = found != object.end() && found->is_number_integer();
+    const bool fits = whole && (!found->is_number_unsigned() ||
+                                found->get<uint64_t>() <=
+                                    static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+    if (!fits) fail("source", str_cat("has no number ", key));
+    return found->get<int64_t>();
+  }
+
+  [[noreturn]] void fail(const char* key, const std::string& fault) const {
+    throw_error(ErrorCode::kCorruptFile, origin_, ": ", key, " of its header ", fault,
+                ". Pack the model again.");
+  }
+
+  const SafetensorsMetadata& texts_;
+  const std::string& origin_;
+};
+
+}  // namespace
+
+std::string format_packed_header(const PackedHeader& header) {
+  Json hashes = Json::object();
+  Json json = Json::object();
+  uint64_t begin = 0;
+  for (const PackedTensor& tensor : header.tensors) {
+    json[tensor.name] = tensor_entry(tensor, begin);
+    hashes[tensor.name] = hash_text(tensor.hash);
+    begin += tensor.padded_bytes();
+  }
+  json["__metadata__"] = {
+      {kVersionKey, std::to_string(kPackedVersion)},
+      {"written_by", header.written_by},
+      {"layout", header.layout},
+      {"dtype", dtype_name(header.storage)},
+      {"quantization", quantization_name(header.quantization)},
+      {"quantization_group_size", std::to_string(header.quantization.group_size)},
+      {"formats", format_list(header.tensors).dump()},
+      {"config", header.config},
+      {"source", Json{{"files", source_list(header.source)}}.dump()},
+      {"hashes", hashes.dump()}};
+  std::string text = json.dump();
+  const size_t length = kSafetensorsLengthBytes + text.size();
+  text.append((kDataAlignment - length % kDataAlignment) % kDataAlignment, ' ');
+  HEADRACE_CHECK(text.size() <= kMaxSafetensorsHeader, text.size());
+  std::string out;
+  for (size_t i = 0; i < kSafetensorsLengthBytes; ++i) {
+    out += static_cast<char>(static_cast<uint64_t>(text.size()) >> (8 * i) & 255);
+  }
+  return out + text;
+}
+
+PackedHeader parse_packed_header(std::string_view header, uint64_t data_bytes,
+                                 const std::string& origin) {
+  SafetensorsMetadata texts;
+  const auto entries = parse_safetensors_header(header, data_bytes, origin, &texts);
+  const MetadataReader reader(texts, origin);
+  reader.check_version();
+  PackedHeader out;
+  out.written_by = reader.text("written_by");
+  out.layout = reader.text("layout");
+  out.storage = reader.storage();
+  out.quantization = reader.quantization();
+  out.config = reader.text("config");
+  out.source = reader.source();
+  const Json hashes = reader.object("hashes");
+  const Json formats = texts.contains("formats") ? reader.object("formats") : Json::object();
+  for (const SafetensorsEntry& entry : entries) {
+    if (entry.begin % kPackedAlignment != 0) {
+      throw_error(ErrorCode::kCorruptFile, origin, ": tensor ", in_quotes(entry.name),
+                  " does not begin at a multiple of ", kPackedAlignment, ".");
+    }
+    out.tensors.push_back({.name = entry.name,
+                           .dtype = entry.dtype,
+                           .bytes = entry.end - entry.begin,
+                           .hash = reader.hash(hashes, entry.name, "hashes"),
+                           .quant = reader.format(formats, entry.name)});
+  }
+  return out;
+}
+
+}  // namespace headrace

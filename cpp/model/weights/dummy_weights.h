@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/contract/backend.h"
+#include "model/weights/sources.h"
+
+namespace headrace {
+
+/// Deterministic pseudo-random weights by tensor name: matrices and biases uniform with the given
+/// standard deviation, norms 1. All matrices are cut from one small pool of numbers, so that a
+/// model of any size costs a few MiB of host memory.
+class DummyWeights {
+ public:
+  explicit DummyWeights(float spread) : spread_(spread) {}
+
+  /// Parts that point into the pool: valid until the next call.
+  std::vector<WeightPart> parts(const MatrixSource& source);
+  std::vector<float> numbers(const VectorSource& source);
+
+ private:
+  void fill_pool(size_t size);
+
+  float spread_;
+  std::vector<float> pool_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,28 @@
+#include "model/weights/sources.h"
+
+namespace headrace {
+
+namespace {
+
+int64_t total(const std::vector<StoredPart>& parts) {
+  int64_t n = 0;
+  for (const StoredPart& part : parts) n += part.n;
+  return n;
+}
+
+}  // namespace
+
+int64_t MatrixSource::n() const noexcept { return total(parts) / experts; }
+
+int64_t VectorSource::n() const noexcept { return total(parts); }
+
+WeightShape MatrixSource::weight_shape(DType storage) const {
+  return {.n = n(),
+          .k = k,
+          .storage = kept_as(storage),
+          .use = use,
+          .quant = quant,
+          .experts = experts};
+}
+
+}  // namespace headrace

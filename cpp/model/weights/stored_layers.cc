@@ -1,0 +1,121 @@
+#include "model/weights/stored_layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "model/weights/stored_layer_reader.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+std::string stem_of(const StoredPart& part) {
+  HEADRACE_CHECK(part.name.ends_with(kWeight), part.name);
+  return part.name.substr(0, part.name.size() - kWeight.size());
+}
+
+bool is_stored_as_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                        const StoredPart& part) {
+  if (!part.name.ends_with(kWeight)) return false;  // all experts in one tensor
+  const CheckpointTensor* tensor = checkpoint.find(stem_of(part) + codes_suffix(stored.method));
+  return tensor != nullptr && (stored.method != StoredMethod::kInt8 || tensor->dtype == DType::kI8);
+}
+
+/// The largest group of the kernels that lies within one of the file's.
+int32_t kernel_group(int64_t group_size) {
+  for (const int32_t size : {128, 64}) {
+    if (group_size % size == 0) return size;
+  }
+  return 32;
+}
+
+bool has_zero_points(const StoredLayer& layer) {
+  if (layer.zeros.data == nullptr) return false;
+  for (int64_t g = 0; g < layer.groups(); ++g) {
+    for (int64_t n = 0; n < layer.n; ++n) {
+      if (layer.zero(n, g) != quant_zero(layer.bits)) return true;
+    }
+  }
+  return false;
+}
+
+/// float32 scales fit float16, to 11 bits, unless they are very small or large.
+bool fits_f16(const StoredLayer& layer) {
+  if (layer.scales.dtype != DType::kF32) return layer.scales.dtype == DType::kF16;
+  for (int64_t n = 0; n < layer.n; ++n) {
+    for (int64_t g = 0; g < layer.groups(); ++g) {
+      const float size = std::abs(layer.scale(n, g));
+      if (size != 0.0f && !(size >= 0x1p-14f && size <= 65504.0f)) return false;
+    }
+  }
+  return true;
+}
+
+[[noreturn]] void refuse_parts(const MatrixSource& source, const char* what) {
+  constexpr size_t kShownNames = 3;
+  std::string names;
+  for (size_t i = 0; i < std::min(source.parts.size(), kShownNames); ++i) {
+    names += (names.empty() ? "" : ", ") + stem_of(source.parts[i]);
+  }
+  if (source.parts.size() > kShownNames) names += ", ...";
+  throw_error(ErrorCode::kUnsupported, "of ", names, " ", what,
+              ", but they are one matrix here: quantize them alike, or load the checkpoint that "
+              "isn't quantized.");
+}
+
+void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                   MatrixSource& source) {
+  std::vector<StoredLayer> layers;
+  for (const StoredPart& part : source.parts) {
+    if (!is_stored_as_codes(stored, checkpoint, part)) continue;
+    layers.push_back(read_stored_layer(stored, checkpoint, stem_of(part), part.n, source.k));
+  }
+  if (layers.empty()) return;
+  if (layers.size() != source.parts.size()) refuse_parts(source, "only some are quantized");
+  const StoredLayer& first = layers.front();
+  QuantFormat format{
+      .bits = stored.bits,
+      .group_size = first.groups() == 1 ? kMaxQuantGroup : kernel_group(first.group_size),
+      .f16_scales = true,
+      .reordered = !first.order.empty()};
+  for (const StoredLayer& layer : layers) {
+    if (layer.order != first.order) refuse_parts(source, "g_idx differs");
+    if (layer.scales.dtype != first.scales.dtype) refuse_parts(source, "the scales' types differ");
+    format.zero_points = format.zero_points || has_zero_points(layer);
+    format.f16_scales = format.f16_scales && fits_f16(layer);
+  }
+  source.quant = format;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    source.parts[i].codes = std::make_shared<StoredCodes>(std::move(layers[i]), format);
+  }
+}
+
+}  // namespace
+
+void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                  ModelSources& sources) {
+  if (stored.method == StoredMethod::kNone) return;
+  for (LayerSources& layer : sources.layers) {
+    for (MatrixSource* source : layer.matrices()) {
+      if (source->role != MatrixRole::kLinear) continue;
+      source->quant = {};
+      attach_matrix(stored, checkpoint, *source);
+    }
+  }
+  if (!sources.head.empty()) attach_matrix(stored, checkpoint, sources.head);
+}
+
+QuantFormat likely_format(const StoredQuantization& stored) {
+  if (stored.method == StoredMethod::kNone) return {};
+  return {.bits = stored.bits, .group_size = kernel_group(stored.group_size)};
+}
+
+}  // namespace headrace

@@ -1,0 +1,22 @@
+#pragma once
+
+// Which layers of a checkpoint are stored as codes.
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/config/stored_quantization.h"
+#include "model/weights/weight_sources.h"
+
+namespace headrace {
+
+/// Sets codes and format of every matrix that the checkpoint stores as codes, by its tensors'
+/// names; the others, which a tool was told to leave out, keep the model's dtype. The codes point
+/// into the checkpoint. Throws Error naming the tensor: kNotFound, kCorruptFile (a shape, a zero
+/// point or an entry of g_idx that can't be), kUnsupported (parts of one matrix stored in different
+/// ways).
+void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                  ModelSources& sources);
+
+/// What a layer's codes will look like, roughly: their zero points are known from the file alone.
+QuantFormat likely_format(const StoredQuantization& stored);
+
+}  // namespace headrace

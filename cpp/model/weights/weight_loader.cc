@@ -1,0 +1,163 @@
+#include "model/weights/weight_loader.h"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+template <class T>
+T load_as(const void* data, int64_t i) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(data) + static_cast<size_t>(i) * sizeof(T),
+              sizeof(T));
+  return value;
+}
+
+float number_at(const CheckpointTensor& tensor, int64_t i) {
+  switch (tensor.dtype) {
+    case DType::kF32:
+      return load_as<float>(tensor.data, i);
+    case DType::kBF16:
+      return bf16_to_f32(load_as<uint16_t>(tensor.data, i));
+    case DType::kF16:
+      return f16_to_f32(load_as<uint16_t>(tensor.data, i));
+    case DType::kF64:
+      return static_cast<float>(load_as<double>(tensor.data, i));
+    default:
+      HEADRACE_CHECK(false, dtype_name(tensor.dtype));
+      return 0.0f;
+  }
+}
+
+[[noreturn]] void refuse_number(const std::string& name, int64_t element, float value) {
+  throw TensorError(ErrorCode::kCorruptFile,
+                    str_cat("tensor ", name, " holds ", value, " (its number ", element,
+                            "), with which no answer can be computed: get the file again."));
+}
+
+/// Runs `pack`; an error of the backend names the tensor it concerns.
+template <class Pack>
+auto naming_tensor(const std::string& name, Pack pack) {
+  try {
+    return pack();
+  } catch (const InternalError&) {
+    throw;
+  } catch (const TensorError&) {
+    throw;
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::kCancelled) throw;
+    throw_error(e.code(), "while loading tensor ", name, ": ", e.what());
+  }
+}
+
+}  // namespace
+
+WeightLoader::WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage,
+                           float dummy_spread, const std::function<void()>* between)
+    : backend_(backend),
+      checkpoint_(checkpoint),
+      storage_(storage),
+      between_(between),
+      dummy_(dummy_spread) {}
+
+std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
+  if (source.empty()) return nullptr;
+  return naming_tensor(source.parts.front().name, [&] {
+    WeightSpec spec{.parts = {},
+                    .storage = source.kept_as(storage_),
+                    .use = source.use,
+                    .quant = source.quant,
+                    .between = between_,
+                    .experts = source.experts};
+    if (checkpoint_ == nullptr) {
+      spec.parts = dummy_.parts(source);
+      return backend_.pack_weight(spec);
+    }
+    checkpoint_->check_unchanged();
+    spec.parts = stored_parts(source);
+    auto packed = backend_.pack_weight(spec);
+    drop(source.parts);
+    return packed;
+  });
+}
+
+DeviceVector WeightLoader::vector(const VectorSource& source) {
+  DeviceVector out;
+  if (source.empty()) return out;
+  naming_tensor(source.parts.front().name, [&] {
+    const std::vector<float> numbers =
+        checkpoint_ == nullptr ? dummy_.numbers(source) : stored_numbers(source);
+    const WeightPart part{.data = numbers.data(),
+                          .dtype = DType::kF32,
+                          .n = source.n(),
+                          .k = 1,
+                          .transposed = false,
+                          .row_stride = 1,
+                          .name = source.parts.front().name};
+    out.view = backend_.pack_vector(part, &out.buffer);
+    return 0;
+  });
+  return out;
+}
+
+std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) const {
+  std::vector<WeightPart> parts;
+  for (const StoredPart& part : source.parts) {
+    if (part.codes != nullptr) {
+      WeightPart& codes = parts.emplace_back();
+      codes.n = part.n;
+      codes.k = source.k;
+      codes.codes = part.codes.get();
+      codes.name = part.codes->scales();
+      continue;
+    }
+    const CheckpointTensor& tensor = stored(part.name);
+    const auto* data = static_cast<const std::byte*>(tensor.data);
+    parts.push_back({.data = data + static_cast<size_t>(part.offset) * dtype_size(tensor.dtype),
+                     .dtype = tensor.dtype,
+                     .n = part.n,
+                     .k = source.k,
+                     .transposed = source.transposed,
+                     .row_stride = source.transposed ? part.n : source.k,
+                     .name = part.name});
+  }
+  return parts;
+}
+
+std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) const {
+  checkpoint_->check_unchanged();
+  std::vector<float> out;
+  for (const StoredPart& part : source.parts) {
+    const CheckpointTensor& tensor = stored(part.name);
+    for (int64_t i = 0; i < part.n; ++i) {
+      out.push_back(number_at(tensor, i));
+      if (!std::isfinite(out.back())) refuse_number(part.name, i, out.back());
+    }
+  }
+  drop(source.parts);
+  return out;
+}
+
+const CheckpointTensor& WeightLoader::stored(const std::string& name) const {
+  const CheckpointTensor* tensor = checkpoint_->find(name);
+  HEADRACE_CHECK(tensor != nullptr, name);
+  return *tensor;
+}
+
+void WeightLoader::drop(const std::vector<StoredPart>& parts) const {
+  for (const StoredPart& part : parts) {
+    if (part.codes == nullptr) {
+      checkpoint_->drop_pages(stored(part.name));
+      continue;
+    }
+    for (const std::string& name : part.codes->tensors()) checkpoint_->drop_pages(stored(name));
+  }
+}
+
+}  // namespace headrace

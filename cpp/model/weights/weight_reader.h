@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/contract/backend.h"
+#include "model/weights/sources.h"
+
+namespace headrace {
+
+/// A vector in the backend's memory. An empty one has a view without data.
+struct DeviceVector {
+  TensorView view;
+  Backend::Buffer buffer;
+  size_t bytes() const noexcept {
+    return static_cast<size_t>(view.shape.elements()) * dtype_size(view.dtype);
+  }
+};
+
+/// Where a decoder's weights come from. Uses the backend's thread.
+class WeightReader {
+ public:
+  virtual ~WeightReader() = default;
+  /// Null for an empty source.
+  virtual std::unique_ptr<PackedWeight> matrix(const MatrixSource& source) = 0;
+  virtual DeviceVector vector(const VectorSource& source) = 0;
+  /// Bytes of what was read that lie in memory the backend adopted.
+  virtual size_t adopted_bytes() const { return 0; }
+};
+
+}  // namespace headrace

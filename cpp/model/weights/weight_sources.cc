@@ -1,0 +1,194 @@
+#include "model/weights/weight_sources.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "model/families/family.h"
+#include "model/weights/source_checker.h"
+#include "model/weights/stored_layers.h"
+
+namespace headrace {
+
+namespace {
+
+/// Those of the list that the model has.
+template <class Out, class Source>
+void append_present(const std::vector<Source*>& sources, std::vector<Out*>& out) {
+  for (Source* source : sources) {
+    if (!source->empty()) out.push_back(source);
+  }
+}
+
+void number_sites(ModelSources& sources) {
+  for (LayerSources& layer : sources.layers) {
+    for (MatrixSource* source : layer.matrices()) {
+      if (source->adaptable) source->site = sources.num_sites++;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<MatrixSource*> LayerSources::matrices() {
+  std::vector<MatrixSource*> out;
+  append_present(mixer->matrices(), out);
+  append_present(feed_forward->matrices(), out);
+  return out;
+}
+
+std::vector<const MatrixSource*> LayerSources::matrices() const {
+  std::vector<const MatrixSource*> out;
+  append_present(mixer->matrices(), out);
+  append_present(feed_forward->matrices(), out);
+  return out;
+}
+
+std::vector<const VectorSource*> LayerSources::vectors() const {
+  std::vector<const VectorSource*> out{&mixer_norm, &feed_forward_norm};
+  append_present(mixer->vectors(), out);
+  append_present(feed_forward->vectors(), out);
+  return out;
+}
+
+std::vector<const MatrixSource*> ModelSources::matrices() const {
+  std::vector<const MatrixSource*> out;
+  append_present(std::vector{&embedding, &head}, out);
+  for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
+  return out;
+}
+
+std::vector<const VectorSource*> ModelSources::vectors() const {
+  std::vector<const VectorSource*> out{&final_norm};
+  for (const LayerSources& layer : layers) append_present(layer.vectors(), out);
+  return out;
+}
+
+int64_t ModelSources::num_parameters() const {
+  int64_t count = 0;
+  for (const MatrixSource* source : matrices()) count += source->numbers();
+  for (const VectorSource* source : vectors()) count += source->n();
+  return count;
+}
+
+int64_t ModelSources::active_parameters() const {
+  int64_t count = num_parameters();
+  if (!head.empty()) count -= embedding.numbers() - embedding.k;
+  for (const MatrixSource* source : matrices())
+    count -= source->numbers() - source->active_numbers();
+  return count;
+}
+
+namespace {
+
+/// By the shape of the first layer's that has experts.
+ExpertLayout detect_experts(const ModelConfig& config, const Checkpoint& checkpoint,
+                            const std::string& prefix) {
+  const std::vector<bool>& sparse = config.moe.sparse_layers;
+  const auto first = std::find(sparse.begin(), sparse.end(), true);
+  const CheckpointTensor* fused = checkpoint.find(
+      str_cat(prefix, "layers.", first - sparse.begin(), ".mlp.experts.gate_up_proj"));
+  if (first == sparse.end() || fused == nullptr) return ExpertLayout::kSeparate;
+  const bool as_used = !fused->shape.empty() && fused->shape.back() == config.hidden_size;
+  return as_used ? ExpertLayout::kFused : ExpertLayout::kFusedTransposed;
+}
+
+}  // namespace
+
+namespace {
+
+/// A tensor that every checkpoint of the family with that naming has, or codes in its place.
+std::string first_tensor(const Family& family, const ModelConfig& config,
+                         const TensorNaming& naming) {
+  const LayerSources layer = family.list_layer(config, LayerNaming(naming, 0));
+  return layer.mixer->matrices().front()->parts.front().name;
+}
+
+bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  if (checkpoint.find(tensor) != nullptr) return true;
+  if (!tensor.ends_with(kWeight)) return false;
+  tensor.remove_suffix(kWeight.size());
+  return checkpoint.find(str_cat(tensor, ".qweight")) != nullptr ||
+         checkpoint.find(str_cat(tensor, ".weight_packed")) != nullptr;
+}
+
+}  // namespace
+
+TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const Family* family = find_family(config.model_type);
+  HEADRACE_CHECK(family != nullptr, config.model_type);
+  for (const char* prefix : {"model.", "ernie."}) {
+    const TensorNaming paddle{CheckpointLayout::kPaddle, prefix};
+    const std::string fused = first_tensor(*family, config, paddle);
+    const std::string plain = first_tensor(*family, config, {CheckpointLayout::kTorch, prefix});
+    if (fused != plain && checkpoint.find(fused) != nullptr) {
+      if (family->has_paddle_layout) return paddle;
+      throw_error(ErrorCode::kUnsupported, "the checkpoint has the fused tensor ", fused,
+                  ", a layout that ", config.model_type, " has not.");
+    }
+    if (!has_weight(checkpoint, plain)) continue;
+    if (std::string_view(prefix) == "ernie.") {
+      throw_error(ErrorCode::kUnsupported, "the checkpoint has ", plain,
+                  ": Paddle's layout without fused qkv_proj is not supported.");
+    }
+    return {CheckpointLayout::kTorch, prefix, detect_experts(config, checkpoint, prefix)};
+  }
+  std::string names = first_tensor(*family, config, {CheckpointLayout::kTorch, "model."});
+  if (family->has_paddle_layout) {
+    names += " nor " + first_tensor(*family, config, {CheckpointLayout::kPaddle, "ernie."});
+  }
+  throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", names, ".");
+}
+
+TensorNaming likely_naming(const ModelConfig& config) {
+  return {config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
+}
+
+ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
+                          const Quantization& quantization) {
+  const Family* family = find_family(config.model_type);
+  HEADRACE_CHECK(family != nullptr, config.model_type);
+  const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
+  const bool stored = config.stored_quantization.method != StoredMethod::kNone;
+  ModelSources out;
+  out.embedding = {
+      .name = "embedding",
+      .parts = {{naming.prefix + "embed_tokens.weight", vocab}},
+      .k = hidden,
+      .use = config.tie_word_embeddings ? WeightUse::kTiedEmbedding : WeightUse::kEmbedding,
+      .role = MatrixRole::kVocabulary};
+  if (config.tie_word_embeddings) out.embedding.quant = head_format(quantization);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const LayerNaming layer_naming(naming, layer);
+    LayerSources& sources = out.layers.emplace_back(family->list_layer(config, layer_naming));
+    for (MatrixSource* source : sources.matrices()) {
+      if (source->role != MatrixRole::kLinear) continue;
+      source->quant =
+          stored ? likely_format(config.stored_quantization) : layer_format(quantization);
+    }
+  }
+  number_sites(out);
+  out.final_norm = {
+      .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};
+  if (!config.tie_word_embeddings) {
+    out.head = {.name = "head",
+                .parts = {{"lm_head.weight", vocab}},
+                .k = hidden,
+                .transposed = naming.layout == CheckpointLayout::kPaddle,
+                .quant = head_format(quantization),
+                .role = MatrixRole::kVocabulary};
+  }
+  return out;
+}
+
+ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
+                                const Quantization& quantization) {
+  ModelSources out = list_sources(config, detect_naming(config, checkpoint), quantization);
+  attach_codes(config.stored_quantization, checkpoint, out);
+  check_sources(out, checkpoint);
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,61 @@
+#pragma once
+
+// Which stored tensors make up which weight of a model. What a layer reads, its family lists.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/blocks/block_sources.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/config/model_config.h"
+#include "model/config/quantization.h"
+#include "model/weights/layer_naming.h"
+
+namespace headrace {
+
+/// What a layer reads: norm, mixer, norm, feed-forward block.
+struct LayerSources {
+  VectorSource mixer_norm, feed_forward_norm;
+  std::unique_ptr<MixerSources> mixer;
+  std::unique_ptr<FeedForwardSources> feed_forward;
+
+  std::vector<MatrixSource*> matrices();  ///< not empty ones, likewise below
+  std::vector<const MatrixSource*> matrices() const;
+  std::vector<const VectorSource*> vectors() const;
+};
+
+/// The whole model's. Its linears that adapters may change are numbered from 0 on.
+struct ModelSources {
+  MatrixSource embedding;  ///< [V, H]
+  std::vector<LayerSources> layers;
+  VectorSource final_norm;
+  MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
+  int32_t num_sites = 0;
+
+  std::vector<const MatrixSource*> matrices() const;
+  std::vector<const VectorSource*> vectors() const;
+  int64_t num_parameters() const;
+  /// Those that a token is multiplied by or added to: of experts the chosen ones, and of an
+  /// embedding that isn't the head its row.
+  int64_t active_parameters() const;
+};
+
+/// By the names in the checkpoint. Throws Error(kUnsupported) for a layout that this family has
+/// not, Error(kNotFound) naming the tensor that should be there.
+TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint);
+
+/// By the config alone.
+TensorNaming likely_naming(const ModelConfig& config);
+
+/// Of a checkpoint that comes quantized, the layers' formats are as likely (stored_layers.h).
+ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
+                          const Quantization& quantization = {});
+
+/// The sources of a checkpoint, checked, with the codes it holds, which point into it. Throws what
+/// detect_naming(), attach_codes() and check_sources() throw.
+ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
+                                const Quantization& quantization);
+
+}  // namespace headrace

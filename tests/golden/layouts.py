@@ -1,0 +1,73 @@
+"""Rewrites checkpoints from the PyTorch layout into others that are published."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+Tensors = dict[str, torch.Tensor]
+FUSED = (
+    (".qkv_proj", (".q_proj", ".k_proj", ".v_proj")),
+    (".up_gate_proj", (".gate_proj", ".up_proj")),
+)
+IN_OUT = re.compile(r"(proj|proj\.0|\.mlp\.gate|^lm_head)\.weight$")
+EXPERT = re.compile(r"(.*\.experts)\.0\.(gate|down)_proj\.weight")
+
+
+def to_paddle(tensors: Tensors) -> Tensors:
+    """ERNIE: fuses q, k, v and gate, up along the out axis, makes matrices [in, out], renames."""
+    paddle: Tensors = {}
+    for name, tensor in tensors.items():
+        target = _fused_name(name)
+        if target is None:
+            paddle[_rename(name)] = _transposed(name, tensor)
+        elif target not in paddle:
+            module, _, kind = name.rpartition(".")
+            parts = [tensors[f"{part}.{kind}"] for part in _parts(module)]
+            paddle[target] = _transposed(name, torch.cat(parts, dim=0))
+    return paddle
+
+
+def to_fused_experts(tensors: Tensors) -> Tensors:
+    """All experts of a layer in two tensors: gate_up_proj [E, 2I, H] and down_proj [E, H, I]."""
+    fused = {name: tensor for name, tensor in tensors.items() if ".experts." not in name}
+    for name in tensors:
+        match = EXPERT.fullmatch(name)
+        if match is None:
+            continue
+        stem, kind = match.groups()
+        count = sum(other.startswith(f"{stem}.") for other in tensors) // 3
+        parts = ("gate", "up") if kind == "gate" else ("down",)
+        matrices = [
+            torch.cat([tensors[f"{stem}.{expert}.{part}_proj.weight"] for part in parts])
+            for expert in range(count)
+        ]
+        fused[f"{stem}.{'gate_up' if kind == 'gate' else 'down'}_proj"] = torch.stack(matrices)
+    return fused
+
+
+def _parts(module: str) -> list[str]:
+    for _, names in FUSED:
+        for part in names:
+            if module.endswith(part):
+                stem = module.removesuffix(part)
+                return [stem + sibling for sibling in names]
+    raise KeyError(module)
+
+
+def _fused_name(name: str) -> str | None:
+    module, _, kind = name.rpartition(".")
+    for fused, names in FUSED:
+        for part in names:
+            if module.endswith(part):
+                return _rename(f"{module.removesuffix(part)}{fused}.{kind}")
+    return None
+
+
+def _rename(name: str) -> str:
+    return "ernie." + name.removeprefix("model.") if name.startswith("model.") else name
+
+
+def _transposed(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.T.contiguous() if IN_OUT.search(name) else tensor

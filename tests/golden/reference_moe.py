@@ -1,0 +1,109 @@
+"""The rules of README.md for layers with experts, in float64; reference.py uses them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+from routing import experts_per_token
+
+Arrays = dict[str, np.ndarray]
+
+MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+MIXTRAL_EXPERT = re.compile(r"(.*)\.block_sparse_moe\.experts\.(\d+)\.(w[123])\.weight")
+
+
+@dataclasses.dataclass(slots=True)
+class ExpertRules:
+    """Tests change single fields to see the answers change."""
+
+    sparse: list[bool]  # per layer: it has experts
+    k: int  # experts per token
+    normalize: bool  # weights are divided by their sum
+    norm_min: float = 0.0  # which counts as at least this
+    lowest_id: bool = True  # wins a tie
+    correction: float = 1.0  # times the correction bias, which steers the selection
+    weigh_corrected: bool = False  # weights from corrected scores (wrong)
+
+
+def rules_of(config: dict[str, Any]) -> ExpertRules | None:
+    family = config["model_type"]
+    layers = range(config["num_hidden_layers"])
+    if family == "ernie4_5_moe":
+        end = config.get("moe_layer_end_index", -1)
+        last = end if end >= 0 else layers[-1]
+        step, first = config["moe_layer_interval"], config["moe_layer_start_index"]
+        sparse = [(i + 1) % step == 0 and first <= i <= last for i in layers]
+        return ExpertRules(
+            sparse, experts_per_token(config), True, config.get("moe_norm_min", 1e-12)
+        )
+    if family in ("qwen2_moe", "qwen3_moe"):
+        step, dense = config["decoder_sparse_step"], config.get("mlp_only_layers", [])
+        sparse = [i not in dense and (i + 1) % step == 0 for i in layers]
+        return ExpertRules(sparse, experts_per_token(config), config["norm_topk_prob"])
+    if family == "mixtral":
+        return ExpertRules([True for _ in layers], experts_per_token(config), True)
+    return None
+
+
+def route(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
+    """[tokens, experts] weights, 0 for experts that are not taken."""
+    scores = y @ parts["mlp.gate.weight"].T
+    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    scores /= scores.sum(axis=-1, keepdims=True)
+    bias = parts.get("mlp.moe_statics.e_score_correction_bias", np.zeros(1))
+    corrected = scores + rules.correction * bias.reshape(-1)
+    if rules.lowest_id:
+        order = np.argsort(-corrected, axis=-1, kind="stable")
+    else:
+        order = np.argsort(corrected, axis=-1, kind="stable")[:, ::-1]
+    taken = np.zeros(scores.shape, bool)
+    np.put_along_axis(taken, order[:, : rules.k], True, axis=-1)
+    weights = np.where(taken, corrected if rules.weigh_corrected else scores, 0.0)
+    if rules.normalize:
+        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), rules.norm_min)
+    return weights
+
+
+def feed_forward(rules: ExpertRules, parts: Arrays, y: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(y)
+    for expert, weight in enumerate(route(rules, parts, y).T):
+        rows = weight != 0
+        out[rows] += weight[rows, None] * mlp(parts, f"mlp.experts.{expert}", y[rows])
+    if "mlp.shared_experts.gate_proj.weight" in parts:
+        out += mlp(parts, "mlp.shared_experts", y)
+    if "mlp.shared_expert.gate_proj.weight" in parts:
+        gate = parts.get("mlp.shared_expert_gate.weight")
+        opened = 1.0 if gate is None else 1 / (1 + np.exp(-(y @ gate.T)))
+        out += opened * mlp(parts, "mlp.shared_expert", y)
+    return out
+
+
+def mlp(parts: Arrays, stem: str, y: np.ndarray) -> np.ndarray:
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        return x @ parts[f"{stem}.{name}.weight"].T + parts.get(f"{stem}.{name}.bias", 0.0)
+
+    gate = linear("gate_proj", y)
+    return linear("down_proj", gate / (1 + np.exp(-gate)) * linear("up_proj", y))
+
+
+def plain_names(weights: Arrays) -> Arrays:
+    """Experts under the names of Qwen's files, whether Mixtral's or fused ones are given."""
+    plain: Arrays = {}
+    for name, array in weights.items():
+        if match := MIXTRAL_EXPERT.fullmatch(name):
+            layer, expert, kind = match.groups()
+            plain[f"{layer}.mlp.experts.{expert}.{MIXTRAL[kind]}.weight"] = array
+        elif name.endswith("mlp.experts.gate_up_proj"):
+            stem = name.removesuffix(".gate_up_proj")
+            for expert, (gate, up) in enumerate(np.split(m, 2) for m in array):
+                plain[f"{stem}.{expert}.gate_proj.weight"] = gate
+                plain[f"{stem}.{expert}.up_proj.weight"] = up
+        elif name.endswith("mlp.experts.down_proj"):
+            for expert, down in enumerate(array):
+                plain[name.replace("down_proj", f"{expert}.down_proj.weight")] = down
+        else:
+            plain[name.replace("block_sparse_moe", "mlp")] = array
+    return plain
