@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from headrace._core import HeadraceError
     from headrace._core import __version__ as __version__
     from headrace.embedding import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
-    from headrace.engine_args import EngineArgs
     from headrace.errors import EngineError
-    from headrace.llm import LLM
-    from headrace.lora import LoRARequest
+    from headrace.llm import LLM, AsyncLLM
+    from headrace.llm.outputs import CompletionOutput, RequestMetrics, RequestOutput
     from headrace.native import (
         Engine,
         FinishReason,
@@ -34,12 +33,14 @@ if TYPE_CHECKING:
         Selector,
         SpeculativeOptions,
     )
-    from headrace.outputs import CompletionOutput, RequestMetrics, RequestOutput
-    from headrace.sampling_params import GuidedDecodingParams, SamplingParams
+    from headrace.options.engine_args import EngineArgs
+    from headrace.options.lora import LoRARequest
+    from headrace.options.sampling_params import GuidedDecodingParams, SamplingParams
     from headrace.text.tokenizer import Tokenizer
 
 __all__ = [
     "LLM",
+    "AsyncLLM",
     "CompletionOutput",
     "Engine",
     "EngineArgs",
@@ -68,15 +69,19 @@ __all__ = [
     "version",
 ]
 
+# FastDeploy's module paths are there by this name, too: headrace.engine.request and so on.
+__path__.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "compat", "fastdeploy"))
+
 _HOMES = {
     "LLM": "headrace.llm",
-    "LoRARequest": "headrace.lora",
-    "SamplingParams": "headrace.sampling_params",
-    "GuidedDecodingParams": "headrace.sampling_params",
-    "RequestOutput": "headrace.outputs",
-    "CompletionOutput": "headrace.outputs",
-    "RequestMetrics": "headrace.outputs",
-    "EngineArgs": "headrace.engine_args",
+    "AsyncLLM": "headrace.llm",
+    "LoRARequest": "headrace.options.lora",
+    "SamplingParams": "headrace.options.sampling_params",
+    "GuidedDecodingParams": "headrace.options.sampling_params",
+    "RequestOutput": "headrace.llm.outputs",
+    "CompletionOutput": "headrace.llm.outputs",
+    "RequestMetrics": "headrace.llm.outputs",
+    "EngineArgs": "headrace.options.engine_args",
     "EngineError": "headrace.errors",
     "Tokenizer": "headrace.text.tokenizer",
     **dict.fromkeys(

@@ -273,6 +273,9 @@ class ModelInfo:
     kv_cache_dtype: str
     quantization: str
     num_parameters: int
+    num_active_parameters: int
+    num_experts: int
+    num_active_experts: int
     vocab_size: int
     hidden_size: int
     num_layers: int
@@ -291,6 +294,7 @@ class ModelInfo:
     max_loras: int
     max_lora_rank: int
     weight_bytes: int
+    token_weight_bytes: int
     mapped_weight_bytes: int
     packed_weights: str
     kv_cache_bytes: int
@@ -366,6 +370,16 @@ class GrammarKind(NamedIntEnum):
 
 class TokenConstraint:
     """Which tokens an output may have: headrace/token_constraint.h. For any number of requests."""
+
+def limit_thinking(
+    *,
+    begin: Sequence[int],
+    end: Sequence[int],
+    closing: Sequence[int],
+    max_tokens: int,
+    answer: TokenConstraint | None,
+) -> TokenConstraint:
+    """headrace/thinking.h."""
 
 class GrammarCompiler:
     """Makes constraints from grammars, for one vocabulary: headrace/grammar.h."""

@@ -52,6 +52,11 @@ def resolve_model(
     return _fetch(name, revision, weights)
 
 
+def is_hub_id(name: str) -> bool:
+    """Whether it is "owner/name" and no path of this machine."""
+    return "/" in name and not _looks_local(name) and not os.path.lexists(name)
+
+
 def _refuse_gguf_folder(folder: Path, name: str) -> None:
     if not (folder / "config.json").exists() and any(folder.glob("*.gguf")):
         raise _gguf_error(name)

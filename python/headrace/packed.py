@@ -20,7 +20,7 @@ from typing import Any
 
 from headrace import _core
 from headrace.hub import checked_path, resolve_model
-from headrace.quantization import engine_quantization
+from headrace.options.quantization import engine_quantization
 
 FILE_NAME = _core.PACKED_FILE_NAME
 _SUFFIX = ".headrace"

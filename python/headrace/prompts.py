@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.errors import UnsupportedError
+from headrace.errors import TemplateError, UnsupportedError
+from headrace.options.tools import ToolChoice, read_tool_choice
 from headrace.quoting import checked_text, quoted
-from headrace.text.chat_template import checked_variables
-from headrace.text.messages import parse_messages
+from headrace.text.templates.chat_template import checked_variables
+from headrace.text.templates.messages import parse_messages
 from headrace.text.tokenizer import Tokenizer
 
 _PROMPT_KEYS = ("prompt", "prompt_token_ids", "messages")
@@ -25,12 +26,25 @@ _DICT_KEYS = frozenset(
         "bad_words",
         "add_special_tokens",
         "tools",
+        "tool_choice",
         "chat_template",
         "chat_template_kwargs",
         "add_generation_prompt",
         "request_id",
     }
 )
+
+
+@dataclass(slots=True)
+class PromptParts:
+    """What a prompt says about its outputs.
+
+    opening: the text that decides where they begin, or the prompt's ids.
+    """
+
+    opening: str | Sequence[int] = ""
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
 
 
 @dataclass(slots=True)
@@ -41,6 +55,7 @@ class Prompt:
     shown: Any  # what RequestOutput.prompt says
     bad_words: Sequence[str] = ()
     request_id: str | None = None
+    parts: PromptParts = field(default_factory=PromptParts)
 
 
 @dataclass(slots=True)
@@ -54,12 +69,17 @@ class ChatOptions:
     template: str | None = None
     kwargs: Mapping[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None
     default_template: str | None = None
+    finds_opening: bool = False  # a reasoning parser wants to know where outputs begin
     max_tokens: int | None = None  # of a prompt: what can't be so few isn't tokenized
+    choice: ToolChoice = field(init=False)
     variables: dict[str, Any] = field(init=False)
     add_generation_prompt: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        names = [tool["function"]["name"] for tool in self.tools or ()]
+        self.choice = read_tool_choice(self.tool_choice, names)
         self.variables = checked_variables(self.kwargs)
         self.template = self.variables.pop("chat_template", None) or self.template
         self.add_generation_prompt = self.variables.pop("add_generation_prompt", True)
@@ -92,10 +112,12 @@ def prompt_list(prompts: Any) -> list[Any]:
 def read_prompt(item: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
     """Raises ValueError or TypeError for a bad prompt. Never changes `item`."""
     if isinstance(item, str):
-        return Prompt(_encode(tokenizer, item, max_tokens=chat.max_tokens), item)
+        ids = _encode(tokenizer, item, max_tokens=chat.max_tokens)
+        return Prompt(ids, item, parts=PromptParts(item))
     if isinstance(item, Mapping):
         return _read_dict(item, tokenizer, chat)
-    return Prompt(_ids(item, "prompt_token_ids"), item)
+    ids = _ids(item, "prompt_token_ids")
+    return Prompt(ids, item, parts=PromptParts(ids))
 
 
 def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
@@ -106,6 +128,7 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
         raise UnsupportedError(
             "multimodal_data: this version of Headrace runs text models only; leave it out"
         )
+    parts: PromptParts | None = None
     add_special = bool(item.get("add_special_tokens", False))
     if _present(item.get("prompt_token_ids")):
         ids = _ids(item["prompt_token_ids"], "prompt_token_ids")
@@ -118,23 +141,27 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
             item.get("chat_template") or chat.template,
             item.get("chat_template_kwargs"),
             tool_list(item.get("tools")),
+            item.get("tool_choice"),
             default_template=chat.default_template,
+            finds_opening=chat.finds_opening,
             max_tokens=chat.max_tokens,
         )
         if "add_generation_prompt" in item:
             own.add_generation_prompt = bool(item["add_generation_prompt"])
-        ids = read_conversation(item["messages"], tokenizer, own).token_ids
+        conversation = read_conversation(item["messages"], tokenizer, own)
+        ids, parts = conversation.token_ids, conversation.parts
     else:
         raise ValueError("Request must contain 'prompt_token_ids', 'prompt', or 'messages'")
     if _present(item.get("completion_token_ids")):
         ids = ids + _ids(item["completion_token_ids"], "completion_token_ids")
+        parts = None if parts is None else replace(parts, opening=ids)
     bad_words = item.get("bad_words") or ()
     if isinstance(bad_words, str) or not all(isinstance(word, str) for word in bad_words):
         raise TypeError(f"bad_words must be a list of strings, got {quoted(bad_words)}")
     request_id = item.get("request_id")
     if request_id is not None:
         request_id = checked_text(str(request_id), "request_id")
-    return Prompt(ids, item, bad_words, request_id)
+    return Prompt(ids, item, bad_words, request_id, parts or PromptParts(ids))
 
 
 def conversation_list(messages: Any) -> list[Any]:
@@ -164,17 +191,32 @@ def read_conversation(messages: Any, tokenizer: Tokenizer | None, chat: ChatOpti
     if tokenizer is None:
         raise ValueError("chat needs a tokenizer, and the model folder has none")
     template = _checked_template(tokenizer, chat.template) or chat.default_template
+    tools = None if chat.choice.kind == "none" else chat.tools
     text = tokenizer.apply_chat_template(
         parsed,
-        tools=chat.tools,
+        tools=tools,
         chat_template=template,
         add_generation_prompt=chat.add_generation_prompt,
         tokenize=False,
         **chat.variables,
     )
-    if chat.tools or chat.kwargs:
-        _warn_unread(tokenizer.template_variables(template, bool(chat.tools)), chat)
-    return Prompt(tokenizer.encode(text, max_tokens=chat.max_tokens), text)
+    if tools or chat.kwargs:
+        _check_read(tokenizer.template_variables(template, bool(tools)), tools, chat)
+    # Without tools there are no calls to look for.
+    choice = chat.choice if tools else ToolChoice("none")
+    parts = PromptParts(_opening(tokenizer, template, chat, text), tools or (), choice)
+    return Prompt(tokenizer.encode(text, max_tokens=chat.max_tokens), text, parts=parts)
+
+
+def _opening(tokenizer: Tokenizer, template: str | None, chat: ChatOptions, text: str) -> str:
+    """What the template puts before the answer; the whole text where that isn't known."""
+    if not (chat.finds_opening and chat.add_generation_prompt):
+        return text
+    try:
+        opening = tokenizer.generation_prompt(template, chat.variables)
+    except TemplateError:  # some refuse the conversation that is made for it
+        return text
+    return opening if opening and text.endswith(opening) else text
 
 
 def _checked_template(tokenizer: Tokenizer, template: str | None) -> str | None:
@@ -188,10 +230,13 @@ def _checked_template(tokenizer: Tokenizer, template: str | None) -> str | None:
     return template
 
 
-def _warn_unread(read: frozenset[str], chat: ChatOptions) -> None:
-    """Of what the caller gave and the template doesn't read."""
-    if chat.tools and "tools" not in read:
-        warnings.warn("tools have no effect: the chat template doesn't show them", stacklevel=2)
+def _check_read(read: frozenset[str], tools: Any, chat: ChatOptions) -> None:
+    """Warns of what the caller gave and the template doesn't read; tools raise ValueError."""
+    if tools and "tools" not in read:
+        raise ValueError(
+            "tools: this model's chat template doesn't show them; leave them out, or pass a "
+            "chat_template that does"
+        )
     for name in chat.kwargs or ():
         if name in chat.variables and name not in read:
             warnings.warn(
@@ -241,6 +286,8 @@ def _encode(
 
 def _ids(value: Any, name: str) -> list[int]:
     items = _as_list(value)
+    if items is not None and set(map(type, items)) == {int}:
+        return list(items)  # the caller's list may change
     if items is None or not all(_is_id(item) for item in items):
         raise TypeError(f"{name} must be a list of token ids, got {quoted(value)}")
     return [operator.index(item) for item in items]

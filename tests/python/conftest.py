@@ -29,9 +29,9 @@ import native_model  # noqa: E402
 from model_folders import byte_level_folder  # noqa: E402
 
 from headrace import LLM, Engine, native  # noqa: E402
-from headrace.native import config, engine, queue, request, selector, wakeup  # noqa: E402
+from headrace.native import config, engine, queue, request, selector, text_reader, wakeup  # noqa: E402
 
-CORE_USERS = (config, engine, queue, request, selector, wakeup)
+CORE_USERS = (config, engine, queue, request, selector, text_reader, wakeup)
 
 
 @pytest.fixture(scope="session")

@@ -169,6 +169,9 @@ class ModelInfo:
     kv_cache_dtype: str = "float32"
     quantization: str = ""
     num_parameters: int = 1000
+    num_active_parameters: int = 1000
+    num_experts: int = 0
+    num_active_experts: int = 0
     vocab_size: int = 0
     hidden_size: int = 8
     num_layers: int = 1
@@ -187,6 +190,7 @@ class ModelInfo:
     max_loras: int = 0
     max_lora_rank: int = 64
     weight_bytes: int = 4000
+    token_weight_bytes: int = 4000
     mapped_weight_bytes: int = 0
     packed_weights: str = ""
     kv_cache_bytes: int = 6400

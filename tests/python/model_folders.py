@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}Assistant: {% endif %}"
 )
 SPECIAL = ["<unk>", "<s>", "</s>", "<pad>"]
+NOT_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
 
 
 def byte_level(vocab_size: int = 512) -> Tokenizer:
@@ -130,4 +132,35 @@ def sentencepiece_folder(folder: Path, tokenizer_config: Any = None, **options: 
     write_config(folder, 1024)
     config = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     write_json(folder / "tokenizer_config.json", {**config, **(tokenizer_config or {})})
+    return folder
+
+
+def byte_tokenizer() -> Tokenizer:
+    """A token for each byte that UTF-8 has, nothing merged: it fits a vocabulary of 256."""
+    # In the alphabet's order: printable bytes stand for themselves, the others for U+0100 onwards.
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printable]
+    letters = {byte: chr(byte) for byte in printable}
+    letters |= {byte: chr(0x100 + index) for index, byte in enumerate(others)}
+    kept = [letters[byte] for byte in sorted(letters) if byte not in NOT_IN_UTF8]
+    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *kept])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(SPECIAL)
+    return tokenizer
+
+
+def golden_folder(name: str, folder: Path) -> Path:
+    """The checkpoint of a golden case of 256 tokens, with a tokenizer of bytes and a template."""
+    case = Path(__file__).resolve().parents[1] / "golden" / name
+    folder.mkdir(parents=True)
+    for file in case.iterdir():
+        if not file.name.startswith("golden."):
+            shutil.copy(file, folder)
+    byte_tokenizer().save(str(folder / "tokenizer.json"))
+    write_json(
+        folder / "tokenizer_config.json",
+        {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "chat_template": TEMPLATE},
+    )
     return folder

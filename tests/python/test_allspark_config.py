@@ -18,18 +18,17 @@ from headrace.allspark import (
     AsStatus,
     MultiMediaInfo,
     TargetDevice,
-    capabilities,
-    environment,
     get_quant_settings_cls,
 )
 from headrace.allspark.config.diconfig import DIConfigBuilder, parse_diconfig, read_diconfig
 from headrace.allspark.generation_config import GenerationConfigAdapter
-from headrace.allspark.generation_fields import GenerationFields
-from headrace.allspark.lora import AdapterFolders, adapter_name
 from headrace.allspark.quantization import KVCacheConfig, QuantizeConfig
 from headrace.allspark.runtime_config import get_cache_mode_from_str
-from headrace.allspark.sampling import sampling_values
-from headrace.allspark.token_ids import TokenIdsError, read_rows
+from headrace.compat.allspark.loading import capabilities, environment
+from headrace.compat.allspark.serving.generation_fields import GenerationFields
+from headrace.compat.allspark.serving.lora import AdapterFolders, adapter_name
+from headrace.compat.allspark.serving.sampling import sampling_values
+from headrace.compat.allspark.serving.token_ids import TokenIdsError, read_rows
 
 
 def test_the_runtime_builder() -> None:

@@ -16,8 +16,8 @@ import pytest
 
 import headrace
 from headrace import allspark
-from headrace.allspark import environment
-from headrace.allspark.generation_fields import GenerationFields
+from headrace.compat.allspark.loading import environment
+from headrace.compat.allspark.serving.generation_fields import GenerationFields
 
 PACKAGE = Path(headrace.__file__).parents[1]
 
@@ -195,3 +195,17 @@ def test_names_of_torch_come_with_the_star_import(tmp_path: Path) -> None:
 def test_converters_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="reads safetensors"):
         getattr(allspark, name)("file")
+
+
+def test_pickles() -> None:
+    import pickle
+
+    for value in (
+        allspark.AsStatus.ALLSPARK_SUCCESS,
+        allspark.AsFileInfo("1", "2", "3"),
+        headrace.SamplingParams(seed=3),
+        headrace.LoRARequest("a", 1, "path"),
+    ):
+        assert repr(pickle.loads(pickle.dumps(value))) == repr(value)
+    # By the public path too, which is what programs may have stored.
+    assert pickle.loads(b"cheadrace.allspark.enums\nAsStatus\n.") is allspark.AsStatus

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from headrace.input.ernie4_5_tokenizer import Ernie4_5Tokenizer
+
 from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.tokenizer import Tokenizer
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import model_folders
 import pytest
+from headrace.entrypoints.openai.protocol import ChatCompletionToolsParam, FunctionDefinition
 
 from headrace import LLM, RequestOutput, SamplingParams
-from headrace.entrypoints.openai.protocol import ChatCompletionToolsParam, FunctionDefinition
 
 Make = Callable[..., LLM]
 HI = [{"role": "user", "content": "hi"}]
@@ -94,10 +94,14 @@ def test_tools(llm: LLM, tools: Any) -> None:
 
 
 def test_what_the_template_does_not_read_warns(llm: LLM) -> None:
-    with pytest.warns(UserWarning, match="tools have no effect: the chat template doesn't show"):
-        chat(llm, HI, tools=TOOL, chat_template="{{ messages[0].content }}")
     with pytest.warns(UserWarning, match="'enable_thinkng' has no effect"):
         chat(llm, HI, chat_template_kwargs={"enable_thinkng": False})
+
+
+def test_tools_that_the_template_does_not_show_are_an_error(llm: LLM) -> None:
+    (output,) = chat(llm, HI, tools=TOOL, chat_template="{{ messages[0].content }}")
+    assert output.error_code == 400
+    assert "doesn't show them" in (output.error_msg or "")
 
 
 def test_texts_ids_and_prompts_in_the_place_of_conversations(llm: LLM) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import TemplateError
-from headrace.text.chat_template import (
+from headrace.text.templates.chat_template import (
     RESERVED_VARIABLES,
     checked_variables,
     find_template,

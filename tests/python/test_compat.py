@@ -235,7 +235,7 @@ def test_subprocesses_of_the_same_python(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("headrace.sampling_params 5\n1\n", "")
+    assert (done.stdout, done.stderr) == ("headrace.options.sampling_params 5\n1\n", "")
 
 
 def test_install_in_a_program_reaches_its_children(monkeypatch: pytest.MonkeyPatch) -> None:

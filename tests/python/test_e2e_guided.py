@@ -86,8 +86,8 @@ CASES: dict[str, Case] = {
     "schema": (G(json=PERSON), is_person),
     "schema text": (G(json=json.dumps(PERSON)), is_person),
     "regex": (
-        G(regex=r"[A-Z][a-z]{2,8}, \d{4}(é|你)?"),
-        lambda text: re.fullmatch(r"[A-Z][a-z]{2,8}, \d{4}(é|你)?", text),
+        G(regex=r"[A-Z][a-z]{2,8}, [0-9]{4}(é|你)?"),
+        lambda text: re.fullmatch(r"[A-Z][a-z]{2,8}, [0-9]{4}(é|你)?", text),
     ),
     "choice": (G(choice=["yes", "no", " no", "你好"]), ["yes", "no", " no", "你好"].__contains__),
     "lark": (G(grammar='start: pair+\npair: "(" pair{0,2} ")"'), balanced),

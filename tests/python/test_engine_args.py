@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engine_args import EngineArgs
 from headrace.errors import UnsupportedError
+from headrace.options.engine_args import EngineArgs
 
 OPTIONS = [
     ("max_model_len", 128, "max_model_len", 128),
@@ -77,6 +77,9 @@ MORE = {
     "logits_processors": ["LogitBiasLogitsProcessor"],
     "guided_decoding_backend": "xgrammar",
     "guided_decoding_disable_any_whitespace": True,
+    "reasoning_parser": "ernie-45-vl",
+    "tool_call_parser": "ernie-x1",
+    "tool_parser_plugin": "plugin.py",
 }
 
 NO_EFFECT: dict[str, Any] = {
@@ -148,9 +151,6 @@ UNSUPPORTED: dict[str, Any] = {
     "tensor_parallel_size": 2,
     "data_parallel_size": 2,
     "enable_expert_parallel": True,
-    "reasoning_parser": "ernie-45-vl",
-    "tool_call_parser": "ernie-x1",
-    "tool_parser_plugin": "plugin.py",
     "enable_early_stop": True,
     "early_stop_config": {"window_size": 9},
     "enable_mm": True,

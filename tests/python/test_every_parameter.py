@@ -34,10 +34,15 @@ from headrace.allspark import (
     Engine,
     HuggingFaceModel,
 )
-from headrace.allspark.generation_fields import GenerationFields, Refusal, read_fields, verify
-from headrace.allspark.install_options import plan_installation
-from headrace.allspark.sampling import sampling_values
-from headrace.engine_args import EngineArgs
+from headrace.compat.allspark.loading.install_options import plan_installation
+from headrace.compat.allspark.serving.generation_fields import (
+    GenerationFields,
+    Refusal,
+    read_fields,
+    verify,
+)
+from headrace.compat.allspark.serving.sampling import sampling_values
+from headrace.options.engine_args import EngineArgs
 from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.tokenizer import Tokenizer
 
@@ -77,18 +82,20 @@ IN_PYTHON: dict[str, Any] = {  # told by the outputs of "one two"
     "stop": "two",
     "include_stop_str_in_output": True,
     "skip_special_tokens": False,
+    "response_max_tokens": 1,
     "guided_decoding": GuidedDecodingParams(regex="a"),
 }
 WARNING: dict[str, Any] = {
     "best_of": 3,
     "stop_seqs_len": 3,
-    "reasoning_max_tokens": 3,
-    "response_max_tokens": 3,
 }
+PARSED = {"reasoning_max_tokens"}  # test_thinking.py
 
 
 def test_the_table_of_sampling_params_is_complete() -> None:
-    assert {*FIELDS, *IN_PYTHON, *WARNING} == {item.name for item in fields(SamplingParams)}
+    assert {*FIELDS, *IN_PYTHON, *WARNING, *PARSED} == {
+        item.name for item in fields(SamplingParams)
+    }
 
 
 @pytest.mark.parametrize(("name", "value"), FIELDS.items())
@@ -155,6 +162,11 @@ CHAT: dict[str, Callable[[LLM], Any]] = {
     "tools": lambda llm: (
         llm.chat(HI, use_tqdm=False, tools=TOOL, chat_template="{{ tools | length }}")[0].prompt
     ),
+    "tool_choice": lambda llm: (
+        llm.chat(HI, use_tqdm=False, tools=TOOL, tool_choice="none", chat_template="{{ tools }}")[
+            0
+        ].prompt
+    ),
     "stream": lambda llm: streams(llm.chat(HI, use_tqdm=False, stream=True)),
     "lora_request": lambda llm: llm.chat(HI, use_tqdm=False, lora_request=ADAPTER),
 }
@@ -169,6 +181,7 @@ SEEN = {
     ("chat", "chat_template_kwargs"): "<s>User: hi\n",
     ("chat", "chat_template"): "1",
     ("chat", "tools"): "1",
+    ("chat", "tool_choice"): "None",
     ("chat", "stream"): True,
 }
 
@@ -258,7 +271,7 @@ def test_keys_are_refused_by_name(name: str, value: Any) -> None:
 def test_keys_without_effect_are_logged(
     name: str, value: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.allspark.generation_fields._warned", set())
+    monkeypatch.setattr("headrace.compat.allspark.serving.generation_fields._warned", set())
     read_fields({name: value})
     assert f"{name} has no effect" in caplog.text
 
@@ -430,8 +443,8 @@ def told(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
 
 
 def test_parameters_of_a_submission(told: list[dict[str, Any]], toy_folder: Any) -> None:
-    # What `detached` does: test_native_owner.py.
-    names = {"model", "prompt", "detokenize", "detached", *SUBMIT}
+    # What `detached` does: test_native_owner.py; `stop`: test_native_text.py.
+    names = {"model", "prompt", "detokenize", "detached", "stop", *SUBMIT}
     assert names_of(NativeEngine.submit) == names
     with NativeEngine() as engine:
         engine.install_model("m", str(toy_folder))

@@ -15,7 +15,7 @@ STUB = ast.parse((ROOT / "python" / "headrace" / "_core.pyi").read_text())
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
 FUNCTIONS = [node.name for node in STUB.body if isinstance(node, ast.FunctionDef)]
 # The parts that only the layers below LLM use.
-NOT_FAKED = {"GrammarCompiler", "GrammarKind", "TokenConstraint"}
+NOT_FAKED = {"GrammarCompiler", "GrammarKind", "TokenConstraint", "limit_thinking"}
 
 
 def members(node: ast.ClassDef) -> dict[str, Any]:
@@ -50,6 +50,8 @@ def test_classes(name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
+    if name in NOT_FAKED:
+        pytest.skip("not part of the fake")
     assert callable(getattr(fake_core, name))
 
 

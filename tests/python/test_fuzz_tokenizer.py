@@ -105,6 +105,40 @@ def test_subword_prefix_that_merges_lack(tmp_path: Path) -> None:
         Tokenizer.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_template_of_a_token_that_it_does_not_define(
+    nested: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The package panics over this one; with a backtrace and little memory it crashed or hung."""
+    spoiled = json.loads(json.dumps(originals()["tokenizer.json"]))
+    processor = spoiled["post_processor"]
+    processor["special_tokens"] = {}
+    if nested:
+        spoiled["post_processor"] = {"type": "Sequence", "processors": [processor]}
+    model_folders.write_json(tmp_path / "tokenizer.json", spoiled)
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json: .* special token '<s>'"):
+        Tokenizer.from_pretrained(tmp_path).encode("a", add_special_tokens=True)
+    assert capfd.readouterr().err == ""
+
+
+def test_spoiled_character_map_of_sentencepiece(tmp_path: Path) -> None:
+    """The package ended the process over about one of a hundred, up to its version 0.2.1."""
+    whole = model_folders.sentencepiece_model()
+    text = "".join(map(chr, [*range(0x20, 0x600), *range(0x1E00, 0x2400), *range(0xFB00, 0xFFF0)]))
+    rng = random.Random(1)
+    outcomes = []
+    for _ in range(300):
+        spoiled = bytearray(whole)
+        for _ in range(4):
+            spoiled[rng.randrange(len(spoiled))] = rng.randrange(256)
+        (tmp_path / "tokenizer.model").write_bytes(spoiled)
+        try:
+            outcomes.append(len(Tokenizer.from_pretrained(tmp_path).encode(text)) > 0)
+        except TokenizerError:
+            outcomes.append(False)
+    assert 0 < sum(outcomes) < len(outcomes)
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_random_bytes_as_sentencepiece(data: bytes) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from headrace import LLM, CompletionOutput, RequestOutput, SamplingParams
 from headrace.errors import UnsupportedError
-from headrace.sampling_params import BeamSearchParams
+from headrace.options.sampling_params import BeamSearchParams
 
 Make = Callable[..., LLM]
 

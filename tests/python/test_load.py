@@ -19,11 +19,11 @@ import pytest
 from conftest import HAS_ENGINE
 
 import headrace
-from headrace import LLM, LoRARequest, SamplingParams, native, packed, runtime
+from headrace import LLM, LoRARequest, SamplingParams, native, packed
 from headrace.cli import main
-from headrace.lora import AdaptersBusy, LoraCache
+from headrace.llm.adapters import AdaptersBusy, LoraCache
+from headrace.llm.session import ModelSession, SessionLoader
 from headrace.native import Engine, HeadraceError, ModelOptions
-from headrace.runtime import ModelSession, SessionLoader
 
 built = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 SMALL: dict[str, Any] = {"max_model_len": 128, "max_num_seqs": 2}
@@ -101,6 +101,14 @@ LLM(headrace.shipped_model(), max_model_len=64).close()
 before = held()
 engine = Engine()
 caught = 0
+
+
+def note(what):  # a callback of a weak reference was running: Python tells nobody else
+    global caught
+    caught += what.exc_type is KeyboardInterrupt
+
+
+sys.unraisablehook = note
 for delay in (0.0, 0.002, 0.01, 0.03, 0.06, 0.1, 0.2):
     timer = threading.Timer(delay, signal.raise_signal, [signal.SIGINT])
     try:
@@ -357,7 +365,7 @@ def test_a_good_adapter_does_not_wait_for_a_hostile_one() -> None:
 
 def test_the_loader_tells_its_progress(fake_engine: Any, toy_folder: Path) -> None:
     reports: list[Any] = []
-    settings = runtime.ModelSession("m", {"path": str(toy_folder)})
+    settings = ModelSession("m", {"path": str(toy_folder)})
     settings.load(lambda *report: reports.append(report))
     settings.close()
     assert reports == [("weights", 1, 1)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import UnsupportedError
-from headrace.text.messages import parse_messages
+from headrace.text.templates.messages import parse_messages
 
 
 def content(value: Any) -> str:
@@ -58,6 +58,7 @@ def test_tool_calls_are_read() -> None:
     calls = [
         {"id": "1", "function": {"name": "f", "arguments": '{"a": 1}'}},
         {"id": "2", "function": {"name": "g", "arguments": "not json"}},
+        {"id": "3", "function": {"name": "h", "arguments": "[" * 100_000}},
     ]
     original = [{"role": "assistant", "content": None, "tool_calls": calls, "extra": 1}]
     (message,) = parse_messages(original)
@@ -65,4 +66,5 @@ def test_tool_calls_are_read() -> None:
     assert message["extra"] == 1
     assert message["tool_calls"][0]["function"]["arguments"] == {"a": 1}
     assert message["tool_calls"][1]["function"]["arguments"] == "not json"
+    assert message["tool_calls"][2] == calls[2]
     assert calls[0]["function"] == {"name": "f", "arguments": '{"a": 1}'}  # the caller's

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import CompletionOutput, RequestMetrics, RequestOutput
-from headrace.outputs import Logprob, LogprobsLists, SpeculateMetrics
+from headrace.llm.outputs import Logprob, LogprobsLists, SpeculateMetrics
 
 
 def test_defaults() -> None:

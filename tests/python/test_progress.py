@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace import LLM, SamplingParams
-from headrace.progress import Progress
+from headrace.llm.progress import LoadBar, Progress
 
 HERE = Path(__file__).parent
 PROMPTS = ["one two three four", "five six seven", "eight nine ten"]
@@ -29,7 +29,7 @@ def test_it_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     monkeypatch.setattr("sys.stderr", stderr)
     clock = iter([100.0, 110.0])
-    monkeypatch.setattr("headrace.progress.time.monotonic", lambda: next(clock, 110.0))
+    monkeypatch.setattr("headrace.llm.progress.time.monotonic", lambda: next(clock, 110.0))
     progress = Progress(12345, enabled=True)
     progress.update(2345, 123456789, 98765432)
     progress.close()
@@ -46,7 +46,7 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
         def update(self, finished: int, input_tokens: int, output_tokens: int) -> None:
             seen.append((finished, input_tokens, output_tokens))
 
-    monkeypatch.setattr("headrace.llm.Progress", Recorder)
+    monkeypatch.setattr("headrace.llm.llm.Progress", Recorder)
     return seen
 
 
@@ -93,6 +93,87 @@ class FailsLater(io.StringIO):
         if self.left < 0:
             raise self.error
         return len(text)
+
+
+class Screen(io.StringIO):
+    """A terminal, which may break after so many writes."""
+
+    writes = 1 << 30
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.writes -= 1
+        if self.writes < 0:
+            raise BrokenPipeError
+        return super().write(text)
+
+
+def open_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """stderr, by the test itself, since pytest replaces what a fixture has set; no bar waits."""
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("headrace.llm.progress._LOAD_DELAY", 0)
+    return screen
+
+
+def test_a_load_shows_a_bar_on_a_terminal(
+    make_llm: Callable[..., LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = open_screen(monkeypatch)
+    make_llm()
+    shown = screen.getvalue()
+    assert "Loading the model: " in shown
+    assert shown.rpartition("\r")[0].endswith(" ")  # it is wiped away
+    assert widest(shown) <= 80
+
+
+def test_a_load_shows_nothing_elsewhere(
+    make_llm: Callable[..., LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = open_screen(monkeypatch)
+    monkeypatch.setattr(screen, "isatty", lambda: False)
+    make_llm()
+    monkeypatch.setattr(sys, "stderr", None)
+    make_llm()
+    assert screen.getvalue() == ""
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_broken_terminal_costs_no_load(
+    writes: int, make_llm: Callable[..., LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_screen(monkeypatch).writes = writes
+    assert make_llm().generate("a", use_tqdm=False)[0].outputs.text == "a"
+
+
+def test_a_terminal_that_breaks_holds_up_no_other_thread(
+    make_llm: Callable[..., LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bar that failed was written by the loading thread, which is gone."""
+    open_screen(monkeypatch).writes = 0
+    make_llm()
+    screen = open_screen(monkeypatch)
+    make_llm().generate("a", use_tqdm=True)
+    assert "Prompts" in screen.getvalue()
+
+
+def test_a_bar_for_each_stage_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = open_screen(monkeypatch)
+    bar = LoadBar()
+    tell = bar.progress
+    assert tell is not None
+    for step in [("opening", 0, 0), ("checking", 0, 4096), ("checking", 4096, 4096),
+                 ("weights", 1024, 2048), ("reserving", 0, 0)]:  # fmt: skip
+        tell(*step)
+    bar.close()
+    shown = screen.getvalue()
+    assert "Checking the model:   0%" in shown
+    assert "/4.00k [" in shown
+    assert "Loading the model:" in shown.partition("Checking")[2]
+    assert "opening" not in shown
+    assert "reserving" not in shown
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2, 3])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import LLM, SamplingParams, shipped_model
-from headrace.engine_args import EngineArgs
 from headrace.errors import UnsupportedError
-from headrace.speculative import engine_speculative
+from headrace.options.engine_args import EngineArgs
+from headrace.options.speculative import engine_speculative
 
 
 def test_fastdeploys_shape() -> None:
@@ -105,8 +105,12 @@ def test_outputs_are_bit_for_bit_the_same(options: dict[str, Any]) -> None:
         assert llm.stats().drafted_tokens == 0
     guessing = {"method": "ngram", "min_ngram_size": 1}
     with LLM(shipped_model(), speculative_config=guessing, **options) as llm:
-        assert _answers(llm) == want
-        stats = llm.stats()
+        # Whether guesses pay is measured: a busy machine may see few in one round, or none.
+        for _ in range(50):
+            assert _answers(llm) == want
+            stats = llm.stats()
+            if stats.accepted_tokens > 0:
+                break
     assert 0 < stats.accepted_tokens <= stats.drafted_tokens
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import SamplingParams
-from headrace.sequence import GeneratedToken, Increment, SequenceText
+from headrace.llm.output_text import GeneratedToken, Increment, OutputText
 from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
 from headrace.text.tokenizer import Tokenizer
 
@@ -84,7 +84,7 @@ def run(
 ) -> tuple[list[Increment], StopMatch | None]:
     """The increments after each token, then after the end."""
     own = SamplingParams(stop=stop, **params)  # type: ignore[arg-type]
-    text = SequenceText(tokenizer, own, StopStrings(stop) if stop else None)
+    text = OutputText(tokenizer, own, StopStrings(stop) if stop else None)
     increments = []
     for token_id in ids:
         text.push(GeneratedToken(token_id))
@@ -195,7 +195,7 @@ def test_tokens_of_a_byte_run_before_the_stop_are_kept(fallback_tokenizer: Token
 
 
 def test_an_ending_token_has_no_text(tokenizer: Tokenizer) -> None:
-    text = SequenceText(tokenizer, SamplingParams(skip_special_tokens=False), None)
+    text = OutputText(tokenizer, SamplingParams(skip_special_tokens=False), None)
     text.push(GeneratedToken(tokenizer.encode("a")[0]))
     text.push(GeneratedToken(2), has_text=False)
     text.finish()
@@ -205,7 +205,7 @@ def test_an_ending_token_has_no_text(tokenizer: Tokenizer) -> None:
 
 
 def test_without_a_tokenizer_there_is_no_text() -> None:
-    text = SequenceText(None, SamplingParams(), None)
+    text = OutputText(None, SamplingParams(), None)
     text.push(GeneratedToken(5))
     text.finish()
     increment = text.take()

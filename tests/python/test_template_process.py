@@ -24,9 +24,9 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from headrace.errors import TemplateError
-from headrace.text import template_process
-from headrace.text.chat_template import render_template
-from headrace.text.template_sandbox import GenerationTag
+from headrace.text.templates import process as template_process
+from headrace.text.templates.chat_template import render_template
+from headrace.text.templates.sandbox import GenerationTag
 
 HERE = Path(__file__).parent
 MESSAGES: list[dict[str, Any]] = [
@@ -150,8 +150,8 @@ def test_attacks_end_in_errors_and_hold_nobody_up() -> None:
 import json, threading, time
 from hostile_templates import ATTACKS, COSTLY
 from headrace.errors import TemplateError
-from headrace.text import template_process
-from headrace.text.chat_template import render_template
+from headrace.text.templates import process as template_process
+from headrace.text.templates.chat_template import render_template
 
 template_process.CPU_SECONDS = 0.3  # of what would take for ever
 worst, done = 0.0, threading.Event()
@@ -297,8 +297,8 @@ class TestProcess:
 
     def test_it_ends_with_the_program_that_started_it(self) -> None:
         code = """
-from headrace.text import template_process
-from headrace.text.chat_template import render_template
+from headrace.text.templates import process as template_process
+from headrace.text.templates.chat_template import render_template
 render_template("x", {})
 print(template_process._pool._idle[0]._process.pid, end="")
 """

@@ -9,10 +9,10 @@ from typing import Any
 import model_folders
 import pytest
 import sentencepiece
+from headrace.input.ernie4_5_tokenizer import Ernie4_5Tokenizer
 from model_folders import write_json
 
 from headrace.errors import TokenizerError
-from headrace.input.ernie4_5_tokenizer import Ernie4_5Tokenizer
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 

@@ -17,9 +17,9 @@ import pytest
 import tokenizers
 
 from headrace.errors import TokenizerError
-from headrace.request_params import read_generation_defaults
+from headrace.options.generation_defaults import read_generation_defaults
 from headrace.text import fast_backend, headroom
-from headrace.text.chat_template import load_chat_template
+from headrace.text.templates.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer
 from headrace.text.tokenizer_files import MAX_TOKEN_ID
 

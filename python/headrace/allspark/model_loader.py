@@ -1,13 +1,13 @@
-"""Loaders: from a model folder to what the engine installs."""
+"""DashInfer's module path of the loaders."""
 
-from __future__ import annotations
-
-from enum import Enum
-
-from headrace.allspark.dashinfer_model import DashInferModel
-from headrace.allspark.errors import ConfigFieldMissingError, ModelSerializerException
-from headrace.allspark.huggingface_model import HuggingFaceModel
-from headrace.allspark.loader_base import LLM
+from headrace.compat.allspark.model_loader import (
+    LLM,
+    ConfigFieldMissingError,
+    DashInferModel,
+    HuggingFaceModel,
+    LoadFormat,
+    ModelSerializerException,
+)
 
 __all__ = [
     "LLM",
@@ -17,9 +17,3 @@ __all__ = [
     "LoadFormat",
     "ModelSerializerException",
 ]
-
-
-class LoadFormat(str, Enum):
-    AUTO = "auto"
-    PT = "pt"
-    SAFETENSORS = "safetensors"

@@ -152,11 +152,11 @@ def lora_options(args: argparse.Namespace) -> dict[str, Any]:
     """LLM's arguments for the adapter that the options name."""
     if args.lora is None:
         return {}
-    rank = args.max_lora_rank or _adapter_rank(Path(args.lora).expanduser())
+    rank = args.max_lora_rank or adapter_rank(Path(args.lora).expanduser())
     return {"enable_lora": True, **({} if rank is None else {"max_lora_rank": rank})}
 
 
-def _adapter_rank(folder: Path) -> int | None:
+def adapter_rank(folder: Path) -> int | None:
     """None if its configuration doesn't say; loading the adapter then tells what is wrong."""
     try:
         config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
@@ -177,8 +177,14 @@ def model_path(args: argparse.Namespace) -> str:
 
 def load_model(args: argparse.Namespace, **more: Any) -> LLM:
     """The LLM the options describe. Raises UsageError for options it can't have."""
-    from headrace.engine_args import EngineArgs
     from headrace.llm import LLM
+
+    return LLM(model_path(args), **engine_arguments(args, **more))
+
+
+def engine_arguments(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
+    """LLM's keywords that the options describe. Raises UsageError for options it can't have."""
+    from headrace.options.engine_args import EngineArgs
 
     names = (
         "tokenizer",
@@ -211,7 +217,7 @@ def load_model(args: argparse.Namespace, **more: Any) -> LLM:
             EngineArgs.from_kwargs(own)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from error
-    return LLM(model_path(args), **given)
+    return given
 
 
 def sampling_params(args: argparse.Namespace, **more: Any) -> SamplingParams:

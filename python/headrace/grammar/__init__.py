@@ -6,7 +6,15 @@
 LLM does this by itself for `SamplingParams(guided_decoding=...)`.
 """
 
-from headrace.grammar.compiler import compile_constraint
+from headrace.grammar.compiler import compile_constraint, grammar_literal
 from headrace.grammar.spec import Grammar, from_guided_params, from_response_format
+from headrace.grammar.thinking import limit_thinking
 
-__all__ = ["Grammar", "compile_constraint", "from_guided_params", "from_response_format"]
+__all__ = [
+    "Grammar",
+    "compile_constraint",
+    "from_guided_params",
+    "from_response_format",
+    "grammar_literal",
+    "limit_thinking",
+]

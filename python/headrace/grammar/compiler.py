@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import threading
 import weakref
 from collections import OrderedDict
@@ -13,7 +14,7 @@ from typing import Any
 from headrace import _core
 from headrace.errors import UnsupportedError
 from headrace.grammar.spec import Grammar, from_guided_params, from_response_format
-from headrace.guided_decoding import GuidedDecodingParams
+from headrace.options.guided_decoding import GuidedDecodingParams
 from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer import Tokenizer
 
@@ -75,6 +76,7 @@ class GrammarCache:
             special_tokens=list(vocabulary.special.items()),
             special_restarts=vocabulary.special_restarts,
         )
+        self.special = {name: token_id for token_id, name in vocabulary.special.items()}
         self._lock = threading.Lock()
         self._compiled: OrderedDict[Grammar, _core.TokenConstraint] = OrderedDict()
 
@@ -91,6 +93,12 @@ class GrammarCache:
             while len(self._compiled) > CACHED_GRAMMARS:
                 self._compiled.popitem(last=False)
         return constraint
+
+
+def grammar_literal(text: str, tokenizer: Tokenizer) -> str:
+    """A text as a grammar in Lark names it: by its id if it is one of the control tokens."""
+    token_id = _compiler_of(tokenizer).special.get(text)
+    return json.dumps(text, ensure_ascii=False) if token_id is None else f"<[{token_id}]>"
 
 
 _compilers: weakref.WeakKeyDictionary[Tokenizer, GrammarCache] = weakref.WeakKeyDictionary()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.grammar.structural_tag import structural_tag_grammar
-from headrace.guided_decoding import GuidedDecodingParams
+from headrace.options.guided_decoding import GuidedDecodingParams
 from headrace.quoting import quoted
 
 MAX_TEXT = 1 << 18  # characters; the engine has limits of its own, in bytes

@@ -6,13 +6,18 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace import _core
+from headrace.hub import is_hub_id, resolve_model
 from headrace.native.config import GenerationConfig
 from headrace.native.request import Request
+from headrace.native.text_reader import TextOptions, stop_strings
+from headrace.options.generation_defaults import read_generation_defaults, sampling_values
+from headrace.options.sampling_params import SamplingParams
+from headrace.prompts import ChatOptions, read_conversation, tool_list
 from headrace.quoting import checked_text, quoted
 from headrace.short_repr import short_repr
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
@@ -73,7 +78,8 @@ class Engine:
         progress: LoadProgress | None = None,
     ) -> None:
         """Reads a model folder, packs its weights and reserves memory. On failure nothing is left
-        behind. A path alone means ModelOptions(path=...).
+        behind. A path alone means ModelOptions(path=...); there, the id of a model on the hub will
+        do, too.
 
         progress: called as progress(stage, bytes_done, bytes_total) on this thread, about ten times
             a second and at the end. Stages come in this order, and some are left out: "opening",
@@ -83,7 +89,7 @@ class Engine:
         Ctrl-C on the main thread ends the load, and so does close() on any ("cancelled").
         """
         if isinstance(options, (str, os.PathLike)):
-            options = _core.ModelOptions(path=checked_text(os.fspath(options), "path"))
+            options = _core.ModelOptions(path=_local_folder(os.fspath(options)))
         self._core.install_model(_name(name), options, progress=progress)
 
     def start_model(self, name: str) -> None:
@@ -112,6 +118,7 @@ class Engine:
         request_id: str = "",
         priority: int = 0,
         timeout: float | None = None,
+        stop: str | Sequence[str] = (),
         detokenize: bool | None = None,
         guided: Guided = None,
         lora: str = "",
@@ -122,6 +129,8 @@ class Engine:
         prompt: token ids, or text, which the model's tokenizer takes as it stands.
         request_id: for messages; "": the engine makes one.
         priority: lower runs first. timeout: seconds, after which it ends with "deadline_exceeded".
+        stop: texts that end the output before they begin. They are found as it is read: one that
+            nobody reads goes on.
         detokenize: whether outputs have text; default: if the prompt is text.
         guided: what the output must conform to: GuidedDecodingParams, a response_format such as
             {"type": "json_object"}, or what headrace.grammar.compile_constraint has made.
@@ -130,10 +139,10 @@ class Engine:
             others: to fill the prefix cache, for example.
         """
         config = GenerationConfig() if config is None else config
+        is_text = isinstance(prompt, str)
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
-        detokenizer = None
-        if isinstance(prompt, str) if detokenize is None else detokenize:
-            detokenizer = self._needed_tokenizer(model).detokenizer(config.skip_special_tokens)
+        has_text = is_text if detokenize is None else detokenize
+        text = self._text_options(model, config, stop, has_text)
         request = self._core.submit(
             _name(model),
             prompt_token_ids=ids,
@@ -144,7 +153,57 @@ class Engine:
             constraint=self._constraint(model, guided),
             lora_name=checked_text(lora, "lora"),
         )
-        return Request(request, ids, detokenizer, detached)
+        return Request(request, ids, text, detached)
+
+    def chat(
+        self,
+        model: str,
+        messages: Sequence[Mapping[str, Any]],
+        config: GenerationConfig | None = None,
+        *,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        chat_template: str | None = None,
+        tools: Any = None,
+        request_id: str = "",
+        priority: int = 0,
+        timeout: float | None = None,
+        stop: str | Sequence[str] = (),
+        guided: Guided = None,
+        lora: str = "",
+        detached: bool = False,
+    ) -> Request:
+        """Queues the answer to a conversation: `submit` of what the chat template makes of it.
+
+        messages: {"role", "content"} dicts. chat_template_kwargs, chat_template, tools: as in
+        LLM.chat. Outputs have text. Raises TemplateError, a ValueError, for what the template
+        refuses.
+        """
+        most = self._core.model_info(_name(model)).max_model_len
+        options = ChatOptions(
+            chat_template, chat_template_kwargs, tool_list(tools), max_tokens=most
+        )
+        prompt = read_conversation(messages, self._needed_tokenizer(model), options)
+        return self.submit(
+            model,
+            prompt.token_ids,
+            config,
+            request_id=request_id,
+            priority=priority,
+            timeout=timeout,
+            stop=stop,
+            detokenize=True,
+            guided=guided,
+            lora=lora,
+            detached=detached,
+        )
+
+    def generation_config(self, model: str) -> GenerationConfig:
+        """The sampling values of the model's generation_config.json, neutral where it has none:
+        what `LLM` takes by default. Change some by dataclasses.replace."""
+        folder = Path(self._core.model_info(_name(model)).path)
+        return GenerationConfig(
+            **sampling_values(SamplingParams(), read_generation_defaults(folder))
+        )
 
     def load_lora(self, model: str, name: str, path: str | os.PathLike[str]) -> None:
         """Reads a PEFT folder, for requests to use by name, while the model goes on.
@@ -202,6 +261,17 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _text_options(
+        self, model: str, config: GenerationConfig, stop: str | Sequence[str], wanted: bool
+    ) -> TextOptions | None:
+        stops = stop_strings(stop)
+        if not wanted:
+            if stops is not None:
+                raise ValueError("stop needs outputs with text: pass detokenize=True")
+            return None
+        detokenizer = self._needed_tokenizer(model).detokenizer(config.skip_special_tokens)
+        return TextOptions(detokenizer, stops, config.min_tokens)
+
     def _needed_tokenizer(self, model: str) -> Tokenizer:
         tokenizer = self.tokenizer(model)
         if tokenizer is None:
@@ -225,6 +295,12 @@ class Engine:
 
 def _name(model: str) -> str:
     return checked_text(model, "the model's name")
+
+
+def _local_folder(path: str) -> str:
+    """Of a model on the hub, the folder that it is fetched to."""
+    checked_text(path, "path")
+    return str(resolve_model(path)) if is_hub_id(path) else path
 
 
 def describe_model(folder: str | os.PathLike[str]) -> _core.ModelInfo:

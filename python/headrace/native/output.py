@@ -18,6 +18,8 @@ class Output:
     logprobs: one per token id, when asked for. prompt_logprobs: once, before the first token.
     finished: this is the last output; finish_reason says why.
     stop_token: the EOS or stop token that ended it; -1: none.
+    stop_string: the text of Engine.submit's `stop` that ended it; the text ends before it, the ids
+        with the token that completed it.
     error_code, error_message: "ok" and "", or why it ended early.
     """
 
@@ -30,6 +32,7 @@ class Output:
     stop_token: int
     error_code: str
     error_message: str
+    stop_string: str | None = None
 
     def __repr__(self) -> str:
         end = {"finish_reason": self.finish_reason} if self.finished else {}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import Any, overload
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from headrace import _core
 from headrace.native.output import Output, from_core
+from headrace.native.text_reader import TextOptions, TextReader
 from headrace.short_repr import short_repr
-from headrace.text.detokenizer import Detokenizer
+
+if TYPE_CHECKING:
+    from headrace.native.wakeup import Watch
 
 
 class ResultQueue:
@@ -29,13 +30,14 @@ class ResultQueue:
     def __init__(
         self,
         core: _core.ResultQueue,
-        detokenizer: Detokenizer | None,
-        cancel: Callable[[], None] | None = None,
+        text: TextOptions | None,
+        cancel: Callable[[], None],
+        detached: bool = False,
     ) -> None:
-        """Made by Request. `cancel`: called when it is dropped."""
-        self._cancel = cancel
+        """Made by Request. `cancel`: called when it is dropped, unless it is detached."""
+        self._cancel = None if detached else cancel
         self._core = core
-        self._text = None if detokenizer is None else _TextReader(core, detokenizer)
+        self._text = None if text is None else TextReader(core, text, cancel)
 
     def __del__(self) -> None:
         # Quietly: in a forked child, which can't cancel, and while the interpreter ends.
@@ -93,7 +95,7 @@ class ResultQueue:
             output = self.get_nowait()
             if output is not None:
                 return output
-            if self._core.status() == _core.RequestStatus.FINISHED:
+            if self.status() == _core.RequestStatus.FINISHED:
                 return self.get()  # at once
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -117,11 +119,17 @@ class ResultQueue:
         return _AsyncOutputs(self)
 
     def status(self) -> _core.RequestStatus:
-        return self._core.status()
+        status = self._core.status()
+        return _core.RequestStatus.FINISHED if self._stopped() else status
 
     def finish_reason(self) -> _core.FinishReason:
         """NONE until it has finished."""
-        return self._core.finish_reason()
+        reason = self._core.finish_reason()
+        return _core.FinishReason.STOP if self._stopped() else reason
+
+    def _stopped(self) -> bool:
+        """By a stop string that has been read."""
+        return self._text is not None and self._text.match is not None
 
     def generated_length(self) -> int:
         """Tokens generated so far, taken or not."""
@@ -150,59 +158,8 @@ class _AsyncOutputs:
         return output
 
 
-class _TextReader:
-    """Takes output and detokenizes it in the same order, whoever reads.
+def watch(queues: Sequence[ResultQueue], *, only_end: bool = False) -> Watch:
+    """A Watch of the queues on the running event loop."""
+    from headrace.native.wakeup import Watch, current_waker  # asyncio is slow to import
 
-    A reader holds the lock while it waits, so what comes then is for that one.
-    """
-
-    __slots__ = ("_core", "_detokenizer", "_finished", "_lock", "_process")
-
-    def __init__(self, core: _core.ResultQueue, detokenizer: Detokenizer) -> None:
-        self._core = core
-        self._detokenizer = detokenizer
-        self._finished = False
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-
-    def get(self, timeout: float | None) -> Output | None:
-        start = time.monotonic()
-        self._check_process()
-        if not self._acquire(timeout):
-            return None
-        try:
-            left = None if timeout is None else timeout - (time.monotonic() - start)
-            return self._read(self._core.get(left))
-        finally:
-            self._lock.release()
-
-    def get_nowait(self) -> Output | None:
-        self._check_process()
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            return self._read(self._core.get_nowait())
-        finally:
-            self._lock.release()
-
-    def _check_process(self) -> None:
-        """In a forked child a thread that isn't there may hold the lock for ever."""
-        if os.getpid() != self._process:
-            self._core.status()  # the engine's own error
-
-    def _acquire(self, timeout: float | None) -> bool:
-        if timeout is None or timeout >= threading.TIMEOUT_MAX:
-            return self._lock.acquire()
-        return self._lock.acquire(timeout=max(timeout, 0.0))
-
-    def _read(self, taken: _core.Output | None) -> Output | None:
-        if taken is None:
-            return None
-        output = from_core(taken)
-        ids = output.token_ids[:-1] if output.stop_token >= 0 else output.token_ids
-        pieces = [self._detokenizer.push(token_id) for token_id in ids]
-        if output.finished and not self._finished:
-            pieces.append(self._detokenizer.finish())
-            self._finished = True
-        output.text = "".join(pieces)
-        return output
+    return Watch(current_waker(), [queue._core for queue in queues], only_end)

@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace import _core
 from headrace.native.queue import ResultQueue
+from headrace.native.text_reader import TextOptions
 from headrace.short_repr import short_repr
-from headrace.text.detokenizer import Detokenizer
 
 
 class Request:
@@ -28,12 +28,12 @@ class Request:
         self,
         core: _core.Request,
         prompt_token_ids: list[int],
-        detokenizer: Detokenizer | None,
+        text: TextOptions | None,
         detached: bool = False,
     ) -> None:
         """Made by Engine.submit."""
         self._core = core
-        self._queue = ResultQueue(core.results(), detokenizer, None if detached else core.cancel)
+        self._queue = ResultQueue(core.results(), text, core.cancel, detached)
         self.id: str = core.id
         self.seed: int = core.seed  # in use, also when the engine picked it
         self.prompt_token_ids = prompt_token_ids

@@ -16,8 +16,10 @@ class Backend(Protocol):
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
 
-    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        """A fresh detokenizer for one output."""
+    def detokenizer(
+        self, skip_special_tokens: bool, shown: frozenset[str] = frozenset()
+    ) -> Detokenizer:
+        """A fresh detokenizer for one output. `shown`: special tokens that stay in its text."""
         ...
 
     def token_text(self, token_id: int) -> str:

@@ -17,7 +17,7 @@ from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDe
 from headrace.text.headroom import has_room
 from headrace.text.model_files import read_bytes
 from headrace.text.token_bytes import TokenBytes, chain_token_bytes
-from headrace.text.tokenizer_checks import check_growth, check_subword_prefix
+from headrace.text.tokenizer_checks import check_growth, check_subword_prefix, check_template
 from headrace.text.tokenizer_files import MAX_TOKEN_ID, AddedToken, TokenizerFiles
 
 MAX_FILE_BYTES = 128 << 20
@@ -49,6 +49,7 @@ class FastBackend:
             self._decoder = _spec(self._tokenizer.decoder)
             check_growth(path, "normalizer", _spec(self._tokenizer.normalizer))
             check_growth(path, "decoder", self._decoder)
+            check_template(path, _spec(self._tokenizer.post_processor))
             added = self._tokenizer.get_added_tokens_decoder()
             self._special = {token.content for token in added.values() if token.special}
             self._streamable = self._can_stream()
@@ -94,10 +95,21 @@ class FastBackend:
             text: str = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
         return text
 
-    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
+    def detokenizer(
+        self, skip_special_tokens: bool, shown: frozenset[str] = frozenset()
+    ) -> Detokenizer:
+        hidden: set[str] = set()
+        if skip_special_tokens:
+            hidden = self._special - shown if shown else self._special
+
+        def token_of(token_id: int) -> str | None:
+            token = self.token_of(token_id)
+            return None if token in hidden else token
+
         if not self._streamable:
-            return WholeTextDetokenizer(lambda ids: self.decode(ids, skip_special_tokens))
-        token_of = self._shown_token if skip_special_tokens else self.token_of
+            return WholeTextDetokenizer(
+                lambda ids: self.decode([i for i in ids if token_of(i) is not None], False)
+            )
         return ChainDetokenizer(token_of, Chain(build_stages(self._decoder)))
 
     def token_text(self, token_id: int) -> str:
@@ -117,10 +129,6 @@ class FastBackend:
             with _rust(f"cannot look up the id {token_id}"):
                 self._tokens[token_id] = self._tokenizer.id_to_token(known)
         return self._tokens[token_id]
-
-    def _shown_token(self, token_id: int) -> str | None:
-        token = self.token_of(token_id)
-        return None if token in self._special else token
 
     def id_of(self, token: str) -> int | None:
         with _rust("cannot look up the token"):

@@ -96,8 +96,10 @@ class SentencePieceBackend:
         texts = [detokenizer.push(token_id) for token_id in ids]
         return "".join(texts) + detokenizer.finish()
 
-    def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        return _PieceDetokenizer(self, skip_special_tokens)
+    def detokenizer(
+        self, skip_special_tokens: bool, shown: frozenset[str] = frozenset()
+    ) -> Detokenizer:
+        return _PieceDetokenizer(self, skip_special_tokens, shown)
 
     def token_text(self, token_id: int) -> str:
         if token_id in self._names:
@@ -219,11 +221,14 @@ class _Style:
 class _PieceDetokenizer:
     """Sentencepiece's decoding rules, one id at a time."""
 
-    __slots__ = ("_at_start", "_backend", "_bytes", "_skip_special")
+    __slots__ = ("_at_start", "_backend", "_bytes", "_shown", "_skip_special")
 
-    def __init__(self, backend: SentencePieceBackend, skip_special: bool) -> None:
+    def __init__(
+        self, backend: SentencePieceBackend, skip_special: bool, shown: frozenset[str]
+    ) -> None:
         self._backend = backend
         self._skip_special = skip_special
+        self._shown = shown
         self._bytes = bytearray()
         self._at_start = True
 
@@ -233,7 +238,10 @@ class _PieceDetokenizer:
         if token is not None:
             held = self.finish()
             self._at_start = True
-            return held if self._skip_special and backend.is_special(token_id) else held + token
+            hidden = (
+                self._skip_special and backend.is_special(token_id) and token not in self._shown
+            )
+            return held if hidden else held + token
         byte = backend.byte_of(token_id)
         if byte is not None:
             self._bytes.append(byte)

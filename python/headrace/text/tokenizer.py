@@ -9,12 +9,13 @@ from typing import Any
 
 from headrace.errors import TokenizerError
 from headrace.text.backend import Backend
-from headrace.text.chat_template import find_template, render_template, template_variables
 from headrace.text.detokenizer import Detokenizer
+from headrace.text.templates.chat_template import find_template, render_template, template_variables
 from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
 _SHORT_TEXT = 1 << 16  # tokenized at once
+_KEPT_OPENINGS = 32
 SENTENCEPIECE_FILES = ("tokenizer.model", "spm.model", "ernie_token_100k.model")
 
 
@@ -28,6 +29,7 @@ class Tokenizer:
     def __init__(self, backend: Backend, files: TokenizerFiles) -> None:
         self._backend = backend
         self._files = files
+        self._openings: dict[tuple[str | None, str], str] = {}
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike[str], revision: str = "master") -> Tokenizer:
@@ -101,9 +103,14 @@ class Tokenizer:
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
         return self._backend.decode(ids, skip_special_tokens)
 
-    def detokenizer(self, skip_special_tokens: bool = False) -> Detokenizer:
-        """A fresh incremental detokenizer, exact with respect to `decode`."""
-        return self._backend.detokenizer(skip_special_tokens)
+    def detokenizer(
+        self, skip_special_tokens: bool = False, shown: frozenset[str] = frozenset()
+    ) -> Detokenizer:
+        """A fresh incremental detokenizer, exact with respect to `decode`.
+
+        shown: special tokens that stay in the text, whatever skip_special_tokens says.
+        """
+        return self._backend.detokenizer(skip_special_tokens, shown)
 
     def token_text(self, token_id: int) -> str:
         """The text one token adds in the middle of an output (U+FFFD for part of a character)."""
@@ -236,6 +243,33 @@ class Tokenizer:
             },
         )
         return self.encode(text) if tokenize else text
+
+    def generation_prompt(
+        self, chat_template: str | None = None, variables: Mapping[str, Any] | None = None
+    ) -> str:
+        """What a template puts behind a conversation for the model to go on from.
+
+        "" if that can't be told from the rest. Raises TemplateError, as apply_chat_template does.
+        """
+        key = (chat_template, repr(variables))
+        known = self._openings.get(key)
+        if known is not None:
+            return known
+        bare, whole = (
+            self.apply_chat_template(
+                [{"role": "user", "content": "x"}],
+                chat_template=chat_template,
+                add_generation_prompt=added,
+                tokenize=False,
+                **(variables or {}),
+            )
+            for added in (False, True)
+        )
+        opening = whole[len(bare) :] if whole.startswith(bare) else ""
+        if len(self._openings) >= _KEPT_OPENINGS:
+            self._openings.clear()
+        self._openings[key] = opening
+        return opening
 
     @property
     def chat_templates(self) -> dict[str, str]:

@@ -37,6 +37,22 @@ def check_subword_prefix(path: Path, text: bytes) -> None:
         )
 
 
+def check_template(path: Path, spec: Any) -> None:
+    """The package panics over a template of special tokens that it does not define.
+
+    `spec`: of the post-processor as the package writes it; None: there is none.
+    """
+    for step in _steps(spec):
+        if step.get("type") != "TemplateProcessing":
+            continue
+        for piece in (*step["single"], *step["pair"]):
+            token = piece.get("SpecialToken", {}).get("id")
+            if token is not None and token not in step["special_tokens"]:
+                raise TokenizerError(
+                    f"{path}: its post_processor does not define the special token {quoted(token)}"
+                )
+
+
 def check_growth(path: Path, part: str, spec: Any) -> None:
     """Replacements may not blow a text up: 20 that double it make a megabyte of each character.
 
@@ -54,7 +70,8 @@ def check_growth(path: Path, part: str, spec: Any) -> None:
 def _steps(spec: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(spec, dict):
         return
-    inner = [spec[name] for name in ("normalizers", "decoders") if isinstance(spec.get(name), list)]
+    names = ("normalizers", "decoders", "processors")
+    inner = [spec[name] for name in names if isinstance(spec.get(name), list)]
     if not inner:
         yield spec
     for item in (item for items in inner for item in items):

@@ -1,1 +1,1 @@
-"""Configuration of a model as a file."""
+"""DashInfer's module path of DIConfig files."""

@@ -1,0 +1,1 @@
+"""Configuration of a model as a file."""

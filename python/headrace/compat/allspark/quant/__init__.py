@@ -1,0 +1,1 @@
+"""Settings of weight quantization. They are checked here; install_model says what can run."""

@@ -1,0 +1,1 @@
+"""Requests by handles and status codes, and their results."""

@@ -1,0 +1,5 @@
+"""FastDeploy's module path of the sampling parameters."""
+
+from headrace.options.sampling_params import BeamSearchParams, GuidedDecodingParams, SamplingParams
+
+__all__ = ["BeamSearchParams", "GuidedDecodingParams", "SamplingParams"]

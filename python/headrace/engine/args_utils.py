@@ -1,5 +1,0 @@
-"""FastDeploy's module path of the engine arguments."""
-
-from headrace.engine_args import EngineArgs
-
-__all__ = ["EngineArgs"]

@@ -1,5 +1,0 @@
-"""FastDeploy's module path of the sampling parameters."""
-
-from headrace.sampling_params import BeamSearchParams, GuidedDecodingParams, SamplingParams
-
-__all__ = ["BeamSearchParams", "GuidedDecodingParams", "SamplingParams"]

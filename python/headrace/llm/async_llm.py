@@ -1,0 +1,172 @@
+"""The same for coroutines: thousands of requests on one event loop, without a thread for each."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from headrace.llm.async_stream import AsyncRunner, OutputUpdates
+from headrace.llm.base import BaseLLM, sampling_list
+from headrace.llm.preparation import Job
+from headrace.llm.request_params import check_shared
+from headrace.options.lora import LoRARequest, lora_list
+from headrace.options.sampling_params import SamplingParams
+from headrace.prompts import conversation_list, prompt_list
+from headrace.quoting import checked_text
+
+P = ParamSpec("P")
+T = TypeVar("T")
+L = TypeVar("L", bound="AsyncLLM")
+
+Prompt = str | Mapping[str, Any] | Sequence[int]
+Conversation = Sequence[Mapping[str, Any]]
+
+
+class AsyncLLM(BaseLLM):
+    """LLM for coroutines.
+
+        async with AsyncLLM.load("path/to/model") as llm:
+            async for update in llm.chat([{"role": "user", "content": "Hello!"}]):
+                print(update.outputs.text, end="")
+            answer = await llm.chat([{"role": "user", "content": "Hello!"}]).result()
+
+    The arguments are LLM's. The constructor loads the model while the caller waits; `load` does it
+    on a thread. A call has one prompt or one conversation; run many by asyncio.gather or a task for
+    each: they share the steps of the engine. Any thread and any event loop may call any method.
+
+    Errors are LLM's: what is wrong with the call raises; a prompt that can't be served ends with
+    an update that has an error_code other than 200, or with `raise_on_error=True` as EngineError.
+    """
+
+    def _loaded(self) -> None:
+        self._runner = AsyncRunner(self._session, self._planner, self._registry)
+
+    def generate(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        lora_request: LoRARequest | None = None,
+        request_id: str | None = None,
+    ) -> OutputUpdates:
+        """Continues a prompt as it stands: a str, token ids, or a dict as in LLM.generate.
+
+        request_id: for `abort` and messages; default: a new one. The rest as in LLM.generate.
+        """
+        params = self._params(sampling_params)
+        job = self._prompt_job(
+            _only(prompt_list(prompt), "prompt"), params, self._lora(lora_request)
+        )
+        return self._start(job, request_id)
+
+    def chat(
+        self,
+        messages: Conversation,
+        sampling_params: SamplingParams | None = None,
+        *,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        chat_template: str | None = None,
+        tools: Any = None,
+        tool_choice: Any = None,
+        lora_request: LoRARequest | None = None,
+        request_id: str | None = None,
+    ) -> OutputUpdates:
+        """Answers a conversation, a list of {"role", "content"} dicts. The rest as in LLM.chat."""
+        params = self._params(sampling_params)
+        options = self._chat_options(chat_template, chat_template_kwargs, tools, tool_choice)
+        item = _only(conversation_list(messages), "conversation")
+        job = self._chat_job(item, options, params, self._lora(lora_request))
+        return self._start(job, request_id)
+
+    def abort(self, request_id: str | Sequence[str] | None = None) -> None:
+        """Ends requests, from any thread; they finish with what they have.
+
+        request_id: one id or several (unknown ones are ignored), each of a request or, with n > 1,
+            of one of its outputs; None: all.
+        """
+        streams = self._runner.streams()
+        ids = [request_id] if isinstance(request_id, str) else request_id
+        for name in streams if ids is None else ids:
+            if name in streams:
+                streams[name].abort()
+        self._registry.cancel(ids)
+
+    async def close(self) -> None:
+        """Cancels what runs and gives all memory back. Idempotent; later calls fail."""
+        self._runner.shut_down()
+        await asyncio.to_thread(self._session.close)
+
+    async def __aenter__(self: L) -> L:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @classmethod
+    def load(cls: Callable[P, L], *args: P.args, **kwargs: P.kwargs) -> AsyncLoad[L]:
+        """Loads a model on a thread: `llm = await AsyncLLM.load(...)`, or `async with` to have it
+        closed at the end. The arguments are the constructor's. Cancelling it ends the load."""
+        kind: Any = cls
+        llm = kind.__new__(kind)
+        return AsyncLoad(llm, partial(kind.__init__, llm, *args, **kwargs))
+
+    def _params(self, params: SamplingParams | None) -> SamplingParams:
+        if params is None:
+            return self._default_params()
+        chosen = _only(sampling_list(params), "SamplingParams")
+        check_shared(chosen, self.args, self.model_info.vocab_size)
+        return chosen
+
+    def _lora(self, lora: LoRARequest | None) -> LoRARequest | None:
+        return lora_list(lora, 1, self.args.enable_lora)[0]
+
+    def _start(self, job: Job, request_id: str | None) -> OutputUpdates:
+        self._check_open()
+        self._runner.check_process()
+        own = job.original.get("request_id") if isinstance(job.original, Mapping) else None
+        name = str(uuid.uuid4() if request_id is None and own is None else request_id or own)
+        job.request_id = checked_text(name, "request_id")
+        return OutputUpdates(self._runner, job, name)
+
+
+class AsyncLoad(Generic[L]):
+    """A model being loaded: to be awaited, or entered by `async with`."""
+
+    def __init__(self, llm: L, load: Callable[[], None]) -> None:
+        """`load`: calls the constructor of `llm`."""
+        self._llm = llm
+        self._load = load
+
+    def __await__(self) -> Generator[Any, None, L]:
+        return self._run().__await__()
+
+    async def _run(self) -> L:
+        thread = asyncio.get_running_loop().run_in_executor(None, self._load)
+        try:
+            await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            self._llm._end_load()
+            thread.add_done_callback(_forget)
+            raise
+        return self._llm
+
+    async def __aenter__(self) -> L:
+        return await self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._llm.close()
+
+
+def _forget(thread: asyncio.Future[None]) -> None:
+    """What a load that nobody waits for any more has raised."""
+    if not thread.cancelled():
+        thread.exception()
+
+
+def _only(items: list[T], what: str) -> T:
+    if len(items) != 1:
+        raise ValueError(f"one {what} a call, got {len(items)}: make a call for each")
+    return items[0]

@@ -1,0 +1,208 @@
+"""What LLM and AsyncLLM have in common: a model, loaded, with its tokenizer and defaults."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import fields, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import UnsupportedError
+from headrace.hub import resolve_model
+from headrace.llm.preparation import Job
+from headrace.llm.progress import LoadBar
+from headrace.llm.registry import Registry
+from headrace.llm.request_params import RequestPlanner
+from headrace.llm.session import SessionLoader
+from headrace.native import ModelStats
+from headrace.options.engine_args import EngineArgs
+from headrace.options.generation_defaults import read_generation_defaults
+from headrace.options.lora import LoRARequest
+from headrace.options.sampling_params import BeamSearchParams, SamplingParams, is_default
+from headrace.parsers.choice import choose_parsers
+from headrace.prompts import ChatOptions, read_conversation, read_prompt, tool_list
+from headrace.quoting import quoted
+from headrace.short_repr import short_repr
+from headrace.text.templates.chat_template import load_chat_template
+from headrace.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from headrace.options.other_engine_args import OtherEngineArgs
+
+Params = SamplingParams | Sequence[SamplingParams] | None
+
+
+class BaseLLM:
+    """Loads a model, and turns prompts and conversations into jobs. See LLM for the arguments."""
+
+    _loader: SessionLoader | None = None
+    _load_ended = False
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        revision: str | None = "master",
+        tokenizer: str | os.PathLike[str] | None = None,
+        enable_logprob: bool | None = False,
+        chat_template: str | None = None,
+        *,
+        max_model_len: int | None = None,
+        max_num_seqs: int = 64,
+        max_num_batched_tokens: int | None = None,
+        block_size: int = 64,
+        num_gpu_blocks_override: int | None = None,
+        kv_cache_bytes: int = 0,
+        gpu_memory_utilization: float = 0.9,
+        enable_prefix_caching: bool = True,
+        swap_space: float | None = None,
+        dtype: str = "auto",
+        device: str = "auto",
+        num_threads: int = 0,
+        seed: int | None = None,
+        max_logprobs: int = 20,
+        logprobs_mode: str = "raw_logprobs",
+        guided_decoding_backend: str = "auto",
+        guided_decoding_disable_any_whitespace: bool = False,
+        load_choices: str = "default_v1",
+        packed_weights: str | os.PathLike[str] | None = None,
+        packed_copy: bool = False,
+        quantization: Any = None,
+        kv_cache_dtype: str = "auto",
+        kv_cache_quant_type: Any = None,
+        raise_on_error: bool = False,
+        enable_lora: bool = False,
+        max_loras: int = 1,
+        max_lora_rank: int = 16,
+        speculative_config: Any = None,
+        reasoning_parser: str | None = None,
+        tool_call_parser: str | None = None,
+        tool_parser_plugin: str | os.PathLike[str] | None = None,
+        **kwargs: Unpack[OtherEngineArgs],
+    ) -> None:
+        known = {item.name for item in fields(EngineArgs)}
+        # The parameters that are EngineArgs' fields, by name.
+        given = {name: value for name, value in locals().items() if name in known}
+        given["enable_logprob"] = bool(enable_logprob)
+        self.args = EngineArgs.from_kwargs({**given, **kwargs})
+        template = load_chat_template(chat_template)
+        branch = revision or "master"
+        folder = resolve_model(model, branch)
+        own = None if tokenizer is None else resolve_model(tokenizer, branch, weights=False)
+        name = os.path.basename(os.path.normpath(os.fspath(model))) or "model"
+        options = self.args.model_options(str(folder))
+        with closing(LoadBar()) as bar, SessionLoader(name, options, bar.progress) as loader:
+            self._loader = loader
+            if self._load_ended:
+                loader.close()
+            self._tokenizer = load_tokenizer(own or folder)
+            defaults = read_generation_defaults(folder)
+            parsing = choose_parsers(self.args, self._tokenizer, template)
+            self._session = loader.session()
+        self.model_info = self._session.info
+        seeds = None if self.args.seed is None else random.Random(self.args.seed)
+        self._planner = RequestPlanner(
+            self.args, defaults, self._tokenizer, self.model_info, parsing, seeds
+        )
+        self._registry = Registry()
+        self.chat_template = template
+        self.default_sampling_params = SamplingParams(max_tokens=self.model_info.max_model_len)
+        self._loaded()
+
+    def _end_load(self) -> None:
+        """By another thread than the one that loads: the constructor raises, or the model is
+        closed."""
+        self._load_ended = True
+        if self._loader is not None:
+            self._loader.close()
+
+    def _loaded(self) -> None:
+        """For what else a subclass has."""
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "model_info"):
+            return f"{type(self).__name__}(not loaded)"
+        names = ("path", "family", "device", "dtype", "max_model_len")
+        facts = {name: getattr(self.model_info, name) for name in names}
+        return short_repr(self, {**facts, **({"closed": True} if self._session.closed else {})})
+
+    def get_tokenizer(self) -> Tokenizer | None:
+        """The model's tokenizer; None if its folder has none."""
+        return self._tokenizer
+
+    def request_ids(self) -> list[str]:
+        """The ids of the requests in flight."""
+        return self._registry.ids()
+
+    def stats(self) -> ModelStats:
+        """The engine's counters."""
+        return self._session.stats()
+
+    def clear_prefix_cache(self) -> None:
+        """Forgets the KV blocks of finished requests."""
+        self._session.clear_prefix_cache()
+
+    @property
+    def llm_engine(self) -> SimpleNamespace:
+        """FastDeploy's names for parts of this object."""
+        processor = SimpleNamespace(tokenizer=self._tokenizer)
+        return SimpleNamespace(cfg=self.args, data_processor=processor)
+
+    def _prompt_job(self, prompt: Any, params: SamplingParams, lora: LoRARequest | None) -> Job:
+        """`prompt`: an item of prompt_list."""
+        chat = self._chat_options(None, None, None)
+        return Job(prompt, partial(read_prompt, prompt, self._tokenizer, chat), params, lora)
+
+    def _chat_options(
+        self,
+        template: str | None,
+        kwargs: Mapping[str, Any] | None,
+        tools: Any,
+        tool_choice: Any = None,
+    ) -> ChatOptions:
+        return ChatOptions(
+            template,
+            kwargs,
+            tool_list(tools),
+            tool_choice,
+            finds_opening=self._planner.parsing.reasoning is not None,
+            default_template=self.chat_template,
+            max_tokens=self.model_info.max_model_len,
+        )
+
+    def _chat_job(
+        self, messages: Any, options: ChatOptions, params: SamplingParams, lora: LoRARequest | None
+    ) -> Job:
+        """`messages`: an item of conversation_list."""
+        read = partial(read_conversation, messages, self._tokenizer, options)
+        return Job(messages, read, params, lora)
+
+    def _default_params(self) -> SamplingParams:
+        """The model's, with a fresh seed."""
+        default = self.default_sampling_params
+        return replace(default, seed=None) if is_default(default.seed) else default
+
+    def _check_open(self) -> None:
+        if self._session.closed:
+            raise RuntimeError(f"this {type(self).__name__} has been closed")
+
+
+def sampling_list(params: Any) -> list[SamplingParams]:
+    """One or several. Raises TypeError for anything else."""
+    if isinstance(params, BeamSearchParams):
+        raise UnsupportedError(
+            "BeamSearchParams: Headrace samples, it has no beam search; pass SamplingParams"
+        )
+    items = [params] if isinstance(params, SamplingParams) else params
+    if not isinstance(items, (list, tuple)) or not all(
+        isinstance(item, SamplingParams) for item in items
+    ):
+        raise TypeError(
+            f"sampling_params must be a SamplingParams or a list of them, got {quoted(params)}"
+        )
+    return list(items)

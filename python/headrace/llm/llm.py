@@ -1,0 +1,219 @@
+"""The offline interface: load a model, generate, chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, overload
+
+from headrace.llm.base import BaseLLM, Params, sampling_list
+from headrace.llm.offline import OutputStream, run_to_end
+from headrace.llm.outputs import RequestOutput
+from headrace.llm.preparation import Job
+from headrace.llm.progress import Progress
+from headrace.llm.request_group import RequestGroup
+from headrace.llm.request_params import check_shared
+from headrace.options.lora import LoRARequests, lora_list
+from headrace.options.sampling_params import SamplingParams
+from headrace.prompts import conversation_list, prompt_list
+
+Prompts = (
+    str
+    | Mapping[str, Any]
+    | Sequence[str]
+    | Sequence[int]
+    | Sequence[Sequence[int]]
+    | Sequence[Mapping[str, Any]]
+)
+Messages = Sequence[Mapping[str, Any]] | Sequence[Sequence[Mapping[str, Any]]]
+
+
+class LLM(BaseLLM):
+    """A model, loaded and ready.
+
+        with LLM("path/to/model") as llm:
+            for output in llm.chat([{"role": "user", "content": "Hello!"}]):
+                print(output.outputs.text)
+
+    model: a folder as published on Hugging Face, or the id of a model on the hub.
+    revision: branch, tag or commit on the hub; "master" is the default branch.
+    tokenizer: a folder or hub id to take the tokenizer from; default: the model's.
+    enable_logprob: allow requests to ask for log-probabilities.
+    chat_template: a template, or the path of one, instead of the model's own.
+    The other keywords: see EngineArgs. An unknown one is a TypeError that names the nearest known
+        one; one without meaning here warns.
+
+    Any thread may call any method, also while another call runs: all requests share the steps of
+    one engine. `close()` (or leaving the `with` block, or the end of the program) cancels what
+    runs and gives the memory back.
+
+    A request that can't be served (a prompt too long, a template that refuses the conversation)
+    costs the others of its call nothing: its RequestOutput has an error_code other than 200, an
+    error_msg, and finish_reason "error". With `raise_on_error=True` it raises EngineError instead
+    and cancels its call. What is wrong with a call as a whole (types, lengths, sampling parameters
+    that no prompt could be served with) always raises, before anything runs.
+    """
+
+    @overload
+    def generate(
+        self,
+        prompts: Prompts,
+        sampling_params: Params = ...,
+        use_tqdm: bool | None = ...,
+        stream: Literal[False] = ...,
+        lora_request: LoRARequests = ...,
+    ) -> list[RequestOutput]: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: Prompts,
+        sampling_params: Params = ...,
+        use_tqdm: bool | None = ...,
+        *,
+        stream: Literal[True],
+        lora_request: LoRARequests = ...,
+    ) -> OutputStream: ...
+
+    def generate(
+        self,
+        prompts: Prompts,
+        sampling_params: Params = None,
+        use_tqdm: bool | None = None,
+        stream: bool = False,
+        lora_request: LoRARequests = None,
+    ) -> list[RequestOutput] | OutputStream:
+        """Continues each prompt as it stands: no template, no special tokens added.
+
+        prompts: a str, a list of str, one prompt's ids as list[int], several as list[list[int]],
+            or dicts with "prompt" (text) or "prompt_token_ids" (which wins) or "messages", and
+            optionally "add_special_tokens", "completion_token_ids" (ids the output goes on from),
+            "bad_words", "request_id".
+        sampling_params: one for all prompts, or a list with one for each; default: the model's,
+            with a fresh seed for each prompt.
+        use_tqdm: show a progress bar on stderr; None: unless it is a stream.
+        stream: return an iterator of increments. Each item is a list with one entry per output,
+            None where nothing is new. The texts of an output's increments, joined, are its text.
+        lora_request: the adapter to answer with, one for all prompts or a list with one or None
+            for each; needs enable_lora. One that can't be loaded fails its own prompts.
+
+        Returns one RequestOutput per prompt in the order of the prompts; with
+        `SamplingParams(n=...)`, n in a row for each.
+        """
+        items = prompt_list(prompts)
+        params = self._params_list(sampling_params, len(items), "prompts")
+        loras = lora_list(lora_request, len(items), self.args.enable_lora)
+        jobs = [
+            self._prompt_job(item, own, lora)
+            for item, own, lora in zip(items, params, loras, strict=True)
+        ]
+        return self._run(jobs, use_tqdm, stream)
+
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        sampling_params: Params = ...,
+        use_tqdm: bool | None = ...,
+        chat_template_kwargs: Mapping[str, Any] | None = ...,
+        chat_template: str | None = ...,
+        tools: Any = ...,
+        stream: Literal[False] = ...,
+        lora_request: LoRARequests = ...,
+        tool_choice: Any = ...,
+    ) -> list[RequestOutput]: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        sampling_params: Params = ...,
+        use_tqdm: bool | None = ...,
+        chat_template_kwargs: Mapping[str, Any] | None = ...,
+        chat_template: str | None = ...,
+        tools: Any = ...,
+        *,
+        stream: Literal[True],
+        lora_request: LoRARequests = ...,
+        tool_choice: Any = ...,
+    ) -> OutputStream: ...
+
+    def chat(
+        self,
+        messages: Messages,
+        sampling_params: Params = None,
+        use_tqdm: bool | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        chat_template: str | None = None,
+        tools: Any = None,
+        stream: bool = False,
+        lora_request: LoRARequests = None,
+        tool_choice: Any = None,
+    ) -> list[RequestOutput] | OutputStream:
+        """Answers a conversation, or several, through the model's chat template.
+
+        messages: one conversation (a list of {"role", "content"} dicts) or a list of them. Content
+            is a string or a list of text parts. In a list, a text stands for what a user says, and
+            token ids or a dict for `generate` for themselves.
+        chat_template_kwargs: variables for the template, e.g. {"enable_thinking": False} (it is
+            True unless given); "add_generation_prompt" and "chat_template" are understood too. One
+            that the template doesn't read warns.
+        chat_template: a template, or the name of one of the model's, for this call.
+        tools: the functions the template should show, as OpenAI-style dicts. With a
+            tool_call_parser the model's calls come as `outputs.tool_calls`, their arguments guided
+            to be JSON of the function's schema.
+        tool_choice: "auto" (None): the model may call functions; "required": it must; "none": the
+            template doesn't show them; {"type": "function", "function": {"name": ...}}: it must
+            call that one, once.
+
+        The rest as in `generate`. `RequestOutput.prompt` is the text made by the template.
+        """
+        items = conversation_list(messages)
+        params = self._params_list(sampling_params, len(items), "messages")
+        options = self._chat_options(chat_template, chat_template_kwargs, tools, tool_choice)
+        loras = lora_list(lora_request, len(items), self.args.enable_lora)
+        jobs = [
+            self._chat_job(item, options, own, lora)
+            for item, own, lora in zip(items, params, loras, strict=True)
+        ]
+        return self._run(jobs, use_tqdm, stream)
+
+    def abort(self, request_id: str | Sequence[str] | None = None) -> None:
+        """Ends requests in flight, from any thread; their calls return what they have.
+
+        request_id: one id or several (unknown ones are ignored); None: all. See `request_ids`.
+        """
+        ids = [request_id] if isinstance(request_id, str) else request_id
+        self._registry.cancel(ids)
+
+    def close(self) -> None:
+        """Cancels what runs and gives all memory back. Idempotent; later calls fail."""
+        self._session.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _params_list(self, params: Params, count: int, name: str) -> list[SamplingParams]:
+        if params is None:
+            return [self._default_params() for _ in range(count)]
+        items = sampling_list(params)
+        if len(items) == 1:
+            # They hold for every prompt alike, so an error is the call's, not a prompt's.
+            check_shared(items[0], self.args, self.model_info.vocab_size)
+            self._planner.constraint(items[0])
+            return [items[0]] * count
+        if len(items) != count:
+            raise ValueError(f"{name} and sampling_params must be the same length.")
+        return items
+
+    def _run(
+        self, jobs: list[Job], use_tqdm: bool | None, stream: bool
+    ) -> list[RequestOutput] | OutputStream:
+        self._check_open()
+        call = RequestGroup(self._session, self._planner, self._registry, jobs)
+        progress = Progress(call.total, not stream if use_tqdm is None else use_tqdm)
+        if stream:
+            return OutputStream(call, progress, self.args.raise_on_error)
+        return run_to_end(call, progress, self.args.raise_on_error)

@@ -1,0 +1,1 @@
+"""What callers ask for: engine arguments and sampling parameters, checked."""

@@ -1,0 +1,48 @@
+"""A model's own sampling values: its generation_config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.options.sampling_params import SamplingParams, is_default
+from headrace.text.model_files import read_json
+
+_CHOSEN = ("temperature", "top_p", "top_k", "min_p")
+_NEUTRAL = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+}
+
+
+def read_generation_defaults(folder: Path) -> dict[str, Any]:
+    """The sampling values of generation_config.json, and do_sample; {} without the file.
+
+    Raises ValueError for a value no request could use.
+    """
+    config = read_json(folder / "generation_config.json")
+    defaults = {name: config[name] for name in _NEUTRAL if config.get(name) is not None}
+    try:
+        SamplingParams(**defaults)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{folder / 'generation_config.json'}: {error}") from error
+    if isinstance(config.get("do_sample"), bool):
+        defaults["do_sample"] = config["do_sample"]
+    return defaults
+
+
+def sampling_values(params: SamplingParams, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's value, else generation_config.json's, else the neutral one."""
+    values = {}
+    for name, neutral in _NEUTRAL.items():
+        own = getattr(params, name)
+        values[name] = defaults.get(name, neutral) if is_default(own) else own
+    if defaults.get("do_sample") is False and all(is_default(getattr(params, n)) for n in _CHOSEN):
+        values["temperature"] = 0.0
+    return values

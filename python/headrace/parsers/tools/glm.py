@@ -1,0 +1,73 @@
+"""<tool_call>NAME<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>: GLM-4.5 and later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.parsers.strict_json import write_json
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal
+from headrace.parsers.tools.schemas import parameters
+from headrace.parsers.tools.typed import typed_value
+
+BEGIN, END = "<tool_call>", "</tool_call>"
+KEY, KEY_END = "<arg_key>", "</arg_key>"
+VALUE, VALUE_END = "<arg_value>", "</arg_value>"
+
+
+class Glm(ToolFormat):
+    """Values are typed by the function's schema. An end inside of a value is part of it."""
+
+    markers = (BEGIN,)
+    others = (END, KEY, KEY_END, VALUE, VALUE_END)
+    text_end = f"{VALUE_END}\n"
+
+    def begin(self) -> None:
+        self._looked = len(BEGIN)  # no end begins before
+
+    def read(self, text: str, final: bool) -> Reading | None:
+        while True:
+            end = text.find(END, self._looked)
+            if end == -1:
+                self._looked = max(len(BEGIN), len(text) - len(END) + 1)
+                return Reading(len(BEGIN), None) if final else None
+            self._looked = end + 1
+            body = text[len(BEGIN) : end]
+            if body.count(VALUE) <= body.count(VALUE_END):
+                break
+        name, values = self._read_body(body)
+        call = None if not name or values is None else [(name, write_json(values))]
+        return Reading(end + len(END), call)
+
+    def _read_body(self, body: str) -> tuple[str, dict[str, object] | None]:
+        """The values are None if they can't be read."""
+        name, begin, rest = body.partition(KEY)
+        name = name.strip()
+        values: dict[str, object] = {}
+        while begin:
+            key, key_end, rest = rest.partition(KEY_END)
+            between, value_begin, rest = rest.partition(VALUE)
+            value, value_end, rest = rest.partition(VALUE_END)
+            if between.strip() or not (key_end and value_begin and value_end):
+                return name, None
+            key = key.strip()
+            values[key] = typed_value(self.functions.get(name), key, value)
+            _, begin, rest = rest.partition(KEY)
+        return name, values
+
+    def grammar(
+        self, functions: Sequence[Function], text: Callable[[str], str], several: bool
+    ) -> str:
+        calls = " | ".join(f"({self._rule(function, text)})" for function in functions)
+        one = f"({calls}) {text(END)}"
+        return f'{one} ("\\n" {text(BEGIN)} {one})*' if several else one
+
+    def _rule(self, function: Function, text: Callable[[str], str]) -> str:
+        if any(text(tag) != literal(tag) for tag in (KEY, KEY_END, VALUE, VALUE_END)):
+            raise NotImplementedError
+
+        def one(name: str, value: str) -> str:
+            begin = literal(f"{KEY}{name}{KEY_END}\n{VALUE}")
+            return f"{begin} {value}"
+
+        head = literal(f"{function.name}\n")
+        return f"{head} {parameters(function, one, text_end=self.text_end)}"

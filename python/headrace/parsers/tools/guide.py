@@ -1,0 +1,54 @@
+"""Grammars for outputs that may or must call functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.errors import UnsupportedError
+from headrace.grammar.spec import Grammar
+from headrace.parsers import harmony
+from headrace.parsers.registry import HarmonyCalls
+from headrace.parsers.tools.format import Function, ToolFormat, literal
+from headrace.parsers.tools.schemas import TEXT_VALUE
+
+
+def call_grammar(
+    calls: type[ToolFormat],
+    functions: Sequence[Function],
+    text: Callable[[str], str],
+    *,
+    required: bool,
+    several: bool,
+) -> Grammar:
+    """What an output looks like in which these functions may be called, or have to be.
+
+    Arguments are JSON of the function's schema. Around calls there may be any text, unless a call
+    is `required`; then there are only calls, one or `several`.
+    text: a literal as Lark wants it, special tokens by their ids.
+
+    Raises UnsupportedError if this format can't be guided.
+    """
+    if issubclass(calls, HarmonyCalls):
+        return Grammar("lark", harmony.call_grammar(functions, text, required))
+    try:
+        body = calls(functions).grammar(functions, text, several)
+    except NotImplementedError:
+        raise UnsupportedError(
+            f"the calls of {calls.__name__} can't be guided with this tokenizer: use "
+            "guided_decoding_backend='off', which leaves them to the model"
+        ) from None
+    marker = calls.markers[0]
+    opening = text(marker)
+    lines = ["TEXT: /(.|\\n)*/", "LINES: /\\n{1,4}/"]
+    if calls.text_end:
+        lines.append(f"{TEXT_VALUE}[lazy]: TEXT {literal(calls.text_end)}")
+    if required:
+        lines.insert(0, f"start: LINES? {opening} {body}")
+    elif calls.at_start:
+        lines.insert(0, f'start: LINES? {opening} {body} | OTHER | ""')
+        lines.append(f"OTHER: /[ \\n\\r\\t]*[^ \\n\\r\\t\\{marker[0]}](.|\\n)*/")
+    elif opening == literal(marker):
+        lines.insert(0, f"start: call* TEXT\ncall: opening {body}\nopening[lazy]: TEXT {opening}")
+    else:
+        lines.insert(0, f"start: TEXT ({opening} {body} TEXT)*")
+    return Grammar("lark", "\n".join(lines))

@@ -1,0 +1,55 @@
+"""{"name": ..., "parameters": {...}}: Llama 3.1 to 3.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.parsers.strict_json import BracketTracker, write_json
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal
+from headrace.parsers.tools.json_calls import read_call
+from headrace.parsers.tools.schemas import json_rule
+
+TAG = "<|python_tag|>"
+_KEYS = ("parameters", "arguments")
+
+
+class Llama3Json(ToolFormat):
+    """An output that begins with an object, or <|python_tag|>; several calls have "; " between."""
+
+    markers = ("{", TAG)
+    at_start = True
+    separators = ";"
+
+    def begin(self) -> None:
+        self._tracker: BracketTracker | None = None
+
+    def read(self, text: str, final: bool) -> Reading | None:
+        if self._tracker is None:
+            start = len(TAG) if text.startswith(TAG) else 0
+            start = len(text) - len(text[start:].lstrip())
+            if start == len(text) and not final:
+                return None
+            if not text.startswith("{", start):
+                return Reading(len(TAG), None)
+            self._tracker = BracketTracker(start)
+            self._start = start
+        end = self._tracker.find_end(text)
+        if end == -1:
+            return None
+        try:
+            return Reading(end, [read_call(text[self._start : end], _KEYS)])
+        except ValueError:
+            return Reading(end, None)
+
+    def grammar(
+        self, functions: Sequence[Function], text: Callable[[str], str], several: bool
+    ) -> str:
+        calls = " | ".join(
+            f"({literal(_head(f.name))} {json_rule(f.parameters)})" for f in functions
+        )
+        one = f'({calls}) "}}"'
+        return f'{one} ("; {{" {one})*' if several else one
+
+
+def _head(name: str) -> str:
+    return f'"name": {write_json(name)}, "parameters": '

@@ -1,0 +1,95 @@
+"""[TOOL_CALLS]: a list of objects, or a name with its arguments from tokenizer v11 on."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from collections.abc import Callable, Sequence
+
+from headrace.parsers.strict_json import BracketTracker, read_json, write_json
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal
+from headrace.parsers.tools.json_calls import call_of
+from headrace.parsers.tools.schemas import json_rule
+
+BEGIN, ARGUMENTS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
+MAX_NAME_CHARS = 256  # with what else comes before the arguments
+_HEAD = re.compile(r"\s*([^\s\[\]{}]+)\s*(?:\[CALL_ID\]\w*)?\s*(?:\[ARGS\])?\s*")
+_ID_CHARS = string.ascii_letters + string.digits
+
+
+class Mistral(ToolFormat):
+    """Both ways to write calls. Ids have the nine characters that the models' templates ask for."""
+
+    markers = (BEGIN,)
+    others = (ARGUMENTS, CALL_ID)
+
+    def begin(self) -> None:
+        self._tracker: BracketTracker | None = None
+        self._start = 0
+
+    def read(self, text: str, final: bool) -> Reading | None:
+        if self._tracker is None:
+            self._start = self._find_value(text)
+            if self._start == -1:
+                waits = not final and len(text) <= len(BEGIN) + MAX_NAME_CHARS
+                return None if waits else Reading(len(BEGIN), None)
+            self._tracker = BracketTracker(self._start)
+        end = self._tracker.find_end(text)
+        if end == -1:
+            return Reading(len(BEGIN), None) if final else None
+        try:
+            calls = self._calls(text[len(BEGIN) : self._start], text[self._start : end])
+        except ValueError:
+            return Reading(end, None)
+        return Reading(end, calls)
+
+    @staticmethod
+    def _find_value(text: str) -> int:
+        """Where the list or the arguments begin; -1: not yet, or nowhere."""
+        start = len(text) - len(text[len(BEGIN) :].lstrip())
+        if text.startswith("[", start):
+            return start
+        return text.find("{", start, len(BEGIN) + MAX_NAME_CHARS)
+
+    @staticmethod
+    def _calls(head: str, value: str) -> list[tuple[str, str]]:
+        """Raises ValueError."""
+        if value.startswith("["):
+            items = read_json(value)
+            if not items:
+                raise ValueError("an empty list")
+            return [call_of(item) for item in items]
+        found = _HEAD.fullmatch(head)
+        if found is None:
+            raise ValueError("no name")
+        return [(found.group(1), write_json(read_json(value)))]
+
+    def new_id(self) -> str:
+        return "".join(secrets.choice(_ID_CHARS) for _ in range(9))
+
+    def grammar(
+        self, functions: Sequence[Function], text: Callable[[str], str], several: bool
+    ) -> str:
+        calls = " | ".join(
+            f"({literal(_head(f.name))} {json_rule(f.parameters)})" for f in functions
+        )
+        one = f'({calls}) "}}"'
+        more = f'(", " {one})*' if several else ""
+        return f'" [" {one} {more} "]"'
+
+
+class MistralArgs(Mistral):
+    """The same; guided calls are written with a name and [ARGS]: tokenizer v11 and later."""
+
+    def grammar(
+        self, functions: Sequence[Function], text: Callable[[str], str], several: bool
+    ) -> str:
+        calls = " | ".join(
+            f"({literal(f.name)} {text(ARGUMENTS)} {json_rule(f.parameters)})" for f in functions
+        )
+        return f"({calls}) ({text(BEGIN)} ({calls}))*" if several else f"({calls})"
+
+
+def _head(name: str) -> str:
+    return f'{{"name": {write_json(name)}, "arguments": '

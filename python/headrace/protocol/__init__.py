@@ -1,0 +1,1 @@
+"""OpenAI's protocol: JSON bodies of requests read, and results written as OpenAI's objects."""

@@ -1,0 +1,142 @@
+"""Bodies of /v1/chat/completions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.options.sampling_params import SamplingParams
+from headrace.protocol.body import Body
+from headrace.protocol.errors import ProtocolError
+from headrace.protocol.messages import read_messages
+from headrace.protocol.sampling import read_sampling
+from headrace.protocol.stream_options import StreamOptions, read_stream_options
+from headrace.protocol.tools import ToolUse, read_tools
+from headrace.quoting import quoted
+
+_MOST_LOGPROBS = 20
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+
+
+@dataclass(slots=True)
+class ChatRequest:
+    """A conversation to answer.
+
+    model: as the caller named it; None: it named none.
+    params: everything about sampling, with n, logprobs and the form of the output.
+    chat_template, chat_template_kwargs: as for LLM.chat.
+    return_token_ids: the answer holds the token ids too.
+    request_id: chosen by the caller; None: the engine's.
+    notes: fields that were given and have no effect, a sentence each.
+    """
+
+    model: str | None
+    messages: list[dict[str, Any]]
+    params: SamplingParams
+    tools: ToolUse
+    stream: StreamOptions
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    return_token_ids: bool = False
+    request_id: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def call_arguments(self) -> dict[str, Any]:
+        """The keyword arguments of LLM.chat and AsyncLLM.chat, besides LoRA's and the id."""
+        return {
+            "messages": self.messages,
+            "sampling_params": self.params,
+            "chat_template": self.chat_template,
+            "chat_template_kwargs": self.chat_template_kwargs or None,
+            "tools": self.tools.shown,
+            "tool_choice": self.tools.wanted,
+        }
+
+
+def read_chat(value: Any) -> ChatRequest:
+    """The request that a parsed JSON body describes.
+
+    Each field works, or is noted as one without effect, or is refused by its name: ProtocolError.
+    """
+    body = Body(value)
+    messages = read_messages(body.required("messages"))
+    variables = dict(body.mapping("chat_template_kwargs") or {})
+    effort = body.choice("reasoning_effort", _EFFORTS)
+    if effort is not None:
+        variables.setdefault("reasoning_effort", effort)
+    for name in ("enable_thinking", "add_generation_prompt", "continue_final_message"):
+        given = body.flag(name)
+        if given is not None:
+            variables.setdefault(name, given)
+    if variables.pop("continue_final_message", False):
+        raise ProtocolError(
+            "continue_final_message is not supported; use /v1/completions",
+            "continue_final_message",
+            "unsupported_parameter",
+        )
+    limit = body.integer("max_completion_tokens")
+    more = {} if limit is None else {"max_tokens": limit}
+    if limit is not None and body.take("max_tokens") not in (None, limit):
+        raise ProtocolError(
+            "max_tokens and max_completion_tokens differ: leave max_tokens out", "max_tokens"
+        )
+    tools = read_tools(body)
+    params = read_sampling(body, _logprobs(body), more)
+    request = ChatRequest(
+        body.text("model"),
+        messages,
+        params,
+        tools,
+        read_stream_options(body),
+        body.text("chat_template"),
+        variables,
+        body.flag("return_token_ids") or False,
+        body.text("request_id"),
+        body.notes,
+    )
+    _read_others(body)
+    body.finish()
+    return request
+
+
+def _logprobs(body: Body) -> int | None:
+    wanted = body.flag("logprobs")
+    top = body.integer("top_logprobs")
+    if top is not None and not 0 <= top <= _MOST_LOGPROBS:
+        raise ProtocolError(
+            f"top_logprobs must be from 0 to {_MOST_LOGPROBS}, got {quoted(top)}", "top_logprobs"
+        )
+    if top and not wanted:
+        raise ProtocolError("top_logprobs needs logprobs: true", "top_logprobs")
+    return (top or 0) if wanted else None
+
+
+def _read_others(body: Body) -> None:
+    """What OpenAI's servers and others know and this engine doesn't do."""
+    body.refuse("audio", "the engine answers in text")
+    body.refuse("modalities", "the engine answers in text", ["text"])
+    body.refuse("web_search_options", "there is no web search")
+    body.refuse("documents", "put them into the messages", [])
+    body.refuse("mm_processor_kwargs", "the engine runs text models only", {})
+    body.refuse("add_special_tokens", "the chat template adds them", False)
+    body.refuse("echo", "is for /v1/completions", False)
+    body.note("verbosity", "say in a message how long the answer should be", "medium")
+    read_common_others(body)
+
+
+def read_common_others(body: Body) -> None:
+    """The same, of both kinds of body."""
+    body.refuse("moderation", "nothing is moderated")
+    body.refuse("store", "answers are not kept", False)
+    body.refuse("priority", "requests have no priority here", 0)
+    body.note("prediction", "guesses come from the engine's own drafts")
+    for name in ("user", "safety_identifier", "metadata"):
+        body.note(name, "nothing is kept about users")
+    for name in (
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "cache_salt",
+    ):
+        body.note(name, "equal beginnings of prompts are found without it")
+    body.note("service_tier", "there is one tier", "auto", "default")

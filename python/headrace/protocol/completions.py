@@ -1,0 +1,126 @@
+"""Bodies of /v1/completions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.options.sampling_params import SamplingParams
+from headrace.protocol.body import Body
+from headrace.protocol.chat import read_common_others
+from headrace.protocol.errors import ProtocolError
+from headrace.protocol.sampling import read_sampling
+from headrace.protocol.stream_options import StreamOptions, read_stream_options
+from headrace.quoting import quoted
+
+_MOST_PROMPTS = 2048
+_MOST_OUTPUTS = 4096  # of all prompts
+_MOST_LOGPROBS = 20
+_DEFAULT_TOKENS = 16  # OpenAI's
+
+
+@dataclass(slots=True)
+class CompletionRequest:
+    """Prompts to go on from, each as it stands.
+
+    prompts: texts, or lists of token ids.
+    echo: the answers begin with their prompts.
+    add_special_tokens: the tokenizer adds what it adds to a text of its own, such as BOS.
+    The rest as in ChatRequest.
+    """
+
+    model: str | None
+    prompts: list[str | list[int]]
+    params: SamplingParams
+    stream: StreamOptions
+    echo: bool = False
+    add_special_tokens: bool = False
+    return_token_ids: bool = False
+    request_id: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def call_prompts(self) -> list[Any]:
+        """The prompts as LLM.generate and AsyncLLM.generate take them."""
+        if not self.add_special_tokens:
+            return list(self.prompts)
+        return [
+            {"prompt": item, "add_special_tokens": True} if isinstance(item, str) else item
+            for item in self.prompts
+        ]
+
+
+def read_completion(value: Any) -> CompletionRequest:
+    """The request that a parsed JSON body describes.
+
+    Each field works, or is noted as one without effect, or is refused by its name: ProtocolError.
+    """
+    body = Body(value)
+    prompts = _prompts(body.required("prompt"))
+    echo = body.flag("echo") or False
+    logprobs = body.integer("logprobs")
+    if logprobs is not None and not 0 <= logprobs <= _MOST_LOGPROBS:
+        raise ProtocolError(
+            f"logprobs must be from 0 to {_MOST_LOGPROBS}, got {quoted(logprobs)}", "logprobs"
+        )
+    if echo and not all(isinstance(prompt, str) for prompt in prompts):
+        raise ProtocolError("echo needs prompts that are texts", "echo", "unsupported_value")
+    stream = read_stream_options(body)
+    if echo and stream.wanted:
+        raise ProtocolError("echo doesn't go with stream", "echo", "unsupported_value")
+    more: dict[str, Any] = {"max_tokens": _DEFAULT_TOKENS}
+    if echo and logprobs is not None:
+        more["prompt_logprobs"] = logprobs
+    params = read_sampling(body, logprobs, more)
+    if len(prompts) * params.n > _MOST_OUTPUTS:
+        raise ProtocolError(
+            f"prompt and n ask for {len(prompts) * params.n} outputs: at most {_MOST_OUTPUTS}", "n"
+        )
+    request = CompletionRequest(
+        body.text("model"),
+        prompts,
+        params,
+        stream,
+        echo,
+        body.flag("add_special_tokens") or False,
+        body.flag("return_token_ids") or False,
+        body.text("request_id"),
+        body.notes,
+    )
+    body.refuse("suffix", "the engine goes on from the end of a prompt only", "")
+    read_common_others(body)
+    body.finish()
+    return request
+
+
+def _prompts(value: Any) -> list[str | list[int]]:
+    """A text, ids, or a list of either."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise _wrong(value)
+    if not value:
+        raise ProtocolError("prompt must not be empty", "prompt")
+    if all(map(_is_id, value)):
+        return [value]
+    if len(value) > _MOST_PROMPTS:
+        raise ProtocolError(
+            f"prompt may have at most {_MOST_PROMPTS} entries, got {len(value)}", "prompt"
+        )
+    for item in value:
+        if not isinstance(item, str) and not (
+            isinstance(item, list) and item and all(map(_is_id, item))
+        ):
+            raise _wrong(item)
+    return value
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _wrong(value: Any) -> ProtocolError:
+    return ProtocolError(
+        f"prompt must be a string, token ids, or an array of either, got {quoted(value)}",
+        "prompt",
+        "invalid_type",
+    )

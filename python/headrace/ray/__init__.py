@@ -1,0 +1,1 @@
+"""Headrace on a Ray cluster: what `headrace batch --ray` runs (`pip install "headrace[ray]"`)."""

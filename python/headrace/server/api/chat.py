@@ -1,0 +1,47 @@
+"""POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from headrace.protocol.chat import ChatRequest, read_chat
+from headrace.protocol.chat_answer import ChatStream, chat_answer
+from headrace.server.endpoint import Call
+from headrace.server.generation import Update, answer_id, increments, note_headers, open_chat, whole
+from headrace.server.replies import EventStream, event, json_reply
+from headrace.server.streams import DONE, failed_event
+
+
+async def chat_completions(call: Call) -> ASGIApp:
+    request = read_chat(call.body)
+    target = call.state.models.find(request.model)
+    facts: dict[str, Any] = {
+        "id": answer_id("chatcmpl-", request.request_id),
+        "model": target.name,
+        "created": int(time.time()),
+    }
+    requests = await open_chat(call, request, target)
+    headers = note_headers(request.notes)
+    if not request.stream.wanted:
+        outputs = await whole(call, target, requests)
+        return json_reply(chat_answer(request, outputs, **facts), headers=headers)
+    updates = await increments(call, target, requests)
+    events = _events(request, ChatStream(request, **facts), updates)
+    return EventStream(events, call.state.config.send_seconds, failed_event, headers)
+
+
+async def _events(
+    request: ChatRequest, stream: ChatStream, updates: AsyncIterator[Update]
+) -> AsyncIterator[bytes]:
+    async for _, update in updates:
+        pieces = stream.pieces(update)
+        if pieces:
+            yield b"".join(map(event, pieces))
+    last = stream.last_piece()
+    if last is not None:
+        yield event(last)
+    yield DONE

@@ -1,0 +1,55 @@
+"""POST /v1/responses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable
+
+from starlette.types import ASGIApp
+
+from headrace.server.endpoint import Call
+from headrace.server.errors import ApiError
+from headrace.server.generation import Update, answer_id, increments, note_headers, open_chat, whole
+from headrace.server.replies import EventStream, event, json_reply
+from headrace.server.responses.answer import Event, ResponseBuilder
+from headrace.server.responses.request import read_responses
+
+
+async def responses(call: Call) -> ASGIApp:
+    request = read_responses(call.body)
+    target = call.state.models.find(request.chat.model)
+    builder = ResponseBuilder(
+        request, id=answer_id("resp_", None), model=target.name, created=int(time.time())
+    )
+    requests = await open_chat(call, request.chat, target)
+    headers = note_headers(request.chat.notes)
+    if request.chat.stream.wanted:
+
+        def failed(error: ApiError) -> bytes:
+            return _written(builder.fail(error))
+
+        events = _events(builder, await increments(call, target, requests))
+        return EventStream(events, call.state.config.send_seconds, failed, headers)
+    for output in await whole(call, target, requests):
+        _read(builder.feed(output))
+    _read(builder.finish())
+    return json_reply(builder.response, headers=headers)
+
+
+async def _events(builder: ResponseBuilder, updates: AsyncIterator[Update]) -> AsyncIterator[bytes]:
+    yield b"".join(map(_written, builder.start()))
+    async for _, update in updates:
+        written = b"".join(map(_written, builder.feed(update)))
+        if written:
+            yield written
+    yield b"".join(map(_written, builder.finish()))
+
+
+def _written(data: Event) -> bytes:
+    return event(data, data["type"])
+
+
+def _read(events: Iterable[Event]) -> None:
+    """Lets the builder build."""
+    for _ in events:
+        pass

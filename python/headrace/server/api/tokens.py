@@ -1,0 +1,128 @@
+"""POST /tokenize and /detokenize, with vLLM's bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from starlette.types import ASGIApp
+
+from headrace.protocol.body import Body
+from headrace.protocol.errors import ProtocolError
+from headrace.protocol.messages import read_messages
+from headrace.protocol.tools import read_tools
+from headrace.quoting import quoted
+from headrace.server.endpoint import Call
+from headrace.server.errors import ApiError
+from headrace.server.limits import check_messages
+from headrace.server.models import Target
+from headrace.server.replies import json_reply
+from headrace.text.templates.chat_template import checked_variables
+from headrace.text.templates.messages import parse_messages
+
+T = TypeVar("T")
+_MOST_IDS = 1 << 20
+
+
+async def tokenize(call: Call) -> ASGIApp:
+    """{"prompt": text} or {"messages": [...]} -> {"tokens": ids, "count", "max_model_len"}."""
+    body = Body(call.body)
+    target = call.state.models.find(body.text("model"))
+    as_texts = body.flag("return_token_strs") or False
+    read = _reader(call, target, body)
+    body.finish()
+    ids = await read()
+    answer = {
+        "count": len(ids),
+        "max_model_len": target.model.llm.model_info.max_model_len,
+        "tokens": ids,
+    }
+    if as_texts:
+        answer["token_strs"] = _tokenizer(target).convert_ids_to_tokens(ids)
+    return json_reply(answer)
+
+
+async def detokenize(call: Call) -> ASGIApp:
+    """{"tokens": ids} -> {"prompt": text}."""
+    body = Body(call.body)
+    target = call.state.models.find(body.text("model"))
+    body.required("tokens")
+    ids = body.array("tokens") or []
+    body.finish()
+    if len(ids) > _MOST_IDS:
+        raise ProtocolError(
+            f"tokens may have at most {_MOST_IDS} entries, got {len(ids)}", "tokens"
+        )
+    size = target.model.llm.model_info.vocab_size
+    for token in ids:
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < size:
+            raise ProtocolError(
+                f"tokens must be token ids below {size}, got {quoted(token)}", "tokens"
+            )
+    tokenizer = _tokenizer(target)
+    return json_reply({"prompt": await _in_thread(lambda: tokenizer.decode(ids))})
+
+
+async def conversation_ids(
+    call: Call,
+    target: Target,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    variables: Mapping[str, Any],
+    add_generation_prompt: bool = True,
+    add_special_tokens: bool = False,
+) -> list[int]:
+    """The ids that a chat would put before the model. Raises ApiError and ProtocolError."""
+    check_messages(call.state.config, messages)
+    tokenizer = _tokenizer(target)
+
+    def read() -> list[int]:
+        checked = checked_variables(dict(variables))
+        if "chat_template" in checked:
+            raise ValueError("chat_template is not taken here")
+        text = tokenizer.apply_chat_template(
+            parse_messages(messages),
+            tools=tools,
+            add_generation_prompt=checked.pop("add_generation_prompt", add_generation_prompt),
+            tokenize=False,
+            **checked,
+        )
+        ids: list[int] = tokenizer.encode(text, add_special_tokens)
+        return ids
+
+    return await _in_thread(read)
+
+
+def _reader(call: Call, target: Target, body: Body) -> Callable[[], Awaitable[list[int]]]:
+    """What makes ids of the body's prompt or messages."""
+    add_special = body.flag("add_special_tokens")
+    messages = body.take("messages")
+    if messages is None:
+        body.required("prompt")
+        prompt = body.text("prompt")
+        tokenizer = _tokenizer(target)
+        # As vLLM has it: a text gets what the tokenizer adds unless it is told not to.
+        return lambda: _in_thread(lambda: tokenizer.encode(prompt, add_special is not False))
+    body.refuse("prompt", "give either prompt or messages")
+    conversation = read_messages(messages)
+    generation_prompt = body.flag("add_generation_prompt") is not False
+    tools = read_tools(body).shown
+    variables = body.mapping("chat_template_kwargs") or {}
+    return lambda: conversation_ids(
+        call, target, conversation, tools, variables, generation_prompt, add_special or False
+    )
+
+
+def _tokenizer(target: Target) -> Any:
+    tokenizer = target.model.llm.get_tokenizer()
+    if tokenizer is None:
+        raise ApiError("the model's folder has no tokenizer", code="unsupported")
+    return tokenizer
+
+
+async def _in_thread(read: Callable[[], T]) -> T:
+    try:
+        return await asyncio.to_thread(read)
+    except (ValueError, TypeError) as error:
+        raise ApiError(str(error), code="invalid_argument") from error

@@ -1,0 +1,151 @@
+"""The server as an ASGI app."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from headrace.server.admission import Admission
+from headrace.server.api import (
+    batches,
+    chat,
+    completions,
+    embeddings,
+    files,
+    health,
+    messages,
+    models,
+    responses,
+    tokens,
+)
+from headrace.server.auth import KeyGuard
+from headrace.server.batches.files import FileStore
+from headrace.server.batches.runner import BatchRunner
+from headrace.server.config import ServerConfig
+from headrace.server.endpoint import Endpoint, Handler
+from headrace.server.errors import ApiError
+from headrace.server.gate import Gate
+from headrace.server.metrics import Metrics
+from headrace.server.models import ModelRegistry
+from headrace.server.page import page_routes
+from headrace.server.replies import error_reply
+from headrace.server.state import ServerState
+
+Access = Literal["user", "admin", "open"]
+_POSTS: tuple[tuple[str, Handler, Access], ...] = (
+    ("/v1/chat/completions", chat.chat_completions, "user"),
+    ("/v1/completions", completions.completions, "user"),
+    ("/v1/responses", responses.responses, "user"),
+    ("/v1/messages", messages.messages, "user"),
+    ("/v1/messages/count_tokens", messages.count_tokens, "user"),
+    ("/v1/embeddings", embeddings.embeddings, "user"),
+    ("/tokenize", tokens.tokenize, "user"),
+    ("/detokenize", tokens.detokenize, "user"),
+    ("/v1/batches", batches.create_batch, "user"),
+    ("/v1/models/load", models.load_model, "admin"),
+    ("/v1/models/unload", models.unload_model, "admin"),
+    ("/v1/load_lora_adapter", models.load_adapter, "admin"),
+    ("/v1/unload_lora_adapter", models.unload_adapter, "admin"),
+)
+_GETS: tuple[tuple[str, Handler, Access], ...] = (
+    ("/health", health.health, "open"),
+    ("/version", health.show_version, "user"),
+    ("/metrics", health.metrics, "user"),
+    ("/v1/models", models.list_models, "user"),
+    ("/v1/models/{name:path}", models.get_model, "user"),
+    ("/v1/files", files.list_files, "user"),
+    ("/v1/files/{id}", files.get_file, "user"),
+    ("/v1/files/{id}/content", files.file_content, "user"),
+    ("/v1/batches", batches.list_batches, "user"),
+    ("/v1/batches/{id}", batches.get_batch, "user"),
+)
+
+
+def create_app(config: ServerConfig, registry: ModelRegistry) -> Starlette:
+    """The app that serves the registry's models; who has made the registry closes it."""
+    admission = Admission(config.max_concurrency, config.max_queue)
+    store = runner = None
+    if config.files_dir is not None:
+        store = FileStore(Path(config.files_dir), config.max_file_bytes)
+        runner = BatchRunner(store, registry, config)
+    state = ServerState(
+        config,
+        registry,
+        admission,
+        KeyGuard(config),
+        Metrics(registry, admission),
+        store,
+        runner,
+    )
+    middleware = [Middleware(Gate, state=state)]
+    if config.allowed_origins:
+        cors: dict[str, Any] = {
+            "allow_origins": config.allowed_origins,
+            "allow_methods": ["GET", "POST", "DELETE"],
+            "allow_headers": ["*"],
+            "expose_headers": ["x-request-id", "x-headrace-warnings", "retry-after"],
+        }
+        middleware.insert(0, Middleware(CORSMiddleware, **cors))
+    return Starlette(
+        routes=_routes(state),
+        middleware=middleware,
+        exception_handlers={HTTPException: _http_error},
+        lifespan=partial(_lifespan, runner),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(runner: BatchRunner | None, _: Starlette) -> AsyncIterator[None]:
+    if runner is None:
+        yield
+        return
+    runner.start()
+    try:
+        yield
+    finally:
+        await runner.stop()
+
+
+def _routes(state: ServerState) -> list[BaseRoute]:
+    routes: list[BaseRoute] = [
+        Route(path, Endpoint(state, path, handler, access=access, reads="json"), methods=["POST"])
+        for path, handler, access in _POSTS
+    ]
+    routes += [
+        Route(path, Endpoint(state, path, handler, access=access), methods=["GET"])
+        for path, handler, access in _GETS
+    ]
+    upload = Endpoint(state, "/v1/files", files.upload_file, reads="stream")
+    delete = Endpoint(state, "/v1/files/{id}", files.delete_file)
+    cancel = Endpoint(state, "/v1/batches/{id}/cancel", batches.cancel_batch)
+    routes += [
+        Route("/v1/files", upload, methods=["POST"]),
+        Route("/v1/files/{id}", delete, methods=["DELETE"]),
+        Route("/v1/batches/{id}/cancel", cancel, methods=["POST"]),
+    ]
+    return [*routes, *(page_routes(state) if state.config.chat_page else ())]
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Of the router: no such path, or no such method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    message = {
+        404: "there is no such path; docs/serving.md lists those there are",
+        405: f"{request.method} is not for this path",
+    }.get(status, "the request can't be served")
+    code = {404: "not_found", 405: "method_not_allowed"}.get(status)
+    reply = error_reply(ApiError(message, status, code=code), request.url.path)
+    for name, value in (getattr(error, "headers", None) or {}).items():
+        reply.headers[name] = value  # Allow
+    return reply

@@ -1,0 +1,108 @@
+"""The items of a conversation in /v1/responses, made into messages of a chat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.protocol.body import Body
+from headrace.protocol.errors import ProtocolError
+from headrace.server.chat_form import call_form
+
+_TEXT_PARTS = ("input_text", "output_text", "text", "refusal")
+
+
+def read_items(body: Body) -> list[dict[str, Any]]:
+    """Takes `input`, an array. Raises ProtocolError that names the item and its field."""
+    messages: list[dict[str, Any]] = []
+    for i, value in enumerate(body.array("input") or []):
+        item = Body(value, f"input[{i}]")
+        kind = item.choice("type", _READERS) or "message"
+        for name in ("id", "status"):
+            item.text(name)  # of an earlier answer's item
+        _READERS[kind](item, messages)
+        item.finish()
+        body.notes.extend(item.notes)
+    if not messages:
+        raise ProtocolError("input must not be empty", "input")
+    return messages
+
+
+def _read_message(item: Body, messages: list[dict[str, Any]]) -> None:
+    item.required("role")
+    role = item.choice("role", ("system", "developer", "user", "assistant"))
+    item.text("phase")
+    content = item.required("content")
+    text = content if isinstance(content, str) else read_text(item, "content")
+    if role == "assistant" and _goes_on(messages) and "content" not in messages[-1]:
+        messages[-1]["content"] = text
+    else:
+        messages.append({"role": role, "content": text})
+
+
+def _read_call(item: Body, messages: list[dict[str, Any]]) -> None:
+    for name in ("call_id", "name", "arguments"):
+        item.required(name)
+    call = call_form(
+        item.text("call_id") or "", item.text("name") or "", item.text("arguments") or ""
+    )
+    _turn(messages).setdefault("tool_calls", []).append(call)
+
+
+def _read_output(item: Body, messages: list[dict[str, Any]]) -> None:
+    for name in ("call_id", "output"):
+        item.required(name)
+    output = item.take("output")
+    text = output if isinstance(output, str) else read_text(item, "output")
+    messages.append({"role": "tool", "tool_call_id": item.text("call_id"), "content": text})
+
+
+def _read_reasoning(item: Body, messages: list[dict[str, Any]]) -> None:
+    item.array("summary")
+    item.note("encrypted_content", "thoughts are read as they are")
+    if item.take("content") is not None:
+        turn: dict[str, Any] = {"role": "assistant"}
+        turn["reasoning_content"] = read_text(item, "content", ("reasoning_text", "text"))
+        messages.append(turn)
+
+
+_READERS = {
+    "message": _read_message,
+    "function_call": _read_call,
+    "function_call_output": _read_output,
+    "reasoning": _read_reasoning,
+}
+
+
+def _goes_on(messages: list[dict[str, Any]]) -> bool:
+    """The last message is one of the model's that has no calls yet."""
+    return bool(messages) and messages[-1]["role"] == "assistant"
+
+
+def _turn(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The model's message that a further item belongs to."""
+    if not _goes_on(messages):
+        messages.append({"role": "assistant"})
+    return messages[-1]
+
+
+def read_text(owner: Body, name: str, kinds: tuple[str, ...] = _TEXT_PARTS) -> str:
+    """The parts of an array under `name`, joined. Raises ProtocolError for other than text."""
+    texts = []
+    for i, value in enumerate(owner.array(name) or []):
+        path = f"{owner.path(name)}[{i}]"
+        part = Body(value, path)
+        part.required("type")
+        kind = part.text("type")
+        if kind not in kinds:
+            raise ProtocolError(
+                f"{path}.type must be one of {', '.join(kinds)}: the engine reads text only",
+                f"{path}.type",
+                "unsupported_value",
+            )
+        key = "refusal" if kind == "refusal" else "text"
+        part.required(key)
+        texts.append(part.text(key) or "")
+        for extra in ("annotations", "logprobs"):
+            part.array(extra)  # of an earlier answer's part
+        part.finish()
+    return "\n".join(texts)

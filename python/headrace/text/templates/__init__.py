@@ -1,0 +1,1 @@
+"""Chat templates: conversations made text, in a process with limits."""

@@ -1,0 +1,80 @@
+"""Conversations as callers write them, made ready for a text template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.errors import UnsupportedError
+from headrace.quoting import quoted
+
+_MEDIA_PARTS = frozenset(
+    {"image", "image_url", "video", "video_url", "audio", "audio_url", "input_audio"}
+)
+
+
+def parse_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
+    """Copies of the messages, each with its content as one string.
+
+    Parts of text are joined by newlines; no content is an empty string. Arguments of tool calls
+    become objects where they are JSON text. Raises ValueError for a malformed message.
+    """
+    if not messages:
+        raise ValueError("messages must not be empty")
+    return [_message(message) for message in messages]
+
+
+def _message(message: Any) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise ValueError(f"a message must be a dict, got {type(message).__name__}")
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise ValueError(f"a message must have a role, got {quoted(role)}")
+    if "content" not in message and not message.get("tool_calls"):
+        raise ValueError(f"the message of role {quoted(role)} has no content")
+    parsed = {**message, "content": _content(message.get("content"))}
+    if message.get("tool_calls"):
+        parsed["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
+    return parsed
+
+
+def _content(content: Any) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        return "\n".join(_part(part) for part in content)
+    raise ValueError(
+        f"the content of a message must be a string or a list of parts, "
+        f"got {type(content).__name__}"
+    )
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind in _MEDIA_PARTS:
+        raise UnsupportedError(
+            f"content part of type {quoted(kind)}: this version of Headrace runs text models only; "
+            "send text parts"
+        )
+    if kind != "text":
+        raise ValueError(f"Unknown content part type: {kind}")
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise ValueError(f"a text part must have a string under 'text', got {quoted(text)}")
+    return text
+
+
+def _tool_call(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}

@@ -1,0 +1,306 @@
+"""Each limit, header and path: what is refused, how, and at whose cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from headrace.cli import serve
+from serving import PlayedLLM, serving, tokenizer_folder
+
+BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+CHAT = "/v1/chat/completions"
+SOON = httpx.Timeout(60, read=3)  # time for a loaded machine to begin the request
+
+
+def error_of(answer: httpx.Response) -> dict[str, Any]:
+    error: dict[str, Any] = answer.json()["error"]
+    return error
+
+
+def until(condition: Any) -> None:
+    """Waits for what another thread does."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_long_body_is_refused(chunked: bool) -> None:
+    llm = PlayedLLM()
+    data = json.dumps({**BODY, "stop": "x" * 2000}).encode()
+    content = iter([data[:500], data[500:]]) if chunked else data
+    with serving(llm, max_body_bytes=1000) as url:
+        answer = httpx.post(
+            url + CHAT, content=content, headers={"content-type": "application/json"}
+        )
+    assert (answer.status_code, error_of(answer)["code"]) == (413, "body_too_large")
+    assert not llm.calls
+
+
+def test_a_body_that_does_not_come_is_given_up() -> None:
+    with serving(body_seconds=0.2) as url:
+        place = urlsplit(url)
+        with socket.create_connection((place.hostname, place.port)) as connection:
+            connection.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{"
+            )
+            assert b" 408 " in connection.recv(100)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "code"),
+    [
+        (b"{", "application/json", 400, "invalid_json"),
+        (b"[]", "application/json", 400, "invalid_type"),
+        (b"\xff", "application/json", 400, "invalid_json"),
+        (b'{"a": NaN}', "application/json", 400, "invalid_json"),
+        (b"[" * 100_000, "application/json", 400, "invalid_json"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "application/json", 400, "invalid_json"),
+        (b"{}", "text/plain", 415, "unsupported_media_type"),
+        (b"{}", "application/json", 400, "missing_required_parameter"),
+    ],
+)
+def test_bodies_that_are_no_request(content: bytes, kind: str, status: int, code: str) -> None:
+    with serving() as url:
+        answer = httpx.post(url + CHAT, content=content, headers={"content-type": kind})
+    assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+    assert len(error_of(answer)["message"]) < 500
+
+
+def test_compressed_bodies_are_refused() -> None:
+    with serving() as url:
+        answer = httpx.post(url + CHAT, json=BODY, headers={"content-encoding": "gzip"})
+    assert error_of(answer)["code"] == "unsupported_encoding"
+
+
+def test_limits_of_messages_and_outputs(tmp_path: Path) -> None:
+    llm = PlayedLLM(folder=tokenizer_folder(tmp_path))
+    many = {**BODY, "messages": BODY["messages"] * 3}
+    with serving(llm, max_messages=2, max_outputs=3) as url:
+        codes = [
+            error_of(httpx.post(url + path, json=body))["code"]
+            for path, body in (
+                (CHAT, many),
+                ("/tokenize", many),
+                (CHAT, {**BODY, "n": 4}),
+                ("/v1/completions", {"model": "m", "prompt": ["a", "b"], "n": 2}),
+            )
+        ]
+    assert codes == ["too_many_messages"] * 2 + ["too_many_outputs"] * 2
+    assert not llm.calls
+
+
+def test_places_and_queue() -> None:
+    llm = PlayedLLM()
+    llm.held = True
+    with serving(llm, max_concurrency=2, max_queue=1) as url:
+        answers: list[httpx.Response] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(httpx.post(url + CHAT, json=BODY)))
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        metrics = f"{url}/metrics"
+        until(lambda: "headrace_http_queued 1.0" in httpx.get(metrics).text)
+        refused = httpx.post(url + CHAT, json=BODY)
+        llm.held = False
+        for thread in threads:
+            thread.join()
+    assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert llm.most_running == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_frees_its_place(stream: bool) -> None:
+    llm = PlayedLLM(["x"] * 1000, seconds=0.1)
+    with serving(llm, max_concurrency=1) as url:
+        if stream:
+            with httpx.stream("POST", url + CHAT, json={**BODY, "stream": True}) as got:
+                next(got.iter_lines())
+        else:
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(url + CHAT, json=BODY, timeout=SOON)
+        until(lambda: llm.cancelled == 1)
+        llm.pieces = ["x"]
+        llm.seconds = 0.0
+        assert httpx.post(url + CHAT, json=BODY).status_code == 200
+
+
+def test_a_client_that_waits_in_the_queue_may_go() -> None:
+    llm = PlayedLLM()
+    llm.held = True
+    with serving(llm, max_concurrency=1) as url:
+        first = threading.Thread(target=httpx.post, args=(url + CHAT,), kwargs={"json": BODY})
+        first.start()
+        until(lambda: llm.running)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url + CHAT, json=BODY, timeout=SOON)
+        until(lambda: "headrace_http_queued 0.0" in httpx.get(f"{url}/metrics").text)
+        llm.held = False
+        first.join()
+    assert len(llm.calls) == 1
+
+
+def test_a_client_that_reads_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    llm = PlayedLLM(["x" * 100_000] * 1000)
+    with caplog.at_level(logging.INFO, "headrace"), serving(llm, send_seconds=0.3) as url:
+        place = urlsplit(url)
+        data = json.dumps({**BODY, "stream": True}).encode()
+        with socket.create_connection((place.hostname, place.port)) as connection:
+            connection.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                b"Content-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(data), data)
+            )
+            until(lambda: llm.cancelled == 1)
+            until(lambda: "POST /v1/chat/completions 499" in caplog.text)
+    assert "generated_tokens=" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:1"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "["}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://friend.example"}, 200),
+        ({"host": "localhost:1", "origin": "http://localhost:1"}, 200),
+        ({"host": "localhost:1", "origin": "http://localhost:2"}, 403),
+    ],
+)
+def test_host_and_origin(headers: dict[str, str], status: int) -> None:
+    hosts = ("127.0.0.1", "LocalHost")
+    with serving(allowed_hosts=hosts, allowed_origins=("http://friend.example",)) as url:
+        answer = httpx.get(f"{url}/v1/models", headers=headers)
+        page = httpx.get(url, headers=headers)
+    assert answer.status_code == page.status_code == status
+
+
+def test_a_name_that_leads_to_this_machine_is_not_enough() -> None:
+    """Also for an app that was made without a word about hosts."""
+    evil = {"host": "evil.example:80", "origin": "http://evil.example:80"}
+    with serving() as url:
+        assert httpx.get(f"{url}/v1/models", headers=evil).status_code == 403
+    with serving(allowed_hosts=None) as url:
+        assert httpx.get(f"{url}/v1/models", headers=evil).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "others"),
+    [
+        ("127.0.0.1", False),
+        ("127.0.0.2", False),
+        ("LOCALHOST", False),
+        ("::1", False),
+        ("0.0.0.0", True),
+        ("192.0.2.1", True),
+    ],
+)
+def test_names_of_a_server_that_only_this_machine_reaches(host: str, others: bool) -> None:
+    parser = argparse.ArgumentParser()
+    serve.add_parser(parser.add_subparsers())
+    names = serve._config(parser.parse_args(["serve", "--host", host])).allowed_hosts
+    assert (names is None) == others
+    assert names is None or host in names
+
+
+def test_preflights_of_friends_only() -> None:
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "x-a"}
+    with serving(allowed_origins=("http://friend.example",)) as url:
+        allowed = [
+            httpx.options(url + CHAT, headers={**asked, "origin": f"http://{name}.example"})
+            for name in ("friend", "evil")
+        ]
+    assert allowed[0].headers["access-control-allow-origin"] == "http://friend.example"
+    assert "access-control-allow-origin" not in allowed[1].headers
+
+
+@pytest.mark.parametrize("given", ["abc-1", "a\tb", "x" * 65, "ä", ""])
+def test_request_ids(given: str) -> None:
+    with serving() as url:
+        answer = httpx.get(f"{url}/health", headers={"x-request-id": given.encode()})
+    shown = answer.headers["x-request-id"]
+    assert (shown == given) == (given == "abc-1")
+    assert answer.headers["request-id"] == shown
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", CHAT, 405),
+        ("DELETE", "/v1/models", 405),
+        ("GET", "/page/../auth.py", 404),
+        ("GET", "/page/..%2fauth.py", 404),
+        ("GET", "/page/%2e%2e/auth.py", 404),
+        ("GET", "/page//etc/passwd", 404),
+        ("GET", "/page/__init__.py", 404),
+        ("GET", "/v1/models/..%2f..%2fetc", 404),
+        ("GET", "/%00", 404),
+    ],
+)
+def test_paths(method: str, path: str, status: int) -> None:
+    with serving() as url:
+        place = urlsplit(url)
+        with socket.create_connection((place.hostname, place.port)) as connection:
+            connection.sendall(
+                f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+            )
+            text = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
+    assert text.startswith(f"HTTP/1.1 {status} ")
+    assert '"error"' in text
+
+
+def test_templates_of_requests_need_trust() -> None:
+    for extra in ({"chat_template": "x"}, {"chat_template_kwargs": {"chat_template": "x"}}):
+        for trusted in (False, True):
+            llm = PlayedLLM()
+            with serving(llm, trust_request_chat_template=trusted) as url:
+                answer = httpx.post(url + CHAT, json={**BODY, **extra})
+            assert answer.status_code == (200 if trusted else 400)
+            assert len(llm.calls) == trusted
+
+
+def test_tokens_there_and_back(tmp_path: Path) -> None:
+    llm = PlayedLLM(folder=tokenizer_folder(tmp_path))
+    with serving(llm) as url:
+        prompt = {"prompt": "héllo", "add_special_tokens": False}
+        ids = httpx.post(f"{url}/tokenize", json=prompt).json()
+        assert ids["count"] == len(ids["tokens"])
+        back = httpx.post(f"{url}/detokenize", json={"tokens": ids["tokens"]}).json()
+        assert back == {"prompt": "héllo"}
+        chat = httpx.post(f"{url}/tokenize", json={**BODY, "return_token_strs": True}).json()
+        assert len(chat["token_strs"]) == chat["count"] > 0
+        for tokens in ([512], [-1], [True], ["a"], "abc"):
+            answer = httpx.post(f"{url}/detokenize", json={"tokens": tokens})
+            assert answer.status_code == 400, tokens
+        lone = httpx.post(
+            f"{url}/tokenize",
+            content=b'{"prompt": "\\ud800"}',
+            headers={"content-type": "application/json"},
+        )
+        assert lone.status_code in (200, 400)
