@@ -82,3 +82,9 @@ def test_code_stands_in_fences() -> None:
     for path in PAGES:
         text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
         assert not re.search(r"^    (from|import|llm|with|engine)\b", text, re.MULTILINE), path.name
+
+
+def test_the_example_of_a_family_is_the_one_that_is_compiled() -> None:
+    source = (ROOT / "tests/cpp/model/example_family/brook.cc").read_text()
+    assert f"```cpp\n{source}```" in (ROOT / "docs/developing.md").read_text()
+    assert len(source.splitlines()) < 60
