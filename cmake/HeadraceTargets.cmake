@@ -5,6 +5,8 @@
 #             ThreadSanitizer, runs beside no other test, and tests/repeat.py runs it many times
 #   emulated  runs CUDA kernels in the emulation: `tests/run` runs it without sanitizers,
 #             `tests/run all` with AddressSanitizer, too
+#   sanitized what it tests is the same however it is optimized: `tests/run` builds and runs it with
+#             sanitizers alone, `tests/run all` without them, too (the target sanitized_tests)
 # headrace_gpu_program(NAME SOURCES...): a program that needs a GPU: in the target gpu_tests alone, and
 # unknown to ctest. CI compiles it, tests/gpu/run.sh runs it.
 
@@ -46,6 +48,7 @@ endfunction()
 
 add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
+add_custom_target(sanitized_tests)
 
 # GoogleTest's header, which every test includes, takes longer to read than most tests.
 if(HEADRACE_PCH AND HEADRACE_BUILD_TESTS)
@@ -69,6 +72,12 @@ function(headrace_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 1800)
   if(NOT "emulated" IN_LIST ARG_LABELS)
     add_dependencies(asan_tests ${name})
+  endif()
+  if("sanitized" IN_LIST ARG_LABELS)
+    add_dependencies(sanitized_tests ${name})
+    if(NOT HEADRACE_SANITIZE)
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
   endif()
   if("threads" IN_LIST ARG_LABELS)
     add_dependencies(tsan_tests ${name})

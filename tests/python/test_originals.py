@@ -146,6 +146,7 @@ FASTDEPLOY = [
             _V1 + "error_message_formatting",
             _V1 + "logprobs_boundary_values",
             _V1 + "logprobs_greater_than_20_with_v1_disabled",
+            _V1 + "logprobs_invalid_less_than_minus_one",
             _V1 + "logprobs_invalid_less_than_zero",
             _V1 + "logprobs_with_other_parameters",
             _V1 + "post_init_calls_verify_args",

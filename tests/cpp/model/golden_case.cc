@@ -63,6 +63,7 @@ GoldenCase load_golden_case(const std::string& name) {
   out.attention_factor = json.at("rope").at("attention_factor");
   out.logit_tolerance = json.at("tolerance").at("logits");
   out.logprob_tolerance = json.at("tolerance").at("logprobs");
+  out.routed = json.contains("router");
   if (json.contains("bfloat16_error")) {
     const Json& sdpa = json.at("bfloat16_error").at("sdpa");
     const Json& eager = json.at("bfloat16_error").at("eager");

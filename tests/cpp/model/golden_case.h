@@ -32,6 +32,7 @@ struct GoldenCase {
   std::vector<float> inv_freq;
   double attention_factor = 1.0;
   double logit_tolerance = 0.0, logprob_tolerance = 0.0;
+  bool routed = false;  ///< layers have experts
   Bfloat16Error bfloat16;
   std::vector<GoldenPrompt> prompts;
 };
