@@ -60,11 +60,36 @@ def measure_gpu_limits(program: list[str]) -> Limits:
 
 
 def matmul_parameters(config: dict) -> int:
-    """Parameters that every generated token multiplies: all matrices, the head included."""
+    """Parameters that every generated token multiplies: the matrices that it meets, the head
+    included, of experts those that it is sent to."""
+    active = config["num_experts_per_tok"] if "num_experts" in config else 0
+    return _matrices(config, experts=False) + active * expert_parameters(config)
+
+
+def expert_parameters(config: dict) -> int:
+    """Of one expert in all layers; 0 of a model without experts."""
+    if "num_experts" not in config:
+        return 0
+    return _matrices(config, experts=True) // config["num_experts"]
+
+
+def experts_met(config: dict, rows: int) -> float:
+    """Experts of a layer that some of `rows` rows are sent to, on average, if chance decides."""
+    if "num_experts" not in config:
+        return 0.0
+    missed = 1 - config["num_experts_per_tok"] / config["num_experts"]
+    return config["num_experts"] * (1 - missed**rows)
+
+
+def _matrices(config: dict, experts: bool) -> int:
     shapes = make_checkpoint.tensor_shapes(config)
     if "lm_head.weight" in shapes:
         del shapes["model.embed_tokens.weight"]
-    return sum(s[0] * s[1] for s in shapes.values() if len(s) == 2)
+    return sum(
+        dims[0] * dims[1]
+        for name, dims in shapes.items()
+        if len(dims) == 2 and (".experts." in name) == experts
+    )
 
 
 def kv_bytes_per_token(config: dict) -> int:

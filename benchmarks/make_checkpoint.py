@@ -23,13 +23,17 @@ POOL = 1 << 22  # numbers that a large checkpoint's matrices repeat
 
 _ERNIE = {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "use_bias": False}
 _QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+_ERNIE_MOE = {"model_type": "ernie4_5_moe", "architectures": ["Ernie4_5_MoeForCausalLM"],
+              "use_bias": False, "moe_layer_interval": 1, "moe_use_aux_free": True}  # fmt: skip
+_QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"],
+              "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}  # fmt: skip
 _LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 
 
 def _shape(base: dict, vocab: int, hidden: int, inter: int, layers: int, heads: int, kv: int,
            head_dim: int, theta: float, eps: float, context: int,
-           tied: bool = True) -> dict:  # fmt: skip
-    return base | {
+           tied: bool = True, **more: int) -> dict:  # fmt: skip
+    return base | more | {
         "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inter,
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
         "head_dim": head_dim, "rope_theta": theta, "rms_norm_eps": eps,
@@ -43,13 +47,82 @@ SHAPES = {
     "qwen2-0.5b": _shape(_QWEN2, 151936, 896, 4864, 24, 14, 2, 64, 1e6, 1e-6, 131072),
     "llama-3.2-1b": _shape(_LLAMA, 128256, 2048, 8192, 16, 32, 8, 64, 5e5, 1e-5, 131072),
     "llama-3.1-8b": _shape(_LLAMA, 128256, 4096, 14336, 32, 32, 8, 128, 5e5, 1e-5, 131072, False),
+    "qwen3-30b-a3b": _shape(
+        _QWEN3_MOE,
+        151936,
+        2048,
+        6144,
+        48,
+        32,
+        4,
+        128,
+        1e6,
+        1e-6,
+        40960,
+        False,
+        num_experts=128,
+        num_experts_per_tok=8,
+        moe_intermediate_size=768,
+    ),
+    "ernie-4.5-21b-a3b": _shape(
+        _ERNIE_MOE,
+        103424,
+        2560,
+        12288,
+        28,
+        20,
+        4,
+        128,
+        5e5,
+        1e-5,
+        131072,
+        moe_num_experts=64,
+        moe_k=6,
+        moe_intermediate_size=1536,
+        moe_num_shared_experts=2,
+        moe_layer_start_index=1,
+    ),
+    # 8 layers of 48 and a vocabulary cut alike: the head has its share of a token's bytes.
+    "qwen3-30b-a3b-8-layers": _shape(
+        _QWEN3_MOE,
+        25344,
+        2048,
+        6144,
+        8,
+        32,
+        4,
+        128,
+        1e6,
+        1e-6,
+        40960,
+        False,
+        num_experts=128,
+        num_experts_per_tok=8,
+        moe_intermediate_size=768,
+    ),
+    "smoke-moe": _shape(
+        _QWEN3_MOE,
+        4096,
+        128,
+        384,
+        2,
+        4,
+        2,
+        32,
+        1e6,
+        1e-6,
+        4096,
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=64,
+    ),
     "smoke": _shape(_ERNIE, 4096, 128, 384, 2, 4, 2, 32, 5e5, 1e-5, 4096),
 }
 
 
 def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
     """Every tensor of the checkpoint, in file order."""
-    hidden, inter, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    hidden, d = config["hidden_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (config["vocab_size"], hidden),
@@ -66,10 +139,24 @@ def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
             if config["model_type"] == "qwen2":
                 shapes[f"{layer}self_attn.{name}_proj.bias"] = (rows,)
         shapes[f"{layer}self_attn.o_proj.weight"] = (hidden, q)
-        shapes[f"{layer}mlp.gate_proj.weight"] = (inter, hidden)
-        shapes[f"{layer}mlp.up_proj.weight"] = (inter, hidden)
-        shapes[f"{layer}mlp.down_proj.weight"] = (hidden, inter)
+        if config["model_type"] == "qwen3_moe":
+            for norm in ("q_norm", "k_norm"):
+                shapes[f"{layer}self_attn.{norm}.weight"] = (d,)
+        for block, width in _feed_forwards(config):
+            shapes[f"{layer}mlp.{block}gate_proj.weight"] = (width, hidden)
+            shapes[f"{layer}mlp.{block}up_proj.weight"] = (width, hidden)
+            shapes[f"{layer}mlp.{block}down_proj.weight"] = (hidden, width)
+        if "num_experts" in config:
+            shapes[f"{layer}mlp.gate.weight"] = (config["num_experts"], hidden)
     return shapes
+
+
+def _feed_forwards(config: dict) -> list[tuple[str, int]]:
+    """Of a layer: what stands in their names, and their widths."""
+    if "num_experts" not in config:
+        return [("", config["intermediate_size"])]
+    width = config["moe_intermediate_size"]
+    return [(f"experts.{number}.", width) for number in range(config["num_experts"])]
 
 
 def to_bfloat16(values: np.ndarray) -> np.ndarray:
@@ -77,17 +164,25 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
+def write_config(shape: str, folder: Path) -> Path:
+    """A folder without weights, for `load_choices="dummy"`; returns it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(TOKENIZER / name, folder / name)
+    (folder / "config.json").write_text(json.dumps(SHAPES[shape], indent=1))
+    return folder
+
+
 def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path:
     """Makes `folder` unless it already holds this checkpoint; returns it."""
     config = SHAPES[shape]
+    if config["model_type"] == "ernie4_5_moe":
+        raise SystemExit(f"{shape} is for benchmarks/large.py: its weights are made at load")
     identity = {"shape": shape, "spread": spread, "seed": seed}
     stamp = folder / "made_by.json"
     if stamp.exists() and json.loads(stamp.read_text()) == identity:
         return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(TOKENIZER / name, folder / name)
-    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    write_config(shape, folder)
     shapes = tensor_shapes(config)
     header, offset = {}, 0
     for name, dims in shapes.items():

@@ -30,10 +30,13 @@ def main() -> None:
         command = [sys.executable, str(HERE / name), "--shape", "smoke", "--repeats", "1", *flags]
         print("+", name, *flags, flush=True)
         subprocess.run(command, check=True)
+    command = [sys.executable, str(HERE / "large.py"), "--shape", "smoke-moe", "--tokens", "4"]
+    print("+", *command[1:], flush=True)
+    subprocess.run(command, check=True)
     command = [sys.executable, str(HERE / "quality.py"), "{}", "--dialogues", "5"]
     print("+", *command[1:], flush=True)
     subprocess.run(command, check=True)
-    print(f"{len(RUNS) + 1} passed, 0 failed")
+    print(f"{len(RUNS) + 2} passed, 0 failed")
 
 
 if __name__ == "__main__":

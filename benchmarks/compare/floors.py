@@ -33,11 +33,18 @@ def head_parameters(config: dict) -> int:
     return config["vocab_size"] * config["hidden_size"]
 
 
-def weight_bytes(config: dict, weights: str) -> float:
-    """Of all matrices that a token meets; a tied embedding counts once, as the head."""
+def weight_bytes(config: dict, weights: str, rows: int = 1) -> float:
+    """Of the matrices that a step of `rows` rows meets, of experts those that chance sends some row
+    to; a tied embedding counts once, as the head. Routers stay float32."""
     head = head_parameters(config)
     linear = common.matmul_parameters(config) - head
-    return linear * LINEAR_BYTES[weights] + head * HEAD_BYTES[weights]
+    more = 0.0
+    if "num_experts" in config:
+        met = common.experts_met(config, rows) - config["num_experts_per_tok"]
+        more = met * common.expert_parameters(config) * LINEAR_BYTES[weights]
+        router = config["num_experts"] * config["hidden_size"] * config["num_hidden_layers"]
+        more += router * (4 - LINEAR_BYTES[weights])
+    return linear * LINEAR_BYTES[weights] + head * HEAD_BYTES[weights] + more
 
 
 def step_need(config: dict, weights: str, rows: int, contexts: list[int], sampled: int) -> Need:
@@ -50,7 +57,7 @@ def step_need(config: dict, weights: str, rows: int, contexts: list[int], sample
     attended = keys if len(contexts) == rows else rows * keys / 2  # causal
     width = config["num_attention_heads"] * config["head_dim"]
     return Need(
-        bytes=weight_bytes(config, weights) + keys * common.kv_bytes_per_token(config),
+        bytes=weight_bytes(config, weights, rows) + keys * common.kv_bytes_per_token(config),
         operations=2.0 * rows * linear
         + 2.0 * sampled * head
         + 4.0 * attended * width * config["num_hidden_layers"],

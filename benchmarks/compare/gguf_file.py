@@ -3,6 +3,7 @@
 python gguf_file.py FOLDER FILE bf16|int8|int4    (BF16, Q8_0, Q4_0; the head Q8_0 with int4)"""
 
 import json
+import re
 import struct
 import sys
 from pathlib import Path
@@ -22,11 +23,20 @@ NAMES = {
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate": "ffn_gate_inp",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-ARCHITECTURES = {"qwen2": "qwen2", "llama": "llama", "ernie4_5": "ernie4_5"}
+ARCHITECTURES = {
+    "qwen2": "qwen2",
+    "qwen3_moe": "qwen3moe",
+    "llama": "llama",
+    "ernie4_5": "ernie4_5",
+}
+EXPERT = re.compile(r"(.*\.mlp\.)experts\.(\d+)\.(.*)")
 
 
 def gguf_name(name: str) -> str:
@@ -34,21 +44,32 @@ def gguf_name(name: str) -> str:
         return "token_embd.weight"
     if name == "model.norm.weight":
         return "output_norm.weight"
+    if name == "lm_head.weight":
+        return "output.weight"
     _, _, layer, rest = name.split(".", 3)
     module, _, kind = rest.rpartition(".")
     return f"blk.{layer}.{NAMES[module]}.{kind}"
 
 
-def tensors(file: Path):
-    """Name and float32 numbers of each tensor."""
+def tensors(file: Path, experts: int):
+    """Name and float32 numbers of each tensor; a layer's experts as one, [experts, n, k]."""
     with file.open("rb") as data:
         header = json.loads(data.read(struct.unpack("<Q", data.read(8))[0]))
         begin = data.tell()
+        stacks: dict[str, list[np.ndarray]] = {}
         for name, entry in header.items():
             data.seek(begin + entry["data_offsets"][0])
             size = entry["data_offsets"][1] - entry["data_offsets"][0]
             bits = np.frombuffer(data.read(size), np.uint16).astype(np.uint32) << 16
-            yield name, bits.view(np.float32).reshape(entry["shape"])
+            numbers = bits.view(np.float32).reshape(entry["shape"])
+            expert = EXPERT.fullmatch(name)
+            if expert is None:
+                yield gguf_name(name), numbers
+                continue
+            stack = gguf_name(expert[1] + expert[3]).replace(".weight", "_exps.weight")
+            stacks.setdefault(stack, []).append(numbers)
+            if len(stacks[stack]) == experts:
+                yield stack, np.stack(stacks.pop(stack))
 
 
 def describe(writer: gguf.GGUFWriter, config: dict) -> None:
@@ -63,6 +84,10 @@ def describe(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_rope_dimension_count(config["head_dim"])
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if "num_experts" in config:
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("default")
@@ -78,11 +103,13 @@ def main() -> None:
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(file, ARCHITECTURES[config["model_type"]])
     describe(writer, config)
-    for name, numbers in tensors(folder / "model.safetensors"):
-        kind = KINDS[weights] if numbers.ndim == 2 else gguf.GGMLQuantizationType.F32
-        if weights == "int4" and "embed" in name:
+    for name, numbers in tensors(folder / "model.safetensors", config.get("num_experts", 0)):
+        kind = KINDS[weights]
+        if numbers.ndim == 1 or "gate_inp" in name:
+            kind = gguf.GGMLQuantizationType.F32
+        elif weights == "int4" and name in ("token_embd.weight", "output.weight"):
             kind = KINDS["int8"]
-        writer.add_tensor(gguf_name(name), gguf.quants.quantize(numbers, kind), raw_dtype=kind)
+        writer.add_tensor(name, gguf.quants.quantize(numbers, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
