@@ -97,6 +97,10 @@ void CudaBackend::require(const BackendNeeds& needs) const {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no mixture-of-experts layers, but ",
                 "this model's have ", needs.experts, " experts: use device cpu.");
   }
+  if (needs.mtp) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend doesn't run MTP blocks: use ",
+                "speculative method ngram or draft_model, or device cpu.");
+  }
   if (needs.head_dim < 16 || needs.head_dim > 256 || needs.head_dim % 16 != 0) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., 256, not ",
                 needs.head_dim, ": use device cpu.");

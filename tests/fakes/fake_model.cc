@@ -41,6 +41,12 @@ int64_t steady_nanoseconds() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
+void keep_busy(int64_t nanoseconds) {
+  const int64_t end = steady_nanoseconds() + nanoseconds;
+  while (steady_nanoseconds() < end) {
+  }
+}
+
 size_t best(std::span<const float> values) {
   return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
@@ -121,13 +127,16 @@ void FakeControl::pass() {
     waiting_ = false;
   }
   ++steps;
-  const int64_t end = steady_nanoseconds() + step_nanoseconds;
-  while (steady_nanoseconds() < end) {
-  }
+  keep_busy(step_nanoseconds);
   if (failures_ != 0) {
     if (failures_ > 0) --failures_;
     throw Error(ErrorCode::kDevice, "injected failure");
   }
+}
+
+void FakeControl::pass_mtp(int count) {
+  mtp_rows += count;
+  keep_busy(mtp_nanoseconds);
 }
 
 std::unique_ptr<const LoraAdapter> FakeControl::load_lora(const std::string& path) {
@@ -142,6 +151,7 @@ FakeRunner::FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> cont
       cells_(static_cast<size_t>(shape.num_blocks) * static_cast<size_t>(shape.block_size)),
       host_cells_(static_cast<size_t>(shape.num_host_blocks) *
                   static_cast<size_t>(shape.block_size)),
+      kept_hashes_(static_cast<size_t>(shape.max_kept)),
       logits_(static_cast<size_t>(shape.max_logit_rows) * static_cast<size_t>(shape.vocab_size)) {
   ++control_->models_alive;
 }
@@ -186,6 +196,7 @@ TensorView FakeRunner::forward(const StepBatch& batch) {
   }
   HEADRACE_CHECK(static_cast<size_t>(next_row) == rows);
   row_tokens_.assign(batch.token_ids.begin(), batch.token_ids.end());
+  has_hidden_ = batch.all_hidden || batch.logit_rows.size() == rows;
   row_hashes_.clear();
   for (const SeqSlice& seq : batch.seqs) {
     uint64_t history = fake_history(seq.lora == nullptr ? 0 : seq.lora->rank());
@@ -207,15 +218,81 @@ TensorView FakeRunner::logits(std::span<const int32_t> rows) {
   TensorView out(logits_.data(), DType::kF32, {count, shape_.vocab_size});
   for (int32_t i = 0; i < count; ++i) {
     const auto row = static_cast<size_t>(rows[static_cast<size_t>(i)]);
-    const uint64_t history = row_hashes_.at(row);
-    for (int32_t token = 0; token < shape_.vocab_size; ++token) {
-      out.row<float>(i)[token] = fake_logit(history + shape_.salt, token);
-    }
+    fill_logits(out, i, row_hashes_.at(row) + shape_.salt);
     if (row_tokens_.at(row) == control_->poison) {
       out.row<float>(i)[0] = std::numeric_limits<float>::quiet_NaN();
     }
   }
   return out;
+}
+
+void FakeRunner::fill_logits(TensorView out, int64_t row, uint64_t history) const {
+  for (int32_t token = 0; token < shape_.vocab_size; ++token) {
+    out.row<float>(row)[token] = fake_logit(history, token);
+  }
+}
+
+/// Of the tokens up to there that the cache holds.
+uint64_t FakeRunner::history_of(const SeqSlice& seq, int32_t position) {
+  uint64_t history = fake_history(cell(seq, 0).lora == nullptr ? 0 : cell(seq, 0).lora->rank());
+  for (int32_t i = 0; i <= position; ++i) {
+    HEADRACE_CHECK(cell(seq, i).position == i, "row of position ", i, " is lost");
+    history = extend(history, cell(seq, i).token);
+  }
+  return history;
+}
+
+void FakeRunner::keep(std::span<const int32_t> rows, int64_t first) {
+  HEADRACE_CHECK(has_hidden_);
+  for (const int32_t row : rows) {
+    kept_hashes_.at(static_cast<size_t>(first++)) = row_hashes_.at(static_cast<size_t>(row));
+  }
+}
+
+TensorView FakeRunner::guess(const MtpStep& step) {
+  const StepBatch& batch = step.batch;
+  control_->pass_mtp(static_cast<int>(batch.token_ids.size()));
+  if (shape_.mtp_fails) throw Error(ErrorCode::kDevice, "injected failure of a guess");
+  std::vector<uint64_t> hashes;
+  try {
+    hashes = read_inputs(step);
+  } catch (const InternalError&) {
+    ++control_->mtp_mistakes;
+    throw;
+  }
+  has_hidden_ = false;
+  const auto count = static_cast<int32_t>(batch.logit_rows.size());
+  TensorView out(logits_.data(), DType::kF32, {count, shape_.vocab_size});
+  guessed_.clear();
+  for (int32_t i = 0; i < count; ++i) {
+    guessed_.push_back(hashes.at(static_cast<size_t>(batch.logit_rows[static_cast<size_t>(i)])));
+    fill_logits(out, i, guessed_.back() + shape_.mtp_salt);
+  }
+  return out;
+}
+
+/// What the rows make of their tokens.
+std::vector<uint64_t> FakeRunner::read_inputs(const MtpStep& step) {
+  const StepBatch& batch = step.batch;
+  HEADRACE_CHECK(step.rows.size() == batch.token_ids.size());
+  HEADRACE_CHECK(step.input != MtpInput::kStep || has_hidden_);
+  const std::vector<uint64_t>& input = step.input == MtpInput::kStep   ? row_hashes_
+                                       : step.input == MtpInput::kKept ? kept_hashes_
+                                                                       : guessed_;
+  std::vector<uint64_t> hashes;
+  for (const SeqSlice& seq : batch.seqs) {
+    for (int32_t i = 0; i < seq.num_rows; ++i) {
+      const auto row = static_cast<size_t>(seq.first_row + i);
+      const uint64_t history = input.at(static_cast<size_t>(step.rows[row]));
+      HEADRACE_CHECK(batch.positions[row] == seq.start_pos + i && row == hashes.size());
+      cell(seq, seq.start_pos + i);  // a block must be there
+      HEADRACE_CHECK(
+          step.input == MtpInput::kGuess || history == history_of(seq, seq.start_pos + i),
+          "another row than that of position ", seq.start_pos + i);
+      hashes.push_back(extend(history, batch.token_ids[row]));
+    }
+  }
+  return hashes;
 }
 
 void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
@@ -264,11 +341,21 @@ std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int
 
 namespace {
 
+int32_t fake_unread(const ModelOptions& options) {
+  return internal::Speculator::kFreeRead + options.speculative.num_speculative_tokens;
+}
+
 /// The draft model is the same model, in a cache of its own; unless its path is "other". A
-/// "failing" one fails in each step.
+/// "failing" one fails in each step. So does an MTP block.
 std::unique_ptr<internal::Speculator> fake_speculator(const ModelOptions& options,
-                                                      const FakeShape& shape) {
+                                                      const FakeShape& shape, FakeRunner& runner) {
   std::unique_ptr<internal::DraftModel> draft;
+  std::unique_ptr<internal::MtpDrafter> mtp;
+  if (options.speculative.method == "mtp") {
+    const int32_t rows = std::max(options.max_num_batched_tokens, options.max_num_seqs);
+    mtp = std::make_unique<internal::MtpDrafter>(
+        runner, internal::MtpDrafter::Limits{rows, fake_unread(options), shape.max_kept});
+  }
   if (options.speculative.method == "draft_model") {
     FakeShape own = shape;
     own.salt = options.speculative.model == "other" ? 1 : 0;
@@ -279,7 +366,8 @@ std::unique_ptr<internal::Speculator> fake_speculator(const ModelOptions& option
         internal::DraftModel::Limits{std::max(options.max_num_batched_tokens, options.max_num_seqs),
                                      own.block_size, own.num_blocks});
   }
-  return std::make_unique<internal::Speculator>(options.speculative, std::move(draft));
+  return std::make_unique<internal::Speculator>(options.speculative, std::move(draft),
+                                                std::move(mtp));
 }
 
 }  // namespace
@@ -307,10 +395,14 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.info.eos_token_ids = {0};
     out.info.max_loras = options.max_loras;
     out.load_lora = [control](const std::string& path) { return control->load_lora(path); };
+    own.max_kept = int64_t{options.max_num_seqs} * fake_unread(options);
+    own.mtp_salt = options.speculative.model == "other" ? 1 : 0;
+    own.mtp_fails = options.speculative.model == "failing";
+    auto runner = std::make_unique<FakeRunner>(own, control);
     if (!options.speculative.method.empty()) {
-      out.speculator = fake_speculator(options, own);
+      out.speculator = fake_speculator(options, own, *runner);
     }
-    out.runner = std::make_unique<FakeRunner>(own, control);
+    out.runner = std::move(runner);
     if (own.late || own.ahead) {
       out.runner = std::make_unique<AheadRunner>(std::move(out.runner), control, own.ahead);
     }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/guess/mtp_drafter.h"
 #include "engine/load/loaded_model.h"
 #include "engine/loop/step_runner.h"
 #include "headrace/engine.h"
@@ -42,7 +43,10 @@ class FakeControl {
   std::atomic<int> begun{0};                 ///< steps of an AheadRunner
   std::atomic<int> collected{0};             ///< of them, steps whose results have been waited for
   std::atomic<int> covered{0};               ///< of those, steps behind which another one had begun
-  std::atomic<int> fail_begins{0};  ///< so many of the next steps of an AheadRunner can't begin
+  std::atomic<int> fail_begins{0};   ///< so many of the next steps of an AheadRunner can't begin
+  std::atomic<int> mtp_rows{0};      ///< that an MTP block has computed
+  std::atomic<int> mtp_mistakes{0};  ///< of them, batches that broke the contract
+  std::atomic<int64_t> mtp_nanoseconds{0};     ///< a step of it keeps its thread busy that long
   std::atomic<int64_t> device_nanoseconds{0};  ///< that each step of an AheadRunner takes
   std::atomic<int> poison{-1};                 ///< the logits of this token's rows are NaN
   /// When the last step's tokens were chosen, in nanoseconds of steady_clock.
@@ -50,6 +54,8 @@ class FakeControl {
 
   /// Called by the model in each step, and at its end.
   void pass();
+  /// A step of an MTP block.
+  void pass_mtp(int count);
   void note_end();
   /// An adapter whose rank is its path; throws Error(kCorruptFile) if fail_loading.
   std::unique_ptr<const LoraAdapter> load_lora(const std::string& path);
@@ -69,12 +75,15 @@ struct FakeShape {
   int32_t num_host_blocks = 0;
   int32_t block_size = 16;
   int32_t max_logit_rows = 8;
-  uint64_t salt = 0;   ///< another model for each
-  bool late = false;   ///< its steps are an AheadRunner's
-  bool ahead = false;  ///< and begin before the ones before have been waited for
+  uint64_t salt = 0;      ///< another model for each
+  bool late = false;      ///< its steps are an AheadRunner's
+  bool ahead = false;     ///< and begin before the ones before have been waited for
+  int64_t max_kept = 0;   ///< rows that its MTP block keeps
+  uint64_t mtp_salt = 0;  ///< its MTP block is right if this is 0
+  bool mtp_fails = false;
 };
 
-class FakeRunner final : public internal::StepRunner {
+class FakeRunner final : public internal::StepRunner, public internal::MtpRunner {
  public:
   FakeRunner(const FakeShape& shape, std::shared_ptr<FakeControl> control);
   ~FakeRunner() override;
@@ -84,6 +93,10 @@ class FakeRunner final : public internal::StepRunner {
   /// in the cache.
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
+  /// Throws InternalError, and counts it, if a row of the input isn't what the model made of that
+  /// position.
+  TensorView guess(const MtpStep& step) override;
+  void keep(std::span<const int32_t> rows, int64_t first) override;
   int32_t max_logit_rows() const override { return shape_.max_logit_rows; }
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
@@ -99,11 +112,16 @@ class FakeRunner final : public internal::StepRunner {
   };
 
   Cell& cell(const SeqSlice& seq, int32_t position);
+  uint64_t history_of(const SeqSlice& seq, int32_t position);
+  std::vector<uint64_t> read_inputs(const MtpStep& step);
+  void fill_logits(TensorView out, int64_t row, uint64_t history) const;
 
   const FakeShape shape_;
   const std::shared_ptr<FakeControl> control_;
   std::vector<Cell> cells_, host_cells_;
   std::vector<uint64_t> row_hashes_;
+  bool has_hidden_ = false;                      // row_hashes_ may be read
+  std::vector<uint64_t> kept_hashes_, guessed_;  // MtpInput::kKept, kGuess
   std::vector<int32_t> row_tokens_;
   std::vector<float> logits_;
 };

@@ -125,6 +125,39 @@ def _yarn_attention_factor(rope: dict[str, Any], factor: float) -> float:
 def logits(rules: Rules, weights: Arrays, ids: list[int], prompt_length: int) -> np.ndarray:
     """float64 [len(ids), vocabulary] of one request whose first `prompt_length` ids are given."""
     weights = pytorch_layout(rules, weights)
+    return hidden_rows(rules, weights, ids, prompt_length) @ head_of(weights).T
+
+
+def head_of(weights: Arrays) -> np.ndarray:
+    return weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+
+
+def guess_logits(
+    rules: Rules, weights: Arrays, ids: list[int], embedding_first: bool = True
+) -> np.ndarray:
+    """float64 [len(ids) - 1, vocabulary] of the MTP block; row p is of position p + 2."""
+    weights = pytorch_layout(rules, weights)
+    hidden = hidden_rows(rules, weights, ids, len(ids))[:-1]
+    embedded = weights["model.embed_tokens.weight"][ids[1:]]
+    joined = [
+        rms_norm(embedded, weights["model.mtp_emb_norm.0.weight"], rules.eps),
+        rms_norm(hidden, weights["model.mtp_hidden_norm.0.weight"], rules.eps),
+    ]
+    if not embedding_first:
+        joined.reverse()
+    x = np.concatenate(joined, axis=-1) @ weights["model.mtp_linear_proj.0.weight"].T
+    cos, sin = _rope_tables(rules, len(x), len(ids))
+    stem = "model.mtp_block.0."
+    parts = {k.removeprefix(stem): v for k, v in weights.items() if k.startswith(stem)}
+    y = rms_norm(x, parts["input_layernorm.weight"], rules.eps)
+    x = x + _attention(rules, parts, y, cos, sin, None)
+    y = rms_norm(x, parts["post_attention_layernorm.weight"], rules.eps)
+    x = x + reference_moe.mlp(parts, "mlp", y)
+    return rms_norm(x, weights["model.norm.weight"], rules.eps) @ head_of(weights).T
+
+
+def hidden_rows(rules: Rules, weights: Arrays, ids: list[int], prompt_length: int) -> np.ndarray:
+    """float64 [len(ids), hidden size] behind the final norm; weights in the PyTorch layout."""
     cos, sin = _rope_tables(rules, len(ids), prompt_length)
     x = weights["model.embed_tokens.weight"][ids]
     for layer, window in enumerate(rules.windows):
@@ -137,9 +170,7 @@ def logits(rules: Rules, weights: Arrays, ids: list[int], prompt_length: int) ->
             x = x + reference_moe.feed_forward(rules.experts, parts, y)
         else:
             x = x + reference_moe.mlp(parts, "mlp", y)
-    x = rms_norm(x, weights["model.norm.weight"], rules.eps)
-    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-    return x @ head.T
+    return rms_norm(x, weights["model.norm.weight"], rules.eps)
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:

@@ -157,6 +157,24 @@ def test_files_have_the_tensors_of_the_block_that_guesses() -> None:
         assert stems == {"mtp_block", "mtp_emb_norm", "mtp_hidden_norm", "mtp_linear_proj"}
 
 
+@pytest.mark.parametrize("name", ["ernie4_5_moe", "ernie4_5_moe_paddle"])
+def test_guesses_are_what_the_formulas_say(name: str) -> None:
+    golden = load.load_case(name)
+    weights = load.read_checkpoint(golden.folder)
+    guesses = json.loads((golden.folder / "mtp.json").read_text())
+    arrays = load.read_safetensors(golden.folder / "mtp.safetensors")
+    rules = rules_of(golden)
+    for index, sequence in enumerate(guesses["sequences"][:2]):
+        logits = reference.guess_logits(rules, weights, sequence["tokens"])
+        want = arrays[f"logits.{index}"]
+        assert np.abs(logits[sequence["rows"]] - want).max() <= guesses["tolerance"]
+        clear = np.array(sequence["argmax"]) >= 0
+        assert (logits.argmax(axis=-1) == sequence["argmax"])[clear].all()
+        assert sequence["guesses"][0] == logits[-1].argmax()
+        wrong = reference.guess_logits(rules, weights, sequence["tokens"], embedding_first=False)
+        assert np.abs(wrong[sequence["rows"]] - want).max() > 100 * guesses["tolerance"]
+
+
 def test_margin_counts_ties_as_decided_by_id() -> None:
     scores = [np.array([[0.5, 0.2, 0.2, 0.1]])]
     assert routing.margin(scores, 1) == pytest.approx(0.3)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 
 from headrace import LLM, SamplingParams, shipped_model
 from headrace.errors import UnsupportedError
@@ -28,13 +29,19 @@ def test_fastdeploys_shape() -> None:
     draft = {"method": "draft_model", "model": "folder"}
     assert engine_speculative({**draft, "model": Path("folder")}) == draft
     assert engine_speculative({**whole, **more}) == whole
+    mtp = {"method": "mtp", "num_speculative_tokens": 2}
+    assert engine_speculative({**mtp, "num_model_steps": 2, "mtp_strategy": "default"}) == mtp
+    assert engine_speculative({**mtp, "model": Path("f")}) == {**mtp, "model": "f"}
     assert engine_speculative('{"method": "ngram"}') == {"method": "ngram"}
 
 
 @pytest.mark.parametrize(
     ("config", "error", "words"),
     [
-        ({"method": "mtp"}, UnsupportedError, "'mtp'.*'ngram'"),
+        ({"method": "eagle"}, UnsupportedError, "'eagle'.*'ngram'.*'mtp'"),
+        ({"method": "mtp", "model": 3}, TypeError, "folder of the MTP block's tensors.*3"),
+        ({"method": "mtp", "num_model_steps": 2}, UnsupportedError, "num_model_steps=2"),
+        ({"method": "mtp", "mtp_strategy": "with_ngram"}, UnsupportedError, "with_ngram"),
         ({}, UnsupportedError, "method None"),
         ({"method": "ngram", "verify_strategy": "topp"}, UnsupportedError, "verify_strategy"),
         ({"method": "ngram", "accept_policy": "accept_all"}, UnsupportedError, "accept_all"),
@@ -126,6 +133,36 @@ def test_a_draft_model_that_is_the_model_is_always_right(options: dict[str, Any]
         got = _answers(llm)
     with LLM(shipped_model(), **options) as llm:
         assert _answers(llm) == got
+
+
+@pytest.mark.parametrize("name", ["ernie4_5_moe", "ernie4_5_moe_paddle"])
+def test_a_models_own_block_changes_no_output(name: str) -> None:
+    folder = ROOT / "tests" / "golden" / name
+    prompts = [[7, 8, 9] * 12, [5], list(range(10, 60))]
+    sampling = [
+        SamplingParams(temperature=0, max_tokens=60, ignore_eos=True, logprobs=2),
+        SamplingParams(temperature=0.8, seed=4, max_tokens=60, ignore_eos=True),
+    ]
+    options: dict[str, Any] = {"max_model_len": 256, "enable_logprob": True, "max_num_seqs": 4}
+
+    def answers(llm: LLM) -> list[tuple[list[int], Any]]:
+        results = [r for s in sampling for r in llm.generate(prompts, s, use_tqdm=False)]
+        return [(list(r.outputs.token_ids), r.outputs.logprobs) for r in results]
+
+    with LLM(str(folder), **options) as llm:
+        want = answers(llm)
+    guessing = {"method": "mtp", "num_speculative_tokens": 2}
+    with LLM(str(folder), speculative_config=guessing, **options) as llm:
+        for _ in range(50):  # whether guesses are tried is measured, as above
+            assert answers(llm) == want
+            if llm.stats().drafted_tokens > 0:
+                break
+        assert llm.stats().drafted_tokens > 0
+
+
+def test_a_model_without_such_a_block_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="MTP block.*use ngram or draft_model"):
+        LLM(shipped_model(), speculative_config={"method": "mtp"}, max_model_len=64)
 
 
 def test_a_draft_model_needs_the_same_vocabulary(tmp_path: Path) -> None:

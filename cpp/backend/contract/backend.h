@@ -258,6 +258,7 @@ struct BackendNeeds {
   /// Steps with StepBatch::given or rope_positions.
   bool given_rows = false;
   int32_t experts = 0;  ///< of a layer; 0: route() and experts() aren't called
+  bool mtp = false;     ///< whether a block guesses tokens behind each step (mtp_block.h)
 };
 
 class Backend {

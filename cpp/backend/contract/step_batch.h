@@ -53,6 +53,8 @@ struct StepBatch {
   std::span<const GivenRows> given = {};
   /// [3][T] what RoPE goes by on each axis (RopeSpec::axes), or empty: `positions` on all three.
   std::span<const int32_t> rope_positions = {};
+  /// For the decoder: rows behind the final norm are wanted of all rows (Decoder::hidden).
+  bool all_hidden = false;
 
   std::array<int32_t, 3> rope_position(size_t row) const noexcept {
     if (rope_positions.empty()) return {positions[row], positions[row], positions[row]};

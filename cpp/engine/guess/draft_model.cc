@@ -59,38 +59,17 @@ void DraftModel::tag(const Request& request, int32_t first, int32_t end) {
   }
 }
 
-void DraftModel::begin_batch() {
-  for (auto* rows : {&token_ids_, &positions_, &rope_lens_, &logit_rows_}) rows->clear();
-  slices_.clear();
-  drawing_.clear();
-}
-
-void DraftModel::add_rows(const Request& request, int32_t first, std::span<const int32_t> tokens,
-                          bool draws) {
-  const auto count = static_cast<int32_t>(tokens.size());
-  slices_.push_back(
-      {static_cast<int32_t>(token_ids_.size()), count, first, request.blocks, nullptr});
-  for (int32_t i = 0; i < count; ++i) {
-    token_ids_.push_back(tokens[static_cast<size_t>(i)]);
-    positions_.push_back(first + i);
-    rope_lens_.push_back(std::max(request.num_prompt_tokens, first + i + 1));
-  }
-  if (!draws) return;
-  logit_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
-  drawing_.push_back(&request);
-}
-
 int32_t DraftModel::guess(std::span<const Request> requests) {
   const int32_t read = read_known(requests);
-  while (!slices_.empty()) {
+  while (!batch_.empty()) {
     draw();
-    const std::vector<const Request*> drawn = drawing_;
-    begin_batch();
+    const std::vector<const Request*> drawn(batch_.drawing().begin(), batch_.drawing().end());
+    batch_.clear();
     for (const Request* request : drawn) {
       const auto count = static_cast<int32_t>(request->guesses->size());
       if (count == request->most) continue;
       const auto position = static_cast<int32_t>(request->tokens.size()) + count - 1;
-      add_rows(*request, position, std::span(*request->guesses).last(1), true);
+      batch_.add(*request, position, std::span(*request->guesses).last(1), true);
     }
   }
   return read;
@@ -100,36 +79,28 @@ void DraftModel::forget() { std::fill(tags_.begin(), tags_.end(), Tag{}); }
 
 /// The batch of what is known but not computed yet, as far as there is room.
 int32_t DraftModel::read_known(std::span<const Request> requests) {
-  begin_batch();
+  batch_.clear();
   int32_t rows_left = limits_.max_rows;
   for (const Request& request : requests) {
     request.guesses->clear();
     const auto known = static_cast<int32_t>(request.tokens.size());
     const int32_t first = find_computed(request);
     const int32_t end = std::min(known, first + rows_left);
-    const bool has_logits = std::cmp_less(drawing_.size(), runner_->max_logit_rows());
+    const bool has_logits = std::cmp_less(batch_.drawing().size(), runner_->max_logit_rows());
     if (end <= first || (end == known && !has_logits)) continue;
     tag(request, first, end);
     *request.read = end;
-    add_rows(request, first, part(request.tokens, first, end), end == known);
+    batch_.add(request, first, part(request.tokens, first, end), end == known);
     rows_left -= end - first;
   }
   return limits_.max_rows - rows_left;
 }
 
 void DraftModel::draw() {
-  const TensorView logits =
-      runner_->forward({token_ids_, positions_, rope_lens_, slices_, logit_rows_});
-  if (drawing_.empty()) return;
-  sample_rows_.clear();
-  for (const Request* request : drawing_) {
-    const auto ahead = static_cast<int32_t>(request->guesses->size());
-    sample_rows_.push_back(
-        request->sampler->guess_row(static_cast<int32_t>(sample_rows_.size()), ahead));
-  }
-  if (results_.size() < drawing_.size()) results_.resize(drawing_.size());
-  runner_->sample(logits, sample_rows_, std::span(results_).first(drawing_.size()));
-  for (size_t i = 0; i < drawing_.size(); ++i) drawing_[i]->guesses->push_back(results_[i].token);
+  const TensorView logits = runner_->forward(batch_.step());
+  batch_.draw([&](std::span<const SampleRow> rows, std::span<SampleResult> results) {
+    runner_->sample(logits, rows, results);
+  });
 }
 
 }  // namespace headrace::internal

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/guess/draft_model.h"
+#include "engine/guess/mtp_drafter.h"
 #include "headrace/options.h"
 #include "sched/scheduler.h"
 #include "spec/draft_gate.h"
@@ -20,10 +21,14 @@ namespace headrace::internal {
 
 /// What guessing keeps of one request.
 struct Speculation {
-  std::optional<PromptLookup> lookup;  ///< none: a draft model guesses, by
-  std::vector<int32_t> tokens;         ///< all that are known, of which it has
+  std::optional<PromptLookup> lookup;  ///< none: a drafter guesses, by
+  std::vector<int32_t> tokens;         ///< all that are known, of which a draft model has
   int32_t read = 0;                    ///< read that many
   int32_t num_prompt_tokens = 0;
+  UnreadRows unread;  ///< of an MTP block
+  bool keeps_rows =
+      false;              ///< rows of the step under way are for the block (StepBatch::all_hidden)
+  bool is_blind = false;  ///< it has too much to read: the block guesses nothing
   DraftGate gate;
   /// Guesses of the tokens behind the last known one.
   std::vector<int32_t> drafts;
@@ -38,15 +43,20 @@ class Speculator {
   /// guess.
   static constexpr double kFund = 16, kMostFund = 64, kFundShare = 0.25;
   static constexpr int32_t kFreeRead = 16;
+  /// An MTP block's reading is paid from it, too, at this many times its own time, as the model's
+  /// last layer has to compute more rows for it; each step adds kReadShare.
+  static constexpr double kMtpReadPrice = 2, kReadShare = 0.01;
   static constexpr int32_t kMostFailures = 3;
 
-  /// REQUIRES: valid options with a method. `draft` is null unless that is "draft_model".
+  /// REQUIRES: valid options with a method. `draft` is null unless that is "draft_model", and `mtp`
+  /// unless it is "mtp".
   explicit Speculator(const SpeculativeOptions& options,
-                      std::unique_ptr<DraftModel> draft = nullptr);
+                      std::unique_ptr<DraftModel> draft = nullptr,
+                      std::unique_ptr<MtpDrafter> mtp = nullptr);
 
   /// By the loop thread, before the first step.
   void enter_thread() {
-    if (draft_ != nullptr) draft_->enter_thread();
+    if (drafter_ != nullptr) drafter_->enter_thread();
   }
 
   std::unique_ptr<Speculation> start(std::span<const int32_t> prompt) const;
@@ -68,22 +78,41 @@ class Speculator {
     Speculation* request;
     const SamplerState* sampler;
   };
-  /// Makes the guesses that the plan has room for, and drops others. A draft model that fails costs
-  /// the step its guesses and nothing else; after kMostFailures in a row it isn't asked any more.
+  /// Makes the guesses that the plan has room for, and drops others. A drafter that fails costs the
+  /// step its guesses and nothing else; after kMostFailures in a row it isn't asked any more.
   /// Returns why it failed, or "".
   std::string fill(std::span<const Planned> planned);
 
+  /// A request of a step that has been computed.
+  struct Computed {
+    Speculation* request;
+    const SeqSlice* rows;
+    std::span<const int32_t> new_tokens;  ///< behind those that were known
+  };
+  /// For an MTP block: it may read the step's rows of requests that keep rows, those whose next
+  /// tokens are known. Before anything else uses the model. Likewise returns why it failed.
+  std::string take_rows(std::span<const Computed> computed);
+
  private:
-  bool may_read(const Speculation& request) const;
-  std::string ask_draft();
+  bool may_guess(const Speculation& request) const;
+  double read_price() const { return mtp_ ? kMtpReadPrice : 1; }
+  bool can_pay(int32_t rows) const;
+  void choose_keepers(std::span<const Planned> planned);
+  std::string ask_drafter();
+  void list_rows(std::span<const Computed> computed);
   void note_draft_times(int32_t read, double seconds);
+  void pay_reading(int32_t rows, double seconds);
 
   const SpeculativeOptions options_;
   const std::unique_ptr<DraftModel> draft_;
-  std::vector<DraftModel::Request> draft_requests_;
-  // Of the draft model, as learned:
+  const std::unique_ptr<MtpDrafter> mtp_;
+  Drafter* const drafter_;  ///< whichever there is
+  std::vector<Drafter::Request> draft_requests_;
+  std::vector<MtpDrafter::Computed> computed_;
+  std::vector<std::vector<int32_t>> next_tokens_;  ///< of each of them
+  // Of the drafter, as learned:
   double seconds_per_guess_ = 0, seconds_per_read_ = 0;
-  int32_t failures_ = 0;     ///< of the draft model, in a row
+  int32_t failures_ = 0;     ///< of the drafter, in a row
   double base_seconds_ = 0;  ///< of a step without guesses
   double fund_ = kFund;      ///< for reading texts, in steps
   StepCost cost_;

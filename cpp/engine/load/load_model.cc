@@ -38,6 +38,12 @@ struct Draft {
   Shapes shapes;
 };
 
+/// Rows of a request that an MTP block may leave unread: those of a step, and a text's that is read
+/// for nothing.
+int32_t most_unread(const ModelOptions& options) {
+  return Speculator::kFreeRead + options.speculative.num_speculative_tokens;
+}
+
 Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage) {
   Shapes out;
   out.decoder.storage = storage;
@@ -50,7 +56,8 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   out.decoder.max_loras = options.max_loras;
   out.decoder.max_lora_rank = options.max_lora_rank;
   out.decoder.dummy_weights = options.dummy_weights;
-  out.cache.num_layers = config.num_layers;
+  out.decoder.max_kept_rows = config.uses_mtp ? options.max_num_seqs * most_unread(options) : 0;
+  out.cache.num_layers = config.kv_layers();
   out.cache.num_kv_heads = config.num_kv_heads;
   out.cache.head_dim = config.head_dim;
   out.cache.block_size = options.block_size;
@@ -76,7 +83,8 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .head_dim = config.head_dim,
           .block_size = options.block_size,
           .quantization = quantization,
-          .experts = config.moe.router.num_experts};
+          .experts = config.moe.router.num_experts,
+          .mtp = config.uses_mtp};
 }
 
 std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& target) {
@@ -186,6 +194,13 @@ std::unique_ptr<DraftModel> draft_model(const Draft& draft, const MemoryPlan& pl
                                             plan.num_kv_blocks});
 }
 
+std::unique_ptr<MtpDrafter> mtp_drafter(const ModelOptions& options, const Shapes& shapes,
+                                        DecoderRunner& runner) {
+  return std::make_unique<MtpDrafter>(
+      runner, MtpDrafter::Limits{shapes.decoder.max_rows, most_unread(options),
+                                 shapes.decoder.max_kept_rows});
+}
+
 // A GPU's memory is divided by what the largest steps have taken of it. They compute nothing: a
 // cache of one block will do.
 MemoryPlan measure_and_plan(MemoryRequest request, const SchedulerConfig& config, Runners& runners,
@@ -288,7 +303,7 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   validate_model_options(options);
   LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);
-  const ModelConfig config = load_model_config(options.path);
+  const ModelConfig config = read_model_config(options);
   const auto packed = open_packed(options);
   Shapes shapes = choose_shapes(options, config, storage_dtype(options, config, packed.get()));
   shapes.decoder.quantization = quantization_of(options, config, packed.get());
@@ -334,7 +349,8 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   }
   if (!options.speculative.method.empty()) {
     out.speculator = std::make_unique<Speculator>(
-        options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr);
+        options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
+        config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
   }
   out.runner = std::move(runners.model);
   info.load_seconds =

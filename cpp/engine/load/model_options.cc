@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "engine/cache/weight_cache.h"
 #include "engine/load/device.h"
 #include "engine/load/loaded_model.h"
 #include "model/config/quantization.h"
@@ -41,15 +42,18 @@ void check_one_of(const char* field, const T& value, const std::array<T, N>& all
 void check_speculative(const SpeculativeOptions& options) {
   if (options.method.empty()) return;
   const bool has_draft = options.method == "draft_model";
-  if (!has_draft && options.method != "ngram") {
+  if (!has_draft && options.method != "ngram" && options.method != "mtp") {
     throw_error(ErrorCode::kUnsupported, "speculative method '", options.method,
-                "' is not supported: use ngram or draft_model, or leave it empty.");
+                "' is not supported: use ngram, draft_model or mtp, or leave it empty.");
   }
-  if (has_draft == options.model.empty()) {
-    throw_error(ErrorCode::kInvalidArgument, "speculative method ", options.method,
-                has_draft ? " needs the folder of a second model: name it in speculative.model."
-                          : str_cat(" has no model, but ", options.model,
-                                    " is named: leave it out, or use draft_model."));
+  if (has_draft && options.model.empty()) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "speculative method draft_model needs the folder of a ",
+                "second model: name it in speculative.model.");
+  }
+  if (options.method == "ngram" && !options.model.empty()) {
+    throw_error(ErrorCode::kInvalidArgument, "speculative method ngram has no model, but ",
+                options.model, " is named: leave it out, or use draft_model.");
   }
   check_range("num_speculative_tokens", options.num_speculative_tokens, 1, kMaxDrafts, "");
   check_range("max_ngram_size", options.max_ngram_size, 1, kMaxNgram, "");
@@ -121,6 +125,12 @@ void validate_model_options(const ModelOptions& options) {
   check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,
               " (0: no bound)");
   check_speculative(options.speculative);
+  if (options.speculative.method == "mtp" && !options.speculative.model.empty() &&
+      !options.packed_weights.empty() && options.packed_weights != kCachedWeights) {
+    throw_error(ErrorCode::kInvalidArgument, "speculative.model is ", options.speculative.model,
+                ", but weights come from the packed file ", options.packed_weights,
+                ", which holds the MTP block, too: leave speculative.model out.");
+  }
 }
 
 }  // namespace headrace::internal

@@ -1,5 +1,6 @@
 #include "headrace/pack.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
@@ -57,10 +58,15 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
                 "a packed file is made from a folder's own weights: leave dummy_weights and "
                 "packed_weights out.");
   }
+  if (!internal::mtp_folder(options).empty()) {
+    throw_error(ErrorCode::kUnsupported, "speculative.model is ", options.speculative.model,
+                ": a packed file holds the weights of one folder; leave it out, or put the MTP "
+                "block's tensors into the model's.");
+  }
   check_target(file, options.path);
   internal::LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);
-  const ModelConfig config = load_model_config(options.path);
+  ModelConfig config = internal::read_model_config(options);
   PackedHeader header;
   header.written_by = str_cat("headrace ", version());
   header.storage = internal::storage_dtype(options, config, nullptr);
@@ -70,6 +76,9 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   const DeviceInfo device = backend->device_info();
 
   const Checkpoint checkpoint(options.path);
+  // It goes in for those who will use it.
+  const auto is_mtp = [](const CheckpointTensor& tensor) { return is_mtp_tensor(tensor.name); };
+  if (has_mtp(config) && std::ranges::any_of(checkpoint.tensors(), is_mtp)) config.uses_mtp = true;
   const ModelSources sources = checkpoint_sources(config, checkpoint, header.quantization);
   header.layout = packed_layout(*backend, header.storage, sources);
   header.source =
@@ -99,7 +108,7 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
 
 void v0::check_packed(const ModelOptions& options) {
   internal::validate_model_options(options);
-  const ModelConfig config = load_model_config(options.path);
+  const ModelConfig config = internal::read_model_config(options);
   const auto packed = internal::open_packed(options);
   if (packed == nullptr) {
     throw_error(ErrorCode::kInvalidArgument, "packed_weights is ",

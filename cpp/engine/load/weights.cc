@@ -41,6 +41,22 @@ DType parse_kv_dtype(const std::string& name, DType automatic) {
   return parse_dtype(name, automatic);
 }
 
+std::string mtp_folder(const ModelOptions& options) {
+  return options.speculative.method == "mtp" ? options.speculative.model : std::string();
+}
+
+ModelConfig read_model_config(const ModelOptions& options) {
+  ModelConfig out = load_model_config(options.path);
+  if (options.speculative.method != "mtp") return out;
+  if (!has_mtp(out)) {
+    throw_error(ErrorCode::kUnsupported, "speculative method mtp needs a model with an MTP block, ",
+                "which ", out.model_type,
+                " models don't have in this build: use ngram or draft_model.");
+  }
+  out.uses_mtp = true;
+  return out;
+}
+
 std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
   if (!options.packed_weights.empty() && options.packed_weights != kCachedWeights) {
     return std::make_unique<PackedFile>(options.packed_weights);
@@ -131,7 +147,7 @@ LoadedWeights load_cached(const CachedModel& model) {
 }
 
 LoadedWeights load_folder(const CachedModel& model) {
-  const Checkpoint checkpoint(model.options.path);
+  const Checkpoint checkpoint(model.options.path, mtp_folder(model.options));
   const ModelSources sources =
       checkpoint_sources(model.config, checkpoint, model.shape.quantization);
   WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
@@ -158,9 +174,12 @@ LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
     return decoder_from(model, *packed);
   }
   if (options.packed_weights == kCachedWeights) {
-    if (model.backend.device_info().caches_packed) return load_cached(model);
-    model.logger.log(LogLevel::kInfo, "model '", model.name,
-                     "': this device keeps no packed weights, so that their cache is not used");
+    const bool from_two = !mtp_folder(options).empty();
+    if (model.backend.device_info().caches_packed && !from_two) return load_cached(model);
+    model.logger.log(LogLevel::kInfo, "model '", model.name, "': ",
+                     from_two ? "its MTP block comes from another folder"
+                              : "this device keeps no packed weights",
+                     ", so that their cache is not used");
   }
   return options.dummy_weights ? load_dummy(model) : load_folder(model);
 }

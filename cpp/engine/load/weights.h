@@ -19,6 +19,13 @@ DType parse_dtype(const std::string& name, DType automatic);
 /// The same for a KV cache, which may also be int8 or uint4.
 DType parse_kv_dtype(const std::string& name, DType automatic);
 
+/// The config of the folder, with the MTP block that the options may ask for. Throws what
+/// load_model_config() throws, and Error(kUnsupported) for a family without such blocks.
+ModelConfig read_model_config(const ModelOptions& options);
+
+/// The folder that the MTP block comes from; "": none, or the model's own.
+std::string mtp_folder(const ModelOptions& options);
+
 /// The packed file that these options load from; null if they load the folder's own weights.
 /// Throws Error as PackedFile does.
 std::unique_ptr<PackedFile> open_packed(const ModelOptions& options);

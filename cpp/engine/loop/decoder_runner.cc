@@ -34,6 +34,14 @@ TensorView DecoderRunner::logits(std::span<const int32_t> rows) {
   return weights_.decoder->logits(rows);
 }
 
+TensorView DecoderRunner::guess(const MtpStep& step) {
+  return weights_.decoder->guess(step, *cache_);
+}
+
+void DecoderRunner::keep(std::span<const int32_t> rows, int64_t first) {
+  weights_.decoder->keep(rows, first);
+}
+
 void DecoderRunner::reserve(const StepBatch& batch) {
   backend_->reserve([&] {
     const TensorView logits = forward(batch);

@@ -4,13 +4,14 @@
 #include <string>
 
 #include "backend/contract/backend.h"
+#include "engine/guess/mtp_drafter.h"
 #include "engine/load/weights.h"
 #include "engine/loop/step_runner.h"
 
 namespace headrace::internal {
 
 /// A Decoder with its cache, on a backend that it shares with adapters.
-class DecoderRunner final : public StepRunner {
+class DecoderRunner final : public StepRunner, public MtpRunner {
  public:
   /// The weights live on `backend`. `max_logit_rows` is the decoder's. Needs a cache to run.
   DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights, int32_t max_logit_rows);
@@ -25,6 +26,9 @@ class DecoderRunner final : public StepRunner {
   void copy_blocks(std::span<const BlockCopy> copies) override;
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
+  /// For a model with an MTP block.
+  TensorView guess(const MtpStep& step) override;
+  void keep(std::span<const int32_t> rows, int64_t first) override;
   void reserve(const StepBatch& batch) override;
   int32_t max_logit_rows() const override { return max_logit_rows_; }
   void sample(TensorView logits, std::span<const SampleRow> rows,

@@ -289,7 +289,10 @@ bool ModelLoop::compute(Round& round) {
       step.run(*runner_, mask_workers_.get());
     }
     counters_.mask_wait_seconds += step.mask_wait_seconds();
-    if (speculator_) note_drafts(round, monotonic_seconds() - start - step.mask_wait_seconds());
+    if (speculator_) {
+      note_drafts(round, monotonic_seconds() - start - step.mask_wait_seconds());
+      take_rows(round);
+    }
     drop_hopeless(round);
     failed_steps_ = 0;
     return true;
@@ -317,9 +320,12 @@ void ModelLoop::fill_drafts(const StepPlan& plan) {
     const LiveRequest& live = *planned_[i];
     guessing_.push_back({&plan.seqs[i], live.speculation.get(), live.sampler.get()});
   }
-  const std::string failure = speculator_->fill(guessing_);
+  note_guessing(speculator_->fill(guessing_));
+}
+
+void ModelLoop::note_guessing(const std::string& failure) {
   if (failure.empty()) return;
-  logger_->log(LogLevel::kWarning, "model '", name_, "': the draft model failed: ", failure);
+  logger_->log(LogLevel::kWarning, "model '", name_, "': guessing tokens failed: ", failure);
 }
 
 void ModelLoop::note_drafts(const Round& round, double seconds) {
@@ -333,6 +339,24 @@ void ModelLoop::note_drafts(const Round& round, double seconds) {
     speculator_->note_result(*seq.live->speculation, seq.num_drafts, seq.count - 1);
     counters_.drafted_tokens += static_cast<uint64_t>(seq.num_drafts);
   }
+}
+
+// What was drawn is known, but not part of the outputs yet.
+void ModelLoop::take_rows(const Round& round) {
+  const Step& step = round.step;
+  computed_.clear();
+  auto next_sampled = step.sampled().begin();
+  std::span<const int32_t> tokens = step.tokens();
+  for (size_t i = 0; i < round.plan.seqs.size(); ++i) {
+    const bool samples = round.plan.seqs[i].samples;
+    const SampledSeq* const sampled = samples ? &*next_sampled++ : nullptr;
+    const size_t count = samples ? static_cast<size_t>(sampled->count) : 0;
+    const std::span<const int32_t> drawn = tokens.first(count);
+    tokens = tokens.subspan(count);
+    if (samples && (sampled->is_unguided || sampled->not_finite)) continue;  // it ends
+    computed_.push_back({planned_[i]->speculation.get(), &step.slices()[i], drawn});
+  }
+  note_guessing(speculator_->take_rows(computed_));
 }
 
 // Their guides have no token for them, or their logits are not finite: what was sampled is not to

@@ -89,6 +89,8 @@ class ModelLoop {
   void fill_drafts(const StepPlan& plan);
   void drop_hopeless(const Round& round);
   void note_drafts(const Round& round, double seconds);
+  void take_rows(const Round& round);
+  void note_guessing(const std::string& failure);
   void take_tokens(Round& round, const SampledSeq& sampled, const CommittedSeq& committed,
                    LiveRequest& live, OutputDelta& delta);
   void go_on(const SampledSeq& sampled, SeqId id, LiveRequest& live,
@@ -117,6 +119,7 @@ class ModelLoop {
   std::unordered_map<const RequestState*, SeqId> ids_;
   std::vector<LiveRequest*> planned_;
   std::vector<Speculator::Planned> guessing_;
+  std::vector<Speculator::Computed> computed_;
   std::vector<std::pair<std::shared_ptr<RequestState>, OutputDelta>> outbox_;
   size_t published_ = 0;  // of outbox_
   int failed_steps_ = 0;

@@ -46,7 +46,7 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   sampled_.clear();
   num_drafts_ = 0;
   plans_ahead_ = true;
-  has_sources_ = false;
+  has_sources_ = keeps_rows_ = false;
   mask_wait_seconds_ = 0;
   for (size_t i = 0; i < plan.seqs.size(); ++i) add_rows(plan.seqs[i], *live[i], scheduler);
 }
@@ -57,6 +57,7 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
   auto scored = static_cast<int32_t>(live.prompt_logprobs.size());
   const bool is_drawn = seq.drawn_by >= 0;
   plans_ahead_ = plans_ahead_ && live.plans_ahead;
+  keeps_rows_ = keeps_rows_ || (live.speculation && live.speculation->keeps_rows);
   for (int32_t i = 0; i < seq.num_tokens; ++i) {
     const int32_t position = seq.start_pos + i;
     add_row(is_drawn ? 0 : seq.tokens[static_cast<size_t>(i)], position,
@@ -127,6 +128,7 @@ TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32
   if (first > 0) return runner.logits(wanted);
   StepBatch batch{token_ids_, positions_, rope_lens_, slices_, wanted};
   if (has_sources_) batch.drawn = sources_;
+  batch.all_hidden = keeps_rows_;
   return runner.forward(batch);
 }
 

@@ -69,6 +69,8 @@ class Step {
   /// Instead of finish(): waits for the step, if it has begun, whatever becomes of it.
   void drop(StepRunner& runner) noexcept;
 
+  /// The planned sequences' rows, guesses included.
+  std::span<const SeqSlice> slices() const noexcept { return slices_; }
   /// The planned sequences that sample, in their order.
   std::span<const SampledSeq> sampled() const noexcept { return sampled_; }
   /// Their tokens, one sequence after the other, and how many each has.
@@ -126,6 +128,7 @@ class Step {
   int32_t num_drafts_ = 0;
   bool plans_ahead_ = false;
   bool has_sources_ = false;
+  bool keeps_rows_ = false;
   size_t begun_ = 0;      // draws that have begun and not been collected
   size_t collected_ = 0;  // of results_
   double mask_wait_seconds_ = 0;

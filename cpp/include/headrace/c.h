@@ -150,8 +150,8 @@ typedef struct headrace_model_options {
   int32_t quantization_group_size;
   const char* quantization; /* "wint8", "wint4", "none" */
   /* headrace::SpeculativeOptions */
-  const char* speculative_method; /* "ngram", "draft_model" */
-  const char* speculative_model;  /* folder of the draft model */
+  const char* speculative_method; /* "ngram", "draft_model", "mtp" */
+  const char* speculative_model;  /* folder of the draft model, or of the MTP block's tensors */
   int32_t num_speculative_tokens; /* default 8 */
   int32_t min_ngram_size;         /* default 2 */
   int32_t max_ngram_size;         /* default 5 */

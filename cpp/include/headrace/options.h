@@ -38,13 +38,15 @@ enum class OutOfBlocks : uint8_t {
 /// it doesn't help is slowed by no more than a few percent.
 struct SpeculativeOptions {
   /// "" (off); "ngram": what followed the last tokens when they came before, in prompt and output;
-  /// "draft_model": what a second model says.
+  /// "draft_model": what a second model says; "mtp": what the model's own MTP block says, if it was
+  /// trained with one.
   std::string method{};
   int32_t num_speculative_tokens = 8;  ///< most guesses of a request in a step, 1..32
   int32_t min_ngram_size = 2;          ///< tokens that must match, 1..max_ngram_size
   int32_t max_ngram_size = 5;          ///< the longest match looked for, up to 64
   /// "draft_model": the folder of a small model with the same vocabulary. It has a KV cache of as
   /// many blocks, within the memory that the model may take.
+  /// "mtp": a folder with the block's tensors, if they aren't in the model's own.
   std::string model{};
 };
 

@@ -35,12 +35,17 @@ class AttentionBlock final : public Mixer {
   }
 
   void mix(const BlockContext& context, const StepRows& step, KvCache& cache) override {
+    context.backend.expect(*o_.weight);
+    write(context, step, cache);
     const TensorView rows = qkv_rows_.first_rows(step.rows());
-    Backend& backend = context.backend;
-    backend.expect(*o_.weight);
+    context.backend.attention(rows.columns(0, step.mixed.cols()), attention_, cache, layer_,
+                              step.mixed);
+  }
+
+  void write(const BlockContext& context, const StepRows& step, KvCache& cache) override {
+    const TensorView rows = qkv_rows_.first_rows(step.rows());
     run_linear(context, qkv_, step.normed, rows);
-    backend.rope_kv_write(rows, heads_, rope_, step.rope, cache, layer_);
-    backend.attention(rows.columns(0, step.mixed.cols()), attention_, cache, layer_, step.mixed);
+    context.backend.rope_kv_write(rows, heads_, rope_, step.rope, cache, layer_);
   }
 
   void add(const BlockContext& context, const StepRows& step, const NextBlock& next) override {

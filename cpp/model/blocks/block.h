@@ -64,6 +64,10 @@ class Mixer : public Block {
   /// mixed = what normed's rows give and see of their sequences, whose new keys and values (or
   /// whatever the mixer keeps) it writes. add() projects it, of all rows or of some.
   virtual void mix(const BlockContext& context, const StepRows& step, KvCache& cache) = 0;
+  /// mix() of rows that are only there for later ones to see: `mixed` is of no use.
+  virtual void write(const BlockContext& context, const StepRows& step, KvCache& cache) {
+    mix(context, step, cache);
+  }
 };
 
 }  // namespace headrace

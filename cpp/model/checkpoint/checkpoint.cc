@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -62,6 +63,24 @@ struct Checkpoint::Impl {
 
   void open_single(const fs::path& path) { tensors = read_tensors(open(path)); }
 
+  void open_folder(const fs::path& folder) {
+    if (is_there(folder / kSingleFile)) {
+      open_single(folder / kSingleFile);
+    } else if (is_there(folder / kIndexFile)) {
+      open_sharded(folder);
+    } else {
+      throw_no_weights(folder);
+    }
+  }
+
+  void take_mtp(Impl other) {
+    const auto is_mtp = [](const CheckpointTensor& tensor) { return is_mtp_tensor(tensor.name); };
+    std::erase_if(tensors, is_mtp);
+    std::copy_if(std::make_move_iterator(other.tensors.begin()),
+                 std::make_move_iterator(other.tensors.end()), std::back_inserter(tensors), is_mtp);
+    std::move(other.files.begin(), other.files.end(), std::back_inserter(files));
+  }
+
   /// Before anything is read that must be of one state of the files.
   MappedFile& open(const fs::path& path) {
     files.push_back(std::make_unique<MappedFile>(path));
@@ -115,13 +134,19 @@ std::vector<std::string> checkpoint_files(const fs::path& folder) {
   return {files.begin(), files.end()};
 }
 
-Checkpoint::Checkpoint(const fs::path& folder) : impl_(std::make_unique<Impl>()) {
-  if (is_there(folder / kSingleFile)) {
-    impl_->open_single(folder / kSingleFile);
-  } else if (is_there(folder / kIndexFile)) {
-    impl_->open_sharded(folder);
-  } else {
-    throw_no_weights(folder);
+bool is_mtp_tensor(std::string_view name) {
+  return name.starts_with("model.mtp_") || name.starts_with("ernie.mtp_");
+}
+
+Checkpoint::Checkpoint(const fs::path& folder) : Checkpoint(folder, fs::path()) {}
+
+Checkpoint::Checkpoint(const fs::path& folder, const fs::path& mtp_folder)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->open_folder(folder);
+  if (!mtp_folder.empty()) {
+    Impl other;
+    other.open_folder(mtp_folder);
+    impl_->take_mtp(std::move(other));
   }
   impl_->sort();
 }

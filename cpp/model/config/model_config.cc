@@ -287,6 +287,11 @@ ModelConfig load_model_config(const std::filesystem::path& folder) {
   return parse_model_config(config, has_generation ? read_text(generation) : std::string());
 }
 
+bool has_mtp(const ModelConfig& config) {
+  const Family* family = find_family(config.model_type);
+  return family != nullptr && family->list_mtp != nullptr;
+}
+
 std::vector<std::string> supported_model_types() {
   std::vector<std::string> names;
   for (const Family* family : all_families()) names.emplace_back(family->model_type);

@@ -42,8 +42,14 @@ struct ModelConfig {
   std::vector<int32_t> layer_window;  ///< [num_layers] sliding window, 0 = full attention
   DType checkpoint_dtype = DType::kF32;
   StoredQuantization stored_quantization;  ///< of a checkpoint that comes quantized
+  /// Not of config.json: the block that guesses tokens is loaded, too (MtpSources). Only for a
+  /// family that has_mtp().
+  bool uses_mtp = false;
   /// Of config.json and generation_config.json, unique; ids behind the vocabulary left out.
   std::vector<int32_t> eos_token_ids;
+
+  /// Layers of its KV cache.
+  int32_t kv_layers() const noexcept { return num_layers + (uses_mtp ? 1 : 0); }
 };
 
 /// Reads <folder>/config.json (and generation_config.json if there). Throws Error: kNotFound,
@@ -57,6 +63,9 @@ ModelConfig parse_model_config(const std::string& config_json,
 
 /// The text of <folder>/config.json. Throws Error: kNotFound, kIo, kCorruptFile (too long).
 std::string read_config_text(const std::filesystem::path& folder);
+
+/// Whether checkpoints of the config's family may have a block that guesses tokens.
+bool has_mtp(const ModelConfig& config);
 
 /// model_type values that load_model_config accepts.
 std::vector<std::string> supported_model_types();

@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "model/decoder/layer.h"
+#include "model/decoder/mtp_block.h"
 #include "model/decoder/scratch.h"
 #include "model/lora/lora_config.h"
 #include "model/lora/step_loras.h"
@@ -16,28 +18,13 @@ namespace headrace {
 
 namespace {
 
-constexpr int32_t kMaxRows = 1 << 20;
-
-/// A layer with its weights.
-struct Layer {
-  DeviceVector mixer_norm, feed_forward_norm;
-  std::unique_ptr<Mixer> mixer;
-  std::unique_ptr<FeedForward> feed_forward;
-};
-
-Layer load_layer(WeightReader& reader, const LayerSources& sources, size_t index) {
-  Layer layer;
-  layer.mixer_norm = reader.vector(sources.mixer_norm);
-  layer.mixer = sources.mixer->load(reader, static_cast<int32_t>(index));
-  layer.feed_forward_norm = reader.vector(sources.feed_forward_norm);
-  layer.feed_forward = sources.feed_forward->load(reader);
-  return layer;
-}
+constexpr int32_t kMaxRows = 1 << 20, kMaxKeptRows = 1 << 24;
 
 size_t scratch_bytes_of(const ScratchSizes& sizes, const ModelSources& sources) {
   Carver carver(nullptr);
   lay_out_scratch(sizes, carver);
-  return share_scratch(sources.layers, carver,
+  if (sources.mtp) MtpBlock::measure(sizes, carver);
+  return share_scratch(sources.layers, sources.mtp ? &sources.mtp->layer : nullptr, carver,
                        [&](const BlockSources& block) { block.measure(sizes.limits, carver); });
 }
 
@@ -52,6 +39,7 @@ void check_options(const DecoderOptions& options) {
   check("max_logit_rows", options.max_logit_rows, 1, kMaxRows);
   check("max_loras", options.max_loras, 0, kMaxLoras);
   check("max_lora_rank", options.max_lora_rank, 1, kMaxLoraRank);
+  check("max_kept_rows", options.max_kept_rows, 0, kMaxKeptRows);
 }
 
 }  // namespace
@@ -63,11 +51,13 @@ struct Decoder::Impl {
   TensorView forward(const StepBatch& batch, KvCache& cache);
   TensorView logits(std::span<const int32_t> rows);
   TensorView hidden(std::span<const int32_t> rows);
+  TensorView guess(const MtpStep& step, KvCache& cache);
+  void keep(std::span<const int32_t> rows, int64_t first);
   /// A step's ops; with `whole` down to the logits of all rows.
   struct Pass {
     StepRows step;
     KvCache& cache;
-    bool whole;
+    bool whole, all_hidden;
     std::span<const GivenRows> given;
   };
 
@@ -78,8 +68,7 @@ struct Decoder::Impl {
   /// What of a layer comes behind its mixing of rows.
   void finish_layer(size_t index, const StepRows& step);
   const PackedWeight& output_matrix() const { return head ? *head : *embedding; }
-  StepRows views(int64_t rows) const;
-  StepRows choose_rows(std::span<const int32_t> rows);
+  TensorView hidden_rows(std::span<const int32_t> rows);
 
   Backend& backend;
   ModelConfig config;
@@ -87,14 +76,16 @@ struct Decoder::Impl {
   std::unique_ptr<PackedWeight> embedding, head;  // no head: the embedding is tied
   std::vector<Layer> layers;
   DeviceVector final_norm;
+  std::unique_ptr<MtpBlock> mtp;  // null: the model has none, or doesn't use it
   size_t weight_bytes = 0, adopted_bytes = 0;
-  size_t idle_bytes = 0;  // of experts that one row isn't sent to
+  size_t idle_bytes = 0;  // of experts that one row isn't sent to, and of the MTP block
   int64_t num_parameters = 0;
   Backend::Buffer scratch_memory;
   Scratch scratch;
   StepLoras loras;
   BlockContext context;
-  int64_t last_rows = 0;  // of the last step
+  int64_t last_rows = 0;        // of the last step
+  bool has_all_hidden = false;  // scratch.rows.normed are its rows after the final norm
 };
 
 Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
@@ -107,13 +98,20 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   const size_t bytes_before = backend.bytes_in_use();
   embedding = reader.matrix(sources.embedding);
   for (const LayerSources& layer : sources.layers) {
-    layers.push_back(load_layer(reader, layer, layers.size()));
+    layers.push_back(load_layer(reader, layer, static_cast<int32_t>(layers.size())));
   }
   final_norm = reader.vector(sources.final_norm);
   head = reader.matrix(sources.head);
+  const size_t bytes_without_mtp = backend.bytes_in_use() + reader.adopted_bytes();
+  if (sources.mtp) {
+    mtp =
+        std::make_unique<MtpBlock>(config, *sources.mtp, reader,
+                                   MtpBlock::Shared{*embedding, output_matrix(), final_norm.view});
+  }
   adopted_bytes = reader.adopted_bytes();
   weight_bytes = backend.bytes_in_use() - bytes_before + adopted_bytes;
   num_parameters = sources.num_parameters();
+  idle_bytes = backend.bytes_in_use() + adopted_bytes - bytes_without_mtp;
   for (const MatrixSource* source : sources.matrices()) {
     const auto idle = static_cast<size_t>(source->experts - source->active_experts);
     if (idle == 0) continue;
@@ -127,7 +125,9 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   Carver carver(scratch_memory.data);
   scratch = lay_out_scratch(sizes, carver);
   context.lora_scratch = scratch.lora;
-  share_scratch(layers, carver, [&](Block& block) { block.place(sizes.limits, carver); });
+  if (mtp) mtp->place(sizes, scratch, carver);
+  share_scratch(layers, mtp ? &mtp->layer() : nullptr, carver,
+                [&](Block& block) { block.place(sizes.limits, carver); });
 }
 
 TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
@@ -135,7 +135,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
   const KvCacheSpec& kv = cache.spec();
-  HEADRACE_CHECK(kv.num_layers == config.num_layers && kv.num_kv_heads == config.num_kv_heads &&
+  HEADRACE_CHECK(kv.num_layers == config.kv_layers() && kv.num_kv_heads == config.num_kv_heads &&
                  kv.head_dim == config.head_dim);
 
   for (const GivenRows& given : batch.given) {
@@ -147,9 +147,11 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
   last_rows = rows;
   loras.begin(batch.seqs);
   backend.begin_step(batch);
-  const Pass pass{views(backend.step_rows(batch)), cache, whole, batch.given};
+  const Pass pass{first_rows(scratch.rows, backend.step_rows(batch)), cache, whole,
+                  batch.all_hidden && !whole, batch.given};
   // Two pointers are as much as a std::function takes without memory.
   backend.run_step(this, cache, [this, &pass] { run(pass); });
+  has_all_hidden = whole || batch.all_hidden;
   return whole ? scratch.logits.first_rows(rows) : logits(batch.logit_rows);
 }
 
@@ -166,6 +168,7 @@ void Decoder::Impl::run(const Pass& pass) {
     add_given(i, step, pass.given);
   }
   if (pass.whole) read_logits(step, scratch.logits.first_rows(step.rows()));
+  if (pass.all_hidden) finish_layer(layers.size() - 1, step);
 }
 
 void Decoder::Impl::put_given(const StepRows& step, std::span<const GivenRows> given) {
@@ -196,7 +199,7 @@ TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
   HEADRACE_CHECK(count <= options.max_logit_rows && count <= last_rows, count);
   const TensorView out = scratch.logits.first_rows(count);
   if (count == 0) return out;
-  read_logits(choose_rows(rows), out);
+  backend.linear(hidden_rows(rows), output_matrix(), {}, out);
   return out;
 }
 
@@ -204,10 +207,38 @@ TensorView Decoder::Impl::hidden(std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
   HEADRACE_CHECK(count == last_rows || (count <= options.max_logit_rows && count < last_rows),
                  count);
-  if (count == 0) return scratch.rows.normed.first_rows(0);
-  const StepRows step = choose_rows(rows);
-  finish_layer(layers.size() - 1, step);
-  return step.normed;
+  return count == 0 ? scratch.rows.normed.first_rows(0) : hidden_rows(rows);
+}
+
+// Behind the last mixing only the rows that are asked for matter. The step's own stay as they are,
+// for those that are asked for later.
+TensorView Decoder::Impl::hidden_rows(std::span<const int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  const bool all = count == last_rows;  // ascending, hence all of them in order: none later
+  if (has_all_hidden) {
+    const TensorView normed = scratch.rows.normed.first_rows(last_rows);
+    if (all) return normed;
+    const TensorView chosen = scratch.chosen_residual.first_rows(count);
+    backend.gather_rows(normed, rows, chosen);
+    return chosen;
+  }
+  loras.choose(rows);
+  const StepRows step = first_rows(scratch.rows, last_rows);
+  const StepRows chosen = all ? step : choose_rows(backend, scratch, step, rows);
+  finish_layer(layers.size() - 1, chosen);
+  return chosen.normed;
+}
+
+TensorView Decoder::Impl::guess(const MtpStep& step, KvCache& cache) {
+  HEADRACE_CHECK(mtp && (step.input != MtpInput::kStep || has_all_hidden));
+  loras.begin(step.batch.seqs);
+  has_all_hidden = false;
+  return mtp->run(context, step, cache);
+}
+
+void Decoder::Impl::keep(std::span<const int32_t> rows, int64_t first) {
+  HEADRACE_CHECK(mtp && has_all_hidden);
+  mtp->keep(backend, rows, first);
 }
 
 void Decoder::Impl::read_logits(const StepRows& step, const TensorView& out) {
@@ -223,29 +254,6 @@ void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
                    {layer.feed_forward_norm.view, layer.feed_forward->first_weight()});
   layer.feed_forward->add(
       context, step, {next_norm, last ? output_matrix() : layers[index + 1].mixer->first_weight()});
-}
-
-StepRows Decoder::Impl::views(int64_t rows) const {
-  StepRows step = scratch.rows;
-  for (TensorView* view : {&step.residual, &step.normed, &step.delta, &step.mixed, &step.rope}) {
-    *view = view->first_rows(rows);
-  }
-  return step;
-}
-
-// Behind the last mixing only the rows that are asked for matter. The step's own stay as they are,
-// for those that are asked for later.
-StepRows Decoder::Impl::choose_rows(std::span<const int32_t> rows) {
-  loras.choose(rows);
-  const StepRows all = views(last_rows);
-  const auto count = static_cast<int64_t>(rows.size());
-  if (count == last_rows) return all;  // ascending, hence all of them in order: none later
-  StepRows chosen = views(count);
-  chosen.residual = scratch.chosen_residual.first_rows(count);
-  chosen.mixed = scratch.chosen_mixed.first_rows(count);
-  backend.gather_rows(all.residual, rows, chosen.residual);
-  backend.gather_rows(all.mixed, rows, chosen.mixed);
-  return chosen;
 }
 
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
@@ -273,6 +281,10 @@ TensorView Decoder::forward(const StepBatch& batch, KvCache& cache) {
 TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits(rows); }
 
 TensorView Decoder::hidden(std::span<const int32_t> rows) { return impl_->hidden(rows); }
+
+TensorView Decoder::guess(const MtpStep& step, KvCache& cache) { return impl_->guess(step, cache); }
+
+void Decoder::keep(std::span<const int32_t> rows, int64_t first) { impl_->keep(rows, first); }
 
 const ModelConfig& Decoder::config() const { return impl_->config; }
 

@@ -14,6 +14,8 @@
 
 namespace headrace {
 
+struct MtpStep;
+
 struct DecoderOptions {
   DType storage = DType::kF32;  ///< of the weights that aren't quantized
   Quantization quantization;
@@ -21,6 +23,7 @@ struct DecoderOptions {
   int32_t max_logit_rows = 64;  ///< S of the largest forward() or logits() call
   int32_t max_loras = 0;        ///< adapters in one step, 0..256
   int32_t max_lora_rank = 64;   ///< 1..4096
+  int32_t max_kept_rows = 0;    ///< of Decoder::keep, 0..2^24
   bool dummy_weights = false;   ///< pseudo-random weights; the checkpoint may be null
   float dummy_spread = 0.02f;   ///< their standard deviation (norms are 1)
 };
@@ -57,9 +60,18 @@ class Decoder {
 
   /// Rows of the last step after the final norm [rows.size(), H] act, which times the head are
   /// their logits: all of them, or up to max_logit_rows that ascend. Valid until the next call of
-  /// forward(), logits() or hidden(). REQUIRES: forward() wasn't asked for all rows' logits, and
-  /// hidden() of all rows is not called twice.
+  /// any method here. REQUIRES, unless the step had StepBatch::all_hidden: hidden() of all rows is
+  /// not called twice.
   TensorView hidden(std::span<const int32_t> rows);
+
+  /// Of a model with an MTP block (ModelConfig::uses_mtp), see mtp_block.h. guess() computes rows
+  /// of it and returns logits like forward(), whose limits it has; the cache is the model's.
+  /// REQUIRES of input kStep, and of keep(): the last forward() had StepBatch::all_hidden, and no
+  /// guess() has come since.
+  TensorView guess(const MtpStep& step, KvCache& cache);
+  /// Copies those rows of the last step after the final norm to [first, first + rows.size()) of
+  /// the max_kept_rows that are kept.
+  void keep(std::span<const int32_t> rows, int64_t first);
 
   const ModelConfig& config() const;
   size_t weight_bytes() const;

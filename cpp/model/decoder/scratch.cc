@@ -26,6 +26,10 @@ ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& source
   for (const LayerSources& layer : sources.layers) {
     out.mixed = std::max(out.mixed, layer.mixer->mixed_columns());
   }
+  if (sources.mtp) {
+    out.mixed = std::max(out.mixed, sources.mtp->layer.mixer->mixed_columns());
+    out.kept = options.max_kept_rows;
+  }
   if (out.limits.loras) {
     out.lora = most_lora_parts(config) * round_up<int64_t>(options.max_lora_rank, kLoraRankUnit);
   }
@@ -46,6 +50,25 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver) {
   out.rows.mixed = carver.matrix(t, sizes.mixed, activation);
   out.lora = carver.matrix(sizes.limits.loras ? t : 0, sizes.lora, DType::kF32);
   return out;
+}
+
+StepRows first_rows(const StepRows& step, int64_t count) {
+  StepRows out = step;
+  for (TensorView* view : {&out.residual, &out.normed, &out.delta, &out.mixed, &out.rope}) {
+    *view = view->first_rows(count);
+  }
+  return out;
+}
+
+StepRows choose_rows(Backend& backend, const Scratch& scratch, const StepRows& all,
+                     std::span<const int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  StepRows chosen = first_rows(scratch.rows, count);
+  chosen.residual = scratch.chosen_residual.first_rows(count);
+  chosen.mixed = scratch.chosen_mixed.first_rows(count);
+  backend.gather_rows(all.residual, rows, chosen.residual);
+  backend.gather_rows(all.mixed, rows, chosen.mixed);
+  return chosen;
 }
 
 }  // namespace headrace

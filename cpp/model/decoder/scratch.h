@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "model/blocks/block.h"
 #include "model/decoder/carver.h"
@@ -25,6 +26,7 @@ struct Scratch {
 struct ScratchSizes {
   StepLimits limits;
   int64_t logit_rows = 0, hidden = 0, mixed = 0, rope = 0, vocab = 0, lora = 0;
+  int64_t kept = 0;  ///< rows that an MTP block keeps
 };
 
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
@@ -32,10 +34,19 @@ ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& source
 
 Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver);
 
+/// The first `count` of the step's rows.
+StepRows first_rows(const StepRows& step, int64_t count);
+
+/// Copies of the residual and of what was mixed of those rows of `all`, and the first rows of the
+/// rest.
+StepRows choose_rows(Backend& backend, const Scratch& scratch, const StepRows& all,
+                     std::span<const int32_t> rows);
+
 /// Calls place(mixer or feed-forward block) for those of all layers. They take the same memory, the
-/// carver's next: blocks run one after the other. Returns the bytes up to its end.
-template <class Layers, class Place>
-size_t share_scratch(const Layers& layers, Carver& carver, const Place& place) {
+/// carver's next: blocks run one after the other. Returns the bytes up to its end. `more`: null, or
+/// a layer beside them.
+template <class Layers, class Layer, class Place>
+size_t share_scratch(const Layers& layers, Layer* more, Carver& carver, const Place& place) {
   const size_t begin = carver.offset();
   size_t end = begin;
   const auto place_one = [&](auto& block) {
@@ -46,6 +57,10 @@ size_t share_scratch(const Layers& layers, Carver& carver, const Place& place) {
   for (const auto& layer : layers) {
     place_one(*layer.mixer);
     place_one(*layer.feed_forward);
+  }
+  if (more != nullptr) {
+    place_one(*more->mixer);
+    place_one(*more->feed_forward);
   }
   return end;
 }

@@ -6,6 +6,7 @@
 #include "model/families/ernie_keys.h"
 #include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/llama_layer.h"
 #include "model/families/moe_layer.h"
 
 namespace headrace {
@@ -75,6 +76,18 @@ LayerSources list_layer(const ModelConfig& config, const LayerNaming& naming) {
                          .shared = "mlp.shared_experts."});
 }
 
+/// A dense layer, whichever of the model's have experts.
+MtpSources list_mtp(const ModelConfig& config, const TensorNaming& naming) {
+  const LayerNaming names(naming, "mtp.", "");
+  MtpSources out;
+  out.embedding_norm = names.norm("embedding_norm", "mtp_emb_norm.0", config.hidden_size);
+  out.hidden_norm = names.norm("hidden_norm", "mtp_hidden_norm.0", config.hidden_size);
+  out.join = names.matrix("join", {{"mtp_linear_proj.0", config.hidden_size}},
+                          2 * int64_t{config.hidden_size});
+  out.layer = list_llama_layer(config, LayerNaming(naming, "mtp.", "mtp_block.0."));
+  return out;
+}
+
 std::vector<std::string_view> harmless_keys() {
   std::vector<std::string_view> keys = paddle_harmless_keys();
   // How the routers were trained, and how experts are spread over devices.
@@ -123,6 +136,7 @@ const Family& ernie4_5_moe_family() {
       .has_paddle_layout = true,
       .read = read_ernie4_5_moe,
       .list_layer = list_layer,
+      .list_mtp = list_mtp,
       .harmless_keys = harmless_keys(),
   };
   return kFamily;

@@ -43,6 +43,8 @@ struct Family {
   /// What a layer reads, and so which blocks it is made of.
   LayerSources (*list_layer)(const ModelConfig& config,
                              const LayerNaming& naming) = list_llama_layer;
+  /// What the block that guesses tokens reads. Null: its checkpoints have none.
+  MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
   /// Keys of published configs that don't change what is computed ("fuse_*": a beginning).
   std::vector<std::string_view> harmless_keys;
 };

@@ -124,6 +124,11 @@ void PackedFile::check_layout(const ModelSources& sources, const Backend& backen
     const auto found =
         std::find_if(header_.tensors.begin(), header_.tensors.end(),
                      [&want](const PackedTensor& tensor) { return tensor.name == want.name; });
+    if (found == header_.tensors.end() && is_mtp_weight(want.name)) {
+      throw_error(ErrorCode::kNotFound, path(), " holds no MTP block (no tensor ",
+                  in_quotes(want.name), "), which speculative method mtp needs: pack a checkpoint ",
+                  "that has one, or use ngram or draft_model.");
+    }
     if (found == header_.tensors.end()) {
       throw_error(ErrorCode::kCorruptFile, path(), " has no tensor ", in_quotes(want.name),
                   ". Pack the model again.");
@@ -134,7 +139,12 @@ void PackedFile::check_layout(const ModelSources& sources, const Backend& backen
                   want.padded_bytes(), " of ", dtype_name(want.dtype), ". Pack the model again.");
     }
   }
-  if (header_.tensors.size() != wanted.size()) {
+  // An MTP block that isn't used stays unread.
+  const auto is_mtp = [](const PackedTensor& tensor) { return is_mtp_weight(tensor.name); };
+  const auto held = header_.tensors.size() -
+                    static_cast<size_t>(std::ranges::count_if(header_.tensors, is_mtp)) +
+                    static_cast<size_t>(std::ranges::count_if(wanted, is_mtp));
+  if (held != wanted.size()) {
     throw_error(ErrorCode::kCorruptFile, path(), " has ", header_.tensors.size(),
                 " tensors, this model ", wanted.size(), ". Pack the model again.");
   }

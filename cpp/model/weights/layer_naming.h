@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/config/model_config.h"
@@ -32,6 +33,14 @@ class LayerNaming {
         layer_(layer),
         name_("layers." + std::to_string(layer) + "."),
         stem_(naming.prefix + name_) {}
+  /// Of a layer beside the decoder's, which counts as its first: `own` instead of "layers.3.", and
+  /// in the checkpoint `stored`.
+  LayerNaming(const TensorNaming& naming, std::string own, const std::string& stored)
+      : paddle_(naming.layout == CheckpointLayout::kPaddle),
+        experts_(naming.experts),
+        layer_(0),
+        name_(std::move(own)),
+        stem_(naming.prefix + stored) {}
 
   bool paddle() const noexcept { return paddle_; }
   ExpertLayout experts() const noexcept { return experts_; }

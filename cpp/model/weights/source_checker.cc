@@ -51,11 +51,7 @@ class SourceChecker {
   static bool is_ignored(std::string_view name, bool tied) {
     if (name.ends_with("rotary_emb.inv_freq")) return true;  // recomputed from the config
     if (tied && name == "lm_head.weight") return true;       // a copy of the embedding
-    for (const std::string_view prefix : {"model.", "ernie."}) {
-      // The layers that draft several tokens at once are not part of the model proper.
-      if (name.starts_with(prefix) && name.substr(prefix.size()).starts_with("mtp_")) return true;
-    }
-    return false;
+    return is_mtp_tensor(name);                              // not part of the model proper
   }
 
   const Checkpoint& checkpoint_;

@@ -52,24 +52,47 @@ std::vector<const VectorSource*> LayerSources::vectors() const {
   return out;
 }
 
+std::vector<const MatrixSource*> MtpSources::matrices() const {
+  std::vector<const MatrixSource*> out{&join};
+  append_present(layer.matrices(), out);
+  return out;
+}
+
+std::vector<const VectorSource*> MtpSources::vectors() const {
+  std::vector<const VectorSource*> out{&embedding_norm, &hidden_norm};
+  append_present(layer.vectors(), out);
+  return out;
+}
+
 std::vector<const MatrixSource*> ModelSources::matrices() const {
   std::vector<const MatrixSource*> out;
   append_present(std::vector{&embedding, &head}, out);
   for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
+  if (mtp) append_present(mtp->matrices(), out);
   return out;
 }
 
 std::vector<const VectorSource*> ModelSources::vectors() const {
   std::vector<const VectorSource*> out{&final_norm};
   for (const LayerSources& layer : layers) append_present(layer.vectors(), out);
+  if (mtp) append_present(mtp->vectors(), out);
   return out;
 }
 
-int64_t ModelSources::num_parameters() const {
+namespace {
+
+template <class Sources>
+int64_t count_numbers(const Sources& sources) {
   int64_t count = 0;
-  for (const MatrixSource* source : matrices()) count += source->numbers();
-  for (const VectorSource* source : vectors()) count += source->n();
+  for (const MatrixSource* source : sources.matrices()) count += source->numbers();
+  for (const VectorSource* source : sources.vectors()) count += source->n();
   return count;
+}
+
+}  // namespace
+
+int64_t ModelSources::num_parameters() const {
+  return count_numbers(*this) - (mtp ? count_numbers(*mtp) : 0);
 }
 
 int64_t ModelSources::active_parameters() const {
@@ -169,6 +192,14 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
           stored ? likely_format(config.stored_quantization) : layer_format(quantization);
     }
   }
+  if (config.uses_mtp) {
+    HEADRACE_CHECK(family->list_mtp != nullptr, config.model_type);
+    out.mtp = family->list_mtp(config, naming);
+    for (MatrixSource* source : out.mtp->layer.matrices()) {
+      source->adaptable = false;
+      if (!stored) source->quant = layer_format(quantization);
+    }
+  }
   number_sites(out);
   out.final_norm = {
       .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};
@@ -183,9 +214,22 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   return out;
 }
 
+namespace {
+
+void require_mtp(const MtpSources& mtp, const Checkpoint& checkpoint) {
+  const std::string& first = mtp.join.parts.front().name;
+  if (checkpoint.find(first) != nullptr) return;
+  throw_error(ErrorCode::kNotFound, "speculative method mtp needs the model's MTP block, but the ",
+              "checkpoint has no tensor ", first,
+              ": load one that has it, or use ngram or draft_model.");
+}
+
+}  // namespace
+
 ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
                                 const Quantization& quantization) {
   ModelSources out = list_sources(config, detect_naming(config, checkpoint), quantization);
+  if (out.mtp) require_mtp(*out.mtp, checkpoint);
   attach_codes(config.stored_quantization, checkpoint, out);
   check_sources(out, checkpoint);
   return out;

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/blocks/block_sources.h"
@@ -14,6 +16,9 @@
 #include "model/weights/layer_naming.h"
 
 namespace headrace {
+
+/// Whether the decoder's name of a weight is that of one of an MTP block.
+inline bool is_mtp_weight(std::string_view name) { return name.starts_with("mtp."); }
 
 /// What a layer reads: norm, mixer, norm, feed-forward block.
 struct LayerSources {
@@ -26,6 +31,16 @@ struct LayerSources {
   std::vector<const VectorSource*> vectors() const;
 };
 
+/// A block that guesses a token further (mtp_block.h). No adapter changes it.
+struct MtpSources {
+  VectorSource embedding_norm, hidden_norm;  ///< [H]
+  MatrixSource join;                         ///< [H, 2 H]: embedding first. Never quantized
+  LayerSources layer;
+
+  std::vector<const MatrixSource*> matrices() const;
+  std::vector<const VectorSource*> vectors() const;
+};
+
 /// The whole model's. Its linears that adapters may change are numbered from 0 on.
 struct ModelSources {
   MatrixSource embedding;  ///< [V, H]
@@ -33,9 +48,11 @@ struct ModelSources {
   VectorSource final_norm;
   MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
   int32_t num_sites = 0;
+  std::optional<MtpSources> mtp;  ///< of ModelConfig::uses_mtp
 
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;
+  /// Without the MTP block, likewise below.
   int64_t num_parameters() const;
   /// Those that a token is multiplied by or added to: of experts the chosen ones, and of an
   /// embedding that isn't the head its row.
@@ -54,7 +71,8 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
                           const Quantization& quantization = {});
 
 /// The sources of a checkpoint, checked, with the codes it holds, which point into it. Throws what
-/// detect_naming(), attach_codes() and check_sources() throw.
+/// detect_naming(), attach_codes() and check_sources() throw, and Error(kNotFound) for an MTP block
+/// that it doesn't hold.
 ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
                                 const Quantization& quantization);
 

@@ -28,8 +28,9 @@ def engine_speculative(value: Any) -> dict[str, Any]:
 
     `value` is a dict (or its JSON) in FastDeploy's shape: {"method": "ngram",
     "num_speculative_tokens": 8, "min_ngram_size": 2, "max_ngram_size": 5}, all but the method
-    optional, or {"method": "draft_model", "model": folder}. Raises ValueError, TypeError or
-    UnsupportedError.
+    optional, {"method": "draft_model", "model": folder}, or {"method": "mtp"}, with the folder of
+    the MTP block's tensors as "model" if they aren't in the model's own. Raises ValueError,
+    TypeError or UnsupportedError.
     """
     if value is None:
         return {}
@@ -41,12 +42,14 @@ def engine_speculative(value: Any) -> dict[str, Any]:
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
             raise ValueError(f"speculative_config: unknown key {quoted(key)}{hint}")
     method = settings.get("method")
-    if method not in ("ngram", "draft_model"):
+    if method not in ("ngram", "draft_model", "mtp"):
         raise UnsupportedError(
             f"speculative_config: method {quoted(method)} is not supported; use 'ngram', which "
-            "needs no second model, or 'draft_model', or leave speculative_config out"
+            "needs no second model, 'draft_model' or 'mtp', or leave speculative_config out"
         )
     for key, allowed in _ONLY.items():
+        if key == "num_model_steps" and method == "mtp":  # the block makes one guess a step
+            allowed = (*allowed, settings.get("num_speculative_tokens"))
         if settings.get(key) not in allowed:
             shown = quoted(settings[key])
             raise UnsupportedError(
@@ -69,11 +72,15 @@ def _model(method: str, model: Any) -> dict[str, str]:
         if model is not None:
             raise ValueError(f"speculative_config: 'ngram' has no model, got model={quoted(model)}")
         return {}
+    if method == "mtp" and model is None:
+        return {}
     if not isinstance(model, (str, os.PathLike)):
-        raise TypeError(
-            f"speculative_config: 'draft_model' needs model, the folder of a small model with the "
-            f"same tokenizer, got {quoted(model)}"
+        what = (
+            "'mtp': model must be the folder of the MTP block's tensors, or left out"
+            if method == "mtp"
+            else "'draft_model' needs model, the folder of a small model with the same tokenizer"
         )
+        raise TypeError(f"speculative_config: {what}, got {quoted(model)}")
     return {"model": os.fspath(model)}
 
 

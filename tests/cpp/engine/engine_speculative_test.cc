@@ -28,6 +28,17 @@ ModelOptions guessing(ModelOptions options = FakeEngine::default_options()) {
   return options;
 }
 
+/// By prompt lookup, by the same model, by another one, by one that fails; or by an MTP block that
+/// is as good.
+ModelOptions guessing_by(const std::string& name) {
+  ModelOptions out = guessing();
+  if (name == "ngram") return out;
+  const bool mtp = name.starts_with("mtp_");
+  out.speculative.method = mtp ? "mtp" : "draft_model";
+  out.speculative.model = mtp ? name.substr(4) : name;
+  return out;
+}
+
 struct Job {
   Ids prompt;
   SamplingParams sampling;
@@ -107,19 +118,12 @@ struct SlowEngine {
 
 class EngineSpeculative : public ::testing::TestWithParam<const char*> {
  protected:
-  /// By prompt lookup, by the same model, by another one, or by one that fails.
-  ModelOptions options() const {
-    ModelOptions out = guessing();
-    if (GetParam() != std::string("ngram")) {
-      out.speculative.method = "draft_model";
-      out.speculative.model = GetParam();
-    }
-    return out;
-  }
+  ModelOptions options() const { return guessing_by(GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Methods, EngineSpeculative,
-                         ::testing::Values("ngram", "same", "other", "failing"),
+                         ::testing::Values("ngram", "same", "other", "failing", "mtp_same",
+                                           "mtp_other", "mtp_failing"),
                          [](const auto& method) { return std::string(method.param); });
 
 TEST_P(EngineSpeculative, OutputsAreTheSame) {
@@ -161,6 +165,7 @@ TEST_P(EngineSpeculative, OutputsAreTheSame) {
     const ModelStats stats = fake.engine->model_stats("m");
     EXPECT_EQ(stats.free_kv_blocks, shape.blocks);
     EXPECT_LE(stats.accepted_tokens, stats.drafted_tokens);
+    EXPECT_EQ(fake.control->mtp_mistakes, 0);
     if (shape.seqs == 1 && options.speculative.method == "ngram") {
       EXPECT_GT(stats.accepted_tokens, 0u) << "meant to guess right";
     }
@@ -231,11 +236,20 @@ TEST_P(EngineSpeculative, AFailedStepEndsItsOwnRequests) {
   EXPECT_EQ(read_all(fake.submit({1, 1, 1}, sampling).results()).token_ids.size(), 150u);
 }
 
-TEST(EngineGuesses, TheSameModelIsAlwaysRight) {
-  ModelOptions options = guessing();
-  options.speculative.method = "draft_model";
-  options.speculative.model = "same";
-  const SlowEngine fake(options);
+class EngineDrafts : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// "draft_" or "mtp_": a model of that kind.
+  ModelOptions options(const std::string& quality) const {
+    const std::string kind = GetParam();
+    return guessing_by(kind == "mtp" ? "mtp_" + quality : quality);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EngineDrafts, ::testing::Values("draft_model", "mtp"),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+TEST_P(EngineDrafts, TheSameModelIsAlwaysRight) {
+  const SlowEngine fake(options("same"));
   for (const float temperature : {0.0f, 1.0f}) {
     SamplingParams sampling{
         .temperature = temperature, .seed = 3, .max_tokens = 200, .ignore_eos = true};
@@ -247,11 +261,8 @@ TEST(EngineGuesses, TheSameModelIsAlwaysRight) {
   EXPECT_EQ(stats.steps + stats.accepted_tokens, 400u);
 }
 
-TEST(EngineGuesses, AModelThatFailsIsGivenUp) {
-  ModelOptions options = guessing();
-  options.speculative.method = "draft_model";
-  options.speculative.model = "failing";
-  const SlowEngine fake(options);
+TEST_P(EngineDrafts, AModelThatFailsIsGivenUp) {
+  const SlowEngine fake(options("failing"));
   SamplingParams sampling{.temperature = 0, .max_tokens = 200, .ignore_eos = true};
   const Output output = read_all(fake.submit({1, 2, 3, 4, 5}, sampling).results());
   EXPECT_EQ(output.token_ids.size(), 200u);
@@ -260,15 +271,44 @@ TEST(EngineGuesses, AModelThatFailsIsGivenUp) {
   EXPECT_EQ(stats.steps, 200u);
 }
 
-TEST(EngineGuesses, AnotherModelIsHardlyAsked) {
-  ModelOptions options = guessing();
-  options.speculative.method = "draft_model";
-  options.speculative.model = "other";
-  const SlowEngine fake(options);
+TEST_P(EngineDrafts, AnotherModelIsHardlyAsked) {
+  const SlowEngine fake(options("other"));
   SamplingParams sampling{.temperature = 0, .max_tokens = 240, .ignore_eos = true};
   for (int i = 0; i < 4; ++i) read_all(fake.submit({1, i}, sampling).results());
   const ModelStats stats = fake.engine->model_stats("m");
   EXPECT_LT(stats.drafted_tokens, stats.steps / 4 + 10 * stats.accepted_tokens);
+}
+
+// What an MTP block reads of texts is paid from a fund: one that is slow and never right is off.
+TEST(EngineGuesses, AnMtpBlockThatDoesNotPayIsOff) {
+  const SlowEngine fake(guessing_by("mtp_other"));
+  fake.control->mtp_nanoseconds = 2'000'000;  // more than six steps
+  SamplingParams sampling{.temperature = 0, .max_tokens = 12, .ignore_eos = true};
+  constexpr int kRequests = 30, kLength = 60;
+  for (int i = 0; i < kRequests; ++i) {
+    Ids prompt(kLength, 1 + i % 40);
+    prompt.front() = i;
+    EXPECT_EQ(read_all(fake.submit(prompt, sampling).results()).token_ids.size(), 12u);
+  }
+  EXPECT_GT(fake.control->mtp_rows, 0);
+  EXPECT_LT(fake.control->mtp_rows, kRequests * kLength / 3) << "rows that the block has computed";
+}
+
+// Rows between guesses are read many at a time, and hits, preemption and host blocks leave no row
+// in another's place: the fake checks what every row that is read was made of.
+TEST(EngineGuesses, AnMtpBlockGuessesBehindSharedPrefixes) {
+  const SlowEngine fake(guessing_by("mtp_same"));
+  SamplingParams sampling{.temperature = 0, .max_tokens = 40, .ignore_eos = true};
+  Ids prompt(50, 7);
+  const Ids first = read_all(fake.submit(prompt, sampling).results()).token_ids;
+  const uint64_t before = fake.engine->model_stats("m").accepted_tokens;
+  EXPECT_GT(before, 0u);
+  EXPECT_EQ(read_all(fake.submit(prompt, sampling).results()).token_ids, first);
+  const ModelStats stats = fake.engine->model_stats("m");
+  EXPECT_GT(stats.prefix_hit_tokens, 0u);
+  EXPECT_GT(stats.accepted_tokens, before) << "behind a hit";
+  EXPECT_EQ(fake.control->mtp_mistakes, 0);
+  EXPECT_EQ(stats.accepted_tokens, stats.drafted_tokens);
 }
 
 }  // namespace

@@ -40,8 +40,8 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, BadOptions,
     ::testing::Values(
         BadOption{"method",
-                  [](O& o) { o.speculative.method = "mtp"; },
-                  {"'mtp'", "use ngram or draft_model"},
+                  [](O& o) { o.speculative.method = "eagle"; },
+                  {"'eagle'", "use ngram, draft_model or mtp"},
                   ErrorCode::kUnsupported},
         BadOption{"draft_model",
                   [](O& o) { o.speculative.method = "draft_model"; },

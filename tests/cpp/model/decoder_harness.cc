@@ -23,7 +23,8 @@ DecoderHarness::DecoderHarness(std::shared_ptr<Backend> backend, const std::stri
     : backend_(std::move(backend)),
       storage_(options.storage),
       max_lora_rank_(options.max_lora_rank) {
-  const ModelConfig config = load_model_config(folder);
+  ModelConfig config = load_model_config(folder);
+  config.uses_mtp = options.mtp;
   {
     const Checkpoint checkpoint(folder);
     decoder_ = std::make_unique<Decoder>(*backend_, config, &checkpoint,
@@ -31,10 +32,11 @@ DecoderHarness::DecoderHarness(std::shared_ptr<Backend> backend, const std::stri
                                                         .quantization = options.quantization,
                                                         .max_logit_rows = options.max_logit_rows,
                                                         .max_loras = options.max_loras,
-                                                        .max_lora_rank = options.max_lora_rank});
+                                                        .max_lora_rank = options.max_lora_rank,
+                                                        .max_kept_rows = kHarnessKept});
   }
   const int32_t per_sequence = ceil_div(options.max_tokens, options.block_size);
-  const KvCacheSpec spec{.num_layers = config.num_layers,
+  const KvCacheSpec spec{.num_layers = config.kv_layers(),
                          .num_kv_heads = config.num_kv_heads,
                          .head_dim = config.head_dim,
                          .block_size = options.block_size,
@@ -85,6 +87,25 @@ std::vector<std::vector<float>> DecoderHarness::more_hidden(const std::vector<in
   return read(decoder_->hidden(rows));
 }
 
+std::vector<std::vector<float>> DecoderHarness::guess(const GuessRows& rows) {
+  const Sequence& sequence = sequences_[static_cast<size_t>(rows.sequence)];
+  const auto count = static_cast<int32_t>(rows.next_tokens.size());
+  std::vector<int32_t> positions, rope_lens;
+  for (int32_t i = 0; i < count; ++i) {
+    positions.push_back(rows.first_position + i);
+    rope_lens.push_back(std::max(positions.back() + 1, sequence.prompt_length));
+  }
+  const std::vector<SeqSlice> slices = {{0, count, rows.first_position, sequence.blocks, nullptr}};
+  return read(decoder_->guess({.batch = {.token_ids = rows.next_tokens,
+                                         .positions = positions,
+                                         .rope_lens = rope_lens,
+                                         .seqs = slices,
+                                         .logit_rows = rows.logit_rows},
+                               .input = rows.input,
+                               .rows = rows.rows},
+                              *cache_));
+}
+
 std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& chunks,
                                                     const std::vector<int32_t>& logit_rows) {
   std::vector<int32_t> ids, positions, rope_lens;
@@ -116,7 +137,8 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
                                  .seqs = slices,
                                  .logit_rows = logit_rows,
                                  .given = given.rows,
-                                 .rope_positions = rope_positions},
+                                 .rope_positions = rope_positions,
+                                 .all_hidden = config().uses_mtp},
                                 *cache_));
 }
 

@@ -11,6 +11,7 @@
 
 #include "backend/contract/backend.h"
 #include "model/decoder/decoder.h"
+#include "model/decoder/mtp_block.h"
 #include "model/lora/lora_adapter.h"
 
 namespace headrace {
@@ -38,6 +39,18 @@ struct HarnessOptions {
   int32_t max_tokens = 256;  ///< per sequence
   int32_t max_loras = 0;
   int32_t max_lora_rank = 64;
+  bool mtp = false;  ///< with the block that guesses tokens, and kHarnessKept rows kept
+};
+
+inline constexpr int32_t kHarnessKept = 64;
+
+/// Rows of an MTP block of one sequence.
+struct GuessRows {
+  int32_t sequence = 0, first_position = 0;
+  std::vector<int32_t> next_tokens;
+  MtpInput input = MtpInput::kStep;
+  std::vector<int32_t> rows;        ///< of the input
+  std::vector<int32_t> logit_rows;  ///< of these rows
 };
 
 /// A backend of one ISA, a decoder of one checkpoint folder and sequences in its cache, whose
@@ -65,6 +78,10 @@ class DecoderHarness {
   std::vector<std::vector<float>> hidden(const Chunk& chunk, const std::vector<int32_t>& rows);
   /// Other such rows of the last step.
   std::vector<std::vector<float>> more_hidden(const std::vector<int32_t>& rows);
+
+  /// A step of the MTP block, behind a step of the model.
+  std::vector<std::vector<float>> guess(const GuessRows& rows);
+  void keep(const std::vector<int32_t>& rows, int64_t first) { decoder_->keep(rows, first); }
 
   const ModelConfig& config() const { return decoder_->config(); }
   Decoder& decoder() { return *decoder_; }

@@ -82,4 +82,19 @@ GoldenCase load_golden_case(const std::string& name) {
   return out;
 }
 
+GoldenGuesses load_golden_guesses(const GoldenCase& golden) {
+  const Json json = Json::parse(read_file(golden.folder / "mtp.json"));
+  auto arrays = read_arrays(golden.folder / "mtp.safetensors");
+  GoldenGuesses out;
+  out.tolerance = json.at("tolerance");
+  for (size_t i = 0; i < json.at("sequences").size(); ++i) {
+    const Json& entry = json.at("sequences").at(i);
+    const auto ints = [&](const char* key) { return entry.at(key).get<std::vector<int32_t>>(); };
+    out.sequences.push_back({ints("tokens"), ints("argmax"), ints("rows"),
+                             arrays[str_cat("logits.", i)], ints("guesses"),
+                             arrays[str_cat("chain.", i)]});
+  }
+  return out;
+}
+
 }  // namespace headrace

@@ -37,6 +37,21 @@ struct GoldenCase {
   std::vector<GoldenPrompt> prompts;
 };
 
+/// What the MTP block of a case must guess (make_mtp.py).
+struct GoldenGuesses {
+  struct Sequence {
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> argmax;   ///< at each position but the last; -1: it is not clear
+    std::vector<int32_t> rows;     ///< positions whose logits are there
+    std::vector<float> logits;     ///< [rows, vocabulary]
+    std::vector<int32_t> guesses;  ///< behind the last token, each fed back
+    std::vector<float> chain;      ///< [guesses - 1, vocabulary] of all but the first
+  };
+  double tolerance = 0.0;
+  std::vector<Sequence> sequences;
+};
+GoldenGuesses load_golden_guesses(const GoldenCase& golden);
+
 /// Names of all cases, sorted.
 std::vector<std::string> golden_case_names();
 GoldenCase load_golden_case(const std::string& name);

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "model/blocks/block.h"
+#include "model/weights/weight_reader.h"
+#include "model/weights/weight_sources.h"
+
+namespace headrace {
+
+/// A layer with its weights.
+struct Layer {
+  DeviceVector mixer_norm, feed_forward_norm;
+  std::unique_ptr<Mixer> mixer;
+  std::unique_ptr<FeedForward> feed_forward;
+};
+
+/// `number`: of the layer in the KV cache.
+Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number);
+
+}  // namespace headrace

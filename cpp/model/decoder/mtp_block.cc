@@ -1,0 +1,93 @@
+#include "model/decoder/mtp_block.h"
+
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+struct MtpScratch {
+  TensorView joined, kept;
+};
+
+MtpScratch lay_out(const ScratchSizes& sizes, Carver& carver) {
+  const DType activation = sizes.limits.activation;
+  MtpScratch out;
+  out.joined = carver.matrix(sizes.limits.rows, 2 * sizes.hidden, activation);
+  out.kept = carver.matrix(sizes.kept, sizes.hidden, activation);
+  return out;
+}
+
+}  // namespace
+
+MtpBlock::MtpBlock(const ModelConfig& config, const MtpSources& sources, WeightReader& reader,
+                   const Shared& shared)
+    : config_(config),
+      shared_(shared),
+      embedding_norm_(reader.vector(sources.embedding_norm)),
+      hidden_norm_(reader.vector(sources.hidden_norm)),
+      join_(reader.matrix(sources.join)),
+      layer_(load_layer(reader, sources.layer, config.num_layers)) {}
+
+void MtpBlock::measure(const ScratchSizes& sizes, Carver& carver) { lay_out(sizes, carver); }
+
+void MtpBlock::place(const ScratchSizes& sizes, const Scratch& scratch, Carver& carver) {
+  const MtpScratch own = lay_out(sizes, carver);
+  scratch_ = scratch;
+  joined_ = own.joined;
+  kept_ = own.kept;
+}
+
+void MtpBlock::keep(Backend& backend, std::span<const int32_t> rows, int64_t first) {
+  const auto count = static_cast<int64_t>(rows.size());
+  backend.gather_rows(scratch_.rows.normed, rows, kept_.rows_from(first, count));
+}
+
+TensorView MtpBlock::run(const BlockContext& context, const MtpStep& step, KvCache& cache) {
+  const auto count = static_cast<int64_t>(step.batch.token_ids.size());
+  HEADRACE_CHECK(
+      count >= 1 && count <= joined_.rows() && step.rows.size() == step.batch.token_ids.size(),
+      count);
+  Backend& backend = context.backend;
+  backend.begin_step(step.batch);
+  const StepRows all = first_rows(scratch_.rows, count);
+  join_inputs(context, step, all);
+  backend.rope_table(config_.rope, all.rope);
+  backend.rms_norm(all.residual, layer_.mixer_norm.view, context.norm_eps, all.normed);
+  const std::span<const int32_t> wanted = step.batch.logit_rows;
+  const TensorView logits = scratch_.logits.first_rows(static_cast<int64_t>(wanted.size()));
+  if (wanted.empty()) {
+    layer_.mixer->write(context, all, cache);
+    return logits;
+  }
+  layer_.mixer->mix(context, all, cache);
+  const StepRows chosen = choose(backend, all, wanted);
+  layer_.mixer->add(context, chosen,
+                    {layer_.feed_forward_norm.view, layer_.feed_forward->first_weight()});
+  layer_.feed_forward->add(context, chosen, {shared_.final_norm, shared_.head});
+  backend.linear(chosen.normed, shared_.head, {}, logits);
+  return logits;
+}
+
+/// residual = what goes into the layer.
+void MtpBlock::join_inputs(const BlockContext& context, const MtpStep& step, const StepRows& rows) {
+  Backend& backend = context.backend;
+  const TensorView joined = joined_.first_rows(rows.rows());
+  const int64_t hidden = rows.residual.cols();
+  const TensorView& from = step.input == MtpInput::kKept ? kept_ : scratch_.rows.normed;
+  backend.gather_rows(from, step.rows, rows.delta);
+  backend.embed(shared_.embedding, rows.residual);
+  backend.rms_norm(rows.residual, embedding_norm_.view, context.norm_eps,
+                   joined.columns(0, hidden));
+  backend.rms_norm(rows.delta, hidden_norm_.view, context.norm_eps, joined.columns(hidden, hidden));
+  backend.linear(joined, *join_, {}, rows.residual);
+}
+
+StepRows MtpBlock::choose(Backend& backend, const StepRows& all,
+                          std::span<const int32_t> rows) const {
+  const auto count = static_cast<int64_t>(rows.size());
+  if (count == all.rows()) return all;  // ascending, hence all of them in order
+  return choose_rows(backend, scratch_, all, rows);
+}
+
+}  // namespace headrace
