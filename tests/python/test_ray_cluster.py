@@ -44,6 +44,8 @@ def config(**more: Any) -> HeadraceConfig:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A cluster of this machine: two engines, and a CPU for the rest."""
+    # A machine that other tests keep busy starts processes slowly.
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "120")
     import ray
 
     ray.init(
