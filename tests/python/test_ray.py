@@ -110,6 +110,7 @@ def test_rows_there_and_back() -> None:
         ({"prompt": "a", "messages": []}, "this has"),
         ({"prompt": "a", "sampling_params": [1]}, "sampling_params must be a dict"),
         ({"prompt": "a", "sampling_params": {"n": 2}}, "n must be 1"),
+        ({"prompt": "a", "sampling_params": {"logprobs": 2}}, "logprobs has no column"),
         ({"prompt": "a", "tool_choice": "auto"}, "tool_choice needs messages"),
     ],
 )

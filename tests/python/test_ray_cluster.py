@@ -216,7 +216,13 @@ def served(cluster: Any) -> Iterator[str]:
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    for attempt in range(4):  # Serve gives its processes a minute, which a busy machine may need
+        try:
+            serve.start(http_options={"host": "127.0.0.1", "port": port})
+            break
+        except (TimeoutError, cluster.exceptions.RayError):
+            if attempt == 3:
+                raise
     serve.run(serve_app(config(), names=["tiny"]), name="plain", route_prefix="/plain")
     serve.run(serve_app(config(concurrency=2), prefix_aware=True), name="routed")
     yield f"http://127.0.0.1:{port}"

@@ -71,6 +71,9 @@ def read_request(text: str) -> Row:
         raise ValueError(f"sampling_params must be a dict, got {quoted(params)}")
     if params.get("n", 1) != 1:
         raise ValueError(f"n must be 1, got {quoted(params['n'])}: make a row for each output")
+    for name in ("logprobs", "prompt_logprobs"):
+        if params.get(name) is not None:
+            raise ValueError(f"{name} has no column in the answers: leave it out")
     chats_only = {"tools", "tool_choice", "chat_template_kwargs"} & request.keys()
     if given != ["messages"] and chats_only:
         raise ValueError(f"{min(chats_only)} needs messages")

@@ -27,7 +27,7 @@ def serve_app(
     config: HeadraceConfig,
     server: ServerConfig | None = None,
     *,
-    names: Sequence[str] | None = None,
+    names: str | Sequence[str] | None = None,
     target_requests: int = 32,
     prefix_aware: bool = False,
 ) -> Any:
@@ -36,7 +36,7 @@ def serve_app(
     config: `concurrency` is the number of replicas; with (least, most) Ray Serve starts and ends
         them, so that each has about `target_requests` at once.
     server: as for create_app; its limits hold for each replica.
-    names: what requests call the model; default: the last part of its path.
+    names: what requests call the model, one or several; default: the last part of its path.
     prefix_aware: requests whose prompts begin alike go to the same replica, which has the beginning
         in its prefix cache, unless it has much more to do than others. One more deployment reads
         the requests then.
@@ -60,7 +60,11 @@ def serve_app(
     }
     if prefix_aware:
         options["request_router_config"] = _router()
-    replicas = serve.deployment(Replica).options(**options).bind(config, server, names)
+    replicas = (
+        serve.deployment(Replica)
+        .options(**options)
+        .bind(config, server, [names] if isinstance(names, str) else names)
+    )
     if not prefix_aware:
         return replicas
     _, most = config.actors
