@@ -87,6 +87,15 @@ def pack(
     return _core.pack_model(options, str(file), progress=progress)
 
 
+def pack_file(model: PathLike, file: PathLike, *, dtype: str = "auto") -> _core.PackReport:
+    """Packs into a file of any name, in the place of what is there; nothing else is copied.
+
+    Errors as those of `pack`.
+    """
+    target = checked_path(file, "the path to write to")
+    return _core.pack_model(_core.ModelOptions(path=str(resolve_model(model)), dtype=dtype), target)
+
+
 def check(model: PathLike, file: PathLike, *, dtype: str = "auto") -> None:
     """Raises the HeadraceError with which loading `model` from the packed `file` would fail.
 

@@ -26,7 +26,7 @@ LAYERS = (
 )
 MOST_FILES = 20
 # Folders, and single modules that wrap one part of the extension each.
-OF_THE_EXTENSION = {"native", "grammar", "compat/allspark/serving/core.py", "packed.py"}
+OF_THE_EXTENSION = {"native", "grammar", "packed.py"}
 # What the public names of the package itself may be imported by.
 OF_PUBLIC_NAMES = {"cli", "compat", "server", "__main__"}
 

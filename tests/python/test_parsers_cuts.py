@@ -39,15 +39,37 @@ PAIRS = [(None, tools) for tools in tool_parsers.names()] + [
     for tools in (None, "hermes", "ernie-x1", "ernie-45-vl-thinking", "llama3-json")
 ]
 
+# Calls exactly as their grammars have them, whole and broken off.
+GUIDED = {
+    "hermes": '<tool_call>\n{"name": "f", "arguments": ',
+    "ernie-x1": '<tool_call>\n{"name": "f", "arguments": ',
+    "llama3-json": '{"name": "f", "parameters": ',
+    "mistral": '[TOOL_CALLS] [{"name": "f", "arguments": ',
+    "mistral-v11": "[TOOL_CALLS]f[ARGS]",
+    "harmony": "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
+}
+ENDS = {
+    "hermes": "}\n</tool_call>",
+    "ernie-x1": "}\n</tool_call>",
+    "llama3-json": "}",
+    "mistral": "}]",
+    "mistral-v11": "",
+    "harmony": "<|call|>",
+}
+ARGUMENTS = ['{"a": 1, "b": "}</tool_call>\\" ]é"}', '{"b":{"c":[{}]}}', "{}", '{"a": <']
+
 texts = st.lists(st.sampled_from(WORDS), max_size=12).map("".join)
 
 
-def new_parser(reasoning: str | None, tools: str | None, start: Start | None) -> OutputParser:
+def new_parser(
+    reasoning: str | None, tools: str | None, start: Start | None, guided: bool = False
+) -> OutputParser:
     return output_parser(
         None if reasoning is None else reasoning_parsers.get(reasoning),
         None if tools is None else tool_parsers.get(tools),
         start=start,
         functions=FUNCTIONS,
+        guided=guided,
     )
 
 
@@ -98,3 +120,56 @@ def test_plain_text_is_given_at_once() -> None:
         parser = new_parser(reasoning, tools, Start.CONTENT)
         out = parser.push("Hello, world")
         assert out.content == "Hello, world", (reasoning, tools)
+
+
+@pytest.mark.parametrize("tools", sorted(GUIDED))
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_cut_of_guided_calls_gives_the_same(tools: str, data: st.DataObject) -> None:
+    calls = [GUIDED[tools] + text + ENDS[tools] for text in ARGUMENTS]
+    words = st.one_of(st.sampled_from(calls), st.sampled_from([GUIDED[tools], *WORDS]))
+    text = "".join(data.draw(st.lists(words, max_size=6)))
+    text = text[: data.draw(st.integers(0, len(text)))]
+    start = data.draw(st.sampled_from([None, *Start]))
+    whole = read(new_parser(None, tools, start, guided=True), [text])
+    assert read(new_parser(None, tools, start, guided=True), list(text)) == whole
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6).map(sorted))
+    pieces = [text[i:j] for i, j in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert read(new_parser(None, tools, start, guided=True), pieces) == whole
+
+
+@pytest.mark.parametrize("tools", sorted(GUIDED))
+@pytest.mark.parametrize("arguments", ARGUMENTS[:3])
+def test_arguments_of_guided_calls_come_as_they_are_written(tools: str, arguments: str) -> None:
+    parser = new_parser(None, tools, Start.CONTENT, guided=True)
+    assert not parser.push(GUIDED[tools])
+    told = ""
+    for place, char in enumerate(arguments, 1):
+        for call in parser.push(char).tool_calls:
+            assert (call.continues, call.index) == (bool(told), 0)
+            assert call.function.name == ("" if told else "f")
+            told += call.function.arguments
+        held = 1 if tools == "harmony" and char == "<" else 0  # may begin a marker
+        assert told == arguments[: place - held]
+    assert not parser.push(ENDS[tools] + " ").tool_calls
+    assert not parser.finish()
+    # The same call, cut in its arguments: what has been told stays, and nothing else.
+    parser = new_parser(None, tools, Start.CONTENT, guided=True)
+    cut = parser.push("\n" + GUIDED[tools] + arguments[:-1]) + parser.finish()
+    assert [call.function.arguments for call in cut.tool_calls] == [arguments[:-1]]
+    assert not cut.content.strip()
+
+
+def test_a_second_call_behind_a_guided_one() -> None:
+    parser = new_parser(None, "mistral", Start.CONTENT, guided=True)
+    text = '[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {}}]'
+    found = parts(parser.push(text) + parser.finish())
+    assert found == ("", "", [(0, "f", '{"a": 1}'), (1, "f", "{}")])
+
+
+def test_calls_that_are_not_guided_come_whole() -> None:
+    parser = new_parser(None, "hermes", Start.CONTENT, guided=True)
+    for text in ('<tool_call>{"name": "f", "arg', 'uments": {"a": 1'):
+        assert not parser.push(text)
+    (call,) = parser.push("}}</tool_call>").tool_calls
+    assert call.function.arguments == '{"a": 1}'

@@ -10,6 +10,7 @@ import pytest
 
 from headrace import LLM, CompletionOutput, RequestOutput
 from headrace.llm.outputs import Logprob
+from headrace.parsers import FunctionCall, ToolCall
 from headrace.protocol.chat import read_chat
 from headrace.protocol.chat_answer import ChatStream, chat_answer
 from headrace.protocol.completion_answer import CompletionStream, completion_answer
@@ -188,3 +189,22 @@ def test_echo(make_llm: Callable[..., LLM], logprobs: int | None) -> None:
         columns = choice["logprobs"]
         assert columns["token_logprobs"][0] is None
         assert len(columns["tokens"]) == whole["usage"]["total_tokens"]
+
+
+def test_more_of_a_call_s_arguments() -> None:
+    """Only the first piece names the call, as in OpenAI's streams."""
+    stream = ChatStream(read_chat({"messages": HELLO, "stream": True}), **HEAD)
+    calls = [ToolCall("c", FunctionCall("f", '{"a"')), ToolCall("", FunctionCall("", ": 1}"))]
+    total = RequestOutput("r", outputs=CompletionOutput())
+    deltas = []
+    for call in calls:
+        update = RequestOutput("r", outputs=CompletionOutput(tool_calls=[call]))
+        total.accumulate(update)
+        deltas.append(stream.pieces(update)[-1]["choices"][0]["delta"]["tool_calls"])
+    function = {"name": "f", "arguments": '{"a"'}
+    assert deltas == [
+        [{"id": "c", "type": "function", "index": 0, "function": function}],
+        [{"index": 0, "function": {"arguments": ": 1}"}}],
+    ]
+    assert total.outputs is not None
+    assert total.outputs.tool_calls == [ToolCall("c", FunctionCall("f", '{"a": 1}'))]

@@ -1,40 +1,22 @@
-"""headrace.ray on a local cluster of two workers, and what needs no cluster.
-
-The cluster's tests are skipped where Ray isn't installed: pip install "headrace[ray]".
-HEADRACE_RAY_ROWS says how many rows they have; 2000 is what a release needs."""
+"""What of headrace.ray needs neither Ray nor an engine (test_ray_cluster.py has the rest)."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
-import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
-from headrace import LLM, SamplingParams, shipped_model
-from headrace.batch.job import BatchJob
-from headrace.batch.progress import Progress
-from headrace.batch.results import Results
-from headrace.batch.rows import Source
-from headrace.cli import batch_ray, main
-from headrace.ray.config import HeadraceConfig
-
-ROWS = int(os.environ.get("HEADRACE_RAY_ROWS", "300"))
-engine = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is missing")
-
-
-def config(**more: Any) -> HeadraceConfig:
-    return HeadraceConfig(
-        model=shipped_model(), engine_kwargs={"max_model_len": 256, "max_num_seqs": 8}, **more
-    )
+from headrace.cli import batch_ray
+from headrace.ray import HeadraceConfig, numa, serve_app
+from headrace.ray.beginnings import beginning_of
+from headrace.ray.replica import Forwarded, Front, Replica
+from headrace.ray.rows import ANSWER, ERROR, REQUEST, Postprocess, Preprocess, read_request
+from headrace.server import ServerConfig
 
 
 def test_the_arguments_of_engines_and_actors() -> None:
@@ -52,7 +34,11 @@ def test_the_arguments_of_engines_and_actors() -> None:
     ("given", "message"),
     [
         ({"model": "m", "concurrency": 0}, "concurrency must be at least 1"),
-        ({"model": "m", "concurrency": (1, 2)}, "concurrency must be at least 1"),
+        ({"model": "m", "concurrency": (2, 1)}, "concurrency must be at least 1"),
+        ({"model": "m", "concurrency": (0, 1)}, "concurrency must be at least 1"),
+        ({"model": "m", "concurrency": True}, "concurrency must be at least 1"),
+        ({"model": "m", "batch_size": 0}, "batch_size must be at least 1"),
+        ({"model": "m", "numa": True, "num_gpus": 1}, "numa is for engines on CPUs"),
         ({"model": "m", "num_cpus": 0}, "num_cpus must be at least 1"),
         ({"model": "m", "num_gpus": -1}, "num_gpus must not be negative"),
     ],
@@ -83,120 +69,215 @@ def test_how_many_engines_a_cluster_has_room_for(
     assert batch_ray._room(nodes, threads, gpus) == room
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A cluster of this machine: two engines, and a CPU for the rest."""
-    ray = pytest.importorskip("ray")
-    ray.init(
-        num_cpus=4,
-        include_dashboard=False,
-        log_to_driver=False,
-        configure_logging=False,
-        object_store_memory=100 << 20,
-    )
-    yield ray
-    ray.shutdown()
+class Numbers:
+    """A NumPy array, as Ray gives rows them."""
+
+    def __init__(self, *items: Any) -> None:
+        self._items = items
+
+    def tolist(self) -> list[Any]:
+        return list(self._items)
 
 
-def actors(name: str) -> list[int]:
-    """The process ids of the actors that run here."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            title = (folder / "cmdline").read_bytes().decode(errors="replace")
-            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-        if title.startswith("ray::") and name in title and parent != 1:
-            found.append(int(folder.name))
-    return sorted(found)
+def test_rows_there_and_back() -> None:
+    def ask(row: dict[str, Any]) -> dict[str, Any]:
+        return {"messages": Numbers({"role": "user", "content": row["text"], "name": None}),
+                "sampling_params": {"seed": 1, "stop": None}, "note": 5}  # fmt: skip
+
+    row = Preprocess(ask)({"text": "Hi", "prompt_column": b"kept"})
+    request = read_request(row[REQUEST])
+    assert request == {
+        "messages": [{"role": "user", "content": "Hi"}], "sampling_params": {"seed": 1},
+    }  # fmt: skip
+    assert (row["note"], row["prompt_column"]) == (5, b"kept")
+    row[ANSWER] = json.dumps({"generated_text": "Yes", ERROR: ""})
+    whole = Postprocess(None, keeps_errors=False)(row)
+    assert (whole["generated_text"], whole["prompt_column"]) == ("Yes", b"kept")
+    assert whole["messages"][0]["content"] == "Hi"
+    assert not {REQUEST, ANSWER, ERROR} & whole.keys()
+    shown = Postprocess(lambda row: {"said": row["generated_text"]}, keeps_errors=True)(row)
+    assert shown == {"said": "Yes", ERROR: ""}
+    row[ANSWER] = json.dumps({ERROR: "too long"})
+    failed = Postprocess(lambda row: {"said": row["generated_text"]}, keeps_errors=True)(row)
+    assert failed[ERROR] == "too long"
+    assert failed["text"] == "Hi"
 
 
-class Killer:
-    """Kills one actor of a name once `due` says so."""
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({}, "a row needs one of messages, prompt, tokenized_prompt"),
+        ({"prompt": "a", "messages": []}, "this has"),
+        ({"prompt": "a", "sampling_params": [1]}, "sampling_params must be a dict"),
+        ({"prompt": "a", "sampling_params": {"n": 2}}, "n must be 1"),
+        ({"prompt": "a", "sampling_params": {"logprobs": 2}}, "logprobs has no column"),
+        ({"prompt": "a", "tool_choice": "auto"}, "tool_choice needs messages"),
+    ],
+)
+def test_requests_that_no_engine_sees(request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_request(json.dumps(request_))
+    with pytest.raises(ValueError, match="is no JSON"):
+        Preprocess(None)({"prompt": object()})
 
-    def __init__(self, name: str, due: Any) -> None:
-        self.killed: list[int] = []
-        self._name, self._due, self._stop = name, due, threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Killer:
-        self._thread.start()
+def test_a_numa_node_for_each_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    monkeypatch.setenv("HEADRACE_NUMA_NODES", f"{cpus[0]};60000-60007;{cpus[-1]}")
+    monkeypatch.setattr(numa.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(numa, "_SECONDS_TO_WAIT", 0.0)
+    bound: list[set[int]] = []
+    monkeypatch.setattr(numa.os, "sched_setaffinity", lambda _, cpus: bound.append(cpus))
+    taken: list[int] = []
+    monkeypatch.setattr(numa, "_taken", taken)
+    try:
+        assert [numa.bind_to_node(), numa.bind_to_node()] == [1, 1]
+        assert bound == [{cpus[0]}, {cpus[-1]}]
+        with pytest.raises(RuntimeError, match="2 NUMA nodes of this machine have an engine"):
+            numa.bind_to_node()
+        os.close(taken.pop(0))  # as when its process ends
+        assert numa.bind_to_node() == 1
+        assert bound[-1] == {cpus[0]}
+    finally:
+        for file in taken:
+            os.close(file)
+
+
+def test_nodes_of_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = os.sched_getaffinity(0)
+    monkeypatch.delenv("HEADRACE_NUMA_NODES", raising=False)
+    monkeypatch.setattr(numa, "_SYSTEM", tmp_path)
+    assert numa.node_cpus() == [own]
+    for number, text in ((0, "60000"), (2, "0-4095\n"), (10, "")):
+        (tmp_path / f"node{number}").mkdir()
+        (tmp_path / f"node{number}" / "cpulist").write_text(text)
+    assert numa.node_cpus() == [own]
+    for wrong in ("a", "3-1", "0-99999999", "1-2-3", "-1"):
+        monkeypatch.setenv("HEADRACE_NUMA_NODES", wrong)
+        with pytest.raises(ValueError, match="CPUs of a NUMA node"):
+            numa.node_cpus()
+
+
+@pytest.mark.parametrize(
+    ("body", "beginning"),
+    [
+        (b'{"prompt": "Once", "model": "m"}', "/p\nOnce"),
+        (b'{"messages": [{"a": 1}], "system": "Be"}', '/p\nBe\n[{"a": 1}]'),
+        (b'{"prompt": ""}', "/p"),
+        (b"[" * 100_000, "/p"),
+        (b"\xff", "/p"),
+        (b"[1]", "/p"),
+    ],
+)
+def test_how_requests_begin(body: bytes, beginning: str) -> None:
+    assert beginning_of("/p", body) == beginning
+    assert len(beginning_of("/p", b'{"prompt": "%s"}' % (b"x" * 9999))) == 4096
+
+
+def test_settings_that_replicas_cannot_keep() -> None:
+    for settings in ({"files_dir": "x"}, {"admin_keys": ("key",)}):
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            serve_app(HeadraceConfig(model="m"), ServerConfig(**settings))
+    with pytest.raises(ValueError, match="target_requests"):
+        serve_app(HeadraceConfig(model="m"), target_requests=0)
+
+
+class Handle:
+    """Ray Serve's handle of one replica."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.answer = self
+        self.cancelled = False
+        self._replica = replica
+
+    def options(self, stream: bool) -> Handle:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def remote(self, request: Forwarded) -> Any:
+        self._messages = self._replica.answer(request)
+        return self
 
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            found = actors(self._name) if self._due() else []
-            if found:
-                os.kill(found[0], signal.SIGKILL)
-                self.killed.append(found[0])
-                return
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._messages
+
+    def cancel(self) -> None:
+        self.cancelled = True
 
 
-def question(row: dict[str, Any]) -> dict[str, Any]:
-    number = int(row["id"])
-    return {
-        "messages": [{"role": "user", "content": f"What is {number % 50} + 1?"}],
-        "sampling_params": {"temperature": 0.9, "seed": number, "max_tokens": 4 + number % 30},
-    }
+def front_of(app: Any, server: ServerConfig) -> tuple[Front, Handle]:
+    replica = object.__new__(Replica)
+    replica._app = app
+    handle = Handle(replica)
+    return Front(handle, server), handle
 
 
-def texts(questions: list[dict[str, Any]]) -> list[str]:
-    """What one engine, undisturbed, says to them."""
-    with LLM(shipped_model(), max_model_len=256, num_threads=1) as llm:
-        outputs = llm.chat(
-            [one["messages"] for one in questions],
-            [SamplingParams(**one["sampling_params"]) for one in questions],
-            use_tqdm=False,
-        )
-        return [output.outputs.text for output in outputs]
+async def ask(front: Front, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a client gets that sends the messages, and then nothing more."""
+    sent: list[dict[str, Any]] = []
+    coming = list(messages)
+
+    async def receive() -> dict[str, Any]:
+        if coming:
+            return coming.pop(0)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/x", "headers": [], "secret": object()}
+    await front._forward(scope, receive, send)
+    return sent
 
 
-@engine
-@needs_ray
-def test_a_batch_job_on_a_cluster_with_an_actor_killed(cluster: Any, tmp_path: Path) -> None:
-    from headrace.ray.answerer import RayAnswerer
+def test_requests_and_answers_pass_through() -> None:
+    async def echo(scope: Any, receive: Any, send: Any) -> None:
+        assert "secret" not in scope
+        body = (await receive())["body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for number in range(3):
+            await send({"type": "http.response.body", "body": body, "more_body": number < 2})
 
-    with (tmp_path / "in").open("w") as file:
-        for number in range(ROWS):
-            body = question({"id": number})
-            row = {"custom_id": str(number), "messages": body["messages"]}
-            file.write(json.dumps({**row, **body["sampling_params"]}) + "\n")
-        file.write("nonsense\n")
-    answerer = RayAnswerer(config(concurrency=2), ["tiny"], window=32)
-    output = tmp_path / "out"
-    with (
-        Results(output, tmp_path / "errors") as results,
-        Killer("AnsweringActor", lambda: output.stat().st_size > 5000) as killer,
-    ):
-        job = BatchJob(Source(tmp_path / "in"), results, answerer, window=32)
-        counts = asyncio.run(job.run(Progress(1, shown=False)))
-    answerer.close()
-    assert killer.killed
-    assert (counts.completed, counts.failed) == (ROWS, 1)
-    lines = [json.loads(line) for line in output.read_text().splitlines()]
-    assert sorted(int(line["custom_id"]) for line in lines) == list(range(ROWS))
-    expected = texts([question({"id": i}) for i in range(ROWS)])
-    for line in lines:
-        (choice,) = line["response"]["body"]["choices"]
-        assert choice["message"]["content"] == expected[int(line["custom_id"])]
+    front, _ = front_of(echo, ServerConfig(max_body_bytes=4))
+    parts = [
+        {"type": "http.request", "body": b"ab", "more_body": True},
+        {"type": "http.request", "body": b"cd", "more_body": False},
+    ]
+    sent = asyncio.run(ask(front, *parts))
+    assert b"".join(m.get("body", b"") for m in sent) == b"abcd" * 3
+    too_long = [{**parts[0], "body": b"abcde"}]
+    assert asyncio.run(ask(front, *too_long))[0]["status"] == 413
 
 
-@engine
-@needs_ray
-def test_a_batch_job_on_a_cluster_from_the_shell(
-    cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "in").write_text('{"prompt": "a", "max_tokens": 2}\n')
-    files = [str(tmp_path / "in"), str(tmp_path / "out")]
-    options = ["--ray", "--ray-workers", "2", "--threads", "1"]
-    assert main(["batch", *files, *options]) == 0
-    assert "1 rows answered, 0 failed" in capsys.readouterr().err
-    assert main(["batch", *files, "--ray", "--ray-workers", "99"]) == 2
-    assert "--ray-workers must be from 1 to" in capsys.readouterr().err
-    assert main(["batch", *files, "--ray-workers", "2"]) == 2
-    assert "--ray-workers needs --ray" in capsys.readouterr().err
+def test_a_client_that_leaves_ends_its_request_in_the_replica() -> None:
+    ended = False
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal ended
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            while True:
+                await send({"type": "http.response.body", "body": b".", "more_body": True})
+        finally:
+            ended = True
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def leave() -> None:
+        front, handle = front_of(endless, ServerConfig())
+        body = {"type": "http.request", "body": b"", "more_body": False}
+        sent = await ask(front, body, {"type": "http.disconnect"})
+        assert handle.cancelled
+        await handle._messages.aclose()
+        assert all(message["type"].startswith("http.response") for message in sent)
+
+    asyncio.run(leave())
+    assert ended
+
+
+def test_an_app_that_fails_is_an_error_of_the_caller() -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        raise KeyError("broken")
+
+    front, _ = front_of(broken, ServerConfig())
+    with pytest.raises(KeyError, match="broken"):
+        asyncio.run(ask(front, {"type": "http.request", "body": b"", "more_body": False}))

@@ -103,12 +103,15 @@ def _add_limit_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     for flag, kind, default, text in (
         ("--max-body-bytes", int, 16 << 20, "of a request"),
+        ("--max-total-body-bytes", int, 256 << 20, "of all requests that run or wait"),
         ("--max-messages", int, 4096, "of a conversation"),
         ("--max-outputs", int, 128, "of a request (n)"),
         ("--max-concurrency", int, 256, "requests in the engine at once"),
+        ("--max-text-concurrency", int, 8, "requests at once that need the tokenizer alone"),
         ("--max-queue", int, 1024, "requests that wait; one more gets 429"),
         ("--max-file-bytes", int, 512 << 20, "of a file in --files-dir"),
         ("--batch-window", int, 32, "requests of a batch in the engine at once"),
+        ("--header-timeout", float, 30, "seconds for a request's headers to come"),
         ("--body-timeout", float, 60, "seconds for a request's body to come"),
         ("--send-timeout", float, 60, "seconds for a client to take a piece of a stream"),
         ("--shutdown-timeout", int, 60, "seconds for requests to end after SIGTERM"),
@@ -147,6 +150,11 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tool-parser-plugin", metavar="FILE", help="Python code that registers parsers"
     )
+    group.add_argument(
+        "--guided-decoding-disable-any-whitespace",
+        action="store_true",
+        help="guided JSON has no whitespace between its parts",
+    )
     group.add_argument("--max-logprobs", type=int, default=20, help="default: 20")
     group.add_argument(
         "--trust-request-chat-template",
@@ -176,6 +184,8 @@ def run(args: argparse.Namespace) -> int:
     for name in ("reasoning_parser", "tool_call_parser", "tool_parser_plugin"):
         if getattr(args, name) is not None:
             options[name] = getattr(args, name)
+    if args.guided_decoding_disable_any_whitespace:
+        options["guided_decoding_disable_any_whitespace"] = True
     options |= {"enable_logprob": True, "max_logprobs": args.max_logprobs}
     registry = ModelRegistry(AsyncLLM.load)
 
@@ -247,14 +257,18 @@ def _listener(args: argparse.Namespace) -> Listener:
     for name in (args.ssl_keyfile, args.ssl_certfile):
         if name and not Path(name).is_file():
             raise UsageError(f"there is no file {name}")
-    return Listener(
-        args.host,
-        args.port,
-        args.ssl_keyfile,
-        args.ssl_certfile,
-        args.root_path,
-        args.shutdown_timeout,
-    )
+    try:
+        return Listener(
+            args.host,
+            args.port,
+            args.ssl_keyfile,
+            args.ssl_certfile,
+            args.root_path,
+            args.shutdown_timeout,
+            args.header_timeout,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _config(args: argparse.Namespace) -> ServerConfig:
@@ -269,10 +283,12 @@ def _config(args: argparse.Namespace) -> ServerConfig:
             api_keys=_keys(args.api_key, args.api_key_file, "HEADRACE_API_KEY"),
             admin_keys=_keys(args.admin_key, args.admin_key_file, "HEADRACE_ADMIN_KEY"),
             max_body_bytes=args.max_body_bytes,
+            max_total_body_bytes=args.max_total_body_bytes,
             body_seconds=args.body_timeout,
             max_messages=args.max_messages,
             max_outputs=args.max_outputs,
             max_concurrency=args.max_concurrency,
+            max_text_concurrency=args.max_text_concurrency,
             max_queue=args.max_queue,
             send_seconds=args.send_timeout,
             allowed_origins=tuple(args.allowed_origins),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.native import PositionLogprobs
 from headrace.options.sampling_params import SamplingParams
 from headrace.text.detokenizer import Detokenizer, NullDetokenizer
-from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
+from headrace.text.stop_strings import StopMatch, StopStrings, StopText
 from headrace.text.tokenizer import Tokenizer
 
 
@@ -56,7 +56,7 @@ class OutputText:
         self._ready_text: list[str] = []
         self._hold: _Hold | None = None
         if stops is not None and tokenizer is not None:
-            self._hold = _Hold(tokenizer, params, StopScanner(stops), shown)
+            self._hold = _Hold(tokenizer, params, stops, shown)
 
     @property
     def match(self) -> StopMatch | None:
@@ -96,71 +96,70 @@ class _Hold:
         self,
         tokenizer: Tokenizer,
         params: SamplingParams,
-        scanner: StopScanner,
+        stops: StopStrings,
         shown: frozenset[str],
     ) -> None:
         self._tokenizer = tokenizer
         self._shown = shown
         self._params = params
-        self._scanner = scanner
-        self.match: StopMatch | None = None
+        self._text = StopText(stops, params.include_stop_str_in_output)
         self._ids: list[int] = []  # every token with text
         self._count = 0  # every token
         self._pieces: list[str] = []  # all text, as it came
-        self._length = 0  # of all text
         self._ready = Increment([], "")
         self._taken = 0  # tokens released
-        self._held_text = ""
         self._held: deque[tuple[int, GeneratedToken]] = deque()  # with the end of their text
         self._open: list[GeneratedToken] = []  # the end of their text isn't known yet
+
+    @property
+    def match(self) -> StopMatch | None:
+        return self._text.match
 
     def push(self, token: GeneratedToken, text: str, has_text: bool, holding: bool) -> None:
         self._count += 1
         self._open.append(token)
         if has_text:
             self._ids.append(token.id)
-        self._scan(text)
-        if self.match is None:
-            if not holding:
-                self._held.extend((self._length, item) for item in self._open)
-                self._open.clear()
-            self._release(self._scanner.settled)
+        self._pieces.append(text)
+        self._ready.text += self._text.push(text, self._may_stop())
+        if self.match is not None:
+            self._cut()
+            return
+        if not holding:
+            self._settle_open()
+        self._release()
 
     def finish(self, text: str) -> None:
-        self._scan(text)
-        if self.match is None:
-            self._held.extend((self._length, item) for item in self._open)
-            self._release(self._length)
+        self._pieces.append(text)
+        self._ready.text += self._text.finish(text, self._may_stop())
+        if self.match is not None:
+            self._cut()
+            return
+        self._settle_open()
+        self._release()
 
     def take(self) -> Increment:
         ready, self._ready = self._ready, Increment([], "")
         return ready
 
-    def _scan(self, text: str) -> None:
-        self._pieces.append(text)
-        self._held_text += text
-        self._length += len(text)
-        self.match = self._scanner.scan(text, self._count >= self._params.min_tokens)
-        if self.match is not None:
-            self._cut(self.match)
+    def _may_stop(self) -> bool:
+        return self._count >= self._params.min_tokens
 
-    def _release(self, settled: int) -> None:
-        held = self._length - settled
-        count = len(self._held_text) - held
-        self._ready.text += self._held_text[:count]
-        self._held_text = self._held_text[count:]
-        while self._held and self._held[0][0] <= settled:
+    def _settle_open(self) -> None:
+        """The text of the open tokens ends here."""
+        self._held.extend((self._text.length, item) for item in self._open)
+        self._open.clear()
+
+    def _release(self) -> None:
+        while self._held and self._held[0][0] <= self._text.settled:
             self._ready.tokens.append(self._held.popleft()[1])
             self._taken += 1
 
-    def _cut(self, match: StopMatch) -> None:
+    def _cut(self) -> None:
         tokens = [item for _, item in self._held] + self._open
-        keeps_string = self._params.include_stop_str_in_output
-        end = match.end if keeps_string else match.start
-        released = self._length - len(self._held_text)
-        self._ready.text += self._held_text[: end - released]
-        kept = len(tokens) if keeps_string else self._kept("".join(self._pieces)[:end])
-        self._ready.tokens += tokens[: kept - (0 if keeps_string else self._taken)]
+        if not self._params.include_stop_str_in_output:
+            tokens = tokens[: self._kept("".join(self._pieces)[: self._text.end]) - self._taken]
+        self._ready.tokens += tokens
 
     def _kept(self, text: str) -> int:
         """How many tokens of the output decode to a prefix of its text."""

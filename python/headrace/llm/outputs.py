@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.llm.keyed import KeyedPart, KeyedResult
 from headrace.parsers import ToolCall
+from headrace.parsers.tool_call import joined_calls
 from headrace.short_repr import given_fields, short_repr
 
 
@@ -77,7 +78,8 @@ class CompletionOutput(KeyedPart):
     reasoning_content: what the model thought, with LLM(reasoning_parser=...); None: nothing.
     reasoning_token_num: tokens it thought so far, without the markers.
     tool_calls: its calls, with LLM(tool_call_parser=...); None: none. In a stream, a call comes
-        when it is complete.
+        when it is complete; a guided one comes with its name, and its arguments as they are
+        written (see ToolCall).
     """
 
     index: int = 0
@@ -142,7 +144,8 @@ class CompletionOutput(KeyedPart):
         self.text = _joined(self.text, next_output.text)
         self.reasoning_content = _joined(self.reasoning_content, next_output.reasoning_content)
         self.completion_tokens = _joined(self.completion_tokens, next_output.completion_tokens)
-        self.tool_calls = _joined(self.tool_calls, next_output.tool_calls)
+        if next_output.tool_calls:
+            self.tool_calls = joined_calls([*(self.tool_calls or ()), *next_output.tool_calls])
         self.add(next_output)
 
     def to_dict(self) -> dict[str, Any]:

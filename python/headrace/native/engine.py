@@ -175,8 +175,9 @@ class Engine:
         """Queues the answer to a conversation: `submit` of what the chat template makes of it.
 
         messages: {"role", "content"} dicts. chat_template_kwargs, chat_template, tools: as in
-        LLM.chat. Outputs have text. Raises TemplateError, a ValueError, for what the template
-        refuses.
+        LLM.chat. Outputs have the text as the model wrote it: thoughts and calls are taken out of
+        it by headrace.parsers.output_parser (docs/tools.md), or by LLM and AsyncLLM themselves.
+        Raises TemplateError, a ValueError, for what the template refuses.
         """
         most = self._core.model_info(_name(model)).max_model_len
         options = ChatOptions(

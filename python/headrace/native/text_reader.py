@@ -11,7 +11,7 @@ from headrace import _core
 from headrace.native.output import Output, from_core
 from headrace.options.param_checks import MAX_STOP_CHARS, check_texts
 from headrace.text.detokenizer import Detokenizer
-from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
+from headrace.text.stop_strings import StopMatch, StopStrings, StopText
 
 
 class TextOptions:
@@ -51,7 +51,7 @@ class TextReader:
         """`cancel`: ends the request, when a stop string has been found."""
         self._core = core
         self._text = options
-        self._stop = None if options.stops is None else _StopText(options.stops)
+        self._stop = None if options.stops is None else StopText(options.stops)
         self._cancel = cancel
         self._count = 0  # of tokens with text
         self._finished = False
@@ -133,32 +133,3 @@ class TextReader:
         output.stop_token, output.stop_string = -1, self.match.string
         output.error_code, output.error_message = "ok", ""
         return output
-
-
-class _StopText:
-    """Text on its way out, of which what may begin a stop string is held back."""
-
-    __slots__ = ("_held", "_length", "_scanner", "match")
-
-    def __init__(self, stops: StopStrings) -> None:
-        self._scanner = StopScanner(stops)
-        self._held = ""
-        self._length = 0  # of all text that came
-        self.match: StopMatch | None = None
-
-    def push(self, text: str, may_stop: bool) -> str:
-        """What can go out now: nothing later takes it back."""
-        self._held += text
-        self._length += len(text)
-        self.match = self._scanner.scan(text, may_stop)
-        return self._take(self._scanner.settled if self.match is None else self.match.start)
-
-    def finish(self, text: str, may_stop: bool) -> str:
-        """No more text."""
-        return self.push(text, may_stop) + ("" if self.match else self._take(self._length))
-
-    def _take(self, end: int) -> str:
-        """What is held back up to a character of the output."""
-        count = max(0, end - (self._length - len(self._held)))
-        taken, self._held = self._held[:count], self._held[count:]
-        return taken

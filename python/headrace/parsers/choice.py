@@ -55,7 +55,13 @@ def choose_parsers(args: EngineArgs, tokenizer: Tokenizer | None, template: str 
         calls = _calls(args.tool_call_parser, shown or "")
     if tokenizer is None and (reasoning is not None or calls is not None):
         raise ValueError("parsers need a tokenizer, and the model folder has none")
-    return Parsing(reasoning, calls, tokenizer, args.guided_decoding_disable_any_whitespace)
+    return Parsing(
+        reasoning,
+        calls,
+        tokenizer,
+        compact=args.guided_decoding_disable_any_whitespace,
+        guided=args.guided_decoding_backend != "off",
+    )
 
 
 def _reasoning(name: str, template: str) -> ReasoningFormat | None:

@@ -20,12 +20,14 @@ def output_parser(
     *,
     start: Start | None = None,
     functions: Sequence[Function] = (),
+    guided: bool = False,
 ) -> OutputParser:
     """A fresh parser for one output.
 
     reasoning, calls: what to take out of it; None: that stays in the content.
     start: where the output begins; None: as the reasoning parser thinks.
     functions: the ones that may be called, where they are known.
+    guided: calls are guided by the functions' schemas: their arguments come as they are written.
     """
     channels = reasoning is not None and reasoning.channels
     if channels or calls is HarmonyCalls:
@@ -33,15 +35,22 @@ def output_parser(
             split_reasoning=channels,
             split_calls=calls is HarmonyCalls,
             thinking=start is Start.THINKING,
+            guided=[function.name for function in functions] if guided else (),
         )
         if calls is None or calls is HarmonyCalls:
             return OutputParser([harmony])
-        return OutputParser([harmony, CallStage(calls(functions))])
+        return OutputParser([harmony, _call_stage(calls, functions, guided)])
     stages: list[Stage] = []
     if reasoning is not None:
         stages.append(reasoning.thinking(start or reasoning.start))
     if calls is not None:
-        stages.append(CallStage(calls(functions)))
+        stages.append(_call_stage(calls, functions, guided))
     if reasoning is not None and reasoning.content is not None and reasoning.has_content(calls):
         stages.append(reasoning.content())
     return OutputParser(stages)
+
+
+def _call_stage(calls: type[ToolFormat], functions: Sequence[Function], guided: bool) -> CallStage:
+    form = calls(functions)
+    form.guided = guided
+    return CallStage(form)

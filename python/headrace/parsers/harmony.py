@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from headrace.parsers.markers import Markers
 from headrace.parsers.stage import Kind, Piece, Stage, content, reasoning
@@ -28,8 +28,20 @@ class Harmony(Stage):
     is content.
     """
 
-    def __init__(self, *, split_reasoning: bool, split_calls: bool, thinking: bool = False) -> None:
-        """Without a split, that part is content, too. thinking: the prompt has begun a thought."""
+    def __init__(
+        self,
+        *,
+        split_reasoning: bool,
+        split_calls: bool,
+        thinking: bool = False,
+        guided: Collection[str] = (),
+    ) -> None:
+        """Without a split, that part is content, too. thinking: the prompt has begun a thought.
+
+        guided: functions whose arguments come as they are written, whole or not.
+        """
+        self._guided = guided
+        self._told = False  # the call that is being read has been begun
         self._split_reasoning = split_reasoning
         self._split_calls = split_calls
         self._first = Markers(START, CHANNEL)
@@ -81,16 +93,27 @@ class Harmony(Stage):
 
     def _said(self, text: str) -> list[Piece]:
         if self._function and self._split_calls:
+            if self._function in self._guided:
+                return self._tell(text)
             self._arguments += text
             return []
         thinks = self._channel == "analysis" and self._split_reasoning and not self._function
         return reasoning(text) if thinks else content(text)
 
+    def _tell(self, text: str) -> list[Piece]:
+        """More of a guided call's arguments; the first of them begins the call."""
+        if not text:
+            return []
+        name, self._told = "" if self._told else self._function, True
+        call = ToolCall(new_call_id() if name else "", FunctionCall(name, text))
+        return [Piece(Kind.TEXT, call=call)]
+
     def _ended(self) -> list[Piece]:
         """Of a message: the call, if it was one. What follows without a head is final."""
         name, text = self._function, self._arguments
         self._function, self._arguments, self._channel = "", "", "final"
-        if not name or not self._split_calls:
+        told, self._told = self._told, False
+        if not name or not self._split_calls or told:
             return []
         try:
             value = read_json(text) if text.strip() else {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.parsers.stage import Kind, Piece, Stage
-from headrace.parsers.tool_call import ToolCall
+from headrace.parsers.tool_call import ToolCall, joined_calls
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Parsed:
         return Parsed(
             self.content + following.content,
             self.reasoning + following.reasoning,
-            self.tool_calls + following.tool_calls,
+            joined_calls([*self.tool_calls, *following.tool_calls]),
         )
 
 
@@ -59,13 +59,14 @@ class OutputParser:
         result = Parsed()
         for piece in pieces:
             if piece.call is not None:
-                piece.call.index = self._calls
-                self._calls += 1
+                self._calls += not piece.call.continues
+                piece.call.index = self._calls - 1
                 result.tool_calls.append(piece.call)
             elif piece.kind is Kind.REASONING:
                 result.reasoning += piece.text
             else:
                 result.content += piece.text
+        result.tool_calls = joined_calls(result.tool_calls)
         return result
 
 

@@ -25,12 +25,14 @@ class Parsing:
     """The parsers of an LLM. None: outputs are left as they are.
 
     tokenizer: None only without parsers. compact: guided calls have no whitespace in their JSON.
+    guided: guided decoding is switched on.
     """
 
     reasoning: ReasoningFormat | None
     calls: type[ToolFormat] | None
     tokenizer: Tokenizer | None
     compact: bool = False
+    guided: bool = True
 
     @property
     def shown(self) -> frozenset[str]:
@@ -89,7 +91,11 @@ class OutputPlan:
     def parser(self) -> OutputParser:
         """A fresh one, for one output."""
         return output_parser(
-            self.parsing.reasoning, self.calls, start=self.start, functions=self.functions
+            self.parsing.reasoning,
+            self.calls,
+            start=self.start,
+            functions=self.functions,
+            guided=self.parsing.guided,
         )
 
     def _guides_calls(self, enabled: bool) -> bool:

@@ -57,10 +57,14 @@ def finish_reason(part: CompletionOutput, called: bool = False) -> str | None:
 
 
 def tool_calls(part: CompletionOutput) -> list[Any]:
-    """As dicts."""
-    return [
-        call.to_dict() if isinstance(call, ToolCall) else call for call in part.tool_calls or ()
-    ]
+    """As dicts; more of a call's arguments has no id, type and name, as in OpenAI's streams."""
+    return [_call(call) if isinstance(call, ToolCall) else call for call in part.tool_calls or ()]
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    if call.continues:
+        return {"index": call.index, "function": {"arguments": call.function.arguments}}
+    return call.to_dict()
 
 
 class ChatStream:

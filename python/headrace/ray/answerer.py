@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.batch.answers import Answer, LocalAnswerer
 from headrace.batch.local_engine import LocalEngine
-from headrace.llm.async_llm import AsyncLLM
 from headrace.ray.config import HeadraceConfig
+from headrace.ray.engine import load_engine
 
 
 class AnsweringActor:
     """What each actor runs."""
 
-    def __init__(self, arguments: Mapping[str, Any], names: Sequence[str]) -> None:
-        self._answerer = LocalAnswerer(LocalEngine(AsyncLLM(**arguments)), names)
+    def __init__(self, config: HeadraceConfig, names: Sequence[str]) -> None:
+        self._answerer = LocalAnswerer(LocalEngine(load_engine(config)), names)
 
     async def answer(self, url: str, body: dict[str, Any]) -> Answer:
         return await self._answerer.answer(url, body)
@@ -31,19 +31,19 @@ class RayAnswerer:
     """
 
     def __init__(self, config: HeadraceConfig, names: Sequence[str], window: int) -> None:
-        """Starts the actors; Ray must be running. window: requests at once, of all together.
+        """Starts the actors, as many as `config` has at most; Ray must be running.
+
+        window: requests at once, of all together.
 
         Raises Ray's errors if a model can't be loaded.
         """
         import ray
 
-        count = config.concurrency
+        _, count = config.actors
         kind = ray.remote(AnsweringActor).options(
             **config.actor_options(), max_concurrency=window + 1
         )
-        self._actors: list[Any] = [
-            kind.remote(config.llm_arguments(), list(names)) for _ in range(count)
-        ]
+        self._actors: list[Any] = [kind.remote(config, list(names)) for _ in range(count)]
         self._running = [0] * count
         ray.get([actor.ready.remote() for actor in self._actors])
 

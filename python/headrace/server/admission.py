@@ -1,4 +1,4 @@
-"""How many requests are in the engine, how many wait, and who is sent away."""
+"""How many requests are in the engine, how many wait, how much they bring, and who is sent away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from headrace.server.errors import ApiError
 
@@ -53,3 +53,35 @@ class Admission:
         """When the queue should have moved."""
         seconds = self._mean_seconds * (self.waiting + 1) / self._max_running
         return min(max(math.ceil(seconds), 1), _MAX_RETRY_SECONDS)
+
+
+class BodyBudget:
+    """Bytes of all bodies together whose requests haven't ended. Belongs to one event loop."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.used = 0
+
+    @contextlib.contextmanager
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """Gives what takes more bytes, and raises ApiError (429) where there are none; they are
+        given back at the end of the block."""
+        own = 0
+
+        def take(count: int) -> None:
+            nonlocal own
+            if self.used + count > self._max_bytes:
+                raise ApiError(
+                    f"the server is busy: requests in flight have {self.used} bytes of bodies, and "
+                    f"may have {self._max_bytes}",
+                    429,
+                    code="bodies_full",
+                    retry_after=1,
+                )
+            own += count
+            self.used += count
+
+        try:
+            yield take
+        finally:
+            self.used -= own

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from headrace.server.admission import Admission
+from headrace.server.admission import Admission, BodyBudget
 from headrace.server.api import (
     batches,
     chat,
@@ -83,6 +83,8 @@ def create_app(config: ServerConfig, registry: ModelRegistry) -> Starlette:
         config,
         registry,
         admission,
+        Admission(config.max_text_concurrency, config.max_queue),
+        BodyBudget(config.max_total_body_bytes),
         KeyGuard(config),
         Metrics(registry, admission),
         store,

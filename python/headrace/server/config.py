@@ -14,10 +14,12 @@ class ServerConfig:
 
     api_keys: any of them opens the API; none: no key is asked for. admin_keys: open loading and
         unloading, too; none: nobody may.
-    max_body_bytes: of a request's body. body_seconds: to send it in.
+    max_body_bytes: of a request's body. body_seconds: to send it in. max_total_body_bytes: of the
+        bodies of all requests that haven't ended; what goes beyond is refused with 429.
     max_messages: of a conversation. max_outputs: `n`, for all prompts of a request together.
-    max_concurrency: requests in the engine at once. max_queue: requests that wait for a place; one
-        more is refused with 429.
+    max_concurrency: requests in the engine at once. max_text_concurrency: requests that need the
+        tokenizer alone, at once. max_queue: requests that wait for a place of either kind; one more
+        is refused with 429.
     send_seconds: how long a client may take to accept a piece of a stream.
     allowed_origins: web pages of other sites that may call the API ("*": all).
     allowed_hosts: names in the Host header that are served, in any case; None: any. The default
@@ -31,10 +33,12 @@ class ServerConfig:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     admin_keys: tuple[str, ...] = field(default=(), repr=False)
     max_body_bytes: int = 16 << 20
+    max_total_body_bytes: int = 256 << 20
     body_seconds: float = 60.0
     max_messages: int = 4096
     max_outputs: int = 128
     max_concurrency: int = 256
+    max_text_concurrency: int = 8
     max_queue: int = 1024
     send_seconds: float = 60.0
     allowed_origins: tuple[str, ...] = ()
@@ -55,12 +59,18 @@ class ServerConfig:
             "max_messages",
             "max_outputs",
             "max_concurrency",
+            "max_text_concurrency",
             "send_seconds",
             "max_file_bytes",
             "batch_window",
         ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if self.max_total_body_bytes < self.max_body_bytes:
+            raise ValueError(
+                f"max_total_body_bytes must be at least max_body_bytes, {self.max_body_bytes}, "
+                f"got {self.max_total_body_bytes}"
+            )
         for name in ("max_queue", "max_log_len"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")

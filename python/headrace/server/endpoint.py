@@ -80,7 +80,8 @@ class Endpoint:
             try:
                 self._check_key(request)
                 if self._reads == "json":
-                    call.body = await _read_json(request, self._state)
+                    take = held.enter_context(self._state.bodies.share())
+                    call.body = await _read_json(request, self._state, take)
                 work = self._answer(call, scope, receive, send)
                 if self._reads == "stream":
                     await work
@@ -129,7 +130,7 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _read_json(request: Request, state: ServerState) -> Any:
+async def _read_json(request: Request, state: ServerState, take: Callable[[int], None]) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(
@@ -139,14 +140,18 @@ async def _read_json(request: Request, state: ServerState) -> Any:
         )
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("send the body without a Content-Encoding", 415, code="unsupported_encoding")
-    data = await read_body(request, state.config.max_body_bytes, state.config.body_seconds)
+    config = state.config
+    data = await read_body(request, config.max_body_bytes, config.body_seconds, take)
     if len(data) > _PARSED_ON_LOOP:
         return await asyncio.to_thread(_parse_json, data)
     return _parse_json(data)
 
 
-async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
-    """Raises ApiError: 413 for a longer body, 408 for one that takes longer to come."""
+async def read_body(
+    request: Request, max_bytes: int, seconds: float, take: Callable[[int], None]
+) -> bytes:
+    """Raises ApiError: 413 for a longer body, 408 for one that takes longer to come, and what
+    `take` raises, which is told of all bytes that come (BodyBudget.share)."""
     too_long = ApiError(
         f"the body of a request may have at most {max_bytes} bytes", 413, code="body_too_large"
     )
@@ -160,6 +165,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
             data += piece
             if len(data) > max_bytes:
                 raise too_long
+            take(len(piece))
         return bytes(data)
 
     try:

@@ -15,6 +15,7 @@ import uvicorn
 from headrace.server.app import create_app
 from headrace.server.config import ServerConfig
 from headrace.server.models import ModelRegistry
+from headrace.server.slow_headers import timed_protocol
 
 logger = logging.getLogger("headrace.server")
 
@@ -27,6 +28,7 @@ class Listener:
     """Where to listen, and how a server there ends.
 
     port 0: any free one. drain_seconds: what SIGTERM leaves to the requests that run.
+    header_seconds: for the head of a request to come; then its connection is closed.
     """
 
     host: str = "127.0.0.1"
@@ -35,6 +37,11 @@ class Listener:
     ssl_certfile: str | None = None
     root_path: str = ""
     drain_seconds: int = 60
+    header_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.header_seconds > 0:
+            raise ValueError(f"header_seconds must be above 0, got {self.header_seconds}")
 
     def bind(self) -> socket.socket:
         """Raises OSError. Connections are accepted later, when the models are there."""
@@ -76,7 +83,7 @@ async def _serve(
         server = uvicorn.Server(
             uvicorn.Config(
                 create_app(config, registry),
-                http="h11",
+                http=timed_protocol(listener.header_seconds),
                 ws="none",
                 lifespan="on",
                 log_config=None,

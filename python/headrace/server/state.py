@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.server.admission import Admission
+from headrace.server.admission import Admission, BodyBudget
 from headrace.server.auth import KeyGuard
 from headrace.server.batches.files import FileStore
 from headrace.server.batches.runner import BatchRunner
@@ -15,11 +15,14 @@ from headrace.server.models import ModelRegistry
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """files, batches: None where the server has no folder for them."""
+    """admission: places in the engine. text: places of those that need the tokenizer alone.
+    files, batches: None where the server has no folder for them."""
 
     config: ServerConfig
     models: ModelRegistry
     admission: Admission
+    text: Admission
+    bodies: BodyBudget
     guard: KeyGuard
     metrics: Metrics
     files: FileStore | None = None

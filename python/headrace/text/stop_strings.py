@@ -106,3 +106,52 @@ class StopScanner:
     def settled(self) -> int:
         """Characters from the start that no later text can make part of a stop string."""
         return self._length - self._held
+
+
+class StopText:
+    """Text on its way out, of which what may begin a stop string is held back."""
+
+    __slots__ = ("_held", "_keeps_string", "_length", "_scanner", "match")
+
+    def __init__(self, strings: StopStrings, keeps_string: bool = False) -> None:
+        """keeps_string: the stop string that ends the text is part of it."""
+        self._scanner = StopScanner(strings)
+        self._keeps_string = keeps_string
+        self._held = ""
+        self._length = 0  # of all text that came
+        self.match: StopMatch | None = None
+
+    @property
+    def length(self) -> int:
+        """Of all text that came, in characters."""
+        return self._length
+
+    @property
+    def settled(self) -> int:
+        """Characters that have gone out, or would have."""
+        return self._length - len(self._held)
+
+    @property
+    def end(self) -> int | None:
+        """Where the text ends because of the stop string; None: it doesn't so far."""
+        if self.match is None:
+            return None
+        return self.match.end if self._keeps_string else self.match.start
+
+    def push(self, text: str, may_stop: bool) -> str:
+        """What can go out now: nothing later takes it back."""
+        self._held += text
+        self._length += len(text)
+        self.match = self._scanner.scan(text, may_stop)
+        end = self.end
+        return self._take(self._scanner.settled if end is None else end)
+
+    def finish(self, text: str, may_stop: bool) -> str:
+        """No more text."""
+        return self.push(text, may_stop) + ("" if self.match else self._take(self._length))
+
+    def _take(self, end: int) -> str:
+        """What is held back up to a character of the output."""
+        count = max(0, end - self.settled)
+        taken, self._held = self._held[:count], self._held[count:]
+        return taken

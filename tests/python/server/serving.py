@@ -18,6 +18,7 @@ from model_folders import byte_level_folder
 from headrace import CompletionOutput, RequestOutput, SamplingParams
 from headrace.llm.outputs import Logprob
 from headrace.server import ModelRegistry, ServerConfig, create_app
+from headrace.server.slow_headers import timed_protocol
 from headrace.text.tokenizer import load_tokenizer
 
 PROMPT_IDS = [1, 2, 3, 4, 5]
@@ -143,7 +144,9 @@ class _Updates:
 
 
 @contextlib.contextmanager
-def serving(llm: Any = None, name: str = "m", **config: Any) -> Iterator[str]:
+def serving(
+    llm: Any = None, name: str = "m", header_seconds: float = 30.0, **config: Any
+) -> Iterator[str]:
     """The base address of a server with the one model `name`."""
     registry = ModelRegistry(PlayedLLM.load)
     served = llm or PlayedLLM()
@@ -163,7 +166,9 @@ def serving(llm: Any = None, name: str = "m", **config: Any) -> Iterator[str]:
         registry._load = PlayedLLM.load
         app = create_app(ServerConfig(**config), registry)
         server = uvicorn.Server(
-            uvicorn.Config(app, http="h11", ws="none", lifespan="on", log_config=None)
+            uvicorn.Config(
+                app, http=timed_protocol(header_seconds), ws="none", lifespan="on", log_config=None
+            )
         )
         started.set()
         await server.serve(sockets=[bound])

@@ -19,6 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from headrace.cli import serve
+from headrace.server import ServerConfig
 from serving import PlayedLLM, serving, tokenizer_folder
 
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -304,3 +305,80 @@ def test_tokens_there_and_back(tmp_path: Path) -> None:
             headers={"content-type": "application/json"},
         )
         assert lone.status_code in (200, 400)
+
+
+def test_bodies_together_have_a_limit() -> None:
+    llm = PlayedLLM()
+    llm.held = True
+    large = {**BODY, "stop": "x" * 600}
+    with serving(llm, max_body_bytes=1000, max_total_body_bytes=1000) as url:
+        first = threading.Thread(target=httpx.post, args=(url + CHAT,), kwargs={"json": large})
+        first.start()
+        until(lambda: llm.running)
+        refused = httpx.post(url + CHAT, json=large)
+        llm.held = False
+        first.join()
+        after = httpx.post(url + CHAT, json=large)
+    assert (refused.status_code, error_of(refused)["code"]) == (429, "bodies_full")
+    assert refused.headers["retry-after"] == "1"
+    assert after.status_code == 200
+    with pytest.raises(ValueError, match="max_total_body_bytes"):
+        ServerConfig(max_body_bytes=10, max_total_body_bytes=9)
+
+
+def test_tokenizing_has_places_of_its_own(tmp_path: Path) -> None:
+    """It waits for no place in the engine, and its own are as limited."""
+    llm = PlayedLLM(folder=tokenizer_folder(tmp_path))
+    tokenizer, gate = llm.get_tokenizer(), threading.Event()
+    running: list[str] = []
+
+    class Slow:
+        def encode(self, text: str, special: bool) -> Any:
+            running.append(text)
+            assert gate.wait(60)
+            return tokenizer.encode(text, special)
+
+    llm._tokenizer = Slow()
+    llm.held = True
+    body = {"prompt": "Hi"}
+    with serving(llm, max_concurrency=1, max_text_concurrency=1, max_queue=1) as url:
+        chat = threading.Thread(target=httpx.post, args=(url + CHAT,), kwargs={"json": BODY})
+        chat.start()
+        until(lambda: llm.running)
+        answers: list[httpx.Response] = []
+        asked = [
+            threading.Thread(
+                target=lambda: answers.append(httpx.post(f"{url}/tokenize", json=body, timeout=60))
+            )
+            for _ in range(3)
+        ]
+        for thread in asked:
+            thread.start()
+        until(lambda: answers and running)  # one of them is refused: one runs, one waits
+        gate.set()
+        for thread in asked:
+            thread.join()
+        llm.held = False
+        chat.join()
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 429]
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
+@pytest.mark.parametrize("later", [False, True])
+def test_headers_that_do_not_come_are_given_up(begun: bytes, later: bool) -> None:
+    with serving(header_seconds=0.3) as url:
+        place = urlsplit(url)
+        with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
+            if later:
+                connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            connection.sendall(begun)
+            while connection.recv(1 << 16):
+                pass  # until the server closes it
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_slow_answers_are_no_slow_headers() -> None:
+    llm = PlayedLLM(["a", "b"], seconds=0.5)
+    with serving(llm, header_seconds=0.2) as url:
+        assert httpx.post(url + CHAT, json=BODY).status_code == 200

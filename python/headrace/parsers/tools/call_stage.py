@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headrace.parsers.markers import Markers
 from headrace.parsers.stage import Kind, Piece, Stage, content, plain
+from headrace.parsers.strict_json import BracketTracker
 from headrace.parsers.tool_call import FunctionCall, ToolCall
 from headrace.parsers.tools.format import Reading, ToolFormat
 
@@ -13,7 +14,9 @@ from headrace.parsers.tools.format import Reading, ToolFormat
 class CallStage(Stage):
     """Takes out the calls. One that can't be read stays as content.
 
-    Whitespace right before a call and right behind it is dropped. A call comes when it is complete.
+    Whitespace right before a call and right behind it is dropped. A call comes when it is complete;
+    the first one behind a marker, if it is guided, comes with its arguments as they are written,
+    whole or not.
     """
 
     def __init__(self, calls: ToolFormat) -> None:
@@ -21,6 +24,7 @@ class CallStage(Stage):
         self._markers = Markers(*calls.markers)
         self._buffer = ""  # begins with a marker while a call is being read
         self._reading = False
+        self._arguments: _Arguments | None = None  # of a guided call that has begun
         self._space = ""  # at the end of the text so far: dropped if a call follows
         self._before: list[str] = []  # the text since the last call
         self._called = False  # nothing but whitespace since the last call
@@ -77,26 +81,49 @@ class CallStage(Stage):
         return False
 
     def _begin(self, text: str) -> None:
-        self._buffer, self._reading = text, True
+        self._buffer, self._reading, self._arguments = text, True, None
         self._format.begin()
 
     def _read(self, final: bool, pieces: list[Piece]) -> bool:
+        if self._format.guided:
+            pieces += self._told()
         reading = self._format.read(self._buffer, final)
         if reading is None:
             if not final:
                 return False
             reading = Reading(len(self._buffer), None)
-        raw, self._buffer = self._buffer[: reading.length], self._buffer[reading.length :]
+        begun, self._arguments = self._arguments, None
+        # A guided call that was cut ends the output: what is left of it is no text.
+        cut = final and begun is not None and reading.calls is None
+        length = len(self._buffer) if cut else reading.length
+        raw, self._buffer = self._buffer[:length], self._buffer[length:]
         self._reading = False
         self._before.clear()
-        self._called = reading.calls is not None
-        if reading.calls is None:
+        self._called = reading.calls is not None or begun is not None
+        if begun is not None:
+            pieces += [self._call(*call) for call in (reading.calls or [])[1:]]
+        elif reading.calls is None:
             self._closed = True
             pieces += plain(self._space) + content(raw)
         else:
             pieces += [self._call(*call) for call in reading.calls]
         self._space = ""
         return True
+
+    def _told(self) -> list[Piece]:
+        """What is new of the guided call in the buffer."""
+        pieces = []
+        if self._arguments is None:
+            found = self._format.arguments_at(self._buffer)
+            if found is None:
+                return []
+            self._arguments = _Arguments(found[1])
+            pieces.append(self._call(found[0], ""))
+        text = self._arguments.take(self._buffer)
+        if text:
+            more = ToolCall("", FunctionCall("", text))
+            pieces.append(Piece(Kind.TEXT, call=more))
+        return pieces
 
     def _call(self, name: str, arguments: str) -> Piece:
         call = ToolCall(self._format.new_id(), FunctionCall(name, arguments))
@@ -112,3 +139,22 @@ class CallStage(Stage):
         kept = text.rstrip()
         self._space = text[len(kept) :]
         return plain(kept)
+
+
+class _Arguments:
+    """The object of a call's arguments in a text that grows."""
+
+    def __init__(self, start: int) -> None:
+        self._tracker = BracketTracker(start)
+        self._taken = start
+        self._ended = False
+
+    def take(self, text: str) -> str:
+        """What is new of it, as it is written."""
+        if self._ended:
+            return ""
+        end = self._tracker.find_end(text)
+        self._ended = end != -1
+        stop = end if self._ended else len(text)
+        new, self._taken = text[self._taken : stop], stop
+        return new

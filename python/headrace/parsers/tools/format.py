@@ -41,6 +41,7 @@ class ToolFormat:
     separators: what may stand between such calls, beside whitespace.
     text_end: what ends an argument that is written as plain text.
     others: the other strings of the format that may be special tokens of a model.
+    guided: the calls of this output follow `grammar`, so their arguments can be told as they come.
     """
 
     markers: ClassVar[tuple[str, ...]] = ()
@@ -51,6 +52,7 @@ class ToolFormat:
 
     def __init__(self, functions: Sequence[Function] = ()) -> None:
         """`functions`: those of the request; () if unknown."""
+        self.guided = False
         self.functions = {function.name: function for function in functions}
 
     def begin(self) -> None:
@@ -63,6 +65,11 @@ class ToolFormat:
         needed. What is said, and how much is read, must not depend on how the text has come.
         """
         raise NotImplementedError
+
+    def arguments_at(self, text: str) -> tuple[str, int] | None:
+        """Of a text that begins with a marker: the name of a guided call, and where the JSON object
+        of its arguments begins; None: not yet, or the call comes when it is whole."""
+        return None
 
     def may_follow(self, before: str) -> bool:
         """Whether a call may come after this text: all since the last call, or the beginning."""
@@ -81,6 +88,18 @@ class ToolFormat:
         name. Raises NotImplementedError if calls can't be guided.
         """
         raise NotImplementedError
+
+
+def head_in(
+    functions: Mapping[str, Function], head: Callable[[str], str], text: str, start: int
+) -> tuple[str, int] | None:
+    """The function whose `head` stands in a text from `start` on, with "{" behind it, and where
+    that is."""
+    for name in functions:
+        written = head(name)
+        if text.startswith(written + "{", start):
+            return name, start + len(written)
+    return None
 
 
 def literal(text: str) -> str:

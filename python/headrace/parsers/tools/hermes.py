@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.parsers.strict_json import StringTracker, write_json
-from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, head_in, literal
 from headrace.parsers.tools.json_calls import read_call
 from headrace.parsers.tools.schemas import json_rule
 
@@ -33,6 +33,9 @@ class Hermes(ToolFormat):
             # What isn't closed may have a whole call behind it.
             following = text.find(BEGIN, len(BEGIN)) if end == -1 else -1
             return Reading(length if following == -1 else following, None)
+
+    def arguments_at(self, text: str) -> tuple[str, int] | None:
+        return head_in(self.functions, _head, text, len(BEGIN))
 
     def read_body(self, body: str) -> tuple[str, str]:
         """Name and arguments. Raises ValueError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.parsers.strict_json import BracketTracker, write_json
-from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, head_in, literal
 from headrace.parsers.tools.json_calls import read_call
 from headrace.parsers.tools.schemas import json_rule
 
@@ -40,6 +40,9 @@ class Llama3Json(ToolFormat):
             return Reading(end, [read_call(text[self._start : end], _KEYS)])
         except ValueError:
             return Reading(end, None)
+
+    def arguments_at(self, text: str) -> tuple[str, int] | None:
+        return head_in(self.functions, _head, text, 1) if text.startswith("{") else None
 
     def grammar(
         self, functions: Sequence[Function], text: Callable[[str], str], several: bool

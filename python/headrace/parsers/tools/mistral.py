@@ -8,7 +8,7 @@ import string
 from collections.abc import Callable, Sequence
 
 from headrace.parsers.strict_json import BracketTracker, read_json, write_json
-from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, head_in, literal
 from headrace.parsers.tools.json_calls import call_of
 from headrace.parsers.tools.schemas import json_rule
 
@@ -65,6 +65,9 @@ class Mistral(ToolFormat):
             raise ValueError("no name")
         return [(found.group(1), write_json(read_json(value)))]
 
+    def arguments_at(self, text: str) -> tuple[str, int] | None:
+        return head_in(self.functions, lambda name: f" [{_head(name)}", text, len(BEGIN))
+
     def new_id(self) -> str:
         return "".join(secrets.choice(_ID_CHARS) for _ in range(9))
 
@@ -81,6 +84,9 @@ class Mistral(ToolFormat):
 
 class MistralArgs(Mistral):
     """The same; guided calls are written with a name and [ARGS]: tokenizer v11 and later."""
+
+    def arguments_at(self, text: str) -> tuple[str, int] | None:
+        return head_in(self.functions, lambda name: name + ARGUMENTS, text, len(BEGIN))
 
     def grammar(
         self, functions: Sequence[Function], text: Callable[[str], str], several: bool

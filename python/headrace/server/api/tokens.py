@@ -61,7 +61,7 @@ async def detokenize(call: Call) -> ASGIApp:
                 f"tokens must be token ids below {size}, got {quoted(token)}", "tokens"
             )
     tokenizer = _tokenizer(target)
-    return json_reply({"prompt": await _in_thread(lambda: tokenizer.decode(ids))})
+    return json_reply({"prompt": await _in_thread(call, lambda: tokenizer.decode(ids))})
 
 
 async def conversation_ids(
@@ -91,7 +91,7 @@ async def conversation_ids(
         ids: list[int] = tokenizer.encode(text, add_special_tokens)
         return ids
 
-    return await _in_thread(read)
+    return await _in_thread(call, read)
 
 
 def _reader(call: Call, target: Target, body: Body) -> Callable[[], Awaitable[list[int]]]:
@@ -103,7 +103,7 @@ def _reader(call: Call, target: Target, body: Body) -> Callable[[], Awaitable[li
         prompt = body.text("prompt")
         tokenizer = _tokenizer(target)
         # As vLLM has it: a text gets what the tokenizer adds unless it is told not to.
-        return lambda: _in_thread(lambda: tokenizer.encode(prompt, add_special is not False))
+        return lambda: _in_thread(call, lambda: tokenizer.encode(prompt, add_special is not False))
     body.refuse("prompt", "give either prompt or messages")
     conversation = read_messages(messages)
     generation_prompt = body.flag("add_generation_prompt") is not False
@@ -121,8 +121,11 @@ def _tokenizer(target: Target) -> Any:
     return tokenizer
 
 
-async def _in_thread(read: Callable[[], T]) -> T:
+async def _in_thread(call: Call, read: Callable[[], T]) -> T:
+    """In a place of its own kind: it costs no place in the engine, and waits for none. Raises
+    ApiError, 429 if too many wait."""
     try:
-        return await asyncio.to_thread(read)
+        async with call.state.text.place():
+            return await asyncio.to_thread(read)
     except (ValueError, TypeError) as error:
         raise ApiError(str(error), code="invalid_argument") from error

@@ -22,6 +22,7 @@ from headrace.compat.allspark.quant.quantization_config import (
 from headrace.compat.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from headrace.compat.allspark.serving import core
 from headrace.hub import resolve_model
+from headrace.native import describe_model
 from headrace.text.model_files import read_json
 
 logger = logging.getLogger("headrace")
@@ -92,7 +93,7 @@ class HuggingFaceModel(LLM):
             folder = self._model_folder()
             config = read_config(folder)
             try:
-                self._family = core.model_family(str(folder))
+                self._family = describe_model(folder)
             except core.HeadraceError as error:
                 raise ValueError(f"No adapter found for Model: {error}") from error
             self.hf_model_config = config

@@ -26,7 +26,7 @@ class Installation:
     """What install_model hands to the engine."""
 
     folder: Path  # of the model's configuration and tokenizer
-    options: dict[str, Any]  # of _core.ModelOptions
+    options: dict[str, Any]  # of native.ModelOptions
 
 
 def plan_installation(config: AsModelConfig) -> Installation:

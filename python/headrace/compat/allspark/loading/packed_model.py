@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace import packed
+from headrace import __version__, packed
 from headrace.compat.allspark.enums import AsStatus
 from headrace.compat.allspark.errors import AsException
 from headrace.compat.allspark.serving import core
@@ -67,7 +67,7 @@ def write_model(
     content = {
         "format": _FORMAT,
         "version": _VERSION,
-        "headrace": core.version(),
+        "headrace": __version__,
         "folder": folder.name,
         "data_type": data_type,
         "quantization": None if quantization is None else dict(quantization),
@@ -78,7 +78,7 @@ def write_model(
         # installed.
         if not (skip_if_exists and _is_current(graph, param, source, content)):
             graph.unlink(missing_ok=True)
-            core.pack_model({"path": str(source), "dtype": data_type}, str(param))
+            packed.pack_file(source, param, dtype=data_type)
         folder.mkdir(exist_ok=True)
         packed.copy_settings(source, folder)
         _write_text(graph, json.dumps(content, indent=2) + "\n")
@@ -104,8 +104,7 @@ def _is_current(graph: Path, param: Path, source: Path, content: Mapping[str, An
     try:
         if _read_graph(graph) != content:
             return False
-        options = {"path": str(source), "dtype": content["data_type"], "packed_weights": str(param)}
-        core.check_packed(options)
+        packed.check(source, param, dtype=content["data_type"])
     except (AsException, OSError, core.HeadraceError):
         return False
     return True

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 from headrace.compat.allspark.loading.as_model_config import AsModelConfig
 from headrace.compat.allspark.serving import core
 from headrace.compat.allspark.serving.results import ResultQueue
-from headrace.text.tokenizer import Tokenizer, load_tokenizer
+from headrace.text.tokenizer import Tokenizer
 
 
 class RequestHandle:
@@ -43,22 +42,18 @@ class RequestHandle:
 class InstalledModel:
     """Any thread may call any method."""
 
-    def __init__(self, config: AsModelConfig, folder: Path, info: core.ModelInfo) -> None:
+    def __init__(self, config: AsModelConfig, info: core.ModelInfo, engine: core.Engine) -> None:
         self.name = config.model_name
         self.config = config
-        self.folder = folder
         self.info = info
+        self._engine = engine
         self._lock = threading.Lock()
         self._live: dict[int, RequestHandle] = {}
-        self._tokenizer: Tokenizer | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
         """Of the model's folder, read when first needed; None if it has none."""
-        with self._lock:
-            if self._tokenizer is None:
-                self._tokenizer = load_tokenizer(self.folder)
-            return self._tokenizer
+        return self._engine.tokenizer(self.name)
 
     def add(self, request: core.Request) -> RequestHandle:
         handle = RequestHandle(self, request)

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from headrace import __version__
 from headrace.compat.allspark.enums import AsStatus
 from headrace.compat.allspark.errors import AsException
 from headrace.compat.allspark.loading import packed_model
@@ -33,7 +34,7 @@ class ModelCalls:
     """The part of AsEngine that is about models."""
 
     def __init__(self) -> None:
-        self._engine = core.new_engine()
+        self._engine = core.Engine()
         self._lock = threading.Lock()
         self._models: dict[str, InstalledModel] = {}
         self.adapters = AdapterFolders()
@@ -50,7 +51,7 @@ class ModelCalls:
         except core.HeadraceError as error:
             raise AsException(core.status_of(error), str(error)) from error
         with self._lock:
-            self._models[config.model_name] = InstalledModel(config, plan.folder, info)
+            self._models[config.model_name] = InstalledModel(config, info, self._engine)
 
     def start_model(self, model_name: str) -> AsStatus:
         """Warms the model up; then it takes requests. A stopped one can be started again."""
@@ -121,10 +122,10 @@ class ModelCalls:
     def get_file_information(self, as_graph_path: str, as_param_path: str) -> AsFileInfo:
         """The versions that wrote the files of serialize_to_path. Raises ValueError for others."""
         graph, param = packed_model.file_versions(as_graph_path, as_param_path)
-        return AsFileInfo(graph, param, core.version())
+        return AsFileInfo(graph, param, __version__)
 
     def get_version_full(self) -> str:
-        return f"{core.version()}/(GitSha1:headrace)"
+        return f"{__version__}/(GitSha1:headrace)"
 
     def get_rank_id(self) -> int:
         return 0

@@ -15,6 +15,7 @@ from headrace.compat.allspark.serving.model_calls import REFUSING, fail
 from headrace.compat.allspark.serving.results import ResultQueue
 from headrace.compat.allspark.serving.sampling import sampling_values
 from headrace.compat.allspark.serving.token_ids import TokenIdsError, read_rows
+from headrace.native import GenerationConfig
 from headrace.quoting import quoted
 
 Started = tuple[AsStatus, RequestHandle | None, ResultQueue | None]
@@ -52,14 +53,13 @@ class RequestCalls(AdapterCalls):
             fields, len(prompt), model.info.eos_token_ids, model.info.vocab_size
         )
         try:
-            constraint = _constraint(model, fields.response_format)
             request = self._engine.submit(
                 model.name,
-                prompt_token_ids=prompt,
-                sampling=core.sampling_params(values),
+                prompt,
+                GenerationConfig(**values),
                 request_id=fields.uuid,
-                constraint=constraint,
-                lora_name=self._adapter(model, fields.lora_name),
+                guided=fields.response_format or None,
+                lora=self._adapter(model, fields.lora_name),
             )
         except core.HeadraceError as error:
             raise Refusal(self._submit_status(model, error), str(error)) from error
@@ -129,15 +129,6 @@ class RequestCalls(AdapterCalls):
             f"not a request of {quoted(model_name)}, or released: {quoted(each[done.index(False)])}"
         )
         return fail(AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID, message)
-
-
-def _constraint(model: InstalledModel, response_format: Mapping[str, Any]) -> Any:
-    """None if the output is free. Raises ValueError, HeadraceError."""
-    if not response_format:
-        return None
-    from headrace.grammar import compile_constraint
-
-    return compile_constraint(response_format, model.tokenizer)
 
 
 def _read_inputs(inputs: Mapping[str, Any]) -> list[list[int]]:

@@ -16,7 +16,7 @@ _MAX_SEED = (1 << 64) - 1
 def sampling_values(
     fields: GenerationFields, prompt_len: int, model_eos: Sequence[int], vocab_size: int
 ) -> dict[str, Any]:
-    """Arguments of _core.SamplingParams. REQUIRES: generation_fields.verify has passed."""
+    """Arguments of GenerationConfig. REQUIRES: generation_fields.verify has passed."""
     room = fields.max_length - prompt_len
     values = {
         **_choice(fields),
