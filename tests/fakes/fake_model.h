@@ -82,7 +82,7 @@ class FakeRunner final : public internal::StepRunner {
   void copy_blocks(std::span<const BlockCopy> copies) override;
   /// Throws InternalError if the batch is not what its contract says, or if a row's history is not
   /// in the cache.
-  TensorView forward(const StepBatch& batch) override;
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
   int32_t max_logit_rows() const override { return shape_.max_logit_rows; }
   void sample(TensorView logits, std::span<const SampleRow> rows,

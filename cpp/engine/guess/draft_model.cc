@@ -68,8 +68,7 @@ void DraftModel::begin_batch() {
 void DraftModel::add_rows(const Request& request, int32_t first, std::span<const int32_t> tokens,
                           bool draws) {
   const auto count = static_cast<int32_t>(tokens.size());
-  slices_.push_back(
-      {static_cast<int32_t>(token_ids_.size()), count, first, request.blocks, nullptr});
+  slices_.push_back({static_cast<int32_t>(token_ids_.size()), count, first, request.blocks});
   for (int32_t i = 0; i < count; ++i) {
     token_ids_.push_back(tokens[static_cast<size_t>(i)]);
     positions_.push_back(first + i);
@@ -119,7 +118,7 @@ int32_t DraftModel::read_known(std::span<const Request> requests) {
 
 void DraftModel::draw() {
   const TensorView logits =
-      runner_->forward({token_ids_, positions_, rope_lens_, slices_, logit_rows_});
+      runner_->forward({token_ids_, positions_, rope_lens_, slices_, logit_rows_}, {});
   if (drawing_.empty()) return;
   sample_rows_.clear();
   for (const Request* request : drawing_) {

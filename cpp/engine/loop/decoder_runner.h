@@ -23,7 +23,7 @@ class DecoderRunner final : public StepRunner {
   /// The weights' packed file is written from then on, if it is to be.
   void enter_thread() override;
   void copy_blocks(std::span<const BlockCopy> copies) override;
-  TensorView forward(const StepBatch& batch) override;
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
   void reserve(const StepBatch& batch) override;
   int32_t max_logit_rows() const override { return max_logit_rows_; }

@@ -60,7 +60,8 @@ struct Decoder::Impl {
   Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
        WeightReader& reader, const DecoderOptions& options_in);
 
-  TensorView forward(const StepBatch& batch, KvCache& cache);
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters,
+                     KvCache& cache);
   TensorView logits(std::span<const int32_t> rows);
   TensorView hidden(std::span<const int32_t> rows);
   /// A step's ops; with `whole` down to the logits of all rows.
@@ -93,6 +94,7 @@ struct Decoder::Impl {
   Backend::Buffer scratch_memory;
   Scratch scratch;
   StepLoras loras;
+  ModalityRows modalities;
   BlockContext context;
   int64_t last_rows = 0;  // of the last step
 };
@@ -103,7 +105,11 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       config(config_in),
       options((check_options(options_in), options_in)),
       loras(options_in.max_rows, options_in.max_loras),
-      context{.backend = backend, .loras = loras, .norm_eps = config.rms_norm_eps} {
+      modalities(options_in.max_rows),
+      context{.backend = backend,
+              .loras = loras,
+              .modalities = modalities,
+              .norm_eps = config.rms_norm_eps} {
   const size_t bytes_before = backend.bytes_in_use();
   embedding = reader.matrix(sources.embedding);
   for (const LayerSources& layer : sources.layers) {
@@ -130,7 +136,8 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   share_scratch(layers, carver, [&](Block& block) { block.place(sizes.limits, carver); });
 }
 
-TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
+TensorView Decoder::Impl::forward(const StepBatch& batch_in,
+                                  std::span<const LoraAdapter* const> adapters, KvCache& cache) {
   StepBatch batch = batch_in;
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
@@ -145,7 +152,8 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
                      rows <= options.max_logit_rows;
   if (whole) batch.room = std::min(options.max_rows, options.max_logit_rows);
   last_rows = rows;
-  loras.begin(batch.seqs);
+  loras.begin(batch.seqs, adapters);
+  modalities.begin(batch.modalities, rows);
   backend.begin_step(batch);
   const Pass pass{views(backend.step_rows(batch)), cache, whole, batch.given};
   // Two pointers are as much as a std::function takes without memory.
@@ -237,6 +245,7 @@ StepRows Decoder::Impl::views(int64_t rows) const {
 // for those that are asked for later.
 StepRows Decoder::Impl::choose_rows(std::span<const int32_t> rows) {
   loras.choose(rows);
+  modalities.choose(rows);
   const StepRows all = views(last_rows);
   const auto count = static_cast<int64_t>(rows.size());
   if (count == last_rows) return all;  // ascending, hence all of them in order: none later
@@ -266,8 +275,9 @@ Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources
 
 Decoder::~Decoder() = default;
 
-TensorView Decoder::forward(const StepBatch& batch, KvCache& cache) {
-  return impl_->forward(batch, cache);
+TensorView Decoder::forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters,
+                            KvCache& cache) {
+  return impl_->forward(batch, adapters, cache);
 }
 
 TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits(rows); }
