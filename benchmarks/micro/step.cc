@@ -104,7 +104,7 @@ struct Batch {
       std::iota(blocks.back().begin(), blocks.back().end(), num_blocks);
       num_blocks += static_cast<int32_t>(blocks.back().size());
       const int32_t start = plan.context;
-      seqs.push_back({s * rows_each, rows_each, start, blocks.back(), nullptr});
+      seqs.push_back({s * rows_each, rows_each, start, blocks.back()});
       for (int32_t i = 0; i < rows_each; ++i) {
         ids.push_back(static_cast<int32_t>(ids.size() * 7919 + 17) % vocab_size);
         positions.push_back(start + i);
@@ -194,7 +194,7 @@ class Bench {
         const int32_t rows = std::min(kRows, seq.start_pos - start);
         std::vector<int32_t> positions(static_cast<size_t>(rows));
         std::iota(positions.begin(), positions.end(), start);
-        const SeqSlice part{0, rows, start, seq.blocks, nullptr};
+        const SeqSlice part{0, rows, start, seq.blocks};
         backend_->begin_step({positions, positions, positions, {&part, 1}, {}});
         const TensorView input(qkv.data(), DType::kF32, {rows, width});
         for (int32_t layer = 0; layer < config_.num_layers; ++layer) {

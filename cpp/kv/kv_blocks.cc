@@ -42,15 +42,17 @@ int32_t KvBlocks::take() {
   return pool_.take();
 }
 
-std::vector<int32_t> KvBlocks::acquire_prefix(uint64_t cache_namespace,
+std::vector<int32_t> KvBlocks::acquire_prefix(const CacheIdentity& identity,
                                               std::span<const int32_t> tokens) {
   std::vector<int32_t> chain;
   if (!enabled_) return chain;
   const auto size = static_cast<size_t>(block_size_);
   chain.reserve(tokens.size() / size);
-  PrefixIndex::Place place{cache_namespace, kNone};
-  for (; tokens.size() >= size; tokens = tokens.subspan(size)) {
-    const int32_t node = index_.find(place, tokens.first(size));
+  PrefixIndex::Place place{identity.sequence, kNone};
+  while ((chain.size() + 1) * size <= tokens.size()) {
+    const size_t index = chain.size();
+    const int32_t node =
+        index_.find(place, content_at(identity, index, tokens.subspan(index * size, size)));
     if (node == kNone || at(node).block == kNone) break;
     pool_.retain(at(node).block);
     chain.push_back(at(node).block);
@@ -59,36 +61,44 @@ std::vector<int32_t> KvBlocks::acquire_prefix(uint64_t cache_namespace,
   return chain;
 }
 
-PrefixIndex::Place KvBlocks::behind(uint64_t cache_namespace,
+PrefixIndex::Place KvBlocks::behind(const CacheIdentity& identity,
                                     std::span<const int32_t> table) const {
-  return {cache_namespace, table.empty() ? kNone : node_in(table.back())};
+  return {identity.sequence, table.empty() ? kNone : node_in(table.back())};
 }
 
-int32_t KvBlocks::restore_prefix(uint64_t cache_namespace, std::span<const int32_t> tokens,
+/// What the block at `index` of a table holds: these tokens, and the media at its positions.
+PrefixIndex::Content KvBlocks::content_at(const CacheIdentity& identity, size_t index,
+                                          std::span<const int32_t> tokens) const {
+  const auto size = static_cast<size_t>(block_size_);
+  return {tokens, identity.media_in(index * size, (index + 1) * size)};
+}
+
+int32_t KvBlocks::restore_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens,
                                  std::vector<int32_t>& table) {
   if (host_pool_.num_cached() == 0) return 0;
   const auto size = static_cast<size_t>(block_size_);
   const size_t first = table.size();
   table.reserve(tokens.size() / size);
   // What is wanted now is the last to make room in host blocks for what it evicts.
-  touch_host_chain(cache_namespace, tokens, table);
+  touch_host_chain(identity, tokens, table);
   while ((table.size() + 1) * size <= tokens.size()) {
-    const int32_t node =
-        index_.find(behind(cache_namespace, table), tokens.subspan(table.size() * size, size));
+    const size_t index = table.size();
+    const int32_t node = index_.find(
+        behind(identity, table), content_at(identity, index, tokens.subspan(index * size, size)));
     if (node == kNone || !move_from_host(node, table)) break;
   }
   return static_cast<int32_t>(table.size() - first);
 }
 
 /// Makes the host blocks behind `table` the ones used last, children before their parents.
-void KvBlocks::touch_host_chain(uint64_t cache_namespace, std::span<const int32_t> tokens,
+void KvBlocks::touch_host_chain(const CacheIdentity& identity, std::span<const int32_t> tokens,
                                 std::span<const int32_t> table) {
   const auto size = static_cast<size_t>(block_size_);
-  PrefixIndex::Place place = behind(cache_namespace, table);
+  PrefixIndex::Place place = behind(identity, table);
   const int32_t before = place.parent;
-  tokens = tokens.subspan(table.size() * size);
-  for (; tokens.size() >= size; tokens = tokens.subspan(size)) {
-    const int32_t node = index_.find(place, tokens.first(size));
+  for (size_t index = table.size(); (index + 1) * size <= tokens.size(); ++index) {
+    const int32_t node =
+        index_.find(place, content_at(identity, index, tokens.subspan(index * size, size)));
     if (node == kNone) break;
     place.parent = node;
   }
@@ -116,12 +126,13 @@ bool KvBlocks::move_from_host(int32_t node, std::vector<int32_t>& table) {
   return true;
 }
 
-void KvBlocks::publish(uint64_t cache_namespace, std::span<int32_t> table, size_t index,
+void KvBlocks::publish(const CacheIdentity& identity, std::span<int32_t> table, size_t index,
                        std::span<const int32_t> tokens) {
   if (!enabled_) return;
   HEADRACE_CHECK(index < table.size(), index, " of ", table.size());
-  const PrefixIndex::Place place = behind(cache_namespace, table.first(index));
-  int32_t node = index_.find(place, tokens);
+  const PrefixIndex::Place place = behind(identity, table.first(index));
+  const PrefixIndex::Content content = content_at(identity, index, tokens);
+  int32_t node = index_.find(place, content);
   if (node != kNone && at(node).block != kNone) {
     pool_.retain(at(node).block);
     pool_.release(table[index]);
@@ -130,7 +141,7 @@ void KvBlocks::publish(uint64_t cache_namespace, std::span<int32_t> table, size_
   }
   if (node == kNone) {
     node = free_nodes_.back();
-    index_.insert(place, tokens, node);
+    index_.insert(place, content, node, identity.media);
     free_nodes_.pop_back();
   } else {
     leave_host_block(node);

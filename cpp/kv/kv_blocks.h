@@ -28,6 +28,7 @@
 
 #include "backend/contract/block_copy.h"
 #include "kv/block_pool.h"
+#include "kv/cache_identity.h"
 #include "kv/prefix_index.h"
 
 namespace headrace {
@@ -44,17 +45,19 @@ class KvBlocks {
   /// A private block, evicting the least recently used cached one if none is free; kNone if all
   /// are held.
   int32_t take();
-  /// The longest chain of whole blocks that hold the start of `tokens`; the caller holds them.
-  std::vector<int32_t> acquire_prefix(uint64_t cache_namespace, std::span<const int32_t> tokens);
+  /// The longest chain of whole blocks that hold the start of `tokens` under `identity`; the caller
+  /// holds them.
+  std::vector<int32_t> acquire_prefix(const CacheIdentity& identity,
+                                      std::span<const int32_t> tokens);
   /// Brings back from host blocks what continues `table`'s chain with `tokens`, each into a block
   /// that take() gives, and appends it. Returns how many there were. If it throws, `table` holds
   /// what has been brought so far. REQUIRES: `table` is what acquire_prefix gave for `tokens`.
-  int32_t restore_prefix(uint64_t cache_namespace, std::span<const int32_t> tokens,
+  int32_t restore_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens,
                          std::vector<int32_t>& table);
   /// Makes table[index], whose keys and values are complete, findable under `tokens` (block_size
   /// ids). If another block holds the same chain already, that one takes its place in the table
   /// and the private copy is released. REQUIRES: table[0 .. index) are published.
-  void publish(uint64_t cache_namespace, std::span<int32_t> table, size_t index,
+  void publish(const CacheIdentity& identity, std::span<int32_t> table, size_t index,
                std::span<const int32_t> tokens);
   /// Releases a whole table, last block first.
   void release(std::span<const int32_t> table);
@@ -95,10 +98,12 @@ class KvBlocks {
   void evict(int32_t block);
   void move_to_host(int32_t node);
   bool move_from_host(int32_t node, std::vector<int32_t>& table);
-  void touch_host_chain(uint64_t cache_namespace, std::span<const int32_t> tokens,
+  void touch_host_chain(const CacheIdentity& identity, std::span<const int32_t> tokens,
                         std::span<const int32_t> table);
   void forget(int32_t node);
-  PrefixIndex::Place behind(uint64_t cache_namespace, std::span<const int32_t> table) const;
+  PrefixIndex::Place behind(const CacheIdentity& identity, std::span<const int32_t> table) const;
+  PrefixIndex::Content content_at(const CacheIdentity& identity, size_t index,
+                                  std::span<const int32_t> tokens) const;
   void reserve_copies(size_t count);
 
   int32_t block_size_;

@@ -1,11 +1,19 @@
 #include "kv/prefix_index.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "base/check.h"
 
 namespace headrace {
+
+namespace {
+
+constexpr int32_t low_word(uint64_t bits) { return static_cast<int32_t>(bits & 0xffffffffu); }
+constexpr int32_t high_word(uint64_t bits) { return static_cast<int32_t>(bits >> 32); }
+
+}  // namespace
 
 PrefixIndex::PrefixIndex(int32_t num_nodes, int32_t block_size, Hash hash) : hash_(hash) {
   HEADRACE_CHECK(num_nodes >= 0 && block_size > 0, num_nodes, " x ", block_size);
@@ -21,42 +29,67 @@ const PrefixIndex::Entry& PrefixIndex::entry(int32_t node) const {
   return entries_[static_cast<size_t>(node)];
 }
 
-std::span<const int32_t> PrefixIndex::tokens(int32_t node) const {
+PrefixIndex::Content PrefixIndex::content(int32_t node) const {
   HEADRACE_CHECK(contains(node), "node ", node);
-  return {tokens_.data() + static_cast<size_t>(node) * block_size_, block_size_};
+  return {{tokens_.data() + static_cast<size_t>(node) * block_size_, block_size_},
+          entry(node).media};
 }
 
-uint64_t PrefixIndex::hash_at(const Place& place, std::span<const int32_t> tokens) const {
-  HEADRACE_CHECK(tokens.size() == block_size_, tokens.size());
+uint64_t PrefixIndex::hash_at(const Place& place, const Content& content) const {
+  HEADRACE_CHECK(content.tokens.size() == block_size_, content.tokens.size());
   HEADRACE_CHECK(place.parent == kNone || contains(place.parent), "parent ", place.parent);
-  return hash_(place.parent == kNone ? place.cache_namespace : entry(place.parent).hash, tokens);
+  uint64_t seed = 0;
+  if (place.parent == kNone) {
+    const SequenceIdentity& s = place.sequence;
+    seed = hash_(0, std::array{low_word(s.adapter), high_word(s.adapter), s.rope_len});
+  } else {
+    seed = entry(place.parent).hash;
+  }
+  for (const MediaItem& item : content.media) {
+    seed = hash_(seed, std::array{item.first, item.last});
+    for (const uint64_t bits : item.digest) {
+      seed = hash_(seed, std::array{low_word(bits), high_word(bits)});
+    }
+  }
+  return hash_(seed, content.tokens);
 }
 
-int32_t PrefixIndex::find_hashed(uint64_t hash, const Place& place,
-                                 std::span<const int32_t> wanted) const {
+int32_t PrefixIndex::find_hashed(uint64_t hash, const Place& place, const Content& wanted) const {
   int32_t node = buckets_[hash & (buckets_.size() - 1)];
   for (; node != kNone; node = entry(node).next_in_bucket) {
     const Entry& candidate = entry(node);
     if (candidate.hash != hash || candidate.parent != place.parent) continue;
-    if (place.parent == kNone && candidate.cache_namespace != place.cache_namespace) continue;
-    if (std::ranges::equal(tokens(node), wanted)) return node;
+    if (place.parent == kNone && candidate.sequence != place.sequence) continue;
+    const Content has = content(node);
+    if (std::ranges::equal(has.tokens, wanted.tokens) &&
+        std::ranges::equal(has.media, wanted.media)) {
+      return node;
+    }
   }
   return kNone;
 }
 
-int32_t PrefixIndex::find(const Place& place, std::span<const int32_t> tokens) const {
-  return find_hashed(hash_at(place, tokens), place, tokens);
+int32_t PrefixIndex::find(const Place& place, const Content& content) const {
+  return find_hashed(hash_at(place, content), place, content);
 }
 
-void PrefixIndex::insert(const Place& place, std::span<const int32_t> tokens, int32_t node) {
-  const uint64_t hash = hash_at(place, tokens);
+void PrefixIndex::insert(const Place& place, const Content& content, int32_t node,
+                         const MediaItems& owner) {
+  const uint64_t hash = hash_at(place, content);
   HEADRACE_CHECK(!contains(node) && node != place.parent, "node ", node);
-  HEADRACE_CHECK(find_hashed(hash, place, tokens) == kNone, "node ", node);
+  HEADRACE_CHECK(find_hashed(hash, place, content) == kNone, "node ", node);
+  HEADRACE_CHECK(content.media.empty() || owner != nullptr, "node ", node);
   int32_t* const head = bucket(hash);
-  entries_[static_cast<size_t>(node)] = {hash, place.cache_namespace, place.parent, 0, *head, true};
+  entries_[static_cast<size_t>(node)] = {.hash = hash,
+                                         .sequence = place.sequence,
+                                         .parent = place.parent,
+                                         .next_in_bucket = *head,
+                                         .indexed = true,
+                                         .owner = content.media.empty() ? nullptr : owner,
+                                         .media = content.media};
   *head = node;
-  std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(
-                                                  static_cast<size_t>(node) * block_size_));
+  std::ranges::copy(content.tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(
+                                                          static_cast<size_t>(node) * block_size_));
   if (place.parent != kNone) ++entries_[static_cast<size_t>(place.parent)].children;
   ++size_;
 }

@@ -130,8 +130,8 @@ bool Planner::admit(Sequence& seq) {
   }
   // At least one token is left to compute: its logits are what is wanted.
   const auto all_but_one = std::span<const int32_t>(seq.tokens).first(seq.tokens.size() - 1);
-  const uint64_t space = seq.spec.cache_namespace;
-  if (seq.reads_cache()) seq.blocks = state_.blocks.acquire_prefix(space, all_but_one);
+  const CacheIdentity& identity = seq.spec.identity;
+  if (seq.reads_cache()) seq.blocks = state_.blocks.acquire_prefix(identity, all_but_one);
   int32_t restored = 0;
   try {
     if (prefix_is_coming(seq) || !make_room_for(seq)) {
@@ -139,7 +139,7 @@ bool Planner::admit(Sequence& seq) {
       return false;
     }
     if (seq.reads_cache()) {
-      restored = state_.blocks.restore_prefix(space, all_but_one, seq.blocks);
+      restored = state_.blocks.restore_prefix(identity, all_but_one, seq.blocks);
     }
     running.insert(running.begin() + static_cast<std::ptrdiff_t>(visited_), &seq);
   } catch (...) {
@@ -179,7 +179,7 @@ bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t ind
   const auto size = static_cast<size_t>(seq.block_size);
   if (static_cast<size_t>(senior.published) != index || senior.blocks.size() <= index ||
       senior.tokens.size() < (index + 1) * size ||
-      senior.spec.cache_namespace != seq.spec.cache_namespace) {
+      senior.spec.identity.sequence != seq.spec.identity.sequence) {
     return false;
   }
   // The chains of published blocks are the same if their last blocks are.
@@ -188,7 +188,11 @@ bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t ind
     return std::span<const int32_t>(s.tokens).subspan(index * size, size);
   };
   const auto is_planned = [&](const PlannedRows& rows) { return rows.seq == &senior; };
+  const auto media_in = [&](const Sequence& s) {
+    return s.spec.identity.media_in(index * size, (index + 1) * size);
+  };
   return std::ranges::equal(tokens_in(senior), tokens_in(seq)) &&
+         std::ranges::equal(media_in(senior), media_in(seq)) &&
          (senior.in_flight > 0 || std::ranges::any_of(planned_, is_planned));
 }
 

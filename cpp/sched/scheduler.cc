@@ -63,6 +63,7 @@ SeqId Scheduler::add(SeqSpec spec) {
                  " + ", spec.max_tokens);
   HEADRACE_CHECK(fits(prompt_tokens, spec.max_tokens), prompt_tokens, " + ", spec.max_tokens);
   HEADRACE_CHECK(!std::isnan(spec.deadline));
+  HEADRACE_CHECK(spec.identity.fits(spec.prompt.size()));
   HEADRACE_CHECK(std::ranges::is_sorted(spec.end_tokens));
   HEADRACE_CHECK(std::ranges::none_of(spec.stop_sequences, &std::vector<int32_t>::empty));
   const SeqId id = ++impl_->last_id;
@@ -171,7 +172,7 @@ void Scheduler::Impl::publish_full_blocks(Sequence& seq) {
   const auto size = static_cast<size_t>(seq.block_size);
   for (; seq.published < seq.computed / seq.block_size; ++seq.published) {
     const auto index = static_cast<size_t>(seq.published);
-    blocks.publish(seq.spec.cache_namespace, seq.blocks, index,
+    blocks.publish(seq.spec.identity, seq.blocks, index,
                    std::span<const int32_t>(seq.tokens).subspan(index * size, size));
   }
 }

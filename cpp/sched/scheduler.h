@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "headrace/options.h"
+#include "kv/cache_identity.h"
 #include "kv/kv_blocks.h"
 
 namespace headrace {
@@ -45,9 +46,9 @@ struct SeqSpec {
   int32_t priority = 0;           ///< lower first
   double deadline = 0;            ///< in the clock of plan(now); passed when now >= it; 0 = none
   bool read_prefix_cache = true;  ///< false for prompt_logprobs
-  /// Identity of what else decides keys and values (adapter, media, dynamic RoPE length): blocks
-  /// are shared only within one namespace.
-  uint64_t cache_namespace = 0;
+  /// What else decides keys and values (adapter, media, dynamic RoPE length): blocks are shared
+  /// only where it agrees.
+  CacheIdentity identity;
   /// Logits for every prompt position: such a sequence never reads the prefix cache. After a
   /// preemption it computes its prompt rows again.
   bool wants_all_prompt_logits = false;
@@ -118,7 +119,7 @@ class Scheduler {
   explicit Scheduler(const SchedulerConfig& config);
   ~Scheduler();
 
-  /// REQUIRES: fits() is true.
+  /// REQUIRES: fits() is true, and the media fit the prompt.
   SeqId add(SeqSpec spec);
   /// False: even alone, prompt + max_tokens never fit the blocks. (The last token of a sequence
   /// is never computed and needs no room.)

@@ -17,6 +17,7 @@ size_t dtype_size(DType dtype) noexcept {
     case DType::kI8:
     case DType::kU8:
     case DType::kBool:
+    case DType::kF8E4M3:
       return 1;
     case DType::kU4:
       return 0;
@@ -48,6 +49,8 @@ const char* dtype_name(DType dtype) noexcept {
       return "bool";
     case DType::kU4:
       return "uint4";
+    case DType::kF8E4M3:
+      return "float8_e4m3";
   }
   return "unknown";
 }

@@ -7,7 +7,20 @@
 namespace headrace {
 
 /// Element types of tensors in memory and in files.
-enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool, kU4 };
+enum class DType : uint8_t {
+  kF32,
+  kBF16,
+  kF16,
+  kF64,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kU4,
+  kF8E4M3,  ///< in checkpoints only, with scales beside it (float8.h)
+};
 
 /// Bytes of an element; 0 for kU4, whose elements share bytes (quantized KV caches only).
 size_t dtype_size(DType dtype) noexcept;

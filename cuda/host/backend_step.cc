@@ -12,9 +12,10 @@ namespace {
 
 /// Steps of single tokens, each of which is sampled from: what is recorded.
 bool is_decode(const StepBatch& batch) {
-  return batch.logit_rows.size() == batch.token_ids.size() &&
-         std::all_of(batch.seqs.begin(), batch.seqs.end(),
-                     [](const SeqSlice& seq) { return seq.num_rows == 1 && seq.lora == nullptr; });
+  return batch.logit_rows.size() == batch.token_ids.size() && batch.modalities.empty() &&
+         std::all_of(batch.seqs.begin(), batch.seqs.end(), [](const SeqSlice& seq) {
+           return seq.num_rows == 1 && seq.adapter == kNoAdapter;
+         });
 }
 
 int64_t longest_table(const StepBatch& batch, int32_t block_size) {

@@ -22,7 +22,8 @@ void AheadRunner::copy_blocks(std::span<const BlockCopy> copies) {
   to_copy_.insert(to_copy_.end(), copies.begin(), copies.end());
 }
 
-TensorView AheadRunner::forward(const StepBatch& batch) {
+TensorView AheadRunner::forward(const StepBatch& batch,
+                                std::span<const LoraAdapter* const> adapters) {
   if (control_->fail_begins > 0) {
     --control_->fail_begins;
     throw Error(ErrorCode::kDevice, "injected failure of a launch");
@@ -40,6 +41,7 @@ TensorView AheadRunner::forward(const StepBatch& batch) {
   work.drawn = copy_of(batch.drawn);
   HEADRACE_CHECK(work.drawn.empty() || work.drawn.size() == work.token_ids.size());
   work.seqs.assign(batch.seqs.begin(), batch.seqs.end());
+  work.adapters.assign(adapters.begin(), adapters.end());
   for (SeqSlice& seq : work.seqs) {
     work.blocks.push_back(copy_of(seq.blocks));
     seq.blocks = work.blocks.back();
@@ -132,7 +134,7 @@ void AheadRunner::compute(Work& work) {
     work.token_ids[i] = last_drawn_.at(static_cast<size_t>(work.drawn[i]));
   }
   model_->copy_blocks(work.copies);
-  model_->forward({work.token_ids, work.positions, work.rope_lens, work.seqs, {}});
+  model_->forward({work.token_ids, work.positions, work.rope_lens, work.seqs, {}}, work.adapters);
   work.is_computed = true;
 }
 

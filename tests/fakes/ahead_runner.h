@@ -25,7 +25,7 @@ class AheadRunner final : public internal::StepRunner {
               bool runs_ahead);
 
   void copy_blocks(std::span<const BlockCopy> copies) override;
-  TensorView forward(const StepBatch& batch) override;
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
   int32_t max_logit_rows() const override { return model_->max_logit_rows(); }
   void sample(TensorView logits, std::span<const SampleRow> rows,
@@ -55,6 +55,7 @@ class AheadRunner final : public internal::StepRunner {
     std::vector<BlockCopy> copies;  ///< made first
     std::vector<int32_t> token_ids, positions, rope_lens, drawn;
     std::vector<SeqSlice> seqs;
+    std::vector<const LoraAdapter*> adapters;
     std::vector<std::vector<int32_t>> blocks;
     std::deque<Draw> draws;
     Clock::time_point ready;

@@ -179,7 +179,12 @@ void FakeRunner::copy_blocks(std::span<const BlockCopy> copies) {
   }
 }
 
-TensorView FakeRunner::forward(const StepBatch& batch) {
+TensorView FakeRunner::forward(const StepBatch& batch,
+                               std::span<const LoraAdapter* const> adapters) {
+  const auto adapter_of = [&](const SeqSlice& seq) {
+    HEADRACE_CHECK(seq.adapter >= kNoAdapter && std::cmp_less(seq.adapter, adapters.size()));
+    return seq.adapter == kNoAdapter ? nullptr : adapters[static_cast<size_t>(seq.adapter)];
+  };
   control_->pass();
   const size_t rows = batch.token_ids.size();
   control_->rows += static_cast<int>(rows);
@@ -191,7 +196,7 @@ TensorView FakeRunner::forward(const StepBatch& batch) {
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const auto row = static_cast<size_t>(seq.first_row + i);
       HEADRACE_CHECK(batch.positions[row] == seq.start_pos + i);
-      cell(seq, seq.start_pos + i) = {batch.token_ids[row], seq.start_pos + i, seq.lora};
+      cell(seq, seq.start_pos + i) = {batch.token_ids[row], seq.start_pos + i, adapter_of(seq)};
     }
   }
   HEADRACE_CHECK(static_cast<size_t>(next_row) == rows);
@@ -199,11 +204,12 @@ TensorView FakeRunner::forward(const StepBatch& batch) {
   has_hidden_ = batch.all_hidden || batch.logit_rows.size() == rows;
   row_hashes_.clear();
   for (const SeqSlice& seq : batch.seqs) {
-    uint64_t history = fake_history(seq.lora == nullptr ? 0 : seq.lora->rank());
+    const LoraAdapter* const lora = adapter_of(seq);
+    uint64_t history = fake_history(lora == nullptr ? 0 : lora->rank());
     for (int32_t position = 0; position < seq.start_pos + seq.num_rows; ++position) {
       const Cell& seen = cell(seq, position);
       HEADRACE_CHECK(seen.position == position, "row of position ", position, " is lost");
-      HEADRACE_CHECK(seen.lora == seq.lora, "row of position ", position, " has another adapter");
+      HEADRACE_CHECK(seen.lora == lora, "row of position ", position, " has another adapter");
       history = extend(history, seen.token);
       if (position >= seq.start_pos) row_hashes_.push_back(history);
     }

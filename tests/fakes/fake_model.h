@@ -91,7 +91,7 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   void copy_blocks(std::span<const BlockCopy> copies) override;
   /// Throws InternalError if the batch is not what its contract says, or if a row's history is not
   /// in the cache.
-  TensorView forward(const StepBatch& batch) override;
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
   /// Throws InternalError, and counts it, if a row of the input isn't what the model made of that
   /// position.

@@ -263,6 +263,65 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
+        "qwen3_fp8",
+        "FP8 linears with a scale for each block of 128 x 128, of which some are cut short",
+        "float32",
+        qwen3(
+            "float32",
+            intermediate_size=144,
+            head_dim=48,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            vocab_size=131,
+            tie_word_embeddings=True,
+            quantization_config={
+                "quant_method": "fp8",
+                "activation_scheme": "dynamic",
+                "fmt": "e4m3",
+                "weight_block_size": [128, 128],
+                "modules_to_not_convert": ["lm_head"],
+            },
+        ),
+    ),
+    Case(
+        "llama_fp8",
+        "FP8 linears with a scale for each feature, as compressed-tensors writes them",
+        "float32",
+        llama(
+            "float32",
+            vocab_size=131,
+            tie_word_embeddings=True,
+            quantization_config={
+                "quant_method": "compressed-tensors",
+                "format": "float-quantized",
+                "ignore": ["lm_head"],
+                "quantization_status": "compressed",
+                "kv_cache_scheme": None,
+                "config_groups": {
+                    "group_0": {
+                        "targets": ["Linear"],
+                        "weights": {
+                            "num_bits": 8,
+                            "type": "float",
+                            "strategy": "channel",
+                            "symmetric": True,
+                            "dynamic": False,
+                            "observer": "minmax",
+                        },
+                        "input_activations": {
+                            "num_bits": 8,
+                            "type": "float",
+                            "strategy": "token",
+                            "symmetric": True,
+                            "dynamic": True,
+                        },
+                        "output_activations": None,
+                    }
+                },
+            },
+        ),
+    ),
+    Case(
         "ernie4_5",
         "interleaved rope, tied head, head_dim 128; config as Baidu's PyTorch release has it",
         "bfloat16",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parent
-_NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "F8_E4M3": np.uint8}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def load_case(name: str) -> Golden:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """All tensors of one file; bfloat16 and float16 are widened to float32."""
+    """All tensors of one file; bfloat16, float16 and FP8 are widened to float32."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
@@ -87,18 +87,44 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_checkpoint(folder: Path) -> dict[str, np.ndarray]:
-    """All weights of a checkpoint folder, sharded or not, as float32."""
+    """All weights of a checkpoint folder, sharded or not, as float32; FP8 times its scales."""
     index = folder / "model.safetensors.index.json"
     if not index.exists():
-        return read_safetensors(folder / "model.safetensors")
+        return _scaled(read_safetensors(folder / "model.safetensors"), folder)
     weight_map = json.loads(index.read_text())["weight_map"]
     shards = {name: read_safetensors(folder / name) for name in set(weight_map.values())}
     return {name: shards[shard][name] for name, shard in weight_map.items()}
 
 
+def _scaled(tensors: dict[str, np.ndarray], folder: Path) -> dict[str, np.ndarray]:
+    config = json.loads((folder / "config.json").read_text()).get("quantization_config", {})
+    out = {name: value for name, value in tensors.items() if ".weight_scale" not in name}
+    for name, scales in tensors.items():
+        if ".weight_scale" not in name:
+            continue
+        weight = name.partition("_scale")[0]
+        n, k = out[weight].shape
+        rows, cols = config.get("weight_block_size", (1, k))
+        wide = scales.repeat(rows, 0).repeat(cols, 1)[:n, :k]
+        out[weight] = out[weight] * wide
+    return out
+
+
+def _e4m3(codes: np.ndarray) -> np.ndarray:
+    exponents, mantissas = codes >> 3 & 15, (codes & 7).astype(np.float32)
+    size = np.where(
+        exponents == 0,
+        np.ldexp(mantissas, -9),
+        np.ldexp(8 + mantissas, exponents.astype(np.int32) - 10),
+    )
+    return np.where(codes >= 0x80, -size, size).astype(np.float32)
+
+
 def _array(body: memoryview, entry: dict[str, Any]) -> np.ndarray:
     begin, end = entry["data_offsets"]
     raw = np.frombuffer(body[begin:end], _NUMPY[entry["dtype"]]).reshape(entry["shape"])
+    if entry["dtype"] == "F8_E4M3":
+        return _e4m3(raw)
     if entry["dtype"] == "BF16":
         return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32)

@@ -32,6 +32,7 @@
 #include "backend/contract/sample_op.h"
 #include "backend/contract/step_batch.h"
 #include "backend/contract/weight_codes.h"
+#include "backend/contract/weight_numbers.h"
 #include "base/check.h"
 #include "headrace/status.h"
 #include "tensor/tensor_view.h"
@@ -47,7 +48,7 @@ class TensorError : public Error {
 /// A part of a weight matrix as a checkpoint stores it.
 struct WeightPart {
   const void* data = nullptr;  ///< host memory (usually the mapped file), unaligned
-  DType dtype = DType::kF32;   ///< kF32, kBF16, kF16 or kF64
+  DType dtype = DType::kF32;   ///< kF32, kBF16, kF16 or kF64; of `numbers` kF8E4M3
   int64_t n = 0;               ///< output features this part gives
   int64_t k = 0;               ///< input features
   /// false: element (n, k) is at data[n * row_stride + k] ([out, in], PyTorch).
@@ -56,6 +57,8 @@ struct WeightPart {
   int64_t row_stride = 0;  ///< in elements
   /// Not null: the part is these codes, and data, dtype, transposed and row_stride mean nothing.
   const WeightCodes* codes = nullptr;
+  /// Not null: these read the part, which lies as [n, k], and data means nothing.
+  const WeightNumbers* numbers = nullptr;
   /// Of the tensor, for messages; of codes, that of their scales. Outlives the packing.
   std::string_view name{};
 };

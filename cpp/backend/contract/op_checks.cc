@@ -37,11 +37,18 @@ void check_batch(const StepBatch& batch) {
   int64_t next_row = 0;
   for (const SeqSlice& seq : batch.seqs) {
     HEADRACE_CHECK(seq.first_row == next_row && seq.num_rows >= 1 && seq.start_pos >= 0, next_row);
+    HEADRACE_CHECK(seq.adapter >= kNoAdapter, seq.adapter);
     next_row += seq.num_rows;
   }
   HEADRACE_CHECK(next_row == static_cast<int64_t>(rows), next_row, " of ", rows);
   HEADRACE_CHECK(batch.rope_positions.empty() || batch.rope_positions.size() == 3 * rows,
                  batch.rope_positions.size());
+  HEADRACE_CHECK(batch.modalities.empty() || batch.modalities.size() == rows,
+                 batch.modalities.size());
+  for (const Modality modality : batch.modalities) {
+    HEADRACE_CHECK(modality == Modality::kText || modality == Modality::kVision,
+                   static_cast<int>(modality));
+  }
 }
 
 void check_embed(const StepBatch& batch, const PackedWeight& table, const TensorView& out) {

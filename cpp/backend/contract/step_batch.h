@@ -11,7 +11,7 @@
 
 namespace headrace {
 
-class LoraAdapter;
+inline constexpr int32_t kNoAdapter = -1;
 
 /// The scheduled tokens of one sequence: rows [first_row, first_row + num_rows) of the step,
 /// at absolute positions start_pos, start_pos + 1, ...
@@ -22,8 +22,16 @@ struct SeqSlice {
   /// Block table: blocks[i] holds positions [i * block_size, (i + 1) * block_size).
   /// Covers at least start_pos + num_rows positions.
   std::span<const int32_t> blocks;
-  /// Adapter that all its rows use; null: none. For the decoder: ops take LoraGroups.
-  const LoraAdapter* lora = nullptr;
+  /// Adapter that all its rows use: its number among those that the decoder is given for the step,
+  /// or kNoAdapter. Ops take LoraGroups.
+  int32_t adapter = kNoAdapter;
+};
+
+/// What a row is a part of, which decides the experts that it goes to where there are two groups of
+/// them. A generated token is what its id says, like any other.
+enum class Modality : uint8_t {
+  kText,
+  kVision,  ///< an image's or a video's row, or a token that stands beside or points into one
 };
 
 /// Rows of a step that stand for no token of the vocabulary: a part of an image.
@@ -53,6 +61,8 @@ struct StepBatch {
   std::span<const GivenRows> given = {};
   /// [3][T] what RoPE goes by on each axis (RopeSpec::axes), or empty: `positions` on all three.
   std::span<const int32_t> rope_positions = {};
+  /// [T], or empty: all text. For the decoder's blocks: ops don't look at it.
+  std::span<const Modality> modalities = {};
   /// For the decoder: rows behind the final norm are wanted of all rows (Decoder::hidden).
   bool all_hidden = false;
 

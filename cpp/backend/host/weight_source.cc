@@ -38,7 +38,26 @@ void check_codes(const WeightSpec& spec, const WeightPart& part) {
   HEADRACE_CHECK(part.n > 0 && part.k > 0, part.n, " x ", part.k);
 }
 
+/// Numbers that something reads know their own extent.
+void check_numbers(const WeightPart& part) {
+  HEADRACE_CHECK(part.codes == nullptr && part.dtype == DType::kF8E4M3, dtype_name(part.dtype));
+  HEADRACE_CHECK(part.n > 0 && part.k > 0 && !part.transposed && part.row_stride == part.k, part.n,
+                 " x ", part.k);
+}
+
+/// `count` elements of a part, from number `element` on and `stride` apart, as float32.
+void read_part(const WeightPart& part, int64_t element, int64_t stride, int64_t count, float* out) {
+  if (part.numbers == nullptr) {
+    const auto* data = static_cast<const char*>(part.data);
+    const auto size = static_cast<int64_t>(dtype_size(part.dtype));
+    return read_elements(data + element * size, part.dtype, stride, count, out);
+  }
+  HEADRACE_CHECK((stride == 1 || count == 1) && element % part.k + count <= part.k, element);
+  part.numbers->read(element / part.k, element % part.k, count, out);
+}
+
 void check_part(const WeightPart& part) {
+  if (part.numbers != nullptr) return check_numbers(part);
   HEADRACE_CHECK(part.dtype == DType::kF32 || part.dtype == DType::kBF16 ||
                      part.dtype == DType::kF16 || part.dtype == DType::kF64,
                  dtype_name(part.dtype));
@@ -134,20 +153,15 @@ void read_elements(const void* data, DType dtype, int64_t stride, int64_t count,
 }
 
 void read_run(const WeightRun& run, DType kept, float* out) {
-  const WeightPart& part = run.part;
-  const auto* data = static_cast<const char*>(part.data);
-  read_elements(data + run.element * static_cast<int64_t>(dtype_size(part.dtype)), part.dtype,
-                run.stride, run.count, out);
+  read_part(run.part, run.element, run.stride, run.count, out);
   if (!all_fit(out, kept, run.count)) refuse_numbers(run, kept);
 }
 
 void refuse_numbers(const WeightRun& run, DType dtype) {
-  const auto* data = static_cast<const char*>(run.part.data);
-  const auto size = static_cast<int64_t>(dtype_size(run.part.dtype));
   for (int64_t i = 0; i < run.count; ++i) {
     const int64_t element = run.element + i * run.stride;
     float value = 0.0f;
-    read_elements(data + element * size, run.part.dtype, 1, 1, &value);
+    read_part(run.part, element, 1, 1, &value);
     if (all_fit(&value, dtype, 1)) continue;
     const std::string where =
         str_cat("tensor ", run.part.name, " holds ", value, " (its number ", element, ")");

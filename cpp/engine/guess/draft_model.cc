@@ -97,7 +97,7 @@ int32_t DraftModel::read_known(std::span<const Request> requests) {
 }
 
 void DraftModel::draw() {
-  const TensorView logits = runner_->forward(batch_.step());
+  const TensorView logits = runner_->forward(batch_.step(), {});
   batch_.draw([&](std::span<const SampleRow> rows, std::span<SampleResult> results) {
     runner_->sample(logits, rows, results);
   });

@@ -26,8 +26,9 @@ void DecoderRunner::copy_blocks(std::span<const BlockCopy> copies) {
   backend_->copy_blocks(*cache_, copies);
 }
 
-TensorView DecoderRunner::forward(const StepBatch& batch) {
-  return weights_.decoder->forward(batch, *cache_);
+TensorView DecoderRunner::forward(const StepBatch& batch,
+                                  std::span<const LoraAdapter* const> adapters) {
+  return weights_.decoder->forward(batch, adapters, *cache_);
 }
 
 TensorView DecoderRunner::logits(std::span<const int32_t> rows) {
@@ -44,7 +45,7 @@ void DecoderRunner::keep(std::span<const int32_t> rows, int64_t first) {
 
 void DecoderRunner::reserve(const StepBatch& batch) {
   backend_->reserve([&] {
-    const TensorView logits = forward(batch);
+    const TensorView logits = forward(batch, {});
     const auto count = static_cast<size_t>(logits.rows());
     std::vector<SampleRow> rows(count);
     for (size_t i = 0; i < count; ++i) rows[i].logits_row = static_cast<int32_t>(i);

@@ -24,7 +24,7 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   /// The weights' packed file is written from then on, if it is to be.
   void enter_thread() override;
   void copy_blocks(std::span<const BlockCopy> copies) override;
-  TensorView forward(const StepBatch& batch) override;
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
   /// For a model with an MTP block.
   TensorView guess(const MtpStep& step) override;

@@ -42,6 +42,7 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
     buffer->clear();
   }
   slices_.clear();
+  adapters_.clear();
   targets_.clear();
   sampled_.clear();
   num_drafts_ = 0;
@@ -90,7 +91,16 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
     sampled_.push_back(sampled);
   }
   slices_.push_back({first_row, static_cast<int32_t>(token_ids_.size()) - first_row, seq.start_pos,
-                     seq.blocks, live.lora == nullptr ? nullptr : live.lora->adapter.get()});
+                     seq.blocks,
+                     live.lora == nullptr ? kNoAdapter : number_of(live.lora->adapter.get())});
+}
+
+/// Of an adapter, among those of the step.
+int32_t Step::number_of(const LoraAdapter* adapter) {
+  const auto found = std::ranges::find(adapters_, adapter);
+  const auto number = static_cast<int32_t>(found - adapters_.begin());
+  if (found == adapters_.end()) adapters_.push_back(adapter);
+  return number;
 }
 
 void Step::add_row(int32_t token, int32_t position, int32_t rope_len) {
@@ -129,7 +139,7 @@ TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32
   StepBatch batch{token_ids_, positions_, rope_lens_, slices_, wanted};
   if (has_sources_) batch.drawn = sources_;
   batch.all_hidden = keeps_rows_;
-  return runner.forward(batch);
+  return runner.forward(batch, adapters_);
 }
 
 void Step::begin(StepRunner& runner) {

@@ -98,6 +98,7 @@ class Step {
   };
 
   void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
+  int32_t number_of(const LoraAdapter* adapter);
   void add_row(int32_t token, int32_t position, int32_t rope_len);
   TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted);
   void collect(StepRunner& runner);
@@ -114,6 +115,7 @@ class Step {
   std::vector<int32_t> token_ids_, positions_, rope_lens_;  // [T]
   std::vector<int32_t> sources_;                            // [T]: StepBatch::drawn
   std::vector<SeqSlice> slices_;
+  std::vector<const LoraAdapter*> adapters_;  ///< that SeqSlice::adapter counts
   // [S] in row order:
   std::vector<int32_t> logit_rows_;
   std::vector<Target> targets_;

@@ -10,6 +10,10 @@
 #include "base/check.h"
 #include "tensor/tensor_view.h"
 
+namespace headrace {
+class LoraAdapter;
+}
+
 namespace headrace::internal {
 
 /// What the loop needs of a model: logits of a step, and tokens drawn from them. One thread at a
@@ -24,7 +28,8 @@ class StepRunner {
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
   /// Decoder::forward: logits of batch.logit_rows, for sample() and begin_sample() before the next
   /// call.
-  virtual TensorView forward(const StepBatch& batch) = 0;
+  virtual TensorView forward(const StepBatch& batch,
+                             std::span<const LoraAdapter* const> adapters) = 0;
   /// Decoder::logits: of other rows of the same step.
   virtual TensorView logits(std::span<const int32_t> rows) = 0;
   /// Takes the memory that forward() of this batch keeps (Backend::reserve), and sample() of its

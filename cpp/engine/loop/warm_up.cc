@@ -38,7 +38,8 @@ void calibrate(StepRunner& runner, const SchedulerConfig& config, Speculator& sp
     for (int tried = 0; tried < kTries; ++tried) {
       const double start = seconds_now();
       runner.forward({std::span(zeros).first(count), std::span(ordinals).first(count),
-                      std::span(rope_lens).first(count), slices, std::span(ordinals).first(count)});
+                      std::span(rope_lens).first(count), slices, std::span(ordinals).first(count)},
+                     {});
       const double seconds = seconds_now() - start;
       best = tried == 0 ? seconds : std::min(best, seconds);
     }
@@ -52,7 +53,7 @@ void warm_up(StepRunner& runner, const SchedulerConfig& config, Speculator* spec
   reserve_steps(runner, config);
   const std::array<int32_t, 1> zero = {0}, one = {1};
   const std::array<SeqSlice, 1> slices = {SeqSlice{0, 1, 0, zero}};
-  const TensorView logits = runner.forward({zero, zero, one, slices, zero});
+  const TensorView logits = runner.forward({zero, zero, one, slices, zero}, {});
   std::array<SampleRow, 1> rows;
   rows[0].greedy = true;
   std::array<SampleResult, 1> results;

@@ -101,11 +101,10 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
     spec.wants_all_prompt_logits = true;
     out.prompt = options.prompt_token_ids;
   }
-  // The adapter in the upper half, the length that dynamic RoPE goes by in the lower.
   if (limits.dynamic_rope_max > 0 && prompt_len > limits.dynamic_rope_max) {
-    spec.cache_namespace = static_cast<uint64_t>(prompt_len);
+    spec.identity.sequence.rope_len = prompt_len;
   }
-  if (lora != nullptr) spec.cache_namespace |= uint64_t{lora->identity} << 32;
+  if (lora != nullptr) spec.identity.sequence.adapter = lora->identity;
   out.lora = std::move(lora);
   out.sampler = std::make_unique<SamplerState>(std::move(options.sampling), seed,
                                                options.prompt_token_ids, spec.end_tokens);

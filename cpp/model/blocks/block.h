@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/contract/backend.h"
+#include "model/blocks/modality_rows.h"
 #include "model/lora/step_loras.h"
 
 namespace headrace {
@@ -16,6 +17,7 @@ class Carver;
 struct BlockContext {
   Backend& backend;
   StepLoras& loras;
+  const ModalityRows& modalities;  ///< of the rows that blocks are given
   float norm_eps = 1e-6f;
   TensorView lora_scratch;  ///< for Backend::lora
 };

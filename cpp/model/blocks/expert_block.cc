@@ -8,56 +8,119 @@ namespace headrace {
 
 namespace {
 
-struct ExpertScratch {
-  TensorView ids;      // [T, top_k] i32
-  TensorView weights;  // [T, top_k] f32
-  TensorView shared;   // [T, H] what the shared MLP gives; without one [T, 0]
+/// H hidden size.
+struct RowScratch {
+  TensorView shared;              // [T, H] what the shared MLP gives; without one [T, 0]
+  TensorView sorted, sorted_out;  // [T, H] rows by modality; without groups for them [T, 0]
 };
 
-ExpertScratch place_rows(int32_t top_k, int64_t shared_columns, const StepLimits& limits,
-                         Carver& carver) {
-  ExpertScratch out;
-  out.ids = carver.matrix(limits.rows, top_k, DType::kI32);
-  out.weights = carver.matrix(limits.rows, top_k, DType::kF32);
-  out.shared = carver.matrix(limits.rows, shared_columns, limits.activation);
+RowScratch place_rows(bool shared, bool vision, int64_t hidden, const StepLimits& limits,
+                      Carver& carver) {
+  RowScratch out;
+  out.shared = carver.matrix(limits.rows, shared ? hidden : 0, limits.activation);
+  out.sorted = carver.matrix(limits.rows, vision ? hidden : 0, limits.activation);
+  out.sorted_out = carver.matrix(limits.rows, vision ? hidden : 0, limits.activation);
   return out;
 }
 
-class ExpertBlock final : public FeedForward {
+/// What a router chooses.
+struct Choice {
+  TensorView ids;      // [T, top_k] i32
+  TensorView weights;  // [T, top_k] f32
+};
+
+Choice place_choice(int32_t top_k, const StepLimits& limits, Carver& carver) {
+  Choice out;
+  out.ids = carver.matrix(limits.rows, top_k, DType::kI32);
+  out.weights = carver.matrix(limits.rows, top_k, DType::kF32);
+  return out;
+}
+
+/// A group's weights and its place in the scratch memory.
+class Group {
  public:
-  ExpertBlock(const ExpertSources& sources, WeightReader& reader)
+  Group(const ExpertGroup& sources, WeightReader& reader)
       : router_(sources.router),
         gate_(reader.matrix(sources.gate)),
         correction_(reader.vector(sources.correction)),
         gate_up_(reader.matrix(sources.gate_up)),
-        down_(reader.matrix(sources.down)),
-        shared_gate_(reader.vector(sources.shared_gate)) {
+        down_(reader.matrix(sources.down)) {}
+
+  const PackedWeight& first_weight() const { return *gate_; }
+  int64_t hidden() const { return down_->n(); }
+
+  void place(const StepLimits& limits, Carver& carver) {
+    choice_ = place_choice(router_.top_k, limits, carver);
+  }
+
+  /// out = what the group makes of x. `next`: the weight that is read behind it.
+  void run(Backend& backend, const TensorView& x, const PackedWeight& next,
+           const TensorView& out) const {
+    const TensorView ids = choice_.ids.first_rows(x.rows());
+    const TensorView weights = choice_.weights.first_rows(x.rows());
+    backend.route(x, *gate_, {}, correction_.view, router_, ids, weights);
+    backend.expect(next);
+    backend.experts({x, ids, weights, *gate_up_, *down_, out});
+  }
+
+ private:
+  RouterSpec router_;
+  std::unique_ptr<PackedWeight> gate_;
+  DeviceVector correction_;
+  std::unique_ptr<PackedWeight> gate_up_, down_;
+  Choice choice_;
+};
+
+class ExpertBlock final : public FeedForward {
+ public:
+  ExpertBlock(const ExpertSources& sources, WeightReader& reader)
+      : experts_(sources.experts, reader) {
+    if (sources.vision != nullptr) vision_.emplace(*sources.vision, reader);
+    shared_gate_ = reader.vector(sources.shared_gate);
     if (sources.shared != nullptr) shared_.emplace(*sources.shared, reader);
   }
 
-  const PackedWeight& first_weight() const override { return *gate_; }
+  const PackedWeight& first_weight() const override { return experts_.first_weight(); }
 
   void place(const StepLimits& limits, Carver& carver) override {
-    scratch_ = place_rows(router_.top_k, shared_ ? down_->n() : 0, limits, carver);
+    experts_.place(limits, carver);
+    if (vision_) vision_->place(limits, carver);
+    rows_ = place_rows(shared_.has_value(), vision_.has_value(), experts_.hidden(), limits, carver);
     if (shared_) shared_->place(limits, carver);
   }
 
   void add(const BlockContext& context, const StepRows& step, const NextBlock& next) override {
     Backend& backend = context.backend;
-    const TensorView& x = step.normed;
-    const TensorView ids = scratch_.ids.first_rows(x.rows());
-    const TensorView weights = scratch_.weights.first_rows(x.rows());
-    backend.route(x, *gate_, {}, correction_.view, router_, ids, weights);
-    backend.expect(shared_ ? shared_->first_weight() : next.weight);
-    backend.experts({x, ids, weights, *gate_up_, *down_, step.delta});
+    const PackedWeight& behind = shared_ ? shared_->first_weight() : next.weight;
+    if (!vision_ || context.modalities.num_vision() == 0) {
+      experts_.run(backend, step.normed, behind, step.delta);
+    } else if (context.modalities.num_text() == 0) {
+      vision_->run(backend, step.normed, behind, step.delta);
+    } else {
+      run_apart(context, step, behind);
+    }
     if (shared_) add_shared(context, step, next);
     backend.add_rms_norm(step.residual, step.delta, next.norm, context.norm_eps, step.normed);
   }
 
  private:
+  /// Rows of both modalities: sorted, so that each group has its rows together, and sorted back.
+  void run_apart(const BlockContext& context, const StepRows& step,
+                 const PackedWeight& behind) const {
+    Backend& backend = context.backend;
+    const ModalityRows& rows = context.modalities;
+    const int64_t text = rows.num_text(), vision = rows.num_vision();
+    const TensorView x = rows_.sorted.first_rows(step.rows());
+    const TensorView out = rows_.sorted_out.first_rows(step.rows());
+    backend.gather_rows(step.normed, rows.sorted(), x);
+    experts_.run(backend, x.first_rows(text), vision_->first_weight(), out.first_rows(text));
+    vision_->run(backend, x.rows_from(text, vision), behind, out.rows_from(text, vision));
+    backend.gather_rows(out, rows.places(), step.delta);
+  }
+
   /// delta += what the shared MLP gives.
   void add_shared(const BlockContext& context, const StepRows& step, const NextBlock& next) const {
-    const TensorView out = scratch_.shared.first_rows(step.rows());
+    const TensorView out = rows_.shared.first_rows(step.rows());
     context.backend.expect(*shared_->down().weight);
     const TensorView gated = shared_->gate_and_up(context, step.normed);
     context.backend.expect(next.weight);
@@ -69,33 +132,40 @@ class ExpertBlock final : public FeedForward {
     }
   }
 
-  RouterSpec router_;
-  std::unique_ptr<PackedWeight> gate_;
-  DeviceVector correction_;
-  std::unique_ptr<PackedWeight> gate_up_, down_;
+  Group experts_;
+  std::optional<Group> vision_;
   DeviceVector shared_gate_;
   std::optional<GatedMlp> shared_;
-  ExpertScratch scratch_;
+  RowScratch rows_;
 };
 
 }  // namespace
 
 std::vector<MatrixSource*> ExpertSources::matrices() {
-  std::vector<MatrixSource*> out{&gate, &gate_up, &down};
+  std::vector<MatrixSource*> out{&experts.gate, &experts.gate_up, &experts.down};
+  if (vision != nullptr) {
+    for (MatrixSource* source : {&vision->gate, &vision->gate_up, &vision->down}) {
+      out.push_back(source);
+    }
+  }
   if (shared == nullptr) return out;
   for (MatrixSource* source : shared->matrices()) out.push_back(source);
   return out;
 }
 
 std::vector<VectorSource*> ExpertSources::vectors() {
-  std::vector<VectorSource*> out{&correction, &shared_gate};
+  std::vector<VectorSource*> out{&experts.correction};
+  if (vision != nullptr) out.push_back(&vision->correction);
+  out.push_back(&shared_gate);
   if (shared == nullptr) return out;
   for (VectorSource* source : shared->vectors()) out.push_back(source);
   return out;
 }
 
 void ExpertSources::measure(const StepLimits& limits, Carver& carver) const {
-  place_rows(router.top_k, shared != nullptr ? down.n() : 0, limits, carver);
+  place_choice(experts.router.top_k, limits, carver);
+  if (vision != nullptr) place_choice(vision->router.top_k, limits, carver);
+  place_rows(shared != nullptr, vision != nullptr, experts.down.n(), limits, carver);
   if (shared != nullptr) shared->measure(limits, carver);
 }
 

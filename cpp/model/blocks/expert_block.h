@@ -9,14 +9,21 @@
 
 namespace headrace {
 
-/// A mixture of experts: each row goes through `router.top_k` gated MLPs of many, and through one
-/// that all rows share, if there is one. E experts, I the width of one.
-struct ExpertSources final : FeedForwardSources {
+/// Experts that have a router in common. E experts, I the width of one.
+struct ExpertGroup {
   RouterSpec router;
   MatrixSource gate;        ///< [E, H]
   VectorSource correction;  ///< [E]; may be empty
   MatrixSource gate_up;     ///< [2 I, H] of each expert
   MatrixSource down;        ///< [H, I] of each
+};
+
+/// A mixture of experts: each row goes through `router.top_k` gated MLPs of many, and through one
+/// that all rows share, if there is one.
+struct ExpertSources final : FeedForwardSources {
+  ExpertGroup experts;
+  /// Not null: where the rows of vision (StepBatch::modalities) go, and those of text to `experts`.
+  std::unique_ptr<ExpertGroup> vision;
   /// Null: none.
   std::unique_ptr<GatedMlpSources> shared;
   VectorSource shared_gate;  ///< [H]: what the shared MLP gives counts sigmoid(x . gate); or empty

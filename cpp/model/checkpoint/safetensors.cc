@@ -18,7 +18,7 @@ constexpr JsonLimits kHeaderLimits{
     .max_bytes = kMaxSafetensorsHeader, .max_depth = 3, .max_values = 4u << 20};
 constexpr JsonLimits kIndexLimits{.max_bytes = 64u << 20, .max_depth = 8, .max_values = 4u << 20};
 
-constexpr std::array<std::pair<std::string_view, DType>, 10> kDTypes{{
+constexpr std::array<std::pair<std::string_view, DType>, 11> kDTypes{{
     {"F32", DType::kF32},
     {"BF16", DType::kBF16},
     {"F16", DType::kF16},
@@ -29,10 +29,11 @@ constexpr std::array<std::pair<std::string_view, DType>, 10> kDTypes{{
     {"I8", DType::kI8},
     {"U8", DType::kU8},
     {"BOOL", DType::kBool},
+    {"F8_E4M3", DType::kF8E4M3},
 }};
-constexpr std::array<std::string_view, 13> kOtherDTypes{
-    "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2",
-    "F4",      "U16",     "U32",     "U64",         "C64",         "E8M0"};
+constexpr std::array<std::string_view, 12> kOtherDTypes{
+    "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2",
+    "F4",      "U16",     "U32",         "U64",         "C64",     "E8M0"};
 
 /// Reads one tensor's entry; every fault names the tensor.
 class EntryReader {

@@ -55,6 +55,12 @@ constexpr std::string_view kAwqHarmless[] = {
     "modules_to_not_convert", "do_fuse",        "fuse_max_seq_len",
     "modules_to_fuse",        "exllama_config", "backend",
 };
+constexpr std::string_view kFp8Harmless[] = {
+    "modules_to_not_convert",
+    "ignored_layers",
+    "dequantize",
+    "scale_fmt",
+};
 constexpr std::string_view kCompressedHarmless[] = {
     "ignore", "quantization_status", "global_compression_ratio", "version", "quantization_version",
 };
@@ -123,23 +129,73 @@ StoredQuantization read_awq(ConfigReader& reader) {
   return out;
 }
 
+/// Sizes of the blocks that share a scale, [features, inputs].
+void read_blocks(ConfigReader& reader, const char* key, StoredQuantization& out) {
+  const Json* value = reader.find(key);
+  if (value == nullptr || value->is_null()) return;
+  const auto side = [&](size_t i) -> int32_t {
+    const bool is_size = value->is_array() && value->size() == 2 &&
+                         (*value)[i].is_number_integer() && (*value)[i] >= 1 &&
+                         (*value)[i] <= (1 << 20);
+    if (!is_size) reader.fail_value(key, "must be two sizes from 1 to 1048576");
+    return (*value)[i].get<int32_t>();
+  };
+  out.block_n = side(0);
+  out.block_k = side(1);
+}
+
+/// Weights are read as numbers, and activations keep the model's precision.
+StoredQuantization read_fp8(ConfigReader& reader) {
+  StoredQuantization out{.method = StoredMethod::kFp8};
+  reader.require("fmt", "e4m3");
+  reader.require("activation_scheme", "dynamic");
+  reader.require("kv_cache_scheme", Json());
+  read_blocks(reader, "weight_block_size", out);
+  reader.refuse_unknown_keys(kFp8Harmless);
+  return out;
+}
+
 /// Activations may be rounded as linear layers here round them anyway: to 8 bits, as they come.
-void check_activations(ConfigReader& group, const char* key) {
+void check_activations(ConfigReader& group, const char* key, StoredMethod method) {
   const Json* value = group.find(key);
   if (value == nullptr) return;
   const auto has = [value](const char* name, const Json& wanted) {
     return value->is_object() && value->value(name, Json()) == wanted;
   };
-  if (!has("num_bits", 8) || !has("type", "int") || !has("dynamic", true)) {
-    group.fail_unsupported(key, "only null and dynamic int8 are supported");
+  const char* type = is_float8(method) ? "float" : "int";
+  if (!has("num_bits", 8) || !has("type", type) || !has("dynamic", true)) {
+    group.fail_unsupported(key, str_cat("only null and dynamic ", type, "8 are supported"));
   }
+}
+
+/// Of one tensor, each feature, or blocks; the scales' shape tells the first two apart.
+StoredQuantization read_float8_scheme(ConfigReader& reader) {
+  StoredQuantization out{.method = StoredMethod::kFloat8};
+  reader.require("num_bits", 8);
+  reader.require("type", "float");
+  reader.require("dynamic", false);
+  reader.require("symmetric", true);
+  reader.require("group_size", Json());
+  reader.require("actorder", Json());
+  const std::string strategy = reader.text("strategy", "");
+  if (strategy == "block") {
+    read_blocks(reader, "block_structure", out);
+    if (out.block_n == 0) reader.fail_value("block_structure", "must be two sizes");
+  } else {
+    reader.require("block_structure", Json());
+    if (strategy != "tensor" && strategy != "channel") {
+      reader.fail_unsupported("strategy", "\"tensor\", \"channel\" and \"block\" are supported");
+    }
+  }
+  reader.refuse_unknown_keys(kWeightsHarmless);
+  return out;
 }
 
 StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const std::string& origin) {
   ConfigReader group(scheme, origin);
   group.find("targets");
   group.find("format");
-  check_activations(group, "input_activations");
+  check_activations(group, "input_activations", method);
   group.require("output_activations", Json());
   const Json* weights = group.find("weights");
   if (weights == nullptr || !weights->is_object()) group.fail_value("weights", "must be an object");
@@ -147,6 +203,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
 
   ConfigReader reader(*weights, origin + ".weights");
   StoredQuantization out{.method = method};
+  if (method == StoredMethod::kFloat8) return read_float8_scheme(reader);
   out.bits = read_bits(reader, "num_bits");
   if (method == StoredMethod::kInt8 && out.bits != 8) {
     reader.fail_unsupported("num_bits", "int-quantized weights are supported with 8 bits");
@@ -175,9 +232,13 @@ StoredQuantization read_compressed(ConfigReader& reader) {
   StoredMethod method = StoredMethod::kPacked;
   if (format == "int-quantized" || format == "naive-quantized") {
     method = StoredMethod::kInt8;
+  } else if (format == "float-quantized") {
+    method = StoredMethod::kFloat8;
   } else if (format != "pack-quantized") {
     reader.fail_unsupported(
-        "format", str_cat("\"pack-quantized\" and \"int-quantized\" are supported; ", kRemedy));
+        "format", str_cat("\"pack-quantized\", \"int-quantized\" and \"float-quantized\" are "
+                          "supported; ",
+                          kRemedy));
   }
   for (const char* key : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
     const Json* value = reader.find(key);
@@ -213,7 +274,10 @@ const char* stored_method_name(StoredMethod method) {
       return "awq";
     case StoredMethod::kPacked:
     case StoredMethod::kInt8:
+    case StoredMethod::kFloat8:
       return "compressed-tensors";
+    case StoredMethod::kFp8:
+      return "fp8";
   }
   return "";
 }
@@ -224,9 +288,10 @@ StoredQuantization read_stored_quantization(const Json& quantization_config) {
   if (method == "gptq") return read_gptq(reader);
   if (method == "awq") return read_awq(reader);
   if (method == "compressed-tensors") return read_compressed(reader);
-  reader.fail_unsupported(
-      "quant_method",
-      str_cat("this build loads \"gptq\", \"awq\" and \"compressed-tensors\"; ", kRemedy));
+  if (method == "fp8") return read_fp8(reader);
+  reader.fail_unsupported("quant_method", str_cat("this build loads \"gptq\", \"awq\", \"fp8\" and "
+                                                  "\"compressed-tensors\"; ",
+                                                  kRemedy));
 }
 
 }  // namespace headrace

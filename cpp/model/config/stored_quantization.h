@@ -14,17 +14,26 @@ enum class StoredMethod : uint8_t {
   kAwq,     ///< the same names of AutoAWQ, version gemm
   kPacked,  ///< compressed-tensors' pack-quantized: weight_packed, weight_scale, ...
   kInt8,    ///< its int-quantized: an int8 weight, weight_scale
+  kFloat8,  ///< its float-quantized: an FP8 weight, weight_scale
+  kFp8,     ///< the method "fp8": an FP8 weight, weight_scale_inv or weight_scale
 };
 
 struct StoredQuantization {
   StoredMethod method = StoredMethod::kNone;
-  int32_t bits = 0;        ///< 4 or 8
+  int32_t bits = 0;        ///< 4 or 8; 0 for FP8, which is read as numbers
   int32_t group_size = 0;  ///< inputs that share a scale, a multiple of 32; 0: all of a feature
   bool zeros_less_one = false;  ///< kGptq: zero points are stored less 1
+  /// FP8: features and inputs of the blocks that share a scale; 0: the scales' shape tells, one for
+  /// the tensor or one for each feature.
+  int32_t block_n = 0, block_k = 0;
   bool operator==(const StoredQuantization&) const = default;
 };
 
-/// "gptq", "awq", "compressed-tensors", or "" for none.
+inline bool is_float8(StoredMethod method) {
+  return method == StoredMethod::kFloat8 || method == StoredMethod::kFp8;
+}
+
+/// "gptq", "awq", "compressed-tensors", "fp8", or "" for none.
 const char* stored_method_name(StoredMethod method);
 
 /// From the object `quantization_config` of config.json. Throws Error naming the key: kUnsupported

@@ -48,7 +48,8 @@ struct Decoder::Impl {
   Impl(Backend& backend_in, const ModelConfig& config_in, const ModelSources& sources,
        WeightReader& reader, const DecoderOptions& options_in);
 
-  TensorView forward(const StepBatch& batch, KvCache& cache);
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters,
+                     KvCache& cache);
   TensorView logits(std::span<const int32_t> rows);
   TensorView hidden(std::span<const int32_t> rows);
   TensorView guess(const MtpStep& step, KvCache& cache);
@@ -83,6 +84,7 @@ struct Decoder::Impl {
   Backend::Buffer scratch_memory;
   Scratch scratch;
   StepLoras loras;
+  ModalityRows modalities;
   BlockContext context;
   int64_t last_rows = 0;        // of the last step
   bool has_all_hidden = false;  // scratch.rows.normed are its rows after the final norm
@@ -94,7 +96,11 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       config(config_in),
       options((check_options(options_in), options_in)),
       loras(options_in.max_rows, options_in.max_loras),
-      context{.backend = backend, .loras = loras, .norm_eps = config.rms_norm_eps} {
+      modalities(options_in.max_rows),
+      context{.backend = backend,
+              .loras = loras,
+              .modalities = modalities,
+              .norm_eps = config.rms_norm_eps} {
   const size_t bytes_before = backend.bytes_in_use();
   embedding = reader.matrix(sources.embedding);
   for (const LayerSources& layer : sources.layers) {
@@ -130,7 +136,8 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
                 [&](Block& block) { block.place(sizes.limits, carver); });
 }
 
-TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
+TensorView Decoder::Impl::forward(const StepBatch& batch_in,
+                                  std::span<const LoraAdapter* const> adapters, KvCache& cache) {
   StepBatch batch = batch_in;
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
@@ -145,7 +152,8 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in, KvCache& cache) {
                      rows <= options.max_logit_rows;
   if (whole) batch.room = std::min(options.max_rows, options.max_logit_rows);
   last_rows = rows;
-  loras.begin(batch.seqs);
+  loras.begin(batch.seqs, adapters);
+  modalities.begin(batch.modalities, rows);
   backend.begin_step(batch);
   const Pass pass{first_rows(scratch.rows, backend.step_rows(batch)), cache, whole,
                   batch.all_hidden && !whole, batch.given};
@@ -223,6 +231,7 @@ TensorView Decoder::Impl::hidden_rows(std::span<const int32_t> rows) {
     return chosen;
   }
   loras.choose(rows);
+  modalities.choose(rows);
   const StepRows step = first_rows(scratch.rows, last_rows);
   const StepRows chosen = all ? step : choose_rows(backend, scratch, step, rows);
   finish_layer(layers.size() - 1, chosen);
@@ -231,7 +240,8 @@ TensorView Decoder::Impl::hidden_rows(std::span<const int32_t> rows) {
 
 TensorView Decoder::Impl::guess(const MtpStep& step, KvCache& cache) {
   HEADRACE_CHECK(mtp && (step.input != MtpInput::kStep || has_all_hidden));
-  loras.begin(step.batch.seqs);
+  loras.begin(step.batch.seqs, {});
+  modalities.begin({}, static_cast<int64_t>(step.batch.token_ids.size()));
   has_all_hidden = false;
   return mtp->run(context, step, cache);
 }
@@ -274,8 +284,9 @@ Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources
 
 Decoder::~Decoder() = default;
 
-TensorView Decoder::forward(const StepBatch& batch, KvCache& cache) {
-  return impl_->forward(batch, cache);
+TensorView Decoder::forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters,
+                            KvCache& cache) {
+  return impl_->forward(batch, adapters, cache);
 }
 
 TensorView Decoder::logits(std::span<const int32_t> rows) { return impl_->logits(rows); }

@@ -28,6 +28,8 @@ struct DecoderOptions {
   float dummy_spread = 0.02f;   ///< their standard deviation (norms are 1)
 };
 
+class LoraAdapter;
+
 /// A decoder-only transformer: one forward for every family, driven by ModelConfig.
 /// Owns its weights and its scratch memory; forward() allocates nothing.
 class Decoder {
@@ -47,12 +49,15 @@ class Decoder {
 
   /// Computes a step: writes keys and values of every row, returns logits [S, V] f32 of
   /// batch.logit_rows (may be empty), valid until the next call of forward() or logits(), until
-  /// when the sequences' adapters must live.
+  /// when the adapters must live. SeqSlice::adapter is a number among `adapters`.
   /// Rows that are given have the embeddings that the batch gives, whatever chunk they come in.
   /// REQUIRES: 1 <= T <= max_rows, S <= max_logit_rows, token ids in [0, vocab_size), a cache of
-  /// this model's shape, adapters loaded for it, at most max_loras different ones and none of a
-  /// rank above max_lora_rank.
-  TensorView forward(const StepBatch& batch, KvCache& cache);
+  /// this model's shape, adapters loaded for it, at most max_loras and none of a rank above
+  /// max_lora_rank.
+  TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters,
+                     KvCache& cache);
+  /// Without adapters.
+  TensorView forward(const StepBatch& batch, KvCache& cache) { return forward(batch, {}, cache); }
   /// Logits [rows.size(), V] of other rows of the last step, for a step that wants more of them
   /// than max_logit_rows: prompt log-probabilities are read in several calls. Overwrites the
   /// logits returned before. `rows` ascend and are at most max_logit_rows.

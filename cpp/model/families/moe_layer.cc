@@ -42,7 +42,7 @@ MatrixSource of_experts(const MoeConfig& moe, MatrixSource source) {
 }
 
 void list_fused(const ModelConfig& config, const LayerNaming& naming, const ExpertNames& names,
-                ExpertSources& out) {
+                ExpertGroup& out) {
   const int64_t hidden = config.hidden_size, width = config.moe.expert_width;
   const int32_t count = config.moe.router.num_experts;
   const bool transposed = naming.experts() == ExpertLayout::kFusedTransposed;
@@ -64,20 +64,21 @@ std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const Lay
                       : std::vector<std::pair<const char*, int64_t>>{{names.gate_proj, width},
                                                                      {names.up_proj, width}};
   auto out = std::make_unique<ExpertSources>();
-  out->router = moe.router;
-  out->gate = naming.matrix("router", {{names.gate, count}}, hidden);
-  out->gate.role = MatrixRole::kRouter;
-  out->gate_up =
+  ExpertGroup& experts = out->experts;
+  experts.router = moe.router;
+  experts.gate = naming.matrix("router", {{names.gate, count}}, hidden);
+  experts.gate.role = MatrixRole::kRouter;
+  experts.gate_up =
       of_experts(moe, naming.matrix("experts_gate_up", each_expert(moe, names.experts, gate_up),
                                     hidden, WeightUse::kGateUp));
-  out->down = of_experts(
+  experts.down = of_experts(
       moe, naming.matrix("experts_down",
                          each_expert(moe, names.experts, {{names.down_proj, hidden}}), width));
-  if (naming.experts() != ExpertLayout::kSeparate) list_fused(config, naming, names, *out);
+  if (naming.experts() != ExpertLayout::kSeparate) list_fused(config, naming, names, experts);
   if (moe.has_correction) {
     StoredPart part{naming.stored(names.correction), count};
     if (names.correction_is_row) part.shape = {1, count};
-    out->correction = {.name = naming.own("router_correction"), .parts = {part}};
+    experts.correction = {.name = naming.own("router_correction"), .parts = {part}};
   }
   if (moe.shared_width > 0) {
     out->shared = std::make_unique<GatedMlpSources>();

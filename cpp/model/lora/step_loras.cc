@@ -1,6 +1,7 @@
 #include "model/lora/step_loras.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -15,15 +16,20 @@ StepLoras::StepLoras(int32_t max_rows, int32_t max_loras)
   groups_.reserve(max_loras_);
 }
 
-void StepLoras::begin(std::span<const SeqSlice> seqs) {
+void StepLoras::begin(std::span<const SeqSlice> seqs,
+                      std::span<const LoraAdapter* const> adapters) {
   adapters_.clear();
   step_rows_.clear();
-  const bool none = std::all_of(seqs.begin(), seqs.end(),
-                                [](const SeqSlice& seq) { return seq.lora == nullptr; });
-  if (none) return;
+  HEADRACE_CHECK(adapters.size() <= max_loras_, adapters.size());
   for (const SeqSlice& seq : seqs) {
-    const int32_t number = seq.lora == nullptr ? kNone : number_of(seq.lora);
-    step_rows_.insert(step_rows_.end(), static_cast<size_t>(seq.num_rows), number);
+    HEADRACE_CHECK(seq.adapter >= kNoAdapter && std::cmp_less(seq.adapter, adapters.size()),
+                   seq.adapter, " of ", adapters.size());
+  }
+  if (adapters.empty()) return;
+  HEADRACE_CHECK(std::ranges::count(adapters, nullptr) == 0);
+  adapters_.assign(adapters.begin(), adapters.end());
+  for (const SeqSlice& seq : seqs) {
+    step_rows_.insert(step_rows_.end(), static_cast<size_t>(seq.num_rows), seq.adapter);
   }
   chosen_ = step_rows_;
   sort_rows();
@@ -34,16 +40,6 @@ void StepLoras::choose(std::span<const int32_t> rows) {
   chosen_.clear();
   for (const int32_t row : rows) chosen_.push_back(step_rows_[static_cast<size_t>(row)]);
   sort_rows();
-}
-
-int32_t StepLoras::number_of(const LoraAdapter* adapter) {
-  const auto found = std::find(adapters_.begin(), adapters_.end(), adapter);
-  if (found == adapters_.end()) {
-    HEADRACE_CHECK(adapters_.size() < max_loras_, adapters_.size());
-    adapters_.push_back(adapter);
-    return static_cast<int32_t>(adapters_.size()) - 1;
-  }
-  return static_cast<int32_t>(found - adapters_.begin());
 }
 
 void StepLoras::sort_rows() {

@@ -68,6 +68,10 @@ void check_sources(const ModelSources& sources, const Checkpoint& checkpoint) {
         checker.accept(part.codes->tensors());
         continue;
       }
+      if (part.numbers != nullptr) {
+        checker.accept(part.numbers->tensors());
+        continue;
+      }
       checker.expect(part.name, !part.shape.empty()  ? part.shape
                                 : source->transposed ? std::vector<int64_t>{source->k, part.n}
                                                      : std::vector<int64_t>{part.n, source->k});

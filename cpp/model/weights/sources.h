@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
+#include "model/weights/scaled_float8.h"
 #include "model/weights/stored_codes.h"
 
 namespace headrace {
@@ -18,6 +19,8 @@ struct StoredPart {
   int64_t n = 0;
   /// What the checkpoint holds instead of such a tensor, if it comes quantized (stored_layers.h).
   std::shared_ptr<const StoredCodes> codes = {};
+  /// Likewise, if it comes as FP8 with scales.
+  std::shared_ptr<const ScaledFloat8> numbers = {};
   /// Of the stored tensor, if the part is a slice of it or it has other dimensions: else [n, k], or
   /// [k, n] of a transposed matrix, or [n].
   std::vector<int64_t> shape = {};

@@ -47,6 +47,8 @@ class LayerReader {
         read_int8();
         break;
       case StoredMethod::kNone:
+      case StoredMethod::kFloat8:
+      case StoredMethod::kFp8:
         HEADRACE_CHECK(false, stem_);
     }
     check_zeros();

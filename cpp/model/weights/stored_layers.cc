@@ -71,8 +71,23 @@ bool fits_f16(const StoredLayer& layer) {
               "isn't quantized.");
 }
 
+/// Part by part: others of the matrix may be stored as the model's dtype.
+void attach_float8(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                   MatrixSource& source) {
+  for (StoredPart& part : source.parts) {
+    const CheckpointTensor* tensor = checkpoint.find(part.name);
+    if (tensor == nullptr || tensor->dtype != DType::kF8E4M3 || source.transposed ||
+        !part.name.ends_with(kWeight)) {
+      continue;
+    }
+    part.numbers =
+        std::make_shared<ScaledFloat8>(stored, checkpoint, stem_of(part), part.n, source.k);
+  }
+}
+
 void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoint,
                    MatrixSource& source) {
+  if (is_float8(stored.method)) return attach_float8(stored, checkpoint, source);
   std::vector<StoredLayer> layers;
   for (const StoredPart& part : source.parts) {
     if (!is_stored_as_codes(stored, checkpoint, part)) continue;
@@ -106,7 +121,7 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
   for (LayerSources& layer : sources.layers) {
     for (MatrixSource* source : layer.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
-      source->quant = {};
+      if (!is_float8(stored.method)) source->quant = {};
       attach_matrix(stored, checkpoint, *source);
     }
   }
@@ -114,7 +129,7 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
 }
 
 QuantFormat likely_format(const StoredQuantization& stored) {
-  if (stored.method == StoredMethod::kNone) return {};
+  if (stored.method == StoredMethod::kNone || is_float8(stored.method)) return {};
   return {.bits = stored.bits, .group_size = kernel_group(stored.group_size)};
 }
 

@@ -117,6 +117,15 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
       codes.name = part.codes->scales();
       continue;
     }
+    if (part.numbers != nullptr) {
+      parts.push_back({.dtype = DType::kF8E4M3,
+                       .n = part.n,
+                       .k = source.k,
+                       .row_stride = source.k,
+                       .numbers = part.numbers.get(),
+                       .name = part.name});
+      continue;
+    }
     const CheckpointTensor& tensor = stored(part.name);
     const auto* data = static_cast<const std::byte*>(tensor.data);
     parts.push_back({.data = data + static_cast<size_t>(part.offset) * dtype_size(tensor.dtype),
@@ -152,11 +161,12 @@ const CheckpointTensor& WeightLoader::stored(const std::string& name) const {
 
 void WeightLoader::drop(const std::vector<StoredPart>& parts) const {
   for (const StoredPart& part : parts) {
-    if (part.codes == nullptr) {
+    if (part.codes == nullptr && part.numbers == nullptr) {
       checkpoint_->drop_pages(stored(part.name));
       continue;
     }
-    for (const std::string& name : part.codes->tensors()) checkpoint_->drop_pages(stored(name));
+    const auto& names = part.codes != nullptr ? part.codes->tensors() : part.numbers->tensors();
+    for (const std::string& name : names) checkpoint_->drop_pages(stored(name));
   }
 }
 

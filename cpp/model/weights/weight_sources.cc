@@ -174,7 +174,8 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   const Family* family = find_family(config.model_type);
   HEADRACE_CHECK(family != nullptr, config.model_type);
   const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
-  const bool stored = config.stored_quantization.method != StoredMethod::kNone;
+  const StoredMethod method = config.stored_quantization.method;
+  const bool stored = method != StoredMethod::kNone && !is_float8(method);
   ModelSources out;
   out.embedding = {
       .name = "embedding",

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "headrace/status.h"
@@ -14,6 +16,7 @@ namespace headrace {
 namespace {
 
 using Tokens = std::vector<int32_t>;
+const CacheIdentity kAny;
 
 /// What a scheduler does with blocks, without its rules: sequences that start with a hit, fill
 /// blocks, publish them and leave. Knows what every block and host block holds, and makes the
@@ -62,26 +65,36 @@ class Model {
   uint64_t restored() const { return restored_; }
 
  private:
+  static constexpr int32_t kItemRows = 3;
   /// What a block holds is decided by everything up to its end.
   struct Chain {
-    uint64_t space = 0;
+    uint64_t adapter = 0;
     Tokens tokens;
+    Tokens marks;  ///< of each token: its item and its row in that, 0 outside of items
     auto operator<=>(const Chain&) const = default;
-    Chain without_last(size_t n) const {
-      return {space, Tokens(tokens.begin(), tokens.end() - static_cast<int64_t>(n))};
+    Chain first(size_t n) const {
+      const auto count = static_cast<int64_t>(n);
+      return {adapter, Tokens(tokens.begin(), tokens.begin() + count),
+              Tokens(marks.begin(), marks.begin() + count)};
     }
   };
   struct Sequence {
-    uint64_t space = 0;
+    CacheIdentity identity;
     Tokens tokens;
     std::vector<int32_t> table;  ///< every block full
     size_t published = 0;
   };
 
   Chain chain(const Sequence& sequence, size_t num_blocks) const {
-    return {sequence.space,
-            Tokens(sequence.tokens.begin(),
-                   sequence.tokens.begin() + static_cast<int64_t>(num_blocks * size_))};
+    Chain whole = {sequence.identity.sequence.adapter, sequence.tokens,
+                   Tokens(sequence.tokens.size(), 0)};
+    for (const MediaItem& item : *sequence.identity.media) {
+      for (int32_t p = item.first; p < item.last; ++p) {
+        whole.marks[static_cast<size_t>(p)] =
+            static_cast<int32_t>(item.digest[1]) * kItemRows + p - item.first;
+      }
+    }
+    return whole.first(num_blocks * size_);
   }
 
   void check_holders() const {
@@ -120,13 +133,13 @@ class Model {
     for (const auto& [node, chain] : nodes) {
       ASSERT_TRUE(index.contains(node));
       ASSERT_TRUE(std::equal(chain->tokens.end() - static_cast<int64_t>(size_), chain->tokens.end(),
-                             index.tokens(node).begin()));
+                             index.content(node).tokens.begin()));
       const int32_t parent = index.parent(node);
       ASSERT_EQ(parent == KvBlocks::kNone, chain->tokens.size() == size_);
       if (parent == KvBlocks::kNone) continue;
       ++children[parent];
       ASSERT_TRUE(nodes.contains(parent)) << "a hole";
-      ASSERT_EQ(*nodes[parent], chain->without_last(size_));
+      ASSERT_EQ(*nodes[parent], chain->first(chain->tokens.size() - size_));
     }
     for (const auto& [node, n] : children) ASSERT_EQ(index.children(node), n);
     ASSERT_EQ(static_cast<size_t>(index.size()), nodes.size());
@@ -188,15 +201,21 @@ class Model {
   void start() {
     copy();
     Sequence sequence;
-    sequence.space = random_() % 5 == 0;
+    sequence.identity.sequence.adapter = random_() % 5 == 0;
     const size_t length = random_() % (6 * size_ + 1);
     for (size_t i = 0; i < length; ++i) sequence.tokens.push_back(random_() % 4 == 0);
+    std::vector<MediaItem> items;
+    for (int32_t p = 0; random_() % 3 == 0 && p + kItemRows <= static_cast<int32_t>(length);
+         p += kItemRows + 1) {
+      if (random_() % 2 == 0) items.push_back({{0, 1 + random_() % 2, 0, 0}, p, p + kItemRows});
+    }
+    sequence.identity.media = std::make_shared<const std::vector<MediaItem>>(std::move(items));
     const std::set<Chain> known = findable();
     size_t longest = 0;
     while ((longest + 1) * size_ <= length && known.contains(chain(sequence, longest + 1))) {
       ++longest;
     }
-    sequence.table = blocks_.acquire_prefix(sequence.space, sequence.tokens);
+    sequence.table = blocks_.acquire_prefix(sequence.identity, sequence.tokens);
     const size_t in_blocks = sequence.table.size();
     if (blocks_.host_pool().num_blocks() == 0) {
       EXPECT_EQ(in_blocks, longest);
@@ -216,7 +235,7 @@ class Model {
       }
     }
     const int32_t restored =
-        blocks_.restore_prefix(sequence.space, sequence.tokens, sequence.table);
+        blocks_.restore_prefix(sequence.identity, sequence.tokens, sequence.table);
     EXPECT_EQ(static_cast<size_t>(restored), sequence.table.size() - in_blocks);
     restored_ += static_cast<uint64_t>(restored);
     const size_t wanted = std::min(longest - in_blocks, available);
@@ -231,7 +250,7 @@ class Model {
     if (random_() % 2 == 0 && sequence.published < sequence.table.size()) {
       const size_t i = sequence.published++;
       const int32_t own = sequence.table[i];
-      blocks_.publish(sequence.space, sequence.table, i,
+      blocks_.publish(sequence.identity, sequence.table, i,
                       std::span(sequence.tokens).subspan(i * size_, size_));
       if (sequence.table[i] != own) {
         EXPECT_EQ(blocks_.pool().holders(own), 0) << "the duplicate is given back";
@@ -328,16 +347,16 @@ TEST(KvBlocks, WhatIsEvictedMovesToHostBlocksAndBack) {
 TEST(KvBlocks, EvictsTheLeafUsedLongestAgo) {
   KvBlocks blocks(4, 1, true);
   const auto run = [&](const Tokens& tokens) {
-    std::vector<int32_t> table = blocks.acquire_prefix(0, tokens);
+    std::vector<int32_t> table = blocks.acquire_prefix(kAny, tokens);
     for (size_t i = table.size(); i < tokens.size(); ++i) {
       table.push_back(blocks.take());
-      blocks.publish(0, table, i, std::span(tokens).subspan(i, 1));
+      blocks.publish(kAny, table, i, std::span(tokens).subspan(i, 1));
     }
     blocks.release(table);
     return table;
   };
   const auto hit = [&](const Tokens& tokens) {
-    const auto table = blocks.acquire_prefix(0, tokens);
+    const auto table = blocks.acquire_prefix(kAny, tokens);
     blocks.release(table);
     return table.size();
   };
@@ -357,8 +376,8 @@ TEST(KvBlocks, DuplicatesAreMergedWhenPublished) {
   std::vector<int32_t> a = {blocks.take(), blocks.take()}, b = {blocks.take(), blocks.take()};
   const std::vector<int32_t> first = a;
   for (size_t i = 0; i < 2; ++i) {
-    blocks.publish(0, a, i, std::span(tokens).subspan(i * 2, 2));
-    blocks.publish(0, b, i, std::span(tokens).subspan(i * 2, 2));
+    blocks.publish(kAny, a, i, std::span(tokens).subspan(i * 2, 2));
+    blocks.publish(kAny, b, i, std::span(tokens).subspan(i * 2, 2));
   }
   EXPECT_EQ(a, first);
   EXPECT_EQ(b, first);
@@ -368,11 +387,11 @@ TEST(KvBlocks, DuplicatesAreMergedWhenPublished) {
 
 /// Computes and publishes what is not there, then leaves. Returns how much came from host blocks.
 int32_t run(KvBlocks& blocks, const Tokens& tokens) {
-  std::vector<int32_t> table = blocks.acquire_prefix(0, tokens);
-  const int32_t restored = blocks.restore_prefix(0, tokens, table);
+  std::vector<int32_t> table = blocks.acquire_prefix(kAny, tokens);
+  const int32_t restored = blocks.restore_prefix(kAny, tokens, table);
   for (size_t i = table.size(); i < tokens.size(); ++i) {
     table.push_back(blocks.take());
-    blocks.publish(0, table, i, std::span(tokens).subspan(i, 1));
+    blocks.publish(kAny, table, i, std::span(tokens).subspan(i, 1));
   }
   blocks.release(table);
   return restored;
@@ -414,7 +433,7 @@ TEST(KvBlocks, WhatIsComputedAgainLeavesItsHostBlock) {
   EXPECT_EQ(blocks.host_pool().num_cached(), 2);
   const Tokens tokens = {1};
   std::vector<int32_t> table = {blocks.take()};
-  blocks.publish(0, table, 0, tokens);
+  blocks.publish(kAny, table, 0, tokens);
   EXPECT_EQ(blocks.host_pool().num_cached(), 2) << "2 still follows 1; 4 is new";
   blocks.release(table);
   EXPECT_EQ(run(blocks, {1, 2}), 1);
@@ -432,8 +451,8 @@ TEST(KvBlocks, WithoutCachingNothingIsFound) {
   KvBlocks blocks(2, 1, false);
   std::vector<int32_t> table = {blocks.take()};
   const Tokens tokens = {3};
-  blocks.publish(0, table, 0, tokens);
-  EXPECT_TRUE(blocks.acquire_prefix(0, tokens).empty());
+  blocks.publish(kAny, table, 0, tokens);
+  EXPECT_TRUE(blocks.acquire_prefix(kAny, tokens).empty());
   blocks.release(table);
   EXPECT_EQ(blocks.pool().num_free(), 2);
 }

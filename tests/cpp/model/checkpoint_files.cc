@@ -30,6 +30,8 @@ const char* stored_name(DType dtype) {
       return "F64";
     case DType::kI64:
       return "I64";
+    case DType::kF8E4M3:
+      return "F8_E4M3";
     default:
       throw std::logic_error("a dtype that no test writes");
   }

@@ -10,6 +10,19 @@
 
 namespace headrace {
 
+namespace {
+
+/// Of an adapter, among those of the step.
+int32_t number_of(const LoraAdapter* adapter, std::vector<const LoraAdapter*>& adapters) {
+  if (adapter == nullptr) return kNoAdapter;
+  const auto found = std::ranges::find(adapters, adapter);
+  const auto number = static_cast<int32_t>(found - adapters.begin());
+  if (found == adapters.end()) adapters.push_back(adapter);
+  return number;
+}
+
+}  // namespace
+
 DecoderHarness::DecoderHarness(const std::string& isa, const std::string& folder,
                                const HarnessOptions& options)
     : DecoderHarness(make_cpu_backend({.num_threads = options.num_threads,
@@ -95,7 +108,7 @@ std::vector<std::vector<float>> DecoderHarness::guess(const GuessRows& rows) {
     positions.push_back(rows.first_position + i);
     rope_lens.push_back(std::max(positions.back() + 1, sequence.prompt_length));
   }
-  const std::vector<SeqSlice> slices = {{0, count, rows.first_position, sequence.blocks, nullptr}};
+  const std::vector<SeqSlice> slices = {{0, count, rows.first_position, sequence.blocks}};
   return read(decoder_->guess({.batch = {.token_ids = rows.next_tokens,
                                          .positions = positions,
                                          .rope_lens = rope_lens,
@@ -110,11 +123,14 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
                                                     const std::vector<int32_t>& logit_rows) {
   std::vector<int32_t> ids, positions, rope_lens;
   std::vector<SeqSlice> slices;
+  std::vector<const LoraAdapter*> adapters;
+  std::vector<Modality> modalities;
   for (const Chunk& chunk : chunks) {
+    modalities.insert(modalities.end(), chunk.modalities.begin(), chunk.modalities.end());
     Sequence& sequence = sequences_[static_cast<size_t>(chunk.sequence)];
     const auto count = static_cast<int32_t>(chunk.tokens.size());
-    slices.push_back(
-        {static_cast<int32_t>(ids.size()), count, sequence.length, sequence.blocks, chunk.lora});
+    slices.push_back({static_cast<int32_t>(ids.size()), count, sequence.length, sequence.blocks,
+                      number_of(chunk.lora, adapters)});
     for (const int32_t token : chunk.tokens) {
       ids.push_back(token);
       positions.push_back(sequence.length++);
@@ -138,8 +154,9 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
                                  .logit_rows = logit_rows,
                                  .given = given.rows,
                                  .rope_positions = rope_positions,
-                                 .all_hidden = config().uses_mtp},
-                                *cache_));
+                                  .modalities = modalities,
+                                  .all_hidden = config().uses_mtp},
+                                 adapters, *cache_));
 }
 
 DecoderHarness::Given DecoderHarness::upload_given(const std::vector<Chunk>& chunks) {

@@ -25,6 +25,7 @@ struct Chunk {
   std::vector<float> given{};
   std::vector<std::vector<float>> added{};
   std::vector<int32_t> rope_positions{};  ///< [3][tokens], or empty: of all chunks or none
+  std::vector<Modality> modalities{};     ///< likewise
 };
 
 struct HarnessOptions {

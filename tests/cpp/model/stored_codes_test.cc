@@ -37,6 +37,21 @@ TEST(StoredQuantization, WhatIsLoaded) {
             (StoredQuantization{StoredMethod::kPacked, 4, 32}));
   EXPECT_EQ(read(compressed("int-quantized", {{"num_bits", 8}, {"strategy", "channel"}})),
             (StoredQuantization{StoredMethod::kInt8, 8, 0}));
+  EXPECT_EQ(read(compressed("float-quantized",
+                            {{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}})),
+            (StoredQuantization{.method = StoredMethod::kFloat8}));
+  EXPECT_EQ(read(compressed("float-quantized", {{"num_bits", 8},
+                                                {"type", "float"},
+                                                {"strategy", "block"},
+                                                {"block_structure", {128, 64}}})),
+            (StoredQuantization{.method = StoredMethod::kFloat8, .block_n = 128, .block_k = 64}));
+  EXPECT_EQ(read({{"quant_method", "fp8"},
+                  {"activation_scheme", "dynamic"},
+                  {"fmt", "e4m3"},
+                  {"weight_block_size", {128, 128}},
+                  {"modules_to_not_convert", {"lm_head"}}}),
+            (StoredQuantization{.method = StoredMethod::kFp8, .block_n = 128, .block_k = 128}));
+  EXPECT_EQ(read({{"quant_method", "fp8"}}), (StoredQuantization{.method = StoredMethod::kFp8}));
 }
 
 TEST(StoredQuantization, WhatIsRefused) {
@@ -50,7 +65,7 @@ TEST(StoredQuantization, WhatIsRefused) {
     json[key] = value;
     refused(key, json);
   };
-  changed("quant_method", "fp8");
+  changed("quant_method", "fp6");
   changed("bits", 3);
   changed("group_size", 16);
   changed("group_size", 0);
@@ -64,7 +79,13 @@ TEST(StoredQuantization, WhatIsRefused) {
   refused("zero_point", {{"quant_method", "awq"}, {"bits", 4}, {"zero_point", false}});
   refused("num_bits", compressed("int-quantized", {{"num_bits", 4}, {"strategy", "channel"}}));
   refused("strategy", compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "tensor"}}));
-  refused("format", compressed("float-quantized", {{"num_bits", 8}}));
+  refused("format", compressed("nvfp4-pack-quantized", {{"num_bits", 4}}));
+  refused("strategy", compressed("float-quantized", {{"num_bits", 8}, {"strategy", "group"}}));
+  refused("type", compressed("float-quantized", {{"type", "int"}, {"strategy", "channel"}}));
+  refused("num_bits", compressed("float-quantized", {{"num_bits", 4}, {"strategy", "channel"}}));
+  refused("fmt", {{"quant_method", "fp8"}, {"fmt", "e5m2"}});
+  refused("activation_scheme", {{"quant_method", "fp8"}, {"activation_scheme", "static"}});
+  refused("kv_cache_scheme", {{"quant_method", "fp8"}, {"kv_cache_scheme", {{"num_bits", 8}}}});
   Json scheme = compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "channel"}});
   scheme["config_groups"]["group_1"] = scheme["config_groups"]["group_0"];
   EXPECT_NO_THROW(read_stored_quantization(scheme));

@@ -9,12 +9,20 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-uint64_t stored_value(const SeqSpec& spec, uint64_t previous, int32_t token, int32_t rope_len) {
-  const int32_t seen_len = spec.cache_namespace >= kDynamicRope ? rope_len : 0;
-  return mix(mix(previous, static_cast<uint64_t>(token) + 1), static_cast<uint64_t>(seen_len));
+uint64_t stored_value(const SeqSpec& spec, uint64_t previous, int32_t position, int32_t token,
+                      int32_t rope_len) {
+  const int32_t seen_len = spec.identity.sequence.rope_len > 0 ? rope_len : 0;
+  uint64_t value =
+      mix(mix(previous, static_cast<uint64_t>(token) + 1), static_cast<uint64_t>(seen_len));
+  if (spec.identity.media == nullptr) return value;
+  for (const MediaItem& item : *spec.identity.media) {
+    if (position < item.first || position >= item.last) continue;
+    value = mix(mix(value, item.digest[3]), static_cast<uint64_t>(position - item.first));
+  }
+  return value;
 }
 
-uint64_t namespace_value(const SeqSpec& spec) { return mix(11, spec.cache_namespace); }
+uint64_t first_value(const SeqSpec& spec) { return mix(11, spec.identity.sequence.adapter); }
 
 int32_t choose(uint64_t all_values, const SeqSpec& spec, int32_t num_output) {
   auto token = static_cast<int32_t>(all_values % kVocab);
@@ -28,9 +36,11 @@ int32_t choose(uint64_t all_values, const SeqSpec& spec, int32_t num_output) {
 Finished run_alone(const SeqSpec& spec) {
   Finished out;
   const auto prompt_len = static_cast<int32_t>(spec.prompt.size());
-  uint64_t last = namespace_value(spec), all = 0;
-  for (const int32_t token : spec.prompt)
-    all = mix(all, last = stored_value(spec, last, token, prompt_len));
+  uint64_t last = first_value(spec), all = 0;
+  for (int32_t p = 0; p < prompt_len; ++p) {
+    const int32_t token = spec.prompt[static_cast<size_t>(p)];
+    all = mix(all, last = stored_value(spec, last, p, token, prompt_len));
+  }
   std::vector<int32_t> text = spec.stop_sequences_anywhere ? spec.prompt : std::vector<int32_t>();
   while (true) {
     const int32_t token = choose(all, spec, static_cast<int32_t>(out.output.size()));
@@ -50,7 +60,8 @@ Finished run_alone(const SeqSpec& spec) {
     }
     if (out.end == SeqEnd::kNone && count == spec.max_tokens) out.end = SeqEnd::kLength;
     if (out.end != SeqEnd::kNone) return out;
-    all = mix(all, last = stored_value(spec, last, token, prompt_len + count));
+    const int32_t position = prompt_len + count - 1;
+    all = mix(all, last = stored_value(spec, last, position, token, position + 1));
   }
 }
 
@@ -78,9 +89,9 @@ std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
     const SeqSpec& spec = spec_of(seq.id);
     for (int32_t i = 0; i < seq.num_tokens; ++i) {
       const int32_t p = seq.start_pos + i;
-      const uint64_t previous = p == 0 ? namespace_value(spec) : kv.at(seq.blocks, p - 1);
+      const uint64_t previous = p == 0 ? first_value(spec) : kv.at(seq.blocks, p - 1);
       kv.at(seq.blocks, p) =
-          stored_value(spec, previous, seq.tokens[static_cast<size_t>(i)], rope_len(seq.id, p));
+          stored_value(spec, previous, p, seq.tokens[static_cast<size_t>(i)], rope_len(seq.id, p));
     }
   }
   std::vector<uint64_t> out;

@@ -1,9 +1,9 @@
 #pragma once
 
 // A model without mathematics: the key/value of a position is a hash of everything that decides
-// it (namespace, rope length, token, and the stored value before it), and the next token is a hash
-// of all stored values up to the last position. A token that is misplaced, repeated or lost, or a
-// block that holds another's values, changes what is generated.
+// it (adapter, rope length, media, token, and the stored value before it), and the next token is a
+// hash of all stored values up to the last position. A token that is misplaced, repeated or lost,
+// or a block that holds another's values, changes what is generated.
 
 #include <cstdint>
 #include <functional>
@@ -16,14 +16,13 @@ namespace headrace::fake {
 
 constexpr int32_t kVocab = 11;
 
-/// In namespaces from here on (kDynamicRope + prompt length) the rope length decides the values,
-/// as it does in models with dynamic RoPE scaling; elsewhere it doesn't.
-constexpr uint64_t kDynamicRope = 1000;
-
 uint64_t mix(uint64_t hash, uint64_t value);
-/// Value stored for a token, given the value stored before it (the namespace's for the first).
-uint64_t stored_value(const SeqSpec& spec, uint64_t previous, int32_t token, int32_t rope_len);
-uint64_t namespace_value(const SeqSpec& spec);
+/// Value stored for a position's token, given the value stored before it (first_value() for the
+/// first). The rope length counts where SequenceIdentity::rope_len is given, as in models with
+/// dynamic RoPE scaling; within an item, its digest and its row count.
+uint64_t stored_value(const SeqSpec& spec, uint64_t previous, int32_t position, int32_t token,
+                      int32_t rope_len);
+uint64_t first_value(const SeqSpec& spec);
 /// The next token given the hash of all values. While `num_output` < min_tokens, end tokens are
 /// masked, as the sampler does.
 int32_t choose(uint64_t all_values, const SeqSpec& spec, int32_t num_output);

@@ -42,10 +42,23 @@ SeqSpec Scenario::random_spec(const Options& options) {
   if (options.deadlines && once_in(5)) spec.deadline = now_ + static_cast<double>(below(60));
   spec.read_prefix_cache = !once_in(8);
   spec.wants_all_prompt_logits = once_in(10);
-  spec.cache_namespace = below(4) == 0;
+  spec.identity.sequence.adapter = below(4) == 0;
   spec.plans_ahead = options.ahead && !once_in(30);
-  if (dynamic_rope_) spec.cache_namespace = kDynamicRope + spec.prompt.size();
+  if (dynamic_rope_) spec.identity.sequence.rope_len = static_cast<int32_t>(spec.prompt.size());
+  if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
   return spec;
+}
+
+/// None for most; else items in a few places, so that some prompts agree in all of them, and others
+/// in the first.
+MediaItems Scenario::random_media(int32_t prompt_len) {
+  if (once_in(2)) return nullptr;
+  std::vector<MediaItem> items;
+  for (int32_t first = 1; first + 3 <= prompt_len; first += 7) {
+    const uint64_t digest = below(3);
+    if (digest > 0) items.push_back({{0, 0, 0, digest}, first, first + 3});
+  }
+  return std::make_shared<const std::vector<MediaItem>>(std::move(items));
 }
 
 RopeLen Scenario::rope_len() const {
@@ -275,8 +288,8 @@ std::vector<std::vector<int32_t>> Scenario::sample(const StepPlan& plan,
       const int32_t position = seq.start_pos + seq.num_tokens + d;
       const int32_t guess = once_in(3) ? static_cast<int32_t>(below(kVocab)) : tokens.back();
       uint64_t& value = kv_.at(seq.blocks, position);
-      value =
-          stored_value(spec, kv_.at(seq.blocks, position - 1), guess, rope_len()(seq.id, position));
+      value = stored_value(spec, kv_.at(seq.blocks, position - 1), position, guess,
+                           rope_len()(seq.id, position));
       right = right && guess == tokens.back();
       if (!right) continue;
       all = mix(all, value);

@@ -30,6 +30,7 @@ class Scenario {
     bool abandoned_steps = true;
     bool priorities = true;
     bool drafts = false;  ///< sequences wish for guesses, some of which are right
+    bool media = false;   ///< some prompts have items
     bool ahead = false;   ///< plans are made before the step before is committed, where possible
     /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
     std::function<void(int64_t)> arm;
@@ -75,6 +76,7 @@ class Scenario {
   uint64_t below(uint64_t n) { return random_() % n; }
   bool once_in(uint64_t n) { return below(n) == 0; }
   SeqSpec random_spec(const Options& options);
+  MediaItems random_media(int32_t prompt_len);
   RopeLen rope_len() const;
   void add_request(const Options& options);
   void cancel_random();

@@ -222,7 +222,10 @@ void Scenario::check_blocks(const StepPlan& plan) {
       ASSERT_LE(end, seq.start_pos);
       ASSERT_LE(end, use->second.seq->start_pos);
       const Job &a = jobs_.at(seq.id), &b = jobs_.at(use->second.seq->id);
-      ASSERT_EQ(a.spec.cache_namespace, b.spec.cache_namespace);
+      const CacheIdentity &of_a = a.spec.identity, &of_b = b.spec.identity;
+      ASSERT_EQ(of_a.sequence, of_b.sequence);
+      const auto size = static_cast<size_t>(end);
+      ASSERT_TRUE(std::ranges::equal(of_a.media_in(0, size), of_b.media_in(0, size)));
       ASSERT_TRUE(std::equal(a.tokens.begin(), a.tokens.begin() + end, b.tokens.begin()));
     }
   }

@@ -62,6 +62,23 @@ TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
   EXPECT_GT(lost_caches, 500u);
 }
 
+TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
+  uint64_t tokens = 0, hits = 0;
+  for (uint64_t seed = 1; seed <= 1000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SchedulerConfig config = random_config(seed);
+    config.out_of_blocks = OutOfBlocks::kPreempt;
+    config.num_host_blocks = static_cast<int32_t>(seed % 30);
+    Scenario scenario(config, seed);
+    scenario.run({.media = true, .ahead = seed % 2 == 0});
+    if (HasFailure()) return;
+    tokens += scenario.tokens_generated();
+    hits += scenario.last_stats().prefix_hit_tokens;
+  }
+  EXPECT_GT(tokens, 5000u);
+  EXPECT_GT(hits, 1000u);
+}
+
 TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
   for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
     uint64_t tokens = 0, interrupted = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "sched/scheduler.h"
@@ -111,9 +112,37 @@ TEST(SharedPrefix, CountsOnlyWhereItCouldBeRead) {
   reads_not.read_prefix_cache = false;
   const SeqId b = scheduler.add(reads_not);
   SeqSpec elsewhere = spec_of(8, 3, 3);
-  elsewhere.cache_namespace = 5;
+  elsewhere.identity.sequence.adapter = 5;
   const SeqId c = scheduler.add(elsewhere);
   EXPECT_EQ(step(scheduler), (Ids{a, b, c}));
+}
+
+/// An item at positions [first, last).
+MediaItems one_item(uint64_t digest, int32_t first, int32_t last) {
+  return std::make_shared<const std::vector<MediaItem>>(
+      std::vector<MediaItem>{{{digest, 0, 0, 0}, first, last}});
+}
+
+TEST(SharedPrefix, IsWaitedForAsFarAsTheMediaAgree) {
+  Scheduler scheduler(small_config());
+  SeqSpec spec = spec_of(12, 3, 1);
+  spec.identity.media = one_item(1, 6, 9);  // in blocks 1 and 2
+  const SeqId a = scheduler.add(spec), same = scheduler.add(spec);
+  spec.identity.media = one_item(2, 6, 9);
+  const SeqId other = scheduler.add(spec);
+  EXPECT_EQ(step(scheduler), Ids{a});
+  EXPECT_EQ(step(scheduler), (Ids{a, same, other}));
+  EXPECT_EQ(scheduler.cached_prompt_tokens(same), 12);
+  EXPECT_EQ(scheduler.cached_prompt_tokens(other), 4);
+
+  // With block 0 known, who has other media in block 1 waits for nobody, who has the same does.
+  spec.identity.media = one_item(3, 6, 9);
+  const SeqId third = scheduler.add(spec);
+  spec.identity.media = one_item(4, 6, 9);
+  const SeqId fourth = scheduler.add(spec), fifth = scheduler.add(spec);
+  EXPECT_EQ(step(scheduler), (Ids{a, same, other, third, fourth}));
+  EXPECT_EQ(step(scheduler), (Ids{a, same, other, third, fourth, fifth}));
+  EXPECT_EQ(scheduler.cached_prompt_tokens(fifth), 12);
 }
 
 TEST(SharedPrefix, AMoreUrgentRequestWaitsForNobody) {

@@ -204,7 +204,7 @@ TEST(Scheduler, AnAbandonedStepEndsItsSequencesAndCachesNothing) {
   EXPECT_EQ(scheduler.plan(0).seqs[0].start_pos, 0);
 }
 
-TEST(Scheduler, PrefixesStayWithinTheirNamespaceAndSwitch) {
+TEST(Scheduler, PrefixesStayWithinTheirIdentityAndSwitch) {
   const auto start_after = [](SchedulerConfig config, auto&& change) {
     Scheduler scheduler(config);
     scheduler.add(spec_of(12, 1));
@@ -218,7 +218,8 @@ TEST(Scheduler, PrefixesStayWithinTheirNamespaceAndSwitch) {
   SchedulerConfig off = on;
   off.enable_prefix_caching = false;
   EXPECT_EQ(start_after(on, [](SeqSpec&) {}), 8);
-  EXPECT_EQ(start_after(on, [](SeqSpec& s) { s.cache_namespace = 1; }), 0);
+  EXPECT_EQ(start_after(on, [](SeqSpec& s) { s.identity.sequence.adapter = 1; }), 0);
+  EXPECT_EQ(start_after(on, [](SeqSpec& s) { s.identity.sequence.rope_len = 12; }), 0);
   EXPECT_EQ(start_after(on, [](SeqSpec& s) { s.read_prefix_cache = false; }), 0);
   EXPECT_EQ(start_after(on, [](SeqSpec& s) { s.wants_all_prompt_logits = true; }), 0);
   EXPECT_EQ(start_after(off, [](SeqSpec&) {}), 0);

@@ -144,7 +144,7 @@ TensorView decode(internal::StepRunner& runner, int32_t rows) {
   for (int32_t i = 0; i < rows; ++i) {
     slices.push_back({i, 1, 0, std::span(numbers).subspan(static_cast<size_t>(i), 1)});
   }
-  return runner.forward({tokens, positions, lens, slices, numbers});
+  return runner.forward({tokens, positions, lens, slices, numbers}, {});
 }
 
 TEST_F(CudaEngine, DecodesOfUpTo256SequencesAreOneLaunch) {

@@ -1,0 +1,42 @@
+#pragma once
+
+// Weights that a checkpoint stores as FP8 e4m3 with a scale for the tensor, each feature or blocks.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/contract/weight_numbers.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/config/stored_quantization.h"
+
+namespace headrace {
+
+/// w[n][k] = code[n][k] * scale[n / block_n][k / block_k], in float32.
+class ScaledFloat8 final : public WeightNumbers {
+ public:
+  /// The linear [n, k] named `stem` ("model.layers.0.mlp.down_proj"): stem.weight, which is
+  /// kF8E4M3, and stem.weight_scale_inv or stem.weight_scale. They point into the checkpoint.
+  /// Throws Error naming the tensor: kNotFound, kCorruptFile (a shape that can't be, a scale that
+  /// is NaN or infinite), kUnsupported (scales that aren't float32, bfloat16 or float16).
+  ScaledFloat8(const StoredQuantization& stored, const Checkpoint& checkpoint,
+               const std::string& stem, int64_t n, int64_t k);
+
+  void read(int64_t feature, int64_t first, int64_t count, float* out) const override;
+  /// All it is made of.
+  const std::vector<std::string>& tensors() const noexcept { return tensors_; }
+
+ private:
+  void read_scales(const StoredQuantization& stored, const CheckpointTensor& scales, int64_t n,
+                   int64_t k);
+
+  int64_t k_;
+  const uint8_t* codes_ = nullptr;
+  std::vector<float> scales_;                        // [ceil(n / block_n), columns]
+  int64_t block_n_ = 1, block_k_ = 1, columns_ = 1;  // of scales
+  std::vector<std::string> tensors_;
+};
+
+}  // namespace headrace
