@@ -4,10 +4,13 @@
 
 Both stream greedily, with as many tokens for each request; the server runs in a process of its own,
 and its client here reads raw bytes. Runs alternate. "overhead" is the share of tokens per second
-that is lost, of the medians."""
+that is lost, of the medians. "cpu_overhead" is how much more CPU time the server's process takes
+than AsyncLLM's for the same tokens: with --threads 1, where no thread spins, a machine that others
+use, too, changes little of it."""
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -54,6 +57,12 @@ async def by_server(port: int, prompts: list[list[int]], output: int) -> list[fl
     return await asyncio.gather(*map(one, prompts))
 
 
+def cpu_seconds(process: int) -> float:
+    """What a process has used so far, its threads included."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def start_server(folder: Path, threads: int, streams: int) -> tuple[subprocess.Popen[str], int]:
     command = [sys.executable, "-m", "headrace", "serve", f"m={folder}", "--port", "0"]
     command += ["--max-model-len", "2048", "--max-num-seqs", str(streams)]
@@ -72,6 +81,7 @@ async def measure(args) -> None:
     names = ("engine", "server")
     rates: dict[str, list[float]] = {name: [] for name in names}
     first: dict[str, list[float]] = {name: [] for name in names}
+    cpu: dict[str, list[float]] = {name: [] for name in names}
     server, port = start_server(folder, args.threads, args.streams)
     options = {"max_model_len": 2048, "max_num_seqs": args.streams, "num_threads": args.threads}
     try:
@@ -83,18 +93,29 @@ async def measure(args) -> None:
                     source = llm if name == "engine" else port
                     start = time.perf_counter()
                     measured = by_engine if name == "engine" else by_server
+                    process = os.getpid() if name == "engine" else server.pid
+                    used = cpu_seconds(process)
                     times = await measured(source, prompts, args.output)
                     seconds = time.perf_counter() - start
                     if run:
                         rates[name].append(args.streams * args.output / seconds)
                         first[name] += times
+                        cpu[name].append(cpu_seconds(process) - used)
     finally:
         server.terminate()
         server.wait(60)
     figures = {f"{name}_tok_s": round(common.median(rates[name]), 1) for name in names}
     figures |= {f"{name}_first_ms": round(common.median(first[name]) * 1e3, 1) for name in names}
+    figures |= {f"{name}_cpu_s": round(common.median(cpu[name]), 2) for name in names}
+    more = figures["server_cpu_s"] / max(figures["engine_cpu_s"], 0.01) - 1
     lost = 1 - figures["server_tok_s"] / figures["engine_tok_s"]
-    common.report(streams=args.streams, output=args.output, **figures, overhead=round(lost, 4))
+    common.report(
+        streams=args.streams,
+        output=args.output,
+        **figures,
+        overhead=round(lost, 4),
+        cpu_overhead=round(more, 4),
+    )
 
 
 def main() -> None:

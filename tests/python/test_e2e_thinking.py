@@ -179,7 +179,8 @@ def test_arguments_come_as_they_are_written(llm: LLM) -> None:
         return [(c.index, c.function.name, c.function.arguments) for c in calls]
 
     assert written(total.outputs.tool_calls) == written(whole.tool_calls)
-    assert len(pieces) > 2 * len(whole.tool_calls or ())
+    # How many pieces there are depends on the reader's speed; test_parsers_cuts has each of them.
+    assert len(pieces) >= len(whole.tool_calls or ()) > 0
 
 
 @pytest.mark.parametrize("parser", ["hermes", "qwen3-coder"])

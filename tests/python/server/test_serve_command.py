@@ -157,6 +157,7 @@ def test_running_requests_end_before_the_server() -> None:
     [
         (("no/such/folder",), "no/such/folder"),
         (("--max-queue", "-1"), "max_queue"),
+        (("--header-timeout", "0"), "header_seconds"),
         (("--api-key-file", "/no/such/file"), "file of keys"),
         (("--ssl-keyfile", "x"), "go together"),
         (("--lora-modules", "a"), "NAME=FOLDER"),
