@@ -74,7 +74,13 @@ std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const Lay
   experts.down = of_experts(
       moe, naming.matrix("experts_down",
                          each_expert(moe, names.experts, {{names.down_proj, hidden}}), width));
-  if (naming.experts() != ExpertLayout::kSeparate) list_fused(config, naming, names, experts);
+  experts.gate_up.slice_by = SliceBy::kRows;
+  experts.down.slice_by = SliceBy::kColumns;
+  const bool fused = naming.experts() != ExpertLayout::kSeparate;
+  if (fused) list_fused(config, naming, names, experts);
+  if (fused || naming.paddle()) {
+    for (StoredPart& part : experts.gate_up.parts) part.pieces = {width, width};
+  }
   if (moe.has_correction) {
     StoredPart part{naming.stored(names.correction), count};
     if (names.correction_is_row) part.shape = {1, count};

@@ -13,6 +13,14 @@
 
 namespace headrace {
 
+/// How several devices share a linear: each computes with its own part of the weight.
+enum class SliceBy : uint8_t {
+  kNone,     ///< each has all of it
+  kRows,     ///< some of the output features of each: every device gives other outputs
+  kColumns,  ///< some of the inputs: a sum over the devices stands behind it, to which one adds the
+             ///< bias
+};
+
 /// A stored tensor that gives `n` output features of a matrix or `n` numbers of a vector.
 struct StoredPart {
   std::string name;
@@ -25,6 +33,9 @@ struct StoredPart {
   /// [k, n] of a transposed matrix, or [n].
   std::vector<int64_t> shape = {};
   int64_t offset = 0;  ///< of a slice: elements of the tensor before its first
+  /// Features of the modules that the part is made of, each of which devices share
+  /// (SliceBy::kRows); empty: it is one module.
+  std::vector<int64_t> pieces = {};
 };
 
 /// What a matrix is to a model, which decides how it is kept.
@@ -49,8 +60,9 @@ struct MatrixSource {
   MatrixRole role = MatrixRole::kLinear;
   int32_t experts = 1;         ///< matrices of this shape
   int32_t active_experts = 1;  ///< of them, those a token is multiplied by
-  bool adaptable = false;      ///< whether adapters may change it
-  int32_t site = kNoSite;      ///< its number among those that they may change (list_sources)
+  SliceBy slice_by = SliceBy::kNone;
+  bool adaptable = false;  ///< whether adapters may change it
+  int32_t site = kNoSite;  ///< its number among those that they may change (list_sources)
 
   bool empty() const noexcept { return parts.empty(); }
   int64_t n() const noexcept;  ///< of one expert
@@ -68,7 +80,8 @@ struct MatrixSource {
 struct VectorSource {
   std::string name;  ///< likewise: "layers.3.qkv_bias", "final_norm"
   std::vector<StoredPart> parts;
-  bool is_norm = false;  ///< a norm's weights, as opposed to a bias
+  bool is_norm = false;               ///< a norm's weights, as opposed to a bias
+  SliceBy slice_by = SliceBy::kNone;  ///< kRows for the bias of a linear that is shared so
 
   bool empty() const noexcept { return parts.empty(); }
   int64_t n() const noexcept;

@@ -59,12 +59,16 @@ auto naming_tensor(const std::string& name, Pack pack) {
 }  // namespace
 
 WeightLoader::WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage,
-                           float dummy_spread, const std::function<void()>* between)
+                           float dummy_spread, const std::function<void()>* between,
+                           const WeightShare& share)
     : backend_(backend),
       checkpoint_(checkpoint),
       storage_(storage),
       between_(between),
-      dummy_(dummy_spread) {}
+      share_(share),
+      dummy_(dummy_spread) {
+  HEADRACE_CHECK(checkpoint != nullptr || share.count == 1, share.count);
+}
 
 std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
   if (source.empty()) return nullptr;
@@ -80,7 +84,8 @@ std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
       return backend_.pack_weight(spec);
     }
     checkpoint_->check_unchanged();
-    spec.parts = stored_parts(source);
+    const SlicedParts own = slice_parts(source, stored_parts(source), share_);
+    spec.parts = own.parts;
     auto packed = backend_.pack_weight(spec);
     drop(source.parts);
     return packed;
@@ -95,7 +100,7 @@ DeviceVector WeightLoader::vector(const VectorSource& source) {
         checkpoint_ == nullptr ? dummy_.numbers(source) : stored_numbers(source);
     const WeightPart part{.data = numbers.data(),
                           .dtype = DType::kF32,
-                          .n = source.n(),
+                          .n = static_cast<int64_t>(numbers.size()),
                           .k = 1,
                           .transposed = false,
                           .row_stride = 1,
@@ -144,9 +149,11 @@ std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) cons
   std::vector<float> out;
   for (const StoredPart& part : source.parts) {
     const CheckpointTensor& tensor = stored(part.name);
-    for (int64_t i = 0; i < part.n; ++i) {
-      out.push_back(number_at(tensor, i));
-      if (!std::isfinite(out.back())) refuse_number(part.name, i, out.back());
+    for (const auto& [first, count] : share_of_vector(source, part, share_)) {
+      for (int64_t i = first; i < first + count; ++i) {
+        out.push_back(number_at(tensor, i));
+        if (!std::isfinite(out.back())) refuse_number(part.name, i, out.back());
+      }
     }
   }
   drop(source.parts);

@@ -11,6 +11,7 @@
 #include "model/weights/dummy_weights.h"
 #include "model/weights/sources.h"
 #include "model/weights/weight_reader.h"
+#include "model/weights/weight_slice.h"
 
 namespace headrace {
 
@@ -19,9 +20,10 @@ namespace headrace {
 class WeightLoader final : public WeightReader {
  public:
   /// `checkpoint` null: pseudo-random weights of the given spread. `between`: see WeightSpec. All
-  /// must outlive the loader.
+  /// must outlive the loader. `share`: of linears that devices share (SliceBy) it gives that part.
+  /// REQUIRES: a checkpoint, or a share of one device; heads that the devices can share equally.
   WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage, float dummy_spread,
-               const std::function<void()>* between = nullptr);
+               const std::function<void()>* between = nullptr, const WeightShare& share = {});
 
   /// Throws what Backend::pack_weight throws, naming the tensor, and what
   /// Checkpoint::check_unchanged throws.
@@ -38,6 +40,7 @@ class WeightLoader final : public WeightReader {
   const Checkpoint* checkpoint_;
   DType storage_;
   const std::function<void()>* between_;
+  WeightShare share_;
   DummyWeights dummy_;
 };
 
