@@ -23,6 +23,7 @@ POOL = 1 << 22  # numbers that a large checkpoint's matrices repeat
 
 _ERNIE = {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "use_bias": False}
 _QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+_QWEN3 = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
 _LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 
 
@@ -41,6 +42,7 @@ def _shape(base: dict, vocab: int, hidden: int, inter: int, layers: int, heads: 
 SHAPES = {
     "ernie-4.5-0.3b": _shape(_ERNIE, 103424, 1024, 3072, 18, 16, 2, 128, 5e5, 1e-5, 131072),
     "qwen2-0.5b": _shape(_QWEN2, 151936, 896, 4864, 24, 14, 2, 64, 1e6, 1e-6, 131072),
+    "qwen3-0.6b": _shape(_QWEN3, 151936, 1024, 3072, 28, 16, 8, 128, 1e6, 1e-6, 40960),
     "llama-3.2-1b": _shape(_LLAMA, 128256, 2048, 8192, 16, 32, 8, 64, 5e5, 1e-5, 131072),
     "llama-3.1-8b": _shape(_LLAMA, 128256, 4096, 14336, 32, 32, 8, 128, 5e5, 1e-5, 131072, False),
     "smoke": _shape(_ERNIE, 4096, 128, 384, 2, 4, 2, 32, 5e5, 1e-5, 4096),
@@ -65,6 +67,9 @@ def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
             shapes[f"{layer}self_attn.{name}_proj.weight"] = (rows, hidden)
             if config["model_type"] == "qwen2":
                 shapes[f"{layer}self_attn.{name}_proj.bias"] = (rows,)
+        if config["model_type"] == "qwen3":
+            shapes[f"{layer}self_attn.q_norm.weight"] = (d,)
+            shapes[f"{layer}self_attn.k_norm.weight"] = (d,)
         shapes[f"{layer}self_attn.o_proj.weight"] = (hidden, q)
         shapes[f"{layer}mlp.gate_proj.weight"] = (inter, hidden)
         shapes[f"{layer}mlp.up_proj.weight"] = (inter, hidden)

@@ -84,6 +84,9 @@ class FakeRunner final : public internal::StepRunner {
   /// in the cache.
   TensorView forward(const StepBatch& batch) override;
   TensorView logits(std::span<const int32_t> rows) override;
+  /// Two numbers: the row's token, and a hash of all up to it.
+  TensorView hidden(std::span<const int32_t> rows) override;
+  void read(const TensorView& rows, std::span<float> out) override;
   int32_t max_logit_rows() const override { return shape_.max_logit_rows; }
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
@@ -105,7 +108,7 @@ class FakeRunner final : public internal::StepRunner {
   std::vector<Cell> cells_, host_cells_;
   std::vector<uint64_t> row_hashes_;
   std::vector<int32_t> row_tokens_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, hidden_;
 };
 
 /// What a greedy request without any processing generates, with an adapter of that rank (0: none).
