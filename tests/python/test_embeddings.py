@@ -135,6 +135,25 @@ def test_a_path_that_leads_out_of_the_folder(tmp_path: Path) -> None:
         llm.embed("Hello")
 
 
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"do_lower_case": True}, "do_lower_case"),
+        ({"modality_config": {"message": {}}}, "template"),
+    ],
+)
+def test_texts_that_are_to_be_changed_first(
+    config: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    folder = add_modules(golden_folder("qwen3", tmp_path / "m"))
+    (folder / "sentence_bert_config.json").write_text(json.dumps(config))
+    with LLM(str(folder), **OPTIONS) as llm, pytest.raises(ValueError, match=message):
+        llm.embed("Hello")
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 4}')
+    with LLM(str(folder), **OPTIONS) as llm:
+        assert "5 tokens" in str(llm.embed("Hello", use_tqdm=False)[0].error_msg)
+
+
 def test_bad_inputs_fail_alone(tmp_path: Path) -> None:
     folder = golden_folder("qwen3", tmp_path / "m")
     with LLM(str(folder), **OPTIONS) as llm:
@@ -272,6 +291,27 @@ def test_coroutines_give_the_same(tmp_path: Path) -> None:
             assert (await llm.embed(""))[0].error_code == 400
 
     asyncio.run(run())
+
+
+def test_a_packed_folder_keeps_what_embeddings_are_made_by(tmp_path: Path) -> None:
+    folder = add_modules(golden_folder("qwen3", tmp_path / "m"), "cls_token", truncate_dim=4)
+    pack(str(folder), str(tmp_path / "packed"))
+    found = []
+    for path in (folder, tmp_path / "packed"):
+        with LLM(str(path), **OPTIONS) as llm:
+            found.append(llm.embed("Hello", use_tqdm=False)[0].outputs.embedding)
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+def test_logits_need_a_head(tmp_path: Path) -> None:
+    folder = strip_to_body(golden_folder("llama_bf16", tmp_path / "m"))
+    with Engine() as engine:
+        engine.install_model("m", headrace.ModelOptions(path=str(folder), kv_cache_bytes=4 << 20))
+        engine.start_model("m")
+        params = PoolingParams(normalize=False, logit_token_ids=[3])
+        with pytest.raises(HeadraceError, match="no head"):
+            engine.submit("m", [5], output=params)
 
 
 def test_engine_submit(tmp_path: Path) -> None:

@@ -138,6 +138,12 @@ def _prompts(value: Any, path: Path) -> dict[str, str]:
 
 def _max_tokens(path: Path) -> int | None:
     config = read_json(path)
+    if "message" in (config.get("modality_config") or ()):
+        raise UnsupportedError(
+            f"{path}: modality_config has 'message': texts are to go through the chat template, "
+            "which this version of Headrace doesn't do for embeddings; put the template's ids "
+            "together yourself, with PoolingParams"
+        )
     if config.get("do_lower_case"):
         raise UnsupportedError(f"{path}: do_lower_case is not supported: lower the texts yourself")
     return _size(config, "max_seq_length", path)
