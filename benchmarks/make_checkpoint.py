@@ -23,8 +23,10 @@ POOL = 1 << 22  # numbers that a large checkpoint's matrices repeat
 
 _ERNIE = {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "use_bias": False}
 _QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+_QWEN3 = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
 _ERNIE_MOE = {"model_type": "ernie4_5_moe", "architectures": ["Ernie4_5_MoeForCausalLM"],
-              "use_bias": False, "moe_layer_interval": 1, "moe_use_aux_free": True}  # fmt: skip
+              "use_bias": False, "moe_layer_interval": 1, "moe_use_aux_free": True,
+              "moe_num_shared_experts": 2, "moe_layer_start_index": 1}  # fmt: skip
 _QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"],
               "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}  # fmt: skip
 _LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
@@ -32,8 +34,8 @@ _LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 
 def _shape(base: dict, vocab: int, hidden: int, inter: int, layers: int, heads: int, kv: int,
            head_dim: int, theta: float, eps: float, context: int,
-           tied: bool = True, **more: int) -> dict:  # fmt: skip
-    return base | more | {
+           tied: bool = True) -> dict:  # fmt: skip
+    return base | {
         "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inter,
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
         "head_dim": head_dim, "rope_theta": theta, "rms_norm_eps": eps,
@@ -42,80 +44,30 @@ def _shape(base: dict, vocab: int, hidden: int, inter: int, layers: int, heads: 
     }  # fmt: skip
 
 
+_QWEN3_30B = _shape(
+    _QWEN3_MOE | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
+    151936, 2048, 6144, 48, 32, 4, 128, 1e6, 1e-6, 40960, False,
+)  # fmt: skip
+_ERNIE_21B = _shape(
+    _ERNIE_MOE | {"moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536},
+    103424, 2560, 12288, 28, 20, 4, 128, 5e5, 1e-5, 131072,
+)  # fmt: skip
+_SMOKE_MOE = _shape(
+    _QWEN3_MOE | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64},
+    4096, 128, 384, 2, 4, 2, 32, 1e6, 1e-6, 4096,
+)  # fmt: skip
+
 SHAPES = {
     "ernie-4.5-0.3b": _shape(_ERNIE, 103424, 1024, 3072, 18, 16, 2, 128, 5e5, 1e-5, 131072),
     "qwen2-0.5b": _shape(_QWEN2, 151936, 896, 4864, 24, 14, 2, 64, 1e6, 1e-6, 131072),
+    "qwen3-0.6b": _shape(_QWEN3, 151936, 1024, 3072, 28, 16, 8, 128, 1e6, 1e-6, 40960),
     "llama-3.2-1b": _shape(_LLAMA, 128256, 2048, 8192, 16, 32, 8, 64, 5e5, 1e-5, 131072),
     "llama-3.1-8b": _shape(_LLAMA, 128256, 4096, 14336, 32, 32, 8, 128, 5e5, 1e-5, 131072, False),
-    "qwen3-30b-a3b": _shape(
-        _QWEN3_MOE,
-        151936,
-        2048,
-        6144,
-        48,
-        32,
-        4,
-        128,
-        1e6,
-        1e-6,
-        40960,
-        False,
-        num_experts=128,
-        num_experts_per_tok=8,
-        moe_intermediate_size=768,
-    ),
-    "ernie-4.5-21b-a3b": _shape(
-        _ERNIE_MOE,
-        103424,
-        2560,
-        12288,
-        28,
-        20,
-        4,
-        128,
-        5e5,
-        1e-5,
-        131072,
-        moe_num_experts=64,
-        moe_k=6,
-        moe_intermediate_size=1536,
-        moe_num_shared_experts=2,
-        moe_layer_start_index=1,
-    ),
-    # 8 layers of 48 and a vocabulary cut alike: the head has its share of a token's bytes.
-    "qwen3-30b-a3b-8-layers": _shape(
-        _QWEN3_MOE,
-        25344,
-        2048,
-        6144,
-        8,
-        32,
-        4,
-        128,
-        1e6,
-        1e-6,
-        40960,
-        False,
-        num_experts=128,
-        num_experts_per_tok=8,
-        moe_intermediate_size=768,
-    ),
-    "smoke-moe": _shape(
-        _QWEN3_MOE,
-        4096,
-        128,
-        384,
-        2,
-        4,
-        2,
-        32,
-        1e6,
-        1e-6,
-        4096,
-        num_experts=8,
-        num_experts_per_tok=2,
-        moe_intermediate_size=64,
-    ),
+    "qwen3-30b-a3b": _QWEN3_30B,
+    # The vocabulary is cut as the layers are: the head has its share of a token's bytes.
+    "qwen3-30b-a3b-8-layers": _QWEN3_30B | {"num_hidden_layers": 8, "vocab_size": 25344},
+    "ernie-4.5-21b-a3b": _ERNIE_21B,
+    "smoke-moe": _SMOKE_MOE,
     "smoke": _shape(_ERNIE, 4096, 128, 384, 2, 4, 2, 32, 5e5, 1e-5, 4096),
 }
 
@@ -139,7 +91,7 @@ def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
             if config["model_type"] == "qwen2":
                 shapes[f"{layer}self_attn.{name}_proj.bias"] = (rows,)
         shapes[f"{layer}self_attn.o_proj.weight"] = (hidden, q)
-        if config["model_type"] == "qwen3_moe":
+        if config["model_type"] in ("qwen3", "qwen3_moe"):
             for norm in ("q_norm", "k_norm"):
                 shapes[f"{layer}self_attn.{norm}.weight"] = (d,)
         for block, width in _feed_forwards(config):

@@ -58,6 +58,8 @@ struct OwnedInfo : headrace_model_info {
     token_weight_bytes = data.token_weight_bytes;
     num_experts = data.num_experts;
     num_active_experts = data.num_active_experts;
+    causal = data.causal;
+    generates = data.generates;
   }
 
   const ModelInfo data;

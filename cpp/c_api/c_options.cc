@@ -126,6 +126,28 @@ SamplingParams to_sampling_params(const headrace_sampling_params* given) {
   return out;
 }
 
+headrace_pooling_params default_pooling_params() {
+  const PoolingParams from;
+  headrace_pooling_params out{};
+  out.pooling = static_cast<int32_t>(from.pooling);
+  out.dimensions = from.dimensions;
+  out.normalize = from.normalize;
+  return out;
+}
+
+static_assert(HEADRACE_POOL_CLS == static_cast<int>(Pooling::kCls));
+
+PoolingParams to_pooling_params(const headrace_pooling_params* given) {
+  const auto in = read_struct(given, default_pooling_params(), "pooling");
+  check_reserved(in.reserved);
+  PoolingParams out;
+  out.pooling = to_enum(in.pooling, Pooling::kCls, "pooling");
+  out.dimensions = in.dimensions;
+  out.normalize = in.normalize != 0;
+  out.logit_token_ids = to_ids(in.logit_token_ids, in.num_logit_token_ids, "logit_token_ids");
+  return out;
+}
+
 static_assert(HEADRACE_LOAD_RESERVING == static_cast<int>(LoadStage::kReserving));
 
 LoadProgressSink to_progress_sink(headrace_load_fn load, void* user_data) {
@@ -201,6 +223,7 @@ RequestOptions to_request_options(const headrace_request_options* given,
         read_struct(in.constraint, headrace_constraint{}, "constraint"));
     out.constraint = constraint;
   }
+  if (in.pooling != nullptr) out.pooling = to_pooling_params(in.pooling);
   return out;
 }
 
@@ -214,6 +237,10 @@ void headrace_model_options_init(headrace_model_options* options, size_t size) {
 
 void headrace_sampling_params_init(headrace_sampling_params* params, size_t size) {
   init_struct(params, size, default_sampling_params());
+}
+
+void headrace_pooling_params_init(headrace_pooling_params* params, size_t size) {
+  init_struct(params, size, default_pooling_params());
 }
 
 void headrace_request_options_init(headrace_request_options* options, size_t size) {

@@ -56,6 +56,8 @@ struct OwnedOutput : headrace_output {
     finished = data.finished;
     finish_reason = static_cast<int32_t>(data.finish_reason);
     stop_token = data.stop_token;
+    pooled = data.pooled.data();
+    num_pooled = data.pooled.size();
   }
 
   const Output data;

@@ -33,6 +33,12 @@ const char* state_name(ModelState state) {
 RequestLimits make_limits(const LoadedModel& loaded) {
   RequestLimits limits;
   limits.vocab_size = loaded.info.vocab_size;
+  limits.hidden_size = loaded.info.hidden_size;
+  limits.max_num_batched_tokens = loaded.scheduler.max_num_batched_tokens;
+  limits.max_prefill_chunk = loaded.scheduler.max_prefill_chunk;
+  limits.causal = loaded.info.causal;
+  limits.generates = loaded.info.generates;
+  limits.has_head = loaded.has_head;
   limits.max_model_len = loaded.scheduler.max_model_len;
   limits.num_kv_blocks = loaded.scheduler.num_blocks;
   limits.block_size = loaded.scheduler.block_size;
@@ -56,6 +62,7 @@ ServedModel::ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger)
   limits_.fits = [this](int64_t prompt_tokens, int64_t max_tokens) {
     return loop_->fits(prompt_tokens, max_tokens);
   };
+  limits_.fits_step = [this](int64_t prompt_tokens) { return loop_->fits_step(prompt_tokens); };
 }
 
 ServedModel::~ServedModel() {

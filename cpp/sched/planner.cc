@@ -123,7 +123,7 @@ bool Planner::admit(Sequence& seq) {
   while (static_cast<int32_t>(running.size()) >= state_.config.max_num_seqs) {
     if (!preempt_most_junior(visited_)) return false;
   }
-  if (prefill_rows() < 1) return false;
+  if (prefill_rows() < (seq.spec.one_step ? seq.num_prompt : 1)) return false;
   if (ahead_ && !seq.plans_ahead()) {
     gives_up_ = true;
     return false;
@@ -221,6 +221,7 @@ void Planner::schedule(Sequence& seq) {
     }
   }
   rows = cover(seq, start + rows) - start;
+  if (seq.spec.one_step && rows < seq.remaining()) return wait_for_room(seq);
   HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0, "sequence ", seq.id,
                  " has no senior and cannot go on");
   blocks_promised_ += std::max(0, seq.blocks_ahead() - seq.num_blocks());
@@ -233,7 +234,7 @@ void Planner::schedule(Sequence& seq) {
   planned.start_pos = start;
   planned.num_tokens = rows;
   planned.num_prompt_tokens = seq.num_prompt;
-  planned.samples = rows == seq.remaining();
+  planned.samples = seq.generates() && rows == seq.remaining();
   if (seq.to_come > 0) {
     planned.drawn_by = seq.draw;
   } else {
@@ -243,6 +244,13 @@ void Planner::schedule(Sequence& seq) {
   planned.blocks = seq.blocks;
   plan_.seqs.push_back(planned);
   planned_.push_back({seq.id, &seq, rows, 0, planned.samples});
+}
+
+/// It needs all its rows at once: its blocks are for others meanwhile, and nobody is admitted, so
+/// that they get fewer.
+void Planner::wait_for_room(Sequence& seq) {
+  state_.drop_blocks(seq);
+  admission_open_ = false;
 }
 
 /// Takes blocks until `positions` are covered, from juniors if need be. Returns how many are.

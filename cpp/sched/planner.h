@@ -35,6 +35,7 @@ class Planner {
   bool is_filling(const Sequence& senior, const Sequence& seq, size_t index) const;
   bool make_room_for(const Sequence& seq);
   void schedule(Sequence& seq);
+  void wait_for_room(Sequence& seq);
   int32_t cover(Sequence& seq, int32_t positions);
   bool may_take_block(const Sequence& seq) const;
   bool preempt_most_junior(size_t first);

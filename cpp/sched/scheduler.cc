@@ -52,13 +52,22 @@ Scheduler::~Scheduler() = default;
 
 bool Scheduler::fits(int64_t prompt_tokens, int64_t max_tokens) const {
   const int64_t room = int64_t{impl_->config.num_blocks} * impl_->config.block_size;
-  return prompt_tokens >= 1 && prompt_tokens <= room && max_tokens >= 1 && max_tokens <= room &&
-         prompt_tokens + max_tokens - 1 <= room;
+  return prompt_tokens >= 1 && prompt_tokens <= room && max_tokens >= 0 && max_tokens <= room &&
+         prompt_tokens + std::max<int64_t>(max_tokens, 1) - 1 <= room;
+}
+
+bool Scheduler::fits_step(int64_t prompt_tokens) const {
+  const SchedulerConfig& config = impl_->config;
+  return prompt_tokens <= config.max_num_batched_tokens &&
+         (config.max_prefill_chunk == 0 || prompt_tokens <= config.max_prefill_chunk);
 }
 
 SeqId Scheduler::add(SeqSpec spec) {
   const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
-  HEADRACE_CHECK(prompt_tokens >= 1 && spec.max_tokens >= 1, prompt_tokens, " + ", spec.max_tokens);
+  HEADRACE_CHECK(prompt_tokens >= 1 && spec.max_tokens >= 0, prompt_tokens, " + ", spec.max_tokens);
+  HEADRACE_CHECK(!spec.one_step ||
+                     (spec.max_tokens == 0 && !spec.read_prefix_cache && fits_step(prompt_tokens)),
+                 prompt_tokens);
   HEADRACE_CHECK(prompt_tokens + spec.max_tokens <= impl_->config.max_model_len, prompt_tokens,
                  " + ", spec.max_tokens);
   HEADRACE_CHECK(fits(prompt_tokens, spec.max_tokens), prompt_tokens, " + ", spec.max_tokens);
@@ -163,6 +172,7 @@ CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const
     out.token = token;
     out.end = seq.end_after_last_token();
   }
+  if (!seq.generates() && seq.computed == seq.num_prompt) out.end = SeqEnd::kPrompt;
   publish_full_blocks(seq);
   if (out.end != SeqEnd::kNone) remove(seq);
   return out;

@@ -37,7 +37,8 @@ struct SchedulerConfig {
 /// What the scheduler needs to know of a request.
 struct SeqSpec {
   std::vector<int32_t> prompt;  ///< >= 1 ids
-  int32_t max_tokens = 1;       ///< >= 1; prompt + max_tokens <= max_model_len
+  /// >= 0; prompt + max_tokens <= max_model_len. 0: its rows are computed and nothing is sampled.
+  int32_t max_tokens = 1;
   int32_t min_tokens = 0;
   std::vector<int32_t> end_tokens;  ///< EOS (unless ignored) and stop tokens; sorted, unique
   std::vector<std::vector<int32_t>> stop_sequences;
@@ -55,9 +56,14 @@ struct SeqSpec {
   /// A step that computes its next token needs nothing but the id of the last: plan_ahead() may
   /// plan it while that is being drawn.
   bool plans_ahead = false;
+  /// All rows of its prompt come in one step, and it waits until one has room for them: what
+  /// attends to what comes later needs that. REQUIRES: max_tokens == 0, read_prefix_cache false,
+  /// Scheduler::fits_step().
+  bool one_step = false;
 };
 
-enum class SeqEnd : uint8_t { kNone, kStopToken, kStopSequence, kLength, kCancelled };
+/// kPrompt: its prompt is computed and it generates nothing.
+enum class SeqEnd : uint8_t { kNone, kStopToken, kStopSequence, kLength, kCancelled, kPrompt };
 
 /// The rows that one sequence has in a step.
 struct PlannedSeq {
@@ -124,6 +130,8 @@ class Scheduler {
   /// False: even alone, prompt + max_tokens never fit the blocks. (The last token of a sequence
   /// is never computed and needs no room.)
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
+  /// Whether one step has room for the rows of such a prompt, when it is alone in it.
+  bool fits_step(int64_t prompt_tokens) const;
   /// Ends a sequence now; false if it has already ended. commit() lists one that is planned once
   /// more, as kCancelled, and its token is dropped. Its blocks, which are perhaps being written,
   /// may be in the next plan: that step comes later.

@@ -16,7 +16,7 @@ Sequence::Sequence(SeqId id_in, SeqSpec spec_in, int32_t block_size_in)
 
 int32_t Sequence::blocks_ahead() const noexcept {
   // The last token of the output is never computed.
-  const int64_t most = int64_t{num_prompt} + spec.max_tokens - 1;
+  const int64_t most = int64_t{num_prompt} + std::max(spec.max_tokens, 1) - 1;
   const int64_t ahead = std::min<int64_t>(most, int64_t{length()} + block_size);
   return static_cast<int32_t>(ceil_div<int64_t>(ahead, block_size));
 }

@@ -40,10 +40,13 @@ struct Sequence {
   /// Its tokens, with those to come.
   int32_t length() const noexcept { return num_tokens() + to_come; }
   /// Rows that are still to be planned: >= 1, because the last token's logits are always still to
-  /// come, unless what is in flight gives its last token.
+  /// come, unless what is in flight gives its last token. One that generates nothing has its
+  /// prompt's alone.
   int32_t remaining() const noexcept {
-    return length() == num_prompt + spec.max_tokens ? 0 : length() - next_position();
+    const bool has_last = generates() && length() == num_prompt + spec.max_tokens;
+    return has_last ? 0 : length() - next_position();
   }
+  bool generates() const noexcept { return spec.max_tokens > 0; }
   bool decodes() const noexcept { return remaining() == 1; }
   /// Whether a step that computes its rows needs nothing that depends on its last token.
   bool plans_ahead() const noexcept { return spec.plans_ahead && wished_drafts == 0; }

@@ -60,7 +60,8 @@ Request submit(const EngineHolder& holder, const std::string& model,
                const std::vector<int64_t>& prompt_token_ids, const SamplingParams& sampling,
                const std::string& request_id, int32_t priority,
                const std::optional<double>& timeout,
-               const std::shared_ptr<TokenConstraint>& constraint, const std::string& lora_name) {
+               const std::shared_ptr<TokenConstraint>& constraint, const std::string& lora_name,
+               const std::optional<PoolingParams>& pooling) {
   RequestOptions options;
   options.request_id = request_id;
   options.prompt_token_ids = to_token_ids(prompt_token_ids);
@@ -69,6 +70,7 @@ Request submit(const EngineHolder& holder, const std::string& model,
   options.timeout = to_timeout(timeout);
   options.constraint = constraint;
   options.lora_name = lora_name;
+  options.pooling = pooling;
   return without_gil(holder, &Engine::submit, model, std::move(options));
 }
 
@@ -183,7 +185,7 @@ void bind_engine_class(py::module_& module) {
       .def("submit", submit, py::arg("model"), py::kw_only(), py::arg("prompt_token_ids"),
            py::arg("sampling"), py::arg("request_id") = "", py::arg("priority") = 0,
            py::arg("timeout") = py::none(), py::arg("constraint") = py::none(),
-           py::arg("lora_name") = "")
+           py::arg("lora_name") = "", py::arg("pooling") = py::none())
       .def(
           "load_lora",
           [](const H& holder, const std::string& model, const std::string& name,

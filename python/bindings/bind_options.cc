@@ -3,6 +3,7 @@
 
 #include "bindings.h"
 #include "headrace/options.h"
+#include "headrace/pooling_params.h"
 #include "headrace/sampling_params.h"
 #include "struct_binder.h"
 
@@ -24,6 +25,19 @@ void bind_options(py::module_& module) {
       .value("INTERRUPT_LONGEST", OutOfBlocks::kInterruptLongest)
       .value("INTERRUPT_RANDOM", OutOfBlocks::kInterruptRandom)
       .finalize();
+
+  py::native_enum<Pooling>(module, "Pooling", kEnumBase)
+      .value("LAST", Pooling::kLast)
+      .value("MEAN", Pooling::kMean)
+      .value("CLS", Pooling::kCls)
+      .finalize();
+
+  using E = PoolingParams;
+  StructBinder<E>(module, "PoolingParams", "Embeddings: headrace/pooling_params.h.")
+      .field("pooling", &E::pooling)
+      .field("dimensions", &E::dimensions)
+      .field("normalize", &E::normalize)
+      .field("logit_token_ids", &E::logit_token_ids);
 
   using S = SamplingParams;
   StructBinder<S>(module, "SamplingParams", "How tokens are chosen: headrace/sampling_params.h.")

@@ -48,6 +48,28 @@ class ModelState(NamedIntEnum):
     STOPPED = 3
     FAILED = 4
 
+class Pooling(NamedIntEnum):
+    LAST = 0
+    MEAN = 1
+    CLS = 2
+
+class PoolingParams:
+    """headrace/pooling_params.h, field by field. Keyword-only."""
+
+    pooling: Pooling
+    dimensions: int
+    normalize: bool
+    logit_token_ids: Sequence[int]
+
+    def __init__(
+        self,
+        *,
+        pooling: Pooling = Pooling.LAST,
+        dimensions: int = 0,
+        normalize: bool = True,
+        logit_token_ids: Sequence[int] = (),
+    ) -> None: ...
+
 class SamplingParams:
     """headrace/sampling_params.h, field by field. Keyword-only; an unknown one is a TypeError.
 
@@ -200,6 +222,7 @@ class Output:
     token_ids: list[int]
     logprobs: list[PositionLogprobs]
     prompt_logprobs: list[PositionLogprobs]
+    pooled: list[float]
     finished: bool
     finish_reason: FinishReason
     stop_token: int
@@ -293,6 +316,8 @@ class ModelInfo:
     num_nodes: int
     max_loras: int
     max_lora_rank: int
+    causal: bool
+    generates: bool
     weight_bytes: int
     token_weight_bytes: int
     mapped_weight_bytes: int
@@ -432,6 +457,7 @@ class Engine:
         timeout: float | None = None,
         constraint: TokenConstraint | None = None,
         lora_name: str = "",
+        pooling: PoolingParams | None = None,
     ) -> Request: ...
     def load_lora(self, model: str, name: str, path: str) -> None:
         """Reads a PEFT folder; requests use it by `lora_name`. The model goes on meanwhile."""

@@ -169,6 +169,9 @@ def copy_settings(model: PathLike, folder: PathLike, *, overwrite: bool = True) 
     if templates.is_dir():
         files = (file for file in templates.rglob("*") if file.is_file())
         copies += [(file, target / file.relative_to(source)) for file in files]
+    # What sentence-transformers says of a model, 1_Pooling/config.json and its like.
+    files = (file for file in source.glob("[0-9]_*/config.json") if file.is_file())
+    copies += [(file, target / file.relative_to(source)) for file in files]
     for file, copy in copies:
         if not overwrite and copy.exists() and not _same_contents(file, copy):
             _refuse_existing(copy)

@@ -19,6 +19,7 @@ STRUCTS = {
     "ModelOptions": ("options.h", "headrace_model_options"),
     "SpeculativeOptions": ("options.h", None),
     "SamplingParams": ("sampling_params.h", "headrace_sampling_params"),
+    "PoolingParams": ("pooling_params.h", "headrace_pooling_params"),
     "RequestOptions": ("request.h", "headrace_request_options"),
     "ModelInfo": ("engine.h", "headrace_model_info"),
     "ModelStats": ("engine.h", "headrace_model_stats"),

@@ -301,6 +301,22 @@ std::vector<uint64_t> FakeRunner::read_inputs(const MtpStep& step) {
   return hashes;
 }
 
+TensorView FakeRunner::hidden(std::span<const int32_t> rows) {
+  hidden_.clear();
+  for (const int32_t row : rows) {
+    const int32_t token = row_tokens_.at(static_cast<size_t>(row));
+    const bool poisoned = token == control_->poison;
+    hidden_.push_back(poisoned ? std::numeric_limits<float>::quiet_NaN()
+                               : static_cast<float>(token));
+    hidden_.push_back(unit(row_hashes_.at(static_cast<size_t>(row))));
+  }
+  return {hidden_.data(), DType::kF32, {static_cast<int64_t>(rows.size()), 2}};
+}
+
+void FakeRunner::read(const TensorView& rows, std::span<float> out) {
+  std::copy_n(rows.as<float>(), out.size(), out.data());
+}
+
 void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
                         std::span<SampleResult> results) {
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -397,6 +413,7 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.scheduler.out_of_blocks = options.out_of_blocks;
     out.info.name = name;
     out.info.vocab_size = own.vocab_size;
+    out.info.hidden_size = 2;
     out.info.max_model_len = options.max_model_len;
     out.info.eos_token_ids = {0};
     out.info.max_loras = options.max_loras;

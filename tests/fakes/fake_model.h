@@ -93,6 +93,9 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   /// in the cache.
   TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
+  /// Two numbers: the row's token, and a hash of all up to it.
+  TensorView hidden(std::span<const int32_t> rows) override;
+  void read(const TensorView& rows, std::span<float> out) override;
   /// Throws InternalError, and counts it, if a row of the input isn't what the model made of that
   /// position.
   TensorView guess(const MtpStep& step) override;
@@ -123,7 +126,7 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   bool has_hidden_ = false;                      // row_hashes_ may be read
   std::vector<uint64_t> kept_hashes_, guessed_;  // MtpInput::kKept, kGuess
   std::vector<int32_t> row_tokens_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, hidden_;
 };
 
 /// What a greedy request without any processing generates, with an adapter of that rank (0: none).

@@ -33,6 +33,8 @@ from fake_types import (
     OutOfBlocks,
     Output,
     PackReport,
+    Pooling,
+    PoolingParams,
     PositionLogprobs,
     RequestStats,
     RequestStatus,
@@ -58,6 +60,8 @@ __all__ = [
     "Output",
     "OutputSelector",
     "PackReport",
+    "Pooling",
+    "PoolingParams",
     "PositionLogprobs",
     "Request",
     "RequestStats",
@@ -407,9 +411,10 @@ class Engine:
         timeout: float | None = None,
         constraint: Any = None,
         lora_name: str = "",
+        pooling: Any = None,
     ) -> Request:
-        if constraint is not None:
-            raise HeadraceError("the fake engine has no guided decoding", "unsupported")
+        if constraint is not None or pooling is not None:
+            raise HeadraceError("the fake engine has no guided decoding, nor rows", "unsupported")
         if self._closed:
             raise HeadraceError("the engine is closed", "invalid_state")
         for item in fields(sampling):

@@ -57,6 +57,20 @@ class ModelState(NamedIntEnum):
     FAILED = 4
 
 
+class Pooling(NamedIntEnum):
+    LAST = 0
+    MEAN = 1
+    CLS = 2
+
+
+@dataclass(kw_only=True)
+class PoolingParams:
+    pooling: Pooling = Pooling.LAST
+    dimensions: int = 0
+    normalize: bool = True
+    logit_token_ids: Any = ()
+
+
 @dataclass(kw_only=True)
 class SamplingParams:
     temperature: float = 1.0
@@ -142,6 +156,7 @@ class Output:
     stop_token: int = -1
     error_code: str = "ok"
     error_message: str = ""
+    pooled: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -189,6 +204,8 @@ class ModelInfo:
     num_nodes: int = 1
     max_loras: int = 0
     max_lora_rank: int = 64
+    causal: bool = True
+    generates: bool = True
     weight_bytes: int = 4000
     token_weight_bytes: int = 4000
     mapped_weight_bytes: int = 0

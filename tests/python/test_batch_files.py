@@ -175,7 +175,7 @@ def test_a_wrong_row_is_refused_by_the_name_of_its_field(value: Any, param: str)
 
 
 def test_embeddings_are_refused_by_name() -> None:
-    with pytest.raises(ProtocolError, match="the engine has no embeddings yet"):
+    with pytest.raises(ProtocolError, match="headrace embed"):
         task({"url": "/v1/embeddings", "body": {}})
 
 

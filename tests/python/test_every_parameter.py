@@ -443,8 +443,9 @@ def told(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
 
 
 def test_parameters_of_a_submission(told: list[dict[str, Any]], toy_folder: Any) -> None:
-    # What `detached` does: test_native_owner.py; `stop`: test_native_text.py.
-    names = {"model", "prompt", "detokenize", "detached", "stop", *SUBMIT}
+    # What `detached` does: test_native_owner.py; `stop`: test_native_text.py; `output`:
+    # test_embeddings.py.
+    names = {"model", "prompt", "detokenize", "detached", "output", "stop", *SUBMIT}
     assert names_of(NativeEngine.submit) == names
     with NativeEngine() as engine:
         engine.install_model("m", str(toy_folder))

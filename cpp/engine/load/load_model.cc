@@ -88,6 +88,12 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .mtp = config.uses_mtp};
 }
 
+void check_speculative(const ModelOptions& options, const ModelConfig& config) {
+  if (options.speculative.method.empty() || (config.causal && config.has_head)) return;
+  throw_error(ErrorCode::kUnsupported, "speculative decoding is asked for, but ", options.path,
+              " gives embeddings, no text: leave it out.");
+}
+
 std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& target) {
   if (options.speculative.method != "draft_model") return std::nullopt;
   Draft out{options, load_model_config(options.speculative.model), nullptr, {}};
@@ -99,6 +105,10 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
     throw_error(ErrorCode::kInvalidArgument, "the draft model ", out.options.path,
                 " has a vocabulary of ", out.config.vocab_size, " ids, the model one of ",
                 target.vocab_size, ": choose one with the same tokenizer.");
+  }
+  if (!out.config.causal) {
+    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
+                " has bidirectional attention: it guesses no tokens.");
   }
   out.packed = open_packed(out.options);
   out.shapes = choose_shapes(out.options, out.config,
@@ -249,6 +259,8 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   info.intermediate_size = config.intermediate_size;
   info.max_model_len = config.max_position_embeddings;
   info.eos_token_ids = config.eos_token_ids;
+  info.causal = config.causal;
+  info.generates = config.causal && config.has_head;
   const ModelSources sources = list_sources(config, likely_naming(config));
   info.num_parameters = sources.num_parameters();
   info.num_active_parameters = sources.active_parameters();
@@ -304,8 +316,10 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   validate_model_options(options);
   LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);
-  const ModelConfig config = read_model_config(options);
+  ModelConfig config = read_model_config(options);
   const auto packed = open_packed(options);
+  if (!options.dummy_weights) find_head(options.path, packed.get(), config);
+  check_speculative(options, config);
   Shapes shapes = choose_shapes(options, config, storage_dtype(options, config, packed.get()));
   shapes.decoder.quantization = quantization_of(options, config, packed.get());
   warn_about_length(name, options, config, logger);
@@ -335,6 +349,9 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   LoadedModel out;
   out.scheduler = scheduler_config(options, shapes, plan);
   out.dynamic_rope_max = config.rope.dynamic_original_max;
+  out.has_head = config.has_head;
+  // Keys and values of bidirectional attention depend on what comes behind them.
+  out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
   ModelInfo& info = out.info = describe_config(name, options.path, config);
   describe_shapes(options, shapes, out.scheduler, info);
   describe_device(backend->device_info(), info);

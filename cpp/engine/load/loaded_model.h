@@ -21,6 +21,7 @@ struct LoadedModel {
   ModelInfo info;
   SchedulerConfig scheduler;
   int32_t dynamic_rope_max = 0;  ///< RopeSpec::dynamic_original_max
+  bool has_head = true;          ///< ModelConfig's
   std::unique_ptr<StepRunner> runner;
   std::unique_ptr<Speculator> speculator;  ///< null: nothing is guessed
   /// Reads an adapter's folder; used by any thread, also beside the runner.

@@ -67,6 +67,7 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   internal::LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);
   ModelConfig config = internal::read_model_config(options);
+  internal::find_head(options.path, nullptr, config);
   PackedHeader header;
   header.written_by = str_cat("headrace ", version());
   header.storage = internal::storage_dtype(options, config, nullptr);
@@ -108,13 +109,14 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
 
 void v0::check_packed(const ModelOptions& options) {
   internal::validate_model_options(options);
-  const ModelConfig config = internal::read_model_config(options);
+  ModelConfig config = internal::read_model_config(options);
   const auto packed = internal::open_packed(options);
   if (packed == nullptr) {
     throw_error(ErrorCode::kInvalidArgument, "packed_weights is ",
                 options.packed_weights.empty() ? "empty" : options.packed_weights,
                 ": name the packed file to check.");
   }
+  internal::find_head(options.path, packed.get(), config);
   const DType storage = internal::storage_dtype(options, config, packed.get());
   internal::quantization_of(options, config, packed.get());
   internal::LoadWatch watch(options);

@@ -1,5 +1,6 @@
 #include "engine/load/weights.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -68,6 +69,17 @@ std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
     return nullptr;
   }
   return std::make_unique<PackedFile>(file);
+}
+
+void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config) {
+  if (config.tie_word_embeddings) return;
+  if (packed != nullptr) {
+    config.has_head = std::ranges::any_of(
+        packed->header().tensors, [](const PackedTensor& tensor) { return tensor.name == "head"; });
+  } else {
+    config.has_head = holds_head(config, Checkpoint(folder));
+  }
+  config.tie_word_embeddings = !config.has_head;
 }
 
 DType storage_dtype(const ModelOptions& options, const ModelConfig& config,

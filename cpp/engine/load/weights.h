@@ -30,6 +30,11 @@ std::string mtp_folder(const ModelOptions& options);
 /// Throws Error as PackedFile does.
 std::unique_ptr<PackedFile> open_packed(const ModelOptions& options);
 
+/// Learns from the weights' headers whether the model has a head of its own, if config.json says
+/// so: sets has_head, and tie_word_embeddings where there is none. `packed` may be null. Throws
+/// Error as Checkpoint and detect_naming() do.
+void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config);
+
 /// The dtype that weights are kept in. `packed` may be null. Throws Error(kUnsupported) if the
 /// options ask for another one than the packed file's.
 DType storage_dtype(const ModelOptions& options, const ModelConfig& config,

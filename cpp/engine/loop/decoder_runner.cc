@@ -43,6 +43,24 @@ void DecoderRunner::keep(std::span<const int32_t> rows, int64_t first) {
   weights_.decoder->keep(rows, first);
 }
 
+TensorView DecoderRunner::hidden(std::span<const int32_t> rows) {
+  return weights_.decoder->hidden(rows);
+}
+
+void DecoderRunner::read(const TensorView& rows, std::span<float> out) {
+  HEADRACE_CHECK(
+      rows.row_stride == rows.cols() && std::cmp_equal(out.size(), rows.shape.elements()),
+      out.size());
+  if (rows.dtype == DType::kF32)
+    return backend_->read_back(rows.data, out.data(), out.size_bytes());
+  staging_.resize(out.size() * dtype_size(rows.dtype));
+  backend_->read_back(rows.data, staging_.data(), staging_.size());
+  const auto* const halves = reinterpret_cast<const uint16_t*>(staging_.data());
+  HEADRACE_CHECK(rows.dtype == DType::kBF16 || rows.dtype == DType::kF16, dtype_name(rows.dtype));
+  const auto to_float = rows.dtype == DType::kBF16 ? bf16_to_f32 : f16_to_f32;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = to_float(halves[i]);
+}
+
 void DecoderRunner::reserve(const StepBatch& batch) {
   backend_->reserve([&] {
     const TensorView logits = forward(batch, {});

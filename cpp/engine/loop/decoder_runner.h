@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/contract/backend.h"
 #include "engine/guess/mtp_drafter.h"
@@ -29,6 +31,8 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   /// For a model with an MTP block.
   TensorView guess(const MtpStep& step) override;
   void keep(std::span<const int32_t> rows, int64_t first) override;
+  TensorView hidden(std::span<const int32_t> rows) override;
+  void read(const TensorView& rows, std::span<float> out) override;
   void reserve(const StepBatch& batch) override;
   int32_t max_logit_rows() const override { return max_logit_rows_; }
   void sample(TensorView logits, std::span<const SampleRow> rows,
@@ -46,6 +50,7 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
   LoadedWeights weights_;
   std::unique_ptr<KvCache> cache_;
+  std::vector<std::byte> staging_;  ///< of read(): rows in their own dtype
   int32_t max_logit_rows_;
 };
 

@@ -18,8 +18,9 @@ namespace {
 void end_hopeless(LiveRequest& live, OutputDelta& delta) {
   if (live.not_finite) {
     delta = to_delta({FinishReason::kError, ErrorCode::kNotFinite,
-                      "the model's logits for this request hold NaN or infinity: its weights or "
-                      "its adapter compute with numbers too large for their dtype."});
+                      str_cat("the model's ", live.pooler ? "rows" : "logits",
+                              " for this request hold NaN or infinity: its weights or its adapter "
+                              "compute with numbers too large for their dtype.")});
     return;
   }
   HEADRACE_CHECK(live.guide && live.guide->next() != Guide::Next::kTokens);
@@ -36,6 +37,7 @@ FinishReason finish_reason(SeqEnd end) {
       return FinishReason::kNone;
     case SeqEnd::kStopToken:
     case SeqEnd::kStopSequence:
+    case SeqEnd::kPrompt:
       return FinishReason::kStop;
     case SeqEnd::kLength:
       return FinishReason::kLength;
@@ -88,6 +90,10 @@ void ModelLoop::free_memory() {
 
 bool ModelLoop::fits(int64_t prompt_tokens, int64_t max_tokens) const {
   return scheduler_->fits(prompt_tokens, max_tokens);
+}
+
+bool ModelLoop::fits_step(int64_t prompt_tokens) const {
+  return scheduler_->fits_step(prompt_tokens);
 }
 
 ModelStats ModelLoop::stats() const {
@@ -173,6 +179,7 @@ void ModelLoop::admit(PreparedRequest request) {
   live.lora = std::move(request.lora);
   live.sampler = std::move(request.sampler);
   live.guide = std::move(request.guide);
+  live.pooler = std::move(request.pooler);
   live.scored_prompt = std::move(request.prompt);
   live.wants_logprobs = live.sampler->wants_logprobs();
   live.plans_ahead = request.spec.plans_ahead = may_plan_ahead(live);
@@ -198,7 +205,7 @@ void ModelLoop::admit(PreparedRequest request) {
 /// Whether a step needs no more of it than the id of its last token, and nothing of it behind its
 /// end: an adapter may go then.
 bool ModelLoop::may_plan_ahead(const LiveRequest& live) const {
-  return runner_->runs_ahead() && !speculator_ && !live.guide && !live.lora &&
+  return runner_->runs_ahead() && !speculator_ && !live.guide && !live.lora && !live.pooler &&
          live.scored_prompt.empty() && !live.sampler->follows_output() &&
          live.sampler->num_logprobs() <= runner_->most_logprobs_ahead();
 }
@@ -393,6 +400,7 @@ void ModelLoop::collect(Round& round, const std::vector<CommittedSeq>& committed
     if (result.num_tokens > 0) take_tokens(round, *sampled, result, live, delta);
     delta.finish_reason = finish_reason(result.end);
     if (result.end == SeqEnd::kCancelled) end_hopeless(live, delta);
+    if (result.end == SeqEnd::kPrompt) delta.pooled = live.pooler->take();
     if (result.end == SeqEnd::kStopToken) delta.stop_token = result.token.value_or(-1);
     outbox_.emplace_back(live.state, std::move(delta));
     if (result.end != SeqEnd::kNone) {

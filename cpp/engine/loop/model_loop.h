@@ -64,6 +64,8 @@ class ModelLoop {
   ModelStats stats() const;
   /// Whether a request of that size fits the KV cache at all.
   bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
+  /// Whether one step has room for a prompt.
+  bool fits_step(int64_t prompt_tokens) const;
 
  private:
   void serve();

@@ -10,6 +10,9 @@ namespace headrace::internal {
 
 namespace {
 
+/// At a time, of the rows that are pooled: bounds the copies of a large step.
+constexpr size_t kRowsRead = 64;
+
 PositionLogprobs to_logprobs(SampleResult& result) {
   PositionLogprobs out{result.token, result.logprob, result.rank, {}};
   out.top.reserve(result.top.size());
@@ -37,10 +40,11 @@ Step::Step(int32_t max_rows, int32_t max_seqs) {
 
 void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
                  const Scheduler& scheduler) {
-  for (auto* buffer :
-       {&token_ids_, &positions_, &rope_lens_, &sources_, &logit_rows_, &tokens_, &counts_}) {
+  for (auto* buffer : {&token_ids_, &positions_, &rope_lens_, &sources_, &logit_rows_,
+                       &hidden_rows_, &tokens_, &counts_}) {
     buffer->clear();
   }
+  pooled_.clear();
   slices_.clear();
   adapters_.clear();
   targets_.clear();
@@ -67,6 +71,7 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
       add_target({&live, live.scored_prompt[static_cast<size_t>(position) + 1], 0});
       ++scored;
     }
+    if (live.pooler && live.pooler->wants(position)) pool_row(live, position);
   }
   if (is_drawn) {
     sources_.back() = seq.drawn_by;
@@ -116,6 +121,16 @@ void Step::add_target(const Target& target) {
   targets_.push_back(target);
 }
 
+/// Pools the row added last, once it is computed.
+void Step::pool_row(LiveRequest& live, int32_t position) {
+  if (live.pooler->wants_logits()) {
+    add_target({&live, -1, 0, 0, position});
+    return;
+  }
+  hidden_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+  pooled_.push_back({&live, position});
+}
+
 void Step::run(StepRunner& runner, MaskWorkers* masks) {
   const auto most = static_cast<size_t>(runner.max_logit_rows());
   const size_t total = logit_rows_.size();
@@ -124,13 +139,48 @@ void Step::run(StepRunner& runner, MaskWorkers* masks) {
   for (size_t first = 0; first == 0 || first < total; first += most) {
     const size_t end = std::min(first + most, total);
     const Chunk chunk{first, end, compute(runner, first, rows.subspan(first, end - first))};
+    pool_logits(runner, chunk);
     first_draws(chunk);
     while (!drawn_.empty()) {
       draw(runner, chunk, masks);
       next_draws(chunk, masks);
     }
   }
+  pool_hidden(runner);
   list_tokens();
+}
+
+void Step::pool_logits(StepRunner& runner, const Chunk& chunk) {
+  for (size_t i = chunk.first; i < chunk.end; ++i) {
+    const Target& target = targets_[i];
+    if (target.pooled < 0) continue;
+    floats_.resize(static_cast<size_t>(chunk.logits.cols()));
+    runner.read(chunk.logits.rows_from(static_cast<int64_t>(i - chunk.first), 1), floats_);
+    target.live->pooler->add(target.pooled, floats_);
+    if (!target.live->pooler->finite()) target.live->not_finite = true;
+  }
+}
+
+/// Last of all: to read all rows of a step uses it up (Decoder::hidden).
+void Step::pool_hidden(StepRunner& runner) {
+  const size_t total = pooled_.size();
+  const bool all = total == token_ids_.size();
+  const size_t most = all ? total : static_cast<size_t>(runner.max_logit_rows());
+  for (size_t first = 0; first < total; first += most) {
+    const size_t count = std::min(most, total - first);
+    const TensorView rows = runner.hidden(std::span(hidden_rows_).subspan(first, count));
+    const auto width = static_cast<size_t>(rows.cols());
+    for (size_t done = 0; done < count; done += kRowsRead) {
+      const size_t part = std::min(kRowsRead, count - done);
+      floats_.resize(part * width);
+      runner.read(rows.rows_from(static_cast<int64_t>(done), static_cast<int64_t>(part)), floats_);
+      for (size_t i = 0; i < part; ++i) {
+        const auto& [live, position] = pooled_[first + done + i];
+        live->pooler->add(position, std::span(floats_).subspan(i * width, width));
+        if (!live->pooler->finite()) live->not_finite = true;
+      }
+    }
+  }
 }
 
 /// The logits of `wanted`, the rows from targets_[first] on.
@@ -196,6 +246,7 @@ void Step::first_draws(const Chunk& chunk) {
   drawn_.clear();
   for (size_t i = chunk.first; i < chunk.end; ++i) {
     const Target& target = targets_[i];
+    if (target.pooled >= 0) continue;
     if (target.prompt_token >= 0 || sampled_[target.sampled].next_target == i) {
       drawn_.push_back(i);
     }

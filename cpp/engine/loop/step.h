@@ -8,6 +8,7 @@
 #include "engine/guess/speculator.h"
 #include "engine/guide/guide.h"
 #include "engine/guide/mask_workers.h"
+#include "engine/loop/pooler.h"
 #include "engine/loop/step_runner.h"
 #include "engine/lora_table.h"
 #include "engine/request/request_state.h"
@@ -23,9 +24,10 @@ struct LiveRequest {
   std::unique_ptr<SamplerState> sampler;
   std::shared_ptr<Guide> guide;              ///< null: no constraint
   std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
+  std::unique_ptr<Pooler> pooler;            ///< null: it generates
   bool wants_logprobs = false;
   bool plans_ahead = false;  ///< SeqSpec's
-  bool not_finite = false;   ///< a row of its logits was not: SampleResult::finite
+  bool not_finite = false;  ///< a row of its logits was not (SampleResult::finite), or a pooled one
   /// The prompt, while its log-probabilities are being read; else empty.
   std::vector<int32_t> scored_prompt;
   std::vector<PositionLogprobs> prompt_logprobs;  ///< of positions 1, 2, ... as far as read
@@ -57,7 +59,8 @@ class Step {
   /// Computes and samples, reading logits in as many calls as their number needs. The row behind a
   /// guess is drawn from only if the guess is what was drawn before it; then the sampler and the
   /// guide have taken it. Waits for masks that are not there when they are needed. Appends to
-  /// LiveRequest::prompt_logprobs. `masks` may be null if no request has a guide.
+  /// LiveRequest::prompt_logprobs, and adds to LiveRequest::pooler. `masks` may be null if no
+  /// request has a guide.
   void run(StepRunner& runner, MaskWorkers* masks);
 
   /// run() in two halves, for a step whose requests all plan ahead: begin() calls the ops and
@@ -90,6 +93,12 @@ class Step {
     int32_t prompt_token;  ///< whose log-probability is read; < 0: a token is drawn
     size_t sampled;        ///< place in sampled_ if one is drawn
     int32_t ahead = 0;     ///< tokens drawn that the sampler has not been given
+    int32_t pooled = -1;   ///< >= 0: nothing is drawn; the prompt's position whose row is pooled
+  };
+  /// A row that is pooled as it is before the head.
+  struct PooledRow {
+    LiveRequest* live;
+    int32_t position;
   };
   /// The rows of logits that are there: [first, end) of targets_.
   struct Chunk {
@@ -102,6 +111,9 @@ class Step {
   void add_row(int32_t token, int32_t position, int32_t rope_len);
   TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted);
   void collect(StepRunner& runner);
+  void pool_row(LiveRequest& live, int32_t position);
+  void pool_logits(StepRunner& runner, const Chunk& chunk);
+  void pool_hidden(StepRunner& runner);
   void add_target(const Target& target);
   void first_draws(const Chunk& chunk);
   void draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks);
@@ -120,6 +132,10 @@ class Step {
   std::vector<int32_t> logit_rows_;
   std::vector<Target> targets_;
   std::vector<SampleResult> results_;
+  // [P] in row order:
+  std::vector<int32_t> hidden_rows_;
+  std::vector<PooledRow> pooled_;
+  std::vector<float> floats_;  // read of them
   // Of the draws of one call:
   std::vector<size_t> drawn_;  // targets
   std::vector<SampleRow> draw_rows_;

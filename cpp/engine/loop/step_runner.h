@@ -32,6 +32,16 @@ class StepRunner {
                              std::span<const LoraAdapter* const> adapters) = 0;
   /// Decoder::logits: of other rows of the same step.
   virtual TensorView logits(std::span<const int32_t> rows) = 0;
+  /// Decoder::hidden: rows of the same step after the final norm.
+  virtual TensorView hidden(std::span<const int32_t> rows) {
+    HEADRACE_CHECK(false, rows.size(), " rows: it gives no rows before the head");
+  }
+  /// What forward(), logits() or hidden() has just given, as float32 in host memory. REQUIRES: as
+  /// many numbers in `out`.
+  virtual void read(const TensorView& rows, std::span<float> out) {
+    static_cast<void>(rows);
+    HEADRACE_CHECK(false, out.size(), " numbers: its rows can't be read");
+  }
   /// Takes the memory that forward() of this batch keeps (Backend::reserve), and sample() of its
   /// logits. Computes nothing and changes no cache.
   virtual void reserve(const StepBatch& batch) { static_cast<void>(batch); }

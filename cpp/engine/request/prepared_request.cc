@@ -11,6 +11,8 @@ namespace headrace::internal {
 
 namespace {
 
+constexpr size_t kMaxLogitTokens = 64;  ///< that one request reads
+
 void check_prompt(const std::vector<int32_t>& prompt, const RequestLimits& limits) {
   if (prompt.empty()) {
     throw_error(ErrorCode::kInvalidArgument, "the prompt is empty: give at least one token id.");
@@ -23,8 +25,82 @@ void check_prompt(const std::vector<int32_t>& prompt, const RequestLimits& limit
   }
 }
 
+void check_pooling(const PoolingParams& pooling, const RequestLimits& limits) {
+  const auto refuse = [](const auto&... parts) {
+    throw_error(ErrorCode::kInvalidArgument, "pooling: ", parts...);
+  };
+  if (pooling.pooling > Pooling::kCls) {
+    refuse("pooling is ", static_cast<int>(pooling.pooling), ": it must be kLast, kMean or kCls.");
+  }
+  if (pooling.dimensions < 0 || pooling.dimensions > limits.hidden_size) {
+    refuse("dimensions is ", pooling.dimensions, ": it must be from 1 to ", limits.hidden_size,
+           ", or 0 for all.");
+  }
+  const std::vector<int32_t>& ids = pooling.logit_token_ids;
+  if (ids.empty()) return;
+  if (ids.size() > kMaxLogitTokens) {
+    refuse("logit_token_ids has ", ids.size(), " ids: at most ", kMaxLogitTokens, " are read.");
+  }
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= limits.vocab_size) {
+      refuse("logit_token_ids has ", id, ", which is outside the vocabulary of ", limits.vocab_size,
+             " ids.");
+    }
+  }
+  if (pooling.pooling != Pooling::kLast || pooling.dimensions != 0 || pooling.normalize) {
+    refuse(
+        "logit_token_ids asks for logits behind the last token: leave pooling at kLast and "
+        "dimensions at 0, and set normalize to false.");
+  }
+  if (!limits.has_head) {
+    throw_error(ErrorCode::kUnsupported,
+                "the checkpoint has no head (lm_head.weight): it gives embeddings, no logits.");
+  }
+}
+
+/// That what it asks for is what the model gives.
+void check_kind(const RequestOptions& options, const RequestLimits& limits) {
+  if (options.pooling) {
+    check_pooling(*options.pooling, limits);
+    if (options.sampling != SamplingParams{} || options.constraint) {
+      throw_error(ErrorCode::kInvalidArgument, options.constraint ? "constraint" : "sampling",
+                  " is set, but the request asks for pooling: nothing is sampled. Leave it out.");
+    }
+  } else if (!limits.generates) {
+    throw_error(ErrorCode::kUnsupported, "the model gives embeddings, no text: ",
+                limits.has_head ? "its attention is bidirectional (is_causal in config.json)"
+                                : "its checkpoint has no head (lm_head.weight)",
+                ". Ask for pooling.");
+  }
+}
+
+void check_pooled_length(int64_t prompt_len, const RequestLimits& limits) {
+  if (prompt_len > limits.max_model_len) {
+    throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len,
+                " tokens exceeds max_model_len ", limits.max_model_len,
+                ": shorten the prompt or raise max_model_len.");
+  }
+  if (!limits.causal && !limits.fits_step(prompt_len)) {
+    throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len,
+                " tokens doesn't fit one step of max_num_batched_tokens ",
+                limits.max_num_batched_tokens, ", max_prefill_chunk ", limits.max_prefill_chunk,
+                ": the model's attention is bidirectional, so that all of it is computed at once. "
+                "Shorten the prompt or raise max_num_batched_tokens (and max_prefill_chunk).");
+  }
+  if (!limits.fits(prompt_len, 0)) {
+    throw_error(
+        ErrorCode::kLimitExceeded, "a prompt of ", prompt_len, " tokens exceeds the KV cache of ",
+        int64_t{limits.num_kv_blocks} * limits.block_size, " tokens (", limits.num_kv_blocks,
+        " blocks of ", limits.block_size, "): shorten it or give the cache more memory.");
+  }
+}
+
 int64_t output_limit(const RequestOptions& options, const RequestLimits& limits) {
   const auto prompt_len = static_cast<int64_t>(options.prompt_token_ids.size());
+  if (options.pooling) {
+    check_pooled_length(prompt_len, limits);
+    return 0;
+  }
   const int64_t least = std::max(options.sampling.min_tokens, 1);
   if (prompt_len + least > limits.max_model_len) {
     throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len, " tokens and at least ",
@@ -76,6 +152,7 @@ uint64_t entropy() {
 PreparedRequest prepare_request(RequestOptions options, const RequestLimits& limits, LoraLease lora,
                                 const std::shared_ptr<ModelControl>& model, double now) {
   check_prompt(options.prompt_token_ids, limits);
+  check_kind(options, limits);
   validate_sampling_params(options.sampling, limits.vocab_size);
   const int64_t max_tokens = output_limit(options, limits);
 
@@ -100,6 +177,11 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
     spec.read_prefix_cache = false;
     spec.wants_all_prompt_logits = true;
     out.prompt = options.prompt_token_ids;
+  }
+  if (options.pooling) {
+    spec.one_step = !limits.causal;
+    spec.read_prefix_cache = limits.causal && options.pooling->pooling == Pooling::kLast;
+    out.pooler = std::make_unique<Pooler>(*std::move(options.pooling), prompt_len);
   }
   if (limits.dynamic_rope_max > 0 && prompt_len > limits.dynamic_rope_max) {
     spec.identity.sequence.rope_len = prompt_len;

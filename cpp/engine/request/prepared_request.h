@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/guide/guide.h"
+#include "engine/loop/pooler.h"
 #include "engine/lora_table.h"
 #include "engine/request/request_state.h"
 #include "headrace/request.h"
@@ -16,21 +17,27 @@ namespace headrace::internal {
 
 /// What a model can take. Immutable.
 struct RequestLimits {
-  int32_t vocab_size = 0;
+  int32_t vocab_size = 0, hidden_size = 0;
   int32_t max_model_len = 0;
-  int32_t num_kv_blocks = 0, block_size = 0;  ///< for messages
+  int32_t max_num_batched_tokens = 0, max_prefill_chunk = 0;  ///< for messages
+  int32_t num_kv_blocks = 0, block_size = 0;                  ///< for messages
   /// RopeSpec::dynamic_original_max: longer prompts share no blocks with prompts of other lengths.
   int32_t dynamic_rope_max = 0;
   std::vector<int32_t> eos_token_ids;
+  bool causal = true, generates = true;  ///< ModelInfo's
+  bool has_head = true;                  ///< there are logits
   /// Scheduler::fits.
   std::function<bool(int64_t prompt_tokens, int64_t max_tokens)> fits;
+  /// Scheduler::fits_step.
+  std::function<bool(int64_t prompt_tokens)> fits_step;
 };
 
 /// A checked request, ready for the scheduler.
 struct PreparedRequest {
   std::shared_ptr<RequestState> state;
   std::unique_ptr<SamplerState> sampler;
-  std::shared_ptr<Guide> guide;  ///< null: no constraint
+  std::shared_ptr<Guide> guide;    ///< null: no constraint
+  std::unique_ptr<Pooler> pooler;  ///< null: it generates
   SeqSpec spec;
   LoraLease lora;
   std::vector<int32_t> prompt;  ///< a copy; only for prompt log-probabilities

@@ -39,6 +39,7 @@ Output RequestState::take() {
   out.token_ids.swap(pending_.token_ids);
   out.logprobs.swap(pending_.logprobs);
   out.prompt_logprobs.swap(pending_.prompt_logprobs);
+  out.pooled.swap(pending_.pooled);
   out.finished = pending_.finished;
   out.finish_reason = pending_.finish_reason;
   out.stop_token = pending_.stop_token;
@@ -118,6 +119,7 @@ void RequestState::apply(OutputDelta& delta) {
   }
   if (delta.finish_reason != FinishReason::kNone) {
     pending_.finished = true;
+    pending_.pooled = std::move(delta.pooled);
     pending_.finish_reason = delta.finish_reason;
     pending_.stop_token = delta.stop_token;
     pending_.error_code = delta.error_code;

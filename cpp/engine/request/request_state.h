@@ -23,6 +23,7 @@ struct OutputDelta {
   std::vector<int32_t> tokens;
   std::vector<PositionLogprobs> logprobs;  ///< of the tokens; empty if not wanted
   std::vector<PositionLogprobs> prompt_logprobs;
+  std::vector<float> pooled;                         ///< with the end
   FinishReason finish_reason = FinishReason::kNone;  ///< other than kNone: this is the last
   int32_t stop_token = -1;
   ErrorCode error_code = ErrorCode::kOk;

@@ -234,6 +234,7 @@ typedef struct headrace_model_info {
   int64_t num_active_parameters;
   size_t token_weight_bytes;
   int32_t num_experts, num_active_experts;
+  int32_t causal, generates;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,
@@ -345,6 +346,22 @@ typedef struct headrace_constraint {
   void (*release)(void* user_data);
 } headrace_constraint;
 
+enum { HEADRACE_POOL_LAST = 0, HEADRACE_POOL_MEAN, HEADRACE_POOL_CLS };
+
+/* An embedding of the prompt, or logits behind it: the fields of headrace::PoolingParams in
+ * headrace/pooling_params.h, which has their ranges. */
+typedef struct headrace_pooling_params {
+  size_t struct_size;
+  const int32_t* logit_token_ids;
+  size_t num_logit_token_ids;
+  int32_t pooling;    /* HEADRACE_POOL_LAST ... */
+  int32_t dimensions; /* 0: all */
+  int32_t normalize;  /* default 1 */
+  int32_t reserved;   /* 0 */
+} headrace_pooling_params;
+
+HEADRACE_C_API void headrace_pooling_params_init(headrace_pooling_params* params, size_t size);
+
 typedef struct headrace_request_options {
   size_t struct_size;
   const char* request_id;          /* for messages only; NULL: the engine makes one */
@@ -356,6 +373,8 @@ typedef struct headrace_request_options {
   int64_t timeout;  /* gives up (HEADRACE_DEADLINE_EXCEEDED) then; default HEADRACE_FOREVER */
   int32_t priority; /* lower runs first */
   int32_t reserved; /* 0 */
+  /* NULL: text. Else headrace_output has `pooled`, and sampling and constraint are NULL. */
+  const headrace_pooling_params* pooling;
 } headrace_request_options;
 
 HEADRACE_C_API void headrace_request_options_init(headrace_request_options* options, size_t size);
@@ -401,7 +420,7 @@ HEADRACE_C_API headrace_code headrace_request_get_stats(headrace_request* reques
 
 enum {
   HEADRACE_FINISH_NONE = 0,   /* not finished */
-  HEADRACE_FINISH_STOP,       /* EOS, a stop token or a stop sequence */
+  HEADRACE_FINISH_STOP,       /* EOS, a stop token or a stop sequence; or it is pooled */
   HEADRACE_FINISH_LENGTH,     /* max_tokens or the context */
   HEADRACE_FINISH_ABORT,      /* cancelled by its owner, or the model was released */
   HEADRACE_FINISH_ERROR,      /* error_code and error_message say what happened */
@@ -438,6 +457,8 @@ typedef struct headrace_output {
   int32_t finished;      /* this is the last output of the request */
   int32_t finish_reason; /* HEADRACE_FINISH_... */
   int32_t stop_token;    /* the EOS or stop token that ended it; -1: none */
+  const float* pooled;   /* what headrace_pooling_params ask for, with the last output */
+  size_t num_pooled;
 } headrace_output;
 
 /* Takes all new output, and waits for some until `timeout` has passed: then *output is NULL, and

@@ -57,6 +57,8 @@ struct ModelInfo {
   int32_t num_host_kv_blocks = 0;  ///< that swap_space holds
   int32_t num_nodes = 0;           ///< NUMA nodes that weights and work are shared out to
   int32_t max_loras = 0, max_lora_rank = 0;
+  bool causal = true;     ///< false: tokens see those behind them, too (is_causal of config.json)
+  bool generates = true;  ///< text; false: not causal, or no head. RequestOptions::pooling works.
   size_t token_weight_bytes = 0;  ///< of weight_bytes, what the next token of one request reads
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
   /// Of a GPU, besides: what the largest steps, adapters and a draft model take.

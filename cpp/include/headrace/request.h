@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "headrace/abi.h"
+#include "headrace/pooling_params.h"
 #include "headrace/result_queue.h"
 #include "headrace/sampling_params.h"
 #include "headrace/token_constraint.h"
@@ -15,8 +16,9 @@
 namespace headrace::inline v0 {
 
 struct RequestOptions {
-  std::string request_id{};                 ///< for messages only; "" = the engine makes one
-  std::vector<int32_t> prompt_token_ids{};  ///< 1 .. max_model_len - 1 ids within the vocabulary
+  std::string request_id{};  ///< for messages only; "" = the engine makes one
+  /// 1 .. max_model_len - 1 ids within the vocabulary; with `pooling` max_model_len.
+  std::vector<int32_t> prompt_token_ids{};
   SamplingParams sampling{};
   std::string lora_name{};  ///< an adapter that is loaded; "": none
   int32_t priority = 0;     ///< lower runs first; equal ones in order of arrival
@@ -25,6 +27,9 @@ struct RequestOptions {
   std::optional<std::chrono::nanoseconds> timeout{};
   /// Guided decoding: which tokens may be generated. Null: all.
   std::shared_ptr<TokenConstraint> constraint{};
+  /// An embedding of the prompt, or logits behind it, as Output::pooled, instead of text. Nothing
+  /// is sampled: `sampling` stays as it is made and `constraint` null.
+  std::optional<PoolingParams> pooling{};
 };
 
 /// Handle of a submitted request. Copies refer to the same request; any thread may use it.

@@ -28,7 +28,7 @@ enum class RequestStatus : uint8_t {
 
 enum class FinishReason : uint8_t {
   kNone,         ///< not finished
-  kStop,         ///< EOS, a stop token or a stop sequence
+  kStop,         ///< EOS, a stop token or a stop sequence; or what RequestOptions::pooling asks for
   kLength,       ///< max_tokens or the context
   kAbort,        ///< cancelled by its owner, or the model was released
   kError,        ///< error_code and error_message say what happened
@@ -49,7 +49,8 @@ struct Output {
   std::vector<int32_t> token_ids;
   std::vector<PositionLogprobs> logprobs;         ///< one per token id, when asked for
   std::vector<PositionLogprobs> prompt_logprobs;  ///< prompt_len - 1 entries, once, before tokens
-  bool finished = false;                          ///< this is the last output of the request
+  std::vector<float> pooled;  ///< what RequestOptions::pooling asks for, with the last output
+  bool finished = false;      ///< this is the last output of the request
   FinishReason finish_reason = FinishReason::kNone;
   int32_t stop_token = -1;  ///< the EOS or stop token that ended it; -1: none
   ErrorCode error_code = ErrorCode::kOk;

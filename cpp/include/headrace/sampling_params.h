@@ -59,6 +59,8 @@ struct SamplingParams {
   LogprobsKind logprobs_kind = LogprobsKind::kRawLogprobs;
   bool temperature_scaled_logprobs = false;  ///< raw ones of logits / temperature
   bool top_p_normalized_logprobs = false;    ///< raw ones renormalised over the top_p set
+
+  bool operator==(const SamplingParams&) const = default;
 };
 
 }  // namespace headrace::inline v0

@@ -113,6 +113,14 @@ const Family& read_family(ConfigReader& reader) {
   reader.fail_unsupported("model_type", "this build runs" + known);
 }
 
+/// As AutoModel saves the body of a model: "Qwen3Model" of "Qwen3ForCausalLM".
+bool names_body(std::string_view name, std::string_view architecture) {
+  constexpr std::string_view kBody = "Model", kWhole = "ForCausalLM";
+  return name.ends_with(kBody) && architecture.ends_with(kWhole) &&
+         name.substr(0, name.size() - kBody.size()) ==
+             architecture.substr(0, architecture.size() - kWhole.size());
+}
+
 std::string read_architecture(ConfigReader& reader, const Family& family) {
   const Json* list = reader.find("architectures");
   if (list == nullptr || (list->is_array() && list->empty())) {
@@ -122,7 +130,8 @@ std::string read_architecture(ConfigReader& reader, const Family& family) {
   for (const Json& name : *list) {
     if (!name.is_string()) reader.fail_value("architectures", "must be a list of names");
     for (const std::string_view known : family.architectures) {
-      if (name.get_ref<const std::string&>() == known) return std::string(known);
+      const auto& own = name.get_ref<const std::string&>();
+      if (own == known || names_body(own, known)) return std::string(known);
     }
   }
   reader.fail_unsupported("architectures",
@@ -209,6 +218,24 @@ StoredQuantization read_quantization(ConfigReader& reader) {
   return {};
 }
 
+/// is_causal. Alibaba's gte-Qwen2 models bring code of their own whose attention is bidirectional
+/// where the key does not say otherwise.
+bool read_causal(ConfigReader& reader, const ModelConfig& config) {
+  bool usual = true;
+  if (const Json* code = reader.find("auto_map"); code != nullptr && code->is_object()) {
+    const auto found = code->find("AutoModel");
+    usual = config.model_type != "qwen2" || found == code->end() || !found->is_string() ||
+            !found->get_ref<const std::string&>().ends_with("modeling_qwen.Qwen2Model");
+  }
+  const bool causal = reader.find("is_causal") == nullptr ? usual : reader.flag("is_causal", usual);
+  const bool has_window = std::ranges::any_of(config.layer_window, [](int32_t w) { return w > 0; });
+  if (!causal && has_window) {
+    reader.fail_unsupported("is_causal",
+                            "bidirectional attention with a sliding window doesn't run");
+  }
+  return causal;
+}
+
 /// Adds eos_token_id, a number or a list, to `ids`.
 void read_eos(ConfigReader& reader, int32_t vocab_size, std::vector<int32_t>& ids) {
   const Json* value = reader.find("eos_token_id");
@@ -245,6 +272,7 @@ ModelConfig parse_model_config(const std::string& config_json,
   config.checkpoint_dtype = read_dtype(reader);
   config.stored_quantization = read_quantization(reader);
   family.read(reader, config);
+  config.causal = read_causal(reader, config);
   const RopeScaling scaling =
       read_rope_scaling(reader, family.defaults.rope_theta, config.max_position_embeddings);
   config.rope = make_rope(scaling, family.rope_style, config.head_dim);

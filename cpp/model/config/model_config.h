@@ -39,6 +39,10 @@ struct ModelConfig {
   bool qk_norm = false;
   MoeConfig moe;
   RopeSpec rope;
+  bool causal = true;  ///< false: every token sees all others; then no layer has a window
+  /// False: the checkpoint has no head, and the embedding stands for it, so that steps can be tried
+  /// (weights.h). Nobody wants its logits.
+  bool has_head = true;
   std::vector<int32_t> layer_window;  ///< [num_layers] sliding window, 0 = full attention
   DType checkpoint_dtype = DType::kF32;
   StoredQuantization stored_quantization;  ///< of a checkpoint that comes quantized

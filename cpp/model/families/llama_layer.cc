@@ -22,7 +22,8 @@ std::unique_ptr<AttentionSources> plain_attention(const ModelConfig& config, int
                     .num_kv_heads = config.num_kv_heads,
                     .head_dim = config.head_dim,
                     .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
-                    .window = config.layer_window[static_cast<size_t>(layer)]};
+                    .window = config.layer_window[static_cast<size_t>(layer)],
+                    .causal = config.causal};
   out->rope = config.rope;
   out->norm_eps = config.rms_norm_eps;
   return out;

@@ -13,6 +13,8 @@ namespace headrace {
 
 namespace {
 
+constexpr std::string_view kHead = "lm_head.weight";
+
 /// Those of the list that the model has.
 template <class Out, class Source>
 void append_present(const std::vector<Source*>& sources, std::vector<Out*>& out) {
@@ -142,7 +144,7 @@ bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
 TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
   const Family* family = find_family(config.model_type);
   HEADRACE_CHECK(family != nullptr, config.model_type);
-  for (const char* prefix : {"model.", "ernie."}) {
+  for (const char* prefix : {"model.", "ernie.", ""}) {
     const TensorNaming paddle{CheckpointLayout::kPaddle, prefix};
     const std::string fused = first_tensor(*family, config, paddle);
     const std::string plain = first_tensor(*family, config, {CheckpointLayout::kTorch, prefix});
@@ -163,6 +165,10 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
     names += " nor " + first_tensor(*family, config, {CheckpointLayout::kPaddle, "ernie."});
   }
   throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", names, ".");
+}
+
+bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint) {
+  return !detect_naming(config, checkpoint).prefix.empty() || has_weight(checkpoint, kHead);
 }
 
 TensorNaming likely_naming(const ModelConfig& config) {
@@ -206,7 +212,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
       .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};
   if (!config.tie_word_embeddings) {
     out.head = {.name = "head",
-                .parts = {{"lm_head.weight", vocab}},
+                .parts = {{std::string(kHead), vocab}},
                 .k = hidden,
                 .transposed = naming.layout == CheckpointLayout::kPaddle,
                 .quant = head_format(quantization),

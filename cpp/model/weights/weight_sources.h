@@ -63,6 +63,11 @@ struct ModelSources {
 /// not, Error(kNotFound) naming the tensor that should be there.
 TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint);
 
+/// Whether it has the tensor that a model with an untied head needs. Checkpoints of embedding
+/// models may be of the body alone, whose names begin with no "model."; for others it is true, and
+/// checkpoint_sources() misses the tensor. Throws what detect_naming() throws.
+bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint);
+
 /// By the config alone.
 TensorNaming likely_naming(const ModelConfig& config);
 

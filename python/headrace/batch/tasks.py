@@ -13,7 +13,7 @@ from headrace.quoting import quoted
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 _MISSING = {
-    "/v1/embeddings": ": the engine has no embeddings yet",
+    "/v1/embeddings": ": use headrace embed --jsonl",
     "/v1/responses": ": write it as a chat",
 }
 _MOST_ID_CHARS = 512

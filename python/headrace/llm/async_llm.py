@@ -10,6 +10,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from headrace.llm.async_stream import AsyncRunner, OutputUpdates
 from headrace.llm.base import BaseLLM, sampling_list
+from headrace.llm.pooling.calls import EmbedCall, ScoreCall
+from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
 from headrace.llm.preparation import Job
 from headrace.llm.request_params import check_shared
 from headrace.options.lora import LoRARequest, lora_list
@@ -80,6 +82,43 @@ class AsyncLLM(BaseLLM):
         item = _only(conversation_list(messages), "conversation")
         job = self._chat_job(item, options, params, self._lora(lora_request))
         return self._start(job, request_id)
+
+    async def embed(
+        self,
+        prompts: Any,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+        lora_request: LoRARequest | None = None,
+    ) -> list[EmbeddingRequestOutput]:
+        """The embedding of one input or of several, in their order. As LLM.embed."""
+        call = EmbedCall(
+            self._pooling_planner(),
+            prompts,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            dimensions=dimensions,
+            normalize=normalize,
+        )
+        self._runner.check_process()
+        results = await self._pooled_call(call.jobs, lora_request).run_async(self._runner)
+        return call.finish(results)
+
+    async def score(
+        self,
+        query: str | Sequence[str],
+        documents: str | Sequence[str],
+        *,
+        instruction: str | None = None,
+        lora_request: LoRARequest | None = None,
+    ) -> list[ScoringRequestOutput]:
+        """How well each document answers the query. As LLM.score."""
+        call = ScoreCall(self._pooling_planner(), query, documents, instruction)
+        self._runner.check_process()
+        results = await self._pooled_call(call.jobs, lora_request).run_async(self._runner)
+        return call.finish(results)
 
     def abort(self, request_id: str | Sequence[str] | None = None) -> None:
         """Ends requests, from any thread; they finish with what they have.

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
+from headrace.llm.pooling.plan import PoolingJob, PoolingPlanner
+from headrace.llm.pooling.run import PooledCall
 from headrace.llm.preparation import Job
 from headrace.llm.progress import LoadBar
 from headrace.llm.registry import Registry
@@ -21,7 +23,7 @@ from headrace.llm.session import SessionLoader
 from headrace.native import ModelStats
 from headrace.options.engine_args import EngineArgs
 from headrace.options.generation_defaults import read_generation_defaults
-from headrace.options.lora import LoRARequest
+from headrace.options.lora import LoRARequest, lora_list
 from headrace.options.sampling_params import BeamSearchParams, SamplingParams, is_default
 from headrace.parsers.choice import choose_parsers
 from headrace.prompts import ChatOptions, read_conversation, read_prompt, tool_list
@@ -43,6 +45,7 @@ class BaseLLM:
 
     _loader: SessionLoader | None = None
     _load_ended = False
+    _pooling: PoolingPlanner | None = None
 
     def __init__(
         self,
@@ -152,6 +155,18 @@ class BaseLLM:
         """FastDeploy's names for parts of this object."""
         processor = SimpleNamespace(tokenizer=self._tokenizer)
         return SimpleNamespace(cfg=self.args, data_processor=processor)
+
+    def _pooling_planner(self) -> PoolingPlanner:
+        """Made by the first call. Raises ValueError for files that the engine can't go by."""
+        self._check_open()
+        if self._pooling is None:
+            self._pooling = PoolingPlanner(self.model_info, self._tokenizer)
+        return self._pooling
+
+    def _pooled_call(self, jobs: Sequence[PoolingJob], lora: LoRARequest | None) -> PooledCall:
+        own = lora_list(lora, 1, self.args.enable_lora)[0]
+        raises = self.args.raise_on_error
+        return PooledCall(self._session, self._registry, jobs, own, raises)
 
     def _prompt_job(self, prompt: Any, params: SamplingParams, lora: LoRARequest | None) -> Job:
         """`prompt`: an item of prompt_list."""

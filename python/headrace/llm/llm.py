@@ -8,11 +8,15 @@ from typing import Any, Literal, overload
 from headrace.llm.base import BaseLLM, Params, sampling_list
 from headrace.llm.offline import OutputStream, run_to_end
 from headrace.llm.outputs import RequestOutput
+from headrace.llm.pooling.calls import EmbedCall, ScoreCall
+from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
+from headrace.llm.pooling.plan import PoolingJob
+from headrace.llm.pooling.run import PooledResult
 from headrace.llm.preparation import Job
 from headrace.llm.progress import Progress
 from headrace.llm.request_group import RequestGroup
 from headrace.llm.request_params import check_shared
-from headrace.options.lora import LoRARequests, lora_list
+from headrace.options.lora import LoRARequest, LoRARequests, lora_list
 from headrace.options.sampling_params import SamplingParams
 from headrace.prompts import conversation_list, prompt_list
 
@@ -177,6 +181,61 @@ class LLM(BaseLLM):
         ]
         return self._run(jobs, use_tqdm, stream)
 
+    def embed(
+        self,
+        prompts: Prompts,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+        use_tqdm: bool | None = None,
+        lora_request: LoRARequest | None = None,
+    ) -> list[EmbeddingRequestOutput]:
+        """The embedding of each input, a list of numbers.
+
+        prompts: a text, a list of texts, one input's ids as list[int], several as list[list[int]],
+            or dicts with "prompt" or "prompt_token_ids". Texts get the tokens that the tokenizer
+            adds; ids stand as they are.
+        prompt_name: of the prompt in config_sentence_transformers.json to put before each text;
+            default: its default_prompt_name. prompt: a text to put there instead.
+        dimensions: keep the first so many numbers (Matryoshka); default: truncate_dim, else all.
+        normalize: to length 1, after that; default: as modules.json says, True without the file.
+        use_tqdm, lora_request: as in `generate`, one adapter for all.
+
+        How rows are pooled says 1_Pooling/config.json; without modules.json the last token's row
+        is taken. An input that can't be served has an error_code other than 200.
+        """
+        call = EmbedCall(
+            self._pooling_planner(),
+            prompts,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            dimensions=dimensions,
+            normalize=normalize,
+        )
+        return call.finish(self._run_pooled(call.jobs, use_tqdm, lora_request))
+
+    def score(
+        self,
+        query: str | Sequence[str],
+        documents: str | Sequence[str],
+        *,
+        instruction: str | None = None,
+        use_tqdm: bool | None = None,
+        lora_request: LoRARequest | None = None,
+    ) -> list[ScoringRequestOutput]:
+        """How well each document answers the query; of several queries, one for each document.
+
+        A model with modules.json compares embeddings: the cosine, with its prompts "query" and
+        "document" (or "passage") if it has them. Others are asked as Qwen3-Reranker is, and the
+        score is the probability of "yes" against "no".
+        instruction: for rerankers: what the query is; default: that of a web search.
+        use_tqdm, lora_request: as in `embed`.
+        """
+        call = ScoreCall(self._pooling_planner(), query, documents, instruction)
+        return call.finish(self._run_pooled(call.jobs, use_tqdm, lora_request))
+
     def abort(self, request_id: str | Sequence[str] | None = None) -> None:
         """Ends requests in flight, from any thread; their calls return what they have.
 
@@ -207,6 +266,22 @@ class LLM(BaseLLM):
         if len(items) != count:
             raise ValueError(f"{name} and sampling_params must be the same length.")
         return items
+
+    def _run_pooled(
+        self, jobs: list[PoolingJob], use_tqdm: bool | None, lora: LoRARequest | None
+    ) -> list[PooledResult]:
+        progress = Progress(len(jobs), use_tqdm is not False)
+        tokens = 0
+
+        def note(prompt_tokens: int) -> None:
+            nonlocal tokens
+            tokens += prompt_tokens
+            progress.update(1, tokens, 0)
+
+        try:
+            return self._pooled_call(jobs, lora).run(note)
+        finally:
+            progress.close()
 
     def _run(
         self, jobs: list[Job], use_tqdm: bool | None, stream: bool

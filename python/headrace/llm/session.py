@@ -74,6 +74,23 @@ class ModelSession:
             return submit()
         return self._loras.submit(request.lora, lambda name: submit(lora=name))
 
+    def submit_pooled(
+        self,
+        token_ids: list[int],
+        params: native.PoolingParams,
+        request_id: str,
+        lora: LoRARequest | None,
+    ) -> native.Request:
+        """`submit` of a request for an embedding or for logits."""
+        if self._engine.closed:
+            raise EngineError("the LLM has been closed", 500)
+        submit = partial(
+            self._engine.submit, self._name, token_ids, request_id=request_id, output=params
+        )
+        if lora is None:
+            return submit()
+        return self._loras.submit(lora, lambda name: submit(lora=name))
+
     def prepare(self, lora: LoRARequest) -> None:
         """Reads an adapter ahead of its request, if there is room for it. Raises HeadraceError."""
         self._loras.prepare(lora)

@@ -8,13 +8,14 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace import _core
 from headrace.hub import is_hub_id, resolve_model
 from headrace.native.config import GenerationConfig
 from headrace.native.request import Request
 from headrace.native.text_reader import TextOptions, stop_strings
+from headrace.options.embedding import EmbeddingFiles, read_embedding_files
 from headrace.options.generation_defaults import read_generation_defaults, sampling_values
 from headrace.options.sampling_params import SamplingParams
 from headrace.prompts import ChatOptions, read_conversation, tool_list
@@ -56,13 +57,14 @@ class Engine:
     Requests and queues stay readable.
     """
 
-    __slots__ = ("__weakref__", "_core", "_finalizer", "_lock", "_tokenizers")
+    __slots__ = ("__weakref__", "_core", "_embedding_files", "_finalizer", "_lock", "_tokenizers")
 
     def __init__(self, *, log_sink: Callable[[str, str], None] | None = _log) -> None:
         """`log_sink(level, message)`: default: Python's logger "headrace"; None: nothing."""
         self._core = _core.Engine(log_sink=log_sink)
         self._lock = threading.Lock()
         self._tokenizers: dict[str, tuple[str, Tokenizer | None]] = {}  # with the folder
+        self._embedding_files: dict[str, tuple[str, EmbeddingFiles]] = {}  # likewise
         self._finalizer = weakref.finalize(self, self._core.close)
         # At the end of the program the extension closes it, when no thread can call it any more.
         self._finalizer.atexit = False
@@ -108,6 +110,7 @@ class Engine:
         self._core.release_model(_name(name))
         with self._lock:
             self._tokenizers.pop(name, None)
+            self._embedding_files.pop(name, None)
 
     def submit(
         self,
@@ -123,6 +126,7 @@ class Engine:
         guided: Guided = None,
         lora: str = "",
         detached: bool = False,
+        output: Literal["text", "embedding"] | _core.PoolingParams = "text",
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -137,7 +141,28 @@ class Engine:
         lora: the name of an adapter that is loaded; "": none.
         detached: run to the end even if the Request and its queue are dropped, which cancels
             others: to fill the prefix cache, for example.
+        output: "embedding": numbers instead of text, as Output.pooled, pooled as the files that
+            sentence-transformers puts beside a model say (docs/embeddings.md); PoolingParams: as
+            these say. A text gets the tokens that the tokenizer adds to one of its own, but no
+            prompt of the model's (LLM.embed does that). What is for text alone (config, stop,
+            detokenize, guided) must be left out.
         """
+        if output != "text":
+            pooling = self._pooling(model, output)
+            given = {"config": config, "stop": stop, "detokenize": detokenize, "guided": guided}
+            _refuse_given(given)
+            ids = self._encode(model, prompt, True) if isinstance(prompt, str) else list(prompt)
+            request = self._core.submit(
+                _name(model),
+                prompt_token_ids=ids,
+                sampling=_core.SamplingParams(),
+                request_id=checked_text(request_id, "request_id"),
+                priority=priority,
+                timeout=timeout,
+                lora_name=checked_text(lora, "lora"),
+                pooling=pooling,
+            )
+            return Request(request, ids, None, detached)
         config = GenerationConfig() if config is None else config
         is_text = isinstance(prompt, str)
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
@@ -289,9 +314,36 @@ class Engine:
 
         return compile_constraint(guided, self.tokenizer(model))
 
-    def _encode(self, model: str, text: str) -> list[int]:
+    def _pooling(self, model: str, output: Any) -> _core.PoolingParams:
+        if isinstance(output, _core.PoolingParams):
+            return output
+        if output != "embedding":
+            raise ValueError(
+                f'output must be "text", "embedding" or PoolingParams, got {quoted(output)}'
+            )
+        path = self._core.model_info(_name(model)).path
+        with self._lock:
+            known = self._embedding_files.get(model)
+            if known is None or known[0] != path:
+                known = path, read_embedding_files(Path(path))
+                self._embedding_files[model] = known
+        files = known[1]
+        return _core.PoolingParams(
+            pooling=_core.Pooling[files.pooling.upper()],
+            dimensions=files.dimensions or 0,
+            normalize=files.normalize,
+        )
+
+    def _encode(self, model: str, text: str, add_special_tokens: bool = False) -> list[int]:
         most = self._core.model_info(_name(model)).max_model_len
-        return self._needed_tokenizer(model).encode(text, max_tokens=most)
+        return self._needed_tokenizer(model).encode(text, add_special_tokens, max_tokens=most)
+
+
+def _refuse_given(given: Mapping[str, Any]) -> None:
+    """Raises ValueError for what is for text alone."""
+    for name, value in given.items():
+        if value is not None and value != ():
+            raise ValueError(f"{name} is for text: leave it out with output='embedding'")
 
 
 def _name(model: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace import _core
 from headrace.short_repr import short_repr
@@ -16,6 +16,7 @@ class Output:
     text: what these ids add to the text; "" if the request was submitted without text. The texts of
         all outputs, joined, are the text of all ids but the one that ended them.
     logprobs: one per token id, when asked for. prompt_logprobs: once, before the first token.
+    pooled: of a request for an embedding or for logits, with the last output: the numbers.
     finished: this is the last output; finish_reason says why.
     stop_token: the EOS or stop token that ended it; -1: none.
     stop_string: the text of Engine.submit's `stop` that ended it; the text ends before it, the ids
@@ -33,6 +34,7 @@ class Output:
     error_code: str
     error_message: str
     stop_string: str | None = None
+    pooled: list[float] = field(default_factory=list)
 
     def __repr__(self) -> str:
         end = {"finish_reason": self.finish_reason} if self.finished else {}
@@ -42,6 +44,7 @@ class Output:
             {
                 "token_ids": self.token_ids,
                 **({"text": self.text} if self.text else {}),
+                **({"pooled": self.pooled} if self.pooled else {}),
                 **end,
                 **(failure if self.error_message else {}),
             },
@@ -60,4 +63,5 @@ def from_core(output: _core.Output) -> Output:
         output.stop_token,
         output.error_code,
         output.error_message,
+        pooled=output.pooled,
     )

@@ -55,7 +55,7 @@ def read_completion(value: Any) -> CompletionRequest:
     Each field works, or is noted as one without effect, or is refused by its name: ProtocolError.
     """
     body = Body(value)
-    prompts = _prompts(body.required("prompt"))
+    prompts = read_prompts(body.required("prompt"), "prompt")
     echo = body.flag("echo") or False
     logprobs = body.integer("logprobs")
     if logprobs is not None and not 0 <= logprobs <= _MOST_LOGPROBS:
@@ -92,25 +92,25 @@ def read_completion(value: Any) -> CompletionRequest:
     return request
 
 
-def _prompts(value: Any) -> list[str | list[int]]:
-    """A text, ids, or a list of either."""
+def read_prompts(value: Any, name: str) -> list[str | list[int]]:
+    """A text, ids, or a list of either. name: the field's, for messages. Raises ProtocolError."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        raise _wrong(value)
+        raise _wrong(value, name)
     if not value:
-        raise ProtocolError("prompt must not be empty", "prompt")
+        raise ProtocolError(f"{name} must not be empty", name)
     if all(map(_is_id, value)):
         return [value]
     if len(value) > _MOST_PROMPTS:
         raise ProtocolError(
-            f"prompt may have at most {_MOST_PROMPTS} entries, got {len(value)}", "prompt"
+            f"{name} may have at most {_MOST_PROMPTS} entries, got {len(value)}", name
         )
     for item in value:
         if not isinstance(item, str) and not (
             isinstance(item, list) and item and all(map(_is_id, item))
         ):
-            raise _wrong(item)
+            raise _wrong(item, name)
     return value
 
 
@@ -118,9 +118,9 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _wrong(value: Any) -> ProtocolError:
+def _wrong(value: Any, name: str) -> ProtocolError:
     return ProtocolError(
-        f"prompt must be a string, token ids, or an array of either, got {quoted(value)}",
-        "prompt",
+        f"{name} must be a string, token ids, or an array of either, got {quoted(value)}",
+        name,
         "invalid_type",
     )

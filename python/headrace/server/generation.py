@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from headrace import EngineError, HeadraceError, RequestOutput
@@ -63,6 +63,23 @@ async def whole(call: Call, target: Target, requests: list[Any]) -> list[Request
                 counts.add(place, output)
     finally:
         counts.close()
+    return outputs
+
+
+async def pooled(
+    call: Call, target: Target, inputs: Any, start: Callable[[], Awaitable[Sequence[Any]]]
+) -> Sequence[Any]:
+    """What `start` gives, embeddings or scores, as one request in the engine. Raises ApiError."""
+    _log_request(call, inputs, "pooling")
+    await _enter(call, target)
+    with _engine_errors():
+        outputs = await start()
+    tokens = sum(len(output.prompt_token_ids) for output in outputs)
+    call.facts["prompt_tokens"] = tokens
+    call.state.metrics.tokens(target.name, tokens, 0)
+    for output in outputs:
+        if output.error_code != 200:
+            raise _failure(output.error_code, output.error_msg or "the request has failed")
     return outputs
 
 

@@ -25,13 +25,14 @@ EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
 EXPECT_NO_TAIL_PADDING(headrace_model_options, load_user_data);
 EXPECT_NO_TAIL_PADDING(headrace_load_progress, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_request_options, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_pooling_params, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_request_options, pooling);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, num_active_experts);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, generates);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, host_cached_tokens);
-EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
+EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
 
 // Do these no longer compile? Then give C the field that C++ has got, and name it here.
 [[maybe_unused]] void every_field_of_cpp_is_known(const ModelOptions& model,
@@ -51,20 +52,22 @@ EXPECT_NO_TAIL_PADDING(headrace_output, stop_token);
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
                                 stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
                                 scaled, normalized] = sampling;
-  [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint] = request;
+  [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint, pooling] =
+      request;
+  [[maybe_unused]] const auto& [rows, dimensions, unit, logits] = *pooling;
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters,
                                 active_parameters, experts, active_experts, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
-                                i20, host_blocks, nodes, i22, i23, token_bytes, i24, i25, i26,
-                                reserved, left, host_bytes, mapped_weights, packed_file, load,
-                                eos] = info;
+                                i20, host_blocks, nodes, i22, i23, causal, generates, token_bytes,
+                                i24, i25, i26, reserved, left, host_bytes, mapped_weights,
+                                packed_file, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, host_cached, finished,
                                 preempted, interrupted, steps, prompts, generated, hits, misses,
                                 host_hits, to_host, from_host, busy, masks, memory, pool, mapped,
                                 drafted, accepted] = stats;
   [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8] =
       request_stats;
-  [[maybe_unused]] const auto& [ids, o1, o2, done, reason, stop, code, message] = output;
+  [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, code, message] = output;
   [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
 }
 

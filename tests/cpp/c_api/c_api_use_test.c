@@ -266,6 +266,69 @@ static void test_constraint(headrace_engine* engine) {
   CHECK_OK(headrace_engine_start_model(engine, "m"));
 }
 
+/* Of the prompt; the numbers, at most `capacity`, in `numbers`. */
+static size_t pool(headrace_engine* engine, const headrace_pooling_params* pooling, float* numbers,
+                   size_t capacity) {
+  headrace_request_options options;
+  headrace_request_options_init(&options, sizeof options);
+  options.prompt_token_ids = kPrompt;
+  options.num_prompt_token_ids = kPromptLength;
+  options.pooling = pooling;
+  headrace_request* request = NULL;
+  headrace_output* output = NULL;
+  CHECK_OK(headrace_engine_submit(engine, "m", &options, &request));
+  CHECK_OK(headrace_request_get(request, HEADRACE_FOREVER, &output));
+  CHECK(output->finished && output->finish_reason == HEADRACE_FINISH_STOP);
+  CHECK(output->num_token_ids == 0);
+  const size_t count = output->num_pooled;
+  for (size_t i = 0; i < count && i < capacity; ++i) numbers[i] = output->pooled[i];
+  headrace_output_release(output);
+  headrace_request_release(request);
+  return count;
+}
+
+static void test_pooling(headrace_engine* engine) {
+  headrace_pooling_params pooling;
+  headrace_pooling_params_init(&pooling, sizeof pooling);
+  CHECK(pooling.pooling == HEADRACE_POOL_LAST && pooling.normalize == 1);
+  headrace_model_info* info = NULL;
+  CHECK_OK(headrace_engine_model_info(engine, "m", &info));
+  CHECK(info->causal == 1 && info->generates == 1);
+  float numbers[3], others[3];
+  CHECK(pool(engine, &pooling, numbers, 3) == (size_t)info->hidden_size);
+  headrace_model_info_release(info);
+  pooling.dimensions = 3;
+  pooling.pooling = HEADRACE_POOL_MEAN;
+  CHECK(pool(engine, &pooling, others, 3) == 3);
+  CHECK(memcmp(numbers, others, sizeof numbers) != 0);
+  const double length = sqrt((double)others[0] * others[0] + (double)others[1] * others[1] +
+                             (double)others[2] * others[2]);
+  CHECK(fabs(length - 1) < 1e-6);
+
+  const int32_t ids[] = {7, 8};
+  headrace_pooling_params_init(&pooling, sizeof pooling);
+  pooling.normalize = 0;
+  pooling.logit_token_ids = ids;
+  pooling.num_logit_token_ids = 2;
+  CHECK(pool(engine, &pooling, numbers, 3) == 2);
+
+  headrace_request_options options;
+  headrace_request_options_init(&options, sizeof options);
+  options.prompt_token_ids = kPrompt;
+  options.num_prompt_token_ids = kPromptLength;
+  options.pooling = &pooling;
+  headrace_request* request = NULL;
+  pooling.pooling = 3;
+  CHECK(headrace_engine_submit(engine, "m", &options, &request) == HEADRACE_INVALID_ARGUMENT);
+  pooling.pooling = HEADRACE_POOL_CLS;
+  CHECK(headrace_engine_submit(engine, "m", &options, &request) == HEADRACE_INVALID_ARGUMENT);
+  const headrace_sampling_params sampling = greedy(3);
+  pooling.pooling = HEADRACE_POOL_LAST;
+  options.sampling = &sampling;
+  CHECK(headrace_engine_submit(engine, "m", &options, &request) == HEADRACE_INVALID_ARGUMENT);
+  CHECK(request == NULL && strstr(headrace_last_error_message(), "sampling") != NULL);
+}
+
 static void test_errors(headrace_engine* engine) {
   headrace_request_options options;
   headrace_request_options_init(&options, sizeof options);
@@ -432,6 +495,7 @@ int main(int argc, char** argv) {
   test_logprobs(engine);
   test_cancel(engine);
   test_constraint(engine);
+  test_pooling(engine);
   test_errors(engine);
   test_selector(engine);
   test_model_life(engine);

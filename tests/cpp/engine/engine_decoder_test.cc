@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/engine/expect_error.h"
+#include "cpp/engine/hold.h"
 #include "cpp/engine/tiny_folder.h"
 #include "fakes/fake_model.h"
 #include "memory/mmap_allocator.h"
@@ -16,6 +17,7 @@ namespace headrace {
 namespace {
 
 using testing::expect_error;
+using testing::hold;
 using testing::read_all;
 using testing::TinyFolder;
 using Ids = std::vector<int32_t>;
@@ -73,25 +75,6 @@ Request submit(Engine& engine, const Job& job) {
   request.prompt_token_ids = job.prompt;
   request.sampling = job.sampling;
   return engine.submit("m", request);
-}
-
-/// Holds the model's thread, in a callback, until `released` is ready.
-void hold(Engine& engine, const std::shared_future<void>& released) {
-  enum Stage { kOpen, kHeld, kMissed };
-  for (;;) {
-    auto stage = std::make_shared<std::atomic<Stage>>(kOpen);
-    Request plug = submit(engine, {{3}, {.max_tokens = 100, .ignore_eos = true}});
-    plug.results().on_output([stage, released, here = std::this_thread::get_id()] {
-      if (std::this_thread::get_id() == here) return;  // some output was there already
-      Stage open = kOpen;
-      if (stage->compare_exchange_strong(open, kHeld)) released.wait();
-    });
-    while (*stage == kOpen) {
-      Stage open = kOpen;
-      if (plug.wait(std::chrono::milliseconds(1))) stage->compare_exchange_strong(open, kMissed);
-    }
-    if (*stage == kHeld) return;
-  }
 }
 
 std::vector<Output> run(const ModelOptions& options, const std::vector<Job>& jobs, bool together,

@@ -113,5 +113,21 @@ TEST(EngineNotFinite, EndsAGuidedRequestBehindGuesses) {
   expect_not_finite(read_all(fake.submit({1, 2, 1, 2}, greedy(100), rest).results()), expected);
 }
 
+TEST(EngineNotFinite, APooledRowEndsItsRequestAlone) {
+  FakeEngine fake;
+  fake.control->poison = 9;
+  RequestOptions pooled;
+  pooled.pooling = PoolingParams{.pooling = Pooling::kMean, .normalize = false};
+  Request bad = fake.submit({3, 9, 5}, {}, pooled);
+  Request good = fake.submit({3, 7, 5}, {}, pooled);
+  expect_not_finite(read_all(bad.results()), {});
+  const Output mean = read_all(good.results());
+  EXPECT_EQ(mean.pooled.at(0), 5.0f);
+  pooled.pooling = PoolingParams{.normalize = false};
+  EXPECT_EQ(read_all(fake.submit({3, 9, 5}, {}, pooled).results()).pooled.at(0), 5.0f);
+  pooled.pooling = PoolingParams{.normalize = false, .logit_token_ids = {0}};
+  expect_not_finite(read_all(fake.submit({3, 9}, {}, pooled).results()), {});
+}
+
 }  // namespace
 }  // namespace headrace

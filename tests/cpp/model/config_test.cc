@@ -110,6 +110,29 @@ TEST(Config, LlamaBiases) {
   EXPECT_TRUE(parse(changed("llama", "mlp_bias", true)).mlp_bias);
 }
 
+TEST(Config, AttentionIsCausalUnlessItSaysOtherwise) {
+  EXPECT_TRUE(parse(published("qwen2")).causal);
+  EXPECT_TRUE(parse(changed("qwen2", "is_causal", nullptr)).causal);
+  EXPECT_FALSE(parse(changed("qwen2", "is_causal", false)).causal);
+  EXPECT_FALSE(parse(changed("llama", "is_causal", false)).causal);
+  // gte-Qwen2's own code, of which the key may change the mind.
+  Json json = changed("qwen2", "auto_map", Json{{"AutoModel", "modeling_qwen.Qwen2Model"}});
+  EXPECT_FALSE(parse(json).causal);
+  json["is_causal"] = true;
+  EXPECT_TRUE(parse(json).causal);
+  json["auto_map"] = Json::array({1});
+  EXPECT_TRUE(parse(json).causal);
+  expect_error(ErrorCode::kUnsupported, {"is_causal", "window"},
+               [] { parse(changed("mistral", "is_causal", false)); });
+}
+
+TEST(Config, TheBodyOfAnArchitectureIsItsOwn) {
+  const Json names = Json::array({"Qwen3Model"});
+  EXPECT_EQ(parse(changed("qwen3", "architectures", names)).architecture, "Qwen3ForCausalLM");
+  expect_error(ErrorCode::kUnsupported, {"architectures"},
+               [&] { parse(changed("qwen2", "architectures", names)); });
+}
+
 TEST(Config, MistralSlidesInAllLayers) {
   EXPECT_EQ(parse(published("mistral")).layer_window, std::vector<int32_t>(32, 4096));
   EXPECT_EQ(parse(changed("mistral", "sliding_window", nullptr)).layer_window[5], 0);

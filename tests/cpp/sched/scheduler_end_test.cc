@@ -190,5 +190,87 @@ TEST(SequenceEnd, AllExpiredGivesAnEmptyPlan) {
   EXPECT_TRUE(scheduler.plan(3).expired.empty());
 }
 
+TEST(SchedulerEnd, WhatGeneratesNothingEndsWithItsPrompt) {
+  Scheduler scheduler(config_of());
+  scheduler.add(spec_of(100, 0));  // max_model_len
+  EXPECT_TRUE(scheduler.fits(200, 0));
+  EXPECT_FALSE(scheduler.fits(201, 0));
+  for (int rows = 8; rows <= 104; rows += 8) {
+    const StepPlan plan = scheduler.plan(0);
+    EXPECT_EQ(plan.num_rows, rows <= 96 ? 8 : 4);
+    EXPECT_FALSE(plan.seqs.at(0).samples);
+    const auto committed = scheduler.commit({});
+    EXPECT_EQ(committed.at(0).end, rows <= 96 ? SeqEnd::kNone : SeqEnd::kPrompt);
+    EXPECT_EQ(committed[0].num_tokens, 0);
+  }
+  EXPECT_FALSE(scheduler.has_work());
+  // The next one finds its prefix.
+  const SeqId id = scheduler.add(spec_of(50, 0));
+  EXPECT_EQ(scheduler.plan(0).num_rows, 2);
+  EXPECT_EQ(scheduler.cached_prompt_tokens(id), 48);
+}
+
+SeqSpec one_step(int32_t prompt) {
+  SeqSpec spec = spec_of(prompt, 0);
+  spec.one_step = true;
+  spec.read_prefix_cache = false;
+  return spec;
+}
+
+TEST(SchedulerEnd, AWholePromptWaitsForAStepWithRoom) {
+  Scheduler scheduler(config_of());
+  EXPECT_TRUE(scheduler.fits_step(8));
+  EXPECT_FALSE(scheduler.fits_step(9));
+  EXPECT_THROW(scheduler.add(one_step(9)), InternalError);
+  const SeqId text = scheduler.add(spec_of(3, 2));
+  const SeqId whole = scheduler.add(one_step(8));
+  const SeqId last = scheduler.add(one_step(5));
+  for (const int32_t rows :
+       {3, 1}) {  // prompt and decode of the text: no room for 8 rows beside it
+    const StepPlan plan = scheduler.plan(0);
+    ASSERT_EQ(plan.seqs.size(), 1u);
+    EXPECT_EQ(plan.seqs[0].id, text);
+    EXPECT_EQ(plan.num_rows, rows);
+    scheduler.commit(std::vector<int32_t>{1});
+  }
+  for (const auto& [id, rows] : {std::pair(whole, 8), std::pair(last, 5)}) {
+    const StepPlan plan = scheduler.plan(0);
+    ASSERT_EQ(plan.seqs.size(), 1u);
+    EXPECT_EQ(plan.seqs[0].id, id);
+    EXPECT_EQ(plan.num_rows, rows);
+    EXPECT_EQ(scheduler.commit({}).at(0).end, SeqEnd::kPrompt);
+  }
+  EXPECT_FALSE(scheduler.has_work());
+  EXPECT_EQ(scheduler.stats().free_blocks, 50);
+}
+
+TEST(SchedulerEnd, AWholePromptGivesItsBlocksBackToDecodes) {
+  SchedulerConfig config = config_of();
+  config.num_blocks = 3;
+  config.out_of_blocks = OutOfBlocks::kInterruptLongest;
+  Scheduler scheduler(config);
+  const SeqId text = scheduler.add(spec_of(4, 3));  // one block, and soon a second
+  scheduler.plan(0);
+  scheduler.commit(std::vector<int32_t>{1});
+  SeqSpec senior = one_step(7);  // two blocks
+  senior.priority = -1;
+  const SeqId whole = scheduler.add(senior);
+  std::vector<SeqId> ended;
+  for (int step = 0; step < 10 && scheduler.has_work(); ++step) {
+    const StepPlan plan = scheduler.plan(0);
+    std::vector<int32_t> drawn;
+    for (const PlannedSeq& seq : plan.seqs) {
+      if (seq.samples) drawn.push_back(1);
+      if (seq.id == whole) {
+        EXPECT_EQ(seq.num_tokens, 7);
+      }
+    }
+    for (const CommittedSeq& seq : scheduler.commit(drawn)) {
+      if (seq.end != SeqEnd::kNone) ended.push_back(seq.id);
+    }
+  }
+  EXPECT_EQ(ended, (Ids{text, whole}));
+}
+
 }  // namespace
 }  // namespace headrace

@@ -340,7 +340,7 @@ TEST(Scheduler, CallsOutOfTurnAreCaught) {
   EXPECT_THROW(scheduler.commit({}), InternalError);
   EXPECT_THROW(scheduler.abandon_step(), InternalError);
   EXPECT_THROW(scheduler.add(spec_of(0, 1)), InternalError);
-  EXPECT_THROW(scheduler.add(spec_of(1, 0)), InternalError);
+  EXPECT_THROW(scheduler.add(spec_of(1, -1)), InternalError);
   EXPECT_THROW(scheduler.add(spec_of(100, 1)), InternalError);
   EXPECT_THROW(scheduler.rope_len(1, 0), InternalError);
   const SeqId id = scheduler.add(spec_of(3, 3));

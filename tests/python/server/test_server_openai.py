@@ -218,9 +218,6 @@ def test_errors_are_the_package_s(api: Any) -> None:
     with pytest.raises(openai.BadRequestError) as kept:
         api.responses.create(model="m", input="Hi", previous_response_id="r")
     assert kept.value.param == "previous_response_id"
-    with pytest.raises(openai.InternalServerError) as embeddings:
-        api.embeddings.create(model="m", input="Hi", encoding_format="float")
-    assert embeddings.value.status_code == 501
 
 
 def test_a_request_that_the_engine_refuses() -> None:

@@ -1,0 +1,105 @@
+"""`embed` and `score` between their arguments and their results, for LLM and AsyncLLM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import mul
+from typing import Any
+
+from headrace.llm.pooling.outputs import (
+    EmbeddingOutput,
+    EmbeddingRequestOutput,
+    ScoringOutput,
+    ScoringRequestOutput,
+)
+from headrace.llm.pooling.plan import PoolingJob, PoolingPlanner, pair_list
+from headrace.llm.pooling.run import PooledResult
+
+
+class EmbedCall:
+    """One call of `embed`: `jobs` to run, then `finish`."""
+
+    def __init__(self, planner: PoolingPlanner, inputs: Any, **options: Any) -> None:
+        """`options`: of PoolingPlanner.embed_jobs, which says what it raises."""
+        self.jobs: list[PoolingJob] = planner.embed_jobs(inputs, **options)
+
+    def finish(self, results: Sequence[PooledResult]) -> list[EmbeddingRequestOutput]:
+        return [
+            EmbeddingRequestOutput(
+                result.request_id,
+                job.original,
+                result.token_ids,
+                EmbeddingOutput(result.values),
+                result.cached_tokens,
+                result.error_code,
+                result.error_msg,
+            )
+            for job, result in zip(self.jobs, results, strict=True)
+        ]
+
+
+class ScoreCall:
+    """One call of `score`: a job for each pair, or, of embeddings, for each different text."""
+
+    def __init__(
+        self, planner: PoolingPlanner, query: Any, documents: Any, instruction: str | None
+    ) -> None:
+        """Raises ValueError, TypeError and UnsupportedError for what is wrong with the call."""
+        self._pairs = pair_list(query, documents)
+        self._is_reranker = planner.is_reranker()
+        if self._is_reranker:
+            self.jobs = planner.reranker_jobs(self._pairs, instruction)
+            return
+        if instruction is not None:
+            raise ValueError(
+                "instruction is for rerankers; this model compares embeddings: put it before the "
+                "query yourself"
+            )
+        # Each once; queries and documents may have prompts of their own.
+        self._texts = list(
+            dict.fromkeys(
+                (kind, text)
+                for pair in self._pairs
+                for kind, text in zip(("query", "document"), pair, strict=True)
+            )
+        )
+        prompts = {
+            "query": planner.prompt_for("query"),
+            "document": planner.prompt_for("document", "passage"),
+        }
+        self.jobs = [
+            planner.embed_jobs(text, prompt_name=prompts[kind], normalize=True)[0]
+            for kind, text in self._texts
+        ]
+
+    def finish(self, results: Sequence[PooledResult]) -> list[ScoringRequestOutput]:
+        if self._is_reranker:
+            return [_output([result], _probability) for result in results]
+        by_text = dict(zip(self._texts, results, strict=True))
+        return [
+            _output([by_text["query", query], by_text["document", document]], _cosine)
+            for query, document in self._pairs
+        ]
+
+
+def _output(parts: Sequence[PooledResult], score: Any) -> ScoringRequestOutput:
+    failed = next((part for part in parts if part.error_code != 200), None)
+    return ScoringRequestOutput(
+        parts[-1].request_id,
+        [token for part in parts for token in part.token_ids],
+        ScoringOutput(0.0 if failed else score(*(part.values for part in parts))),
+        sum(part.cached_tokens for part in parts),
+        200 if failed is None else failed.error_code,
+        None if failed is None else failed.error_msg,
+    )
+
+
+def _probability(logits: Sequence[float]) -> float:
+    """Of "yes" among "yes" and "no"."""
+    yes, no = logits
+    return 0.5 * (1.0 + math.tanh(0.5 * (yes - no)))
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    return math.fsum(map(mul, a, b))

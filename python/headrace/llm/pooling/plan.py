@@ -1,0 +1,172 @@
+"""From inputs to requests that the engine can pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headrace import native
+from headrace.errors import EngineError, UnsupportedError
+from headrace.options.embedding import EmbeddingFiles, read_embedding_files
+from headrace.prompts import ChatOptions, prompt_list, read_prompt
+from headrace.quoting import checked_text, quoted
+from headrace.text.tokenizer import Tokenizer
+
+# The template of Qwen3-Reranker. Its first and last part are tokenized by themselves.
+_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+_RERANKER_BEGIN = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+    "<|im_start|>user\n"
+)
+_RERANKER_END = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+_DICT_KEYS = frozenset({"prompt", "prompt_token_ids"})
+
+
+@dataclass(slots=True)
+class PoolingJob:
+    """One input. `read` makes it ids; its ValueErrors fail this input alone."""
+
+    original: Any
+    read: Callable[[], list[int]]
+    params: native.PoolingParams
+
+
+class PoolingPlanner:
+    """What a model's embeddings and scores are made of."""
+
+    def __init__(self, info: native.ModelInfo, tokenizer: Tokenizer | None) -> None:
+        """Raises ValueError for files beside the model that don't fit it."""
+        self.files: EmbeddingFiles = read_embedding_files(Path(info.path))
+        self._info = info
+        self._tokenizer = tokenizer
+        limits = [info.max_model_len, self.files.max_tokens]
+        self._max_tokens = min(limit for limit in limits if limit is not None)
+
+    def embed_jobs(
+        self,
+        inputs: Any,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+    ) -> list[PoolingJob]:
+        """See LLM.embed. Raises ValueError and TypeError for what is wrong with the call."""
+        params = self._params(dimensions, normalize)
+        if prompt is not None and prompt_name is not None:
+            raise ValueError("give either prompt_name or prompt")
+        prefix = (
+            self.files.prompt(prompt_name) if prompt is None else checked_text(prompt, "prompt")
+        )
+        is_asked = prompt is not None or prompt_name is not None
+        items = [_without_keys(item) for item in prompt_list(inputs)]
+        for item in items:
+            if is_asked and not isinstance(item, str):
+                raise ValueError("a prompt goes before texts, not before token ids")
+        return [PoolingJob(item, partial(self._read, item, prefix), params) for item in items]
+
+    def is_reranker(self) -> bool:
+        """Whether `score` asks the model for "yes" or "no" instead of comparing embeddings."""
+        return self._info.generates and not self.files.found
+
+    def reranker_jobs(
+        self, pairs: Sequence[tuple[str, str]], instruction: str | None
+    ) -> list[PoolingJob]:
+        """One for each query and document, which asks for the logits of "yes" and "no"."""
+        tokenizer = self._needed_tokenizer()
+        if len(tokenizer.encode("<|im_start|>")) != 1:
+            raise UnsupportedError(
+                "score: this model is no reranker of Qwen3's form (its tokenizer has no "
+                "<|im_start|>), and has no modules.json that says how its embeddings are made"
+            )
+        answers = [tokenizer.encode(word) for word in ("yes", "no")]
+        if any(len(ids) != 1 for ids in answers):
+            raise UnsupportedError('score: "yes" and "no" are no single tokens of this model')
+        params = native.PoolingParams(
+            normalize=False, logit_token_ids=[token for ids in answers for token in ids]
+        )
+        begin, end = tokenizer.encode(_RERANKER_BEGIN), tokenizer.encode(_RERANKER_END)
+        wanted = checked_text(_INSTRUCTION if instruction is None else instruction, "instruction")
+
+        def read(query: str, document: str) -> list[int]:
+            text = f"<Instruct>: {wanted}\n<Query>: {query}\n<Document>: {document}"
+            middle = tokenizer.encode(text, max_tokens=self._max_tokens)
+            return self._checked([*begin, *middle, *end])
+
+        return [PoolingJob(pair, partial(read, *pair), params) for pair in pairs]
+
+    def prompt_for(self, *names: str) -> str | None:
+        """The first of these prompts that the model has."""
+        return next((name for name in names if name in self.files.prompts), None)
+
+    def _params(self, dimensions: int | None, normalize: bool | None) -> native.PoolingParams:
+        wanted = self.files.dimensions if dimensions is None else dimensions
+        if dimensions is not None and (isinstance(dimensions, bool) or dimensions < 1):
+            raise ValueError(f"dimensions must be at least 1, got {quoted(dimensions)}")
+        if wanted is not None and wanted > self._info.hidden_size:
+            raise ValueError(
+                f"dimensions is {quoted(wanted)}: the model's embeddings have "
+                f"{self._info.hidden_size} numbers"
+            )
+        return native.PoolingParams(
+            pooling=native.Pooling[self.files.pooling.upper()],
+            dimensions=wanted or 0,
+            normalize=self.files.normalize if normalize is None else normalize,
+        )
+
+    def _read(self, item: Any, prefix: str) -> list[int]:
+        if isinstance(item, str):
+            tokenizer = self._needed_tokenizer()
+            return self._checked(tokenizer.encode(prefix + item, True, max_tokens=self._max_tokens))
+        return self._checked(read_prompt(item, self._tokenizer, ChatOptions()).token_ids)
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        if not ids:
+            raise ValueError("the input is empty: there is no token to embed")
+        if len(ids) > self._max_tokens:
+            raise EngineError(
+                f"the input has {len(ids)} tokens, more than the model's {self._max_tokens}: "
+                "shorten it"
+            )
+        return ids
+
+    def _needed_tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise ValueError(
+                "the model folder has no tokenizer: name one by tokenizer, or pass token ids"
+            )
+        return self._tokenizer
+
+
+def _without_keys(item: Any) -> Any:
+    """Text or ids, of a dict too. Raises ValueError for a dict that says more."""
+    if not isinstance(item, Mapping):
+        return item
+    if len(item) != 1 or not item.keys() <= _DICT_KEYS:
+        raise ValueError(
+            "an input is a text, token ids, or a dict with 'prompt' or 'prompt_token_ids', got the "
+            f"keys {quoted(', '.join(map(str, item)))}"
+        )
+    return next(iter(item.values()))
+
+
+def pair_list(query: Any, documents: Any) -> list[tuple[str, str]]:
+    """The pairs of a call: one query for all documents, or a query for each.
+
+    Raises TypeError and ValueError.
+    """
+    texts = [documents] if isinstance(documents, str) else list(documents)
+    queries = [query] * len(texts) if isinstance(query, str) else list(query)
+    for text in (*queries, *texts):
+        if not isinstance(text, str):
+            raise TypeError(f"queries and documents must be texts, got {quoted(text)}")
+    if len(queries) != len(texts):
+        raise ValueError(
+            f"there are {len(queries)} queries for {len(texts)} documents: pass one query, or one "
+            "for each document"
+        )
+    return list(zip(queries, texts, strict=True))
