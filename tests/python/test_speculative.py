@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from headrace import LLM, SamplingParams, shipped_model
+from headrace import LLM, HeadraceError, SamplingParams, shipped_model
 from headrace.errors import UnsupportedError
 from headrace.options.engine_args import EngineArgs
 from headrace.options.speculative import engine_speculative
@@ -161,7 +161,7 @@ def test_a_models_own_block_changes_no_output(name: str) -> None:
 
 
 def test_a_model_without_such_a_block_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="MTP block.*use ngram or draft_model"):
+    with pytest.raises(HeadraceError, match=r"MTP block.*use ngram or draft_model"):
         LLM(shipped_model(), speculative_config={"method": "mtp"}, max_model_len=64)
 
 

@@ -112,6 +112,11 @@ int32_t MtpDrafter::guess(std::span<const Request> requests) {
   return read;
 }
 
+/// All rows are as if others had taken their places, also those that were about to be kept.
+void MtpDrafter::forget() {
+  num_kept_ += static_cast<uint64_t>(limits_.max_kept) + kept_rows_.size() + 1;
+}
+
 int32_t MtpDrafter::add_unread(std::span<const Request> requests) {
   clear_batch();
   for (const Request& request : requests) {

@@ -56,7 +56,7 @@ class MtpDrafter final : public Drafter {
   /// No guesses for a request whose unread rows don't reach the last known token but one, or are
   /// too many for one step.
   int32_t guess(std::span<const Request> requests) override;
-  void forget() override { num_kept_ += static_cast<uint64_t>(limits_.max_kept); }
+  void forget() override;
 
  private:
   /// Rows kept of a request that has more to keep than it may.

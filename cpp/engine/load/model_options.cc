@@ -3,7 +3,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "engine/cache/weight_cache.h"
 #include "engine/load/device.h"
 #include "engine/load/loaded_model.h"
 #include "model/config/quantization.h"
@@ -125,12 +124,6 @@ void validate_model_options(const ModelOptions& options) {
   check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,
               " (0: no bound)");
   check_speculative(options.speculative);
-  if (options.speculative.method == "mtp" && !options.speculative.model.empty() &&
-      !options.packed_weights.empty() && options.packed_weights != kCachedWeights) {
-    throw_error(ErrorCode::kInvalidArgument, "speculative.model is ", options.speculative.model,
-                ", but weights come from the packed file ", options.packed_weights,
-                ", which holds the MTP block, too: leave speculative.model out.");
-  }
 }
 
 }  // namespace headrace::internal

@@ -119,6 +119,11 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
 
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
                        const ModelConfig& config, const Backend& backend, LoadWatch& watch) {
+  if (!mtp_folder(options).empty()) {
+    throw_error(ErrorCode::kInvalidArgument, "speculative.model is ", options.speculative.model,
+                ", but weights come from the packed file ", packed.path(),
+                ", which holds the MTP block, too: leave speculative.model out.");
+  }
   const int32_t threads = backend.device_info().num_threads;
   watch.expect(LoadStage::kChecking, packed.bytes());
   watch.enter(LoadStage::kChecking);

@@ -244,31 +244,39 @@ TEST(EngineMtpBlock, RightGuessesSaveSteps) {
   EXPECT_GE(stats.accepted_tokens * 10, stats.drafted_tokens * 9);
 }
 
-// The tensors may lie in a folder of their own; packed files hold them, for those who use them.
-TEST(EngineMtpBlock, ComesFromItsFolderOrAPackedFile) {
-  const PackedModel model("ernie4_5_moe");
-  ModelOptions plain = options_of(model.file("").parent_path());
-  ModelOptions mtp = plain;
-  mtp.speculative = {.method = "mtp", .num_speculative_tokens = 2};
-  const Answer want = answer_of(plain);
-  EXPECT_EQ(answer_of(mtp), want);
+// Packed files hold the block, for those who use it.
+TEST(EngineMtpBlock, MayComeFromAPackedFile) {
+  for (const char* quantization : {"", "wint4"}) {
+    const PackedModel model("ernie4_5_moe");
+    ModelOptions plain = options_of(model.file("").parent_path());
+    plain.quantization = quantization;
+    ModelOptions mtp = plain;
+    mtp.speculative = {.method = "mtp", .num_speculative_tokens = 2};
+    const Answer want = answer_of(plain);
+    EXPECT_EQ(answer_of(mtp), want);
+    model.pack(plain);
+    plain.packed_weights = mtp.packed_weights = model.file("packed").string();
+    EXPECT_EQ(answer_of(plain), want);
+    EXPECT_EQ(answer_of(mtp), want);
+    mtp.speculative.model = plain.path;
+    expect_error(ErrorCode::kInvalidArgument, {"speculative.model", "holds the MTP block"},
+                 [&] { answer_of(mtp); });
+  }
+}
 
-  ModelOptions other = mtp;  // a folder with a model that has none
-  other.path = load_golden_case("ernie4_5_moe_interval").folder.string();
+TEST(EngineMtpBlock, MayComeFromAnotherFolder) {
+  const std::string block = load_golden_case("ernie4_5_moe").folder.string();
+  ModelOptions other = options_of(load_golden_case("ernie4_5_moe_interval").folder);
+  other.speculative.method = "mtp";
   expect_error(ErrorCode::kNotFound, {"model.mtp_linear_proj.0.weight", "use ngram or draft_model"},
                [&] { answer_of(other); });
-  other.speculative.model = plain.path;
+  other.speculative.model = block;
   const Answer borrowed = answer_of(other);
+  const TempFolder empty;
+  other.speculative.model = empty.path().string();
+  expect_error(ErrorCode::kNotFound, {other.speculative.model}, [&] { answer_of(other); });
   other.speculative = {};
   EXPECT_EQ(borrowed, answer_of(other));
-
-  model.pack(plain);
-  plain.packed_weights = mtp.packed_weights = model.file("packed").string();
-  EXPECT_EQ(answer_of(plain), want);
-  EXPECT_EQ(answer_of(mtp), want);
-  mtp.speculative.model = plain.path;
-  expect_error(ErrorCode::kInvalidArgument, {"speculative.model", "holds the MTP block"},
-               [&] { answer_of(mtp); });
 }
 
 TEST(EngineMtpBlock, OtherModelsAreRefused) {

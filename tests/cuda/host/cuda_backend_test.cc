@@ -58,13 +58,13 @@ TEST_F(CudaBackendTest, OutOfMemoryNamesWhatIsFree) {
 
 TEST_F(CudaBackendTest, RefusesExpertsByName) {
   const auto backend = gpu_.backend(DType::kF32);
-  const auto expect_refused = [](const auto& call) {
+  const auto expect_refused = [](const auto& call, const char* what = "mixture-of-experts") {
     try {
       call();
       FAIL() << "was taken";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("mixture-of-experts"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos);
       EXPECT_NE(std::string(error.what()).find("device cpu"), std::string::npos);
     }
   };
@@ -72,6 +72,9 @@ TEST_F(CudaBackendTest, RefusesExpertsByName) {
   EXPECT_NO_THROW(backend->require(needs));
   needs.experts = 64;
   expect_refused([&] { backend->require(needs); });
+  needs.experts = 0;
+  needs.mtp = true;
+  expect_refused([&] { backend->require(needs); }, "MTP");
   const std::vector<float> values(2 * 8 * 8, 1.0f);
   WeightSpec spec{{}, DType::kF32, WeightUse::kLinear};
   spec.experts = 2;
