@@ -35,6 +35,10 @@ int32_t choose(uint64_t all_values, const SeqSpec& spec, int32_t num_output) {
 
 Finished run_alone(const SeqSpec& spec) {
   Finished out;
+  if (spec.max_tokens == 0) {
+    out.end = SeqEnd::kPrompt;
+    return out;
+  }
   const auto prompt_len = static_cast<int32_t>(spec.prompt.size());
   uint64_t last = first_value(spec), all = 0;
   for (int32_t p = 0; p < prompt_len; ++p) {

@@ -44,6 +44,10 @@ SeqSpec Scenario::random_spec(const Options& options) {
   spec.wants_all_prompt_logits = once_in(10);
   spec.identity.sequence.adapter = below(4) == 0;
   spec.plans_ahead = options.ahead && !once_in(30);
+  if (once_in(8)) {
+    spec.max_tokens = 0;
+    spec.plans_ahead = false;
+  }
   if (dynamic_rope_) spec.identity.sequence.rope_len = static_cast<int32_t>(spec.prompt.size());
   if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
   return spec;

@@ -60,7 +60,7 @@ class Scenario {
     int32_t wished = 0;      ///< drafts
     int32_t num_output() const { return static_cast<int32_t>(tokens.size() - spec.prompt.size()); }
     int32_t remaining() const {
-      if (num_output() + to_come == spec.max_tokens) return 0;
+      if (spec.max_tokens > 0 && num_output() + to_come == spec.max_tokens) return 0;
       return static_cast<int32_t>(tokens.size()) + to_come - computed - in_flight;
     }
   };
