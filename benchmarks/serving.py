@@ -37,6 +37,7 @@ async def by_engine(llm: AsyncLLM, prompts: list[list[int]], output: int) -> lis
 async def by_server(port: int, prompts: list[list[int]], output: int) -> list[float]:
     async def one(prompt: list[int]) -> float:
         body = {"prompt": prompt, "max_tokens": output, "temperature": 0, "ignore_eos": True}
+        body["return_token_ids"] = True  # a piece for each update: random ids may have no text
         data = json.dumps({**body, "stream": True}).encode()
         start, first = time.perf_counter(), 0.0
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

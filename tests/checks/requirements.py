@@ -9,7 +9,7 @@ from pathlib import Path
 
 def group(name: str) -> list[str]:
     text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
-    match = re.search(rf"^{re.escape(name)} = \[(.*?)\]", text, re.MULTILINE | re.DOTALL)
+    match = re.search(rf"^{re.escape(name)} = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
     if match is None:
         raise SystemExit(f"pyproject.toml has no list '{name}'")
     return re.findall(r'"([^"]+)"', match.group(1))

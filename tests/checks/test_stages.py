@@ -8,9 +8,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/checks"))
 sys.path.insert(0, str(ROOT / "packaging"))
 
 import repeat  # noqa: E402
+import requirements  # noqa: E402
 import sysroot  # noqa: E402
 
 RUN = (ROOT / "tests/run").read_text()
@@ -39,6 +41,14 @@ def test_the_page_has_every_stage(position: int) -> None:
     assert "cpp" in stages
     assert documented(position) == set(stages)
     assert all(f"run_{stage}() {{" in RUN for stage in stages)
+
+
+def test_packages_are_those_of_pyproject() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert requirements.group("dependencies") == project["dependencies"]
+    for name, packages in project["optional-dependencies"].items():
+        assert requirements.group(name) == packages
 
 
 def test_all_leaves_nothing_out() -> None:
