@@ -17,6 +17,7 @@ RUNS = [
     ["neighbour.py", "--prompt", "16", "--output", "8"],
     ["speculative.py", "--requests", "2", "--output", "16"],
     ["swap.py", "--prompt", "200"],
+    ["media.py"],
     ["serving.py", "--streams", "4", "--prompt", "8", "--output", "8"],
 ]
 # On its own side: other engines are not installed.

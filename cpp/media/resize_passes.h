@@ -16,13 +16,15 @@ struct AxisTaps {
   const int32_t* weight;
 };
 
+/// scratch: out * stride * 4 bytes, aligned to 4, and of a horizontal pass kRowsAtOnce * (3 * in +
+/// kRowPadding) behind.
 struct ResizePasses {
-  /// from [rows, x.in, 3] -> to [rows, x.out, 3]. scratch: kRowsAtOnce * (3 * x.in + kRowPadding)
-  /// bytes.
+  /// from [rows, x.in, 3] -> to [rows, x.out, 3].
   void (*horizontal)(const uint8_t* from, int64_t rows, const AxisTaps& x, uint8_t* to,
                      uint8_t* scratch);
-  /// from [y.in, width] bytes -> to [y.out, width].
-  void (*vertical)(const uint8_t* from, int64_t width, const AxisTaps& y, uint8_t* to);
+  /// from [rows, width] bytes, of which the first has the number `origin` -> to [y.out, width].
+  void (*vertical)(const uint8_t* from, int64_t origin, int64_t width, const AxisTaps& y,
+                   uint8_t* to, uint8_t* scratch);
 };
 
 /// Rows that a horizontal pass works on at once, and bytes behind each that it may read.

@@ -32,9 +32,10 @@ void horizontal(const uint8_t* from, int64_t rows, const AxisTaps& x, uint8_t* t
   }
 }
 
-void vertical(const uint8_t* from, int64_t width, const AxisTaps& y, uint8_t* to) {
+void vertical(const uint8_t* from, int64_t origin, int64_t width, const AxisTaps& y, uint8_t* to,
+              uint8_t*) {
   for (int64_t o = 0; o < y.out; ++o, to += width) {
-    const uint8_t* top = from + int64_t{y.first[o]} * width;
+    const uint8_t* top = from + (y.first[o] - origin) * width;
     const int32_t* weight = y.weight + o * y.stride;
     for (int64_t column = 0; column < width; ++column) {
       int32_t sum = kHalf;

@@ -38,9 +38,10 @@ inline constexpr int64_t kMaxPixels = int64_t{1} << 31;
 /// antialiasing, horizontally first; weights of 22 bits behind the point; each pass rounds to a
 /// byte, and is left out if its side stays as it is. All instruction sets give the same bits.
 ///
-/// from: 3 * height * width bytes; to: as many of its own size; they must not overlap. Takes memory
-/// for from.height * to.width pixels beside. Throws Error kInvalidArgument for a size below 1, a
-/// side above kMaxImageSide, more than kMaxPixels, or another filter; std::bad_alloc.
+/// from: 3 * height * width bytes; to: as many of its own size; they must not overlap. Takes little
+/// memory beside: some rows of to.width pixels, and weights. Throws Error kInvalidArgument for a
+/// size below 1, a side above kMaxImageSide, more than kMaxPixels (between the passes, too), or
+/// another filter; std::bad_alloc.
 HEADRACE_API void resize_rgb(const uint8_t* from, ImageSize from_size, uint8_t* to,
                              ImageSize to_size, ResizeFilter filter);
 

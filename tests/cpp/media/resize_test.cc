@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -128,13 +129,26 @@ TEST(Resize, EveryInstructionSetGivesTheReferencesBits) {
         const Bytes image = noise({h, w}, ++seed);
         const AxisWeights x = axis_weights(w, W, filter), y = axis_weights(h, H, filter);
         Bytes across(static_cast<size_t>(3 * h * W)), down(static_cast<size_t>(3 * H * W));
-        Bytes scratch(static_cast<size_t>(kRowsAtOnce * (3 * w + kRowPadding)));
+        Bytes scratch(static_cast<size_t>(4 * std::max(W * x.stride, H * y.stride) +
+                                          kRowsAtOnce * (3 * w + kRowPadding)));
         passes->horizontal(image.data(), h, taps(x, w, W), across.data(), scratch.data());
         EXPECT_EQ(across, reference_pass(image, h, w, 3, W, filter));
-        passes->vertical(across.data(), 3 * W, taps(y, h, H), down.data());
+        passes->vertical(across.data(), 0, 3 * W, taps(y, h, H), down.data(), scratch.data());
         EXPECT_EQ(down, reference_pass(across, 1, h, 3 * W, H, filter));
       }
     }
+  }
+}
+
+TEST(Resize, BandsChangeNothing) {
+  // Wide enough for many bands; shrinking, growing and nearly the same height.
+  const int64_t shapes[][4] = {{90, 3000, 97, 3100}, {301, 2100, 17, 2000}, {40, 2500, 131, 2600}};
+  unsigned seed = 100;
+  for (const auto& [h, w, H, W] : shapes) {
+    const Bytes image = noise({h, w}, ++seed);
+    const Bytes across = reference_pass(image, h, w, 3, W, ResizeFilter::kLanczos);
+    EXPECT_EQ(resized(image, {h, w}, {H, W}, ResizeFilter::kLanczos),
+              reference_pass(across, 1, h, 3 * W, H, ResizeFilter::kLanczos));
   }
 }
 
