@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if importlib.util.find_spec("headrace") is None:
     sys.path.insert(0, str(ROOT / "python"))
 
+import av  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from headrace.errors import MediaError, UnsupportedError  # noqa: E402
@@ -64,6 +65,19 @@ def encoded(kind: str, **more: Any) -> bytes:
     return out.getvalue()
 
 
+def video() -> bytes:
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+        for level in range(12):
+            image = Image.new("RGB", (48, 32), (level * 20, 0, 0))
+            container.mux(stream.encode(av.VideoFrame.from_image(image)))
+        container.mux(stream.encode())
+    return out.getvalue()
+
+
+VIDEO = video()
 FILES = [encoded(kind) for kind in ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM")]
 SETTINGS: dict[str, dict[str, Any]] = {
     "config.json": {"model_type": "qwen2_vl", "vision_config": {"patch_size": 14}},
@@ -105,14 +119,23 @@ def options(rng: random.Random) -> None:
     processor().image(FILES[0], options=given)
 
 
-def a_file(rng: random.Random) -> None:
-    data = bytearray(rng.choice(FILES))
+def a_clip(rng: random.Random) -> None:
+    processor().video(damaged(VIDEO, rng))
+
+
+def damaged(file: bytes, rng: random.Random) -> bytes:
+    data = bytearray(file)
     for _ in range(rng.randint(1, 8)):
         place = rng.randrange(len(data))
         data[place : place + rng.choice([0, 1, 1, 9])] = rng.randbytes(rng.choice([0, 1, 4]))
     if rng.random() < 0.3:
         del data[rng.randrange(len(data)) :]
-    source: Any = bytes(data)
+    return bytes(data)
+
+
+def a_file(rng: random.Random) -> None:
+    data = damaged(rng.choice(FILES), rng)
+    source: Any = data
     if rng.random() < 0.2:
         source = "data:image/png;base64," + base64.b64encode(data).decode()
     made = processor()
@@ -138,6 +161,7 @@ KIND: dict[str, Callable[[random.Random], None]] = {
     "part": a_part,
     "options": options,
     "file": a_file,
+    "clip": a_clip,
     "settings": settings,
 }
 

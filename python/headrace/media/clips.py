@@ -20,19 +20,10 @@ from headrace.media.pictures import Picture, picture_of, pillow
 from headrace.quoting import quoted
 
 _ANIMATED = ("GIF", "WEBP", "PNG")
-_CONTAINERS = (
-    "mov",
-    "mp4",
-    "matroska",
-    "webm",
-    "avi",
-    "mpeg",
-    "mpegts",
-    "ogg",
-    "flv",
-    "asf",
-    "m4v",
-)
+# FFmpeg's demuxers that are tried. Playlists, which name other files and addresses, are not among
+# them, and no protocol is allowed: nothing but the bytes at hand is read.
+_DEMUXERS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,ogg,flv,asf,m4v"
+_OPTIONS = {"format_whitelist": _DEMUXERS, "protocol_whitelist": "none"}
 
 
 class ShorterClipError(MediaError):
@@ -155,23 +146,24 @@ class _Reader:
         self._limits = limits
         self._av = _pyav()
         try:
-            # Formats that name other files or addresses (playlists) are not among them.
-            self._container = self._av.open(io.BytesIO(data), mode="r")
+            self._container = self._av.open(io.BytesIO(data), mode="r", options=_OPTIONS)
         except Exception as error:
             raise MediaError(f"it is no video that can be read: {quoted(str(error))}") from None
         try:
             self._check()
-        except BaseException:
+        except MediaError:
             self._container.close()
             raise
+        except Exception as error:
+            self._container.close()
+            raise MediaError(f"it is no video that can be read: {quoted(str(error))}") from None
 
     def _check(self) -> None:
-        names = set(str(self._container.format.name).split(","))
-        if not names & set(_CONTAINERS):
-            raise MediaError(f"its container is {quoted(','.join(sorted(names)))}, not a video's")
         if not self._container.streams.video:
             raise MediaError("it has no video stream")
         self._stream = self._container.streams.video[0]
+        if self._stream.codec_context is None:
+            raise MediaError("its video stream has an unknown codec")
         self._stream.thread_type = "NONE"
         self._limits.check_size(self._stream.height, self._stream.width)
         rate = self._stream.average_rate

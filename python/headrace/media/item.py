@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace import _core
@@ -37,7 +37,7 @@ class MediaItem:
     """
 
     modality: str
-    pixels: bytes
+    pixels: bytes = field(repr=False)
     frames: int
     height: int
     width: int
@@ -45,7 +45,7 @@ class MediaItem:
     patch_size: int
     merge_size: int
     temporal_patch_size: int
-    table: bytes
+    table: bytes = field(repr=False)
     llm_grid: Grid
     key: bytes
     second_per_grid: float = 0.0

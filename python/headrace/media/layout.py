@@ -60,7 +60,8 @@ def lay_out(
     """A rendered prompt with its items in place: texts, to be tokenized each by itself with
     special tokens read, and runs of rows between them.
 
-    text: what the model's chat template made; items stand in it as the family's marks, in order.
+    text: what the model's chat template made; items stand in it as the family's marks, in order. A
+        mark that a user typed counts like any other: there are then more marks than items.
     Raises MediaError unless there are as many marks as items of each modality.
     """
     family = model.family

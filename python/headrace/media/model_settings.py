@@ -203,6 +203,12 @@ def _sampling(value: Any, base: Settings) -> dict[str, Any]:
     return values
 
 
+def _refuse_cropping(value: Any) -> dict[str, Any]:
+    if value is not False:
+        raise ValueError("images are not cropped here")
+    return {}
+
+
 def _of_clips(field: str, read: Callable[[Any], Any]) -> Callable[[Any, Settings], dict[str, Any]]:
     return lambda value, base: {field: read(value)} if base.sampling is not None else {}
 
@@ -223,6 +229,7 @@ _READERS: dict[str, Callable[[Any, Settings], dict[str, Any]]] = {
     "do_resize": _plain("do_resize", _flag),
     "do_rescale": _plain("do_rescale", _flag),
     "do_normalize": _plain("do_normalize", _flag),
+    "do_center_crop": lambda value, base: _refuse_cropping(value),
     "patch_size": _untiled("patch_size", _side),
     "merge_size": _untiled("merge_size", _count),
     # ERNIE's files give its clips 2 here, which is what merges frames behind the tower.
@@ -237,6 +244,7 @@ _READERS: dict[str, Callable[[Any, Settings], dict[str, Any]]] = {
     ),
     "video_sampling": _sampling,
     "fps": _of_clips("fps", lambda value: _number("fps", value)),
+    "num_frames": _of_clips("num_frames", _count),
     "min_frames": _of_clips("min_frames", _count),
     "max_frames": _of_clips("max_frames", _count),
     "draw_on_frames": lambda value, base: (

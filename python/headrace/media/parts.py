@@ -26,7 +26,7 @@ class MediaPart:
     """
 
     modality: str
-    source: Any
+    source: Any = field(repr=False)
     uuid: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 

@@ -140,8 +140,10 @@ def pictures_of_array(array: Any, limits: MediaLimits, dimensions: int) -> list[
     if frames < 1:
         raise MediaError("it has no frames")
     limits.check_size(height, width)
-    data = view.tobytes()
+    data: bytes | bytearray = view.tobytes()
     if is_grey:
-        data = bytes(value for level in data for value in (level, level, level))
+        levels, data = data, bytearray(3 * len(data))
+        for channel in range(3):
+            data[channel::3] = levels
     size = 3 * height * width
-    return [Picture(height, width, data[i * size : (i + 1) * size]) for i in range(frames)]
+    return [Picture(height, width, bytes(data[i * size : (i + 1) * size])) for i in range(frames)]

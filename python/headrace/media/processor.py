@@ -119,8 +119,9 @@ class MediaProcessor:
         settings = self._settings(modality, options) if options else self._defaults[modality]
         try:
             _check_uuid(uuid)
-            if uuid is not None and (item := self._known(settings, modality, uuid)) is not None:
-                return item
+            known = None if uuid is None else self._known(settings, modality, fps, uuid)
+            if known is not None:
+                return known
             if source is None:
                 missing = (
                     "it has neither data nor uuid"
@@ -132,10 +133,19 @@ class MediaProcessor:
         except MediaError as error:
             raise MediaError(f"{name}: {error}") from error.__cause__
 
-    def _known(self, settings: Settings, modality: str, uuid: str) -> MediaItem | None:
+    def _known(
+        self, settings: Settings, modality: str, fps: float | None, uuid: str
+    ) -> MediaItem | None:
         if self._cache is None:
             return None
-        return self._cache.get(_source_key(settings, modality, b"uuid", uuid.encode()))
+        return self._cache.get(self._key(settings, modality, fps, b"uuid", uuid.encode()))
+
+    def _key(
+        self, settings: Settings, modality: str, fps: float | None, kind: bytes, name: bytes
+    ) -> bytes:
+        """What the cache knows an item by before it is decoded."""
+        font = str(self._model.font) if settings.draw_on_frames else ""
+        return content_key(settings, modality, (), (fps or 0.0,), font.encode(), kind, name)
 
     def _made(
         self, modality: str, settings: Settings, source: Any, uuid: str | None, fps: float | None
@@ -143,9 +153,9 @@ class MediaProcessor:
         data = load_bytes(source, modality, self._access, self._limits)
         key = None
         if uuid is not None:
-            key = _source_key(settings, modality, b"uuid", uuid.encode())
+            key = self._key(settings, modality, fps, b"uuid", uuid.encode())
         elif data is not None and self._cache is not None:
-            key = _source_key(settings, modality, b"data", hashlib.sha256(data).digest())
+            key = self._key(settings, modality, fps, b"data", hashlib.sha256(data).digest())
             if (item := self._cache.get(key)) is not None:
                 return item
         if modality == "image":
@@ -353,7 +363,3 @@ def _check_uuid(uuid: str | None) -> None:
         )
     if not uuid.isprintable():
         raise MediaError(f"its uuid {quoted(uuid)} has characters that can't be printed")
-
-
-def _source_key(settings: Settings, modality: str, kind: bytes, name: bytes) -> bytes:
-    return content_key(settings, modality, (), (), kind, name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.errors import MediaError
 
 _MOST_SLIM = 200
-_LONGEST_TILED = 4096  # a tiled image's longer side
+LONGEST_TILED = 4096  # a tiled image's longer side
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ def longest_edge_size(height: int, width: int, longest: int) -> tuple[int, int]:
         tall, wide = longest, _even(int(longest * aspect))
     tall, wide = max(tall, 1), max(wide, 1)
     aspect = wide / tall
-    if wide >= tall and wide > _LONGEST_TILED:
-        tall, wide = int(_LONGEST_TILED / aspect), _LONGEST_TILED
-    elif tall > wide and tall > _LONGEST_TILED:
-        tall, wide = _LONGEST_TILED, int(_LONGEST_TILED * aspect)
+    if wide >= tall and wide > LONGEST_TILED:
+        tall, wide = int(LONGEST_TILED / aspect), LONGEST_TILED
+    elif tall > wide and tall > LONGEST_TILED:
+        tall, wide = LONGEST_TILED, int(LONGEST_TILED * aspect)
     return max(tall, 1), max(wide, 1)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from headrace.errors import MediaError
 from headrace.media.pictures import Picture
 from headrace.media.settings import Settings
-from headrace.media.sizes import longest_edge_size, tiled_size
+from headrace.media.sizes import LONGEST_TILED, longest_edge_size, tiled_size
 
 
 def tiles_of(picture: Picture, settings: Settings) -> tuple[list[Picture], tuple[int, int]]:
@@ -19,6 +20,11 @@ def tiles_of(picture: Picture, settings: Settings) -> tuple[list[Picture], tuple
         picture = picture.resized(*size, settings.resample)
     if not settings.do_split:
         return [picture.resized(tile, tile, settings.resample)], (0, 0)
+    if max(picture.height, picture.width) > LONGEST_TILED:
+        raise MediaError(
+            f"it has {picture.width} x {picture.height} pixels and do_resize is off: no side may "
+            f"be longer than {LONGEST_TILED}"
+        )
     picture = picture.resized(*tiled_size(picture.height, picture.width, tile), settings.resample)
     rows, columns = picture.height // tile, picture.width // tile
     if rows * columns == 1:

@@ -39,7 +39,7 @@ def read_file_url(url: str, allowed: Path | None, max_bytes: int) -> bytes:
         raise MediaError(f"{quoted(url)} must read file:///PATH")
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(allowed):
-        raise MediaError(f"{quoted(path)} is not in allowed_local_media_path ({allowed})")
+        raise MediaError(f"{quoted(path)} is not in allowed_local_media_path")
     return read_path(real, max_bytes, inside=allowed)
 
 
@@ -57,7 +57,7 @@ def read_path(path: str | os.PathLike[str], max_bytes: int, inside: Path | None 
             if inside is not None and not Path(
                 os.readlink(f"/proc/self/fd/{number}")
             ).is_relative_to(inside):
-                raise MediaError(f"{name} is not in allowed_local_media_path ({inside})")
+                raise MediaError(f"{name} is not in allowed_local_media_path")
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode):
                 raise MediaError(f"{name} is no regular file")
