@@ -17,7 +17,8 @@ class MediaLimits:
     """What one item may come to; whatever exceeds a limit is a MediaError.
 
     max_image_bytes, max_video_bytes: of an encoded file, a `data:` URL or a download.
-    max_pixels: of an image, or of one frame of a video, before it is resized (Pillow's own limit).
+    max_pixels: of an image, or of one frame of a video, before it is resized. Pillow has a limit of
+        its own, twice this default: a higher one here changes nothing for encoded images.
     max_frames: of a clip that are used, and of a list of frames.
     max_source_frames: of a clip, used or not; they may all have to be decoded.
     max_source_pixels: of all these frames together: what decoding may cost.

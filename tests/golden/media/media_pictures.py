@@ -8,7 +8,17 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]
 
 # (height, width): odd ones, slivers, one side up and the other down, everyday ones.
-SIZES = ((1, 1), (10, 300), (13, 40), (42, 70), (98, 70), (77, 131), (120, 160), (150, 90))
+SIZES = (
+    (1, 1),
+    (10, 300),
+    (13, 40),
+    (42, 70),
+    (98, 70),
+    (77, 131),
+    (120, 160),
+    (240, 320),
+    (150, 90),
+)
 KINDS = ("noise", "slope")
 MODES = ("RGBA", "LA", "L", "P", "CMYK", "1", "I;16")
 

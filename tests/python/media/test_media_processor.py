@@ -26,6 +26,7 @@ from headrace.media import (
     MediaCache,
     MediaLimits,
     MediaProcessor,
+    clips,
     numbered,
     read_model_settings,
 )
@@ -327,6 +328,14 @@ def test_files_of_video() -> None:
     for mean, index in zip(means, (0, 7, 13, 20), strict=True):
         assert abs(mean - 10 * index) < 4
     assert item.timestamps == (0.35, 1.65)
+
+
+def test_a_container_that_promises_more_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = processor("qwen3_vl")
+    data = video_file(21)
+    honest = made.video(data)
+    monkeypatch.setattr(clips._Reader, "count_packets", lambda reader: 60)
+    assert made.video(data).key == honest.key
 
 
 def test_broken_files_of_video() -> None:
