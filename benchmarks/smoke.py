@@ -18,6 +18,7 @@ RUNS = [
     ["speculative.py", "--requests", "2", "--output", "16"],
     ["swap.py", "--prompt", "200"],
     ["embedding.py", "--texts", "4", "--length", "16"],
+    ["media.py"],
     ["serving.py", "--streams", "4", "--prompt", "8", "--output", "8"],
 ]
 # On its own side: other engines are not installed.

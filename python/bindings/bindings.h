@@ -10,6 +10,7 @@ namespace headrace::python {
 inline constexpr const char* kEnumBase = "headrace.named_enum.NamedIntEnum";
 
 void bind_errors(pybind11::module_& module);
+void bind_media(pybind11::module_& module);
 void bind_options(pybind11::module_& module);
 void bind_grammar(pybind11::module_& module);
 void bind_results(pybind11::module_& module);

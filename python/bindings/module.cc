@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, module) {
   headrace::python::bind_options(module);
   headrace::python::bind_grammar(module);
   headrace::python::bind_results(module);
+  headrace::python::bind_media(module);
   headrace::python::bind_pack(module);
   headrace::python::bind_engine(module);
 }

@@ -1,6 +1,7 @@
 """The C++ engine (pybind11). No logic lives in the bindings: see cpp/include/headrace/*.h."""
 
 from collections.abc import Callable, Sequence
+from typing_extensions import Buffer
 from headrace.named_enum import NamedIntEnum
 
 __version__: str
@@ -386,6 +387,24 @@ def pack_model(
 
 def check_packed(options: ModelOptions) -> None:
     """headrace/pack.h: raises what loading options.packed_weights would. The GIL is released."""
+
+def resize_rgb(
+    pixels: Buffer, height: int, width: int, to_height: int, to_width: int, filter: int
+) -> bytes:
+    """headrace/media.h; `filter` is the number of a ResizeFilter. The GIL is released."""
+
+def normalize_patches(
+    pixels: Buffer,
+    frames: int,
+    height: int,
+    width: int,
+    *,
+    patch_size: int,
+    merge_size: int,
+    temporal_patch_size: int,
+    table: Buffer,
+) -> bytes:
+    """headrace/media.h: the floats as bytes. The GIL is released."""
 
 class GrammarKind(NamedIntEnum):
     JSON_SCHEMA = 0

@@ -26,3 +26,7 @@ class TemplateError(ValueError):
 
 class TokenizerError(ValueError):
     """A tokenizer file is missing, malformed, or cannot encode what it was given."""
+
+
+class MediaError(ValueError):
+    """An image or a video can't be fetched, decoded or processed. The message names the item."""

@@ -1,6 +1,6 @@
 """Includes point down only: base <- tensor <- memory <- backend <- {kv, model, sample} <- sched
 <- engine <- {c_api, bindings, tests}. `sched` uses `kv` but neither `backend` ops nor `model`;
-`c_api` uses the public headers."""
+`c_api` uses the public headers, `media` only `base`."""
 
 import re
 from pathlib import Path
@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Folders of cpp/ and what each may include besides itself and the public headers it implements.
 ALLOWED = {
     "base": set(),
+    "media": {"base"},
     "tensor": {"base"},
     "memory": {"base", "tensor"},
     "backend": {"base", "tensor", "memory"},

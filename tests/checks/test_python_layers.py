@@ -13,6 +13,7 @@ LAYERS = (
     {"errors", "quoting", "short_repr", "named_enum", "embedding"},
     {"hub"},
     {"options", "text"},
+    {"media"},
     {"prompts"},
     {"grammar", "packed", "parsers"},
     {"native"},
@@ -26,7 +27,7 @@ LAYERS = (
 )
 MOST_FILES = 20
 # Folders, and single modules that wrap one part of the extension each.
-OF_THE_EXTENSION = {"native", "grammar", "packed.py"}
+OF_THE_EXTENSION = {"native", "grammar", "packed.py", "media/item.py", "media/pictures.py"}
 # What the public names of the package itself may be imported by.
 OF_PUBLIC_NAMES = {"cli", "compat", "server", "__main__"}
 

@@ -1,0 +1,149 @@
+"""From encoded images, Pillow's images and arrays to RGB bytes."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from headrace import _core
+from headrace.errors import MediaError
+from headrace.media.limits import MediaLimits
+from headrace.quoting import quoted
+
+# Pillow's names. Whatever else Pillow reads is refused: PostScript runs a program, and TIFF, with
+# its float pixels and pages, logs what it stumbles over.
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB", "PPM", "AVIF", "ICO")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """RGB bytes, rows from the top, without padding."""
+
+    height: int
+    width: int
+    rgb: bytes
+
+    def resized(self, height: int, width: int, resample: int) -> Picture:
+        """By our own arithmetic, whatever Pillow is installed. Releases the GIL."""
+        if (height, width) == (self.height, self.width):
+            return self
+        rgb = _core.resize_rgb(self.rgb, self.height, self.width, height, width, resample)
+        return Picture(height, width, rgb)
+
+    def crop(self, top: int, left: int, height: int, width: int) -> Picture:
+        pitch, start = 3 * self.width, 3 * left
+        rows = range(top, top + height)
+        parts = [self.rgb[r * pitch + start : r * pitch + start + 3 * width] for r in rows]
+        return Picture(height, width, b"".join(parts))
+
+
+def pillow(module: str = "Image") -> Any:
+    """A module of Pillow. Raises ImportError that says how to install it."""
+    try:
+        return importlib.import_module(f"PIL.{module}")
+    except ImportError as error:
+        raise ImportError(
+            'images need Pillow: pip install "headrace[vision]" (arrays of uint8 do not)'
+        ) from error
+
+
+def decode_picture(data: bytes, limits: MediaLimits) -> Picture:
+    """An encoded image, turned the way its EXIF data asks for, transparency on white.
+
+    Of an animated one the first frame. Raises MediaError for what Pillow can't read, for a
+    truncated file, for a format that is not in FORMATS, and for a size above the limits, which is
+    looked at before anything is decoded.
+    """
+    limits.check_bytes(len(data), "image")
+    if not data:
+        raise MediaError("it has no data")
+    image_of = pillow()
+    image_of.init()
+    known = [name for name in FORMATS if name in image_of.OPEN]
+    # Decoders meet hostile bytes here, and raise whatever they stumble over.
+    try:
+        with image_of.open(io.BytesIO(data), formats=known) as image:
+            limits.check_size(image.height, image.width)
+            image.load()
+            return picture_of(pillow("ImageOps").exif_transpose(image), limits)
+    except MediaError:
+        raise
+    except image_of.UnidentifiedImageError:
+        raise MediaError(f"it is no image of a known format ({', '.join(known)})") from None
+    except image_of.DecompressionBombError as error:
+        raise MediaError(f"it is too large to decode: {error}") from None
+    except Exception as error:
+        raise MediaError(f"it can't be decoded: {quoted(str(error))}") from error
+
+
+def picture_of(image: Any, limits: MediaLimits) -> Picture:
+    """One of Pillow's images: its pixels as they are, transparency on white, other modes by
+    Pillow's own conversion to RGB. Raises MediaError for one of floats."""
+    limits.check_size(image.height, image.width)
+    if image.mode == "F":
+        raise MediaError("it has float pixels: convert it to 8 bits a channel")
+    try:
+        if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
+            seen = image.convert("RGBA")
+            white = pillow().new("RGBA", seen.size, (255, 255, 255, 255))
+            image = pillow().alpha_composite(white, seen)
+        rgb = image if image.mode == "RGB" else image.convert("RGB")
+        data = rgb.tobytes()
+    except Exception as error:  # a lazy image decodes here
+        raise MediaError(f"it can't be decoded: {quoted(str(error))}") from error
+    if len(data) != 3 * rgb.height * rgb.width:
+        raise MediaError("its pixels don't fit its size")
+    return Picture(rgb.height, rgb.width, data)
+
+
+def is_pillows(value: Any) -> bool:
+    """Whether it is one of Pillow's images; Pillow is not imported for that."""
+    return hasattr(value, "getbands") and hasattr(value, "convert")
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array: numpy's, or anything with a buffer of more than one dimension."""
+    if is_pillows(value):
+        return False
+    if hasattr(value, "__array_interface__"):
+        return True
+    if isinstance(value, (str, bytes, bytearray)):
+        return False
+    try:
+        return memoryview(value).ndim > 1
+    except TypeError:
+        return False
+
+
+def pictures_of_array(array: Any, limits: MediaLimits, dimensions: int) -> list[Picture]:
+    """uint8 [height, width, 3] or [height, width] (grey) as one picture (`dimensions` 3), or
+    [frames, height, width, 3] as many (4). Raises MediaError for other types and shapes."""
+    wanted = "[height, width, 3]" if dimensions == 3 else "[frames, height, width, 3]"
+    try:
+        view = memoryview(array)
+    except (TypeError, ValueError, BufferError) as error:
+        raise MediaError(f"the array has no buffer of uint8 {wanted}: {error}") from None
+    shape = view.shape or ()
+    if view.format != "B":
+        raise MediaError(
+            f"the array must have the type uint8, values 0 to 255, and has {quoted(view.format)}"
+        )
+    is_grey = dimensions == 3 and len(shape) == 2
+    if not is_grey and (len(shape) != dimensions or shape[-1] != 3):
+        raise MediaError(f"the array must have the shape {wanted}, and has {tuple(shape)}")
+    height, width = shape[dimensions - 3 : dimensions - 1]
+    frames = shape[0] if dimensions == 4 else 1
+    if frames > limits.max_frames:
+        raise MediaError(f"it has {frames} frames, more than max_frames ({limits.max_frames})")
+    if frames < 1:
+        raise MediaError("it has no frames")
+    limits.check_size(height, width)
+    data: bytes | bytearray = view.tobytes()
+    if is_grey:
+        levels, data = data, bytearray(3 * len(data))
+        for channel in range(3):
+            data[channel::3] = levels
+    size = 3 * height * width
+    return [Picture(height, width, bytes(data[i * size : (i + 1) * size])) for i in range(frames)]
