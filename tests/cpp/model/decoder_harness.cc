@@ -154,9 +154,9 @@ std::vector<std::vector<float>> DecoderHarness::run(const std::vector<Chunk>& ch
                                  .logit_rows = logit_rows,
                                  .given = given.rows,
                                  .rope_positions = rope_positions,
-                                  .modalities = modalities,
-                                  .all_hidden = config().uses_mtp},
-                                 adapters, *cache_));
+                                 .modalities = modalities,
+                                 .all_hidden = config().uses_mtp},
+                                adapters, *cache_));
 }
 
 DecoderHarness::Given DecoderHarness::upload_given(const std::vector<Chunk>& chunks) {
