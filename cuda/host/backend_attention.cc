@@ -52,6 +52,8 @@ void CudaBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeS
              (int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads}) * spec.head_dim);
   if (rope.rotary_dim > 0) check_rows(rope_table, step_.rows, rope.rotary_dim);
   const DeviceKvCache& device = device_cache(cache);
+  graphs_.note("rope_kv_write", qkv, spec.num_heads, spec.q_norm, spec.k_norm, spec.norm_eps,
+               rope_table, rope.rotary_dim, rope.style, &cache, layer, step_.slots);
   launch(cuda::rope_kv_write, {.dtype = qkv.dtype,
                                .qkv = {qkv.data, qkv.rows(), qkv.cols(), qkv.row_stride},
                                .num_heads = spec.num_heads,
@@ -84,6 +86,10 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
                          attention_long_rows(kind, has_wgmma_), spec.causal});
   const DeviceKvCache& device = device_cache(cache);
+  graphs_.note("attention", q, out, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
+               spec.causal, spec.scale, &cache, layer, step_.block_tables, step_.table_stride,
+               planned.short_items.items, planned.short_items.expected, planned.long_items.items,
+               planned.long_items.expected, attention_partials_.data, attention_counters_.data);
   launch(cuda::attention, {.dtype = q.dtype,
                            .cache_dtype = cache.spec().dtype,
                            .shape = planned.shape,

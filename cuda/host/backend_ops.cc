@@ -45,6 +45,7 @@ void CudaBackend::embed(const PackedWeight& table, TensorView out) {
   for (const int32_t id : step_.batch.token_ids) {
     HEADRACE_CHECK(id >= 0 && id < weight.n(), "token ", id, " of ", weight.n());
   }
+  graphs_.note("embed", &table, out, step_.token_ids, step_.drawn_by, drawn_.data);
   launch(cuda::embed, {.dtype = out.dtype,
                        .table = weight.rows(),
                        .token_ids = step_.token_ids,
@@ -72,6 +73,9 @@ void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
   HEADRACE_CHECK(
       out.rows() == step_.rows && out.cols() == spec.rotary_dim && out.dtype == DType::kF32,
       out.rows(), " x ", out.cols());
+  graphs_.note("rope_table", frequencies(spec), spec.rotary_dim, spec.attention_factor,
+               spec.dynamic_original_max, spec.dynamic_base, spec.dynamic_factor, out,
+               step_.positions, step_.rope_lens);
   launch(cuda::rope_table, {.angles = {.inv_freq = frequencies(spec),
                                        .rotary_dim = spec.rotary_dim,
                                        .attention_factor = spec.attention_factor,
@@ -88,6 +92,7 @@ void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
 void CudaBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView out) {
   check_same(x, out);
   check_vector(weight, x.cols(), x.dtype);
+  graphs_.note("rms_norm", x, weight, eps, out);
   launch(cuda::rms_norm,
          {.dtype = x.dtype, .x = matrix(x), .weight = weight.data, .eps = eps, .out = matrix(out)});
 }
@@ -97,6 +102,7 @@ void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView
   check_same(residual, delta);
   check_same(residual, out);
   check_vector(weight, residual.cols(), residual.dtype);
+  graphs_.note("add_rms_norm", residual, delta, weight, eps, out);
   launch(cuda::rms_norm, {.dtype = residual.dtype,
                           .x = matrix(residual),
                           .delta = matrix(delta),
@@ -122,6 +128,7 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .multiprocessors = context_.properties().multiprocessors,
                   .has_wgmma = has_wgmma_};
   if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
+  graphs_.note("linear", x, &packed, bias, out, epilogue);
   launch(cuda::linear, args);
 }
 
@@ -144,6 +151,7 @@ void CudaBackend::silu_mul(TensorView gate_up, TensorView out) {
   HEADRACE_CHECK(gate_up.rows() == out.rows() && gate_up.cols() == 2 * out.cols() &&
                      gate_up.dtype == out.dtype,
                  gate_up.rows(), " x ", gate_up.cols());
+  graphs_.note("silu_mul", gate_up, out);
   launch(cuda::silu_mul, {.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out)});
 }
 
@@ -154,6 +162,7 @@ void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, Tenso
   for (const int32_t row : rows) HEADRACE_CHECK(row >= 0 && row < x.rows(), row, " of ", x.rows());
   const int32_t* const device_rows = arena_.put(rows);
   arena_.flush();
+  graphs_.note("gather_rows", x, device_rows, out);
   launch(cuda::gather_rows,
          {.dtype = x.dtype, .x = matrix(x), .rows = device_rows, .out = matrix(out)});
 }

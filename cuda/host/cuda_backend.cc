@@ -14,6 +14,14 @@ namespace headrace::cuda {
 
 namespace {
 
+/// Debug and sanitizer builds call a recorded step's ops again before they launch the record, to
+/// assert that they are the same.
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kCheckReplays = true;
+#else
+constexpr bool kCheckReplays = false;
+#endif
+
 constexpr int kHopper = 9;  // compute capability with wgmma
 constexpr int32_t kMaxUploadThreads = 8;
 constexpr int32_t kLoraUploadThreads = 2;
@@ -37,7 +45,7 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
       lora_uploader_(context_, kLoraUploadThreads),
       arena_(context_, memory_),
       sample_arena_(context_, memory_),
-      graphs_(context_) {
+      graphs_(context_, kCheckReplays) {
   if (options.try_kernels) try_kernels();
 }
 

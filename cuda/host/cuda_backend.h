@@ -140,10 +140,10 @@ class CudaBackend final : public Backend {
     Buffer device;
   };
 
-  /// Queues an op's kernels, unless reserve() runs.
+  /// Queues an op's kernels, unless reserve() or the check of a replay runs.
   template <class Args>
   void launch(void (*op)(const Args&, Stream), const std::type_identity_t<Args>& args) {
-    if (reserving_) return;
+    if (reserving_ || graphs_.dry_run()) return;
     try {
       op(args, context_.stream());
     } catch (...) {

@@ -20,30 +20,56 @@ void StepGraphs::run(const GraphKey& key, int generation, const std::function<vo
   if (found == graphs_.end()) {
     ops();
     if (graphs_.size() >= kMaxGraphs) drop_oldest();
-    graphs_.emplace(key, Record{nullptr, ++uses_});
+    graphs_.emplace(key, Record{.last_use = ++uses_});
     return;
   }
   Record& step = found->second;
   step.last_use = ++uses_;
-  if (step.exec == nullptr) step.exec = record(ops);
+  if (step.exec == nullptr) {
+    step.exec = record(ops, step.trace);
+  } else if (check_replays_) {
+    check_replay(step.trace, ops);
+  }
   context_.check(context_.api().launch(step.exec, context_.stream()), "launching a step");
 }
 
-GraphExec StepGraphs::record(const std::function<void()>& ops) {
+void StepGraphs::check_replay(const StepTrace& recorded, const std::function<void()>& ops) {
+  StepTrace now;
+  trace_ = &now;
+  dry_run_ = true;
+  const auto end = [this] {
+    trace_ = nullptr;
+    dry_run_ = false;
+  };
+  try {
+    ops();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  recorded.expect(now);
+}
+
+GraphExec StepGraphs::record(const std::function<void()>& ops, StepTrace& trace) {
   CudaApi& api = context_.api();
   context_.check(api.begin_capture(context_.stream()), "recording a step");
   Graph graph = nullptr;
   recording_ = true;
+  trace.clear();
+  if (check_replays_) trace_ = &trace;
   try {
     ops();
   } catch (...) {
     recording_ = false;
+    trace_ = nullptr;
     if (api.end_capture(context_.stream(), &graph) == kSuccess && graph != nullptr) {
       static_cast<void>(api.destroy_graph(graph));
     }
     throw;
   }
   recording_ = false;
+  trace_ = nullptr;
   context_.check(api.end_capture(context_.stream(), &graph), "recording a step");
   GraphExec exec = nullptr;
   const Status status = api.instantiate(&exec, graph);

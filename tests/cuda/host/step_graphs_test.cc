@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "cuda/host/fake_cuda_api.h"
 #include "headrace/status.h"
 
@@ -55,6 +58,79 @@ TEST_F(StepGraphsTest, ARecordThatCannotBeUploadedIsGivenBack) {
   EXPECT_THROW(computes(3), Error);
   EXPECT_TRUE(computes(3));
   EXPECT_FALSE(computes(3));
+}
+
+/// Ops as a model calls them: two norms and a linear, each of a tensor and a number.
+struct Ops {
+  std::vector<float> memory = std::vector<float>(8);
+  int64_t rows = 2;
+  float eps = 1e-6f;
+  const char* last = "linear";
+  bool has_more = false;
+  int launched = 0;
+
+  void run(StepGraphs& graphs) {
+    const TensorView x(memory.data(), DType::kF32, {rows, 2});
+    graphs.note("rms_norm", x, eps);
+    graphs.note("rms_norm", x, 1.0f);
+    graphs.note(last, x, memory.data());
+    if (has_more) graphs.note("silu_mul", x);
+    if (!graphs.dry_run()) ++launched;
+  }
+};
+
+class ReplayTest : public testing::Test {
+ protected:
+  void step() {
+    graphs_.run({nullptr, nullptr, 1, 1}, 0, [&] { ops_.run(graphs_); });
+  }
+  /// The message that a replay throws.
+  std::string fault() {
+    try {
+      step();
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  FakeCudaApi api_;
+  CudaContext context_{api_, 0};
+  StepGraphs graphs_{context_, true};
+  Ops ops_;
+};
+
+TEST_F(ReplayTest, TheSameOpsAreCalledButLaunchNothing) {
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(ops_.launched, 2);  // as they are, and into the record
+  EXPECT_EQ(api_.calls("launch"), 4);
+}
+
+TEST_F(ReplayTest, AnyDifferenceIsAnErrorThatNamesTheOp) {
+  step();
+  step();
+  const Ops recorded = ops_;
+  const auto expect_fault = [&](const std::string& what) {
+    const int launches = api_.calls("launch");
+    EXPECT_NE(fault().find(what), std::string::npos) << what;
+    EXPECT_EQ(api_.calls("launch"), launches) << "a wrong record was launched";
+    ops_.eps = recorded.eps;
+    ops_.rows = recorded.rows;
+    ops_.last = recorded.last;
+    ops_.has_more = false;
+    EXPECT_EQ(fault(), "") << "after " << what;
+  };
+  ops_.eps = 1e-5f;
+  expect_fault("op 0 (rms_norm) would now have other arguments");
+  ops_.rows = 1;
+  expect_fault("op 0 (rms_norm) would now have other arguments");
+  ops_.last = "silu_mul";
+  expect_fault("op 2 (linear) would now be silu_mul");
+  ops_.has_more = true;
+  expect_fault("one more: op 3 (silu_mul)");
+  std::vector<float> elsewhere(8);
+  ops_.memory.swap(elsewhere);
+  EXPECT_NE(fault().find("op 0 (rms_norm)"), std::string::npos);
 }
 
 }  // namespace
