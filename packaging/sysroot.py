@@ -88,7 +88,8 @@ def make_glibc(folder: Path) -> None:
         target_name = next(lib.glob(f"lib{name}.so.*")).name
         (lib / f"lib{name}.so").symlink_to(target_name)
     (lib / "libc.so").write_text(
-        "GROUP(libc.so.6 libc_nonshared.a AS_NEEDED(libm.so.6 libpthread.so.0 libdl.so.2))\n"
+        "GROUP(libc.so.6 libc_nonshared.a "
+        "AS_NEEDED(libld.so.2 libm.so.6 libpthread.so.0 libdl.so.2))\n"
     )
 
 
