@@ -1,4 +1,4 @@
-"""Writes golden.json beside this file, with what transformers makes of pictures and clips.
+"""Writes media.json beside this file, with what transformers makes of pictures and clips.
 
     python tests/golden/media/make_media_golden.py
 
@@ -310,7 +310,7 @@ def main() -> None:
         "positions": position_cases(),
         "prompts": prompt_cases(),
     }
-    path = Path(__file__).parent / "golden.json"
+    path = Path(__file__).parent / "media.json"
     path.write_text(json.dumps(golden, separators=(",", ":")) + "\n", encoding="utf-8")
 
 

@@ -22,7 +22,7 @@ from headrace.media import MediaProcessor, ModelSettings, family_of
 __all__ = ["KINDS", "MODES", "ROOT", "SIZES", "Pixels", "frames", "picture"]
 
 GOLDEN: dict[str, Any] = json.loads(
-    (ROOT / "tests/golden/media/golden.json").read_text(encoding="utf-8")
+    (ROOT / "tests/golden/media/media.json").read_text(encoding="utf-8")
 )
 
 
