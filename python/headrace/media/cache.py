@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 
 from headrace.media.item import MediaItem
+from headrace.quoting import quoted
 
 
 class MediaCache:
@@ -16,7 +17,7 @@ class MediaCache:
 
     def __init__(self, max_bytes: int) -> None:
         if not isinstance(max_bytes, int) or isinstance(max_bytes, bool):
-            raise TypeError(f"max_bytes must be an int, got {max_bytes!r}")
+            raise TypeError(f"max_bytes must be an int, got {quoted(max_bytes)}")
         if max_bytes < 0:
             raise ValueError(f"max_bytes must be at least 0, got {max_bytes}")
         self._max_bytes = max_bytes

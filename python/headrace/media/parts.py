@@ -100,7 +100,7 @@ def read_limits(limits: Any) -> dict[str, int]:
     for modality, most in limits.items():
         if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= _MOST:
             raise ValueError(
-                f"limit_mm_per_prompt[{modality!r}] must be an int in [0, {_MOST}], got "
+                f"limit_mm_per_prompt[{quoted(modality)}] must be an int in [0, {_MOST}], got "
                 f"{quoted(most)}"
             )
     return {**DEFAULT_LIMITS, **limits}
