@@ -13,8 +13,9 @@ from headrace.media.limits import MediaLimits
 from headrace.quoting import quoted
 
 # Pillow's names. Whatever else Pillow reads is refused: PostScript runs a program, and TIFF, with
-# its float pixels and pages, logs what it stumbles over.
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB", "PPM", "AVIF", "ICO")
+# its float pixels and pages, logs what it stumbles over. ICO decodes what it holds, of any size, as
+# it is opened.
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB", "PPM", "AVIF")
 
 
 @dataclass(frozen=True, slots=True)
