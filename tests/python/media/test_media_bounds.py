@@ -62,6 +62,26 @@ def test_icons_are_refused() -> None:
         decode_picture(out.getvalue(), MediaLimits())
 
 
+def jpeg(**more: Any) -> bytes:
+    out = io.BytesIO()
+    Image.radial_gradient("L").convert("RGB").save(out, "JPEG", **more)
+    return out.getvalue()
+
+
+def test_scans_of_a_jpeg_are_bounded() -> None:
+    data = jpeg(progressive=True)
+    last = data[data.rindex(b"\xff\xda") : -2]
+    own = data.count(b"\xff\xda")
+    assert 1 < own < 32
+    most = data[:-2] + last * (32 - own)
+    assert decode_picture(most + b"\xff\xd9", MediaLimits()).height == 256
+    for hidden in (b"", b"\xff\x01\xff\xff", b"\xff\xda\xff\xff"):
+        with pytest.raises(MediaError, match="scans, more than 32"):
+            decode_picture(most + hidden + last + b"\xff\xd9", MediaLimits())
+    # What lies behind the only scan is not decoded: phones put clips there.
+    assert decode_picture(jpeg() + last * 99, MediaLimits()).height == 256
+
+
 def test_more_frames_than_there_could_be() -> None:
     with pytest.raises(MediaError, match=r"^video: .*frames are asked for"):
         processor("qwen3_vl").video(gif((1, 1), (1, 1)), options={"num_frames": 1 << 31})
