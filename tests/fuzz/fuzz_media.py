@@ -44,8 +44,8 @@ from headrace.media import (  # noqa: E402
 from headrace.media.sources.load import load_bytes  # noqa: E402
 
 VALUES: list[Any] = [
-    None, True, 0, -1, 1.5, 2**31, 2**70, 10**400, 1e308, float("nan"), "", "x", "\ud800", "\0", b"",
-    b"x", [], [1], {}, {"url": "data:,x"}, {"video": b"x"}, "x" * 5000, object(),
+    None, True, 0, -1, 1.5, 2**31, 2**70, 10**400, 1e308, float("nan"), "", "x", "\ud800", "\0",
+    b"", b"x", [], [1], {}, {"url": "data:,x"}, {"video": b"x"}, "x" * 5000, object(),
 ]  # fmt: skip
 KEYS = ["type", "image_url", "video_url", "image", "video", "uuid", "text", "fps", "url", "detail"]
 KINDS = ["text", "image_url", "video_url", "image", "video", "audio", 5]
