@@ -89,12 +89,14 @@ def _animation(data: bytes, limits: MediaLimits, choose: Choose) -> Clip:
         image = image_of.open(io.BytesIO(data), formats=_ANIMATED)
         limits.check_size(image.height, image.width)
         milliseconds = 0.0
-        total = getattr(image, "n_frames", 1)
-        limits.check_clip(total, image.height, image.width, 1000.0)
-        for number in range(total):
-            image.seek(number)
+        total = 0
+        # Not n_frames, for which a GIF is read to its end; and each frame may make a GIF larger.
+        while _has_frame(image, total):
+            limits.check_size(image.height, image.width)
+            limits.check_clip(total + 1, image.height, image.width, 1000.0)
             image.load()  # a WebP tells a frame's duration then
             milliseconds += float(image.info.get("duration", 0) or 100)
+            total += 1
         fps = 1000 * total / max(milliseconds, 1.0)
         limits.check_clip(total, image.height, image.width, fps)
     except MediaError:
@@ -114,6 +116,15 @@ def _animation(data: bytes, limits: MediaLimits, choose: Choose) -> Clip:
             raise MediaError(f"it can't be decoded: {quoted(str(error))}") from error
 
     return Clip(frames(), indices, fps, total)
+
+
+def _has_frame(image: Any, number: int) -> bool:
+    """Goes there. Decodes the frame before, if that hasn't been done."""
+    try:
+        image.seek(number)
+    except EOFError:
+        return False
+    return True
 
 
 def _video(data: bytes, limits: MediaLimits, choose: Choose, total: int | None) -> Clip:

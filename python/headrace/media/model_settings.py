@@ -87,7 +87,7 @@ def _changed(source: str, data: Mapping[str, Any], base: Settings) -> Settings:
             continue
         try:
             values.update(_READERS[key](value, base))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise MediaError(f"{source}: {key} is {quoted(value)}: {error}") from None
     try:
         return merged(base, values)

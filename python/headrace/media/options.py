@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -140,7 +139,7 @@ def _read(name: str, value: Any, kind: str) -> Any:
     elif kind == "rate":
         if not is_int and not isinstance(value, float):
             raise TypeError(f"{name} must be a number, got {quoted(value)}")
-        if not (math.isfinite(value) and (value <= 0 or 0.001 <= value <= 1000)):
+        if not (-1000 <= value <= 0 or 0.001 <= value <= 1000):
             raise ValueError(f"{name} must be finite and lie in [0.001, 1000], got {quoted(value)}")
         return float(value)
     elif not is_int:

@@ -9,12 +9,14 @@ from typing import Any
 
 from headrace import _core
 from headrace.errors import MediaError
+from headrace.media.jpeg_scans import check_scans
 from headrace.media.limits import MediaLimits
 from headrace.quoting import quoted
 
 # Pillow's names. Whatever else Pillow reads is refused: PostScript runs a program, and TIFF, with
-# its float pixels and pages, logs what it stumbles over.
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB", "PPM", "AVIF", "ICO")
+# its float pixels and pages, logs what it stumbles over. ICO decodes what it holds, of any size, as
+# it is opened.
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB", "PPM", "AVIF")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ def decode_picture(data: bytes, limits: MediaLimits) -> Picture:
     try:
         with image_of.open(io.BytesIO(data), formats=known) as image:
             limits.check_size(image.height, image.width)
+            if image.format in ("JPEG", "MPO"):
+                check_scans(data)
             image.load()
             return picture_of(pillow("ImageOps").exif_transpose(image), limits)
     except MediaError:

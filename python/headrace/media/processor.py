@@ -69,7 +69,7 @@ class MediaProcessor:
     ) -> MediaItem:
         """A still image.
 
-        source: encoded bytes (PNG, JPEG, WebP, GIF, BMP, PPM, AVIF, ICO; the first frame of
+        source: encoded bytes (PNG, JPEG, WebP, GIF, BMP, PPM, AVIF; the first frame of
             an animated one), a pathlib.Path, a `data:`, `file:` or `http(s):` address, an image of
             Pillow (taken as it is: its EXIF orientation is not applied), or a uint8 array [height,
             width, 3] or [height, width]. None: what the cache has under `uuid`.

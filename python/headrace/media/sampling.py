@@ -10,6 +10,8 @@ from itertools import pairwise
 
 from headrace.errors import MediaError
 
+_MOST_FRAMES = 1 << 20  # of a rule that uses frames more than once; limits of items come later
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingRule:
@@ -65,6 +67,8 @@ def _qwen3(rule: SamplingRule, total: int, fps: float) -> list[int]:
     else:
         count = total if rule.fps is None else int(total / fps * rule.fps)
         count = min(max(count, rule.min_frames), rule.max_frames, total)
+    if count > _MOST_FRAMES:
+        raise MediaError(f"{count} frames are asked for: {_MOST_FRAMES} are the most")
     return [round(value) for value in _linspace(0, total - 1, count)]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import UnsupportedError
-from headrace.quoting import quoted
+from headrace.quoting import checked_text, quoted
 
 _SIZES = ("num_speculative_tokens", "min_ngram_size", "max_ngram_size")
 # FastDeploy's settings of other methods, and of checks that give up exactness: the values that
@@ -81,14 +81,14 @@ def _model(method: str, model: Any) -> dict[str, str]:
             else "'draft_model' needs model, the folder of a small model with the same tokenizer"
         )
         raise TypeError(f"speculative_config: {what}, got {quoted(model)}")
-    return {"model": os.fspath(model)}
+    return {"model": checked_text(os.fspath(model), "speculative_config: model")}
 
 
 def _check_sizes(sizes: Mapping[str, Any]) -> None:
     count = sizes.get("num_speculative_tokens", 8)
     if not 1 <= count <= 32:
         raise ValueError(
-            f"speculative_config: num_speculative_tokens must be in [1, 32], got {count}"
+            f"speculative_config: num_speculative_tokens must be in [1, 32], got {quoted(count)}"
         )
     least, most = sizes.get("min_ngram_size", 2), sizes.get("max_ngram_size", 5)
     if not 1 <= most <= 64:
@@ -104,7 +104,7 @@ def _settings(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"speculative_config={quoted(value)} is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise TypeError(f"speculative_config must be a dict, got {type(value).__name__}")

@@ -463,6 +463,7 @@ def test_tiles_follow_the_config(tmp_path: Path) -> None:
         ({"preprocessor_config": {"image_mean": [0, 1]}}, "three numbers"),
         ({"preprocessor_config": {"resample": 7}}, "resample"),
         ({"preprocessor_config": {"image_mean": [1e308, 0, 0]}}, "mean"),
+        ({"preprocessor_config": {"image_mean": [10**400, 0, 0]}}, "image_mean"),
         ({"preprocessor_config": {"rescale_factor": -1}}, "rescale_factor"),
         ({"preprocessor_config": {"do_center_crop": True}}, "not cropped"),
         ({"preprocessor_config": {"do_resize": 1}}, "true or false"),

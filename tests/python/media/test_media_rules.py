@@ -98,6 +98,8 @@ def test_frames_that_are_not_there() -> None:
         frame_indices(ERNIE_RULE, 0, 25.0)
     with pytest.raises(MediaError, match="8 of its 5 frames"):
         frame_indices(SamplingRule("qwen2", 2.0, 4, 768, num_frames=8), 5, 25.0)
+    with pytest.raises(MediaError, match="2147483648 frames are asked for"):
+        frame_indices(SamplingRule("qwen3", 2.0, 4, 768, num_frames=1 << 31), 5, 25.0)
 
 
 def test_normalisation() -> None:
@@ -240,6 +242,7 @@ def test_options() -> None:
         ({"image_max_pixels": 100}, ValueError, "min_pixels <= max_pixels"),
         ({"video_fps": "2"}, TypeError, "must be a number"),
         ({"video_fps": float("nan")}, ValueError, "finite"),
+        ({"video_fps": 10**400}, ValueError, "an int of"),
         ({"video_fps": 0}, ValueError, "above 0"),
         ({"video_fps": 1, "video_target_frames": 8}, ValueError, "exclude each other"),
         ({"video_frames_sample": "last"}, ValueError, "must be one of"),

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,6 +38,14 @@ def encoded(data: bytes, kind: str = "image/png") -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
+def open_files() -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found
+
+
 def test_bytes_and_paths(tmp_path: Path) -> None:
     file = tmp_path / "a.png"
     file.write_bytes(DATA)
@@ -50,6 +59,7 @@ def test_bytes_and_paths(tmp_path: Path) -> None:
         load(tmp_path / "none.png")
     with pytest.raises(MediaError, match="Is a directory"):
         load(tmp_path)
+    assert not [link for link in open_files() if link == str(tmp_path)]
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MediaError, match="no regular file"):
         load(tmp_path / "pipe")
@@ -69,6 +79,19 @@ def test_data_urls() -> None:
     assert decode_data_url("data:text/plain,a%20b+c", 100) == ("text/plain", b"a b+c")
     assert decode_data_url("data:,x", 100) == ("", b"x")
     assert load(encoded(DATA, "video/mp4"), modality="video") == DATA
+
+
+def test_escapes_take_little_memory() -> None:
+    count = 200_000
+    assert decode_data_url("data:,a" + "%41" * count, count + 1)[1] == b"a" + b"A" * count
+    for url in ("data:," + "%41" * count, "data:;base64," + "QUFB QUFB " * (count // 8)):
+        tracemalloc.start()
+        try:
+            decode_data_url(url, count)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 12 * count, url[:20]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +142,9 @@ def test_files_lie_in_the_allowed_folder(tmp_path: Path) -> None:
             load(f"file://{path}", access)
     for url in (f"file://host{inside}/a%20b.png", "file:a", f"file://{inside}/a%00b", "file://"):
         with pytest.raises(MediaError, match="file:///PATH"):
+            load(url, access)
+    for url, words in (("file://[", "malformed"), ("file:///" + "a/" * 9000, "characters")):
+        with pytest.raises(MediaError, match=words):
             load(url, access)
     with pytest.raises(MediaError, match="file:// addresses are off"):
         load(f"file://{inside}/a%20b.png")
@@ -253,6 +279,7 @@ def test_fetching(server: Server) -> None:
         ("/to?file:///etc/passwd", r"must read http\(s\)"),
         ("/to?http://other.example/a", "not in allowed_media_domains"),
         ("/to?//other.example/a", "not in allowed_media_domains"),
+        ("/to?http://[/", "redirects to"),
     ],
 )
 def test_bad_answers(server: Server, path: str, words: str) -> None:
@@ -338,7 +365,8 @@ def test_the_checked_address_is_the_one_that_is_connected_to(
         *("127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0"),
         *("100.64.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "198.18.0.1", "::1", "::"),
         *("fe80::1", "fc00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2001:db8::1"),
-        *("64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::"),
+        *("64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::", "64:ff9b:1::7f00:1"),
+        *("::7f00:1", "::ffff:0:7f00:1", "fec0::1"),
     ],
 )
 def test_addresses_that_are_not_public(address: str) -> None:
@@ -348,6 +376,7 @@ def test_addresses_that_are_not_public(address: str) -> None:
     assert web.read_allowed_hosts(["*"]).allows(web.ipaddress.ip_address("93.184.216.34"))
     plain = getattr(parsed, "ipv4_mapped", None) or parsed
     assert web.read_allowed_hosts([str(plain)]).allows(parsed)
+    assert web.read_allowed_hosts(["*"]).allows(web.ipaddress.ip_address("2606:4700::1111"))
 
 
 @pytest.mark.parametrize(

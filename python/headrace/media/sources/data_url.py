@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from headrace.errors import MediaError
 
 _LONGEST_HEAD = 1024
+_PART = 1 << 14
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
 
 
@@ -32,7 +33,7 @@ def decode_data_url(url: str, max_bytes: int) -> tuple[str, bytes]:
         raise MediaError(f"the data: address has {length} characters: more than {max_bytes} bytes")
     if not url.isascii():
         raise MediaError("the data: address has characters outside of ASCII")
-    data = unquote_to_bytes(url[comma + 1 :])
+    data = _unquoted(url, comma + 1)
     if is_base64:
         data = _base64(data)
     if len(data) > max_bytes:
@@ -42,8 +43,23 @@ def decode_data_url(url: str, max_bytes: int) -> tuple[str, bytes]:
     return media_type, data
 
 
+def _unquoted(url: str, start: int) -> bytes:
+    """The rest of `url`, unquoted part by part: many escapes at once would take many times as much
+    memory as they are long."""
+    if url.find("%", start) < 0:
+        return url[start:].encode("ascii")
+    data = bytearray()
+    while start < len(url):
+        end = start + _PART
+        cut = url.find("%", end - 2, end)  # an escape that the part's end would cut in two
+        end = end if cut < 0 else cut
+        data += unquote_to_bytes(url[start:end])
+        start = end
+    return bytes(data)
+
+
 def _base64(text: bytes) -> bytes:
-    stripped = b"".join(text.split()).rstrip(b"=")
+    stripped = text.translate(None, b" \t\n\r\f\v").rstrip(b"=")
     try:
         return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
     except (binascii.Error, ValueError) as error:

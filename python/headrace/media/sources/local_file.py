@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 from headrace.errors import MediaError
 from headrace.quoting import quoted
 
+_LONGEST_URL = 3 * 4096  # a path of PATH_MAX, percent-encoded
+
 
 def checked_folder(path: str | os.PathLike[str] | None) -> Path | None:
     """`allowed_local_media_path` with its links resolved; None and "" allow nothing. Raises
@@ -31,7 +33,12 @@ def read_file_url(url: str, allowed: Path | None, max_bytes: int) -> bytes:
         raise MediaError(
             "file:// addresses are off: set allowed_local_media_path to allow a folder"
         )
-    parts = urlsplit(url)
+    if len(url) > _LONGEST_URL:
+        raise MediaError(f"the address has {len(url)} characters, more than {_LONGEST_URL}")
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise MediaError(f"the address {quoted(url)} is malformed: {error}") from None
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
         raise MediaError(f"{quoted(url)} must read file:///PATH")
     path = unquote(parts.path)
@@ -53,7 +60,8 @@ def read_path(path: str | os.PathLike[str], max_bytes: int, inside: Path | None 
     except (OSError, ValueError) as error:
         raise MediaError(f"{name} can't be opened: {_reason(error)}") from None
     try:
-        with os.fdopen(number, "rb") as file:
+        # fdopen() leaves what it refuses open, such as a folder.
+        with os.fdopen(number, "rb", closefd=False) as file:
             if inside is not None and not Path(
                 os.readlink(f"/proc/self/fd/{number}")
             ).is_relative_to(inside):
@@ -64,6 +72,8 @@ def read_path(path: str | os.PathLike[str], max_bytes: int, inside: Path | None 
             data = b"" if status.st_size > max_bytes else file.read(max_bytes + 1)
     except OSError as error:
         raise MediaError(f"{name} can't be read: {_reason(error)}") from None
+    finally:
+        os.close(number)
     if status.st_size > max_bytes or len(data) > max_bytes:
         raise MediaError(f"{name} has {status.st_size} bytes, more than {max_bytes}")
     return data

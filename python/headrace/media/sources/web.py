@@ -28,8 +28,10 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _LONGEST_URL = 8192
 _CHUNK = 1 << 16
 _HEADERS = {"User-Agent": "headrace", "Accept": "*/*", "Accept-Encoding": "identity"}
-# IPv4 addresses inside of IPv6 ones: NAT64, 6to4, Teredo.
-_WRAPPING = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "2002::/16", "2001::/32")]
+# Global unicast. Outside of it lie addresses that hold IPv4 ones (NAT64, SIIT, IPv4-compatible) and
+# site-local ones, some of which `is_global` takes for public; 6to4 and Teredo lie inside.
+_UNICAST = ipaddress.ip_network("2000::/3")
+_WRAPPING = [ipaddress.ip_network(text) for text in ("2002::/16", "2001::/32")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class AllowedHosts:
         address = mapped or address
         if any(address in network for network in self.networks):
             return True
-        if any(address in network for network in _WRAPPING):
+        if address.version == 6 and (
+            address not in _UNICAST or any(address in network for network in _WRAPPING)
+        ):
             return False
         return address.is_global and not address.is_multicast
 
@@ -96,8 +100,12 @@ def fetch(url: str, allowed: AllowedHosts, max_bytes: int, seconds: float) -> by
         answer = _get(parts, allowed, max_bytes, deadline)
         if isinstance(answer, bytes):
             return answer
-        following = urljoin(url, answer)
-        if parts.scheme == "https" and urlsplit(following).scheme != "https":
+        try:
+            following = urljoin(url, answer)
+            scheme = urlsplit(following).scheme
+        except ValueError as error:
+            raise MediaError(f"{quoted(url)} redirects to {quoted(answer)}: {error}") from None
+        if parts.scheme == "https" and scheme != "https":
             raise MediaError(f"{quoted(url)} redirects from https to another scheme")
         url = following
     raise MediaError(f"more than {_MOST_REDIRECTS} redirects, the last to {quoted(url)}")
