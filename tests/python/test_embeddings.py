@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,38 @@ def test_coroutines_give_the_same(tmp_path: Path) -> None:
                 await task
             assert llm.request_ids() == []
             assert (await llm.embed(""))[0].error_code == 400
+
+    asyncio.run(run())
+
+
+def test_a_call_that_ends_while_a_text_is_read_leaves_nothing(tmp_path: Path) -> None:
+    folder = golden_folder("qwen3", tmp_path / "m")
+    reads, goes_on, both = threading.Event(), threading.Event(), threading.Barrier(2)
+
+    async def run() -> None:
+        async with AsyncLLM.load(str(folder), **OPTIONS) as llm:
+            tokenizer = llm.get_tokenizer()
+            assert tokenizer is not None
+
+            def encode(_: object, text: str, *args: Any, **options: Any) -> list[int]:
+                reads.set()
+                assert goes_on.wait(30)
+                if text != "Hello":
+                    both.wait(30)
+                return [5] * 250
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(type(tokenizer), "encode", encode)
+                task = asyncio.ensure_future(llm.embed("Hello"))
+                await asyncio.to_thread(reads.wait, 30)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                goes_on.set()
+                # Two threads read texts: once both read one of these, what they had is done.
+                await asyncio.gather(llm.embed("a"), llm.embed("b"))
+            assert llm.request_ids() == []
+            assert llm.stats().finished_requests == 2
 
     asyncio.run(run())
 
