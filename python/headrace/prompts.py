@@ -287,10 +287,15 @@ def _encode(
 def _ids(value: Any, name: str) -> list[int]:
     items = _as_list(value)
     if items is not None and set(map(type, items)) == {int}:
-        return list(items)  # the caller's list may change
-    if items is None or not all(_is_id(item) for item in items):
+        ids = list(items)  # the caller's list may change
+    elif items is None or not all(_is_id(item) for item in items):
         raise TypeError(f"{name} must be a list of token ids, got {quoted(value)}")
-    return [operator.index(item) for item in items]
+    else:
+        ids = [operator.index(item) for item in items]
+    largest = max(ids, key=abs, default=0)
+    if largest.bit_length() > 63:
+        raise ValueError(f"{name} has {quoted(largest)}, which is no token id")
+    return ids
 
 
 def _is_id(value: Any) -> bool:

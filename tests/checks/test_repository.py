@@ -41,6 +41,18 @@ def test_no_leftovers_or_machine_paths() -> None:
     assert not found, "\n".join(found)
 
 
+def test_nothing_that_a_build_makes() -> None:
+    command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    ignored = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    assert not ignored, f"git ignores these, but has them:\n{ignored}"
+    programs = []
+    for path in tracked():
+        with path.open("rb") as file:
+            if file.read(4) == b"\x7fELF":
+                programs.append(str(path.relative_to(ROOT)))
+    assert not programs
+
+
 def test_the_shipped_model_is_small() -> None:
     folder = ROOT / "examples/tiny_model/checkpoint"
     assert sum(p.stat().st_size for p in folder.iterdir()) <= 8 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,15 @@ def test_bad_inputs_fail_alone(tmp_path: Path) -> None:
         for dimensions in (0, -1, 65, 10**9):
             with pytest.raises(ValueError, match="dimensions"):
                 llm.embed("Hello", dimensions=dimensions)
+        for dimensions in (True, "8", 1.5, float("nan"), [8]):
+            with pytest.raises(TypeError, match="dimensions must be an int, got"):
+                llm.embed("Hello", dimensions=dimensions)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="prompt_token_ids"):
+            llm.embed({"prompt_token_ids": "Hello"})
+        with pytest.raises(ValueError, match=r"prompt_name \['a'\]"):
+            llm.embed("Hello", prompt_name=["a"])  # type: ignore[arg-type]
+        huge = llm.embed([[10**30]], use_tqdm=False)[0]
+        assert huge.error_msg == f"prompt_token_ids has {10**30}, which is no token id"
         with pytest.raises(ValueError, match="bad_words"):
             llm.embed({"prompt": "Hello", "bad_words": ["a"]})
         with pytest.raises(TypeError):
@@ -252,8 +262,9 @@ def test_reranking_is_the_probability_of_yes(tmp_path: Path) -> None:
         assert "<Instruct>: Be kind" in tokenizer.decode(other[0].prompt_token_ids)
         with pytest.raises(ValueError, match="2 queries for 1"):
             llm.score(["a", "b"], ["c"])
-        with pytest.raises(TypeError, match="texts"):
-            llm.score("a", [1])  # type: ignore[list-item]
+        for documents in (None, 5, b"a", {"text": "a"}, [1]):
+            with pytest.raises(TypeError, match="must be texts, got"):
+                llm.score("a", documents)  # type: ignore[arg-type]
 
 
 def test_scores_of_embeddings_are_cosines(tmp_path: Path) -> None:
@@ -267,6 +278,12 @@ def test_scores_of_embeddings_are_cosines(tmp_path: Path) -> None:
             assert score.outputs.score == pytest.approx(cosine(query, text.outputs.embedding))
         with pytest.raises(ValueError, match="rerankers"):
             llm.score("One", "Two", instruction="x")
+    same = add_modules(golden_folder("qwen3", tmp_path / "same"))
+    with LLM(str(same), **OPTIONS) as llm:  # rounded to float32, some are longer than 1
+        texts = [f"t{i}" for i in range(20)]
+        scores = [one.outputs.score for one in llm.score(texts, texts, use_tqdm=False)]
+        assert scores == pytest.approx([1.0] * 20, abs=1e-6)
+        assert max(scores) <= 1
     other = LLM(str(golden_folder("qwen3", tmp_path / "n")), **OPTIONS)
     with other, pytest.raises(ValueError, match="no reranker"):
         other.score("One", "Two")
@@ -289,6 +306,38 @@ def test_coroutines_give_the_same(tmp_path: Path) -> None:
                 await task
             assert llm.request_ids() == []
             assert (await llm.embed(""))[0].error_code == 400
+
+    asyncio.run(run())
+
+
+def test_a_call_that_ends_while_a_text_is_read_leaves_nothing(tmp_path: Path) -> None:
+    folder = golden_folder("qwen3", tmp_path / "m")
+    reads, goes_on, both = threading.Event(), threading.Event(), threading.Barrier(2)
+
+    async def run() -> None:
+        async with AsyncLLM.load(str(folder), **OPTIONS) as llm:
+            tokenizer = llm.get_tokenizer()
+            assert tokenizer is not None
+
+            def encode(_: object, text: str, *args: Any, **options: Any) -> list[int]:
+                reads.set()
+                assert goes_on.wait(30)
+                if text != "Hello":
+                    both.wait(30)
+                return [5] * 250
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(type(tokenizer), "encode", encode)
+                task = asyncio.ensure_future(llm.embed("Hello"))
+                await asyncio.to_thread(reads.wait, 30)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                goes_on.set()
+                # Two threads read texts: once both read one of these, what they had is done.
+                await asyncio.gather(llm.embed("a"), llm.embed("b"))
+            assert llm.request_ids() == []
+            assert llm.stats().finished_requests == 2
 
     asyncio.run(run())
 

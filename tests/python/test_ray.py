@@ -119,6 +119,10 @@ def test_requests_that_no_engine_sees(request_: dict[str, Any], message: str) ->
         read_request(json.dumps(request_))
     with pytest.raises(ValueError, match="is no JSON"):
         Preprocess(None)({"prompt": object()})
+    kept = Preprocess(None, keeps_errors=True)({"prompt": float("nan"), "id": 7})
+    assert kept["id"] == 7
+    with pytest.raises(ValueError, match="no JSON"):
+        read_request(kept[REQUEST])
 
 
 def test_a_numa_node_for_each_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class EmbeddingFiles:
         name = self.default_prompt_name if name is None else name
         if name is None:
             return ""
-        if name not in self.prompts:
+        if not isinstance(name, str) or name not in self.prompts:
             known = ", ".join(sorted(self.prompts)) or "it has none"
             raise ValueError(f"prompt_name {quoted(name)} is none of the model's: {known}")
         return self.prompts[name]

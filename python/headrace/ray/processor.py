@@ -23,7 +23,7 @@ class Processor:
         postprocess_map_kwargs: Mapping[str, Any],
     ) -> None:
         self.config = config
-        self._before = Preprocess(preprocess)
+        self._before = Preprocess(preprocess, config.should_continue_on_error)
         self._after = Postprocess(postprocess, config.should_continue_on_error)
         self._before_options = dict(preprocess_map_kwargs)
         self._after_options = dict(postprocess_map_kwargs)

@@ -24,8 +24,10 @@ RowFunction = Callable[[Row], Row]
 class Preprocess:
     """From a row of the caller's to one with a request."""
 
-    def __init__(self, function: RowFunction | None) -> None:
+    def __init__(self, function: RowFunction | None, keeps_errors: bool = False) -> None:
+        """keeps_errors: a request that is no JSON fails its row alone, in read_request."""
         self._function = function
+        self._keeps_errors = keeps_errors
 
     def __call__(self, row: Row) -> Row:
         made = dict(row)
@@ -35,7 +37,10 @@ class Preprocess:
         try:
             made[REQUEST] = json.dumps(plain(request), allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"the row's request is no JSON: {error}") from error
+            message = f"the row's request is no JSON: {error}"
+            if not self._keeps_errors:
+                raise ValueError(message) from error
+            made[REQUEST] = json.dumps({ERROR: message})
         return made
 
 
@@ -63,6 +68,8 @@ class Postprocess:
 def read_request(text: str) -> Row:
     """The fields of a row's request. Raises ValueError."""
     request: Row = json.loads(text)
+    if ERROR in request:
+        raise ValueError(request[ERROR])
     given = [name for name in PROMPTS if request.get(name) is not None]
     if len(given) != 1:
         raise ValueError(f"a row needs one of {', '.join(PROMPTS)}; this has {given or 'none'}")

@@ -69,7 +69,10 @@ async def whole(call: Call, target: Target, requests: list[Any]) -> list[Request
 async def pooled(
     call: Call, target: Target, inputs: Any, start: Callable[[], Awaitable[Sequence[Any]]]
 ) -> Sequence[Any]:
-    """What `start` gives, embeddings or scores, as one request in the engine. Raises ApiError."""
+    """What `start` gives, embeddings or scores, as one request in the engine.
+
+    Raises ApiError, which says which of several inputs has failed.
+    """
     _log_request(call, inputs, "pooling")
     await _enter(call, target)
     with _engine_errors():
@@ -77,9 +80,11 @@ async def pooled(
     tokens = sum(len(output.prompt_token_ids) for output in outputs)
     call.facts["prompt_tokens"] = tokens
     call.state.metrics.tokens(target.name, tokens, 0)
-    for output in outputs:
+    for place, output in enumerate(outputs):
         if output.error_code != 200:
-            raise _failure(output.error_code, output.error_msg or "the request has failed")
+            where = f"entry {place}: " if len(outputs) > 1 else ""
+            message = output.error_msg or "the request has failed"
+            raise _failure(output.error_code, where + message)
     return outputs
 
 

@@ -107,6 +107,8 @@ def test_what_the_engine_refuses(api: openai.OpenAI, url: str) -> None:
         ({"input": "x" * 600}, "600 tokens"),
         ({"input": "a", "dimensions": 1000}, "dimensions is 1000"),
         ({"input": [999]}, "999"),
+        ({"input": [10**30]}, "no token id"),
+        ({"input": ["a", "b", ""]}, "entry 2: the input is empty"),
     ):
         with pytest.raises(openai.BadRequestError, match=message):
             api.embeddings.create(model="m", **given)  # type: ignore[arg-type]

@@ -102,4 +102,5 @@ def _probability(logits: Sequence[float]) -> float:
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    return math.fsum(map(mul, a, b))
+    """Of two of length 1, but for rounding."""
+    return max(-1.0, min(1.0, math.fsum(map(mul, a, b))))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,13 @@ class PoolingPlanner:
         return next((name for name in names if name in self.files.prompts), None)
 
     def _params(self, dimensions: int | None, normalize: bool | None) -> native.PoolingParams:
-        wanted = self.files.dimensions if dimensions is None else dimensions
-        if dimensions is not None and (isinstance(dimensions, bool) or dimensions < 1):
-            raise ValueError(f"dimensions must be at least 1, got {quoted(dimensions)}")
+        if dimensions is not None and (
+            isinstance(dimensions, bool) or not hasattr(dimensions, "__index__")
+        ):
+            raise TypeError(f"dimensions must be an int, got {quoted(dimensions)}")
+        wanted = self.files.dimensions if dimensions is None else index(dimensions)
+        if wanted is not None and wanted < 1:
+            raise ValueError(f"dimensions must be at least 1, got {quoted(wanted)}")
         if wanted is not None and wanted > self._info.hidden_size:
             raise ValueError(
                 f"dimensions is {quoted(wanted)}: the model's embeddings have "
@@ -143,7 +148,7 @@ class PoolingPlanner:
 
 
 def _without_keys(item: Any) -> Any:
-    """Text or ids, of a dict too. Raises ValueError for a dict that says more."""
+    """Text or ids, of a dict too. Raises ValueError for a dict that says more, and TypeError."""
     if not isinstance(item, Mapping):
         return item
     if len(item) != 1 or not item.keys() <= _DICT_KEYS:
@@ -151,7 +156,10 @@ def _without_keys(item: Any) -> Any:
             "an input is a text, token ids, or a dict with 'prompt' or 'prompt_token_ids', got the "
             f"keys {quoted(', '.join(map(str, item)))}"
         )
-    return next(iter(item.values()))
+    ((name, value),) = item.items()
+    if name == "prompt_token_ids" and isinstance(value, str):
+        raise TypeError(f"prompt_token_ids must be a list of token ids, got {quoted(value)}")
+    return value
 
 
 def pair_list(query: Any, documents: Any) -> list[tuple[str, str]]:
@@ -159,6 +167,9 @@ def pair_list(query: Any, documents: Any) -> list[tuple[str, str]]:
 
     Raises TypeError and ValueError.
     """
+    for given in (query, documents):
+        if isinstance(given, (bytes, Mapping)) or not isinstance(given, Iterable):
+            raise TypeError(f"queries and documents must be texts, got {quoted(given)}")
     texts = [documents] if isinstance(documents, str) else list(documents)
     queries = [query] * len(texts) if isinstance(query, str) else list(query)
     for text in (*queries, *texts):

@@ -51,6 +51,7 @@ class PooledCall:
         self._lora = lora
         self._raise_on_error = raise_on_error
         self._names: set[str] = set()
+        self._ended = False
         self._handles: list[native.Request | None] = []
         self.results: list[PooledResult] = []
 
@@ -85,15 +86,25 @@ class PooledCall:
         try:
             yield
         finally:
+            self._ended = True
             self._registry.withdraw(self._names)
 
     def _submit(self, job: PoolingJob) -> None:
+        """`_add`. A coroutine may be cancelled meanwhile: then nothing of it stays."""
+        try:
+            self._add(job)
+        finally:
+            if self._ended:
+                self._registry.withdraw(self._names)
+
+    def _add(self, job: PoolingJob) -> None:
         """Adds a result, and the request that will fill it unless that has failed."""
         result = PooledResult(str(uuid.uuid4()))
         handle = None
         try:
-            result.token_ids = job.read()
             self._registry.reserve(result.request_id, self._names)
+            result.token_ids = job.read()
+            self._registry.check_wanted(result.request_id)
             handle = self._launch(result, job.params)
             self._registry.submitted(result.request_id, handle)
         except request_errors() as error:
