@@ -197,9 +197,12 @@ bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t ind
 }
 
 /// Whether the blocks suffice for all of `seq`, after its juniors have given theirs if need be.
+/// Decodes that could take none from others keep those they lack: else they would rest, and the
+/// next plan would end one of the running for the sake of a newcomer.
 bool Planner::make_room_for(const Sequence& seq) {
   const int32_t wanted = seq.blocks_ahead() - seq.num_blocks() + blocks_promised_;
-  while (state_.blocks.available() < wanted) {
+  const auto kept = [this] { return interrupts() ? blocks_set_aside_ : 0; };
+  while (state_.blocks.available() < wanted + kept()) {
     if (preempt_most_junior(visited_)) continue;
     HEADRACE_CHECK(gives_up_ || visited_ > 0, "sequence ", seq.id, " does not fit alone");
     return false;

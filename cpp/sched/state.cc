@@ -6,7 +6,12 @@ namespace headrace {
 
 void SchedulerState::preempt(Sequence& seq) {
   preempted.push_back(seq.id);
-  waiting.insert(&seq);
+  try {
+    waiting.insert(&seq);
+  } catch (...) {
+    preempted.pop_back();  // it goes on, and the next plan must not say otherwise
+    throw;
+  }
   stop_running(seq);
   drop_blocks(seq);
   ++preemptions;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+#include <vector>
+
 #include "cpp/sched/scenario.h"
 #include "fakes/failing_new.h"
 
@@ -25,6 +28,40 @@ TEST(SchedulerAllocations, AFailureLosesNothing) {
                   }});
     if (HasFailure()) return;
   }
+}
+
+TEST(SchedulerAllocations, APlanListsWhomItPreemptedOnce) {
+  bool failed = true;
+  int failures = 0;
+  for (int64_t allocations = 0; failed; ++allocations) {
+    SCOPED_TRACE(testing::Message() << allocations << " allocations");
+    SchedulerConfig config;
+    config.max_num_seqs = 1;
+    config.max_model_len = config.num_blocks = 8;
+    Scheduler scheduler(config);
+    const auto add = [&](int32_t priority) {
+      return scheduler.add({.prompt = {1}, .max_tokens = 2, .priority = priority});
+    };
+    const SeqId lazy = add(1);
+    scheduler.plan(0);
+    scheduler.commit(std::vector<int32_t>{1});
+    add(0);
+    StepPlan plan;
+    failed = false;
+    allocations_left = allocations;
+    try {
+      plan = scheduler.plan(0);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+      ++failures;
+      plan = scheduler.plan(0);
+    }
+    allocations_left = -1;
+    EXPECT_EQ(plan.preempted, std::vector<SeqId>{lazy});
+    EXPECT_EQ(scheduler.stats().preemptions, 1u);
+    ASSERT_LT(allocations, 100);
+  }
+  EXPECT_GT(failures, 2);
 }
 
 }  // namespace

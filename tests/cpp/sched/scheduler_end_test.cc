@@ -244,7 +244,7 @@ TEST(SchedulerEnd, AWholePromptWaitsForAStepWithRoom) {
   EXPECT_EQ(scheduler.stats().free_blocks, 50);
 }
 
-TEST(SchedulerEnd, AWholePromptGivesItsBlocksBackToDecodes) {
+TEST(SchedulerEnd, AnUrgentWholePromptTakesTheBlocksOfADecode) {
   SchedulerConfig config = config_of();
   config.num_blocks = 3;
   config.out_of_blocks = OutOfBlocks::kInterruptLongest;
@@ -269,7 +269,36 @@ TEST(SchedulerEnd, AWholePromptGivesItsBlocksBackToDecodes) {
       if (seq.end != SeqEnd::kNone) ended.push_back(seq.id);
     }
   }
-  EXPECT_EQ(ended, (Ids{text, whole}));
+  EXPECT_EQ(ended, (Ids{whole, text}));
+}
+
+TEST(SchedulerEnd, AWholePromptWithoutRoomForItsRowsGivesItsBlocksBack) {
+  SchedulerConfig config = config_of();
+  config.max_num_seqs = 4;
+  config.enable_prefix_caching = false;
+  Scheduler scheduler(config);
+  const auto planned = [&] {
+    Ids ids;
+    for (const PlannedSeq& seq : scheduler.plan(0).seqs) ids.push_back(seq.id);
+    return ids;
+  };
+  SeqSpec ahead = spec_of(4, 3), prompt = one_step(6);
+  ahead.plans_ahead = prompt.plans_ahead = true;
+  const SeqId text = scheduler.add(ahead);
+  scheduler.plan(0);
+  const SeqId whole = scheduler.add(prompt);
+  const SeqId last = scheduler.add(spec_of(1, 1));
+  EXPECT_TRUE(scheduler.plan_ahead(0).empty()) << "`last` doesn't allow it";
+  EXPECT_EQ(scheduler.stats().running, 2) << "the whole prompt stays admitted";
+  scheduler.commit(std::vector<int32_t>{1});
+  SeqSpec senior = spec_of(6, 1);
+  senior.priority = -1;
+  const SeqId urgent = scheduler.add(senior);
+  EXPECT_EQ(planned(), (Ids{urgent, text}));
+  EXPECT_EQ(scheduler.stats().free_blocks, 50 - 4) << "those of the two";
+  EXPECT_EQ(scheduler.stats().waiting, 1) << "nobody enters meanwhile";
+  scheduler.commit(std::vector<int32_t>{1, 1});
+  EXPECT_EQ(planned(), (Ids{text, whole, last}));
 }
 
 }  // namespace

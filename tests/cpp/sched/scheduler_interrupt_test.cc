@@ -176,5 +176,30 @@ TEST(SchedulerInterrupt, AnUrgentNewcomerDisplacesWithoutEnding) {
   EXPECT_TRUE(until_interrupted(scheduler).interrupted.empty()) << "both finish";
 }
 
+TEST(SchedulerInterrupt, AnUrgentNewcomerLeavesADecodeTheBlockThatItLacks) {
+  Scheduler scheduler(config_of(OutOfBlocks::kInterruptLongest, 6));
+  const SeqId decode = scheduler.add(spec_of(3, 6, 1)), lazy = scheduler.add(spec_of(8, 8, 2));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(step(scheduler).planned, (Ids{decode, lazy}));
+  ASSERT_EQ(scheduler.stats().free_blocks, 2);
+  // Both would do for the newcomer, but one of them is what the decode needs now.
+  const SeqId urgent = scheduler.add(spec_of(5, 3));
+  const Step now = step(scheduler);
+  EXPECT_EQ(now.planned, (Ids{urgent, decode}));
+  EXPECT_EQ(now.preempted, (Ids{lazy}));
+  EXPECT_TRUE(until_interrupted(scheduler).interrupted.empty()) << "all finish";
+}
+
+TEST(SchedulerInterrupt, ADecodeWhoseBlockANewcomerNeedsIsPreempted) {
+  Scheduler scheduler(config_of(OutOfBlocks::kInterruptLongest, 3));
+  const SeqId decode = scheduler.add(spec_of(3, 6, 1));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(step(scheduler).planned, (Ids{decode}));
+  ASSERT_EQ(scheduler.stats().free_blocks, 2);
+  const SeqId urgent = scheduler.add(spec_of(5, 3));
+  const Step now = step(scheduler);
+  EXPECT_EQ(now.planned, (Ids{urgent}));
+  EXPECT_EQ(now.preempted, (Ids{decode}));
+  EXPECT_TRUE(until_interrupted(scheduler).interrupted.empty()) << "both finish";
+}
+
 }  // namespace
 }  // namespace headrace
