@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
-#include "model/weights/scaled_float8.h"
-#include "model/weights/stored_codes.h"
+#include "model/stored/scaled_float8.h"
+#include "model/stored/stored_codes.h"
 
 namespace headrace {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "model/weights/stored_layer_reader.h"
+#include "model/stored/stored_layer_reader.h"
 
 namespace headrace {
 

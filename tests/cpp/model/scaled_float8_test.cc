@@ -1,6 +1,6 @@
 // Weights stored as FP8 with scales: what they say, and which files are refused.
 
-#include "model/weights/scaled_float8.h"
+#include "model/stored/scaled_float8.h"
 
 #include <gtest/gtest.h>
 

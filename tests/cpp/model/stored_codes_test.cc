@@ -1,6 +1,6 @@
 // What checkpoints that come quantized say of themselves, and their codes in every order.
 
-#include "model/weights/stored_codes.h"
+#include "model/stored/stored_codes.h"
 
 #include <gtest/gtest.h>
 

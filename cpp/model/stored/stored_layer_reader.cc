@@ -1,4 +1,4 @@
-#include "model/weights/stored_layer_reader.h"
+#include "model/stored/stored_layer_reader.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "model/weights/stored_codes.h"
+#include "model/stored/stored_codes.h"
 
 #include <algorithm>
 #include <cstring>

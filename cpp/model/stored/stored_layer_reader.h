@@ -5,7 +5,7 @@
 
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/stored_quantization.h"
-#include "model/weights/stored_codes.h"
+#include "model/stored/stored_codes.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "model/weights/scaled_float8.h"
+#include "model/stored/scaled_float8.h"
 
 #include <algorithm>
 #include <cmath>
