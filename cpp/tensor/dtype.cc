@@ -20,6 +20,7 @@ size_t dtype_size(DType dtype) noexcept {
     case DType::kF8E4M3:
       return 1;
     case DType::kU4:
+    case DType::kF4E2M1:
       return 0;
   }
   return 0;
@@ -51,6 +52,8 @@ const char* dtype_name(DType dtype) noexcept {
       return "uint4";
     case DType::kF8E4M3:
       return "float8_e4m3";
+    case DType::kF4E2M1:
+      return "float4_e2m1";
   }
   return "unknown";
 }

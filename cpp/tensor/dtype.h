@@ -20,9 +20,11 @@ enum class DType : uint8_t {
   kBool,
   kU4,
   kF8E4M3,  ///< in checkpoints only, with scales beside it (float8.h)
+  kF4E2M1,  ///< likewise (float4.h), two in a byte
 };
 
-/// Bytes of an element; 0 for kU4, whose elements share bytes (quantized KV caches only).
+/// Bytes of an element; 0 for kU4 (quantized KV caches only) and kF4E2M1, whose elements share
+/// bytes.
 size_t dtype_size(DType dtype) noexcept;
 /// "float32", "bfloat16", ... Never null.
 const char* dtype_name(DType dtype) noexcept;

@@ -322,6 +322,42 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
+        "llama_mxfp4",
+        "MXFP4 linears, blocks of 32 inputs with a scale, as compressed-tensors writes them",
+        "float32",
+        llama(
+            "float32",
+            vocab_size=131,
+            tie_word_embeddings=True,
+            quantization_config={
+                "quant_method": "compressed-tensors",
+                "format": "mxfp4-pack-quantized",
+                "ignore": ["lm_head"],
+                "quantization_status": "compressed",
+                "kv_cache_scheme": None,
+                "config_groups": {
+                    "group_0": {
+                        "targets": ["Linear"],
+                        "format": "mxfp4-pack-quantized",
+                        "weights": {
+                            "num_bits": 4,
+                            "type": "float",
+                            "strategy": "group",
+                            "group_size": 32,
+                            "scale_dtype": "torch.uint8",
+                            "zp_dtype": "torch.uint8",
+                            "symmetric": True,
+                            "dynamic": False,
+                            "observer": "memoryless_minmax",
+                        },
+                        "input_activations": None,
+                        "output_activations": None,
+                    }
+                },
+            },
+        ),
+    ),
+    Case(
         "ernie4_5",
         "interleaved rope, tied head, head_dim 128; config as Baidu's PyTorch release has it",
         "bfloat16",

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parent
-_NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "F8_E4M3": np.uint8}
+_NUMPY = {
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": np.uint16,
+    "F8_E4M3": np.uint8,
+    "U8": np.uint8,
+}
+_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,7 +94,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_checkpoint(folder: Path) -> dict[str, np.ndarray]:
-    """All weights of a checkpoint folder, sharded or not, as float32; FP8 times its scales."""
+    """All weights of a checkpoint folder, sharded or not, as float32; codes times their scales."""
     index = folder / "model.safetensors.index.json"
     if not index.exists():
         return _scaled(read_safetensors(folder / "model.safetensors"), folder)
@@ -103,11 +110,19 @@ def _scaled(tensors: dict[str, np.ndarray], folder: Path) -> dict[str, np.ndarra
         if ".weight_scale" not in name:
             continue
         weight = name.partition("_scale")[0]
+        if weight + "_packed" in out:
+            out[weight] = _mxfp4(out.pop(weight + "_packed").astype(np.uint8), scales)
+            continue
         n, k = out[weight].shape
         rows, cols = config.get("weight_block_size", (1, k))
         wide = scales.repeat(rows, 0).repeat(cols, 1)[:n, :k]
         out[weight] = out[weight] * wide
     return out
+
+
+def _mxfp4(pairs: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    codes = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(len(pairs), -1)
+    return _E2M1[codes] * np.exp2(scales - 127).repeat(32, axis=1)
 
 
 def _e4m3(codes: np.ndarray) -> np.ndarray:

@@ -13,8 +13,10 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import float4
 import float8
 import numpy as np
 import oracle
@@ -71,7 +73,7 @@ def make(case: Case) -> None:
     folder = ROOT / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    # transformers gets the numbers that FP8 codes mean: it runs FP8 itself on GPUs alone.
+    # transformers gets the numbers that small floats mean: it runs them itself on GPUs alone.
     plain = {key: value for key, value in case.config.items() if key != "quantization_config"}
     write_json(folder / "config.json", plain)
     write_json(folder / "generation_config.json", case.generation)
@@ -79,7 +81,7 @@ def make(case: Case) -> None:
     meta = describe(case, folder, seed, answers, error)
     write_golden(folder, meta, answers)
     if plain != case.config:
-        tensors = float8.stored(load_file(folder / "model.safetensors"), case.config)
+        tensors = small_floats(case).stored(load_file(folder / "model.safetensors"), case.config)
         write_weights(folder, case, tensors)
         write_json(folder / "config.json", case.config)
     for twin in case.twins:
@@ -90,6 +92,12 @@ def make(case: Case) -> None:
     )
 
 
+def small_floats(case: Case) -> ModuleType:
+    """What rounds and stores the weights of a case whose checkpoint comes quantized."""
+    mxfp4 = case.config["quantization_config"].get("format") == "mxfp4-pack-quantized"
+    return float4 if mxfp4 else float8
+
+
 def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error]:
     """Writes the weights of the first seed whose answers are clear and beyond rounding."""
     storage = getattr(torch, case.storage)
@@ -97,7 +105,7 @@ def find_seed(case: Case, folder: Path) -> tuple[int, list[Answer], Float32Error
     for seed in range(case.seed, case.seed + MAX_SEEDS):
         weights.fill(model, seed, storage, case.experts)
         if "quantization_config" in case.config:
-            float8.round_model(model, case.config)
+            small_floats(case).round_model(model, case.config)
         prompts = clear_prompts(model, case, seed)
         if prompts is None:
             continue

@@ -48,7 +48,7 @@ class TensorError : public Error {
 /// A part of a weight matrix as a checkpoint stores it.
 struct WeightPart {
   const void* data = nullptr;  ///< host memory (usually the mapped file), unaligned
-  DType dtype = DType::kF32;   ///< kF32, kBF16, kF16 or kF64; of `numbers` kF8E4M3
+  DType dtype = DType::kF32;   ///< kF32, kBF16, kF16 or kF64; of `numbers` kF8E4M3 or kF4E2M1
   int64_t n = 0;               ///< output features this part gives
   int64_t k = 0;               ///< input features
   /// false: element (n, k) is at data[n * row_stride + k] ([out, in], PyTorch).
@@ -76,8 +76,11 @@ struct WeightSpec {
   DType storage = DType::kF32;    ///< kF32, kBF16 or kF16: how the backend keeps it
   WeightUse use = WeightUse::kLinear;
   /// bits != 0: kept as integers, and not as `storage`. linear() then also rounds the activations,
-  /// to int8 with a scale for each row and group of k. Not for kEmbedding. Parts are all numbers to
-  /// be quantized (symmetric, bf16 scales, in order), or all codes of this format and of one order.
+  /// to int8 with a scale for each row and group of k, or takes them as they come, as
+  /// quant.activations says: Error(kUnsupported), from here, packed_bytes, restore_weight and
+  /// weight_layout, where a backend has no such kernels. Not for kEmbedding. Parts are all numbers
+  /// to be quantized (symmetric, bf16 scales, in order), or all codes of this format and of one
+  /// order.
   QuantFormat quant = {};
   /// Called by any thread of the packing between pieces of about a MiB; may throw to end it. Null:
   /// nothing is called. Outlives the packing.

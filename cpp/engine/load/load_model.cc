@@ -77,7 +77,7 @@ void fit_rows(const ModelOptions& options, const Backend& backend, DecoderOption
 BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
                       const Shapes& shapes) {
   const StoredMethod stored = config.stored_quantization.method;
-  std::string quantization = is_float8(stored) ? "" : stored_method_name(stored);
+  std::string quantization = is_numbers(stored) ? "" : stored_method_name(stored);
   if (quantization.empty()) quantization = quantization_name(shapes.decoder.quantization);
   return {.storage = shapes.decoder.storage,
           .kv_dtype = shapes.cache.dtype,

@@ -101,7 +101,7 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
   const Quantization asked =
       parse_quantization(options.quantization, options.quantization_group_size);
   const StoredQuantization& stored = config.stored_quantization;
-  if (stored.method != StoredMethod::kNone && !is_float8(stored.method) && asked.bits != 0 &&
+  if (stored.method != StoredMethod::kNone && !is_numbers(stored.method) && asked.bits != 0 &&
       (asked.bits != stored.bits || options.quantization_group_size != 0)) {
     throw_error(ErrorCode::kUnsupported, "quantization is ", options.quantization,
                 options.quantization_group_size == 0 ? "" : " with a group size",

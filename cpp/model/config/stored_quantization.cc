@@ -155,16 +155,20 @@ StoredQuantization read_fp8(ConfigReader& reader) {
   return out;
 }
 
-/// Activations may be rounded as linear layers here round them anyway: to 8 bits, as they come.
+/// Activations may be rounded as linear layers here round them anyway: to 8 bits, as they come. Of
+/// weights that are read as numbers they keep the model's precision, which is more than is asked.
 void check_activations(ConfigReader& group, const char* key, StoredMethod method) {
   const Json* value = group.find(key);
   if (value == nullptr) return;
   const auto has = [value](const char* name, const Json& wanted) {
     return value->is_object() && value->value(name, Json()) == wanted;
   };
-  const char* type = is_float8(method) ? "float" : "int";
-  if (!has("num_bits", 8) || !has("type", type) || !has("dynamic", true)) {
-    group.fail_unsupported(key, str_cat("only null and dynamic ", type, "8 are supported"));
+  const char* type = is_numbers(method) ? "float" : "int";
+  const bool four = method == StoredMethod::kMxfp4;
+  const bool bits = has("num_bits", 8) || (four && has("num_bits", 4));
+  if (!bits || !has("type", type) || !has("dynamic", true)) {
+    group.fail_unsupported(
+        key, str_cat("only null and dynamic ", type, "8", four ? " or 4" : "", " are supported"));
   }
 }
 
@@ -191,6 +195,24 @@ StoredQuantization read_float8_scheme(ConfigReader& reader) {
   return out;
 }
 
+/// Blocks of 32 inputs, each with a scale that is a power of two.
+StoredQuantization read_mxfp4_scheme(ConfigReader& reader) {
+  reader.require("num_bits", 4);
+  reader.require("type", "float");
+  reader.require("dynamic", false);
+  reader.require("symmetric", true);
+  reader.require("strategy", "group");
+  reader.require("group_size", 32);
+  reader.require("block_structure", Json());
+  reader.require("actorder", Json());
+  const Json* scale = reader.find("scale_dtype");
+  if (scale != nullptr && !scale->is_null() && *scale != "torch.uint8" && *scale != "uint8") {
+    reader.fail_unsupported("scale_dtype", "MXFP4's scales are torch.uint8");
+  }
+  reader.refuse_unknown_keys(kWeightsHarmless);
+  return {.method = StoredMethod::kMxfp4};
+}
+
 StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const std::string& origin) {
   ConfigReader group(scheme, origin);
   group.find("targets");
@@ -204,6 +226,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
   ConfigReader reader(*weights, origin + ".weights");
   StoredQuantization out{.method = method};
   if (method == StoredMethod::kFloat8) return read_float8_scheme(reader);
+  if (method == StoredMethod::kMxfp4) return read_mxfp4_scheme(reader);
   out.bits = read_bits(reader, "num_bits");
   if (method == StoredMethod::kInt8 && out.bits != 8) {
     reader.fail_unsupported("num_bits", "int-quantized weights are supported with 8 bits");
@@ -234,10 +257,12 @@ StoredQuantization read_compressed(ConfigReader& reader) {
     method = StoredMethod::kInt8;
   } else if (format == "float-quantized") {
     method = StoredMethod::kFloat8;
+  } else if (format == "mxfp4-pack-quantized") {
+    method = StoredMethod::kMxfp4;
   } else if (format != "pack-quantized") {
     reader.fail_unsupported(
-        "format", str_cat("\"pack-quantized\", \"int-quantized\" and \"float-quantized\" are "
-                          "supported; ",
+        "format", str_cat("\"pack-quantized\", \"int-quantized\", \"float-quantized\" and "
+                          "\"mxfp4-pack-quantized\" are supported; ",
                           kRemedy));
   }
   for (const char* key : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
@@ -275,6 +300,7 @@ const char* stored_method_name(StoredMethod method) {
     case StoredMethod::kPacked:
     case StoredMethod::kInt8:
     case StoredMethod::kFloat8:
+    case StoredMethod::kMxfp4:
       return "compressed-tensors";
     case StoredMethod::kFp8:
       return "fp8";

@@ -15,12 +15,13 @@ enum class StoredMethod : uint8_t {
   kPacked,  ///< compressed-tensors' pack-quantized: weight_packed, weight_scale, ...
   kInt8,    ///< its int-quantized: an int8 weight, weight_scale
   kFloat8,  ///< its float-quantized: an FP8 weight, weight_scale
+  kMxfp4,   ///< its mxfp4-pack-quantized: weight_packed, weight_scale, uint8
   kFp8,     ///< the method "fp8": an FP8 weight, weight_scale_inv or weight_scale
 };
 
 struct StoredQuantization {
   StoredMethod method = StoredMethod::kNone;
-  int32_t bits = 0;        ///< 4 or 8; 0 for FP8, which is read as numbers
+  int32_t bits = 0;        ///< 4 or 8; 0 for what is_numbers()
   int32_t group_size = 0;  ///< inputs that share a scale, a multiple of 32; 0: all of a feature
   bool zeros_less_one = false;  ///< kGptq: zero points are stored less 1
   /// FP8: features and inputs of the blocks that share a scale; 0: the scales' shape tells, one for
@@ -29,8 +30,10 @@ struct StoredQuantization {
   bool operator==(const StoredQuantization&) const = default;
 };
 
-inline bool is_float8(StoredMethod method) {
-  return method == StoredMethod::kFloat8 || method == StoredMethod::kFp8;
+/// Small floats with scales are read as numbers, and kept as any others are.
+inline bool is_numbers(StoredMethod method) {
+  return method == StoredMethod::kFloat8 || method == StoredMethod::kFp8 ||
+         method == StoredMethod::kMxfp4;
 }
 
 /// "gptq", "awq", "compressed-tensors", "fp8", or "" for none.

@@ -4,18 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "backend/contract/weight_numbers.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/stored_quantization.h"
+#include "model/stored/stored_numbers.h"
 
 namespace headrace {
 
 /// w[n][k] = code[n][k] * scale[n / block_n][k / block_k], in float32.
-class ScaledFloat8 final : public WeightNumbers {
+class ScaledFloat8 final : public StoredNumbers {
  public:
   /// The linear [n, k] named `stem` ("model.layers.0.mlp.down_proj"): stem.weight, which is
   /// kF8E4M3, and stem.weight_scale_inv or stem.weight_scale. They point into the checkpoint.
@@ -24,9 +23,8 @@ class ScaledFloat8 final : public WeightNumbers {
   ScaledFloat8(const StoredQuantization& stored, const Checkpoint& checkpoint,
                const std::string& stem, int64_t n, int64_t k);
 
+  DType dtype() const noexcept override { return DType::kF8E4M3; }
   void read(int64_t feature, int64_t first, int64_t count, float* out) const override;
-  /// All it is made of.
-  const std::vector<std::string>& tensors() const noexcept { return tensors_; }
 
  private:
   void read_scales(const StoredQuantization& stored, const CheckpointTensor& scales, int64_t n,
@@ -36,7 +34,6 @@ class ScaledFloat8 final : public WeightNumbers {
   const uint8_t* codes_ = nullptr;
   std::vector<float> scales_;                        // [ceil(n / block_n), columns]
   int64_t block_n_ = 1, block_k_ = 1, columns_ = 1;  // of scales
-  std::vector<std::string> tensors_;
 };
 
 }  // namespace headrace

@@ -49,6 +49,7 @@ class LayerReader {
       case StoredMethod::kNone:
       case StoredMethod::kFloat8:
       case StoredMethod::kFp8:
+      case StoredMethod::kMxfp4:
         HEADRACE_CHECK(false, stem_);
     }
     check_zeros();
@@ -235,7 +236,7 @@ class LayerReader {
 }  // namespace
 
 const char* codes_suffix(StoredMethod method) {
-  if (method == StoredMethod::kPacked) return ".weight_packed";
+  if (method == StoredMethod::kPacked || method == StoredMethod::kMxfp4) return ".weight_packed";
   return method == StoredMethod::kInt8 ? ".weight" : ".qweight";
 }
 

@@ -9,7 +9,7 @@
 
 namespace headrace {
 
-/// The tensor whose name tells that a layer is stored as codes: stem + this.
+/// The tensor whose name tells that a layer is stored as codes: stem + this. Not for FP8.
 const char* codes_suffix(StoredMethod method);
 
 /// The layer [n, k] named `stem` ("model.layers.0.mlp.down_proj"), its tensors checked. Throws as

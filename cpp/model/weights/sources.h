@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
-#include "model/stored/scaled_float8.h"
 #include "model/stored/stored_codes.h"
+#include "model/stored/stored_numbers.h"
 
 namespace headrace {
 
@@ -27,8 +27,8 @@ struct StoredPart {
   int64_t n = 0;
   /// What the checkpoint holds instead of such a tensor, if it comes quantized (stored_layers.h).
   std::shared_ptr<const StoredCodes> codes = {};
-  /// Likewise, if it comes as FP8 with scales.
-  std::shared_ptr<const ScaledFloat8> numbers = {};
+  /// Likewise, if it comes as small floats with scales.
+  std::shared_ptr<const StoredNumbers> numbers = {};
   /// Of the stored tensor, if the part is a slice of it or it has other dimensions: else [n, k], or
   /// [k, n] of a transposed matrix, or [n].
   std::vector<int64_t> shape = {};

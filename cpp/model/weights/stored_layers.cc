@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "model/stored/scaled_float4.h"
+#include "model/stored/scaled_float8.h"
 #include "model/stored/stored_layer_reader.h"
 
 namespace headrace {
@@ -71,23 +73,33 @@ bool fits_f16(const StoredLayer& layer) {
               "isn't quantized.");
 }
 
+/// Null for a part that is stored as the model's dtype.
+std::shared_ptr<const StoredNumbers> find_numbers(const StoredQuantization& stored,
+                                                  const Checkpoint& checkpoint,
+                                                  const StoredPart& part, int64_t k) {
+  const std::string stem = stem_of(part);
+  if (stored.method == StoredMethod::kMxfp4) {
+    if (checkpoint.find(stem + codes_suffix(stored.method)) == nullptr) return nullptr;
+    return std::make_shared<ScaledFloat4>(checkpoint, stem, part.n, k);
+  }
+  const CheckpointTensor* tensor = checkpoint.find(part.name);
+  if (tensor == nullptr || tensor->dtype != DType::kF8E4M3) return nullptr;
+  return std::make_shared<ScaledFloat8>(stored, checkpoint, stem, part.n, k);
+}
+
 /// Part by part: others of the matrix may be stored as the model's dtype.
-void attach_float8(const StoredQuantization& stored, const Checkpoint& checkpoint,
-                   MatrixSource& source) {
+void attach_numbers(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                    MatrixSource& source) {
+  if (source.transposed) return;
   for (StoredPart& part : source.parts) {
-    const CheckpointTensor* tensor = checkpoint.find(part.name);
-    if (tensor == nullptr || tensor->dtype != DType::kF8E4M3 || source.transposed ||
-        !part.name.ends_with(kWeight)) {
-      continue;
-    }
-    part.numbers =
-        std::make_shared<ScaledFloat8>(stored, checkpoint, stem_of(part), part.n, source.k);
+    if (!part.name.ends_with(kWeight)) continue;  // all experts in one tensor
+    part.numbers = find_numbers(stored, checkpoint, part, source.k);
   }
 }
 
 void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoint,
                    MatrixSource& source) {
-  if (is_float8(stored.method)) return attach_float8(stored, checkpoint, source);
+  if (is_numbers(stored.method)) return attach_numbers(stored, checkpoint, source);
   std::vector<StoredLayer> layers;
   for (const StoredPart& part : source.parts) {
     if (!is_stored_as_codes(stored, checkpoint, part)) continue;
@@ -121,7 +133,7 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
   for (LayerSources& layer : sources.layers) {
     for (MatrixSource* source : layer.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
-      if (!is_float8(stored.method)) source->quant = {};
+      if (!is_numbers(stored.method)) source->quant = {};
       attach_matrix(stored, checkpoint, *source);
     }
   }
@@ -129,7 +141,7 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
 }
 
 QuantFormat likely_format(const StoredQuantization& stored) {
-  if (stored.method == StoredMethod::kNone || is_float8(stored.method)) return {};
+  if (stored.method == StoredMethod::kNone || is_numbers(stored.method)) return {};
   return {.bits = stored.bits, .group_size = kernel_group(stored.group_size)};
 }
 

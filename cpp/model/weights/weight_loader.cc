@@ -123,12 +123,12 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
       continue;
     }
     if (part.numbers != nullptr) {
-      parts.push_back({.dtype = DType::kF8E4M3,
+      parts.push_back({.dtype = part.numbers->dtype(),
                        .n = part.n,
                        .k = source.k,
                        .row_stride = source.k,
                        .numbers = part.numbers.get(),
-                       .name = part.name});
+                       .name = part.numbers->tensors().front()});
       continue;
     }
     const CheckpointTensor& tensor = stored(part.name);

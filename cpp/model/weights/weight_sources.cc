@@ -181,7 +181,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
   HEADRACE_CHECK(family != nullptr, config.model_type);
   const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
   const StoredMethod method = config.stored_quantization.method;
-  const bool stored = method != StoredMethod::kNone && !is_float8(method);
+  const bool stored = method != StoredMethod::kNone && !is_numbers(method);
   ModelSources out;
   out.embedding = {
       .name = "embedding",

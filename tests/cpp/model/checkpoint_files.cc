@@ -30,6 +30,10 @@ const char* stored_name(DType dtype) {
       return "F64";
     case DType::kI64:
       return "I64";
+    case DType::kI8:
+      return "I8";
+    case DType::kU8:
+      return "U8";
     case DType::kF8E4M3:
       return "F8_E4M3";
     default:

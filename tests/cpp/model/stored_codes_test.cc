@@ -19,6 +19,10 @@ Json compressed(const char* format, const Json& weights) {
           {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}}};
 }
 
+const Json kMxfp4Weights = {{"num_bits", 4},       {"type", "float"},
+                            {"strategy", "group"}, {"group_size", 32},
+                            {"symmetric", true},   {"scale_dtype", "torch.uint8"}};
+
 TEST(StoredQuantization, WhatIsLoaded) {
   const auto read = [](const Json& json) { return read_stored_quantization(json); };
   const auto gptq = StoredMethod::kGptq;
@@ -45,6 +49,8 @@ TEST(StoredQuantization, WhatIsLoaded) {
                                                 {"strategy", "block"},
                                                 {"block_structure", {128, 64}}})),
             (StoredQuantization{.method = StoredMethod::kFloat8, .block_n = 128, .block_k = 64}));
+  EXPECT_EQ(read(compressed("mxfp4-pack-quantized", kMxfp4Weights)),
+            (StoredQuantization{.method = StoredMethod::kMxfp4}));
   EXPECT_EQ(read({{"quant_method", "fp8"},
                   {"activation_scheme", "dynamic"},
                   {"fmt", "e4m3"},
@@ -86,6 +92,27 @@ TEST(StoredQuantization, WhatIsRefused) {
   refused("fmt", {{"quant_method", "fp8"}, {"fmt", "e5m2"}});
   refused("activation_scheme", {{"quant_method", "fp8"}, {"activation_scheme", "static"}});
   refused("kv_cache_scheme", {{"quant_method", "fp8"}, {"kv_cache_scheme", {{"num_bits", 8}}}});
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
+           {"num_bits", 8},
+           {"type", "int"},
+           {"strategy", "tensor_group"},
+           {"group_size", 16},
+           {"symmetric", false},
+           {"dynamic", true},
+           {"actorder", "group"},
+           {"scale_dtype", "torch.float8_e4m3fn"}}) {
+    Json weights = kMxfp4Weights;
+    weights[key] = value;
+    refused(key, compressed("mxfp4-pack-quantized", weights));
+  }
+  Json activations = compressed("mxfp4-pack-quantized", kMxfp4Weights);
+  Json& inputs = activations["config_groups"]["group_0"]["input_activations"];
+  for (const int bits : {4, 8}) {
+    inputs = {{"num_bits", bits}, {"type", "float"}, {"dynamic", true}};
+    EXPECT_NO_THROW(read_stored_quantization(activations));
+  }
+  inputs["dynamic"] = "local";
+  refused("input_activations", activations);
   Json scheme = compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "channel"}});
   scheme["config_groups"]["group_1"] = scheme["config_groups"]["group_0"];
   EXPECT_NO_THROW(read_stored_quantization(scheme));
