@@ -115,6 +115,74 @@ TEST_P(QuantCodes, AScaleThatIsNotFiniteIsRefused) {
   }
 }
 
+/// W4A16 and W8A16: what the reference computes, and what the CPU's kernels don't.
+class WholeActivations : public testing::TestWithParam<int32_t> {
+ protected:
+  QuantFormat format_{.bits = GetParam(),
+                      .group_size = 32,
+                      .zero_points = true,
+                      .activations = Activations::kWhole};
+};
+
+TEST_P(WholeActivations, ReferenceMultipliesThemUnrounded) {
+  Random random(43);
+  SCOPED_TRACE(random.trace());
+  const int64_t rows = 3;
+  const std::vector<float> x = random.uniforms(rows * kInputs);
+  const auto reference = make_cpu_backend({.isa = "reference"});
+  const auto multiply = [&](const RandomCodes& codes, const QuantFormat& format) {
+    const auto weight =
+        reference->pack_weight({{codes.part()}, DType::kBF16, WeightUse::kLinear, format});
+    const Matrix input(*reference, rows, kInputs, x), out(*reference, rows, kFirst);
+    reference->linear(input.view(), *weight, {}, out.view());
+    return out.values();
+  };
+  const RandomCodes codes(random, format_, Shape{kFirst, kInputs}, {});
+  const std::vector<float> whole = multiply(codes, format_);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t n = 0; n < kFirst; ++n) {
+      double sum = 0.0;
+      for (int64_t k = 0; k < kInputs; ++k) {
+        sum += double{x[size_t(row * kInputs + k)]} * double{codes.weight(n, k)};
+      }
+      EXPECT_EQ(whole[size_t(row * kFirst + n)], static_cast<float>(sum)) << row << ", " << n;
+    }
+  }
+  QuantFormat rounded = format_;
+  rounded.activations = Activations::kInt8Groups;
+  EXPECT_NE(rounded, format_);
+  Random again(43);
+  again.uniforms(rows * kInputs);
+  EXPECT_NE(multiply(RandomCodes(again, rounded, Shape{kFirst, kInputs}, {}), rounded), whole);
+  EXPECT_NE(reference->weight_layout(DType::kBF16, format_),
+            reference->weight_layout(DType::kBF16, rounded));
+}
+
+TEST_P(WholeActivations, CpuRefusesThemByName) {
+  Random random(44);
+  const RandomCodes codes(random, format_, Shape{kFirst, kInputs}, {});
+  const auto backend = make_cpu_backend({.num_threads = 1, .isa = "baseline"});
+  const WeightShape shape{kFirst, kInputs, DType::kBF16, WeightUse::kLinear, format_};
+  const auto refused = [&](const auto& ask) {
+    try {
+      ask();
+      FAIL() << "nothing was thrown";
+    } catch (const Error& e) {
+      const std::string message = e.what();
+      EXPECT_EQ(e.code(), ErrorCode::kUnsupported) << message;
+      EXPECT_NE(message.find(str_cat("W", format_.bits, "A16")), message.npos) << message;
+      EXPECT_NE(message.find(str_cat("use W", format_.bits, "A8 ")), message.npos) << message;
+    }
+  };
+  refused(
+      [&] { backend->pack_weight({{codes.part()}, DType::kBF16, WeightUse::kLinear, format_}); });
+  refused([&] { backend->packed_bytes(shape); });
+  refused([&] { backend->restore_weight(shape, {}); });
+  refused([&] { backend->weight_layout(DType::kBF16, format_); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Bits, WholeActivations, testing::Values(4, 8));
+
 std::string param_name(const testing::TestParamInfo<Param>& info) {
   constexpr const char* kKinds[] = {"symmetric", "asymmetric", "reordered"};
   return str_cat(std::get<0>(info.param), "_int", std::get<1>(info.param), "_g",

@@ -6,6 +6,12 @@
 
 namespace headrace {
 
+/// What activations are where they meet integer codes.
+enum class Activations : uint8_t {
+  kInt8Groups,  ///< rounded to int8, with a scale for each row and group of k: W4A8, W8A8
+  kWhole,       ///< as they come, in 16 or 32 bits: W4A16, W8A16
+};
+
 /// Weights as small unsigned integers. Along k they fall into groups that share a scale:
 ///   w[n][k] = scale[n][g] * (code[n][k] - zero[n][g]),  g = k / group_size
 struct QuantFormat {
@@ -14,6 +20,7 @@ struct QuantFormat {
   bool zero_points = false;  ///< false: zero is 128 or 8 everywhere and isn't stored
   bool f16_scales = false;   ///< false: scales are bf16
   bool reordered = false;    ///< groups are of inputs in an order of the weight's own
+  Activations activations = Activations::kInt8Groups;
   bool operator==(const QuantFormat&) const = default;
 };
 

@@ -90,7 +90,7 @@ void CpuBackend::place(const PackedWeight& weight) {
 }
 
 std::string CpuBackend::weight_layout(DType storage, const QuantFormat& quant) const {
-  if (quant.bits != 0) return quant_layout_name(*isa_->quant);
+  if (quant.bits != 0) return quant_layout_name(quant, *isa_->quant);
   return panel_layout_name(storage, *isa_->linear);
 }
 

@@ -141,7 +141,9 @@ class ReferenceBackend final : public Backend {
     return weight;
   }
 
-  std::string weight_layout(DType, const QuantFormat&) const override { return "cpu-reference-1"; }
+  std::string weight_layout(DType, const QuantFormat& quant) const override {
+    return quant.activations == Activations::kWhole ? "cpu-reference-1:a16" : "cpu-reference-1";
+  }
 
   size_t packed_bytes(const WeightShape& shape) const override {
     return checked_weight_bytes(shape, [&] {

@@ -39,6 +39,10 @@ void reference_read_codes(const WeightCodes& codes, int64_t feature, int64_t k, 
 double reference_quant_dot(const QuantFormat& format, const float* x, const float* weights,
                            int64_t k) {
   double sum = 0.0;
+  if (format.activations == Activations::kWhole) {
+    for (int64_t i = 0; i < k; ++i) sum += double{x[i]} * double{weights[i]};
+    return sum;
+  }
   // One bad number makes a NaN of the row's steps, and so of all its results.
   for (int64_t i = 0; i < k; ++i) {
     if (!std::isfinite(x[i])) return std::nan("");

@@ -15,7 +15,7 @@ void reference_round_weights(const QuantFormat& format, int64_t k, float* row);
 /// A feature of weights that come as codes, its inputs in the codes' order.
 void reference_read_codes(const WeightCodes& codes, int64_t feature, int64_t k, float* row);
 
-/// The product of activations, rounded by groups, with a row of such weights.
+/// The product of activations, rounded by groups if the format says so, with a row of such weights.
 double reference_quant_dot(const QuantFormat& format, const float* x, const float* weights,
                            int64_t k);
 

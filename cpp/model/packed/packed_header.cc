@@ -34,7 +34,8 @@ Json tensor_entry(const PackedTensor& tensor, uint64_t begin) {
           {"data_offsets", {begin, end}}};
 }
 
-/// [bits, group size, zero points, float16 scales, reordered] by tensor.
+/// [bits, group size, zero points, float16 scales, reordered] by tensor, and true behind them if it
+/// meets activations as they come.
 Json format_list(const std::vector<PackedTensor>& tensors) {
   Json list = Json::object();
   for (const PackedTensor& tensor : tensors) {
@@ -42,6 +43,7 @@ Json format_list(const std::vector<PackedTensor>& tensors) {
     if (quant.bits == 0) continue;
     list[tensor.name] = {quant.bits, quant.group_size, quant.zero_points, quant.f16_scales,
                          quant.reordered};
+    if (quant.activations == Activations::kWhole) list[tensor.name].push_back(true);
   }
   return list;
 }
@@ -113,16 +115,18 @@ class MetadataReader {
     const auto is_one_of = [](const Json& value, std::initializer_list<int> choices) {
       return std::any_of(choices.begin(), choices.end(), [&](int x) { return value == x; });
     };
-    if (!list.is_array() || list.size() != 5 || !is_one_of(list[0], {4, 8}) ||
-        !is_one_of(list[1], {32, 64, 128}) || !list[2].is_boolean() || !list[3].is_boolean() ||
-        !list[4].is_boolean()) {
+    const bool is_list = list.is_array() && (list.size() == 5 || list.size() == 6);
+    if (!is_list || !is_one_of(list[0], {4, 8}) || !is_one_of(list[1], {32, 64, 128}) ||
+        !std::all_of(list.begin() + 2, list.end(), [](const Json& x) { return x.is_boolean(); })) {
       fail("formats", str_cat("has one that can't be for ", in_quotes(tensor)));
     }
     return {.bits = list[0].get<int32_t>(),
             .group_size = list[1].get<int32_t>(),
             .zero_points = list[2].get<bool>(),
             .f16_scales = list[3].get<bool>(),
-            .reordered = list[4].get<bool>()};
+            .reordered = list[4].get<bool>(),
+            .activations = list.size() == 6 && list[5].get<bool>() ? Activations::kWhole
+                                                                   : Activations::kInt8Groups};
   }
 
   std::vector<SourceFile> source() const {

@@ -133,7 +133,16 @@ class CodePacker {
 /// Where the order is, right behind the panels, whose bytes are a multiple of 16.
 int64_t order_offset(const QuantPanels& weight) { return weight.expert_bytes(); }
 
+/// Activations are rounded before every product with codes here.
+void check_activations(const QuantFormat& format) {
+  if (format.activations == Activations::kInt8Groups) return;
+  throw_error(ErrorCode::kUnsupported, "the CPU backend has no kernels for W", format.bits,
+              "A16, weights of ", format.bits, " bits with activations that aren't rounded: use W",
+              format.bits, "A8 (Activations::kInt8Groups), or leave the weights unquantized.");
+}
+
 void check_format(const QuantFormat& format, WeightUse use) {
+  check_activations(format);
   HEADRACE_CHECK(format.bits == 8 || format.bits == 4, format.bits);
   HEADRACE_CHECK(
       format.group_size == 32 || format.group_size == 64 || format.group_size == kMaxQuantGroup,
@@ -205,7 +214,8 @@ std::unique_ptr<QuantPanels> pack_quantized(const WeightSpec& spec, const CpuIsa
 }
 
 // The version of the layout comes first: raise it when the same numbers would lie elsewhere.
-std::string quant_layout_name(const QuantKernels& kernels) {
+std::string quant_layout_name(const QuantFormat& format, const QuantKernels& kernels) {
+  check_activations(format);
   return str_cat("cpu-quant-1:", kernels.panel_cols, "/", kernels.lanes);
 }
 

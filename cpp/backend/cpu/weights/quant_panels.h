@@ -37,7 +37,7 @@ std::unique_ptr<QuantPanels> pack_quantized(const WeightSpec& spec, const CpuIsa
 
 /// Backend::weight_layout, packed_bytes and restore_weight, which throws Error(kCorruptFile) for an
 /// order that is none.
-std::string quant_layout_name(const QuantKernels& kernels);
+std::string quant_layout_name(const QuantFormat& format, const QuantKernels& kernels);
 size_t packed_quant_bytes(const WeightShape& shape, const QuantKernels& kernels);
 std::unique_ptr<QuantPanels> restore_quantized(const WeightShape& shape,
                                                const QuantKernels& kernels,
