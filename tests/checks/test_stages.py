@@ -17,7 +17,13 @@ import sysroot  # noqa: E402
 
 RUN = (ROOT / "tests/run").read_text()
 # A longer stage -> the one whose work it includes.
-LONGER = {"cpp_all": "cpp", "asan_all": "asan", "fuzz_long": "fuzz", "soak_long": "soak"}
+LONGER = {
+    "cpp_all": "cpp",
+    "cuda_all": "cuda",
+    "asan_all": "asan",
+    "fuzz_long": "fuzz",
+    "soak_long": "soak",
+}
 
 
 def listed(position: int) -> list[str]:

@@ -5,10 +5,21 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/checked_math.h"
+#include "headrace/options.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
 
 namespace headrace {
+
+std::vector<std::string> isas_under_test() {
+  std::vector<std::string> all = available_cpu_isas();
+#if defined(__SANITIZE_ADDRESS__)
+  std::erase_if(all, [best = all.front()](const std::string& isa) {
+    return isa != best && isa != "baseline";
+  });
+#endif
+  return all;
+}
 
 namespace {
 

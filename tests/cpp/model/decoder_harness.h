@@ -54,6 +54,10 @@ struct GuessRows {
   std::vector<int32_t> logit_rows;  ///< of these rows
 };
 
+/// Every ISA of this machine; under AddressSanitizer, where all take minutes, the plainest and the
+/// best: each kernel has its own test there.
+std::vector<std::string> isas_under_test();
+
 /// A backend of one ISA, a decoder of one checkpoint folder and sequences in its cache, whose
 /// blocks lie scattered.
 class DecoderHarness {

@@ -160,7 +160,7 @@ TEST_P(DecoderRows, HiddenRowsTimesTheHeadAreTheLogits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, DecoderRows, testing::ValuesIn(available_cpu_isas()),
+INSTANTIATE_TEST_SUITE_P(Isas, DecoderRows, testing::ValuesIn(isas_under_test()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -29,7 +29,7 @@ struct Setup {
 /// Cases that between them have biases, q/k norms, windows, dynamic rope and both rope styles.
 std::vector<Setup> setups() {
   std::vector<Setup> out;
-  for (const std::string& isa : available_cpu_isas()) {
+  for (const std::string& isa : isas_under_test()) {
     for (const char* name :
          {"llama_bias_hd256", "llama_dynamic", "mistral_window", "qwen3_window", "ernie4_5_bias"}) {
       out.push_back({isa, name, DType::kF32});
@@ -144,7 +144,7 @@ TEST_P(PaddleTwin, HasTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, PaddleTwin,
-                         testing::Combine(testing::ValuesIn(available_cpu_isas()),
+                         testing::Combine(testing::ValuesIn(isas_under_test()),
                                           testing::Values("ernie4_5_paddle",
                                                           "ernie4_5_bias_paddle")));
 
@@ -370,7 +370,7 @@ TEST_P(DecoderSizes, PlansAreWhatIsTaken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, DecoderSizes, testing::ValuesIn(available_cpu_isas()));
+INSTANTIATE_TEST_SUITE_P(Isas, DecoderSizes, testing::ValuesIn(isas_under_test()));
 
 TEST_F(DecoderLoad, CountsParameters) {
   const ModelConfig config = tiny("qwen2");

@@ -14,25 +14,13 @@ struct Run {
   std::string isa, name;
 };
 
-/// Every ISA of this machine; under AddressSanitizer, where all take minutes, the plainest and the
-/// best: each kernel has its own test there.
-std::vector<std::string> isas() {
-  std::vector<std::string> all = available_cpu_isas();
-#if defined(__SANITIZE_ADDRESS__)
-  std::erase_if(all, [best = all.front()](const std::string& isa) {
-    return isa != best && isa != "baseline";
-  });
-#endif
-  return all;
-}
-
-/// Each of them with every case that `wanted` picks.
+/// Every ISA under test with every case that `wanted` picks.
 template <class Wanted>
 std::vector<Run> runs(Wanted wanted) {
   std::vector<Run> out;
   for (const std::string& name : golden_case_names()) {
     const GoldenCase golden = load_golden_case(name);
-    for (const std::string& isa : isas()) {
+    for (const std::string& isa : isas_under_test()) {
       if (wanted(isa, golden)) out.push_back({isa, name});
     }
   }

@@ -52,7 +52,7 @@ struct Setup {
 
 std::vector<Setup> setups(std::initializer_list<const char*> names) {
   std::vector<Setup> out;
-  for (const std::string& isa : available_cpu_isas()) {
+  for (const std::string& isa : isas_under_test()) {
     for (const char* name : names) out.push_back({isa, name});
   }
   return out;
@@ -162,7 +162,7 @@ TEST_P(LoraPeft, GivesItsTokensAndLogProbabilities) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, LoraPeft, testing::ValuesIn(available_cpu_isas()));
+INSTANTIATE_TEST_SUITE_P(Isas, LoraPeft, testing::ValuesIn(isas_under_test()));
 
 class LoraBits : public testing::TestWithParam<Setup> {
  protected:
@@ -318,7 +318,7 @@ TEST_P(LoraPaddle, BothLayoutsAndBothNamingsGiveTheSameBits) {
   EXPECT_NE(b.step({{0, prompt}}), want);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, LoraPaddle, testing::ValuesIn(available_cpu_isas()));
+INSTANTIATE_TEST_SUITE_P(Isas, LoraPaddle, testing::ValuesIn(isas_under_test()));
 
 }  // namespace
 }  // namespace headrace

@@ -56,7 +56,7 @@ TEST_P(Mtp, GuessesWhatTheFormulasGuess) {
   const GoldenCase golden = load_golden_case(GetParam());
   const GoldenGuesses want = load_golden_guesses(golden);
   ASSERT_EQ(want.sequences.size(), 4u);
-  for (const std::string& isa : available_cpu_isas()) {
+  for (const std::string& isa : isas_under_test()) {
     SCOPED_TRACE(isa);
     DecoderHarness harness(isa, golden.folder, {.mtp = true});
     const auto vocab = static_cast<size_t>(harness.config().vocab_size);

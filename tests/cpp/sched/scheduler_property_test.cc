@@ -8,6 +8,15 @@
 namespace headrace::fake {
 namespace {
 
+/// How many of `all` are tried: a tenth under a sanitizer, where each takes ten times as long.
+constexpr uint64_t seeds(uint64_t all) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return all / 10;
+#else
+  return all;
+#endif
+}
+
 SchedulerConfig random_config(uint64_t seed) {
   std::mt19937_64 random(seed * 7919);
   const auto between = [&](int32_t low, int32_t high) {
@@ -27,7 +36,7 @@ SchedulerConfig random_config(uint64_t seed) {
 
 TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
   uint64_t tokens = 0, preemptions = 0, hits = 0;
-  for (uint64_t seed = 1; seed <= 10000; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds(10000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Scenario scenario(random_config(seed), seed);
     scenario.run({});
@@ -44,7 +53,7 @@ TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
 
 TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
   uint64_t hits = 0, moved = 0, preemptions = 0, lost_caches = 0;
-  for (uint64_t seed = 1; seed <= 6000; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds(6000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config = random_config(seed);
     config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
@@ -64,7 +73,7 @@ TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
 
 TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
   uint64_t tokens = 0, hits = 0;
-  for (uint64_t seed = 1; seed <= 1000; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds(1000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config = random_config(seed);
     config.out_of_blocks = OutOfBlocks::kPreempt;
@@ -82,7 +91,7 @@ TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
 TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
   for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
     uint64_t tokens = 0, interrupted = 0;
-    for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    for (uint64_t seed = 1; seed <= seeds(2000); ++seed) {
       SCOPED_TRACE(testing::Message() << "seed " << seed);
       SchedulerConfig config = random_config(seed);
       config.out_of_blocks = policy;
@@ -99,7 +108,7 @@ TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
 
 TEST(SchedulerProperty, GuessesChangeNothingButTheNumberOfSteps) {
   uint64_t guessed = 0, preemptions = 0, interrupted = 0;
-  for (uint64_t seed = 1; seed <= 5000; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds(5000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Scenario scenario(random_config(seed), seed);
     scenario.run({.priorities = seed % 3 == 0, .drafts = true});
@@ -115,7 +124,7 @@ TEST(SchedulerProperty, GuessesChangeNothingButTheNumberOfSteps) {
 
 TEST(SchedulerProperty, PlansMadeAheadChangeNothingButWhenStepsBegin) {
   uint64_t tokens = 0, ahead = 0, given_up = 0, preemptions = 0, interrupted = 0;
-  for (uint64_t seed = 1; seed <= 10000; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds(10000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config = random_config(seed);
     if (seed % 4 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
@@ -159,7 +168,7 @@ TEST(SchedulerProperty, NothingIsLostWithoutCancellation) {
   config.block_size = 4;
   config.max_model_len = 100;
   config.num_blocks = 25;  // one of the largest fits
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds(20); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Scenario scenario(config, seed);
     scenario.run({.num_requests = 100,
