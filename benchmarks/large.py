@@ -87,10 +87,14 @@ def main() -> None:
 def decode_rate(llm: LLM, tokens: int) -> float:
     """Tokens a second of one request, without its prompt."""
     params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
-    times = []
-    for _ in llm.generate([5, 6, 7, 8], params, stream=True, use_tqdm=False):
-        times.append(time.perf_counter())
-    return (len(times) - 1) / (times[-1] - times[0])
+    begin = time.perf_counter()
+    updates = []  # when each came, and with how many tokens
+    for output in llm.generate([5, 6, 7, 8], params, stream=True, use_tqdm=False):
+        updates.append((time.perf_counter(), len(output.outputs.token_ids)))
+    later = sum(count for _, count in updates[1:])
+    if later == 0:  # a tiny model's come at once: with the prompt's time, then
+        return updates[0][1] / (updates[0][0] - begin)
+    return later / (updates[-1][0] - updates[0][0])
 
 
 if __name__ == "__main__":
