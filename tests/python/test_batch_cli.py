@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import os
 import random
 import signal
@@ -95,6 +96,8 @@ def test_a_job_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert codes == {"bad": 400, "other": 404, "tool": 400}
     assert main(["batch", *paths, *options]) == 1
     assert "0 rows answered, 0 failed, 6 done before" in capsys.readouterr().err
+    # The process may go on: other calls still tell of their failures.
+    assert logging.getLogger("headrace.failures").level == logging.NOTSET
 
 
 def test_a_table_from_the_shell(tmp_path: Path) -> None:

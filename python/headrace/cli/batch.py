@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import csv
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,7 +160,6 @@ def _answer(
             return await BatchJob(source, results, local, window, defaults).run(progress)
 
     options = engine_arguments(args, enable_logprob=True)
-    logging.getLogger("headrace.failures").setLevel(logging.ERROR)  # the errors' file has them
     return asyncio.run(answer())
 
 
