@@ -8,8 +8,9 @@
 namespace headrace::fake {
 namespace {
 
-/// How many of `all` are tried: a tenth under a sanitizer, where each takes ten times as long.
-constexpr uint64_t seeds(uint64_t all) {
+/// How many scenarios are tried, and what they reach together: a tenth of `all` under a sanitizer,
+/// where each takes ten times as long.
+constexpr uint64_t scaled(uint64_t all) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return all / 10;
 #else
@@ -36,7 +37,7 @@ SchedulerConfig random_config(uint64_t seed) {
 
 TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
   uint64_t tokens = 0, preemptions = 0, hits = 0;
-  for (uint64_t seed = 1; seed <= seeds(10000); ++seed) {
+  for (uint64_t seed = 1; seed <= scaled(10000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Scenario scenario(random_config(seed), seed);
     scenario.run({});
@@ -46,14 +47,14 @@ TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
     hits += scenario.last_stats().prefix_hit_tokens;
   }
   // The scenarios reach what they are meant to reach.
-  EXPECT_GT(tokens, 50000u);
-  EXPECT_GT(preemptions, 1000u);
-  EXPECT_GT(hits, 10000u);
+  EXPECT_GT(tokens, scaled(50000));
+  EXPECT_GT(preemptions, scaled(1000));
+  EXPECT_GT(hits, scaled(10000));
 }
 
 TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
   uint64_t hits = 0, moved = 0, preemptions = 0, lost_caches = 0;
-  for (uint64_t seed = 1; seed <= seeds(6000); ++seed) {
+  for (uint64_t seed = 1; seed <= scaled(6000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config = random_config(seed);
     config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
@@ -65,15 +66,15 @@ TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
     preemptions += scenario.last_stats().preemptions;
     lost_caches += scenario.lost_caches();
   }
-  EXPECT_GT(hits, 5000u);
-  EXPECT_GT(moved, 20000u);
-  EXPECT_GT(preemptions, 500u);
-  EXPECT_GT(lost_caches, 500u);
+  EXPECT_GT(hits, scaled(5000));
+  EXPECT_GT(moved, scaled(20000));
+  EXPECT_GT(preemptions, scaled(500));
+  EXPECT_GT(lost_caches, scaled(500));
 }
 
 TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
   uint64_t tokens = 0, hits = 0;
-  for (uint64_t seed = 1; seed <= seeds(1000); ++seed) {
+  for (uint64_t seed = 1; seed <= scaled(1000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config = random_config(seed);
     config.out_of_blocks = OutOfBlocks::kPreempt;
@@ -84,14 +85,14 @@ TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
     tokens += scenario.tokens_generated();
     hits += scenario.last_stats().prefix_hit_tokens;
   }
-  EXPECT_GT(tokens, 5000u);
-  EXPECT_GT(hits, 1000u);
+  EXPECT_GT(tokens, scaled(5000));
+  EXPECT_GT(hits, scaled(1000));
 }
 
 TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
   for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
     uint64_t tokens = 0, interrupted = 0;
-    for (uint64_t seed = 1; seed <= seeds(2000); ++seed) {
+    for (uint64_t seed = 1; seed <= scaled(2000); ++seed) {
       SCOPED_TRACE(testing::Message() << "seed " << seed);
       SchedulerConfig config = random_config(seed);
       config.out_of_blocks = policy;
@@ -101,14 +102,14 @@ TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
       tokens += scenario.tokens_generated();
       interrupted += scenario.interrupted();
     }
-    EXPECT_GT(tokens, 10000u);
-    EXPECT_GT(interrupted, 200u);
+    EXPECT_GT(tokens, scaled(10000));
+    EXPECT_GT(interrupted, scaled(200));
   }
 }
 
 TEST(SchedulerProperty, GuessesChangeNothingButTheNumberOfSteps) {
   uint64_t guessed = 0, preemptions = 0, interrupted = 0;
-  for (uint64_t seed = 1; seed <= seeds(5000); ++seed) {
+  for (uint64_t seed = 1; seed <= scaled(5000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Scenario scenario(random_config(seed), seed);
     scenario.run({.priorities = seed % 3 == 0, .drafts = true});
@@ -117,14 +118,14 @@ TEST(SchedulerProperty, GuessesChangeNothingButTheNumberOfSteps) {
     preemptions += scenario.last_stats().preemptions;
     interrupted += scenario.interrupted();
   }
-  EXPECT_GT(guessed, 10000u);
-  EXPECT_GT(preemptions, 500u);
-  EXPECT_GT(interrupted, 100u);
+  EXPECT_GT(guessed, scaled(10000));
+  EXPECT_GT(preemptions, scaled(500));
+  EXPECT_GT(interrupted, scaled(100));
 }
 
 TEST(SchedulerProperty, PlansMadeAheadChangeNothingButWhenStepsBegin) {
   uint64_t tokens = 0, ahead = 0, given_up = 0, preemptions = 0, interrupted = 0;
-  for (uint64_t seed = 1; seed <= seeds(10000); ++seed) {
+  for (uint64_t seed = 1; seed <= scaled(10000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config = random_config(seed);
     if (seed % 4 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
@@ -137,11 +138,11 @@ TEST(SchedulerProperty, PlansMadeAheadChangeNothingButWhenStepsBegin) {
     preemptions += scenario.last_stats().preemptions;
     interrupted += scenario.interrupted();
   }
-  EXPECT_GT(tokens, 50000u);
-  EXPECT_GT(ahead, 50000u);
-  EXPECT_GT(given_up, 5000u);
-  EXPECT_GT(preemptions, 500u);
-  EXPECT_GT(interrupted, 200u);
+  EXPECT_GT(tokens, scaled(50000));
+  EXPECT_GT(ahead, scaled(50000));
+  EXPECT_GT(given_up, scaled(5000));
+  EXPECT_GT(preemptions, scaled(500));
+  EXPECT_GT(interrupted, scaled(200));
 }
 
 TEST(SchedulerProperty, ThousandRequestsWithRoomForATenth) {
@@ -168,7 +169,7 @@ TEST(SchedulerProperty, NothingIsLostWithoutCancellation) {
   config.block_size = 4;
   config.max_model_len = 100;
   config.num_blocks = 25;  // one of the largest fits
-  for (uint64_t seed = 1; seed <= seeds(20); ++seed) {
+  for (uint64_t seed = 1; seed <= scaled(20); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Scenario scenario(config, seed);
     scenario.run({.num_requests = 100,
