@@ -1,4 +1,4 @@
-"""What of headrace.ray needs neither Ray nor an engine (test_ray_cluster.py has the rest)."""
+"""What of headrace.ray needs no Ray (test_ray_cluster.py has the rest)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import HAS_ENGINE
 
+from headrace import LLM, shipped_model
 from headrace.cli import batch_ray
 from headrace.ray import HeadraceConfig, numa, serve_app
 from headrace.ray.beginnings import beginning_of
 from headrace.ray.replica import Forwarded, Front, Replica
 from headrace.ray.rows import ANSWER, ERROR, REQUEST, Postprocess, Preprocess, read_request
+from headrace.ray.stage import EngineStage
 from headrace.server import ServerConfig
 
 
@@ -41,6 +44,7 @@ def test_the_arguments_of_engines_and_actors() -> None:
         ({"model": "m", "numa": True, "num_gpus": 1}, "numa is for engines on CPUs"),
         ({"model": "m", "num_cpus": 0}, "num_cpus must be at least 1"),
         ({"model": "m", "num_gpus": -1}, "num_gpus must not be negative"),
+        ({"model": "m", "task_type": "classify"}, 'task_type must be "generate" or "embed"'),
     ],
 )
 def test_a_wrong_config_is_refused(given: dict[str, Any], message: str) -> None:
@@ -101,6 +105,37 @@ def test_rows_there_and_back() -> None:
     failed = Postprocess(lambda row: {"said": row["generated_text"]}, keeps_errors=True)(row)
     assert failed[ERROR] == "too long"
     assert failed["text"] == "Hi"
+
+
+@pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
+def test_a_batch_of_embeddings() -> None:
+    """What an actor does with a batch, without a cluster."""
+    pyarrow = pytest.importorskip("pyarrow")
+    engine = {"max_model_len": 256}
+    config = HeadraceConfig(
+        model=shipped_model(),
+        engine_kwargs=engine,
+        task_type="embed",
+        should_continue_on_error=True,
+    )
+    bad = {"prompt": "a", "sampling_params": {"max_tokens": 1}}
+    rows: list[dict[str, Any]] = [{"prompt": "a b"}, {"tokenized_prompt": [5, 6]}, bad]
+    requests = [Preprocess(None, True)(row)[REQUEST] for row in rows]
+
+    async def answers() -> list[dict[str, Any]]:
+        stage = EngineStage(config)
+        async for table in stage(pyarrow.table({REQUEST: requests})):
+            return [json.loads(text) for text in table.column(ANSWER).to_pylist()]
+        return []
+
+    first, second, failed = asyncio.run(answers())
+    with LLM(shipped_model(), num_threads=1, **engine) as llm:
+        expected = llm.embed(["a b", [5, 6]])
+    assert first["embeddings"] == expected[0].outputs.embedding
+    assert second["embeddings"] == expected[1].outputs.embedding
+    assert second["num_input_tokens"] == 2
+    message = "an embedding is of prompt or tokenized_prompt: leave out sampling_params"
+    assert failed == {"__inference_error__": message}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +219,8 @@ def test_settings_that_replicas_cannot_keep() -> None:
             serve_app(HeadraceConfig(model="m"), ServerConfig(**settings))
     with pytest.raises(ValueError, match="target_requests"):
         serve_app(HeadraceConfig(model="m"), target_requests=0)
+    with pytest.raises(ValueError, match="task_type"):
+        serve_app(HeadraceConfig(model="m", task_type="embed"))
 
 
 class Handle:

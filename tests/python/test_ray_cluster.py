@@ -209,6 +209,67 @@ def test_rows_that_cannot_be_answered(cluster: Any) -> None:
         strict(cluster.data.range(2)).take_all()
 
 
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] | trim }}\n"
+    "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def test_a_dataset_under_a_template_and_an_environment_of_its_own(cluster: Any) -> None:
+    """What Ray tests of its own processors: columns that come through, and those that don't."""
+
+    def asked(row: dict[str, Any]) -> dict[str, Any]:
+        system = {"role": "system", "content": "You are a calculator"}
+        return {
+            "scratch": row["id"] + 5,
+            "messages": [system, {"role": "user", "content": f"{row['id']} ** 3 = ?"}],
+            "sampling_params": {"temperature": 0.3, "seed": 5, "max_tokens": 10},
+        }
+
+    engine = {"max_model_len": 256, "chat_template": CHAT_TEMPLATE}
+    environment = {"env_vars": {"HEADRACE_CPU_ISA": "baseline"}}
+    processor = build_processor(
+        HeadraceConfig(
+            model=shipped_model(), engine_kwargs=engine, runtime_env=environment, batch_size=16
+        ),
+        asked,
+        lambda row: {"id": row["id"], "value": row["value"], "answer": row["generated_text"]},
+    )
+    rows = cluster.data.range(60).map(lambda row: {"id": row["id"], "value": row["id"] * 2})
+    answers = sorted(processor(rows).materialize().take_all(), key=lambda row: row["id"])
+    assert [set(row) for row in answers] == [{"id", "value", "answer"}] * 60
+    assert [row["value"] for row in answers] == [2 * i for i in range(60)]
+    with LLM(shipped_model(), num_threads=1, cpu_isa="baseline", **engine) as llm:
+        given = [asked({"id": i}) for i in range(60)]
+        outputs = llm.chat(
+            [one["messages"] for one in given],
+            [SamplingParams(**one["sampling_params"]) for one in given],
+            use_tqdm=False,
+        )
+    assert [row["answer"] for row in answers] == [output.outputs.text for output in outputs]
+
+
+def test_a_dataset_of_embeddings(cluster: Any) -> None:
+    def asked(row: dict[str, Any]) -> dict[str, Any]:
+        return {"prompt": f"{row['id']} ** 3 = ?"}
+
+    def answered(row: dict[str, Any]) -> dict[str, Any]:
+        return {"id": row["id"], "prompt": row["prompt"], "embedding": row["embeddings"]}
+
+    processor = build_processor(config(task_type="embed", batch_size=16), asked, answered)
+    rows = sorted(processor(cluster.data.range(60)).take_all(), key=lambda row: row["id"])
+    with LLM(shipped_model(), max_model_len=256, num_threads=1) as llm:
+        outputs = llm.embed([asked({"id": i})["prompt"] for i in range(60)])
+    assert [row["prompt"] for row in rows] == [output.prompt for output in outputs]
+    assert [list(row["embedding"]) for row in rows] == [o.outputs.embedding for o in outputs]
+    keeping = config(task_type="embed", should_continue_on_error=True)
+    given = [{"prompt": "a", "sampling_params": {"max_tokens": 1}}, {"tokenized_prompt": [5, 6]}]
+    kept = build_processor(keeping)(cluster.data.from_items(given)).take_all()
+    said = sorted(row["__inference_error__"] for row in kept)
+    assert said[0] == ""
+    assert said[1].startswith("an embedding is of prompt or tokenized_prompt")
+
+
 @pytest.fixture(scope="module")
 def served(cluster: Any) -> Iterator[str]:
     """The address of two applications: /plain of one replica, and / of two behind a router."""

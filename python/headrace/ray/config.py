@@ -16,6 +16,7 @@ class HeadraceConfig:
 
     model: a folder that every node has, or a hub id.
     engine_kwargs: LLM's keywords.
+    task_type: "generate", or "embed": rows get the embedding of their prompt.
     concurrency: actors; (least, most): as many as there is work for.
     num_cpus: of each actor, and the threads of its engine unless engine_kwargs says num_threads.
     num_gpus: of each actor; with any, the engine runs on "cuda" unless engine_kwargs says device.
@@ -32,6 +33,7 @@ class HeadraceConfig:
 
     model: str | os.PathLike[str]
     engine_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    task_type: str = "generate"
     concurrency: int | tuple[int, int] = 1
     num_cpus: int = 1
     num_gpus: float = 0
@@ -42,6 +44,9 @@ class HeadraceConfig:
     runtime_env: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        if self.task_type not in ("generate", "embed"):
+            task = quoted(self.task_type)
+            raise ValueError(f'task_type must be "generate" or "embed", got {task}')
         for name in ("num_cpus", "batch_size", "max_concurrent_batches"):
             value = getattr(self, name)
             if not _is_count(value):

@@ -48,6 +48,8 @@ def serve_app(
 
     server = ServerConfig() if server is None else server
     _check(server, target_requests)
+    if config.task_type != "generate":
+        raise ValueError("task_type is for datasets: a service answers what it is asked")
     from ray import serve
 
     from headrace.ray.replica import Front, Replica

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any
 
 from headrace.llm.outputs import RequestOutput
+from headrace.llm.pooling.outputs import EmbeddingRequestOutput
 from headrace.options.guided_decoding import GuidedDecodingParams
 from headrace.options.sampling_params import SamplingParams
 from headrace.ray.config import HeadraceConfig
@@ -23,6 +24,7 @@ class EngineStage:
     def __init__(self, config: HeadraceConfig) -> None:
         """Raises what loading the model raises."""
         self._llm: Any = load_engine(config)
+        self._embeds = config.task_type == "embed"
         self._continues = config.should_continue_on_error
 
     async def __call__(self, batch: Any) -> AsyncIterator[Any]:
@@ -38,14 +40,27 @@ class EngineStage:
         """JSON of an answer."""
         start = time.monotonic()
         try:
-            output = await self._ask(read_request(text))
+            request = read_request(text)
+            answer = await (self._embed(request) if self._embeds else self._ask(request))
         except (TypeError, ValueError) as error:
             if not self._continues:
                 raise ValueError(f"a row can't be answered: {error}") from error
             return json.dumps({ERROR: str(error)})
-        return json.dumps(_answer(output, time.monotonic() - start))
+        return json.dumps({**answer, "time_taken_llm": time.monotonic() - start, ERROR: ""})
 
-    async def _ask(self, request: dict[str, Any]) -> RequestOutput:
+    async def _embed(self, request: dict[str, Any]) -> dict[str, Any]:
+        more = sorted(request.keys() - {"prompt", "tokenized_prompt"})
+        if more:
+            raise ValueError(f"an embedding is of prompt or tokenized_prompt: leave out {more[0]}")
+        given = request.get("prompt", request.get("tokenized_prompt"))
+        (output,) = await self._llm.embed([given])
+        _check(output)
+        return {
+            "embeddings": output.outputs.embedding,
+            "num_input_tokens": len(output.prompt_token_ids),
+        }
+
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         params = _params(request.get("sampling_params") or {})
         if "messages" in request:
             options = {
@@ -59,11 +74,16 @@ class EngineStage:
                 request.get("prompt", request.get("tokenized_prompt")), params
             )
         output: RequestOutput = await call.result()
-        if output.error_code >= 500:
-            raise RuntimeError(f"the engine has failed: {output.error_msg}")
-        if output.error_code != 200:
-            raise ValueError(output.error_msg or "the request failed")
-        return output
+        _check(output)
+        return _answer(output)
+
+
+def _check(output: RequestOutput | EmbeddingRequestOutput) -> None:
+    """Raises ValueError for a request that failed, RuntimeError if its engine did."""
+    if output.error_code >= 500:
+        raise RuntimeError(f"the engine has failed: {output.error_msg}")
+    if output.error_code != 200:
+        raise ValueError(output.error_msg or "the request failed")
 
 
 def _params(given: dict[str, Any]) -> SamplingParams:
@@ -73,7 +93,7 @@ def _params(given: dict[str, Any]) -> SamplingParams:
     return SamplingParams(**given)
 
 
-def _answer(output: RequestOutput, seconds: float) -> dict[str, Any]:
+def _answer(output: RequestOutput) -> dict[str, Any]:
     """Under the names of Ray's own engines, where they have one."""
     one = output.outputs
     calls = [call.to_dict() for call in one.tool_calls or ()]
@@ -85,8 +105,6 @@ def _answer(output: RequestOutput, seconds: float) -> dict[str, Any]:
         "finish_reason": one.finish_reason,
         "reasoning_content": one.reasoning_content or "",
         "tool_calls": json.dumps(calls),
-        "time_taken_llm": seconds,
-        ERROR: "",
     }
 
 
