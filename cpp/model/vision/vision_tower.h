@@ -16,8 +16,8 @@ struct PatchGrid {
   int32_t t = 1, h = 0, w = 0;
 };
 
-/// An item, or some of its grids over time, that is being encoded: a few hundred rows through a part
-/// of one block at a time, so that others' steps can come between.
+/// An item, or some of its grids over time, that is being encoded: some rows through a part of one
+/// block at a time, so that other requests' steps can come between.
 class TowerRun {
  public:
   virtual ~TowerRun() = default;
