@@ -153,6 +153,9 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
                                 const std::shared_ptr<ModelControl>& model, double now) {
   check_prompt(options.prompt_token_ids, limits);
   check_kind(options, limits);
+  if (!options.media.empty()) {
+    throw_error(ErrorCode::kUnsupported, "media: the model takes no images nor clips.");
+  }
   validate_sampling_params(options.sampling, limits.vocab_size);
   const int64_t max_tokens = output_limit(options, limits);
 

@@ -127,6 +127,7 @@ class Engine:
         lora: str = "",
         detached: bool = False,
         output: Literal["text", "embedding"] | _core.PoolingParams = "text",
+        media: Sequence[_core.MediaInput] = (),
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -146,7 +147,12 @@ class Engine:
             these say. A text gets the tokens that the tokenizer adds to one of its own, but no
             prompt of the model's (LLM.embed does that). What is for text alone (config, stop,
             detokenize, guided) must be left out.
+        media: images and clips, in order of their place in the prompt, which must be token ids: any
+            id of the vocabulary stands where a row of theirs goes. Errors name the item,
+            "media[1]: ...". headrace.media makes pixels and places of files and arrays.
         """
+        if media and isinstance(prompt, str):
+            raise ValueError("media have places in a prompt of token ids: give ids, not text")
         if output != "text":
             pooling = self._pooling(model, output)
             given = {"config": config, "stop": stop, "detokenize": detokenize, "guided": guided}
@@ -161,6 +167,7 @@ class Engine:
                 timeout=timeout,
                 lora_name=checked_text(lora, "lora"),
                 pooling=pooling,
+                media=list(media),
             )
             return Request(request, ids, None, detached)
         config = GenerationConfig() if config is None else config
@@ -177,6 +184,7 @@ class Engine:
             timeout=timeout,
             constraint=self._constraint(model, guided),
             lora_name=checked_text(lora, "lora"),
+            media=list(media),
         )
         return Request(request, ids, text, detached)
 
