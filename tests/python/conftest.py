@@ -45,10 +45,18 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """headrace over fake_core; its script is reset afterwards."""
     for module in CORE_USERS:
         monkeypatch.setattr(module, "_core", fake_core)
-    for name in ("HeadraceError", "LogprobsKind", "ModelOptions", "SpeculativeOptions"):
+    for name in (
+        "HeadraceError",
+        "LogprobsKind",
+        "MediaInput",
+        "MediaRun",
+        "ModelOptions",
+        "SpeculativeOptions",
+    ):
         monkeypatch.setattr(native, name, getattr(fake_core, name))
     monkeypatch.setattr(fake_core, "script", None)
     monkeypatch.setattr(fake_core, "prefix_hits", 0)
+    monkeypatch.setattr(fake_core, "submitted_media", [])
     return fake_core
 
 

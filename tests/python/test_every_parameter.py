@@ -169,6 +169,8 @@ CHAT: dict[str, Callable[[LLM], Any]] = {
     ),
     "stream": lambda llm: streams(llm.chat(HI, use_tqdm=False, stream=True)),
     "lora_request": lambda llm: llm.chat(HI, use_tqdm=False, lora_request=ADAPTER),
+    # Of vision models: media/test_media_llm.py.
+    "mm_processor_kwargs": lambda llm: llm.chat(HI, mm_processor_kwargs={"fps": 1}),
 }
 SEEN = {
     ("generate", "prompts"): ["a", "b"],
@@ -204,6 +206,11 @@ def test_parameters_of_calls_work(
 def test_adapters_that_are_not_enabled_are_refused(llm: LLM, call: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="lora_request needs"):
         call["lora_request"](llm)
+
+
+def test_processor_kwargs_are_refused_by_a_text_model(llm: LLM) -> None:
+    with pytest.raises(ValueError, match="mm_processor_kwargs: this model reads text only"):
+        CHAT["mm_processor_kwargs"](llm)
 
 
 def test_an_llm_takes_its_own_arguments_and_engine_args() -> None:
@@ -444,8 +451,8 @@ def told(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
 
 def test_parameters_of_a_submission(told: list[dict[str, Any]], toy_folder: Any) -> None:
     # What `detached` does: test_native_owner.py; `stop`: test_native_text.py; `output`:
-    # test_embeddings.py.
-    names = {"model", "prompt", "detokenize", "detached", "output", "stop", *SUBMIT}
+    # test_embeddings.py; `media`: media/test_media_llm.py.
+    names = {"model", "prompt", "detokenize", "detached", "output", "stop", "media", *SUBMIT}
     assert names_of(NativeEngine.submit) == names
     with NativeEngine() as engine:
         engine.install_model("m", str(toy_folder))

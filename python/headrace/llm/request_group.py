@@ -20,6 +20,7 @@ from headrace.options.lora import LoRARequest
 from headrace.options.sampling_params import SamplingParams
 from headrace.text.stop_strings import StopStrings
 
+_JOBS_AHEAD = 8  # whose images and clips are loaded meanwhile
 _ADAPTER_SECONDS = 0.01  # between looks at adapters that other calls use
 
 
@@ -64,7 +65,9 @@ class RequestGroup:
         tag = 0
         arrival = time.time()
         stops: dict[tuple[str, ...], StopStrings] = {}
-        for job in self._jobs:
+        for place, job in enumerate(self._jobs):
+            for later in self._jobs[place : place + _JOBS_AHEAD]:
+                later.begin()
             strings = tuple(job.params.stop_strings())
             if strings and strings not in stops:
                 stops[strings] = StopStrings(strings)
@@ -100,6 +103,8 @@ class RequestGroup:
 
     def cancel(self) -> None:
         """Cancels what still runs, wherever an exception left it."""
+        for job in self._jobs:
+            job.drop()
         self._registry.withdraw(self._names)
         for tag in self._running:
             self._selector.remove(tag)

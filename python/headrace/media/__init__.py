@@ -18,12 +18,12 @@ from headrace.media.model_settings import ModelSettings, read_model_settings
 from headrace.media.parts import (
     MediaPart,
     check_counts,
-    read_limits,
     read_multimodal_data,
     read_part,
 )
 from headrace.media.processor import MediaProcessor, numbered
 from headrace.media.sources.load import MediaAccess
+from headrace.options.media import read_limits
 
 __all__ = [
     "Family",
