@@ -245,13 +245,12 @@ KEYS: dict[str, Any] = {
 REFUSED_KEYS: dict[str, Any] = {
     "num_beams": 2,
     "num_return_sequences": 2,
-    "mm_info": object(),
     "enable_tensors_from_model_inference": True,
 }
 LOGGED_KEYS: dict[str, Any] = {"length_penalty": 2.0}
-# Told by test_allspark_adapters.py, test_allspark_guided.py (which needs no vocab) and, for uuid,
-# test_allspark_requests.py.
-ELSEWHERE = {"lora_name", "response_format", "vocab", "vocab_type", "uuid"}
+# Told by test_allspark_adapters.py, test_allspark_guided.py (which needs no vocab),
+# test_allspark_media.py and, for uuid, test_allspark_requests.py.
+ELSEWHERE = {"lora_name", "response_format", "vocab", "vocab_type", "mm_info", "uuid"}
 
 
 def test_the_table_of_keys_is_complete() -> None:
