@@ -5,7 +5,7 @@
     item = processor.image(Path("picture.jpg"))
     item.patches(), item.grid, item.key
 
-No model runs on what comes out yet: this is the layer below that. Images need Pillow (the extra
+requests/ is what prompts use of it. Images need Pillow (the extra
 `vision`), video files PyAV as well (`video`); arrays of uint8 need neither.
 """
 
