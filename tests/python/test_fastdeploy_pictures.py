@@ -1,5 +1,5 @@
-"""Scripts in the shape of the two examples with pictures on FastDeploy's page, run unchanged through
-headrace.compat, over the fake engine: a picture comes from a local server.
+"""Scripts in the shape of the two examples with pictures on FastDeploy's page run unchanged through
+headrace.compat, over the fake engine: the picture comes from a local server.
 
 HEADRACE_FASTDEPLOY_PAGES may name a folder with the pages themselves (*.md): then their own blocks
 about pictures run as well, but for the address of the picture."""

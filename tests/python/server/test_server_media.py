@@ -26,7 +26,7 @@ if not HAS_ENGINE:
 
 from PIL import Image
 
-from headrace import AsyncLLM, SamplingParams
+from headrace import LLM, AsyncLLM, SamplingParams
 from headrace.batch.answers import LocalAnswerer
 from headrace.batch.local_engine import LocalEngine
 from headrace.batch.rows import Row
@@ -73,9 +73,10 @@ def vision(fake_engine: Any, tmp_path: Path) -> Iterator[Callable[..., AsyncLLM]
 
 
 class Pictures(http.server.BaseHTTPRequestHandler):
-    """/a.png is a picture; /away redirects; /slow takes its time."""
+    """/a.png is a picture, /away leads elsewhere, /slow takes time, /together waits for others."""
 
     asked: list[str]
+    together: threading.Barrier
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
@@ -86,6 +87,8 @@ class Pictures(http.server.BaseHTTPRequestHandler):
             return
         if self.path == "/slow":
             time.sleep(0.5)
+        if self.path.startswith("/together"):
+            self.together.wait(10)
         body = png()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -100,7 +103,7 @@ class Pictures(http.server.BaseHTTPRequestHandler):
 def pictures() -> Iterator[tuple[str, list[str]]]:
     """The address of a server of pictures, and the paths that it is asked for."""
     asked: list[str] = []
-    handler = type("Handler", (Pictures,), {"asked": asked})
+    handler = type("Handler", (Pictures,), {"asked": asked, "together": threading.Barrier(3)})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -292,6 +295,41 @@ def test_text_goes_on_while_a_picture_is_fetched(
 
     slow, quick = asyncio.run(both())
     assert quick < 0.4 < slow
+
+
+def test_items_are_loaded_side_by_side(
+    vision: Callable[..., AsyncLLM], pictures: tuple[str, list[str]], make_llm: Callable[..., LLM]
+) -> None:
+    address, _ = pictures
+    three = [image(f"{address}/together/{i}") for i in range(3)]
+    options = {"allowed_media_domains": ["127.0.0.1"], "limit_mm_per_prompt": {"image": 3}}
+    llm = vision(**options)
+    output = asyncio.run(llm.chat(user(*three), ONE).result())
+    assert output.error_msg is None
+    # Those of several prompts of a call, too.
+    folder = Path(llm.model_info.path)
+    outputs = make_llm(folder, **options).chat([user(one) for one in three], ONE, use_tqdm=False)
+    assert [output.error_msg for output in outputs] == [None] * 3
+
+
+def test_closing_while_items_are_loaded(
+    vision: Callable[..., AsyncLLM], pictures: tuple[str, list[str]]
+) -> None:
+    address, _ = pictures
+    llm = vision(allowed_media_domains=["127.0.0.1"])
+
+    async def run() -> list[Any]:
+        calls = [
+            asyncio.ensure_future(llm.chat(user(image(f"{address}/slow")), ONE).result())
+            for _ in range(8)
+        ]
+        await asyncio.sleep(0.2)
+        await llm.close()
+        return await asyncio.gather(*calls)
+
+    outputs = asyncio.run(run())
+    assert {(o.error_code, o.error_msg) for o in outputs} == {(500, "the LLM has been closed")}
+    assert fake_core.submitted_media == []
 
 
 def test_a_cancelled_request_is_not_submitted(
