@@ -2,7 +2,6 @@
 
 #include "backend/contract/op_checks_vision.h"
 #include "backend/cpu/cpu_backend_impl.h"
-#include "backend/reference/reference_vision.h"
 
 namespace headrace {
 
@@ -16,23 +15,31 @@ void CpuBackend::layer_norm(TensorView x, TensorView weight, TensorView bias, fl
                             TensorView out) {
   check_layer_norm(x, weight, bias, out);
   for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
-    reference_layer_norm(x.rows_from(begin, end - begin), weight, bias, eps,
-                         out.rows_from(begin, end - begin));
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->vision_rows->layer_norm(x.row<float>(i), weight.as<float>(), bias.as<float>(), eps,
+                                    x.cols(), out.row<float>(i));
+    }
   });
 }
 
 void CpuBackend::activate(Activation kind, TensorView x) {
   check_activate(kind, x);
+  const VisionRowKernels& kernels = *isa_->vision_rows;
+  const auto activate = kind == Activation::kSilu       ? kernels.silu
+                        : kind == Activation::kGeluErf  ? kernels.gelu_erf
+                        : kind == Activation::kGeluTanh ? kernels.gelu_tanh
+                                                        : kernels.quick_gelu;
   for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
-    reference_activate(kind, x.rows_from(begin, end - begin));
+    for (int64_t i = begin; i < end; ++i) activate(x.row<float>(i), x.cols());
   });
 }
 
 void CpuBackend::rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) {
   check_rotate(x, table, heads, head_dim);
   for_rows(x.rows(), 2 * x.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
-    reference_rotate(x.rows_from(begin, end - begin), table.rows_from(begin, end - begin), heads,
-                     head_dim);
+    for (int64_t i = begin; i < end; ++i) {
+      isa_->vision_rows->rotate(x.row<float>(i), table.row<float>(i), heads, head_dim / 2);
+    }
   });
 }
 
