@@ -135,4 +135,116 @@ QWEN2_VL = VisionCase(
     prompts=((3, "0", 4), ("1", 2, "0", 3), (2, "2", 5)),
 )
 
-CASES = (QWEN2_5_VL, QWEN2_VL)
+SMOLVLM = VisionCase(
+    name="smolvlm",
+    about="square tiles, pixel shuffle of 4 x 4, positions of text, a tower by SigLIP's names",
+    config={
+        "architectures": ["SmolVLMForConditionalGeneration"],
+        "image_token_id": IMAGE_PAD,
+        "model_type": "smolvlm",
+        "pad_token_id": 2,
+        "scale_factor": 4,
+        "text_config": {
+            **{key: value for key, value in TEXT.items() if key != "rms_norm_eps"},
+            "architectures": ["VLlama3ForCausalLM"],
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "head_dim": 16,
+            "is_llama_config": True,
+            "model_type": "llama",
+            "pixel_shuffle_factor": 4,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
+            "torch_dtype": "bfloat16",
+        },
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "vision_config": {
+            "hidden_size": 32,
+            "image_size": 32,
+            "intermediate_size": 60,
+            "max_image_size": {"longest_edge": 32},
+            "model_type": "smolvlm_vision",
+            "num_attention_heads": 2,
+            "num_hidden_layers": 2,
+            "patch_size": 4,
+            "size": {"longest_edge": 128},
+        },
+        "vocab_size": 256,
+    },
+    items=(Item((1, 8, 8)), Item((3, 8, 8))),
+    prompts=((3, "0", 4), ("1", 2, "0", 3)),
+    axes=1,
+)
+
+
+def qwen3_vl(name: str, model_type: str, architecture: str, about: str, **text: Any) -> VisionCase:
+    """Positions from a table of 4 x 4 for smaller and larger grids, deepstack not in order."""
+    return VisionCase(
+        name=name,
+        about=about,
+        config={
+            "architectures": [architecture],
+            "model_type": model_type,
+            **{key: value for key, value in TOKENS.items() if not key.startswith(("bos", "eos"))},
+            "text_config": {
+                **TEXT,
+                "attention_bias": False,
+                "bos_token_id": 1,
+                "dtype": "bfloat16",
+                "eos_token_id": 2,
+                "head_dim": 16,
+                "model_type": f"{model_type}_text",
+                "num_hidden_layers": 3,
+                "rope_scaling": {
+                    "mrope_interleaved": True,
+                    "mrope_section": [4, 2, 2],
+                    "rope_type": "default",
+                },
+                "rope_theta": 10000.0,
+                **text,
+            },
+            "tie_word_embeddings": False,
+            "vision_config": {
+                "deepstack_visual_indexes": [2, 0],
+                "depth": 3,
+                "hidden_act": "gelu_pytorch_tanh",
+                "hidden_size": 40,
+                "in_channels": 3,
+                "intermediate_size": 56,
+                "model_type": model_type,
+                "num_heads": 1,
+                "num_position_embeddings": 16,
+                "out_hidden_size": 64,
+                "patch_size": 4,
+                "spatial_merge_size": 2,
+                "temporal_patch_size": 2,
+            },
+        },
+        items=(Item((1, 6, 10)), Item((1, 2, 2)), Item((1, 4, 4)), Item((3, 4, 6), video=True)),
+        prompts=((3, "0", 4), ("1", 2, "2", 1, "0"), (2, "3", 5), ("3", 1, "1", 4)),
+        apart=True,
+    )
+
+
+QWEN3_VL = qwen3_vl(
+    "qwen3_vl",
+    "qwen3_vl",
+    "Qwen3VLForConditionalGeneration",
+    "interleaved axes, deepstack [2, 0], a table of 4 x 4 positions for grids of other sizes",
+)
+# 2 * 24 columns of gate and up are not the hidden size: published files have them last.
+QWEN3_VL_MOE = qwen3_vl(
+    "qwen3_vl_moe",
+    "qwen3_vl_moe",
+    "Qwen3VLMoeForConditionalGeneration",
+    "all experts in one tensor, [E, H, 2 I] and [E, I, H]",
+    decoder_sparse_step=1,
+    mlp_only_layers=[1],
+    moe_intermediate_size=24,
+    norm_topk_prob=True,
+    num_experts=6,
+    num_experts_per_tok=2,
+)
+
+CASES = (QWEN2_5_VL, QWEN2_VL, SMOLVLM, QWEN3_VL, QWEN3_VL_MOE)

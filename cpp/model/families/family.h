@@ -84,6 +84,10 @@ const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
 const Family& qwen2_vl_family();
 const Family& qwen2_5_vl_family();
+const Family& smolvlm_family();
+const Family& idefics3_family();
+const Family& qwen3_vl_family();
+const Family& qwen3_vl_moe_family();
 
 /// Widest MLP accepted.
 inline constexpr int64_t kMaxIntermediate = 1 << 22;

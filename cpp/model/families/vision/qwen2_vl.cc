@@ -27,14 +27,6 @@ void read_common(ConfigReader& reader, VisionConfig& out) {
   out.temporal_patch_size = read_side(reader, "temporal_patch_size", 2, kMaxMergeSize, 1);
 }
 
-void require_out_size(ConfigReader& reader, std::string_view key, int32_t fallback,
-                      const ModelConfig& config) {
-  const int64_t size = reader.integer(key, fallback, 1, kMaxTowerWidth);
-  if (size != config.hidden_size) {
-    reader.fail_value(key, str_cat("must be the decoder's hidden_size (", config.hidden_size, ")"));
-  }
-}
-
 VisionConfig read_qwen2(ConfigReader& reader, ConfigReader& /*model*/, const ModelConfig& config) {
   VisionConfig out;
   read_tower_shape(reader, {.width = "embed_dim"}, out);
@@ -42,7 +34,7 @@ VisionConfig read_qwen2(ConfigReader& reader, ConfigReader& /*model*/, const Mod
   const int64_t wide = out.width * reader.integer("mlp_ratio", 4, 1, kMaxMlpRatio);
   out.mlp_width = static_cast<int32_t>(wide);
   out.activation = read_activation(reader, "quick_gelu");
-  require_out_size(reader, "hidden_size", 3584, config);
+  require_out_size(reader, "hidden_size", 3584, config.hidden_size);
   reader.refuse_unknown_keys(harmless_tower_keys({"spatial_patch_size"}));
   return out;
 }
@@ -52,8 +44,7 @@ VisionConfig read_qwen2_5(ConfigReader& reader, ConfigReader& /*model*/,
   VisionConfig out;
   read_tower_shape(reader, {.default_width = 3584}, out);
   read_common(reader, out);
-  out.mlp_width =
-      static_cast<int32_t>(reader.integer("intermediate_size", 3420, 1, kMaxIntermediate));
+  out.mlp_width = read_tower_width(reader, "intermediate_size", 3420);
   out.gated_mlp = out.rms_norm = true;
   if (read_activation(reader, "silu") != Activation::kSilu) {
     reader.fail_unsupported("hidden_act", "a gated MLP of a tower has silu here");
@@ -70,7 +61,7 @@ VisionConfig read_qwen2_5(ConfigReader& reader, ConfigReader& /*model*/,
     if (block < out.depth) usual.push_back(block);
   }
   out.full_blocks = read_blocks(reader, "fullatt_block_indexes", usual, out.depth);
-  require_out_size(reader, "out_hidden_size", 3584, config);
+  require_out_size(reader, "out_hidden_size", 3584, config.hidden_size);
   // Positions in a clip are given with the rows.
   reader.refuse_unknown_keys(harmless_tower_keys({"spatial_patch_size", "tokens_per_second"}));
   return out;

@@ -67,6 +67,17 @@ int32_t read_side(ConfigReader& reader, std::string_view key, int32_t fallback, 
   return static_cast<int32_t>(first.integer(key, fallback, 1, max));
 }
 
+int32_t read_tower_width(ConfigReader& reader, std::string_view key, int32_t fallback) {
+  return static_cast<int32_t>(reader.integer(key, fallback, 1, kMaxTowerMlp));
+}
+
+void require_out_size(ConfigReader& reader, std::string_view key, int32_t fallback,
+                      int32_t hidden_size) {
+  if (reader.integer(key, fallback, 1, kMaxTowerWidth) != hidden_size) {
+    reader.fail_value(key, str_cat("must be the decoder's hidden_size (", hidden_size, ")"));
+  }
+}
+
 Activation read_activation(ConfigReader& reader, const std::string& fallback) {
   constexpr std::array<std::pair<std::string_view, Activation>, 6> kKinds{{
       {"silu", Activation::kSilu},

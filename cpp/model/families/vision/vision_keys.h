@@ -15,6 +15,7 @@ namespace headrace {
 /// Largest numbers accepted.
 inline constexpr int64_t kMaxTowerDepth = 1024;
 inline constexpr int64_t kMaxTowerWidth = 1 << 16;
+inline constexpr int64_t kMaxTowerMlp = 1 << 20;
 inline constexpr int64_t kMaxPatchSize = 256;
 inline constexpr int64_t kMaxMergeSize = 16;
 inline constexpr int64_t kMaxPositionSide = 1024;
@@ -38,6 +39,13 @@ void read_tower_shape(ConfigReader& reader, const TowerKeys& keys, VisionConfig&
 /// A number that newer files write as a list of `count` equal ones.
 int32_t read_side(ConfigReader& reader, std::string_view key, int32_t fallback, int64_t max,
                   size_t count = 2);
+
+/// Columns of an MLP.
+int32_t read_tower_width(ConfigReader& reader, std::string_view key, int32_t fallback);
+
+/// Throws Error(kCorruptFile) unless the tower gives rows of the decoder's size.
+void require_out_size(ConfigReader& reader, std::string_view key, int32_t fallback,
+                      int32_t hidden_size);
 
 /// hidden_act.
 Activation read_activation(ConfigReader& reader, const std::string& fallback);

@@ -64,6 +64,95 @@ TEST(VisionConfig, PublishedQwen2_5Vl) {
   EXPECT_NEAR(static_cast<double>(tower), 2 * 0.669e9, 2e7);
 }
 
+/// As published (SmolVLM2-500M-Video-Instruct), with what class defaults leave out.
+Json published_smolvlm() {
+  return Json::parse(R"({"architectures":["SmolVLMForConditionalGeneration"],
+    "image_token_id":49190,"model_type":"smolvlm","pad_token_id":128002,"scale_factor":4,
+    "text_config":{"_flash_attn_2_enabled":true,"architectures":["VLlama3ForCausalLM"],
+      "head_dim":64,"hidden_size":960,"intermediate_size":2560,"is_llama_config":true,
+      "max_position_embeddings":8192,"model_type":"llama","neftune_noise_alpha":0.0,
+      "num_attention_heads":15,"num_hidden_layers":32,"num_key_value_heads":5,"pad_token_id":2,
+      "perceiver_config":{"model_type":"vllama3"},"pixel_shuffle_factor":4,
+      "qk_layer_norms":false,"rms_norm_eps":1e-05,"rope_interleaved":false,"rope_theta":100000,
+      "torch_dtype":"bfloat16","use_resampler":false,"vocab_size":49280},
+    "tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":false,
+    "use_reentrant_checkpointing":false,
+    "vision_config":{"hidden_size":768,"image_size":512,"max_image_size":{"longest_edge":512},
+      "model_type":"smolvlm_vision","num_attention_heads":12,"patch_size":16,
+      "size":{"longest_edge":2048},"tie_word_embeddings":false,"use_base_siglip":true},
+    "vocab_size":49280})");
+}
+
+TEST(VisionConfig, PublishedSmolVlm) {
+  const ModelConfig config = parse(published_smolvlm());
+  ASSERT_TRUE(config.vision);
+  EXPECT_EQ(config.num_heads, 15);
+  EXPECT_TRUE(config.rope.axes.empty());
+  EXPECT_EQ(config.vision->depth, 12);
+  EXPECT_EQ(config.vision->head_dim, 64);
+  EXPECT_EQ(config.vision->mlp_width, 3072);
+  EXPECT_EQ(config.vision->position_side, 32);
+  EXPECT_EQ(config.vision->merge_size, 4);
+  EXPECT_TRUE(config.vision->patches_by_row);
+  Json json = published_smolvlm();
+  json["scale_factor"] = 3;
+  expect_refusal(json, ErrorCode::kCorruptFile, {"image_size", "scale_factor (3)"});
+  json = published_smolvlm();
+  json["vocab_size"] = 49152;
+  expect_refusal(json, ErrorCode::kCorruptFile, {"text_config", "vocab_size", "49152"});
+  json = published_smolvlm();
+  json["text_config"]["use_resampler"] = true;
+  expect_refusal(json, ErrorCode::kUnsupported, {"use_resampler"});
+  for (const char* key : {"image_size", "patch_size", "num_hidden_layers", "num_attention_heads"}) {
+    json = published_smolvlm();
+    json["vision_config"][key] = -1;
+    expect_refusal(json, ErrorCode::kCorruptFile, {"vision_config", key});
+    json["vision_config"][key] = 1e15;
+    expect_refusal(json, ErrorCode::kCorruptFile, {"vision_config", key});
+  }
+}
+
+TEST(VisionConfig, Qwen3VlTurnsInTurn) {
+  Json json = config_of("qwen3_vl");
+  json["text_config"]["head_dim"] = 128;
+  json["text_config"]["rope_scaling"]["mrope_section"] = {24, 20, 20};
+  const ModelConfig config = parse(json);
+  ASSERT_EQ(config.rope.axes.size(), 64u);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(config.rope.axes[i], i < 60 ? i % 3 : 0) << i;
+  EXPECT_EQ(config.vision->position_side, 4);
+  EXPECT_EQ(config.vision->deepstack_blocks, (std::vector<int32_t>{2, 0}));
+  // The outer key alone counts.
+  json["text_config"]["tie_word_embeddings"] = true;
+  EXPECT_FALSE(parse(json).tie_word_embeddings);
+  json["tie_word_embeddings"] = true;
+  EXPECT_TRUE(parse(json).tie_word_embeddings);
+}
+
+TEST(VisionConfig, RefusesWhatQwen3VlCantMean) {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = config_of("qwen3_vl");
+    json["vision_config"][key] = value;
+    return json;
+  };
+  expect_refusal(with("num_position_embeddings", 17), ErrorCode::kCorruptFile, {"a square"});
+  expect_refusal(with("num_position_embeddings", 1e12), ErrorCode::kCorruptFile,
+                 {"num_position_embeddings"});
+  expect_refusal(with("deepstack_visual_indexes", {0, 1, 2}), ErrorCode::kCorruptFile,
+                 {"fewer blocks", "(3)"});
+  expect_refusal(with("deepstack_visual_indexes", {0, 0}), ErrorCode::kCorruptFile, {"different"});
+  EXPECT_TRUE(
+      parse(with("deepstack_visual_indexes", Json::array())).vision->deepstack_blocks.empty());
+  Json json = config_of("qwen3_vl");
+  json["text_config"]["rope_scaling"]["mrope_section"] = {0, 4, 4};
+  expect_refusal(json, ErrorCode::kCorruptFile, {"mrope_section", "take turns"});
+  json["text_config"]["rope_scaling"] = {{"mrope_section", {4, 2, 2}},
+                                         {"mrope_interleaved", false}};
+  expect_refusal(json, ErrorCode::kUnsupported, {"mrope_interleaved"});
+  json = config_of("qwen3_vl_moe");
+  json["text_config"]["norm_topk_prob"] = false;
+  expect_refusal(json, ErrorCode::kUnsupported, {"norm_topk_prob"});
+}
+
 TEST(VisionConfig, TieInTextConfigCountsForQwen2) {
   Json json = config_of("qwen2_vl");
   EXPECT_TRUE(parse(json).tie_word_embeddings);
