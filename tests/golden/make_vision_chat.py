@@ -1,5 +1,6 @@
-"""Writes vision/chat.json: what transformers answers to vision_conversations.py, in float32. Needs torch
-and transformers, and the models that make_vision.py has written.
+"""Writes vision/chat.json: what transformers answers to vision_conversations.py, in float32.
+
+Needs torch and transformers, and the models that make_vision.py has written.
 
 Patches are made here, by numpy, from the formulas of the makers' processors.
 """

@@ -1,5 +1,5 @@
-"""Conversations with pictures for the tiny vision models: what make_vision_chat.py writes goldens of,
-and what LLM.chat is asked in the tests. Sizes fit the patches: nothing is resized."""
+"""Conversations with pictures for the tiny vision models: make_vision_chat.py writes their goldens,
+and LLM.chat is asked them in the tests. Sizes fit the patches: nothing is resized."""
 
 from __future__ import annotations
 

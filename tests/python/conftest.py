@@ -29,9 +29,18 @@ import native_model  # noqa: E402
 from model_folders import byte_level_folder  # noqa: E402
 
 from headrace import LLM, Engine, native  # noqa: E402
-from headrace.native import config, engine, queue, request, selector, text_reader, wakeup  # noqa: E402
+from headrace.native import (  # noqa: E402
+    config,
+    engine,
+    media,
+    queue,
+    request,
+    selector,
+    text_reader,
+    wakeup,
+)
 
-CORE_USERS = (config, engine, queue, request, selector, text_reader, wakeup)
+CORE_USERS = (config, engine, media, queue, request, selector, text_reader, wakeup)
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from allspark_setup import GREEDY, NAME, OK, loader, needs_engine, prompt, running
 from conftest import HAS_ENGINE
 
+from headrace import shipped_model
 from headrace.allspark import AsStatus
 from headrace.allspark._allspark import MultiMediaInfo
 from headrace.compat.allspark.serving.dlpack import read_floats
@@ -110,3 +114,53 @@ def test_what_does_not_fit(content: dict[str, Any], words: str) -> None:
         read(info(**content), [1, 2] if "x" in content else PROMPT)
     with pytest.raises(MultiMediaError, match="must be a MultiMediaInfo"):
         media_inputs(object(), PROMPT, WIDTH)
+
+
+def embedding_rows(ids: list[int]) -> Any:
+    """float32 rows of the shipped model's embedding, which is stored in bfloat16."""
+    data = Path(shipped_model(), "model.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    (name,) = (key for key in header if key.endswith("embed_tokens.weight"))
+    begin, end = header[name]["data_offsets"]
+    assert header[name]["dtype"] == "BF16"
+    halves = np.frombuffer(data[8 + size + begin : 8 + size + end], np.uint16)
+    table = (halves.astype(np.uint32) << 16).view(np.float32).reshape(header[name]["shape"])
+    return np.ascontiguousarray(table[ids])
+
+
+@needs_engine
+def test_rows_of_the_embedding_answer_as_their_tokens_do() -> None:
+    model = loader()
+    engine = running(model, data_type="float32")
+    ids = prompt(model)
+    first, last = 2, 6
+    try:
+
+        def answer(tokens: list[int], **more: Any) -> Any:
+            config = {**GREEDY, **more}
+            status, handle, queue = engine.start_request(NAME, {"input_ids": [tokens]}, config)
+            assert status == OK
+            engine.sync_request(NAME, handle)
+            made = list(queue.Get().ids_from_generate)
+            engine.release_request(NAME, handle)
+            return made
+
+        plain = answer(ids)
+        hidden = [*ids[:first], *[7] * (last - first), *ids[last:]]
+        made = MultiMediaInfo()
+        rows = embedding_rows(ids[first:last])
+        made.add_multimedia_content("7", [rows.__dlpack__()])
+        made.add_multimedia_content("hash_input", [np.array(ids[first:last], np.int32)])
+        assert 7 not in ids
+        assert answer(hidden, mm_info=made) == plain
+        assert answer(hidden) != plain
+        wrong = MultiMediaInfo()
+        wrong.add_multimedia_content("7", [rows[:2]])
+        status, handle, queue = engine.start_request(
+            NAME, {"input_ids": [hidden]}, {**GREEDY, "mm_info": wrong}
+        )
+        assert (status, handle, queue) == (AsStatus.ALLSPARK_PARAM_ERROR, None, None)
+    finally:
+        engine.stop_model(NAME)
+        engine.release_model(NAME)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 from headrace import native
 from headrace.errors import UnsupportedError
-from headrace.media.requests.placing import PlacedItem
 from headrace.media.requests.reader import MediaReader
 from headrace.media.sources.load import MediaAccess
 from headrace.options.engine_args import EngineArgs
@@ -68,28 +66,3 @@ def text_only(args: EngineArgs) -> str:
     if args.deploy_modality == "text":
         return "deploy_modality='text' leaves out images and clips"
     return "this model reads text only: it has no vision tower"
-
-
-def media_inputs(placed: Sequence[PlacedItem]) -> list[native.MediaInput]:
-    """As the engine takes them; several requests may share them."""
-    return [_input(entry) for entry in placed]
-
-
-def _input(placed: PlacedItem) -> native.MediaInput:
-    item = placed.item
-    return native.MediaInput(
-        item.modality == "video",
-        [
-            native.MediaRun(run.position, run.count, run.first, run.grid, run.steps)
-            for run in placed.runs
-        ],
-        pixels=item.pixels,
-        frames=item.frames,
-        height=item.height,
-        width=item.width,
-        patch_size=item.patch_size,
-        merge_size=item.merge_size,
-        temporal_patch_size=item.temporal_patch_size,
-        table=item.table,
-        key=item.key,
-    )

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import native
-from headrace.llm.media import media_inputs
 from headrace.llm.request_params import RequestPlanner, check_shared
 from headrace.media.item import MediaItem
 from headrace.media.requests.loading import Loading
 from headrace.media.requests.placing import rows_of
+from headrace.native.media import media_inputs
 from headrace.options.lora import LoRARequest
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import OutputPlan

@@ -16,7 +16,7 @@ from media_support import ROOT
 from PIL import Image
 from vision_folders import KINDS, set_template, vision_folder
 
-from headrace import LLM, RequestOutput, SamplingParams
+from headrace import LLM, Engine, RequestOutput, SamplingParams
 from headrace.errors import MediaError, UnsupportedError
 
 assert ROOT  # what skips without the extension
@@ -402,3 +402,25 @@ def test_several_outputs_share_the_picture(vision: Callable[..., LLM]) -> None:
     assert len(outputs) == 3
     (one,), (two,), (three,) = submitted()
     assert one is two is three
+
+
+def test_the_engines_own_chat(fake_engine: Any, tmp_path: Path, toy_folder: Path) -> None:
+    folder = vision_folder(tmp_path)
+    with Engine() as engine:
+        for name, path in (("m", folder), ("toy", toy_folder)):
+            engine.install_model(name, str(path))
+            engine.start_model(name)
+        request = engine.chat("m", ask(part(png()), text("What?")))
+        request.wait(10)
+        (media,) = submitted()[0]
+        run = media.runs[0]
+        pads = request.prompt_token_ids[run.position : run.position + run.count]
+        assert len(pads) == 2
+        assert len(set(pads)) == 1
+        smaller = {"max_pixels": 784}
+        engine.chat("m", ask(part(png())), mm_processor_kwargs=smaller).wait(10)
+        assert submitted()[1][0].rows == 1
+        with pytest.raises(MediaError, match="image 1 of 1: file:// addresses are off"):
+            engine.chat("m", ask(part((tmp_path / "a.png").as_uri())))
+        with pytest.raises(UnsupportedError, match="this model reads text only"):
+            engine.chat("toy", ask(part(png())))
