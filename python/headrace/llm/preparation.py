@@ -90,6 +90,7 @@ class PreparedRequest:
     lora: LoRARequest | None = None
     parsing: OutputPlan | None = None
     media: Sequence[native.MediaInput] = ()
+    pixel_bytes: int = 0  # of these; outputs share them, and the first has them all
 
 
 def new_facts(job: Job, arrival: float) -> list[RequestFacts]:
@@ -138,8 +139,11 @@ def prepare(
     if parsing is not None:
         compiled = parsing.constraint(compiled, planner.guided)
     media = media_inputs(prompt.media)
+    size = sum(placed.item.nbytes for placed in prompt.media)
     return [
-        PreparedRequest(item, config, compiled, stops, job.lora, parsing, media)
+        PreparedRequest(
+            item, config, compiled, stops, job.lora, parsing, media, 0 if item.index else size
+        )
         for item, config in zip(facts, configs, strict=True)
     ]
 

@@ -404,6 +404,22 @@ def test_several_outputs_share_the_picture(vision: Callable[..., LLM]) -> None:
     assert one is two is three
 
 
+def test_many_pictures_wait_for_room(
+    vision: Callable[..., LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a call that are in memory at once are bounded."""
+    monkeypatch.setattr("headrace.llm.request_group._MOST_PIXELS", 20_000)  # 4 of them
+    llm = vision()
+    messages = [ask(part(png(color=(i, 0, 0))), text("What?")) for i in range(12)]
+    stream = llm.chat([*messages, ask(text("text"))], ONE, stream=True)
+    assert 0 < len(submitted()) < 12
+    done = [output for step in stream for output in step if output and output.finished]
+    assert [output.error_msg for output in done] == [None] * 13
+    assert len(submitted()) == 13
+    outputs = chat(llm, [*messages, ask(part(b"x"))])
+    assert [output.error_code for output in outputs] == [200] * 12 + [400]
+
+
 def test_the_engines_own_chat(fake_engine: Any, tmp_path: Path, toy_folder: Path) -> None:
     folder = vision_folder(tmp_path)
     with Engine() as engine:
