@@ -222,6 +222,11 @@ TensorView FakeRunner::forward(const StepBatch& batch,
 /// Tokens, or what stands in their places and where RoPE puts them.
 std::vector<int32_t> FakeRunner::seen_tokens(const StepBatch& batch) const {
   std::vector<int32_t> out(batch.token_ids.begin(), batch.token_ids.end());
+  const int32_t first_vision = shape_.first_vision_token;
+  for (size_t row = 0; row < out.size(); ++row) {
+    const bool is_vision = !batch.modalities.empty() && batch.modalities[row] == Modality::kVision;
+    HEADRACE_CHECK(is_vision == (first_vision > 0 && out[row] >= first_vision), out[row]);
+  }
   int64_t free_from = 0;
   for (const GivenRows& given : batch.given) {
     HEADRACE_CHECK(given.first_row >= free_from, given.first_row);
@@ -472,6 +477,7 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     own.max_kept = int64_t{options.max_num_seqs} * fake_unread(options);
     own.mtp_salt = options.speculative.model == "other" ? 1 : 0;
     own.mtp_fails = options.speculative.model == "failing";
+    out.first_vision_token = own.first_vision_token;
     if (own.tower != nullptr) {
       internal::MediaLimits& limits = out.encoder.limits;
       limits.refusal.clear();

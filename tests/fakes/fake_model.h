@@ -82,6 +82,7 @@ struct FakeShape {
   int64_t max_kept = 0;   ///< rows that its MTP block keeps
   uint64_t mtp_salt = 0;  ///< its MTP block is right if this is 0
   bool mtp_fails = false;
+  int32_t first_vision_token = 0;        ///< rows of it and above are vision; 0: none
   std::shared_ptr<VisionTower> tower{};  ///< it takes images and clips, too
 };
 

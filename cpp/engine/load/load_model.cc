@@ -85,6 +85,8 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .head_dim = config.head_dim,
           .block_size = options.block_size,
           .quantization = quantization,
+          .given_rows = config.vision.has_value(),
+          .vision = config.vision.has_value(),
           .experts = config.moe.router.num_experts,
           .mtp = config.uses_mtp};
 }
@@ -298,6 +300,7 @@ void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info) {
   if (!info.takes_embeddings) return;
   info.max_encoder_tokens = encoder.max_tokens;
   info.encoder_cache_bytes = encoder.limits.cache_bytes;
+  if (info.vision) info.vision_weight_bytes = encoder.tower->weight_bytes();
 }
 
 void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
@@ -350,6 +353,12 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
                   draft ? load_draft(name, *draft, backend, logger, watch) : nullptr};
   watch.finish();
   watch.enter(LoadStage::kReserving);
+  if (auto tower = runners.model->take_tower()) {
+    add_tower(std::move(tower), *config.vision, options, plan.max_model_len,
+              backend->device_info().total_bytes, encoder);
+    request.media_bytes = encoder.limits.cache_bytes + encoder.limits.most_scratch;
+    plan = plan_memory(request);
+  }
   if (backend->device_info().measured_memory) {
     plan = measure_and_plan(request, scheduler_config(options, shapes, plan), runners, shapes,
                             draft, *backend);

@@ -20,6 +20,16 @@ void DecoderRunner::make_cache(const KvCacheSpec& spec, int32_t num_blocks,
   if (num_host_blocks > 0) backend_->add_host_blocks(*cache_, num_host_blocks);
 }
 
+std::shared_ptr<VisionTower> DecoderRunner::take_tower() {
+  if (weights_.tower == nullptr) return nullptr;
+  struct Owner {
+    std::shared_ptr<Backend> backend;
+    std::unique_ptr<VisionTower> tower;
+  };
+  auto owner = std::make_shared<Owner>(Owner{backend_, std::move(weights_.tower)});
+  return {owner, owner->tower.get()};
+}
+
 // Before the thread is confined to some cores, which the writer would share.
 void DecoderRunner::enter_thread() {
   if (weights_.writer != nullptr) weights_.writer->start();

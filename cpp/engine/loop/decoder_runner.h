@@ -22,6 +22,9 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   /// Instead of the cache that it has.
   void make_cache(const KvCacheSpec& spec, int32_t num_blocks, int32_t num_host_blocks = 0);
   const Decoder& decoder() const noexcept { return *weights_.decoder; }
+  /// The model's tower, once; null: it has none. Lives as long as what it returns, with the
+  /// backend.
+  std::shared_ptr<VisionTower> take_tower();
   const std::string& packed_file() const noexcept { return weights_.packed_file; }
 
   /// The weights' packed file is written from then on, if it is to be.

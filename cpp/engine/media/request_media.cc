@@ -69,11 +69,17 @@ std::vector<MediaUnit> embedding_units(int32_t rows, int32_t outputs) {
   return units;
 }
 
-std::vector<MediaUnit> pixel_units(const PatchGrid& grid, const VisionTower& tower) {
+std::vector<MediaUnit> pixel_units(const PatchGrid& grid, const MediaLimits& limits) {
   std::vector<MediaUnit> units;
+  const VisionTower& tower = *limits.tower;
   const int32_t group = std::min(tower.group(), grid.t);
   const int64_t group_rows = tower.rows({group, grid.h, grid.w});
-  const auto groups = static_cast<int32_t>(std::max<int64_t>(1, kUnitRows / group_rows));
+  auto groups =
+      static_cast<int32_t>(std::clamp<int64_t>(kUnitRows / group_rows, 1, grid.t / group));
+  const auto fits = [&] {
+    return tower.scratch_bytes({groups * group, grid.h, grid.w}) <= limits.most_scratch;
+  };
+  while (groups > 1 && !fits()) groups /= 2;
   int32_t row = 0;
   for (int32_t first = 0; first < grid.t;) {
     const int32_t count = std::min(grid.t - first, groups * group);
@@ -112,7 +118,7 @@ RequestItem make_item(size_t index, MediaInput& input, const MediaLimits& limits
   item.embeddings = std::move(input.embeddings);
   if (item.has_pixels()) {
     item.outputs = limits.tower->outputs();
-    item.units = pixel_units(patch_grid(item.pixels.layout), *limits.tower);
+    item.units = pixel_units(patch_grid(item.pixels.layout), limits);
   } else {
     item.outputs = 1 + item.embeddings.added;
     item.units = embedding_units(item.rows, item.outputs);

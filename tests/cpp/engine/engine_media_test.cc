@@ -250,7 +250,9 @@ TEST_P(EngineMediaCrowd, NobodyIsLostOnATenthOfTheCache) {
   options.out_of_blocks = crowd.out_of_blocks;
   if (crowd.guesses) options.speculative.method = "ngram";
   Media media(options, crowd.group, 2,
-              {.num_host_blocks = crowd.guesses ? 0 : 8, .ahead = crowd.ahead});
+              {.num_host_blocks = crowd.guesses ? 0 : 8,
+               .ahead = crowd.ahead,
+               .first_vision_token = crowd.group == 2 ? testing::kPlaceholder : 0});
   media.control->pieces_of_run = 3;
   const size_t before = media.stats().memory_bytes;
   std::vector<std::pair<MediaJob, Request>> requests;
