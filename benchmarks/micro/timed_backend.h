@@ -145,6 +145,22 @@ class TimedBackend final : public Backend {
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {
     timed("gather_rows", [&] { inner_.gather_rows(x, rows, out); });
   }
+  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                  TensorView out) override {
+    timed("layer_norm", [&] { inner_.layer_norm(x, weight, bias, eps, out); });
+  }
+  void activate(Activation kind, TensorView x) override {
+    timed("activate", [&] { inner_.activate(kind, x); });
+  }
+  void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override {
+    timed("rotate", [&] { inner_.rotate(x, table, heads, head_dim); });
+  }
+  void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {
+    timed("scatter_rows", [&] { inner_.scatter_rows(x, rows, out); });
+  }
+  void segment_attention(const SegmentAttention& args) override {
+    timed("segment_attention", [&] { inner_.segment_attention(args); });
+  }
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override {
     timed("sample", [&] { inner_.sample(logits, vocab_size, rows, results); });

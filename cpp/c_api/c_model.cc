@@ -60,6 +60,11 @@ struct OwnedInfo : headrace_model_info {
     num_active_experts = data.num_active_experts;
     causal = data.causal;
     generates = data.generates;
+    vision = data.vision;
+    takes_embeddings = data.takes_embeddings;
+    max_encoder_tokens = data.max_encoder_tokens;
+    encoder_cache_bytes = data.encoder_cache_bytes;
+    vision_weight_bytes = data.vision_weight_bytes;
   }
 
   const ModelInfo data;
@@ -101,6 +106,9 @@ headrace_model_stats to_c(const ModelStats& from) {
   out.cached_kv_blocks = from.cached_kv_blocks;
   out.drafted_tokens = from.drafted_tokens;
   out.accepted_tokens = from.accepted_tokens;
+  out.encoded_tokens = from.encoded_tokens;
+  out.encoder_hit_tokens = from.encoder_hit_tokens;
+  out.encoder_cache_bytes = from.encoder_cache_bytes;
   out.prefix_host_hit_tokens = from.prefix_host_hit_tokens;
   out.kv_blocks_to_host = from.kv_blocks_to_host;
   out.kv_blocks_from_host = from.kv_blocks_from_host;

@@ -1,33 +1,16 @@
 #include "c_api/c_options.h"
 
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "c_api/c_array.h"
+#include "c_api/c_media.h"
 #include "c_api/c_struct.h"
 
 namespace headrace::c_api {
 
 namespace {
-
-// No request is near it, and sums of such lengths fit.
-constexpr size_t kMaxLength = std::numeric_limits<int32_t>::max();
-
-template <class T>
-std::span<const T> array(const T* data, size_t count, const char* field) {
-  if (count > kMaxLength) {
-    throw_error(ErrorCode::kLimitExceeded, "the length of ", field, " is ", count,
-                ", more than any request has.");
-  }
-  if (count > 0) deref(data, field);
-  return {data, count};
-}
-
-std::vector<int32_t> to_ids(const int32_t* ids, size_t count, const char* field) {
-  const auto span = array(ids, count, field);
-  return {span.begin(), span.end()};
-}
 
 std::vector<std::vector<int32_t>> to_lists(const headrace_token_lists& lists, const char* field) {
   std::vector<std::vector<int32_t>> out;
@@ -202,6 +185,9 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.swap_space = in.swap_space;
   out.max_prefill_chunk = in.max_prefill_chunk;
   out.dummy_weights = in.dummy_weights != 0;
+  check_reserved(in.reserved_too);
+  out.max_encoder_tokens = in.max_encoder_tokens;
+  out.encoder_cache_bytes = in.encoder_cache_bytes;
   out.load_progress = to_progress_sink(in.load, in.load_user_data);
   out.out_of_blocks = to_enum(in.out_of_blocks, OutOfBlocks::kInterruptRandom, "out_of_blocks");
   return out;
@@ -224,6 +210,9 @@ RequestOptions to_request_options(const headrace_request_options* given,
     out.constraint = constraint;
   }
   if (in.pooling != nullptr) out.pooling = to_pooling_params(in.pooling);
+  for (const headrace_media_input* item : array(in.media, in.num_media, "media")) {
+    out.media.push_back(to_media_input(item));
+  }
   return out;
 }
 

@@ -44,6 +44,7 @@ RequestLimits make_limits(const LoadedModel& loaded) {
   limits.block_size = loaded.scheduler.block_size;
   limits.dynamic_rope_max = loaded.dynamic_rope_max;
   limits.eos_token_ids = loaded.info.eos_token_ids;
+  limits.media = loaded.encoder.limits;
   return limits;
 }
 
@@ -55,7 +56,7 @@ ServedModel::ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger)
       control_(std::make_shared<ModelControl>()),
       loop_(std::make_shared<ModelLoop>(
           ModelLoop::Parts{info_.name, loaded.scheduler, std::move(loaded.runner),
-                           std::move(loaded.speculator)},
+                           std::move(loaded.speculator), loaded.encoder, loaded.first_vision_token},
           control_, logger_)),
       loras_(info_.name, info_.max_loras, std::move(loaded.load_lora)),
       limits_(make_limits(loaded)) {

@@ -85,7 +85,7 @@ int32_t Planner::lacking_blocks() const {
   int32_t lacking = 0;
   for (const Sequence* seq : state_.running) {
     const bool has_row = seq->decodes() || (seq == state_.running.front() && seq->remaining() > 0);
-    if (has_row && seq->lacks_block()) ++lacking;
+    if (has_row && seq->lacks_block() && !seq->is_held_up()) ++lacking;
   }
   return lacking;
 }
@@ -173,11 +173,13 @@ bool Planner::prefix_is_coming(const Sequence& seq) const {
                              [&](const Sequence* s) { return is_filling(*s, seq, index); });
 }
 
-/// Whether rows of `senior` that are planned or in flight write to its block `index`, which isn't
-/// published yet, what `seq` would write to its own. REQUIRES: the blocks of `seq` end before it.
+/// Whether rows of `senior` that are planned or in flight, or as soon as they are ready, write to
+/// its block `index`, which isn't published yet, what `seq` would write to its own. REQUIRES: the
+/// blocks of `seq` end before it.
 bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t index) const {
   const auto size = static_cast<size_t>(seq.block_size);
-  if (static_cast<size_t>(senior.published) != index || senior.blocks.size() <= index ||
+  const bool has_block = senior.blocks.size() > index || senior.is_held_up();
+  if (static_cast<size_t>(senior.published) != index || !has_block ||
       senior.tokens.size() < (index + 1) * size ||
       senior.spec.identity.sequence != seq.spec.identity.sequence) {
     return false;
@@ -193,7 +195,7 @@ bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t ind
   };
   return std::ranges::equal(tokens_in(senior), tokens_in(seq)) &&
          std::ranges::equal(media_in(senior), media_in(seq)) &&
-         (senior.in_flight > 0 || std::ranges::any_of(planned_, is_planned));
+         (senior.in_flight > 0 || senior.is_held_up() || std::ranges::any_of(planned_, is_planned));
 }
 
 /// Whether the blocks suffice for all of `seq`, after its juniors have given theirs if need be.
@@ -223,9 +225,10 @@ void Planner::schedule(Sequence& seq) {
       rows = std::min(rows, chunk);
     }
   }
+  rows = std::max(0, std::min(rows, seq.ready_until - start));
   rows = cover(seq, start + rows) - start;
   if (seq.spec.one_step && rows < seq.remaining()) return wait_for_room(seq);
-  HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0, "sequence ", seq.id,
+  HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0 || seq.is_held_up(), "sequence ", seq.id,
                  " has no senior and cannot go on");
   blocks_promised_ += std::max(0, seq.blocks_ahead() - seq.num_blocks());
   if (rows <= 0) return;

@@ -111,6 +111,14 @@ void Scheduler::wish_drafts(SeqId id, int32_t count) {
   impl_->get(id).wished_drafts = count;
 }
 
+void Scheduler::set_ready(SeqId id, int32_t position) { impl_->get(id).ready_until = position; }
+
+std::optional<int32_t> Scheduler::next_position(SeqId id) const {
+  Sequence& seq = impl_->get(id);
+  if (impl_->waiting.contains(&seq)) return std::nullopt;
+  return seq.next_position();
+}
+
 // All memory first: what follows cannot fail half way.
 void Scheduler::Impl::check_sampled(std::span<const int32_t> sampled,
                                     std::span<const int32_t> counts) {

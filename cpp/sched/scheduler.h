@@ -9,6 +9,7 @@
 // An unknown id, or a call out of turn, is our bug: InternalError, and nothing has changed.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,8 @@
 namespace headrace {
 
 using SeqId = uint64_t;
+
+inline constexpr int32_t kAlwaysReady = std::numeric_limits<int32_t>::max();
 
 struct SchedulerConfig {
   int32_t max_num_seqs = 64;             ///< sequences that hold blocks, thus also in a step
@@ -60,6 +63,9 @@ struct SeqSpec {
   /// attends to what comes later needs that. REQUIRES: max_tokens == 0, read_prefix_cache false,
   /// Scheduler::fits_step().
   bool one_step = false;
+  /// Rows at or behind this position of the prompt are not ready to be computed until set_ready()
+  /// says so: those of media that have to be encoded.
+  int32_t ready_until = kAlwaysReady;
 };
 
 /// kPrompt: its prompt is computed and it generates nothing.
@@ -137,8 +143,9 @@ class Scheduler {
   /// may be in the next plan: that step comes later.
   bool cancel(SeqId id);
 
-  /// The next step. Not empty unless every sequence has ended (those in `expired` too); an empty
-  /// plan needs no commit. REQUIRES: the last plan has been committed or abandoned.
+  /// The next step. Not empty unless every sequence has ended (those in `expired` too), or nobody
+  /// is ready who could run; an empty plan needs no commit. REQUIRES: the last plan has been
+  /// committed or abandoned.
   StepPlan plan(double now);
   /// The step behind the pending plan, before that is committed: as if each sequence that samples
   /// in it got one token and went on, unless it gets its last. Empty if somebody would have to wait
@@ -149,6 +156,12 @@ class Scheduler {
   /// From now on, a plan in which the sequence decodes may give it up to `count` draft rows, from
   /// what nobody else has a use for. 0: none. REQUIRES: the sequence has not ended.
   void wish_drafts(SeqId id, int32_t count);
+  /// From now on, rows before `position` are ready; until the sequence is preempted, which takes it
+  /// back to SeqSpec::ready_until. REQUIRES: the sequence has not ended.
+  void set_ready(SeqId id, int32_t position);
+  /// Where the next row of a running sequence goes; nullopt while it waits. REQUIRES: the sequence
+  /// has not ended.
+  std::optional<int32_t> next_position(SeqId id) const;
   /// For the pending plan; the one ahead is pending then. `sampled` are the tokens of the planned
   /// sequences with samples == true (cancelled ones too), one after the other. counts[i] of them
   /// belong to the i-th: 1, and 1 for each draft that was computed and is the token sampled before

@@ -12,7 +12,8 @@ Sequence::Sequence(SeqId id_in, SeqSpec spec_in, int32_t block_size_in)
       spec(std::move(spec_in)),
       num_prompt(static_cast<int32_t>(spec.prompt.size())),
       block_size(block_size_in),
-      tokens(std::move(spec.prompt)) {}
+      tokens(std::move(spec.prompt)),
+      ready_until(spec.ready_until) {}
 
 int32_t Sequence::blocks_ahead() const noexcept {
   // The last token of the output is never computed.

@@ -32,6 +32,7 @@ struct Sequence {
   int32_t cached_prompt_tokens = 0;
   int32_t host_prompt_tokens = 0;  ///< those of them that were in host blocks
   bool scheduled_before = false;
+  int32_t ready_until = 0;  ///< SeqSpec's, or what the engine has set
 
   int32_t num_tokens() const noexcept { return static_cast<int32_t>(tokens.size()); }
   int32_t num_blocks() const noexcept { return static_cast<int32_t>(blocks.size()); }
@@ -46,6 +47,8 @@ struct Sequence {
     const bool has_last = generates() && length() == num_prompt + spec.max_tokens;
     return has_last ? 0 : length() - next_position();
   }
+  /// Its next row is not ready: it rests.
+  bool is_held_up() const noexcept { return next_position() >= ready_until; }
   bool generates() const noexcept { return spec.max_tokens > 0; }
   bool decodes() const noexcept { return remaining() == 1; }
   /// Whether a step that computes its rows needs nothing that depends on its last token.

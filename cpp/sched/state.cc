@@ -26,6 +26,7 @@ void SchedulerState::drop_blocks(Sequence& seq) {
   blocks.release(seq.blocks);
   seq.blocks.clear();
   seq.computed = seq.published = 0;
+  seq.ready_until = seq.spec.ready_until;
 }
 
 void SchedulerState::remove(Sequence& seq) {

@@ -180,4 +180,22 @@ void CudaBackend::add_gated(TensorView, TensorView, TensorView, TensorView) {
   HEADRACE_CHECK(false, "see require()");
 }
 
+void CudaBackend::layer_norm(TensorView, TensorView, TensorView, float, TensorView) {
+  HEADRACE_CHECK(false, "see require()");
+}
+
+void CudaBackend::activate(Activation, TensorView) { HEADRACE_CHECK(false, "see require()"); }
+
+void CudaBackend::rotate(TensorView, TensorView, int32_t, int32_t) {
+  HEADRACE_CHECK(false, "see require()");
+}
+
+void CudaBackend::scatter_rows(TensorView, std::span<const int32_t>, TensorView) {
+  HEADRACE_CHECK(false, "see require()");
+}
+
+void CudaBackend::segment_attention(const SegmentAttention&) {
+  HEADRACE_CHECK(false, "see require()");
+}
+
 }  // namespace headrace::cuda

@@ -97,6 +97,10 @@ void CudaBackend::require(const BackendNeeds& needs) const {
                 ": leave quantization out and take a checkpoint that isn't quantized, or use ",
                 "device cpu.");
   }
+  if (needs.vision) {
+    throw_error(ErrorCode::kUnsupported,
+                "the CUDA backend runs no vision towers yet: use device cpu.");
+  }
   if (needs.given_rows) {
     throw_error(ErrorCode::kUnsupported,
                 "the CUDA backend runs no models that see images yet: use ", "device cpu.");

@@ -93,6 +93,13 @@ class CudaBackend final : public Backend {
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
+  /// Those of vision towers, which require() refuses, throw InternalError.
+  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                  TensorView out) override;
+  void activate(Activation kind, TensorView x) override;
+  void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override;
+  void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
+  void segment_attention(const SegmentAttention& args) override;
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
   bool runs_ahead() const override { return true; }

@@ -61,7 +61,7 @@ Request submit(const EngineHolder& holder, const std::string& model,
                const std::string& request_id, int32_t priority,
                const std::optional<double>& timeout,
                const std::shared_ptr<TokenConstraint>& constraint, const std::string& lora_name,
-               const std::optional<PoolingParams>& pooling) {
+               const std::optional<PoolingParams>& pooling, const std::vector<MediaInput>& media) {
   RequestOptions options;
   options.request_id = request_id;
   options.prompt_token_ids = to_token_ids(prompt_token_ids);
@@ -71,6 +71,7 @@ Request submit(const EngineHolder& holder, const std::string& model,
   options.constraint = constraint;
   options.lora_name = lora_name;
   options.pooling = pooling;
+  options.media = media;
   return without_gil(holder, &Engine::submit, model, std::move(options));
 }
 
@@ -185,7 +186,8 @@ void bind_engine_class(py::module_& module) {
       .def("submit", submit, py::arg("model"), py::kw_only(), py::arg("prompt_token_ids"),
            py::arg("sampling"), py::arg("request_id") = "", py::arg("priority") = 0,
            py::arg("timeout") = py::none(), py::arg("constraint") = py::none(),
-           py::arg("lora_name") = "", py::arg("pooling") = py::none())
+           py::arg("lora_name") = "", py::arg("pooling") = py::none(),
+           py::arg("media") = py::tuple())
       .def(
           "load_lora",
           [](const H& holder, const std::string& model, const std::string& name,

@@ -6,38 +6,13 @@
 #include "headrace/media.h"
 #include "headrace/status.h"
 #include "interpreter_gate.h"
+#include "locked_bytes.h"
 
 namespace py = pybind11;
 
 namespace headrace::python {
 
 namespace {
-
-/// The bytes of a contiguous buffer, which stays locked as long as this lives. Made and destroyed
-/// with the GIL.
-class LockedBytes {
- public:
-  explicit LockedBytes(const py::object& owner) {
-    if (PyObject_GetBuffer(owner.ptr(), &view_, PyBUF_SIMPLE) != 0) throw py::error_already_set();
-  }
-  ~LockedBytes() { PyBuffer_Release(&view_); }
-  LockedBytes(const LockedBytes&) = delete;
-  LockedBytes& operator=(const LockedBytes&) = delete;
-
-  const uint8_t* data() const { return static_cast<const uint8_t*>(view_.buf); }
-
-  /// Throws unless there are `count` bytes.
-  void require(const char* name, size_t count) const {
-    if (static_cast<size_t>(view_.len) != count) {
-      throw Error(ErrorCode::kInvalidArgument, std::string(name) + " must have " +
-                                                   std::to_string(count) + " bytes, got " +
-                                                   std::to_string(view_.len));
-    }
-  }
-
- private:
-  Py_buffer view_{};
-};
 
 /// Not filled yet: nobody else sees it before it is returned.
 py::bytes new_bytes(size_t count) {
@@ -76,6 +51,7 @@ py::bytes patches(const py::object& pixels, const PatchLayout& layout, const py:
 }  // namespace
 
 void bind_media(py::module_& module) {
+  bind_media_input(module);
   module.def("resize_rgb", resize, py::arg("pixels"), py::arg("height"), py::arg("width"),
              py::arg("to_height"), py::arg("to_width"), py::arg("filter"));
   module.def(

@@ -101,6 +101,8 @@ void bind_options(py::module_& module) {
       .field("max_loras", &M::max_loras)
       .field("max_lora_rank", &M::max_lora_rank)
       .field("speculative", &M::speculative)
+      .field("max_encoder_tokens", &M::max_encoder_tokens)
+      .field("encoder_cache_bytes", &M::encoder_cache_bytes)
       .field("dummy_weights", &M::dummy_weights);
 }
 

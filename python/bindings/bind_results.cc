@@ -71,6 +71,8 @@ void bind_output(py::module_& module) {
       .def_readonly("host_cached_tokens", &R::host_cached_tokens)
       .def_readonly("generated_tokens", &R::generated_tokens)
       .def_readonly("preemptions", &R::preemptions)
+      .def_readonly("image_tokens", &R::image_tokens)
+      .def_readonly("video_tokens", &R::video_tokens)
       .def("__repr__", short_repr);
 }
 
@@ -108,6 +110,11 @@ void bind_model_info(py::module_& module) {
       .def_readonly("max_lora_rank", &I::max_lora_rank)
       .def_readonly("causal", &I::causal)
       .def_readonly("generates", &I::generates)
+      .def_readonly("vision", &I::vision)
+      .def_readonly("takes_embeddings", &I::takes_embeddings)
+      .def_readonly("max_encoder_tokens", &I::max_encoder_tokens)
+      .def_readonly("encoder_cache_bytes", &I::encoder_cache_bytes)
+      .def_readonly("vision_weight_bytes", &I::vision_weight_bytes)
       .def_readonly("weight_bytes", &I::weight_bytes)
       .def_readonly("token_weight_bytes", &I::token_weight_bytes)
       .def_readonly("mapped_weight_bytes", &I::mapped_weight_bytes)
@@ -162,6 +169,9 @@ void bind_model_stats(py::module_& module) {
       .def_readonly("mapped_bytes", &S::mapped_bytes)
       .def_readonly("drafted_tokens", &S::drafted_tokens)
       .def_readonly("accepted_tokens", &S::accepted_tokens)
+      .def_readonly("encoded_tokens", &S::encoded_tokens)
+      .def_readonly("encoder_hit_tokens", &S::encoder_hit_tokens)
+      .def_readonly("encoder_cache_bytes", &S::encoder_cache_bytes)
       .def("__repr__", short_repr);
 }
 

@@ -11,6 +11,7 @@ inline constexpr const char* kEnumBase = "headrace.named_enum.NamedIntEnum";
 
 void bind_errors(pybind11::module_& module);
 void bind_media(pybind11::module_& module);
+void bind_media_input(pybind11::module_& module);
 void bind_options(pybind11::module_& module);
 void bind_grammar(pybind11::module_& module);
 void bind_results(pybind11::module_& module);

@@ -177,6 +177,8 @@ class ModelOptions:
     max_loras: int
     max_lora_rank: int
     speculative: SpeculativeOptions
+    max_encoder_tokens: int
+    encoder_cache_bytes: int
     dummy_weights: bool
 
     def __init__(
@@ -208,8 +210,63 @@ class ModelOptions:
         max_loras: int = 0,
         max_lora_rank: int = 64,
         speculative: SpeculativeOptions = ...,
+        max_encoder_tokens: int = 0,
+        encoder_cache_bytes: int = 0,
         dummy_weights: bool = False,
     ) -> None: ...
+
+class MediaRun:
+    """A run of an item's rows in a prompt: headrace/media_input.h."""
+
+    position: int
+    count: int
+    first_row: int
+    grid: tuple[int, int, int] | None
+    steps: list[int]
+
+    def __init__(
+        self,
+        position: int,
+        count: int,
+        first_row: int = 0,
+        grid: Sequence[int] | None = None,
+        steps: Sequence[int] = (),
+    ) -> None:
+        """grid: rows over time, height and width, whose product is `count`; None: the positions of
+        text. steps: what each grid over time adds to the axis of time."""
+
+class MediaInput:
+    """An image or a clip of a request: headrace/media_input.h. What it is given is copied; it is
+    made once and may be submitted many times."""
+
+    video: bool
+    runs: list[MediaRun]
+    key: bytes
+
+    def __init__(
+        self,
+        video: bool,
+        runs: Sequence[MediaRun],
+        *,
+        pixels: Buffer | None = None,
+        frames: int = 1,
+        height: int = 0,
+        width: int = 0,
+        patch_size: int = 14,
+        merge_size: int = 2,
+        temporal_patch_size: int = 1,
+        table: Buffer | None = None,
+        embeddings: Buffer | None = None,
+        key: bytes | None = None,
+    ) -> None:
+        """Either pixels or embeddings.
+
+        pixels: RGB bytes [frames, height, width, 3], resized. table: 768 float32, as bytes: what a
+            byte of each channel becomes.
+        embeddings: float32 [rows, hidden_size], or [1 + added, rows, hidden_size] with what is
+            added behind the first layers.
+        key: 32 bytes that name the content; None, or all zero: the engine digests it.
+        """
 
 class PositionLogprobs:
     token: int
@@ -241,6 +298,8 @@ class RequestStats:
     host_cached_tokens: int
     generated_tokens: int
     preemptions: int
+    image_tokens: int
+    video_tokens: int
 
 class ResultQueue:
     def get(self, timeout: float | None = None) -> Output | None:
@@ -319,6 +378,11 @@ class ModelInfo:
     max_lora_rank: int
     causal: bool
     generates: bool
+    vision: bool
+    takes_embeddings: bool
+    max_encoder_tokens: int
+    encoder_cache_bytes: int
+    vision_weight_bytes: int
     weight_bytes: int
     token_weight_bytes: int
     mapped_weight_bytes: int
@@ -365,6 +429,9 @@ class ModelStats:
     mapped_bytes: int
     drafted_tokens: int
     accepted_tokens: int
+    encoded_tokens: int
+    encoder_hit_tokens: int
+    encoder_cache_bytes: int
 
 PACKED_FILE_NAME: str
 
@@ -477,6 +544,7 @@ class Engine:
         constraint: TokenConstraint | None = None,
         lora_name: str = "",
         pooling: PoolingParams | None = None,
+        media: Sequence[MediaInput] = (),
     ) -> Request: ...
     def load_lora(self, model: str, name: str, path: str) -> None:
         """Reads a PEFT folder; requests use it by `lora_name`. The model goes on meanwhile."""

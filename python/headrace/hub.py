@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.errors import UnsupportedError
 from headrace.quoting import checked_text
 
-_FILES = ("*.json", "*.model", "*.jinja", "*.txt")
+_FILES = ("*.json", "*.model", "*.jinja", "*.txt", "*.ttf")
 _WEIGHTS = ("*.safetensors",)
 _GGUF_ID = re.compile(r".*[-_.]gguf", re.IGNORECASE)
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
@@ -30,8 +30,8 @@ def resolve_model(
     """The local folder of a model: `model` itself, else fetched from the Hugging Face hub.
 
     The hub's own environment (HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN) applies, and its
-    cache is used. Only JSON, text, tokenizer, template and (with `weights`) safetensors files are
-    fetched. The revision "master" stands for the repository's default branch.
+    cache is used. Only JSON, text, tokenizer, template, font and (with `weights`) safetensors files
+    are fetched. The revision "master" stands for the repository's default branch.
 
     Raises ValueError for "", FileNotFoundError if there is no such folder or repository,
     ImportError if the hub would be needed and huggingface_hub isn't installed, UnsupportedError for

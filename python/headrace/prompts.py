@@ -6,9 +6,21 @@ import operator
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from headrace.errors import TemplateError, UnsupportedError
+from headrace.media.item import MediaItem
+from headrace.media.parts import MediaPart, read_multimodal_data
+from headrace.media.requests.conversation import conversation_parts, shown_messages
+from headrace.media.requests.loading import Loading
+from headrace.media.requests.placing import (
+    PlacedItem,
+    added_tokens,
+    place_in_ids,
+    place_in_text,
+)
+from headrace.media.requests.reader import MediaReader
 from headrace.options.tools import ToolChoice, read_tool_choice
 from headrace.quoting import checked_text, quoted
 from headrace.text.templates.chat_template import checked_variables
@@ -16,13 +28,15 @@ from headrace.text.templates.messages import parse_messages
 from headrace.text.tokenizer import Tokenizer
 
 _PROMPT_KEYS = ("prompt", "prompt_token_ids", "messages")
+_MEDIA_KEYS = ("multimodal_data", "multi_modal_data", "multi_modal_uuids")
 _DICT_KEYS = frozenset(
     {
+        *_MEDIA_KEYS,
+        "mm_processor_kwargs",
         "prompt",
         "prompt_token_ids",
         "completion_token_ids",
         "messages",
-        "multimodal_data",
         "bad_words",
         "add_special_tokens",
         "tools",
@@ -49,13 +63,18 @@ class PromptParts:
 
 @dataclass(slots=True)
 class Prompt:
-    """A prompt the engine can run."""
+    """A prompt the engine can run.
+
+    token_ids: with a token for each row of an image or a clip, in its place.
+    media: these, in order.
+    """
 
     token_ids: list[int]
     shown: Any  # what RequestOutput.prompt says
     bad_words: Sequence[str] = ()
     request_id: str | None = None
     parts: PromptParts = field(default_factory=PromptParts)
+    media: Sequence[PlacedItem] = ()
 
 
 @dataclass(slots=True)
@@ -64,6 +83,8 @@ class ChatOptions:
 
     template: of the caller: text, or the name of one of the model's. default_template: text, in
         case there is none.
+    media: what loads images and clips; None: there can't be any, for the reason text_only.
+    mm_processor_kwargs: the caller's, for all of them.
     """
 
     template: str | None = None
@@ -73,6 +94,9 @@ class ChatOptions:
     default_template: str | None = None
     finds_opening: bool = False  # a reasoning parser wants to know where outputs begin
     max_tokens: int | None = None  # of a prompt: what can't be so few isn't tokenized
+    media: MediaReader | None = None
+    mm_processor_kwargs: Mapping[str, Any] | None = None
+    text_only: str = "only text is read here"
     choice: ToolChoice = field(init=False)
     variables: dict[str, Any] = field(init=False)
     add_generation_prompt: bool = field(init=False)
@@ -83,6 +107,14 @@ class ChatOptions:
         self.variables = checked_variables(self.kwargs)
         self.template = self.variables.pop("chat_template", None) or self.template
         self.add_generation_prompt = self.variables.pop("add_generation_prompt", True)
+        if self.mm_processor_kwargs is not None:
+            self.check_processor_kwargs(self.mm_processor_kwargs)
+
+    def check_processor_kwargs(self, options: Mapping[str, Any]) -> None:
+        """Of the call or of a prompt. Raises TypeError, ValueError."""
+        if self.media is None:
+            raise UnsupportedError(f"mm_processor_kwargs: {self.text_only}; leave it out")
+        self.media.check_options(options)
 
 
 def prompt_list(prompts: Any) -> list[Any]:
@@ -109,33 +141,92 @@ def prompt_list(prompts: Any) -> list[Any]:
     return items
 
 
-def read_prompt(item: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
-    """Raises ValueError or TypeError for a bad prompt. Never changes `item`."""
+def find_media(item: Any, chat: ChatOptions) -> Loading | None:
+    """Starts to load the images and clips of an item of prompt_list or conversation_list; None if
+    it has none. Raises ValueError (UnsupportedError: the model reads text only) and TypeError."""
+    parts: list[MediaPart] = []
+    options = chat.mm_processor_kwargs
+    if _is_prompt(item):
+        parts = _media_of_dict(item)
+        own = item.get("mm_processor_kwargs")
+        if own is not None:
+            chat.check_processor_kwargs(own)
+            options = own
+    elif not isinstance(item, (str, Mapping)):
+        parts = conversation_parts(item)
+    if chat.media is None:
+        if parts:
+            raise UnsupportedError(f"{parts[0].modality} in the prompt: {chat.text_only}")
+        return None
+    return chat.media.begin(parts, options) if parts else None
+
+
+def _media_of_dict(item: Mapping[str, Any]) -> list[MediaPart]:
+    given = [name for name in _MEDIA_KEYS[:2] if _has_items(item.get(name))]
+    if len(given) > 1:
+        raise ValueError("multimodal_data and multi_modal_data are the same: give one")
+    uuids = item.get("multi_modal_uuids")
+    name = given[0] if given else _MEDIA_KEYS[0]
+    parts = read_multimodal_data(item.get(name) if given else None, name, uuids)
+    if not any(_present(item.get(key)) for key in ("prompt", "prompt_token_ids")):
+        if parts:
+            raise ValueError(f"{name} goes with 'prompt': put images and clips into the messages")
+        parts = conversation_parts(item.get("messages"))
+    return parts
+
+
+def _has_items(data: Any) -> bool:
+    return data is not None and not (
+        isinstance(data, Mapping) and all(not _present(value) for value in data.values())
+    )
+
+
+def _loaded(item: Any, chat: ChatOptions, items: Sequence[MediaItem] | None) -> Sequence[MediaItem]:
+    if items is not None:
+        return items
+    loading = find_media(item, chat)
+    return () if loading is None else loading.items()
+
+
+def read_prompt(
+    item: Any,
+    tokenizer: Tokenizer | None,
+    chat: ChatOptions,
+    items: Sequence[MediaItem] | None = None,
+) -> Prompt:
+    """Raises ValueError or TypeError for a bad prompt. Never changes `item`.
+
+    items: what find_media has loaded; None: it is loaded here.
+    """
+    items = _loaded(item, chat, items)
     if isinstance(item, str):
-        ids = _encode(tokenizer, item, max_tokens=chat.max_tokens)
-        return Prompt(ids, item, parts=PromptParts(item))
+        ids, placed = _encode(tokenizer, item, chat)
+        return Prompt(ids, item, parts=PromptParts(item), media=placed)
     if isinstance(item, Mapping):
-        return _read_dict(item, tokenizer, chat)
+        return _read_dict(item, tokenizer, chat, items)
     ids = _ids(item, "prompt_token_ids")
     return Prompt(ids, item, parts=PromptParts(ids))
 
 
-def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
+def _read_dict(
+    item: Mapping[str, Any],
+    tokenizer: Tokenizer | None,
+    chat: ChatOptions,
+    items: Sequence[MediaItem],
+) -> Prompt:
     unknown = sorted(str(key) for key in item if key not in _DICT_KEYS)
     if unknown:
         warnings.warn(f"prompt: unknown keys {', '.join(unknown)} have no effect", stacklevel=2)
-    if any(_present(value) for value in (item.get("multimodal_data") or {}).values()):
-        raise UnsupportedError(
-            "multimodal_data: this version of Headrace runs text models only; leave it out"
-        )
     parts: PromptParts | None = None
     add_special = bool(item.get("add_special_tokens", False))
+    shown: Any = item
+    placed: Sequence[PlacedItem] = ()
     if _present(item.get("prompt_token_ids")):
-        ids = _ids(item["prompt_token_ids"], "prompt_token_ids")
+        ids, placed = _place(item["prompt_token_ids"], "prompt_token_ids", tokenizer, chat, items)
     elif isinstance(item.get("prompt"), str):
-        ids = _encode(tokenizer, item["prompt"], add_special, chat.max_tokens)
+        ids, placed = _encode(tokenizer, item["prompt"], chat, items, add_special)
     elif _present(item.get("prompt")):
-        ids = _ids(item["prompt"], "prompt")
+        ids, placed = _place(item["prompt"], "prompt", tokenizer, chat, items)
     elif item.get("messages"):
         own = ChatOptions(
             item.get("chat_template") or chat.template,
@@ -145,11 +236,13 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
             default_template=chat.default_template,
             finds_opening=chat.finds_opening,
             max_tokens=chat.max_tokens,
+            media=chat.media,
+            text_only=chat.text_only,
         )
         if "add_generation_prompt" in item:
             own.add_generation_prompt = bool(item["add_generation_prompt"])
-        conversation = read_conversation(item["messages"], tokenizer, own)
-        ids, parts = conversation.token_ids, conversation.parts
+        conversation = read_conversation(item["messages"], tokenizer, own, items)
+        ids, parts, placed = conversation.token_ids, conversation.parts, conversation.media
     else:
         raise ValueError("Request must contain 'prompt_token_ids', 'prompt', or 'messages'")
     if _present(item.get("completion_token_ids")):
@@ -161,7 +254,11 @@ def _read_dict(item: Mapping[str, Any], tokenizer: Tokenizer | None, chat: ChatO
     request_id = item.get("request_id")
     if request_id is not None:
         request_id = checked_text(str(request_id), "request_id")
-    return Prompt(ids, item, bad_words, request_id, parts or PromptParts(ids))
+    if placed:  # not the pictures themselves, which would live as long as the output
+        text = item.get("prompt")
+        named = {key: value for key, value in item.items() if key not in _MEDIA_KEYS}
+        shown = text if isinstance(text, str) else named
+    return Prompt(ids, shown, bad_words, request_id, parts or PromptParts(ids), placed)
 
 
 def conversation_list(messages: Any) -> list[Any]:
@@ -181,31 +278,41 @@ def conversation_list(messages: Any) -> list[Any]:
     return items
 
 
-def read_conversation(messages: Any, tokenizer: Tokenizer | None, chat: ChatOptions) -> Prompt:
-    """Raises ValueError for a bad conversation or template."""
+def read_conversation(
+    messages: Any,
+    tokenizer: Tokenizer | None,
+    chat: ChatOptions,
+    items: Sequence[MediaItem] | None = None,
+) -> Prompt:
+    """Raises ValueError for a bad conversation or template. items: as in read_prompt."""
+    items = _loaded(messages, chat, items)
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     elif _is_prompt(messages) or _is_id(next(iter(_as_list(messages) or ()), None)):
-        return read_prompt(messages, tokenizer, chat)
-    parsed = parse_messages(messages)
+        return read_prompt(messages, tokenizer, chat, items)
+    parsed = parse_messages(messages, media=chat.media is not None)
     if tokenizer is None:
         raise ValueError("chat needs a tokenizer, and the model folder has none")
     template = _checked_template(tokenizer, chat.template) or chat.default_template
     tools = None if chat.choice.kind == "none" else chat.tools
-    text = tokenizer.apply_chat_template(
-        parsed,
-        tools=tools,
-        chat_template=template,
-        add_generation_prompt=chat.add_generation_prompt,
-        tokenize=False,
-        **chat.variables,
-    )
+
+    def render(shown: list[dict[str, Any]], **more: Any) -> str:
+        text: str = tokenizer.apply_chat_template(
+            shown, chat_template=template, tokenize=False, **more, **chat.variables
+        )
+        return text
+
+    if chat.media is not None:
+        form = chat.media.form(repr((template, bool(tools))), partial(render, tools=tools))
+        parsed = shown_messages(parsed, form, chat.media.settings.family)
+    text = render(parsed, tools=tools, add_generation_prompt=chat.add_generation_prompt)
     if tools or chat.kwargs:
         _check_read(tokenizer.template_variables(template, bool(tools)), tools, chat)
     # Without tools there are no calls to look for.
     choice = chat.choice if tools else ToolChoice("none")
     parts = PromptParts(_opening(tokenizer, template, chat, text), tools or (), choice)
-    return Prompt(tokenizer.encode(text, max_tokens=chat.max_tokens), text, parts=parts)
+    ids, placed = _encode(tokenizer, text, chat, items)
+    return Prompt(ids, text, parts=parts, media=placed)
 
 
 def _opening(tokenizer: Tokenizer, template: str | None, chat: ChatOptions, text: str) -> str:
@@ -274,14 +381,35 @@ def _tool(item: Any) -> dict[str, Any]:
 def _encode(
     tokenizer: Tokenizer | None,
     text: str,
+    chat: ChatOptions,
+    items: Sequence[MediaItem] = (),
     add_special_tokens: bool = False,
-    max_tokens: int | None = None,
-) -> list[int]:
+) -> tuple[list[int], Sequence[PlacedItem]]:
+    """The ids of a text, with the items at the marks that it has for them."""
     if tokenizer is None:
         raise ValueError(
             "the model folder has no tokenizer: name one by tokenizer, or pass token ids, not text"
         )
-    return tokenizer.encode(text, add_special_tokens, max_tokens=max_tokens)
+    encode = partial(tokenizer.encode, max_tokens=chat.max_tokens)
+    if chat.media is None or not (items or chat.media.has_mark(text)):
+        return encode(text, add_special_tokens), ()
+    around = added_tokens(tokenizer) if add_special_tokens else ([], [])
+    return place_in_text(text, items, chat.media.settings, tokenizer, encode, around)
+
+
+def _place(
+    value: Any,
+    name: str,
+    tokenizer: Tokenizer | None,
+    chat: ChatOptions,
+    items: Sequence[MediaItem],
+) -> tuple[list[int], Sequence[PlacedItem]]:
+    ids = _ids(value, name)
+    if not items or chat.media is None:
+        return ids, ()
+    if tokenizer is None:
+        raise ValueError("images and clips need the model's tokenizer, and its folder has none")
+    return place_in_ids(ids, items, chat.media.settings, tokenizer)
 
 
 def _ids(value: Any, name: str) -> list[int]:

@@ -40,6 +40,8 @@ TensorView AheadRunner::forward(const StepBatch& batch,
   work.rope_lens = copy_of(batch.rope_lens);
   work.drawn = copy_of(batch.drawn);
   HEADRACE_CHECK(work.drawn.empty() || work.drawn.size() == work.token_ids.size());
+  work.rope_positions = copy_of(batch.rope_positions);
+  for (const GivenRows& given : batch.given) work.keep(given);
   work.seqs.assign(batch.seqs.begin(), batch.seqs.end());
   work.adapters.assign(adapters.begin(), adapters.end());
   for (SeqSlice& seq : work.seqs) {
@@ -124,6 +126,17 @@ void AheadRunner::end_sample(std::span<SampleResult> results) {
   wait_for(work);
 }
 
+void AheadRunner::Work::keep(const GivenRows& rows) {
+  std::vector<TensorView> tensors = {rows.embeddings};
+  tensors.insert(tensors.end(), rows.added.begin(), rows.added.end());
+  for (TensorView& tensor : tensors) {
+    const float* const first = tensor.as<float>();
+    numbers.emplace_back(first, first + tensor.shape.elements());
+    tensor.data = numbers.back().data();
+  }
+  given.emplace_back(rows.first_row, std::move(tensors));
+}
+
 /// The model's ops of one step. Where they fail, its draws fail, too.
 void AheadRunner::compute(Work& work) {
   if (work.is_computed) return;
@@ -134,7 +147,14 @@ void AheadRunner::compute(Work& work) {
     work.token_ids[i] = last_drawn_.at(static_cast<size_t>(work.drawn[i]));
   }
   model_->copy_blocks(work.copies);
-  model_->forward({work.token_ids, work.positions, work.rope_lens, work.seqs, {}}, work.adapters);
+  StepBatch batch{work.token_ids, work.positions, work.rope_lens, work.seqs, {}};
+  std::vector<GivenRows> given;
+  for (const auto& [first_row, tensors] : work.given) {
+    given.push_back({first_row, tensors.front(), std::span(tensors).subspan(1)});
+  }
+  batch.given = given;
+  batch.rope_positions = work.rope_positions;
+  model_->forward(batch, work.adapters);
   work.is_computed = true;
 }
 

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/loop/step_runner.h"
@@ -28,6 +29,12 @@ class AheadRunner final : public internal::StepRunner {
   TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
   int32_t max_logit_rows() const override { return model_->max_logit_rows(); }
+  internal::MediaRows allocate_rows(int64_t rows, int32_t count) override {
+    return model_->allocate_rows(rows, count);
+  }
+  void upload_rows(std::span<const float> values, const TensorView& rows) override {
+    model_->upload_rows(values, rows);
+  }
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
   bool runs_ahead() const override { return runs_ahead_; }
@@ -53,13 +60,17 @@ class AheadRunner final : public internal::StepRunner {
   };
   struct Work {
     std::vector<BlockCopy> copies;  ///< made first
-    std::vector<int32_t> token_ids, positions, rope_lens, drawn;
+    std::vector<int32_t> token_ids, positions, rope_lens, drawn, rope_positions;
+    std::vector<std::pair<int32_t, std::vector<TensorView>>> given;  ///< GivenRows
+    std::deque<std::vector<float>> numbers;                          ///< of them
     std::vector<SeqSlice> seqs;
     std::vector<const LoraAdapter*> adapters;
     std::vector<std::vector<int32_t>> blocks;
     std::deque<Draw> draws;
     Clock::time_point ready;
     bool is_computed = false;
+
+    void keep(const GivenRows& rows);
   };
 
   void compute(Work& work);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "engine/engine_access.h"
 #include "fakes/ahead_runner.h"
+#include "fakes/fake_media.h"
 
 namespace headrace::testing {
 
@@ -189,6 +190,7 @@ TensorView FakeRunner::forward(const StepBatch& batch,
   const size_t rows = batch.token_ids.size();
   control_->rows += static_cast<int>(rows);
   HEADRACE_CHECK(rows > 0 && batch.positions.size() == rows && batch.rope_lens.size() == rows);
+  const std::vector<int32_t> tokens = seen_tokens(batch);
   int32_t next_row = 0;
   for (const SeqSlice& seq : batch.seqs) {  // all writes come before all reads, as in a layer
     HEADRACE_CHECK(seq.first_row == next_row && seq.num_rows >= 1);
@@ -196,7 +198,7 @@ TensorView FakeRunner::forward(const StepBatch& batch,
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const auto row = static_cast<size_t>(seq.first_row + i);
       HEADRACE_CHECK(batch.positions[row] == seq.start_pos + i);
-      cell(seq, seq.start_pos + i) = {batch.token_ids[row], seq.start_pos + i, adapter_of(seq)};
+      cell(seq, seq.start_pos + i) = {tokens[row], seq.start_pos + i, adapter_of(seq)};
     }
   }
   HEADRACE_CHECK(static_cast<size_t>(next_row) == rows);
@@ -215,6 +217,58 @@ TensorView FakeRunner::forward(const StepBatch& batch,
     }
   }
   return logits(batch.logit_rows);
+}
+
+/// Tokens, or what stands in their places and where RoPE puts them.
+std::vector<int32_t> FakeRunner::seen_tokens(const StepBatch& batch) const {
+  std::vector<int32_t> out(batch.token_ids.begin(), batch.token_ids.end());
+  const int32_t first_vision = shape_.first_vision_token;
+  for (size_t row = 0; row < out.size(); ++row) {
+    const bool is_vision = !batch.modalities.empty() && batch.modalities[row] == Modality::kVision;
+    HEADRACE_CHECK(is_vision == (first_vision > 0 && out[row] >= first_vision), out[row]);
+  }
+  int64_t free_from = 0;
+  for (const GivenRows& given : batch.given) {
+    HEADRACE_CHECK(given.first_row >= free_from, given.first_row);
+    free_from = given.first_row + given.embeddings.rows();
+    for (int64_t row = 0; row < given.embeddings.rows(); ++row) {
+      const auto numbers = [&](const TensorView& tensor) {
+        HEADRACE_CHECK(tensor.cols() == kFakeHidden && tensor.rows() == given.embeddings.rows());
+        return std::vector<float>(tensor.row<float>(row), tensor.row<float>(row) + kFakeHidden);
+      };
+      std::vector<std::vector<float>> added;
+      for (const TensorView& tensor : given.added) added.push_back(numbers(tensor));
+      out.at(static_cast<size_t>(given.first_row + row)) =
+          given_token(numbers(given.embeddings), added);
+    }
+  }
+  for (size_t row = 0; row < out.size(); ++row) {
+    out[row] = placed_token(out[row], batch.positions[row], batch.rope_position(row));
+  }
+  return out;
+}
+
+internal::MediaRows FakeRunner::allocate_rows(int64_t rows, int32_t count) {
+  const auto numbers = static_cast<size_t>(rows * count * kFakeHidden);
+  *media_bytes_ += numbers * sizeof(float);
+  std::shared_ptr<std::vector<float>> memory(
+      new std::vector<float>(numbers, std::numeric_limits<float>::quiet_NaN()),
+      [bytes = media_bytes_, numbers](std::vector<float>* gone) {
+        delete gone;
+        *bytes -= numbers * sizeof(float);
+      });
+  internal::MediaRows out;
+  for (int32_t i = 0; i < count; ++i) {
+    out.tensors.emplace_back(memory->data() + i * rows * kFakeHidden, DType::kF32,
+                             Shape{rows, kFakeHidden});
+  }
+  out.owner = std::move(memory);
+  return out;
+}
+
+void FakeRunner::upload_rows(std::span<const float> values, const TensorView& rows) {
+  HEADRACE_CHECK(std::cmp_equal(values.size(), rows.shape.elements()), values.size());
+  std::ranges::copy(values, rows.as<float>());
 }
 
 TensorView FakeRunner::logits(std::span<const int32_t> rows) {
@@ -346,8 +400,9 @@ void FakeRunner::sample(TensorView logits, std::span<const SampleRow> rows,
 }
 
 std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int32_t vocab_size,
-                                 int32_t lora_rank) {
+                                 int32_t lora_rank, int32_t rope_delta) {
   uint64_t history = fake_history(lora_rank);
+  auto position = static_cast<int32_t>(prompt.size());
   for (int32_t token : prompt) history = extend(history, token);
   std::vector<int32_t> out;
   std::vector<float> logits(static_cast<size_t>(vocab_size));
@@ -356,7 +411,8 @@ std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count, int
       logits[static_cast<size_t>(token)] = fake_logit(history, token);
     }
     out.push_back(static_cast<int32_t>(best(logits)));
-    history = extend(history, out.back());
+    const int32_t placed = position + rope_delta;
+    history = extend(history, placed_token(out.back(), position++, {placed, placed, placed}));
   }
   return out;
 }
@@ -421,6 +477,19 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     own.max_kept = int64_t{options.max_num_seqs} * fake_unread(options);
     own.mtp_salt = options.speculative.model == "other" ? 1 : 0;
     own.mtp_fails = options.speculative.model == "failing";
+    out.first_vision_token = own.first_vision_token;
+    if (own.tower != nullptr) {
+      internal::MediaLimits& limits = out.encoder.limits;
+      limits.refusal.clear();
+      limits.tower = out.encoder.tower = own.tower;
+      limits.hidden_size = kFakeHidden;
+      limits.num_layers = 3;
+      limits.rope_axes = true;
+      limits.cache_bytes = options.encoder_cache_bytes;
+      limits.most_scratch = 4096;
+      out.encoder.max_rows = out.scheduler.max_num_batched_tokens;
+      out.encoder.max_tokens = std::max(1, options.max_encoder_tokens);
+    }
     auto runner = std::make_unique<FakeRunner>(own, control);
     if (!options.speculative.method.empty()) {
       out.speculator = fake_speculator(options, own, *runner);

@@ -16,6 +16,7 @@
 #include "engine/load/loaded_model.h"
 #include "engine/loop/step_runner.h"
 #include "headrace/engine.h"
+#include "model/vision/vision_tower.h"
 
 namespace headrace::testing {
 
@@ -81,6 +82,8 @@ struct FakeShape {
   int64_t max_kept = 0;   ///< rows that its MTP block keeps
   uint64_t mtp_salt = 0;  ///< its MTP block is right if this is 0
   bool mtp_fails = false;
+  int32_t first_vision_token = 0;        ///< rows of it and above are vision; 0: none
+  std::shared_ptr<VisionTower> tower{};  ///< it takes images and clips, too
 };
 
 class FakeRunner final : public internal::StepRunner, public internal::MtpRunner {
@@ -101,9 +104,11 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   TensorView guess(const MtpStep& step) override;
   void keep(std::span<const int32_t> rows, int64_t first) override;
   int32_t max_logit_rows() const override { return shape_.max_logit_rows; }
+  internal::MediaRows allocate_rows(int64_t rows, int32_t count) override;
+  void upload_rows(std::span<const float> values, const TensorView& rows) override;
   void sample(TensorView logits, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
-  size_t memory_bytes() const override { return cells_.size() * sizeof(Cell); }
+  size_t memory_bytes() const override { return cells_.size() * sizeof(Cell) + *media_bytes_; }
   size_t memory_pool_bytes() const override { return cells_.capacity() * sizeof(Cell); }
   bool lost() const noexcept override { return control_->lost; }
 
@@ -117,11 +122,14 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   Cell& cell(const SeqSlice& seq, int32_t position);
   uint64_t history_of(const SeqSlice& seq, int32_t position);
   std::vector<uint64_t> read_inputs(const MtpStep& step);
+  std::vector<int32_t> seen_tokens(const StepBatch& batch) const;
   void fill_logits(TensorView out, int64_t row, uint64_t history) const;
 
   const FakeShape shape_;
   const std::shared_ptr<FakeControl> control_;
   std::vector<Cell> cells_, host_cells_;
+  const std::shared_ptr<std::atomic<size_t>> media_bytes_ =
+      std::make_shared<std::atomic<size_t>>(0);  // of rows of media
   std::vector<uint64_t> row_hashes_;
   bool has_hidden_ = false;                      // row_hashes_ may be read
   std::vector<uint64_t> kept_hashes_, guessed_;  // MtpInput::kKept, kGuess
@@ -129,10 +137,14 @@ class FakeRunner final : public internal::StepRunner, public internal::MtpRunner
   std::vector<float> logits_, hidden_;
 };
 
-/// What a greedy request without any processing generates, with an adapter of that rank (0: none).
+/// What a greedy request without any processing generates, with an adapter of that rank (0: none),
+/// and RoPE going by positions that are so much above those of generated tokens.
 std::vector<int32_t> fake_greedy(std::vector<int32_t> prompt, int32_t count,
-                                 int32_t vocab_size = FakeShape{}.vocab_size,
-                                 int32_t lora_rank = 0);
+                                 int32_t vocab_size = FakeShape{}.vocab_size, int32_t lora_rank = 0,
+                                 int32_t rope_delta = 0);
+
+/// Numbers of a given row.
+inline constexpr int32_t kFakeHidden = 4;
 
 /// A loader of fake models, shaped by the options. EOS is token 0; the path is not read.
 internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShape shape = {});

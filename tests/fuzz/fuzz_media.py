@@ -41,7 +41,10 @@ from headrace.media import (  # noqa: E402
     read_multimodal_data,
     read_part,
 )
+from headrace.media.requests.conversation import conversation_parts  # noqa: E402
 from headrace.media.sources.load import load_bytes  # noqa: E402
+from headrace.prompts import ChatOptions, find_media  # noqa: E402
+from headrace.text.templates.messages import parse_messages  # noqa: E402
 
 VALUES: list[Any] = [
     None, True, 0, -1, 1.5, 2**31, 2**70, 10**400, 1e308, float("nan"), "", "x", "\ud800", "\0",
@@ -120,6 +123,26 @@ def a_part(rng: random.Random) -> None:
     read_multimodal_data({rng.choice(["image", "video"]): rng.choice(VALUES)})
 
 
+def a_conversation(rng: random.Random) -> None:
+    def part() -> Any:
+        made = {key: rng.choice(VALUES) for key in rng.sample(KEYS, rng.randint(0, 4))}
+        return rng.choice([{**made, "type": rng.choice(KINDS)}, made, rng.choice(VALUES)])
+
+    def message() -> Any:
+        content = rng.choice([[part() for _ in range(rng.randint(0, 3))], rng.choice(VALUES)])
+        return rng.choice([{"role": "user", "content": content}, rng.choice(VALUES)])
+
+    def either(value: Any) -> Any:
+        return rng.choice([value, rng.choice(VALUES)])
+
+    messages = either([message() for _ in range(rng.randint(0, 3))])
+    conversation_parts(messages)
+    parse_messages(messages, media=True)
+    data = either({rng.choice(["image", "video", "x"]): either([rng.choice(VALUES)])})
+    uuids = either({rng.choice(["image", "video"]): either(["cat"])})
+    find_media({"prompt": "x", "multi_modal_data": data, "multi_modal_uuids": uuids}, ChatOptions())
+
+
 def options(rng: random.Random) -> None:
     given = {name: rng.choice(VALUES) for name in rng.sample(OPTIONS, rng.randint(0, 3))}
     processor().image(FILES[0], options=given)
@@ -165,6 +188,7 @@ def settings(rng: random.Random) -> None:
 KIND: dict[str, Callable[[random.Random], None]] = {
     "address": an_address,
     "part": a_part,
+    "conversation": a_conversation,
     "options": options,
     "file": a_file,
     "clip": a_clip,

@@ -37,6 +37,12 @@ float copy_part(const float* in, int n, float* out) {
   store_part(out, v, n);
   return reduce_add(v);
 }
+void transpose_all(const float* in, float* out) {
+  F32 rows[kLanes];
+  for (int i = 0; i < kLanes; ++i) rows[i] = load(in + i * kLanes);
+  transpose(rows);
+  for (int i = 0; i < kLanes; ++i) store(out + i * kLanes, rows[i]);
+}
 
 void dot_words_of(const uint8_t* bytes, const int16_t* pair, float* out[3]) {
   const Words x = broadcast_words(pair), wide = load_u8_pairs(bytes);
@@ -51,8 +57,8 @@ void to_i16_all(const float* in, int64_t count, int16_t* out) {
 }  // namespace
 
 extern const SimdOps kSimdOps;
-const SimdOps kSimdOps = {kLanes,        exp_all,      exp2_all,     to_bf16_all, to_f16_all,
-                          from_bf16_all, from_f16_all, split_bf16,   sum_of,      max_of,
-                          greater,       copy_part,    dot_words_of, to_i16_all};
+const SimdOps kSimdOps = {kLanes,        exp_all,      exp2_all,      to_bf16_all,  to_f16_all,
+                          from_bf16_all, from_f16_all, split_bf16,    sum_of,       max_of,
+                          greater,       copy_part,    transpose_all, dot_words_of, to_i16_all};
 
 }  // namespace headrace::HEADRACE_ISA

@@ -22,6 +22,8 @@ struct SimdOps {
   uint32_t (*greater_mask)(const float* a, const float* b);
   /// out[0, n) = in[0, n); returns the sum of what load_part read.
   float (*copy_part)(const float* in, int n, float* out);
+  /// lanes * lanes numbers; out[j][i] = in[i][j].
+  void (*transpose)(const float* in, float* out);
   /// 2 * lanes bytes: out[lane] = the lane's pair times `pair`, of signed bytes, of their low
   /// nibbles and of their high ones.
   void (*dot_words)(const uint8_t* bytes, const int16_t* pair, float* out[3]);

@@ -223,6 +223,16 @@ TEST_P(Simd, PartsReadAndWriteNothingBeyond) {
   ::munmap(pages, 4 * kPage);
 }
 
+TEST_P(Simd, TransposeTakesLanesToVectors) {
+  const auto lanes = static_cast<size_t>(ops().lanes);
+  std::vector<float> in(lanes * lanes), out(lanes * lanes);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
+  ops().transpose(in.data(), out.data());
+  for (size_t i = 0; i < in.size(); ++i) {
+    EXPECT_EQ(out[i], in[i % lanes * lanes + i / lanes]) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, Simd, testing::ValuesIn(kernel_isas()),
                          [](const auto& test) { return test.param; });
 

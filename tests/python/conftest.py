@@ -29,9 +29,18 @@ import native_model  # noqa: E402
 from model_folders import byte_level_folder  # noqa: E402
 
 from headrace import LLM, Engine, native  # noqa: E402
-from headrace.native import config, engine, queue, request, selector, text_reader, wakeup  # noqa: E402
+from headrace.native import (  # noqa: E402
+    config,
+    engine,
+    media,
+    queue,
+    request,
+    selector,
+    text_reader,
+    wakeup,
+)
 
-CORE_USERS = (config, engine, queue, request, selector, text_reader, wakeup)
+CORE_USERS = (config, engine, media, queue, request, selector, text_reader, wakeup)
 
 
 @pytest.fixture(scope="session")
@@ -45,10 +54,18 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """headrace over fake_core; its script is reset afterwards."""
     for module in CORE_USERS:
         monkeypatch.setattr(module, "_core", fake_core)
-    for name in ("HeadraceError", "LogprobsKind", "ModelOptions", "SpeculativeOptions"):
+    for name in (
+        "HeadraceError",
+        "LogprobsKind",
+        "MediaInput",
+        "MediaRun",
+        "ModelOptions",
+        "SpeculativeOptions",
+    ):
         monkeypatch.setattr(native, name, getattr(fake_core, name))
     monkeypatch.setattr(fake_core, "script", None)
     monkeypatch.setattr(fake_core, "prefix_hits", 0)
+    monkeypatch.setattr(fake_core, "submitted_media", [])
     return fake_core
 
 

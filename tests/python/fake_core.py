@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from fake_types import (
     InvalidArgumentError,
     LogprobsKind,
     LoraInfo,
+    MediaInput,
+    MediaRun,
     ModelInfo,
     ModelOptions,
     ModelState,
@@ -52,6 +54,8 @@ __all__ = [
     "InvalidArgumentError",
     "LogprobsKind",
     "LoraInfo",
+    "MediaInput",
+    "MediaRun",
     "ModelInfo",
     "ModelOptions",
     "ModelState",
@@ -83,6 +87,7 @@ Script = Callable[[list[int], list[int], int], int]
 script: Script | None = None
 step_seconds = 0.0005
 prefix_hits = 0  # num_cached_tokens reported for every request
+submitted_media: list[list[MediaInput]] = []  # of each request, as it came
 host_hits = 0  # of these, those from swap_space
 
 
@@ -93,6 +98,7 @@ class _State:
         self.name, self.prompt, self.sampling = name, prompt, sampling
         self.seed = sampling.seed if sampling.seed is not None else time.monotonic_ns()
         self.lora_name = ""
+        self.media: list[MediaInput] = []
         self.output: list[int] = []
         self.changed = threading.Condition()
         self.news = Output()
@@ -106,6 +112,24 @@ class _State:
             cached_tokens=prefix_hits,
             host_cached_tokens=host_hits,
         )
+
+    def take_media(self, media: Sequence[MediaInput]) -> None:
+        """An item's rows stand for tokens like any other."""
+        end = 0
+        for number, item in enumerate(media):
+            for run in item.runs:
+                if not end <= run.position <= len(self.prompt) - run.count:
+                    raise InvalidArgumentError(f"media[{number}]: a run at {run.position}")
+                end = run.position + run.count
+            if (item.pixels is None) == (item.embeddings is None):
+                raise InvalidArgumentError(f"media[{number}]: give pixels or embeddings")
+        self.media = list(media)
+        submitted_media.append(self.media)
+        for item in self.media:
+            if item.video:
+                self.stats.video_tokens += item.rows
+            else:
+                self.stats.image_tokens += item.rows
 
     def publish(self, change: Callable[[Output], None]) -> None:
         with self.changed:
@@ -412,6 +436,7 @@ class Engine:
         constraint: Any = None,
         lora_name: str = "",
         pooling: Any = None,
+        media: Sequence[MediaInput] = (),
     ) -> Request:
         if constraint is not None or pooling is not None:
             raise HeadraceError("the fake engine has no guided decoding, nor rows", "unsupported")
@@ -423,6 +448,7 @@ class Engine:
                 raise InvalidArgumentError(f"{item.name} is nan")
         state = _State(request_id, list(prompt_token_ids), sampling)
         state.lora_name = lora_name
+        state.take_media(media)
         self._models[model].submit(state)
         return Request(state)
 

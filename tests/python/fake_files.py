@@ -29,6 +29,7 @@ def model_family(folder: str) -> ModelInfo:
         vocab_size=config["vocab_size"],
         max_model_len=config.get("max_position_embeddings", 512),
         eos_token_ids=_eos_ids(path, config),
+        vision="vision_config" in config,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from headrace.named_enum import NamedIntEnum
@@ -135,7 +135,41 @@ class ModelOptions:
     max_loras: int = 0
     max_lora_rank: int = 64
     speculative: SpeculativeOptions = field(default_factory=SpeculativeOptions)
+    max_encoder_tokens: int = 0
+    encoder_cache_bytes: int = 0
     dummy_weights: bool = False
+
+
+@dataclass
+class MediaRun:
+    position: int
+    count: int
+    first_row: int = 0
+    grid: Any = None
+    steps: Any = ()
+
+
+@dataclass
+class MediaInput:
+    """Keeps what it is given: tests look at it in fake_core.submitted_media."""
+
+    video: bool
+    runs: Any
+    _: KW_ONLY
+    pixels: Any = None
+    frames: int = 1
+    height: int = 0
+    width: int = 0
+    patch_size: int = 14
+    merge_size: int = 2
+    temporal_patch_size: int = 1
+    table: Any = None
+    embeddings: Any = None
+    key: bytes | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(run.count for run in self.runs)
 
 
 @dataclass
@@ -171,6 +205,8 @@ class RequestStats:
     host_cached_tokens: int = 0
     generated_tokens: int = 0
     preemptions: int = 0
+    image_tokens: int = 0
+    video_tokens: int = 0
 
 
 @dataclass
@@ -206,6 +242,11 @@ class ModelInfo:
     max_lora_rank: int = 64
     causal: bool = True
     generates: bool = True
+    vision: bool = True
+    takes_embeddings: bool = True
+    max_encoder_tokens: int = 256
+    encoder_cache_bytes: int = 1000
+    vision_weight_bytes: int = 1000
     weight_bytes: int = 4000
     token_weight_bytes: int = 4000
     mapped_weight_bytes: int = 0
@@ -286,3 +327,6 @@ class ModelStats:
     mapped_bytes: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    encoded_tokens: int = 0
+    encoder_hit_tokens: int = 0
+    encoder_cache_bytes: int = 0

@@ -178,7 +178,7 @@ def test_one_bad_conversation_costs_the_others_nothing(llm: LLM) -> None:
     picture = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
     outputs = chat(llm, [HI, picture, [{"role": "user"}], [], HI])
     assert [output.error_code for output in outputs] == [200, 400, 400, 400, 200]
-    assert "text models only" in (outputs[1].error_msg or "")
+    assert "reads text only" in (outputs[1].error_msg or "")
     assert outputs[0].outputs is not None
     assert outputs[1].outputs is not None
     assert outputs[1].outputs.finish_reason == "error"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import fields
 from pathlib import Path
@@ -30,6 +31,7 @@ OPTIONS = [
     ("packed_weights", "m.headrace", "packed_weights", "m.headrace"),
     ("packed_weights", Path("m.headrace"), "packed_weights", "m.headrace"),
     ("packed_copy", True, "packed_copy", True),
+    ("max_encoder_tokens", 512, "max_encoder_tokens", 512),
     ("load_choices", "dummy", "dummy_weights", True),
     ("quantization", "wint4", "quantization", "wint4"),
     ("speculative_config", {"method": "ngram"}, "speculative", {"method": "ngram"}),
@@ -81,6 +83,17 @@ MORE = {
     "tool_call_parser": "ernie-x1",
     "tool_parser_plugin": "plugin.py",
 }
+# What LLM does with them: media/test_media_llm.py.
+OF_MEDIA: dict[str, Any] = {
+    "limit_mm_per_prompt": {"image": 4},
+    "mm_processor_kwargs": {"fps": 1},
+    "allowed_local_media_path": "folder",
+    "allowed_media_domains": ["example.com"],
+    "max_processor_cache": 0.5,
+    "max_encoder_cache": 5,
+    "deploy_modality": "text",
+    "enable_mm": True,
+}
 
 NO_EFFECT: dict[str, Any] = {
     "kv_cache_ratio": 0.5,
@@ -98,11 +111,6 @@ NO_EFFECT: dict[str, Any] = {
     "enable_overlap_schedule": False,
     "lm_head_fp32": True,
     "moe_gate_fp32": True,
-    "limit_mm_per_prompt": {"image": 1},
-    "mm_processor_kwargs": {"fps": 1},
-    "max_encoder_cache": 1,
-    "max_processor_cache": 1,
-    "deploy_modality": "vision",
     "ips": "10.0.0.1",
     "port": 8000,
     "metrics_port": 8001,
@@ -153,7 +161,6 @@ UNSUPPORTED: dict[str, Any] = {
     "enable_expert_parallel": True,
     "enable_early_stop": True,
     "early_stop_config": {"window_size": 9},
-    "enable_mm": True,
     "routing_replay_config": {"x": 1},
     "enable_keep_sampling_mask": True,
     "enable_entropy": True,
@@ -304,7 +311,7 @@ def args(**values: Any) -> EngineArgs:
 
 
 def test_every_argument_is_in_a_table() -> None:
-    tables = [HERE_ONLY, MORE, NO_EFFECT, UNSUPPORTED, {name for name, *_ in OPTIONS}]
+    tables = [HERE_ONLY, MORE, OF_MEDIA, NO_EFFECT, UNSUPPORTED, {name for name, *_ in OPTIONS}]
     assert {field.name for field in fields(EngineArgs)} == set().union(*tables)
 
 
@@ -354,6 +361,17 @@ def test_bad_quantization(value: Any, error: type[Exception], message: str) -> N
         args(quantization=value)
 
 
+def test_the_encoder_cache_is_told_in_rows(tmp_path: Path) -> None:
+    vision: dict[str, Any] = {"deepstack_visual_indexes": [5, 11]}
+    config = {"text_config": {"hidden_size": 64}, "vision_config": vision}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    def told(rows: int) -> Any:
+        return args(max_encoder_cache=rows).model_options(str(tmp_path))["encoder_cache_bytes"]
+
+    assert (told(-1), told(0), told(10)) == (0, 1, 10 * 64 * 3 * 4)
+
+
 def test_defaults_leave_the_choice_to_the_engine() -> None:
     options = args().model_options("folder")
     assert options["path"] == "folder"
@@ -362,7 +380,7 @@ def test_defaults_leave_the_choice_to_the_engine() -> None:
     assert all(options[name] == 0 for name in zeros)
 
 
-@pytest.mark.parametrize(("name", "value"), [*HERE_ONLY.items(), *MORE.items()])
+@pytest.mark.parametrize(("name", "value"), [*HERE_ONLY.items(), *MORE.items(), *OF_MEDIA.items()])
 def test_kept(name: str, value: Any) -> None:
     assert getattr(args(**{name: value}), name) == value
 
@@ -428,6 +446,12 @@ def test_silent(name: str, value: Any) -> None:
         ("device", 0, "device must be one of .*, got 0"),
         ("logprobs_mode", "raw", "logprobs_mode must be one of .*, got 'raw'"),
         ("load_choices", "x", "load_choices must be one of .*, got 'x'"),
+        ("max_encoder_tokens", -1, "max_encoder_tokens must be in .*, got -1"),
+        ("max_processor_cache", -2, r"max_processor_cache must be in \[0, \d+\] GiB"),
+        ("max_processor_cache", float("nan"), "max_processor_cache must be in .*, got nan"),
+        ("deploy_modality", "vision", "deploy_modality must be one of 'mixed', 'text'"),
+        ("limit_mm_per_prompt", {"image": -1}, r"limit_mm_per_prompt\['image'\] must be an int"),
+        ("limit_mm_per_prompt", {"sound": 1}, "limit_mm_per_prompt has no 'sound'"),
         ("logits_processors", ["Mine"], "logits_processors: Mine is not available"),
     ],
 )
@@ -447,6 +471,14 @@ def test_out_of_range(name: str, value: Any, message: str) -> None:
         ("swap_space", "4"),
         ("swap_space", True),
         ("max_logprobs", 2.5),
+        ("max_encoder_tokens", "5"),
+        ("max_encoder_cache", 1.5),
+        ("max_processor_cache", "1"),
+        ("enable_mm", 1),
+        ("limit_mm_per_prompt", 4),
+        ("mm_processor_kwargs", "fps"),
+        ("allowed_local_media_path", 5),
+        ("allowed_media_domains", "example.com"),
     ],
 )
 def test_wrong_type(name: str, value: Any) -> None:

@@ -169,6 +169,8 @@ CHAT: dict[str, Callable[[LLM], Any]] = {
     ),
     "stream": lambda llm: streams(llm.chat(HI, use_tqdm=False, stream=True)),
     "lora_request": lambda llm: llm.chat(HI, use_tqdm=False, lora_request=ADAPTER),
+    # Of vision models: media/test_media_llm.py.
+    "mm_processor_kwargs": lambda llm: llm.chat(HI, mm_processor_kwargs={"fps": 1}),
 }
 SEEN = {
     ("generate", "prompts"): ["a", "b"],
@@ -206,6 +208,11 @@ def test_adapters_that_are_not_enabled_are_refused(llm: LLM, call: dict[str, Any
         call["lora_request"](llm)
 
 
+def test_processor_kwargs_are_refused_by_a_text_model(llm: LLM) -> None:
+    with pytest.raises(ValueError, match="mm_processor_kwargs: this model reads text only"):
+        CHAT["mm_processor_kwargs"](llm)
+
+
 def test_an_llm_takes_its_own_arguments_and_engine_args() -> None:
     own = {"model", "revision", "tokenizer", "enable_logprob", "chat_template"}
     known = {item.name for item in fields(EngineArgs)}
@@ -238,13 +245,12 @@ KEYS: dict[str, Any] = {
 REFUSED_KEYS: dict[str, Any] = {
     "num_beams": 2,
     "num_return_sequences": 2,
-    "mm_info": object(),
     "enable_tensors_from_model_inference": True,
 }
 LOGGED_KEYS: dict[str, Any] = {"length_penalty": 2.0}
-# Told by test_allspark_adapters.py, test_allspark_guided.py (which needs no vocab) and, for uuid,
-# test_allspark_requests.py.
-ELSEWHERE = {"lora_name", "response_format", "vocab", "vocab_type", "uuid"}
+# Told by test_allspark_adapters.py, test_allspark_guided.py (which needs no vocab),
+# test_allspark_media.py and, for uuid, test_allspark_requests.py.
+ELSEWHERE = {"lora_name", "response_format", "vocab", "vocab_type", "mm_info", "uuid"}
 
 
 def test_the_table_of_keys_is_complete() -> None:
@@ -444,8 +450,8 @@ def told(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
 
 def test_parameters_of_a_submission(told: list[dict[str, Any]], toy_folder: Any) -> None:
     # What `detached` does: test_native_owner.py; `stop`: test_native_text.py; `output`:
-    # test_embeddings.py.
-    names = {"model", "prompt", "detokenize", "detached", "output", "stop", *SUBMIT}
+    # test_embeddings.py; `media`: media/test_media_llm.py.
+    names = {"model", "prompt", "detokenize", "detached", "output", "stop", "media", *SUBMIT}
     assert names_of(NativeEngine.submit) == names
     with NativeEngine() as engine:
         engine.install_model("m", str(toy_folder))

@@ -115,7 +115,7 @@ class TestBadRequests:
 
     def test_media_are_refused(self, llm: LLM) -> None:
         asked = {"prompt": "x", "multimodal_data": {"image": [object()]}}
-        assert "text models only" in (generate(llm, asked)[0].error_msg or "")
+        assert "reads text only" in (generate(llm, asked)[0].error_msg or "")
 
     def test_a_request_id_in_use(self, endless: LLM) -> None:
         twice = [{"prompt": "x", "request_id": "same"}, {"prompt": "y", "request_id": "same"}]

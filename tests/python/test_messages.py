@@ -30,10 +30,23 @@ def test_content(given: Any, expected: str) -> None:
     assert content(given) == expected
 
 
-@pytest.mark.parametrize("kind", ["image_url", "image", "video_url", "video", "audio_url"])
-def test_media_wait_for_vision_models(kind: str) -> None:
-    with pytest.raises(UnsupportedError, match=f"'{kind}': .* runs text models only"):
-        content([{"type": kind, kind: {"url": "x"}}])
+@pytest.mark.parametrize("kind", ["image_url", "image", "video_url", "video"])
+def test_media_are_for_vision_models(kind: str) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": kind, kind: {"url": "x"}}, "b"]
+    with pytest.raises(UnsupportedError, match=f"'{kind}': this model reads text only"):
+        content(parts)
+    (message,) = parse_messages([{"role": "user", "content": parts}], media=True)
+    assert message["content"] == [
+        {"type": "text", "text": "a"},
+        {"type": kind.removesuffix("_url")},
+        {"type": "text", "text": "b"},
+    ]
+
+
+def test_sounds_are_for_no_model() -> None:
+    for kind in ("audio", "audio_url", "input_audio"):
+        with pytest.raises(UnsupportedError, match="no models that hear"):
+            parse_messages([{"role": "user", "content": [{"type": kind}]}], media=True)
 
 
 @pytest.mark.parametrize(

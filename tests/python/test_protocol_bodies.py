@@ -182,7 +182,7 @@ def test_a_wrong_message_is_named(messages: Any, param: str) -> None:
         {"allowed_token_ids": [1]}, {"truncate_prompt_tokens": 5}, {"guided_decoding_backend": "x"},
         {"guided_whitespace_pattern": " "}, {"logits_processors": ["x"]}, {"prompt_logprobs": 1},
         {"audio": {}}, {"modalities": ["audio"]}, {"web_search_options": {}}, {"priority": 1},
-        {"documents": [{}]}, {"mm_processor_kwargs": {"a": 1}}, {"add_special_tokens": True},
+        {"documents": [{}]}, {"add_special_tokens": True},
         {"echo": True}, {"functions": []}, {"function_call": "auto"},
         {"continue_final_message": True}, {"moderation": {}},
     ],

@@ -26,11 +26,13 @@
 #include <vector>
 
 #include "backend/contract/block_copy.h"
+#include "backend/contract/device_info.h"
 #include "backend/contract/experts_op.h"
 #include "backend/contract/quant_format.h"
 #include "backend/contract/rope.h"
 #include "backend/contract/sample_op.h"
 #include "backend/contract/step_batch.h"
+#include "backend/contract/vision_ops.h"
 #include "backend/contract/weight_codes.h"
 #include "backend/contract/weight_numbers.h"
 #include "base/check.h"
@@ -235,38 +237,6 @@ struct LinearAddNorm {
   TensorView out;  ///< [T, n]; may be delta
 };
 
-struct DeviceInfo {
-  std::string name;         ///< "cpu" or "cuda:0"
-  std::string description;  ///< e.g. "AMD EPYC, avx512_bf16, 2 threads"
-  std::string isa;          ///< CPU: the kernels in use
-  int32_t num_threads = 0;
-  size_t total_bytes = 0;  ///< memory of the device
-  size_t free_bytes = 0;   ///< available now
-  int32_t num_nodes = 1;   ///< NUMA nodes that weights and work are shared out to
-
-  // What code above the backends asks instead of which one it is.
-  bool host_memory = true;       ///< its memory is the host's
-  bool measured_memory = false;  ///< how much steps keep is known only after reserve()
-  bool caches_packed = true;     ///< its packed weights may be kept in the cache on disk
-  int32_t busy_rows = 512;       ///< rows of a step that keep it busy
-
-  /// GPU: kernels that failed their trial on this device, each with why; plain ones run instead.
-  std::vector<std::string> replaced_kernels;
-};
-
-/// What a model needs, asked at load so that an unsupported one fails there, by name.
-struct BackendNeeds {
-  DType storage = DType::kF32;
-  DType kv_dtype = DType::kF32;
-  int32_t head_dim = 0;
-  int32_t block_size = 64;
-  std::string quantization;  ///< of some weights, as users call it; empty: none
-  /// Steps with StepBatch::given or rope_positions.
-  bool given_rows = false;
-  int32_t experts = 0;  ///< of a layer; 0: route() and experts() aren't called
-  bool mtp = false;     ///< whether a block guesses tokens behind each step (mtp_block.h)
-};
-
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -447,6 +417,30 @@ class Backend {
 
   /// out[i] = x[rows[i]]. rows is host memory; out [rows.size(), H].
   virtual void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) = 0;
+
+  // --- vision towers: outside of steps too, on rows that no batch describes
+  // -----------------------
+
+  /// out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, per row; var is the mean of
+  /// (x - mean(x))^2. x, out [T, H] act; weight, bias [H] act. float32 accumulation. out may be x.
+  /// Moves 2*T*H*act bytes.
+  virtual void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                          TensorView out) = 0;
+
+  /// x = f(x), elementwise; x [T, H] act. Moves 2*T*H*act bytes.
+  virtual void activate(Activation kind, TensorView x) = 0;
+
+  /// x [T, heads*d] act: turns every head by `table` [T, d] f32, of which a row has d/2 cosines and
+  /// then d/2 sines: with a = x[i] and b = x[i + d/2] of a head, x[i] = a*cos[i] - b*sin[i] and
+  /// x[i + d/2] = b*cos[i] + a*sin[i]. Moves T*d*(2*heads*act + 4) bytes. REQUIRES: even d.
+  virtual void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) = 0;
+
+  /// out[rows[i]] = x[i]; the other rows stay as they are. rows is host memory, all different;
+  /// x [rows.size(), H]. Moves 2*rows.size()*H*act bytes.
+  virtual void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) = 0;
+
+  /// Attention within segments of rows, without a cache; see SegmentAttention.
+  virtual void segment_attention(const SegmentAttention& args) = 0;
 
   /// Draws a token for each row; the call returns when the results are on the host. No two rows
   /// name the same row of the logits.

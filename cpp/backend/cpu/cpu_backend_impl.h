@@ -12,6 +12,8 @@
 //   rope_kv_write.cc  rope_kv_write
 //   attention.cc    attention
 //   sample.cc       sample
+//   vision_rows.cc  layer_norm, activate, rotate, scatter_rows
+//   segment_attention.cc  segment_attention
 
 #include <cstddef>
 #include <memory>
@@ -86,6 +88,12 @@ class CpuBackend final : public Backend {
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
+  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                  TensorView out) override;
+  void activate(Activation kind, TensorView x) override;
+  void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override;
+  void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
+  void segment_attention(const SegmentAttention& args) override;
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
 

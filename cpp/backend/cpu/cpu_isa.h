@@ -11,6 +11,8 @@
 #include "backend/cpu/kernels_quant.h"
 #include "backend/cpu/kernels_rows.h"
 #include "backend/cpu/kernels_sample.h"
+#include "backend/cpu/vision/segment_kernels.h"
+#include "backend/cpu/vision/vision_row_kernels.h"
 
 namespace headrace {
 
@@ -24,6 +26,8 @@ struct CpuIsa {
   const RowKernels* rows;
   const AttentionKernels* attention;
   const SampleKernels* sample;
+  const SegmentKernels* segments;
+  const VisionRowKernels* vision_rows;
 };
 
 /// All kernel sets, best first.

@@ -8,6 +8,7 @@
 
 #include "backend/contract/op_checks.h"
 #include "backend/contract/op_checks_experts.h"
+#include "backend/contract/op_checks_vision.h"
 #include "backend/host/array_kv_cache.h"
 #include "backend/host/cpu_info.h"
 #include "backend/host/host_memory.h"
@@ -17,6 +18,7 @@
 #include "backend/reference/reference_experts.h"
 #include "backend/reference/reference_quant.h"
 #include "backend/reference/reference_sample.h"
+#include "backend/reference/reference_vision.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "memory/mmap_allocator.h"
@@ -353,6 +355,30 @@ class ReferenceBackend final : public Backend {
     for (size_t i = 0; i < rows.size(); ++i) {
       std::copy_n(x.row<float>(rows[i]), x.cols(), out.row<float>(static_cast<int64_t>(i)));
     }
+  }
+
+  void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
+                  TensorView out) override {
+    check_layer_norm(x, weight, bias, out);
+    reference_layer_norm(x, weight, bias, eps, out);
+  }
+  void activate(Activation kind, TensorView x) override {
+    check_activate(kind, x);
+    reference_activate(kind, x);
+  }
+  void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override {
+    check_rotate(x, table, heads, head_dim);
+    reference_rotate(x, table, heads, head_dim);
+  }
+  void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override {
+    check_scatter_rows(x, rows, out);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::copy_n(x.row<float>(static_cast<int64_t>(i)), x.cols(), out.row<float>(rows[i]));
+    }
+  }
+  void segment_attention(const SegmentAttention& args) override {
+    check_segment_attention(args);
+    reference_segment_attention(args);
   }
 
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,

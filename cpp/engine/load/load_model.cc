@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "engine/load/device.h"
 #include "engine/load/loaded_model.h"
+#include "engine/load/media_plan.h"
 #include "engine/load/memory_plan.h"
 #include "engine/load/weights.h"
 #include "engine/loop/decoder_runner.h"
@@ -84,6 +85,8 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .head_dim = config.head_dim,
           .block_size = options.block_size,
           .quantization = quantization,
+          .given_rows = config.vision.has_value(),
+          .vision = config.vision.has_value(),
           .experts = config.moe.router.num_experts,
           .mtp = config.uses_mtp};
 }
@@ -119,8 +122,7 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
 
 std::unique_ptr<DecoderRunner> load_runner(const CachedModel& model, const PackedFile* packed,
                                            const std::shared_ptr<Backend>& backend) {
-  return std::make_unique<DecoderRunner>(backend, load_decoder(model, packed),
-                                         model.shape.max_logit_rows);
+  return std::make_unique<DecoderRunner>(backend, load_decoder(model, packed), model.shape);
 }
 
 std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Draft& draft,
@@ -292,6 +294,15 @@ void describe_device(const DeviceInfo& device, ModelInfo& info) {
   info.device_free_bytes = device.free_bytes;
 }
 
+void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info) {
+  info.takes_embeddings = encoder.limits.refusal.empty();
+  info.vision = encoder.limits.tower != nullptr;
+  if (!info.takes_embeddings) return;
+  info.max_encoder_tokens = encoder.max_tokens;
+  info.encoder_cache_bytes = encoder.limits.cache_bytes;
+  if (info.vision) info.vision_weight_bytes = encoder.tower->weight_bytes();
+}
+
 void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
                      const MemoryPlan& plan, ModelInfo& info) {
   const Decoder& decoder = runner.decoder();
@@ -331,6 +342,9 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   std::optional<Draft> draft = read_draft(options, config);
   if (draft) fit_rows(options, *backend, draft->shapes.decoder);
   MemoryRequest request = memory_request(options, config, shapes, *backend);
+  EncoderStage::Parts encoder =
+      plan_media(options, config, shapes.decoder, *backend, needs_of(options, config, shapes));
+  request.media_bytes = encoder.limits.cache_bytes;
   if (draft) add_draft(*draft, *backend, request);
   MemoryPlan plan = plan_memory(request);
   watch.expect(LoadStage::kWeights, request.weight_bytes);
@@ -339,6 +353,12 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
                   draft ? load_draft(name, *draft, backend, logger, watch) : nullptr};
   watch.finish();
   watch.enter(LoadStage::kReserving);
+  if (auto tower = runners.model->take_tower()) {
+    add_tower(std::move(tower), *config.vision, options, plan.max_model_len,
+              backend->device_info().total_bytes, encoder);
+    request.media_bytes = encoder.limits.cache_bytes + encoder.limits.most_scratch;
+    plan = plan_memory(request);
+  }
   if (backend->device_info().measured_memory) {
     plan = measure_and_plan(request, scheduler_config(options, shapes, plan), runners, shapes,
                             draft, *backend);
@@ -356,8 +376,11 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   describe_shapes(options, shapes, out.scheduler, info);
   describe_device(backend->device_info(), info);
   describe_memory(*runners.model, request, plan, info);
+  describe_media(encoder, info);
+  out.encoder = std::move(encoder);
   if (backend->device_info().measured_memory) {
-    info.reserved_bytes = held_bytes - info.weight_bytes - info.scratch_bytes + request.lora_bytes;
+    info.reserved_bytes = held_bytes - info.weight_bytes - info.scratch_bytes + request.lora_bytes +
+                          request.media_bytes;
   }
   if (options.max_loras > 0) {
     out.load_lora = [backend, config, storage = shapes.decoder.storage,

@@ -9,6 +9,7 @@
 #include "engine/guess/speculator.h"
 #include "engine/loop/step_runner.h"
 #include "engine/lora_table.h"
+#include "engine/media/encoder_stage.h"
 #include "headrace/engine.h"
 #include "headrace/options.h"
 #include "model/config/model_config.h"
@@ -24,6 +25,8 @@ struct LoadedModel {
   bool has_head = true;          ///< ModelConfig's
   std::unique_ptr<StepRunner> runner;
   std::unique_ptr<Speculator> speculator;  ///< null: nothing is guessed
+  EncoderStage::Parts encoder;             ///< what it takes of images and clips
+  int32_t first_vision_token = 0;          ///< Step's
   /// Reads an adapter's folder; used by any thread, also beside the runner.
   LoraLoader load_lora;
 };

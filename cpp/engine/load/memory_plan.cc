@@ -64,13 +64,15 @@ size_t headroom(const MemoryRequest& request) {
 
 size_t measured_budget_for_kv(const MemoryRequest& request) {
   const size_t budget = total_budget(request);
-  const size_t fixed = request.taken_bytes + request.lora_bytes;
-  const size_t spared = headroom(request) + request.lora_bytes;
+  const size_t promised = request.lora_bytes + request.media_bytes;
+  const size_t fixed = request.taken_bytes + promised;
+  const size_t spared = headroom(request) + promised;
   const size_t left = std::min(less(budget, fixed), less(request.free_now, spared));
   if (left < request.block_bytes) {
     throw_error(ErrorCode::kOutOfMemory, "the model has taken ", megabytes(request.taken_bytes),
                 " for weights, scratch and its largest steps, and sets ",
-                megabytes(request.lora_bytes), " aside for adapters; of the ", megabytes(budget),
+                megabytes(request.lora_bytes), " aside for adapters and ",
+                megabytes(request.media_bytes), " for encoded images; of the ", megabytes(budget),
                 " that it may take (", describe_budget(request), ") and the ",
                 megabytes(request.free_now), " that are free, a KV cache of at least ",
                 megabytes(request.block_bytes), " doesn't fit: lower max_num_batched_tokens, ",
@@ -107,12 +109,13 @@ size_t budget_for_kv(const MemoryRequest& request, int32_t num_host_blocks) {
   const size_t budget = total_budget(request);
   const size_t host_bytes =
       request.device_is_host ? static_cast<size_t>(num_host_blocks) * request.host_block_bytes : 0;
-  const size_t fixed =
-      request.weight_bytes + request.scratch_bytes + request.lora_bytes + host_bytes;
+  const size_t fixed = request.weight_bytes + request.scratch_bytes + request.lora_bytes +
+                       request.media_bytes + host_bytes;
   if (fixed >= budget || budget - fixed < request.block_bytes) {
     throw_error(ErrorCode::kOutOfMemory, "the model needs ", megabytes(request.weight_bytes),
                 " for weights, ", megabytes(request.scratch_bytes), " for scratch, ",
-                megabytes(request.lora_bytes), " for adapters, ", megabytes(host_bytes),
+                megabytes(request.lora_bytes), " for adapters, ", megabytes(request.media_bytes),
+                " for encoded images (encoder_cache_bytes), ", megabytes(host_bytes),
                 " for swap_space and at least ", megabytes(request.block_bytes),
                 " for its KV cache, but may take ", megabytes(budget), " (",
                 describe_budget(request), "): free memory, raise ", share_option(request),

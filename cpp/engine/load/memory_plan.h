@@ -15,7 +15,8 @@ struct MemoryRequest {
   size_t leftover_bytes = 0;
   size_t weight_bytes = 0;  ///< packed
   size_t scratch_bytes = 0;
-  size_t lora_bytes = 0;  ///< set aside for adapters
+  size_t lora_bytes = 0;   ///< set aside for adapters
+  size_t media_bytes = 0;  ///< likewise for the encoder cache
   /// > 0: what the device has given for weights, scratch and the largest steps, instead of the two
   /// above; free_now is what it has left then.
   size_t taken_bytes = 0;

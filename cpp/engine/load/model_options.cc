@@ -123,6 +123,8 @@ void validate_model_options(const ModelOptions& options) {
   check_range("max_lora_rank", options.max_lora_rank, 1, kMaxLoraRank, "");
   check_range("max_prefill_chunk", options.max_prefill_chunk, 0, kMaxBatchedTokens,
               " (0: no bound)");
+  check_range("max_encoder_tokens", options.max_encoder_tokens, 0, kMaxBatchedTokens,
+              " (0: choose)");
   check_speculative(options.speculative);
 }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "headrace/pack.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/vision/make_tower.h"
 #include "model/weights/weight_loader.h"
 #include "model/weights/weight_sources.h"
 
@@ -134,17 +135,25 @@ void check_packed_file(const PackedFile& packed, const ModelOptions& options,
 
 namespace {
 
-std::unique_ptr<Decoder> make_decoder(const CachedModel& model, const ModelSources& sources,
-                                      WeightReader& reader) {
+LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources,
+                           WeightReader& reader) {
   WatchedReader watched(reader, model.watch);
   model.watch.enter(LoadStage::kWeights);
-  return std::make_unique<Decoder>(model.backend, model.config, sources, watched, model.shape);
+  LoadedWeights out;
+  out.decoder =
+      std::make_unique<Decoder>(model.backend, model.config, sources, watched, model.shape);
+  if (sources.vision) {
+    out.tower = make_vision_tower(model.backend, model.config, *sources.vision, watched,
+                                  model.shape.storage);
+  }
+  return out;
 }
 
 LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
   PackedReader reader(model.backend, packed, model.options.packed_copy);
-  return {make_decoder(model, packed_sources(packed, model.config), reader), packed.path(),
-          nullptr};
+  LoadedWeights out = read_weights(model, packed_sources(packed, model.config), reader);
+  out.packed_file = packed.path();
+  return out;
 }
 
 LoadedWeights load_cached(const CachedModel& model) {
@@ -156,8 +165,7 @@ LoadedWeights load_cached(const CachedModel& model) {
   WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
                       &model.watch.checker());
   RecordingReader reader(loader);
-  LoadedWeights out;
-  out.decoder = make_decoder(model, sources, reader);
+  LoadedWeights out = read_weights(model, sources, reader);
   checkpoint.check_unchanged();
   out.writer = cache.writer(sources, reader);
   return out;
@@ -169,7 +177,7 @@ LoadedWeights load_folder(const CachedModel& model) {
       checkpoint_sources(model.config, checkpoint, model.shape.quantization);
   WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
                       &model.watch.checker());
-  LoadedWeights out{make_decoder(model, sources, loader), {}, nullptr};
+  LoadedWeights out = read_weights(model, sources, loader);
   checkpoint.check_unchanged();
   return out;
 }
@@ -179,7 +187,7 @@ LoadedWeights load_dummy(const CachedModel& model) {
                       &model.watch.checker());
   const ModelSources sources =
       list_sources(model.config, likely_naming(model.config), model.shape.quantization);
-  return {make_decoder(model, sources, loader), {}, nullptr};
+  return read_weights(model, sources, loader);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
 #include "model/packed/packed_file.h"
+#include "model/vision/vision_tower.h"
 
 namespace headrace::internal {
 
@@ -51,6 +52,7 @@ void check_packed_file(const PackedFile& packed, const ModelOptions& options,
 /// A model in memory.
 struct LoadedWeights {
   std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<VisionTower> tower;   ///< null: the model has none
   std::string packed_file;              ///< that they come from, or ""
   std::unique_ptr<CacheWriter> writer;  ///< null: nothing to write. To be destroyed first
 };

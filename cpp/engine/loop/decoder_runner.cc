@@ -1,19 +1,33 @@
 #include "engine/loop/decoder_runner.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace headrace::internal {
 
 DecoderRunner::DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights,
-                             int32_t max_logit_rows)
-    : backend_(std::move(backend)), weights_(std::move(weights)), max_logit_rows_(max_logit_rows) {}
+                             const DecoderOptions& options)
+    : backend_(std::move(backend)),
+      weights_(std::move(weights)),
+      max_logit_rows_(options.max_logit_rows),
+      activation_(backend_->activation_dtype(options.storage)) {}
 
 void DecoderRunner::make_cache(const KvCacheSpec& spec, int32_t num_blocks,
                                int32_t num_host_blocks) {
   cache_.reset();
   cache_ = backend_->make_kv_cache(spec, num_blocks);
   if (num_host_blocks > 0) backend_->add_host_blocks(*cache_, num_host_blocks);
+}
+
+std::shared_ptr<VisionTower> DecoderRunner::take_tower() {
+  if (weights_.tower == nullptr) return nullptr;
+  struct Owner {
+    std::shared_ptr<Backend> backend;
+    std::unique_ptr<VisionTower> tower;
+  };
+  auto owner = std::make_shared<Owner>(Owner{backend_, std::move(weights_.tower)});
+  return {owner, owner->tower.get()};
 }
 
 // Before the thread is confined to some cores, which the writer would share.
@@ -59,6 +73,32 @@ void DecoderRunner::read(const TensorView& rows, std::span<float> out) {
   HEADRACE_CHECK(rows.dtype == DType::kBF16 || rows.dtype == DType::kF16, dtype_name(rows.dtype));
   const auto to_float = rows.dtype == DType::kBF16 ? bf16_to_f32 : f16_to_f32;
   for (size_t i = 0; i < out.size(); ++i) out[i] = to_float(halves[i]);
+}
+
+MediaRows DecoderRunner::allocate_rows(int64_t rows, int32_t count) {
+  const int64_t hidden = weights_.decoder->config().hidden_size;
+  const size_t bytes = tensor_bytes(rows, hidden, activation_);
+  Backend::Buffer memory = backend_->allocate(static_cast<size_t>(count) * bytes);
+  MediaRows out;
+  for (int32_t i = 0; i < count; ++i) {
+    out.tensors.emplace_back(static_cast<char*>(memory.data) + static_cast<size_t>(i) * bytes,
+                             activation_, Shape{rows, hidden});
+  }
+  out.owner = std::move(memory.owner);
+  return out;
+}
+
+void DecoderRunner::upload_rows(std::span<const float> values, const TensorView& rows) {
+  HEADRACE_CHECK(std::cmp_equal(values.size(), rows.shape.elements()), values.size());
+  if (rows.dtype == DType::kF32) {
+    return backend_->upload(values.data(), rows.data, values.size_bytes());
+  }
+  HEADRACE_CHECK(rows.dtype == DType::kBF16 || rows.dtype == DType::kF16, dtype_name(rows.dtype));
+  const auto to_half = rows.dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16;
+  staging_.resize(values.size() * sizeof(uint16_t));
+  auto* const halves = reinterpret_cast<uint16_t*>(staging_.data());
+  std::ranges::transform(values, halves, to_half);
+  backend_->upload(staging_.data(), rows.data, staging_.size());
 }
 
 void DecoderRunner::reserve(const StepBatch& batch) {

@@ -15,12 +15,16 @@ namespace headrace::internal {
 /// A Decoder with its cache, on a backend that it shares with adapters.
 class DecoderRunner final : public StepRunner, public MtpRunner {
  public:
-  /// The weights live on `backend`. `max_logit_rows` is the decoder's. Needs a cache to run.
-  DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights, int32_t max_logit_rows);
+  /// The weights live on `backend`. `options` are the decoder's. Needs a cache to run.
+  DecoderRunner(std::shared_ptr<Backend> backend, LoadedWeights weights,
+                const DecoderOptions& options);
 
   /// Instead of the cache that it has.
   void make_cache(const KvCacheSpec& spec, int32_t num_blocks, int32_t num_host_blocks = 0);
   const Decoder& decoder() const noexcept { return *weights_.decoder; }
+  /// The model's tower, once; null: it has none. Lives as long as what it returns, with the
+  /// backend.
+  std::shared_ptr<VisionTower> take_tower();
   const std::string& packed_file() const noexcept { return weights_.packed_file; }
 
   /// The weights' packed file is written from then on, if it is to be.
@@ -33,6 +37,8 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   void keep(std::span<const int32_t> rows, int64_t first) override;
   TensorView hidden(std::span<const int32_t> rows) override;
   void read(const TensorView& rows, std::span<float> out) override;
+  MediaRows allocate_rows(int64_t rows, int32_t count) override;
+  void upload_rows(std::span<const float> values, const TensorView& rows) override;
   void reserve(const StepBatch& batch) override;
   int32_t max_logit_rows() const override { return max_logit_rows_; }
   void sample(TensorView logits, std::span<const SampleRow> rows,
@@ -50,8 +56,9 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
   LoadedWeights weights_;
   std::unique_ptr<KvCache> cache_;
-  std::vector<std::byte> staging_;  ///< of read(): rows in their own dtype
+  std::vector<std::byte> staging_;  ///< of read() and upload_rows(): rows in their own dtype
   int32_t max_logit_rows_;
+  DType activation_;
 };
 
 }  // namespace headrace::internal

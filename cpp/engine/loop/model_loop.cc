@@ -7,47 +7,12 @@
 #include <variant>
 
 #include "base/check.h"
+#include "engine/loop/loop_ends.h"
+#include "engine/loop/loop_stats.h"
 #include "engine/loop/warm_up.h"
 #include "engine/request/endings.h"
 
 namespace headrace::internal {
-
-namespace {
-
-/// The end of a request that drop_hopeless() has cancelled.
-void end_hopeless(LiveRequest& live, OutputDelta& delta) {
-  if (live.not_finite) {
-    delta = to_delta({FinishReason::kError, ErrorCode::kNotFinite,
-                      str_cat("the model's ", live.pooler ? "rows" : "logits",
-                              " for this request hold NaN or infinity: its weights or its adapter "
-                              "compute with numbers too large for their dtype.")});
-    return;
-  }
-  HEADRACE_CHECK(live.guide && live.guide->next() != Guide::Next::kTokens);
-  const bool failed = live.guide->next() == Guide::Next::kFailed;
-  const Ending ending =
-      failed ? describe(live.guide->failure()) : Ending{FinishReason::kStop, ErrorCode::kOk, {}};
-  delta = to_delta(ending);
-  delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
-}
-
-FinishReason finish_reason(SeqEnd end) {
-  switch (end) {
-    case SeqEnd::kNone:
-      return FinishReason::kNone;
-    case SeqEnd::kStopToken:
-    case SeqEnd::kStopSequence:
-    case SeqEnd::kPrompt:
-      return FinishReason::kStop;
-    case SeqEnd::kLength:
-      return FinishReason::kLength;
-    case SeqEnd::kCancelled:
-      return FinishReason::kAbort;
-  }
-  return FinishReason::kError;
-}
-
-}  // namespace
 
 double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -62,8 +27,11 @@ ModelLoop::ModelLoop(Parts parts, std::shared_ptr<ModelControl> control,
       config_(parts.scheduler),
       scheduler_(std::make_unique<Scheduler>(config_)),
       speculator_(std::move(parts.speculator)),
-      rounds_{Round(config_.max_num_batched_tokens, config_.max_num_seqs),
-              Round(config_.max_num_batched_tokens, config_.max_num_seqs)} {
+      first_vision_token_(parts.first_vision_token),
+      rounds_{Round(config_, first_vision_token_), Round(config_, first_vision_token_)} {
+  if (parts.encoder.limits.refusal.empty()) {
+    encoder_ = std::make_unique<EncoderStage>(std::move(parts.encoder), *runner_);
+  }
   update_stats();
 }
 
@@ -72,6 +40,10 @@ void ModelLoop::warm_up() { internal::warm_up(*runner_, config_, speculator_.get
 void ModelLoop::reset_counters() {
   counters_ = {};
   at_start_ = scheduler_->stats();
+  if (encoder_) {
+    encoded_at_start_ = encoder_->encoded_rows();
+    found_at_start_ = encoder_->found_rows();
+  }
   update_stats();
 }
 
@@ -83,6 +55,7 @@ void ModelLoop::clear_prefix_cache() {
 void ModelLoop::free_memory() {
   std::unique_ptr<StepRunner> gone;
   mask_workers_.reset();
+  encoder_.reset();
   speculator_.reset();
   const std::lock_guard lock(stats_mutex_);
   gone = std::move(runner_);
@@ -108,20 +81,13 @@ ModelStats ModelLoop::stats() const {
 
 void ModelLoop::update_stats() {
   const SchedulerStats now = scheduler_->stats();
-  counters_.waiting_requests = now.waiting;
-  counters_.running_requests = now.running;
-  counters_.total_kv_blocks = now.total_blocks;
-  counters_.free_kv_blocks = now.free_blocks;
-  counters_.cached_kv_blocks = now.cached_blocks;
-  counters_.preemptions = now.preemptions - at_start_.preemptions;
-  counters_.interruptions = now.interruptions - at_start_.interruptions;
-  counters_.prefix_hit_tokens = now.prefix_hit_tokens - at_start_.prefix_hit_tokens;
-  counters_.prefix_miss_tokens = now.prefix_miss_tokens - at_start_.prefix_miss_tokens;
-  counters_.cached_host_kv_blocks = now.cached_host_blocks;
-  counters_.prefix_host_hit_tokens = now.prefix_host_hit_tokens - at_start_.prefix_host_hit_tokens;
-  counters_.kv_blocks_to_host = now.moved_to_host - at_start_.moved_to_host;
-  counters_.kv_blocks_from_host = now.moved_from_host - at_start_.moved_from_host;
+  note_scheduler(now, at_start_, counters_);
   counters_.mapped_bytes = runner_->mapped_bytes();
+  if (encoder_) {
+    counters_.encoded_tokens = encoder_->encoded_rows() - encoded_at_start_;
+    counters_.encoder_hit_tokens = encoder_->found_rows() - found_at_start_;
+    counters_.encoder_cache_bytes = encoder_->bytes();
+  }
   const std::lock_guard lock(stats_mutex_);
   stats_ = counters_;
 }
@@ -180,8 +146,10 @@ void ModelLoop::admit(PreparedRequest request) {
   live.sampler = std::move(request.sampler);
   live.guide = std::move(request.guide);
   live.pooler = std::move(request.pooler);
+  live.media = std::move(request.media);
   live.scored_prompt = std::move(request.prompt);
   live.wants_logprobs = live.sampler->wants_logprobs();
+  const int32_t priority = request.spec.priority;
   live.plans_ahead = request.spec.plans_ahead = may_plan_ahead(live);
   std::optional<SeqId> id;
   try {
@@ -191,9 +159,13 @@ void ModelLoop::admit(PreparedRequest request) {
     if (speculator_) live.speculation = speculator_->start(request.spec.prompt);
     id = scheduler_->add(std::move(request.spec));
     ids_.emplace(request.state.get(), *id);
+    if (live.media) encoder_->add(*id, priority, *live.media);
     live_.emplace(*id, std::move(live));
   } catch (...) {
-    if (id) scheduler_->cancel(*id);
+    if (id) {
+      scheduler_->cancel(*id);
+      if (encoder_) encoder_->remove(*id);
+    }
     ids_.erase(request.state.get());
     ++counters_.finished_requests;
     update_stats();
@@ -206,7 +178,8 @@ void ModelLoop::admit(PreparedRequest request) {
 /// end: an adapter may go then.
 bool ModelLoop::may_plan_ahead(const LiveRequest& live) const {
   return runner_->runs_ahead() && !speculator_ && !live.guide && !live.lora && !live.pooler &&
-         live.scored_prompt.empty() && !live.sampler->follows_output() &&
+         !live.media && first_vision_token_ == 0 && live.scored_prompt.empty() &&
+         !live.sampler->follows_output() &&
          live.sampler->num_logprobs() <= runner_->most_logprobs_ahead();
 }
 
@@ -222,7 +195,11 @@ void ModelLoop::step() {
   const double start = monotonic_seconds();
   Round& now = *round_;
   Round& next = next_round();
-  if (!now.open) open(now, scheduler_->plan(start));
+  if (!now.open) {
+    if (encoder_) encoder_->prepare(*scheduler_);
+    open(now, scheduler_->plan(start));
+  }
+  const bool has_rows = now.open;
   if (now.open && now.step.begun() && !now.failure) {
     open(next, scheduler_->plan_ahead(monotonic_seconds()));
   }
@@ -234,12 +211,21 @@ void ModelLoop::step() {
     now.open = false;
     round_ = &next;
   }
+  if (encoder_ && !round_->open) encode(has_rows);
   counters_.busy_seconds += monotonic_seconds() - start;
   publish();
   if (runner_->lost()) throw_error(ErrorCode::kDevice, "its device has failed for good");
   if (failed_steps_ >= kMaxFailedSteps) {
     throw_error(ErrorCode::kInternal, failed_steps_, " steps in a row failed");
   }
+}
+
+void ModelLoop::encode(bool others_run) {
+  auto failure = encoder_->work(*scheduler_, others_run);
+  if (!failure) return;
+  logger_->log(LogLevel::kError, "model '", name_, "': encoding failed: ", failure->ending.message);
+  scheduler_->cancel(failure->id);
+  end(failure->id, failure->ending);
 }
 
 void ModelLoop::note_plan(const StepPlan& plan) {
@@ -404,9 +390,7 @@ void ModelLoop::collect(Round& round, const std::vector<CommittedSeq>& committed
     if (result.end == SeqEnd::kStopToken) delta.stop_token = result.token.value_or(-1);
     outbox_.emplace_back(live.state, std::move(delta));
     if (result.end != SeqEnd::kNone) {
-      ++counters_.finished_requests;
-      ids_.erase(live.state.get());
-      live_.erase(found);
+      forget(found);
     }
   }
 }
@@ -440,9 +424,15 @@ void ModelLoop::end(SeqId id, const Ending& ending) {
   const auto found = live_.find(id);
   if (found == live_.end()) return;
   outbox_.emplace_back(found->second.state, to_delta(ending));
+  forget(found);
+}
+
+/// Of a request that has ended.
+void ModelLoop::forget(std::unordered_map<SeqId, LiveRequest>::iterator live) {
   ++counters_.finished_requests;
-  ids_.erase(found->second.state.get());
-  live_.erase(found);
+  if (live->second.media) encoder_->remove(live->first);
+  ids_.erase(live->second.state.get());
+  live_.erase(live);
 }
 
 void ModelLoop::end_all(const Ending& ending) {
@@ -478,6 +468,7 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
     stats_.waiting_requests = stats_.running_requests = 0;
   }
   std::vector<Command> late = control_->finish(ModelState::kFailed, ending);
+  encoder_.reset();
   // Before anyone sees a request finished, its adapter is free.
   for (auto& [id, live] : live_) live.lora.reset();
   for (Command& command : late) {

@@ -17,6 +17,7 @@
 #include "engine/loop/model_control.h"
 #include "engine/loop/step.h"
 #include "engine/loop/step_runner.h"
+#include "engine/media/encoder_stage.h"
 #include "headrace/engine.h"
 #include "sched/scheduler.h"
 
@@ -40,6 +41,8 @@ class ModelLoop {
     SchedulerConfig scheduler;
     std::unique_ptr<StepRunner> runner;
     std::unique_ptr<Speculator> speculator;  ///< null: nothing is guessed
+    EncoderStage::Parts encoder;
+    int32_t first_vision_token = 0;  ///< Step's
   };
 
   ModelLoop(Parts parts, std::shared_ptr<ModelControl> control, std::shared_ptr<Logger> logger);
@@ -75,7 +78,8 @@ class ModelLoop {
   void cancel(const RequestState& request);
   /// A step between its plan and its commit.
   struct Round {
-    Round(int32_t max_rows, int32_t max_seqs) : step(max_rows, max_seqs) {}
+    Round(const SchedulerConfig& config, int32_t first_vision_token)
+        : step(config.max_num_batched_tokens, config.max_num_seqs, first_vision_token) {}
     bool open = false;
     StepPlan plan;  ///< of one that has begun, the spans mean nothing
     Step step;
@@ -85,6 +89,7 @@ class ModelLoop {
   Round& next_round() noexcept { return round_ == &rounds_[0] ? rounds_[1] : rounds_[0]; }
   void step();
   void open(Round& round, StepPlan plan);
+  void encode(bool others_run);
   void note_plan(const StepPlan& plan);
   bool compute(Round& round);
   void drop_rounds() noexcept;
@@ -99,6 +104,7 @@ class ModelLoop {
              std::span<const int32_t> tokens);
   void collect(Round& round, const std::vector<CommittedSeq>& committed);
   void end(SeqId id, const Ending& ending);
+  void forget(std::unordered_map<SeqId, LiveRequest>::iterator live);
   void end_all(const Ending& ending);
   void fail(const std::exception_ptr& why) noexcept;
   void publish();
@@ -111,6 +117,9 @@ class ModelLoop {
   const SchedulerConfig config_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Speculator> speculator_;
+  std::unique_ptr<EncoderStage> encoder_;  ///< null: the model takes no media
+  const int32_t first_vision_token_;
+  uint64_t encoded_at_start_ = 0, found_at_start_ = 0;
 
   // Owned by the loop thread while it runs.
   std::unique_ptr<MaskWorkers> mask_workers_;  // made for the first guided request

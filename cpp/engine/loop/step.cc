@@ -22,10 +22,12 @@ PositionLogprobs to_logprobs(SampleResult& result) {
 
 }  // namespace
 
-Step::Step(int32_t max_rows, int32_t max_seqs) {
+Step::Step(int32_t max_rows, int32_t max_seqs, int32_t first_vision_token)
+    : first_vision_token_(first_vision_token) {
   const auto rows = static_cast<size_t>(max_rows);
   const auto seqs = static_cast<size_t>(max_seqs);
   for (auto* buffer : {&token_ids_, &positions_, &rope_lens_, &sources_}) buffer->reserve(rows);
+  for (auto& axis : rope_axes_) axis.reserve(rows);
   slices_.reserve(seqs);
   logit_rows_.reserve(seqs);
   targets_.reserve(seqs);
@@ -44,6 +46,12 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
                        &hidden_rows_, &tokens_, &counts_}) {
     buffer->clear();
   }
+  for (auto& axis : rope_axes_) axis.clear();
+  rope_positions_.clear();
+  modalities_.clear();
+  given_.clear();
+  added_.clear();
+  has_axes_ = false;
   pooled_.clear();
   slices_.clear();
   adapters_.clear();
@@ -54,6 +62,11 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   has_sources_ = keeps_rows_ = false;
   mask_wait_seconds_ = 0;
   for (size_t i = 0; i < plan.seqs.size(); ++i) add_rows(plan.seqs[i], *live[i], scheduler);
+  if (has_axes_) {
+    for (const auto& axis : rope_axes_) {
+      rope_positions_.insert(rope_positions_.end(), axis.begin(), axis.end());
+    }
+  }
 }
 
 void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler) {
@@ -66,7 +79,7 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
   for (int32_t i = 0; i < seq.num_tokens; ++i) {
     const int32_t position = seq.start_pos + i;
     add_row(is_drawn ? 0 : seq.tokens[static_cast<size_t>(i)], position,
-            scheduler.rope_len(seq.id, position));
+            scheduler.rope_len(seq.id, position), live.media.get());
     if (position == scored && position + 1 < prompt_len) {
       add_target({&live, live.scored_prompt[static_cast<size_t>(position) + 1], 0});
       ++scored;
@@ -88,13 +101,15 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
       HEADRACE_CHECK(sampled.num_drafts <= seq.num_drafts, sampled.num_drafts);
       for (int32_t i = 0; i < sampled.num_drafts; ++i) {
         const int32_t position = seq.start_pos + seq.num_tokens + i;
-        add_row(drafts[static_cast<size_t>(i)], position, scheduler.rope_len(seq.id, position));
+        add_row(drafts[static_cast<size_t>(i)], position, scheduler.rope_len(seq.id, position),
+                live.media.get());
         add_target({&live, -1, sampled_.size()});
       }
       num_drafts_ += sampled.num_drafts;
     }
     sampled_.push_back(sampled);
   }
+  if (live.media) add_given(seq, *live.media, first_row);
   slices_.push_back({first_row, static_cast<int32_t>(token_ids_.size()) - first_row, seq.start_pos,
                      seq.blocks,
                      live.lora == nullptr ? kNoAdapter : number_of(live.lora->adapter.get())});
@@ -108,11 +123,44 @@ int32_t Step::number_of(const LoraAdapter* adapter) {
   return number;
 }
 
-void Step::add_row(int32_t token, int32_t position, int32_t rope_len) {
+void Step::add_row(int32_t token, int32_t position, int32_t rope_len, const RequestMedia* media) {
+  std::array<int32_t, 3> axes = {position, position, position};
+  if (media != nullptr && !media->rope().is_plain()) {
+    axes = media->rope().at(position);
+    has_axes_ = true;
+  }
+  for (size_t i = 0; i < axes.size(); ++i) rope_axes_[i].push_back(axes[i]);
+  if (first_vision_token_ > 0) {
+    modalities_.push_back(token >= first_vision_token_ ? Modality::kVision : Modality::kText);
+  }
   token_ids_.push_back(token);
   positions_.push_back(position);
   rope_lens_.push_back(rope_len);
   sources_.push_back(-1);
+}
+
+/// Of the sequence's rows, those of its media.
+void Step::add_given(const PlannedSeq& seq, const RequestMedia& media, int32_t first_row) {
+  const int32_t end = seq.start_pos + seq.num_tokens;
+  for (const MediaPlace& place : media.places()) {
+    int32_t position = std::max(place.position, seq.start_pos);
+    const int32_t last = std::min(place.end(), end);
+    while (position < last) {
+      const int32_t row = place.first_row + (position - place.position);
+      const EncodedRows& unit = media.pinned(place.item, row);
+      const int32_t in_unit = row - unit.first_row;
+      const int32_t count = std::min(last - position, unit.count - in_unit);
+      GivenRows& given = given_.emplace_back();
+      given.first_row = first_row + (position - seq.start_pos);
+      std::vector<TensorView>& added = added_.emplace_back();
+      for (const TensorView& tensor : unit.rows.tensors) {
+        added.push_back(tensor.rows_from(in_unit, count));
+      }
+      given.embeddings = added.front();
+      given.added = std::span(added).subspan(1);
+      position += count;
+    }
+  }
 }
 
 /// Reads the logits of the row added last.
@@ -189,6 +237,9 @@ TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32
   StepBatch batch{token_ids_, positions_, rope_lens_, slices_, wanted};
   if (has_sources_) batch.drawn = sources_;
   batch.all_hidden = keeps_rows_;
+  batch.given = given_;
+  batch.rope_positions = rope_positions_;
+  batch.modalities = modalities_;
   return runner.forward(batch, adapters_);
 }
 

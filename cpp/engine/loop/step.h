@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "engine/loop/pooler.h"
 #include "engine/loop/step_runner.h"
 #include "engine/lora_table.h"
+#include "engine/media/request_media.h"
 #include "engine/request/request_state.h"
 #include "sample/sampler_state.h"
 #include "sched/scheduler.h"
@@ -25,6 +28,7 @@ struct LiveRequest {
   std::shared_ptr<Guide> guide;              ///< null: no constraint
   std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
   std::unique_ptr<Pooler> pooler;            ///< null: it generates
+  std::unique_ptr<RequestMedia> media;       ///< null: text alone
   bool wants_logprobs = false;
   bool plans_ahead = false;  ///< SeqSpec's
   bool not_finite = false;  ///< a row of its logits was not (SampleResult::finite), or a pooled one
@@ -51,7 +55,9 @@ struct SampledSeq {
 /// reused from step to step.
 class Step {
  public:
-  Step(int32_t max_rows, int32_t max_seqs);
+  /// Rows whose token is `first_vision_token` or above are vision (StepBatch::modalities); 0: all
+  /// are text.
+  Step(int32_t max_rows, int32_t max_seqs, int32_t first_vision_token);
 
   /// `live[i]` belongs to plan.seqs[i]. Plan and live stay unchanged until the results are read.
   /// Speculation::drafts, no more than the plan has room for, are computed behind a decode.
@@ -108,7 +114,8 @@ class Step {
 
   void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
   int32_t number_of(const LoraAdapter* adapter);
-  void add_row(int32_t token, int32_t position, int32_t rope_len);
+  void add_row(int32_t token, int32_t position, int32_t rope_len, const RequestMedia* media);
+  void add_given(const PlannedSeq& seq, const RequestMedia& media, int32_t first_row);
   TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted);
   void collect(StepRunner& runner);
   void pool_row(LiveRequest& live, int32_t position);
@@ -126,6 +133,13 @@ class Step {
 
   std::vector<int32_t> token_ids_, positions_, rope_lens_;  // [T]
   std::vector<int32_t> sources_;                            // [T]: StepBatch::drawn
+  std::array<std::vector<int32_t>, 3> rope_axes_;           // [T] each
+  std::vector<int32_t> rope_positions_;                     // [3][T], or empty: StepBatch's
+  std::vector<Modality> modalities_;                        // [T], or empty
+  std::vector<GivenRows> given_;
+  std::deque<std::vector<TensorView>> added_;  // that given_ points to
+  const int32_t first_vision_token_;
+  bool has_axes_ = false;
   std::vector<SeqSlice> slices_;
   std::vector<const LoraAdapter*> adapters_;  ///< that SeqSlice::adapter counts
   // [S] in row order:

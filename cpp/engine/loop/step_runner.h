@@ -8,6 +8,7 @@
 #include "backend/contract/sample_op.h"
 #include "backend/contract/step_batch.h"
 #include "base/check.h"
+#include "engine/media/media_rows.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -41,6 +42,16 @@ class StepRunner {
   virtual void read(const TensorView& rows, std::span<float> out) {
     static_cast<void>(rows);
     HEADRACE_CHECK(false, out.size(), " numbers: its rows can't be read");
+  }
+  /// Memory for rows of media: `count` tensors [rows, hidden_size] act. Error(kOutOfMemory).
+  virtual MediaRows allocate_rows(int64_t rows, int32_t count) {
+    static_cast<void>(count);
+    HEADRACE_CHECK(false, rows, " rows: it takes none that are given");
+  }
+  /// Fills one of them with rounded numbers from host memory.
+  virtual void upload_rows(std::span<const float> values, const TensorView& rows) {
+    static_cast<void>(rows);
+    HEADRACE_CHECK(false, values.size(), " numbers: it takes no rows that are given");
   }
   /// Takes the memory that forward() of this batch keeps (Backend::reserve), and sample() of its
   /// logits. Computes nothing and changes no cache.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/media/check_media.h"
 #include "sample/validate.h"
 
 namespace headrace::internal {
@@ -155,6 +156,10 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
   check_kind(options, limits);
   validate_sampling_params(options.sampling, limits.vocab_size);
   const int64_t max_tokens = output_limit(options, limits);
+  if (!options.media.empty()) {
+    const auto prompt_tokens = static_cast<int64_t>(options.prompt_token_ids.size());
+    check_media(options.media, prompt_tokens, max_tokens, limits.media);
+  }
 
   PreparedRequest out;
   const auto prompt_len = static_cast<int32_t>(options.prompt_token_ids.size());
@@ -185,6 +190,12 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
   }
   if (limits.dynamic_rope_max > 0 && prompt_len > limits.dynamic_rope_max) {
     spec.identity.sequence.rope_len = prompt_len;
+  }
+  if (!options.media.empty()) {
+    out.media = std::make_unique<RequestMedia>(std::move(options.media), limits.media);
+    out.state->note_media(out.media->image_rows(), out.media->video_rows());
+    spec.identity.media = out.media->identity();
+    spec.ready_until = out.media->places().front().position;
   }
   if (lora != nullptr) spec.identity.sequence.adapter = lora->identity;
   out.lora = std::move(lora);

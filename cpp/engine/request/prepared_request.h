@@ -8,6 +8,8 @@
 #include "engine/guide/guide.h"
 #include "engine/loop/pooler.h"
 #include "engine/lora_table.h"
+#include "engine/media/media_limits.h"
+#include "engine/media/request_media.h"
 #include "engine/request/request_state.h"
 #include "headrace/request.h"
 #include "sample/sampler_state.h"
@@ -26,6 +28,7 @@ struct RequestLimits {
   std::vector<int32_t> eos_token_ids;
   bool causal = true, generates = true;  ///< ModelInfo's
   bool has_head = true;                  ///< there are logits
+  MediaLimits media;
   /// Scheduler::fits.
   std::function<bool(int64_t prompt_tokens, int64_t max_tokens)> fits;
   /// Scheduler::fits_step.
@@ -36,8 +39,9 @@ struct RequestLimits {
 struct PreparedRequest {
   std::shared_ptr<RequestState> state;
   std::unique_ptr<SamplerState> sampler;
-  std::shared_ptr<Guide> guide;    ///< null: no constraint
-  std::unique_ptr<Pooler> pooler;  ///< null: it generates
+  std::shared_ptr<Guide> guide;         ///< null: no constraint
+  std::unique_ptr<Pooler> pooler;       ///< null: it generates
+  std::unique_ptr<RequestMedia> media;  ///< null: text alone
   SeqSpec spec;
   LoraLease lora;
   std::vector<int32_t> prompt;  ///< a copy; only for prompt log-probabilities

@@ -87,6 +87,12 @@ bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
   return wait_until_ready(finished_, lock, timeout, [this] { return pending_.finished; });
 }
 
+void RequestState::note_media(int32_t image_tokens, int32_t video_tokens) {
+  const std::lock_guard lock(mutex_);
+  stats_.image_tokens = image_tokens;
+  stats_.video_tokens = video_tokens;
+}
+
 void RequestState::note_scheduled(int32_t cached_tokens, int32_t host_cached_tokens) {
   const std::lock_guard lock(mutex_);
   stats_.first_scheduled_time = now();

@@ -71,6 +71,8 @@ class RequestState {
 
   // --- the loop thread (or whoever ends a request that never reached it) -----------------------
 
+  /// Rows of its prompt that are images' and clips'. Before it is handed to the loop.
+  void note_media(int32_t image_tokens, int32_t video_tokens);
   /// Its first tokens enter a step.
   void note_scheduled(int32_t cached_tokens, int32_t host_cached_tokens);
   /// Its prompt is being computed, for the first time or again.

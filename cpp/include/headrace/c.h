@@ -159,6 +159,9 @@ typedef struct headrace_model_options {
   double swap_space;     /* GiB of main memory for what the prefix cache gives up */
   headrace_load_fn load; /* told how far install or pack is, and may end it; NULL: nobody is */
   void* load_user_data;
+  size_t encoder_cache_bytes;
+  int32_t max_encoder_tokens;
+  int32_t reserved_too; /* 0 */
 } headrace_model_options;
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);
@@ -208,6 +211,8 @@ typedef struct headrace_model_stats {
   uint64_t prefix_host_hit_tokens, kv_blocks_to_host, kv_blocks_from_host;
   int32_t cached_host_kv_blocks;
   int32_t reserved;
+  uint64_t encoded_tokens, encoder_hit_tokens;
+  size_t encoder_cache_bytes;
 } headrace_model_stats;
 
 HEADRACE_C_API headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,
@@ -235,6 +240,10 @@ typedef struct headrace_model_info {
   size_t token_weight_bytes;
   int32_t num_experts, num_active_experts;
   int32_t causal, generates;
+  int32_t vision, takes_embeddings; /* what headrace_media_input may have */
+  int32_t max_encoder_tokens;
+  int32_t reserved_too;
+  size_t encoder_cache_bytes, vision_weight_bytes;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,
@@ -362,6 +371,36 @@ typedef struct headrace_pooling_params {
 
 HEADRACE_C_API void headrace_pooling_params_init(headrace_pooling_params* params, size_t size);
 
+/* A run of an item's rows in a prompt, as headrace::MediaRun. Never grows. */
+typedef struct headrace_media_run {
+  int32_t position, count, first_row;
+  int32_t grid_t, grid_h, grid_w; /* grid_t 0: the positions of text */
+  const int32_t* steps;           /* [grid_t] */
+  size_t num_steps;
+} headrace_media_run;
+
+/* An image or a clip, as headrace::MediaInput in headrace/media_input.h: either pixels or
+ * embeddings. */
+typedef struct headrace_media_input {
+  size_t struct_size;
+  const uint8_t* pixels;       /* [frames][height][width][3] RGB; NULL: none */
+  int64_t frames;              /* default 1 */
+  int64_t height, width;       /* in pixels */
+  const float* table;          /* [768] what a byte of each channel becomes; with pixels */
+  const float* embeddings;     /* [1 + added][rows][hidden_size]; NULL: none */
+  size_t num_embeddings;       /* floats */
+  int32_t rows, added;         /* of embeddings */
+  int32_t patch_size;          /* default 14 */
+  int32_t merge_size;          /* default 2 */
+  int32_t temporal_patch_size; /* default 1 */
+  int32_t video;               /* 1: a clip */
+  uint64_t key[4];             /* names the content; all 0: the engine digests it */
+  const headrace_media_run* runs;
+  size_t num_runs;
+} headrace_media_input;
+
+HEADRACE_C_API void headrace_media_input_init(headrace_media_input* input, size_t size);
+
 typedef struct headrace_request_options {
   size_t struct_size;
   const char* request_id;          /* for messages only; NULL: the engine makes one */
@@ -375,6 +414,8 @@ typedef struct headrace_request_options {
   int32_t reserved; /* 0 */
   /* NULL: text. Else headrace_output has `pooled`, and sampling and constraint are NULL. */
   const headrace_pooling_params* pooling;
+  const headrace_media_input* const* media; /* images and clips, in order of position */
+  size_t num_media;
 } headrace_request_options;
 
 HEADRACE_C_API void headrace_request_options_init(headrace_request_options* options, size_t size);
@@ -409,8 +450,9 @@ typedef struct headrace_request_stats {
   size_t struct_size;
   double arrival_time, first_scheduled_time, first_token_time, last_token_time, finished_time;
   int32_t prompt_tokens, cached_tokens, generated_tokens, preemptions;
-  int32_t status;             /* HEADRACE_REQUEST_... */
-  int32_t host_cached_tokens; /* of cached_tokens */
+  int32_t status;                     /* HEADRACE_REQUEST_... */
+  int32_t host_cached_tokens;         /* of cached_tokens */
+  int32_t image_tokens, video_tokens; /* of prompt_tokens */
 } headrace_request_stats;
 
 HEADRACE_C_API headrace_code headrace_request_get_stats(headrace_request* request,

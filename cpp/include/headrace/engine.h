@@ -59,7 +59,12 @@ struct ModelInfo {
   int32_t max_loras = 0, max_lora_rank = 0;
   bool causal = true;     ///< false: tokens see those behind them, too (is_causal of config.json)
   bool generates = true;  ///< text; false: not causal, or no head. RequestOptions::pooling works.
-  size_t token_weight_bytes = 0;  ///< of weight_bytes, what the next token of one request reads
+  bool vision = false;    ///< RequestOptions::media may have pixels
+  bool takes_embeddings = false;  ///< RequestOptions::media may have embeddings
+  int32_t max_encoder_tokens = 0;
+  size_t encoder_cache_bytes = 0;
+  size_t vision_weight_bytes = 0;  ///< of the tower, beside weight_bytes
+  size_t token_weight_bytes = 0;   ///< of weight_bytes, what the next token of one request reads
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
   /// Of a GPU, besides: what the largest steps, adapters and a draft model take.
   size_t reserved_bytes = 0;
@@ -96,6 +101,9 @@ struct ModelStats {
   size_t mapped_bytes = 0;       // gauge: pages of a packed file
   // Speculative decoding: guesses computed, and those of them that became part of an output.
   uint64_t drafted_tokens = 0, accepted_tokens = 0;
+  // Images and clips: rows encoded or given, and rows found in the encoder cache instead.
+  uint64_t encoded_tokens = 0, encoder_hit_tokens = 0;
+  size_t encoder_cache_bytes = 0;  // gauge: of memory_bytes, what encoded items take
 };
 
 /// An adapter (LoRA) of a model.

@@ -131,6 +131,13 @@ struct ModelOptions {
   int32_t max_loras = 0;       ///< adapters that may be loaded at once, 0..256; 0: none
   int32_t max_lora_rank = 64;  ///< 1..4096; memory for max_loras of that rank is set aside
   SpeculativeOptions speculative{};
+  /// Rows of images and clips encoded between two steps of other requests, 1..2^20: less makes the
+  /// others wait less, more gets done sooner. 0 = half of max_num_batched_tokens.
+  int32_t max_encoder_tokens = 0;
+  /// Encoded images and clips are kept in so much of the device's memory, least recently used ones
+  /// go. At least what one of its pieces takes. 0 = 256 MiB with a vision tower, else what two
+  /// steps of given embeddings take.
+  size_t encoder_cache_bytes = 0;
   /// Load no weights; fill them with small pseudo-random numbers (benchmarks).
   bool dummy_weights = false;
 

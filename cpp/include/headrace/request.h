@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "headrace/abi.h"
+#include "headrace/media_input.h"
 #include "headrace/pooling_params.h"
 #include "headrace/result_queue.h"
 #include "headrace/sampling_params.h"
@@ -30,6 +31,9 @@ struct RequestOptions {
   /// An embedding of the prompt, or logits behind it, as Output::pooled, instead of text. Nothing
   /// is sampled: `sampling` stays as it is made and `constraint` null.
   std::optional<PoolingParams> pooling{};
+  /// Images and clips, in order of position in the prompt, whose runs don't overlap. Errors name
+  /// the item: "media[1]: ...".
+  std::vector<MediaInput> media{};
 };
 
 /// Handle of a submitted request. Copies refer to the same request; any thread may use it.

@@ -103,6 +103,57 @@ constexpr std::string_view kHarmlessKeys[] = {
     "remove_invalid_values",
 };
 
+/// Where both have a key that matters, text_config and the object around it must agree.
+bool may_differ(const std::string& key) {
+  return std::ranges::any_of(kHarmlessKeys, [&key](std::string_view pattern) {
+    return pattern == key ||
+           (pattern.ends_with('*') && key.starts_with(pattern.substr(0, pattern.size() - 1)));
+  });
+}
+
+/// The keys of a decoder with a tower in one object: those of text_config, if there is one, and
+/// those around it.
+Json flat_keys(const Json& json, const VisionFamily& vision) {
+  Json out = json;
+  out.erase("vision_config");
+  const auto text = json.find("text_config");
+  if (text == json.end() || text->is_null()) return out;
+  ConfigReader outer(json, "config.json");
+  if (!text->is_object()) outer.fail_value("text_config", "must be an object");
+  out.erase("text_config");
+  ConfigReader inner(*text, "config.json: text_config");
+  const std::string type = inner.text("model_type", std::string(vision.text_types.front()));
+  if (std::ranges::find(vision.text_types, type) == vision.text_types.end()) {
+    inner.fail_unsupported("model_type",
+                           str_cat("of this family the build runs ", vision.text_types.front()));
+  }
+  for (const auto& [key, value] : text->items()) {
+    if (key == "model_type" || key == "architectures") continue;
+    if (key == "tie_word_embeddings") {
+      if (vision.nested_tie && inner.flag(key, false)) out[key] = true;
+      continue;
+    }
+    const auto around = out.find(key);
+    if (around != out.end() && *around != value && !may_differ(key) && key != "dtype" &&
+        key != "torch_dtype" && key != "eos_token_id") {
+      inner.fail_value(key, str_cat("must agree with the same key outside of text_config (",
+                                    shown(*around), ")"));
+    }
+    out[key] = value;
+  }
+  return out;
+}
+
+void read_vision(ConfigReader& reader, const Json& json, const VisionFamily& vision,
+                 ModelConfig& config) {
+  const auto tower = json.find("vision_config");
+  if (tower == json.end() || !tower->is_object()) {
+    ConfigReader(json, "config.json").fail_value("vision_config", "must be an object");
+  }
+  ConfigReader own(*tower, "config.json: vision_config");
+  config.vision = vision.read(own, reader, config);
+}
+
 const Family& read_family(ConfigReader& reader) {
   const std::string model_type = reader.text("model_type", "");
   if (model_type.empty()) reader.fail_value("model_type", "must name the model's family");
@@ -261,8 +312,11 @@ std::string read_text(const std::filesystem::path& path) {
 ModelConfig parse_model_config(const std::string& config_json,
                                const std::string& generation_config_json) {
   const Json json = parse_json_object(config_json, "config.json", kConfigLimits);
-  ConfigReader reader(json, "config.json");
-  const Family& family = read_family(reader);
+  ConfigReader outer(json, "config.json");
+  const Family& family = read_family(outer);
+  const Json keys = family.vision == nullptr ? json : flat_keys(json, *family.vision);
+  ConfigReader reader(keys, "config.json");
+  reader.find("model_type");
 
   ModelConfig config;
   config.model_type = family.model_type;
@@ -273,8 +327,13 @@ ModelConfig parse_model_config(const std::string& config_json,
   config.stored_quantization = read_quantization(reader);
   family.read(reader, config);
   config.causal = read_causal(reader, config);
+  if (family.vision != nullptr) read_vision(reader, json, *family.vision, config);
+  const MropeDefaults mrope = family.vision == nullptr ? MropeDefaults{} : family.vision->mrope;
   const RopeScaling scaling =
-      read_rope_scaling(reader, family.defaults.rope_theta, config.max_position_embeddings);
+      read_rope_scaling(reader, {.theta = family.defaults.rope_theta,
+                                 .max_position_embeddings = config.max_position_embeddings,
+                                 .mrope = mrope,
+                                 .rotary_dim = config.head_dim});
   config.rope = make_rope(scaling, family.rope_style, config.head_dim);
   reader.require("partial_rotary_factor", 1.0);
   if (const std::string act = reader.text("hidden_act", "silu"); act != "silu" && act != "swish") {

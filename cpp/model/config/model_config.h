@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/contract/rope.h"
 #include "model/config/moe_config.h"
 #include "model/config/stored_quantization.h"
+#include "model/config/vision_config.h"
 #include "tensor/dtype.h"
 
 namespace headrace {
@@ -39,6 +41,7 @@ struct ModelConfig {
   bool qk_norm = false;
   MoeConfig moe;
   RopeSpec rope;
+  std::optional<VisionConfig> vision;  ///< of a model that sees pictures
   bool causal = true;  ///< false: every token sees all others; then no layer has a window
   /// False: the checkpoint has no head, and the embedding stands for it, so that steps can be tried
   /// (weights.h). Nobody wants its logits.

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -84,7 +86,7 @@ double yarn_attention_factor(const RopeScaling& s) {
   return scale(1.0);
 }
 
-RopeKind read_kind(ConfigReader& rope) {
+RopeKind read_kind(ConfigReader& rope, bool has_axes) {
   const std::string old_spelling = rope.text("type", "default");
   const std::string name = rope.text("rope_type", old_spelling);
   constexpr std::array<std::pair<std::string_view, RopeKind>, 5> kKinds{{
@@ -94,6 +96,7 @@ RopeKind read_kind(ConfigReader& rope) {
       {"yarn", RopeKind::kYarn},
       {"llama3", RopeKind::kLlama3},
   }};
+  if (has_axes && name == "mrope") return RopeKind::kDefault;
   for (const auto& [key, kind] : kKinds) {
     if (key == name) return kind;
   }
@@ -123,6 +126,48 @@ double read_factor(ConfigReader& rope, RopeKind kind, double original_ratio) {
   return original_ratio;
 }
 
+/// mrope_section and mrope_interleaved; the kind is known.
+MropeDefaults read_sections(ConfigReader& rope, RopeKind kind, const RopeDefaults& defaults) {
+  if (defaults.mrope.sections.empty()) return {};
+  const int32_t pairs = defaults.rotary_dim / 2;
+  MropeDefaults out = defaults.mrope;
+  const Json* value = rope.find("mrope_section");
+  const std::string expected =
+      str_cat("must be three numbers of pairs, of time, height and width, that sum to ", pairs,
+              out.interleaved ? " and can take turns" : "");
+  if (value != nullptr) {
+    if (!value->is_array() || value->size() != 3) rope.fail_value("mrope_section", expected);
+    for (size_t i = 0; i < 3; ++i) {
+      const Json& count = (*value)[i];
+      if (!count.is_number_unsigned() || count.get<uint64_t>() > static_cast<uint64_t>(pairs)) {
+        rope.fail_value("mrope_section", expected);
+      }
+      out.sections[i] = count.get<int32_t>();
+    }
+  }
+  const auto& [time, height, width] = std::tie(out.sections[0], out.sections[1], out.sections[2]);
+  const bool in_turn = 3 * height - 2 < pairs && 3 * width - 1 < pairs;
+  if (time + height + width != pairs || (out.interleaved && !in_turn)) {
+    rope.fail_value("mrope_section", expected);
+  }
+  rope.require("mrope_interleaved", out.interleaved);
+  if (kind == RopeKind::kDynamic) {
+    rope.fail_unsupported("rope_type", "dynamic scaling doesn't run on positions of three axes");
+  }
+  return out;
+}
+
+std::vector<uint8_t> pair_axes(const MropeDefaults& mrope, size_t pairs) {
+  const auto height = static_cast<size_t>(mrope.sections[1]);
+  const auto width = static_cast<size_t>(mrope.sections[2]);
+  std::vector<uint8_t> out(pairs, 0);
+  for (size_t i = 0; i < height; ++i) {
+    out[mrope.interleaved ? 1 + 3 * i : pairs - width - height + i] = 1;
+  }
+  for (size_t i = 0; i < width; ++i) out[mrope.interleaved ? 2 + 3 * i : pairs - width + i] = 2;
+  return out;
+}
+
 }  // namespace
 
 RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_dim) {
@@ -131,6 +176,9 @@ RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_d
   RopeSpec spec;
   spec.style = style;
   spec.rotary_dim = rotary_dim;
+  if (!scaling.mrope.sections.empty()) {
+    spec.axes = pair_axes(scaling.mrope, static_cast<size_t>(rotary_dim / 2));
+  }
   if (scaling.kind == RopeKind::kYarn) {
     spec.inv_freq = yarn_frequencies(scaling, rotary_dim);
     spec.attention_factor = static_cast<float>(yarn_attention_factor(scaling));
@@ -149,8 +197,8 @@ RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_d
   return spec;
 }
 
-RopeScaling read_rope_scaling(ConfigReader& config, double default_theta,
-                              int64_t max_position_embeddings) {
+RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults) {
+  const int64_t max_position_embeddings = defaults.max_position_embeddings;
   // A non-empty rope_scaling (the old key) goes before rope_parameters (the new one).
   static const Json kNone = Json::object();
   const Json* scaling = config.find("rope_scaling");
@@ -162,8 +210,8 @@ RopeScaling read_rope_scaling(ConfigReader& config, double default_theta,
   ConfigReader rope(*object, config.origin() + ": " + key);
 
   RopeScaling out;
-  out.kind = read_kind(rope);
-  const double theta = config.number("rope_theta", default_theta, 1.0, kMaxTheta);
+  out.kind = read_kind(rope, !defaults.mrope.sections.empty());
+  const double theta = config.number("rope_theta", defaults.theta, 1.0, kMaxTheta);
   out.theta = rope.number("rope_theta", theta, 1.0, kMaxTheta);
   if (out.theta == 1.0) config.fail_value("rope_theta", "must be greater than 1");
 
@@ -185,6 +233,7 @@ RopeScaling read_rope_scaling(ConfigReader& config, double default_theta,
     }
   }
   if (out.kind == RopeKind::kYarn) read_yarn(rope, out);
+  out.mrope = read_sections(rope, out.kind, defaults);
   rope.require("partial_rotary_factor", 1.0);
 
   // Keys that only other kinds of scaling read: the original ignores them as well.

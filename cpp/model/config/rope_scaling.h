@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "backend/contract/rope.h"
 #include "model/config/config_reader.h"
@@ -13,6 +14,13 @@
 namespace headrace {
 
 enum class RopeKind : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
+
+/// Which pairs of a head turn by time, height and width: as many of each as `sections` say, one
+/// behind the other or in turn. No sections: all pairs go by the position.
+struct MropeDefaults {
+  std::vector<int32_t> sections;
+  bool interleaved = false;
+};
 
 struct RopeScaling {
   RopeKind kind = RopeKind::kDefault;
@@ -26,16 +34,24 @@ struct RopeScaling {
   bool truncate = true;                                  ///< yarn: round the ramp's ends
   std::optional<double> attention_factor;                ///< yarn; else from the factor
   double mscale = 0.0, mscale_all_dim = 0.0;             ///< yarn; 0 = not given
+  MropeDefaults mrope;
 };
 
 /// REQUIRES: rotary_dim even and > 2, theta > 1, factor > 0, original_length > 0 where the kind
-/// uses it, low_freq_factor < high_freq_factor.
+/// uses it, low_freq_factor < high_freq_factor; sections, if any, three that sum to rotary_dim / 2.
 RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_dim);
 
+/// What read_rope_scaling() knows of the model.
+struct RopeDefaults {
+  double theta = 10000.0;
+  int64_t max_position_embeddings = 0;
+  MropeDefaults mrope = {};  ///< mrope_section is read where it has sections
+  int32_t rotary_dim = 0;    ///< which they must divide
+};
+
 /// Reads rope_theta, rope_scaling, rope_parameters and original_max_position_embeddings of a
-/// config. Throws Error(kUnsupported) for a rope_type or a key that is not understood and
-/// Error(kCorruptFile) for a value out of range.
-RopeScaling read_rope_scaling(ConfigReader& config, double default_theta,
-                              int64_t max_position_embeddings);
+/// config, and mrope_section. Throws Error(kUnsupported) for a rope_type or a key that is not
+/// understood and Error(kCorruptFile) for a value out of range.
+RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults);
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 
 #include "model/config/config_reader.h"
 #include "model/config/model_config.h"
+#include "model/config/rope_scaling.h"
 #include "model/weights/weight_sources.h"
 
 namespace headrace {
@@ -30,6 +31,22 @@ struct FamilyDefaults {
 /// Attention and a gated MLP as ModelConfig's flags say, with tensors named as Llama's are.
 LayerSources list_llama_layer(const ModelConfig& config, const LayerNaming& naming);
 
+/// What a family with pictures adds: its tower, and where its decoder's keys and tensors stand.
+struct VisionFamily {
+  /// Reads vision_config, and of the model's keys those that concern the tower. The decoder's shape
+  /// is in `config` already.
+  VisionConfig (*read)(ConfigReader& vision, ConfigReader& model,
+                       const ModelConfig& config) = nullptr;
+  /// What the tower reads; `prefix` as found among `prefixes`.
+  VisionSources (*list)(const ModelConfig& config, const std::string& prefix) = nullptr;
+  std::vector<const char*> text_prefixes;    ///< before the decoder's tensors; the usual first
+  std::vector<const char*> prefixes;         ///< before the tower's, likewise
+  std::vector<std::string_view> text_types;  ///< model_type that text_config may have
+  /// Whether tie_word_embeddings also counts within text_config.
+  bool nested_tie = false;
+  MropeDefaults mrope;
+};
+
 /// One model family: everything that sets it apart from the others.
 struct Family {
   std::string_view model_type;                  ///< in config.json
@@ -45,6 +62,8 @@ struct Family {
                              const LayerNaming& naming) = list_llama_layer;
   /// What the block that guesses tokens reads. Null: its checkpoints have none.
   MtpSources (*list_mtp)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
+  /// Null: its models see no pictures.
+  const VisionFamily* vision = nullptr;
   /// Keys of published configs that don't change what is computed ("fuse_*": a beginning).
   std::vector<std::string_view> harmless_keys;
 };
@@ -63,6 +82,12 @@ const Family& ernie4_5_moe_family();
 const Family& mixtral_family();
 const Family& qwen2_moe_family();
 const Family& qwen3_moe_family();
+const Family& qwen2_vl_family();
+const Family& qwen2_5_vl_family();
+const Family& smolvlm_family();
+const Family& idefics3_family();
+const Family& qwen3_vl_family();
+const Family& qwen3_vl_moe_family();
 
 /// Widest MLP accepted.
 inline constexpr int64_t kMaxIntermediate = 1 << 22;

@@ -22,6 +22,7 @@ struct TensorNaming {
   CheckpointLayout layout = CheckpointLayout::kTorch;
   std::string prefix = "model.";
   ExpertLayout experts = ExpertLayout::kSeparate;
+  std::string vision;  ///< before the tower's tensors, of a model that has one
 };
 
 /// Makes the sources of one layer from what its modules are called.

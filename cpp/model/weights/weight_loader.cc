@@ -151,8 +151,9 @@ std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) cons
     const CheckpointTensor& tensor = stored(part.name);
     for (const auto& [first, count] : share_of_vector(source, part, share_)) {
       for (int64_t i = first; i < first + count; ++i) {
-        out.push_back(number_at(tensor, i));
-        if (!std::isfinite(out.back())) refuse_number(part.name, i, out.back());
+        const int64_t element = part.offset + i;
+        out.push_back(number_at(tensor, element));
+        if (!std::isfinite(out.back())) refuse_number(part.name, element, out.back());
       }
     }
   }

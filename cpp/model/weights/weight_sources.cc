@@ -71,6 +71,7 @@ std::vector<const MatrixSource*> ModelSources::matrices() const {
   append_present(std::vector{&embedding, &head}, out);
   for (const LayerSources& layer : layers) append_present(layer.matrices(), out);
   if (mtp) append_present(mtp->matrices(), out);
+  if (vision) append_present(vision->matrices(), out);
   return out;
 }
 
@@ -78,6 +79,7 @@ std::vector<const VectorSource*> ModelSources::vectors() const {
   std::vector<const VectorSource*> out{&final_norm};
   for (const LayerSources& layer : layers) append_present(layer.vectors(), out);
   if (mtp) append_present(mtp->vectors(), out);
+  if (vision) append_present(vision->vectors(), out);
   return out;
 }
 
@@ -99,6 +101,7 @@ int64_t ModelSources::num_parameters() const {
 
 int64_t ModelSources::active_parameters() const {
   int64_t count = num_parameters();
+  if (vision) count -= count_numbers(*vision);
   if (!head.empty()) count -= embedding.numbers() - embedding.k;
   for (const MatrixSource* source : matrices())
     count -= source->numbers() - source->active_numbers();
@@ -141,9 +144,36 @@ bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
 
 }  // namespace
 
+namespace {
+
+/// Of a model with a tower: by the first tensors of the decoder and of the tower.
+TensorNaming detect_with_vision(const Family& family, const ModelConfig& config,
+                                const Checkpoint& checkpoint) {
+  const VisionFamily& vision = *family.vision;
+  TensorNaming out;
+  std::string first;
+  const auto find = [&](const std::vector<const char*>& prefixes, const auto& first_of) {
+    for (const char* prefix : prefixes) {
+      if (has_weight(checkpoint, first = first_of(prefix))) return prefix;
+    }
+    throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", first, ".");
+  };
+  out.prefix = find(vision.text_prefixes, [&](const char* prefix) {
+    return first_tensor(family, config, {CheckpointLayout::kTorch, prefix});
+  });
+  out.vision = find(vision.prefixes, [&](const char* prefix) {
+    return vision.list(config, prefix).patches.matrix.parts.front().name;
+  });
+  out.experts = detect_experts(config, checkpoint, out.prefix);
+  return out;
+}
+
+}  // namespace
+
 TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
   const Family* family = find_family(config.model_type);
   HEADRACE_CHECK(family != nullptr, config.model_type);
+  if (family->vision != nullptr) return detect_with_vision(*family, config, checkpoint);
   for (const char* prefix : {"model.", "ernie.", ""}) {
     const TensorNaming paddle{CheckpointLayout::kPaddle, prefix};
     const std::string fused = first_tensor(*family, config, paddle);
@@ -172,6 +202,11 @@ bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint) {
 }
 
 TensorNaming likely_naming(const ModelConfig& config) {
+  const Family* family = find_family(config.model_type);
+  if (family != nullptr && family->vision != nullptr) {
+    return {.prefix = family->vision->text_prefixes.front(),
+            .vision = family->vision->prefixes.front()};
+  }
   return {config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
 }
 
@@ -207,6 +242,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
       if (!stored) source->quant = layer_format(quantization);
     }
   }
+  if (config.vision) out.vision = family->vision->list(config, naming.vision);
   number_sites(out);
   out.final_norm = {
       .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};

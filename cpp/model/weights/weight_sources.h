@@ -13,6 +13,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
 #include "model/config/quantization.h"
+#include "model/vision/vision_sources.h"
 #include "model/weights/layer_naming.h"
 
 namespace headrace {
@@ -48,14 +49,15 @@ struct ModelSources {
   VectorSource final_norm;
   MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
   int32_t num_sites = 0;
-  std::optional<MtpSources> mtp;  ///< of ModelConfig::uses_mtp
+  std::optional<MtpSources> mtp;        ///< of ModelConfig::uses_mtp
+  std::optional<VisionSources> vision;  ///< of ModelConfig::vision
 
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;
   /// Without the MTP block, likewise below.
   int64_t num_parameters() const;
-  /// Those that a token is multiplied by or added to: of experts the chosen ones, and of an
-  /// embedding that isn't the head its row.
+  /// Those that a token is multiplied by or added to: of experts the chosen ones, of an embedding
+  /// that isn't the head its row, and of a vision tower none.
   int64_t active_parameters() const;
 };
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.cli import batch, bench, chat, embed, generate, info, pack, serve
 from headrace.cli.logs import log_to_stderr
-from headrace.cli.options import UsageError
+from headrace.cli.usage import UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.cli.batch_ray import ray_answerer
 from headrace.cli.options import (
     SAMPLING_FIELDS,
-    UsageError,
     add_engine_options,
     add_sampling_options,
     engine_arguments,
     model_path,
 )
+from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from headrace.batch.job import Counts

@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import UsageError, model_path
+from headrace.cli.options import model_path
+from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from headrace.ray.answerer import RayAnswerer

@@ -11,7 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import UsageError, add_engine_options, add_model_option, load_model
+from headrace.cli.options import add_engine_options, add_model_option, load_model
+from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from headrace import LLM, RequestOutput, SamplingParams

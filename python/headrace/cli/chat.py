@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from typing import Any
 
 from headrace.cli.chat_session import Session
 from headrace.cli.line_input import PlainReader, Reader, terminal_reader
+from headrace.cli.media import add_media_files, media_parts
 from headrace.cli.options import (
     add_engine_options,
     add_guiding_options,
@@ -20,6 +22,9 @@ from headrace.cli.options import (
     sampling_params,
 )
 
+# A conversation goes on; each message may have some.
+_LIMITS = {"image": 256, "video": 64}
+
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
@@ -27,6 +32,7 @@ def add_parser(commands: Any) -> None:
     )
     add_model_option(parser)
     parser.add_argument("--system", help="system message")
+    add_media_files(parser)
     add_sampling_options(parser)
     add_guiding_options(parser)
     add_engine_options(parser)
@@ -36,11 +42,13 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     params = sampling_params(args)
     lora = lora_request(args)
+    shown = media_parts(args)
     interactive = sys.stdin.isatty()
     if interactive:
         print(f"Loading {model_path(args)} ...", file=sys.stderr)
-    with load_model(args, **lora_options(args)) as llm:
-        session = Session(llm, params, args.system, lora=lora, interactive=interactive)
+    warnings.filterwarnings("ignore", "limit_mm_per_prompt has no effect")
+    with load_model(args, **lora_options(args), limit_mm_per_prompt=_LIMITS) as llm:
+        session = Session(llm, params, args.system, lora=lora, interactive=interactive, shown=shown)
         if interactive:
             print(f"{llm.model_info.family} model ready. /help lists the commands.")
         return _loop(session, terminal_reader() if interactive else PlainReader())

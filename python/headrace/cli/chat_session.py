@@ -8,9 +8,11 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headrace.cli.media import media_part
 from headrace.cli.options import SAMPLING_FIELDS
+from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from headrace import LLM, LoRARequest, RequestOutput, SamplingParams
@@ -21,6 +23,8 @@ HELP = f"""\
 /system [TEXT]        set the system message (and forget the conversation); without TEXT remove it
 /set NAME VALUE       set a sampling parameter: {", ".join(SAMPLING_FIELDS)}
                       VALUE "default" goes back to the model's own
+/image FILE           show the model an image with the next message; also an address
+/video FILE           the same with a clip
 /save [FILE]          write the conversation to a new file, as JSON
 /exit                 leave (or Ctrl-D)
 Alt-Enter, or a backslash at the end of a line, goes on in a new line; pasted text may have several.
@@ -33,6 +37,7 @@ class Session:
     """One conversation and its settings.
 
     interactive: a person reads it, so errors are notes and replies are followed by their speed.
+    shown: images and clips for the next message, as content parts.
     """
 
     llm: LLM
@@ -40,7 +45,8 @@ class Session:
     system: str | None = None
     lora: LoRARequest | None = None
     interactive: bool = True
-    history: list[dict[str, str]] = field(default_factory=list)
+    shown: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
     done: bool = False
     failed: bool = False
 
@@ -55,11 +61,14 @@ class Session:
             print(HELP)
         elif command == "/reset":
             self.history.clear()
+            self.shown.clear()
         elif command == "/system":
             self.system = rest.strip() or None
             self.history.clear()
         elif command == "/set":
             self._set(rest.split())
+        elif command in ("/image", "/video"):
+            self._show(command[1:], rest.strip())
         elif command == "/save":
             self._save(rest.strip())
         elif command in ("/exit", "/quit"):
@@ -67,7 +76,7 @@ class Session:
         else:
             self._note(f"unknown command {command}; /help lists the commands")
 
-    def messages(self) -> list[dict[str, str]]:
+    def messages(self) -> list[dict[str, Any]]:
         """The conversation as the model reads it."""
         system = [] if self.system is None else [{"role": "system", "content": self.system}]
         return [*system, *self.history]
@@ -86,9 +95,20 @@ class Session:
         except (TypeError, ValueError) as error:
             self._note(str(error))
 
+    def _show(self, kind: str, name: str) -> None:
+        if not name:
+            self._note(f"usage: /{kind} FILE")
+        elif not self.llm.model_info.vision:
+            self._note("this model reads text only: it has no vision tower")
+        else:
+            try:
+                self.shown.append(media_part(kind, name))
+            except UsageError as error:
+                self._note(str(error))
+
     def _save(self, name: str) -> None:
         file = Path(name or time.strftime("headrace-chat-%Y%m%d-%H%M%S.json")).expanduser()
-        text = json.dumps({"messages": self.messages()}, ensure_ascii=False, indent=2)
+        text = json.dumps({"messages": self.messages()}, ensure_ascii=False, indent=2, default=str)
         try:
             with file.open("x", encoding="utf-8") as stream:
                 stream.write(text + "\n")
@@ -100,7 +120,9 @@ class Session:
             print(f"{len(self.history)} messages written to {file}")
 
     def _say(self, text: str) -> None:
-        self.history.append({"role": "user", "content": text})
+        parts, self.shown = self.shown, []
+        content = [*parts, {"type": "text", "text": text}] if parts else text
+        self.history.append({"role": "user", "content": content})
         reply, last = self._reply()
         if last is None or last.error_code == 200:
             self.history.append({"role": "assistant", "content": reply})

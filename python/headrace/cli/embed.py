@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import UsageError, add_engine_options, add_model_option, load_model
+from headrace.cli.options import add_engine_options, add_model_option, load_model
+from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from headrace import LLM

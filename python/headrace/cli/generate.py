@@ -7,8 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.media import add_media_files, media_counts, media_parts, multimodal_data
 from headrace.cli.options import (
-    UsageError,
     add_engine_options,
     add_guiding_options,
     add_model_option,
@@ -18,6 +18,7 @@ from headrace.cli.options import (
     lora_request,
     sampling_params,
 )
+from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from headrace import LLM, CompletionOutput, RequestOutput, SamplingParams
@@ -33,6 +34,7 @@ def add_parser(commands: Any) -> None:
     add_model_option(parser, positional=False)
     parser.add_argument("--chat", action="store_true", help="put each prompt in the chat template")
     parser.add_argument("--system", help="system message, with --chat")
+    add_media_files(parser)
     parser.add_argument("--lines", action="store_true", help="each line of the input is a prompt")
     parser.add_argument("--json", action="store_true", help="print one JSON object per output")
     parser.add_argument("-n", "--n", type=int, default=1, help="outputs per prompt")
@@ -55,9 +57,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--logprobs needs --json")
     params = sampling_params(args, n=args.n, logprobs=args.logprobs)
     lora = lora_request(args)
-    prompts = args.prompts or _standard_input(args.lines)
+    parts = media_parts(args)
+    prompts = _requests(args, args.prompts or _standard_input(args.lines), parts)
     how = {"lora_request": lora}
-    with load_model(args, **lora_options(args), **_logprob_options(args)) as llm:
+    more = {**lora_options(args), **_logprob_options(args), **media_counts(parts)}
+    with load_model(args, **more) as llm:
         if len(prompts) == args.n == 1 and not args.json:
             return _stream(llm, args, prompts, params, **how)
         show_bar = len(prompts) * args.n > 1 and sys.stderr.isatty()
@@ -87,18 +91,34 @@ def _standard_input(lines: bool) -> list[str]:
     return prompts
 
 
-def _call(
-    llm: LLM, args: argparse.Namespace, prompts: list[str], params: SamplingParams, **how: Any
-) -> Any:
+def _requests(
+    args: argparse.Namespace, prompts: list[str], parts: list[dict[str, Any]]
+) -> list[Any]:
+    """What LLM.generate takes of the prompts, or LLM.chat; the model is shown `parts` with each."""
     if not args.chat:
-        return llm.generate(prompts, params, **how)
+        data = multimodal_data(parts)
+        return [{"prompt": text, "multimodal_data": data} for text in prompts] if parts else prompts
     system = [] if args.system is None else [{"role": "system", "content": args.system}]
-    conversations = [[*system, {"role": "user", "content": prompt}] for prompt in prompts]
-    return llm.chat(conversations, params, **how)
+    return [
+        [
+            *system,
+            {
+                "role": "user",
+                "content": [*parts, {"type": "text", "text": prompt}] if parts else prompt,
+            },
+        ]
+        for prompt in prompts
+    ]
+
+
+def _call(
+    llm: LLM, args: argparse.Namespace, prompts: list[Any], params: SamplingParams, **how: Any
+) -> Any:
+    return (llm.chat if args.chat else llm.generate)(prompts, params, **how)
 
 
 def _stream(
-    llm: LLM, args: argparse.Namespace, prompts: list[str], params: SamplingParams, **how: Any
+    llm: LLM, args: argparse.Namespace, prompts: list[Any], params: SamplingParams, **how: Any
 ) -> int:
     failed = spoke = False
     for (output,) in _call(llm, args, prompts, params, stream=True, **how):
@@ -128,6 +148,8 @@ def _print_result(output: RequestOutput, as_json: bool) -> bool:
         "stop_reason": completion.stop_reason,
         "prompt_tokens": len(output.prompt_token_ids),
         "cached_tokens": output.num_cached_tokens,
+        "image_tokens": output.num_input_image_tokens,
+        "video_tokens": output.num_input_video_tokens,
         "error_code": output.error_code,
         "error_msg": output.error_msg,
     }

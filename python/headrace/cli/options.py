@@ -8,6 +8,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.media import MEDIA_LIMITS, add_media_limits, json_options
+from headrace.cli.usage import UsageError
+
 if TYPE_CHECKING:
     from headrace import LLM, GuidedDecodingParams, LoRARequest, SamplingParams
 
@@ -34,10 +37,6 @@ _HELP = {
     "frequency_penalty": "-2 .. 2",
     "seed": "makes the answers repeatable",
 }
-
-
-class UsageError(Exception):
-    """The command line asks for something that can't be."""
 
 
 def add_model_option(
@@ -93,6 +92,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-prefix-caching", action="store_true", help="recompute every prompt")
     group.add_argument("--chat-template", help="a template, or the path of one")
+    add_media_limits(parser)
     group.add_argument("--debug", action="store_true", help="show tracebacks")
 
 
@@ -205,9 +205,11 @@ def engine_arguments(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
         "packed_copy",
         "speculative_config",
         "chat_template",
+        *MEDIA_LIMITS,
     )
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    given.update(more)
+    given.update(json_options(args))
+    given.update({name: value for name, value in more.items() if name not in given})
     if args.no_prefix_caching:
         given["enable_prefix_caching"] = False
     own = {k: v for k, v in given.items() if k not in ("tokenizer", "chat_template")}

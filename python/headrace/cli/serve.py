@@ -9,13 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import (
-    UsageError,
-    adapter_rank,
-    add_engine_options,
-    engine_arguments,
-    model_path,
-)
+from headrace.cli.options import adapter_rank, add_engine_options, engine_arguments, model_path
+from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from headrace.server import ServerConfig

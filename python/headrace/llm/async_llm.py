@@ -75,10 +75,13 @@ class AsyncLLM(BaseLLM):
         tool_choice: Any = None,
         lora_request: LoRARequest | None = None,
         request_id: str | None = None,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
     ) -> OutputUpdates:
         """Answers a conversation, a list of {"role", "content"} dicts. The rest as in LLM.chat."""
         params = self._params(sampling_params)
-        options = self._chat_options(chat_template, chat_template_kwargs, tools, tool_choice)
+        options = self._chat_options(
+            chat_template, chat_template_kwargs, tools, tool_choice, mm_processor_kwargs
+        )
         item = _only(conversation_list(messages), "conversation")
         job = self._chat_job(item, options, params, self._lora(lora_request))
         return self._start(job, request_id)
@@ -135,6 +138,7 @@ class AsyncLLM(BaseLLM):
 
     async def close(self) -> None:
         """Cancels what runs and gives all memory back. Idempotent; later calls fail."""
+        self._end_media()
         self._runner.shut_down()
         await asyncio.to_thread(self._session.close)
 

@@ -202,6 +202,9 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
         facts = new_facts(self._job, self._arrival)
         prepared: list[PreparedRequest] | Exception
         try:
+            loading = self._job.begin()
+            if loading is not None:
+                await loading.finished()
             prepared = await self._runner.in_text_thread(partial(self._prepare, facts))
         except EngineError as error:
             prepared = error

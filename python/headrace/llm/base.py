@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
+from headrace.llm.media import media_access, media_reader, text_only
 from headrace.llm.pooling.plan import PoolingJob, PoolingPlanner
 from headrace.llm.pooling.run import PooledCall
 from headrace.llm.preparation import Job
@@ -20,13 +21,21 @@ from headrace.llm.progress import LoadBar
 from headrace.llm.registry import Registry
 from headrace.llm.request_params import RequestPlanner
 from headrace.llm.session import SessionLoader
+from headrace.media.requests.placing import added_tokens
+from headrace.media.requests.reader import MediaReader
 from headrace.native import ModelStats
 from headrace.options.engine_args import EngineArgs
 from headrace.options.generation_defaults import read_generation_defaults
 from headrace.options.lora import LoRARequest, lora_list
 from headrace.options.sampling_params import BeamSearchParams, SamplingParams, is_default
 from headrace.parsers.choice import choose_parsers
-from headrace.prompts import ChatOptions, read_conversation, read_prompt, tool_list
+from headrace.prompts import (
+    ChatOptions,
+    find_media,
+    read_conversation,
+    read_prompt,
+    tool_list,
+)
 from headrace.quoting import quoted
 from headrace.short_repr import short_repr
 from headrace.text.templates.chat_template import load_chat_template
@@ -46,6 +55,7 @@ class BaseLLM:
     _loader: SessionLoader | None = None
     _load_ended = False
     _pooling: PoolingPlanner | None = None
+    _media: MediaReader | None = None
 
     def __init__(
         self,
@@ -86,6 +96,12 @@ class BaseLLM:
         reasoning_parser: str | None = None,
         tool_call_parser: str | None = None,
         tool_parser_plugin: str | os.PathLike[str] | None = None,
+        limit_mm_per_prompt: Mapping[str, int] | None = None,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
+        allowed_local_media_path: str | os.PathLike[str] | None = None,
+        allowed_media_domains: Sequence[str] | None = None,
+        max_encoder_tokens: int = 0,
+        max_processor_cache: float = -1,
         **kwargs: Unpack[OtherEngineArgs],
     ) -> None:
         known = {item.name for item in fields(EngineArgs)}
@@ -94,6 +110,7 @@ class BaseLLM:
         given["enable_logprob"] = bool(enable_logprob)
         self.args = EngineArgs.from_kwargs({**given, **kwargs})
         template = load_chat_template(chat_template)
+        access = media_access(self.args)
         branch = revision or "master"
         folder = resolve_model(model, branch)
         own = None if tokenizer is None else resolve_model(tokenizer, branch, weights=False)
@@ -107,6 +124,7 @@ class BaseLLM:
             defaults = read_generation_defaults(folder)
             parsing = choose_parsers(self.args, self._tokenizer, template)
             self._session = loader.session()
+            self._media = media_reader(self.args, access, folder, self._session.info)
         self.model_info = self._session.info
         seeds = None if self.args.seed is None else random.Random(self.args.seed)
         self._planner = RequestPlanner(
@@ -156,6 +174,26 @@ class BaseLLM:
         processor = SimpleNamespace(tokenizer=self._tokenizer)
         return SimpleNamespace(cfg=self.args, data_processor=processor)
 
+    def conversation_ids(
+        self,
+        messages: Any,
+        *,
+        tools: Any = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        add_special_tokens: bool = False,
+    ) -> list[int]:
+        """The ids that `chat` puts before the model for one conversation: to count them, say.
+
+        add_special_tokens: with those that the tokenizer adds to a text of its own. Loads images
+        and clips as `chat` does. Raises ValueError, TypeError.
+        """
+        options = self._chat_options(None, chat_template_kwargs, tools)
+        prompt = self._chat_job(messages, options, self.default_sampling_params, None).prompt()
+        if not add_special_tokens or self._tokenizer is None:
+            return prompt.token_ids
+        before, after = added_tokens(self._tokenizer)
+        return [*before, *prompt.token_ids, *after]
+
     def _pooling_planner(self) -> PoolingPlanner:
         """Made by the first call. Raises ValueError for files that the engine can't go by."""
         self._check_open()
@@ -171,7 +209,8 @@ class BaseLLM:
     def _prompt_job(self, prompt: Any, params: SamplingParams, lora: LoRARequest | None) -> Job:
         """`prompt`: an item of prompt_list."""
         chat = self._chat_options(None, None, None)
-        return Job(prompt, partial(read_prompt, prompt, self._tokenizer, chat), params, lora)
+        read = partial(read_prompt, prompt, self._tokenizer, chat)
+        return Job(prompt, partial(find_media, prompt, chat), read, params, lora)
 
     def _chat_options(
         self,
@@ -179,6 +218,7 @@ class BaseLLM:
         kwargs: Mapping[str, Any] | None,
         tools: Any,
         tool_choice: Any = None,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
     ) -> ChatOptions:
         return ChatOptions(
             template,
@@ -188,6 +228,9 @@ class BaseLLM:
             finds_opening=self._planner.parsing.reasoning is not None,
             default_template=self.chat_template,
             max_tokens=self.model_info.max_model_len,
+            media=self._media,
+            mm_processor_kwargs=mm_processor_kwargs,
+            text_only=text_only(self.args),
         )
 
     def _chat_job(
@@ -195,12 +238,17 @@ class BaseLLM:
     ) -> Job:
         """`messages`: an item of conversation_list."""
         read = partial(read_conversation, messages, self._tokenizer, options)
-        return Job(messages, read, params, lora)
+        return Job(messages, partial(find_media, messages, options), read, params, lora)
 
     def _default_params(self) -> SamplingParams:
         """The model's, with a fresh seed."""
         default = self.default_sampling_params
         return replace(default, seed=None) if is_default(default.seed) else default
+
+    def _end_media(self) -> None:
+        """Nothing more of images and clips is loaded."""
+        if self._media is not None:
+            self._media.close()
 
     def _check_open(self) -> None:
         if self._session.closed:

@@ -91,7 +91,9 @@ class LLM(BaseLLM):
         prompts: a str, a list of str, one prompt's ids as list[int], several as list[list[int]],
             or dicts with "prompt" (text) or "prompt_token_ids" (which wins) or "messages", and
             optionally "add_special_tokens", "completion_token_ids" (ids the output goes on from),
-            "bad_words", "request_id".
+            "bad_words", "request_id". Of vision models also "multimodal_data" (FastDeploy's) or
+            "multi_modal_data" (vLLM's), {"image": [...], "video": [...]}, for the marks in the
+            prompt, and "mm_processor_kwargs" (docs/media.md).
         sampling_params: one for all prompts, or a list with one for each; default: the model's,
             with a fresh seed for each prompt.
         use_tqdm: show a progress bar on stderr; None: unless it is a stream.
@@ -124,6 +126,7 @@ class LLM(BaseLLM):
         stream: Literal[False] = ...,
         lora_request: LoRARequests = ...,
         tool_choice: Any = ...,
+        mm_processor_kwargs: Mapping[str, Any] | None = ...,
     ) -> list[RequestOutput]: ...
 
     @overload
@@ -139,6 +142,7 @@ class LLM(BaseLLM):
         stream: Literal[True],
         lora_request: LoRARequests = ...,
         tool_choice: Any = ...,
+        mm_processor_kwargs: Mapping[str, Any] | None = ...,
     ) -> OutputStream: ...
 
     def chat(
@@ -152,11 +156,13 @@ class LLM(BaseLLM):
         stream: bool = False,
         lora_request: LoRARequests = None,
         tool_choice: Any = None,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
     ) -> list[RequestOutput] | OutputStream:
         """Answers a conversation, or several, through the model's chat template.
 
         messages: one conversation (a list of {"role", "content"} dicts) or a list of them. Content
-            is a string or a list of text parts. In a list, a text stands for what a user says, and
+            is a string or a list of parts: text, and for vision models images and clips
+            (docs/media.md). In a list, a text stands for what a user says, and
             token ids or a dict for `generate` for themselves.
         chat_template_kwargs: variables for the template, e.g. {"enable_thinking": False} (it is
             True unless given); "add_generation_prompt" and "chat_template" are understood too. One
@@ -168,12 +174,15 @@ class LLM(BaseLLM):
         tool_choice: "auto" (None): the model may call functions; "required": it must; "none": the
             template doesn't show them; {"type": "function", "function": {"name": ...}}: it must
             call that one, once.
+        mm_processor_kwargs: how the images and clips of this call are made ready, on top of LLM's.
 
         The rest as in `generate`. `RequestOutput.prompt` is the text made by the template.
         """
         items = conversation_list(messages)
         params = self._params_list(sampling_params, len(items), "messages")
-        options = self._chat_options(chat_template, chat_template_kwargs, tools, tool_choice)
+        options = self._chat_options(
+            chat_template, chat_template_kwargs, tools, tool_choice, mm_processor_kwargs
+        )
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
             self._chat_job(item, options, own, lora)
@@ -246,6 +255,7 @@ class LLM(BaseLLM):
 
     def close(self) -> None:
         """Cancels what runs and gives all memory back. Idempotent; later calls fail."""
+        self._end_media()
         self._session.close()
 
     def __enter__(self) -> LLM:

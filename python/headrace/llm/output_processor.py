@@ -121,6 +121,8 @@ class OutputProcessor:
             finished=self.finished,
             metrics=_metrics(self.facts, stats),
             num_cached_tokens=stats.cached_tokens,
+            num_input_image_tokens=self.facts.image_tokens,
+            num_input_video_tokens=self.facts.video_tokens,
             error_code=self._error[0],
             error_msg=self._error[1],
         )

@@ -252,13 +252,15 @@ class RequestMetrics(KeyedPart):
 class RequestOutput(KeyedResult):
     """The result of one request, or an increment of it in a stream.
 
-    prompt: what the caller passed to `generate`, or the text `chat` made of the conversation.
-    prompt_token_ids: the ids the model read.
+    prompt: what the caller passed to `generate` (of a dict with images or clips its text, or the
+        dict without them), or the text `chat` made of the conversation.
+    prompt_token_ids: the ids the model read, one for each row of an image or a clip.
     prompt_logprobs: when SamplingParams.prompt_logprobs asks for them; the first is None.
     outputs: the generated text. Of a failed request: empty. outputs and metrics are None only in an
         object that was made without them, never in one that a call returns.
     finished: nothing more will come.
     num_cached_tokens: prompt tokens taken from the prefix cache, swap_space included.
+    num_input_image_tokens, num_input_video_tokens: prompt tokens that stand for rows of these.
     error_code, error_msg: 200 and None; 400 for a bad request, 500 for a failure of the engine,
         with a message. An aborted request has 200 and "Aborted".
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from headrace import native
@@ -20,6 +22,8 @@ from headrace.options.lora import LoRARequest
 from headrace.options.sampling_params import SamplingParams
 from headrace.text.stop_strings import StopStrings
 
+_JOBS_AHEAD = 8  # whose images and clips are loaded meanwhile
+_MOST_PIXELS = 1 << 30  # bytes of these in requests that run; beyond, prompts wait for some to end
 _ADAPTER_SECONDS = 0.01  # between looks at adapters that other calls use
 
 
@@ -44,6 +48,11 @@ class RequestGroup:
         self._names: set[str] = set()  # of the requests in flight
         self._compiled: tuple[SamplingParams, Any] | None = None  # the last constraint, and whose
         self._failures: dict[int, RequestOutput] = {}  # not yet given to the caller
+        self._unsent: deque[tuple[int, Job]] = deque()
+        self._pixels: dict[int, int] = {}  # bytes of images and clips, by place in the call
+        self._all_pixels = 0
+        self._arrival = time.time()
+        self._stops: dict[tuple[str, ...], StopStrings] = {}
         self.total = sum(job.params.n for job in jobs)
         self.failures = FailureNotice([job.params.n for job in jobs])
         self.input_tokens = 0  # of prompts that have been computed, without what the cache held
@@ -52,7 +61,7 @@ class RequestGroup:
     @property
     def running(self) -> bool:
         """Whether requests of this call are in flight."""
-        return bool(self._running or self._deferred)
+        return bool(self._running or self._deferred or self._unsent)
 
     @property
     def pending(self) -> bool:
@@ -62,18 +71,26 @@ class RequestGroup:
     def start(self) -> None:
         """Submits everything; the engine starts with the first while the rest is tokenized."""
         tag = 0
-        arrival = time.time()
-        stops: dict[tuple[str, ...], StopStrings] = {}
         for job in self._jobs:
-            strings = tuple(job.params.stop_strings())
-            if strings and strings not in stops:
-                stops[strings] = StopStrings(strings)
-            self._submit(job, tag, arrival, stops.get(strings))
+            self._unsent.append((tag, job))
             tag += job.params.n
+        self._send()
+
+    def _send(self) -> None:
+        """Submits what is left, as far as there is room for its images and clips."""
+        while self._unsent and self._all_pixels < _MOST_PIXELS:
+            for _, later in islice(self._unsent, _JOBS_AHEAD):
+                later.begin()
+            tag, job = self._unsent.popleft()
+            strings = tuple(job.params.stop_strings())
+            if strings and strings not in self._stops:
+                self._stops[strings] = StopStrings(strings)
+            self._submit(job, tag, self._arrival, self._stops.get(strings))
 
     def collect(self, timeout: float | None = None) -> list[tuple[int, OutputProcessor]]:
         """Waits for output and takes it; the requests that got some, by place in the call."""
         changed: list[tuple[int, OutputProcessor]] = []
+        self._send()
         self._launch_deferred()
         if not self._running:  # other calls use all adapters, which nothing here can wait for
             time.sleep(0 if timeout == 0 else _ADAPTER_SECONDS)
@@ -100,11 +117,16 @@ class RequestGroup:
 
     def cancel(self) -> None:
         """Cancels what still runs, wherever an exception left it."""
+        for job in self._jobs:
+            job.drop()
         self._registry.withdraw(self._names)
         for tag in self._running:
             self._selector.remove(tag)
         self._running.clear()
         self._deferred.clear()
+        self._unsent.clear()
+        self._pixels.clear()
+        self._all_pixels = 0
         self._names.clear()
 
     def _drop(self, tag: int, live: OutputProcessor) -> None:
@@ -112,6 +134,7 @@ class RequestGroup:
         self._registry.remove(live.facts.request_id)
         self._names.discard(live.facts.request_id)
         del self._running[tag]
+        self._all_pixels -= self._pixels.pop(tag, 0)
         self._freed = True
 
     def _submit(self, job: Job, tag: int, arrival: float, stops: StopStrings | None) -> None:
@@ -155,6 +178,8 @@ class RequestGroup:
         self._registry.submitted(name, handle)
         live = OutputProcessor(request, handle, self._planner)
         self._running[tag] = live
+        self._pixels[tag] = request.pixel_bytes
+        self._all_pixels += request.pixel_bytes
         self._selector.add(live.queue, tag)
         return True
 

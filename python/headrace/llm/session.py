@@ -69,6 +69,7 @@ class ModelSession:
             request.config,
             request_id=request.facts.request_id,
             guided=request.constraint,
+            media=request.media,
         )
         if request.lora is None:
             return submit()

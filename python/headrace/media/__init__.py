@@ -5,7 +5,7 @@
     item = processor.image(Path("picture.jpg"))
     item.patches(), item.grid, item.key
 
-No model runs on what comes out yet: this is the layer below that. Images need Pillow (the extra
+requests/ is what prompts use of it. Images need Pillow (the extra
 `vision`), video files PyAV as well (`video`); arrays of uint8 need neither.
 """
 
@@ -18,12 +18,12 @@ from headrace.media.model_settings import ModelSettings, read_model_settings
 from headrace.media.parts import (
     MediaPart,
     check_counts,
-    read_limits,
     read_multimodal_data,
     read_part,
 )
 from headrace.media.processor import MediaProcessor, numbered
 from headrace.media.sources.load import MediaAccess
+from headrace.options.media import read_limits
 
 __all__ = [
     "Family",

@@ -19,6 +19,8 @@ class Family:
 
     image_mark, video_mark: what the model's chat template writes for an item.
     image_pad, video_pad: the token that stands for one row of the item.
+    image_shown, video_shown: what is written for an item where a template takes texts alone; {n}
+        counts the items of its kind.
     video_time: what a clip's rows are given of its time: "index" (positions count grids),
         "seconds" (positions grow with time), "text" (each grid follows its time, as text).
     """
@@ -31,6 +33,8 @@ class Family:
     video_mark: str
     image_pad: str
     video_pad: str
+    image_shown: str
+    video_shown: str
     video_time: str = "index"
 
 
@@ -49,6 +53,8 @@ _QWEN_TEXTS = {
     "video_mark": "<|video_pad|>",
     "image_pad": "<|image_pad|>",
     "video_pad": "<|video_pad|>",
+    "image_shown": "<|vision_start|><|image_pad|><|vision_end|>",
+    "video_shown": "<|vision_start|><|video_pad|><|vision_end|>",
 }
 
 FAMILIES = (
@@ -81,6 +87,8 @@ FAMILIES = (
         video_mark="<|vision_start|><|video_pad|><|vision_end|>",
         image_pad="<|image_pad|>",
         video_pad="<|video_pad|>",
+        image_shown=_QWEN_TEXTS["image_shown"],
+        video_shown=_QWEN_TEXTS["video_shown"],
         video_time="text",
     ),
     Family(
@@ -101,6 +109,8 @@ FAMILIES = (
         video_mark="<|video@placeholder|>",
         image_pad="<|IMAGE_PLACEHOLDER|>",
         video_pad="<|IMAGE_PLACEHOLDER|>",
+        image_shown="Picture {n}:<|IMAGE_START|><|image@placeholder|><|IMAGE_END|>",
+        video_shown="Video {n}:<|VIDEO_START|><|video@placeholder|><|VIDEO_END|>",
     ),
     Family(
         "smolvlm",
@@ -133,6 +143,8 @@ FAMILIES = (
         video_mark="<video>",
         image_pad="<image>",
         video_pad="<image>",
+        image_shown="<image>",
+        video_shown="<video>",
         video_time="text",
     ),
 )

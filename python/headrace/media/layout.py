@@ -71,9 +71,10 @@ def lay_out(
     for modality, group in (("image", 1), ("video", 2)):
         found = sum(mark.group(group) is not None for mark in marks)
         if found != len(given[modality]):
+            wanted = family.image_mark if modality == "image" else family.video_mark
             raise MediaError(
                 f"the prompt has {found} places for items of the kind {modality}, and "
-                f"{len(given[modality])} were given: there must be one place for each"
+                f"{len(given[modality])} were given: there must be one {wanted} for each"
             )
     queues = {modality: iter(items) for modality, items in given.items()}
     pieces: list[str | Rows] = []

@@ -71,6 +71,17 @@ def with_options(base: Settings, modality: str, options: Mapping[str, Any] | Non
     return merged(base, _applicable(values, base))
 
 
+def without_synonyms(options: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """`options`, less those that say the same of clips as one of an item's `own`."""
+    said = {_NAMES[name][1] for name in own if name in _NAMES}
+    said |= {"fps", "num_frames"} if said & {"fps", "num_frames"} else set()
+
+    def stays(name: str) -> bool:
+        return name not in _NAMES or "video" not in _NAMES[name][0] or _NAMES[name][1] not in said
+
+    return {name: value for name, value in options.items() if stays(name)}
+
+
 def _put(values: dict[str, Any], field: str, value: Any, name: str) -> None:
     if field in values and values[field] != value:
         raise ValueError(f"{name} {quoted(value)} contradicts another option, {values[field]}")

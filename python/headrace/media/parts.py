@@ -10,12 +10,10 @@ from typing import Any
 
 from headrace.media.options import ITEM_OPTIONS
 from headrace.media.pictures import is_array, is_pillows
+from headrace.options.media import DEFAULT_LIMITS, MODALITIES, MOST_ITEMS
 from headrace.quoting import quoted
 
-MODALITIES = ("image", "video")
-DEFAULT_LIMITS = {"image": 1, "video": 1}
 _TEXT = ("text", "input_text", "refusal")
-_MOST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +55,28 @@ def read_part(part: Any) -> MediaPart | None:
     return _made(modality, value, _uuid(part.get("uuid")), options)
 
 
-def read_multimodal_data(data: Any, name: str = "multimodal_data") -> list[MediaPart]:
+def read_multimodal_data(
+    data: Any, name: str = "multimodal_data", uuids: Any = None
+) -> list[MediaPart]:
     """{"image": [...], "video": [...]}: images first. A single item needs no list; a clip may be
-    {"video": source, "max_frames": 30, ...}. Raises TypeError, ValueError."""
-    if data is None:
-        return []
-    if not isinstance(data, Mapping):
-        raise TypeError(f"{name} must be a dict, got {quoted(data)}")
-    _check_keys(data, set(MODALITIES), name)
+    {"video": source, "max_frames": 30, ...}, or a pair of frames and a dict with their "fps".
+
+    uuids: a name or None for each item, in the same form. Raises TypeError, ValueError."""
+    given = {modality: _items(data, modality, name) for modality in MODALITIES}
+    named = {modality: _items(uuids, modality, "multi_modal_uuids") for modality in MODALITIES}
     parts = []
     for modality in MODALITIES:
-        items = data.get(modality)
-        if items is None:
-            continue
-        if not isinstance(items, (list, tuple)) or (modality == "video" and _is_frames(items)):
-            items = [items]
-        if len(items) > _MOST:
-            raise ValueError(f"{name} has {len(items)} items, more than {_MOST}")
-        parts += [_made(modality, item, None, {}) for item in items]
+        items = given[modality]
+        names = named[modality] or [None] * len(items)
+        if items and len(names) != len(items):
+            raise ValueError(
+                f"multi_modal_uuids has {len(names)} names of the kind {modality} for "
+                f"{len(items)} items"
+            )
+        for item, uuid in zip(items or [None] * len(names), names, strict=True):
+            if item is None and uuid is None:
+                raise ValueError(f"{name}: an item of the kind {modality} is None, without uuid")
+            parts.append(_made(modality, item, _uuid(uuid), {}))
     return parts
 
 
@@ -89,21 +91,25 @@ def check_counts(parts: Iterable[MediaPart], limits: Mapping[str, int] | None = 
             )
 
 
-def read_limits(limits: Any) -> dict[str, int]:
-    """`limit_mm_per_prompt`, checked: {"image": 4, "video": 1}. "audio" may be there; nothing takes
-    it. Raises TypeError, ValueError."""
-    if limits is None:
-        return dict(DEFAULT_LIMITS)
-    if not isinstance(limits, Mapping):
-        raise TypeError(f"limit_mm_per_prompt must be a dict, got {quoted(limits)}")
-    _check_keys(limits, {*MODALITIES, "audio"}, "limit_mm_per_prompt")
-    for modality, most in limits.items():
-        if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= _MOST:
-            raise ValueError(
-                f"limit_mm_per_prompt[{quoted(modality)}] must be an int in [0, {_MOST}], got "
-                f"{quoted(most)}"
-            )
-    return {**DEFAULT_LIMITS, **limits}
+def _items(data: Any, modality: str, name: str) -> list[Any]:
+    """What a dict by modality has of one."""
+    if data is None:
+        return []
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{name} must be a dict, got {quoted(data)}")
+    _check_keys(data, set(MODALITIES), name)
+    items = data.get(modality)
+    if items is None:
+        return []
+    if (
+        not isinstance(items, (list, tuple))
+        or _is_clip(items)
+        or (modality == "video" and _is_frames(items))
+    ):
+        items = [items]
+    if len(items) > MOST_ITEMS:
+        raise ValueError(f"{name} has {len(items)} items, more than {MOST_ITEMS}")
+    return list(items)
 
 
 def _made(modality: str, value: Any, uuid: str | None, options: dict[str, Any]) -> MediaPart:
@@ -113,6 +119,10 @@ def _made(modality: str, value: Any, uuid: str | None, options: dict[str, Any]) 
         _check_keys(value, {"video", *ITEM_OPTIONS}, "a video's dict")
         options = {**options, **{k: v for k, v in value.items() if k != "video"}}
         value = value["video"]
+    elif modality == "video" and _is_clip(value):
+        value, facts = value
+        if facts.get("fps") is not None:
+            options = {**options, "fps": facts["fps"]}
     return MediaPart(modality, value, uuid, options)
 
 
@@ -141,6 +151,11 @@ def _is_frames(items: Any) -> bool:
     return bool(items) and all(
         is_pillows(item) or (is_array(item) and memoryview(item).ndim == 3) for item in items
     )
+
+
+def _is_clip(value: Any) -> bool:
+    """vLLM's pair: frames, and what is known of them, of which the rate matters here."""
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping)
 
 
 def _check_keys(data: Mapping[str, Any], known: set[str], name: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headrace import _core
 from headrace.hub import is_hub_id, resolve_model
 from headrace.native.config import GenerationConfig
+from headrace.native.media import engine_media_reader, media_inputs
 from headrace.native.request import Request
 from headrace.native.text_reader import TextOptions, stop_strings
 from headrace.options.embedding import EmbeddingFiles, read_embedding_files
@@ -25,6 +26,7 @@ from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from headrace.grammar.compiler import Guided
+    from headrace.media.requests.reader import MediaReader
 
 logger = logging.getLogger("headrace")
 
@@ -57,7 +59,15 @@ class Engine:
     Requests and queues stay readable.
     """
 
-    __slots__ = ("__weakref__", "_core", "_embedding_files", "_finalizer", "_lock", "_tokenizers")
+    __slots__ = (
+        "__weakref__",
+        "_core",
+        "_embedding_files",
+        "_finalizer",
+        "_lock",
+        "_media",
+        "_tokenizers",
+    )
 
     def __init__(self, *, log_sink: Callable[[str, str], None] | None = _log) -> None:
         """`log_sink(level, message)`: default: Python's logger "headrace"; None: nothing."""
@@ -65,6 +75,7 @@ class Engine:
         self._lock = threading.Lock()
         self._tokenizers: dict[str, tuple[str, Tokenizer | None]] = {}  # with the folder
         self._embedding_files: dict[str, tuple[str, EmbeddingFiles]] = {}  # likewise
+        self._media: dict[str, tuple[str, MediaReader | None]] = {}  # likewise
         self._finalizer = weakref.finalize(self, self._core.close)
         # At the end of the program the extension closes it, when no thread can call it any more.
         self._finalizer.atexit = False
@@ -111,6 +122,7 @@ class Engine:
         with self._lock:
             self._tokenizers.pop(name, None)
             self._embedding_files.pop(name, None)
+            self._media.pop(name, None)
 
     def submit(
         self,
@@ -127,6 +139,7 @@ class Engine:
         lora: str = "",
         detached: bool = False,
         output: Literal["text", "embedding"] | _core.PoolingParams = "text",
+        media: Sequence[_core.MediaInput] = (),
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -146,7 +159,12 @@ class Engine:
             these say. A text gets the tokens that the tokenizer adds to one of its own, but no
             prompt of the model's (LLM.embed does that). What is for text alone (config, stop,
             detokenize, guided) must be left out.
+        media: images and clips, in order of their place in the prompt, which must be token ids: any
+            id of the vocabulary stands where a row of theirs goes. Errors name the item,
+            "media[1]: ...". headrace.media makes pixels and places of files and arrays.
         """
+        if media and isinstance(prompt, str):
+            raise ValueError("media have places in a prompt of token ids: give ids, not text")
         if output != "text":
             pooling = self._pooling(model, output)
             given = {"config": config, "stop": stop, "detokenize": detokenize, "guided": guided}
@@ -161,6 +179,7 @@ class Engine:
                 timeout=timeout,
                 lora_name=checked_text(lora, "lora"),
                 pooling=pooling,
+                media=list(media),
             )
             return Request(request, ids, None, detached)
         config = GenerationConfig() if config is None else config
@@ -177,6 +196,7 @@ class Engine:
             timeout=timeout,
             constraint=self._constraint(model, guided),
             lora_name=checked_text(lora, "lora"),
+            media=list(media),
         )
         return Request(request, ids, text, detached)
 
@@ -196,17 +216,26 @@ class Engine:
         guided: Guided = None,
         lora: str = "",
         detached: bool = False,
+        mm_processor_kwargs: Mapping[str, Any] | None = None,
     ) -> Request:
         """Queues the answer to a conversation: `submit` of what the chat template makes of it.
 
-        messages: {"role", "content"} dicts. chat_template_kwargs, chat_template, tools: as in
-        LLM.chat. Outputs have the text as the model wrote it: thoughts and calls are taken out of
-        it by headrace.parsers.output_parser (docs/tools.md), or by LLM and AsyncLLM themselves.
+        messages: {"role", "content"} dicts. chat_template_kwargs, chat_template, tools,
+        mm_processor_kwargs: as in LLM.chat. Images and clips are loaded before this returns; file
+        and http(s) addresses need the environment's leave (docs/media.md).
+        Outputs have the text as the model wrote it: thoughts and calls are taken out of it by
+        headrace.parsers.output_parser (docs/tools.md), or by LLM and AsyncLLM themselves.
         Raises TemplateError, a ValueError, for what the template refuses.
         """
-        most = self._core.model_info(_name(model)).max_model_len
+        info = self._core.model_info(_name(model))
         options = ChatOptions(
-            chat_template, chat_template_kwargs, tool_list(tools), max_tokens=most
+            chat_template,
+            chat_template_kwargs,
+            tool_list(tools),
+            max_tokens=info.max_model_len,
+            media=self._media_reader(model, info),
+            mm_processor_kwargs=mm_processor_kwargs,
+            text_only="this model reads text only: it has no vision tower",
         )
         prompt = read_conversation(messages, self._needed_tokenizer(model), options)
         return self.submit(
@@ -221,6 +250,7 @@ class Engine:
             guided=guided,
             lora=lora,
             detached=detached,
+            media=media_inputs(prompt.media),
         )
 
     def generation_config(self, model: str) -> GenerationConfig:
@@ -306,6 +336,13 @@ class Engine:
                 "text"
             )
         return tokenizer
+
+    def _media_reader(self, model: str, info: _core.ModelInfo) -> MediaReader | None:
+        with self._lock:
+            known = self._media.get(model)
+            if known is None or known[0] != info.path:
+                known = self._media[model] = (info.path, engine_media_reader(info))
+            return known[1]
 
     def _constraint(self, model: str, guided: Guided) -> _core.TokenConstraint | None:
         if guided is None:

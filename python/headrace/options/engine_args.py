@@ -6,12 +6,20 @@ import difflib
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import checked_path
+from headrace.options.media import (
+    check_processor_kwargs,
+    encoder_cache_bytes,
+    local_media_path,
+    media_domains,
+    processor_cache_bytes,
+    read_limits,
+)
 from headrace.options.quantization import (
     engine_kv_cache_dtype,
     engine_quantization,
@@ -35,6 +43,8 @@ _INTS = (  # 10.0 is taken for 10, and numpy's integers for Python's
     "max_logprobs",
     "max_loras",
     "max_lora_rank",
+    "max_encoder_tokens",
+    "max_encoder_cache",
 )
 GUIDED_DECODING_BACKENDS = ("auto", "guidance", "xgrammar", "off")
 LOGPROBS_MODES = ("raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits")
@@ -57,7 +67,6 @@ def _no_effect(why: str, only: Any = None) -> dict[str, Any]:
 
 _ONE_PROCESS = "Headrace runs in one process and opens no ports"
 _AUTOMATIC = "the engine decides by itself what is recorded and overlapped"
-_MEDIA = "it is about images and video, and the model reads text only"
 _SERVING = "it is about serving, and this is offline inference"
 _SPLIT = "prompts and outputs share one pool of KV blocks"
 _DEVICE = re.compile(r"auto|cpu|cpu_numa|cuda(:[0-9]{1,4})?")
@@ -116,6 +125,17 @@ class EngineArgs:
     reasoning_parser, tool_call_parser: what takes thinking and calls out of the text, by name, or
         "auto": by the chat template (docs/tools.md). None: nothing is taken out.
     tool_parser_plugin: a Python file to run first, which registers parsers of its own.
+    limit_mm_per_prompt: {"image": 4, "video": 1}: the most items of a prompt; default: one of each.
+    mm_processor_kwargs: how images and clips are made ready (docs/media.md has the names); a
+        prompt's own come on top.
+    allowed_local_media_path: the folder that file:// addresses may name files in; None: none, or
+        HEADRACE_ALLOWED_LOCAL_MEDIA_PATH. allowed_media_domains: the hosts that http(s):// ones may
+        name, as a list; None: none, or HEADRACE_ALLOWED_MEDIA_DOMAINS (docs/media.md).
+    max_encoder_tokens: rows of images and clips encoded between two steps; 0: the engine chooses.
+    max_encoder_cache: rows of encoded images and clips that are kept for later requests; -1: the
+        engine chooses; 0: what one piece of an item takes, which is the least.
+    max_processor_cache: GiB of processed images and clips that are kept; -1: 0.25, 0: none.
+    deploy_modality: "text" refuses images and clips. enable_mm: True refuses a model without them.
     speculative_config: {"method": "ngram", "num_speculative_tokens": 8}, for instance: guess tokens
         and compute several in one step; outputs are the same (docs/speculative.md).
     """
@@ -152,6 +172,15 @@ class EngineArgs:
     max_loras: int = 1
     max_lora_rank: int = 16
     speculative_config: Any = None
+    limit_mm_per_prompt: Mapping[str, int] | None = None
+    mm_processor_kwargs: Mapping[str, Any] | None = None
+    allowed_local_media_path: str | os.PathLike[str] | None = None
+    allowed_media_domains: Sequence[str] | None = None
+    max_encoder_tokens: int = 0
+    max_encoder_cache: int = -1
+    max_processor_cache: float = -1
+    deploy_modality: str = "mixed"
+    enable_mm: bool = False
 
     tensor_parallel_size: int = field(default=1, metadata=_only(1))
     data_parallel_size: int = field(default=1, metadata=_only(1))
@@ -165,7 +194,6 @@ class EngineArgs:
         default=False, metadata=_missing("stopping early on repetition")
     )
     early_stop_config: Any = field(default=None, metadata=_missing("stopping early on repetition"))
-    enable_mm: bool = field(default=False, metadata=_missing("vision models"))
     routing_replay_config: Any = field(
         default=None, metadata=_missing("the replay of expert routing")
     )
@@ -217,11 +245,6 @@ class EngineArgs:
     moe_gate_fp32: bool = field(
         default=False, metadata=_no_effect("routing is always computed in float32")
     )
-    limit_mm_per_prompt: Any = field(default=None, metadata=_no_effect(_MEDIA))
-    mm_processor_kwargs: Any = field(default=None, metadata=_no_effect(_MEDIA))
-    max_encoder_cache: int = field(default=-1, metadata=_no_effect(_MEDIA))
-    max_processor_cache: float = field(default=-1, metadata=_no_effect(_MEDIA))
-    deploy_modality: str = field(default="mixed", metadata=_no_effect(_MEDIA, "text"))
     ips: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
     port: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
     metrics_port: Any = field(default=None, metadata=_no_effect(_ONE_PROCESS))
@@ -272,7 +295,9 @@ class EngineArgs:
     enable_chunked_moe: bool = field(default=False, metadata=_no_effect(_CHUNKS))
     chunked_moe_size: int = field(default=256, metadata=_no_effect(_CHUNKS))
     enable_moe_scores_elementwise_fuse: bool = field(default=False, metadata=_no_effect(_AUTOMATIC))
-    disable_chunked_mm_input: bool = field(default=False, metadata=_no_effect(_MEDIA))
+    disable_chunked_mm_input: bool = field(
+        default=False, metadata=_no_effect("a chunk may end within an image: outputs are the same")
+    )
 
     def __post_init__(self) -> None:
         for name in _INTS:
@@ -328,6 +353,8 @@ class EngineArgs:
         _check_int("num_threads", self.num_threads, 0, 1024)
         _check_int("max_loras", self.max_loras, 1, 256)
         _check_int("max_lora_rank", self.max_lora_rank, 1, 4096)
+        _check_int("max_encoder_tokens", self.max_encoder_tokens, 0)
+        _check_int("max_encoder_cache", self.max_encoder_cache, -1)
         _check_int("seed", self.seed, 0, MAX_SEED, optional=True)
         if isinstance(self.max_logprobs, int) and self.max_logprobs < -1:
             raise ValueError(f"max_logprobs ({self.max_logprobs}) can't be less than -1.")
@@ -348,6 +375,7 @@ class EngineArgs:
             "raise_on_error",
             "packed_copy",
             "enable_lora",
+            "enable_mm",
             "guided_decoding_disable_any_whitespace",
         ):
             if not isinstance(getattr(self, name), bool):
@@ -362,6 +390,12 @@ class EngineArgs:
         _check_choice(
             "guided_decoding_backend", self.guided_decoding_backend, GUIDED_DECODING_BACKENDS
         )
+        _check_choice("deploy_modality", self.deploy_modality, ("mixed", "text"))
+        read_limits(self.limit_mm_per_prompt)
+        check_processor_kwargs(self.mm_processor_kwargs)
+        local_media_path(self.allowed_local_media_path)
+        media_domains(self.allowed_media_domains)
+        processor_cache_bytes(self.max_processor_cache)
         _check_choice("load_choices", self.load_choices, ("default_v1", "default", "dummy"))
         for processor in self.logits_processors or ():
             name = processor.rpartition(":")[2] if isinstance(processor, str) else repr(processor)
@@ -407,6 +441,8 @@ class EngineArgs:
             "max_loras": self.max_loras if self.enable_lora else 0,
             "max_lora_rank": self.max_lora_rank,
             "speculative": engine_speculative(self.speculative_config),
+            "max_encoder_tokens": self.max_encoder_tokens,
+            "encoder_cache_bytes": encoder_cache_bytes(self.max_encoder_cache, path),
             "dummy_weights": self.load_choices == "dummy",
         }
 

@@ -47,10 +47,7 @@ class OtherEngineArgs(TypedDict, total=False):
     enable_overlap_schedule: bool
     lm_head_fp32: bool
     moe_gate_fp32: bool
-    limit_mm_per_prompt: Any
-    mm_processor_kwargs: Any
     max_encoder_cache: int
-    max_processor_cache: float
     deploy_modality: str
     ips: Any
     port: Any

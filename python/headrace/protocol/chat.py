@@ -24,7 +24,7 @@ class ChatRequest:
 
     model: as the caller named it; None: it named none.
     params: everything about sampling, with n, logprobs and the form of the output.
-    chat_template, chat_template_kwargs: as for LLM.chat.
+    chat_template, chat_template_kwargs, mm_processor_kwargs: as for LLM.chat.
     return_token_ids: the answer holds the token ids too.
     request_id: chosen by the caller; None: the engine's.
     notes: fields that were given and have no effect, a sentence each.
@@ -40,6 +40,7 @@ class ChatRequest:
     return_token_ids: bool = False
     request_id: str | None = None
     notes: list[str] = field(default_factory=list)
+    mm_processor_kwargs: dict[str, Any] | None = None
 
     def call_arguments(self) -> dict[str, Any]:
         """The keyword arguments of LLM.chat and AsyncLLM.chat, besides LoRA's and the id."""
@@ -50,6 +51,7 @@ class ChatRequest:
             "chat_template_kwargs": self.chat_template_kwargs or None,
             "tools": self.tools.shown,
             "tool_choice": self.tools.wanted,
+            "mm_processor_kwargs": self.mm_processor_kwargs,
         }
 
 
@@ -93,6 +95,7 @@ def read_chat(value: Any) -> ChatRequest:
         body.flag("return_token_ids") or False,
         body.text("request_id"),
         body.notes,
+        body.mapping("mm_processor_kwargs") or None,
     )
     _read_others(body)
     body.finish()
@@ -117,7 +120,6 @@ def _read_others(body: Body) -> None:
     body.refuse("modalities", "the engine answers in text", ["text"])
     body.refuse("web_search_options", "there is no web search")
     body.refuse("documents", "put them into the messages", [])
-    body.refuse("mm_processor_kwargs", "the engine runs text models only", {})
     body.refuse("add_special_tokens", "the chat template adds them", False)
     body.refuse("echo", "is for /v1/completions", False)
     body.note("verbosity", "say in a message how long the answer should be", "medium")

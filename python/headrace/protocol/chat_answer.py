@@ -81,6 +81,7 @@ class ChatStream:
         self._seen: set[int] = set()  # indices that have had their first piece
         self._called: set[int] = set()  # indices with tool calls
         self._prompt = self._cached = self._completion = 0
+        self._images = self._videos = 0
         self._reasoning: dict[int, int] = {}  # by index
 
     def pieces(self, update: RequestOutput) -> list[dict[str, Any]]:
@@ -131,6 +132,8 @@ class ChatStream:
     def _count(self, update: RequestOutput) -> None:
         part = update.outputs
         self._prompt = max(self._prompt, len(update.prompt_token_ids))
+        self._images = max(self._images, update.num_input_image_tokens)
+        self._videos = max(self._videos, update.num_input_video_tokens)
         if part.index == 0:
             self._cached = max(self._cached, update.num_cached_tokens)
         self._completion += len(part.token_ids)
@@ -138,5 +141,10 @@ class ChatStream:
 
     def _usage(self) -> dict[str, Any]:
         return usage_counts(
-            self._prompt, self._completion, self._cached, sum(self._reasoning.values())
+            self._prompt,
+            self._completion,
+            self._cached,
+            sum(self._reasoning.values()),
+            self._images,
+            self._videos,
         )

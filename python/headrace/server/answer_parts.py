@@ -52,9 +52,13 @@ class Counts:
     cached: int = 0
     generated: int = 0
     reasoning: int = 0
+    images: int = 0  # of the prompt's
+    videos: int = 0
 
     def add(self, update: RequestOutput) -> None:
         self.prompt = max(self.prompt, len(update.prompt_token_ids))
         self.cached = max(self.cached, update.num_cached_tokens)
+        self.images = max(self.images, update.num_input_image_tokens)
+        self.videos = max(self.videos, update.num_input_video_tokens)
         self.generated += len(update.outputs.token_ids)
         self.reasoning = max(self.reasoning, update.outputs.reasoning_token_num)

@@ -37,3 +37,18 @@ def tool_form(name: Any, description: Any, parameters: Any) -> dict[str, Any]:
 def call_form(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def image_part(address: str | None) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": address}}
+
+
+def joined_parts(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """A string, if they are texts alone."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts

@@ -24,7 +24,7 @@ using testing::Following;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
 
-constexpr int32_t kVocab = testing::FakeShape{}.vocab_size;
+const int32_t kVocab = testing::FakeShape{}.vocab_size;
 constexpr int32_t kEos = 0;
 
 Ids all_tokens() {

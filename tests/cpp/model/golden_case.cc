@@ -13,18 +13,16 @@
 
 namespace headrace {
 
-namespace {
-
 namespace fs = std::filesystem;
 
-std::string read_file(const fs::path& path) {
+std::string read_golden_text(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw std::runtime_error("cannot read " + path.string());
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::map<std::string, std::vector<float>> read_arrays(const fs::path& path) {
-  const std::string bytes = read_file(path);
+std::map<std::string, std::vector<float>> read_golden_arrays(const fs::path& path) {
+  const std::string bytes = read_golden_text(path);
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
   const std::string header = bytes.substr(8, length);
@@ -39,8 +37,6 @@ std::map<std::string, std::vector<float>> read_arrays(const fs::path& path) {
   return arrays;
 }
 
-}  // namespace
-
 std::vector<std::string> golden_case_names() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(HEADRACE_GOLDEN_DIR)) {
@@ -54,8 +50,8 @@ GoldenCase load_golden_case(const std::string& name) {
   GoldenCase out;
   out.name = name;
   out.folder = fs::path(HEADRACE_GOLDEN_DIR) / name;
-  const Json json = Json::parse(read_file(out.folder / "golden.json"));
-  auto arrays = read_arrays(out.folder / "golden.safetensors");
+  const Json json = Json::parse(read_golden_text(out.folder / "golden.json"));
+  auto arrays = read_golden_arrays(out.folder / "golden.safetensors");
   out.storage = json.at("storage");
   out.twin_of = json.value("twin_of", "");
   out.steps = json.at("steps").get<std::vector<int32_t>>();
@@ -83,8 +79,8 @@ GoldenCase load_golden_case(const std::string& name) {
 }
 
 GoldenGuesses load_golden_guesses(const GoldenCase& golden) {
-  const Json json = Json::parse(read_file(golden.folder / "mtp.json"));
-  auto arrays = read_arrays(golden.folder / "mtp.safetensors");
+  const Json json = Json::parse(read_golden_text(golden.folder / "mtp.json"));
+  auto arrays = read_golden_arrays(golden.folder / "mtp.safetensors");
   GoldenGuesses out;
   out.tolerance = json.at("tolerance");
   for (size_t i = 0; i < json.at("sequences").size(); ++i) {

@@ -3,6 +3,7 @@
 // Reads tests/golden: what transformers answers for each tiny checkpoint (see its README.md).
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,10 @@ struct GoldenGuesses {
   std::vector<Sequence> sequences;
 };
 GoldenGuesses load_golden_guesses(const GoldenCase& golden);
+
+/// A file's text, and the float32 arrays of a safetensors file by name. Throws if it can't be read.
+std::string read_golden_text(const std::filesystem::path& path);
+std::map<std::string, std::vector<float>> read_golden_arrays(const std::filesystem::path& path);
 
 /// Names of all cases, sorted.
 std::vector<std::string> golden_case_names();

@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenRope, testing::ValuesIn(golden_case_names(
 RopeScaling read(const std::string& text, double default_theta = 10000.0, int64_t max = 4096) {
   const Json json = Json::parse(text);
   ConfigReader reader(json, "config.json");
-  return read_rope_scaling(reader, default_theta, max);
+  return read_rope_scaling(reader, {.theta = default_theta, .max_position_embeddings = max});
 }
 
 TEST(RopeScalingKeys, DefaultsAndPrecedence) {

@@ -75,6 +75,9 @@ TEST_F(CudaBackendTest, RefusesExpertsByName) {
   needs.experts = 0;
   needs.mtp = true;
   expect_refused([&] { backend->require(needs); }, "MTP");
+  needs.mtp = false;
+  needs.vision = true;
+  expect_refused([&] { backend->require(needs); }, "vision towers");
   const std::vector<float> values(2 * 8 * 8, 1.0f);
   WeightSpec spec{{}, DType::kF32, WeightUse::kLinear};
   spec.experts = 2;

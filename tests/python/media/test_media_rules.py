@@ -171,7 +171,7 @@ def test_lay_out() -> None:
         "<1.6 seconds><|vision_start|>[4+4]<|vision_end|>c"
     )
     for images, clips in (([], [clip]), ([image, image], [clip]), ([image], [])):
-        with pytest.raises(MediaError, match="one place for each"):
+        with pytest.raises(MediaError, match="there must be one"):
             lay_out(text, images, clips, model)
 
 

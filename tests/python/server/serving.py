@@ -19,6 +19,7 @@ from headrace import CompletionOutput, RequestOutput, SamplingParams
 from headrace.llm.outputs import Logprob
 from headrace.server import ModelRegistry, ServerConfig, create_app
 from headrace.server.slow_headers import timed_protocol
+from headrace.text.templates.messages import parse_messages
 from headrace.text.tokenizer import load_tokenizer
 
 PROMPT_IDS = [1, 2, 3, 4, 5]
@@ -108,6 +109,19 @@ class PlayedLLM:
 
     def get_tokenizer(self) -> Any:
         return self._tokenizer
+
+    def conversation_ids(
+        self,
+        messages: Any,
+        *,
+        tools: Any,
+        chat_template_kwargs: dict[str, Any],
+        add_special_tokens: bool,
+    ) -> Any:
+        text = self._tokenizer.apply_chat_template(
+            parse_messages(messages), tools=tools, tokenize=False, **chat_template_kwargs
+        )
+        return self._tokenizer.encode(text, add_special_tokens)
 
     def stats(self) -> Any:
         class Zeros:

@@ -111,11 +111,15 @@ def test_errors_are_the_package_s() -> None:
     with serving() as url, client(url) as api:
         with pytest.raises(anthropic.NotFoundError):
             api.messages.create(model="other", max_tokens=9, messages=HI)
-        image = [{"type": "image", "source": {"type": "base64", "data": "", "media_type": "x"}}]
-        with pytest.raises(anthropic.BadRequestError, match="reads text only"):
-            api.messages.create(
-                model="m", max_tokens=9, messages=[{"role": "user", "content": image}]
-            )
+        for block, words in (
+            ({"type": "document", "source": {}}, "must be one of text, image, tool_result"),
+            ({"type": "image", "source": {"type": "file", "file_id": "f"}}, "source.type must be"),
+            ({"type": "image", "source": {"type": "base64", "data": ""}}, "source.media_type"),
+            ({"type": "image"}, "source"),
+        ):
+            messages: Any = [{"role": "user", "content": [block]}]
+            with pytest.raises(anthropic.BadRequestError, match=words):
+                api.messages.create(model="m", max_tokens=9, messages=messages)
         with pytest.raises(anthropic.BadRequestError, match="stop_sequences"):
             api.messages.create(model="m", max_tokens=9, messages=HI, stop_sequences=[1])
         answer = httpx.post(f"{url}/v1/messages", json={"model": "m", "messages": HI})

@@ -1,26 +1,12 @@
 #include "backend/cpu/kernels_rows.h"
 
+#include "backend/cpu/simd/row_loops.h"
 #include "backend/cpu/simd/simd.h"
 
 // Compiled once per ISA.
 
 namespace headrace::HEADRACE_ISA {
 namespace {
-
-/// The sum of `accumulate(i, count, sum)` over all i. Four sums, each a vector, added as a tree:
-/// the order depends on n alone.
-template <class Accumulate>
-HEADRACE_SIMD_INLINE float sum_of(int64_t n, const Accumulate& accumulate) {
-  F32 sums[4] = {zero(), zero(), zero(), zero()};
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    for (int s = 0; s < 4; ++s) sums[s] = accumulate(i + s * kLanes, kLanes, sums[s]);
-  }
-  for (int s = 0; i < n; i += kLanes, ++s) {
-    sums[s] = accumulate(i, static_cast<int>(n - i < kLanes ? n - i : kLanes), sums[s]);
-  }
-  return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
-}
 
 /// 1 / sqrt(mean(x^2) + eps) after x[i] = value(i, count) has been stored by `value`.
 template <class Value>
@@ -31,18 +17,6 @@ HEADRACE_SIMD_INLINE F32 inverse_rms(int64_t n, float eps, const Value& value) {
   });
   const F32 mean = div(set1(sum), set1(static_cast<float>(n)));
   return div(set1(1.0f), sqrt(add(mean, set1(eps))));
-}
-
-HEADRACE_SIMD_INLINE F32 load_up_to(const float* p, int count) {
-  return count == kLanes ? load(p) : load_part(p, count);
-}
-
-HEADRACE_SIMD_INLINE void store_up_to(float* p, F32 v, int count) {
-  if (count == kLanes) {
-    store(p, v);
-  } else {
-    store_part(p, v, count);
-  }
 }
 
 HEADRACE_SIMD_INLINE void scale(const float* x, const float* weight, F32 factor, int64_t n,

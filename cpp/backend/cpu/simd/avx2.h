@@ -45,6 +45,26 @@ HEADRACE_SIMD_INLINE float reduce_max(F32 v) {
   return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
 }
 
+HEADRACE_SIMD_INLINE void transpose(F32 (&rows)[kLanes]) {
+  F32 quads[kLanes];  // of 4 x 4 blocks: row i of the upper half's two, then of the lower half's
+#pragma GCC unroll 2
+  for (int i = 0; i < kLanes; i += 4) {
+    const F32 a = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+    const F32 b = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+    const F32 c = _mm256_unpacklo_ps(rows[i + 2], rows[i + 3]);
+    const F32 d = _mm256_unpackhi_ps(rows[i + 2], rows[i + 3]);
+    quads[i] = _mm256_shuffle_ps(a, c, 0x44);
+    quads[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+    quads[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+    quads[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    rows[i] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
+    rows[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
+  }
+}
+
 HEADRACE_SIMD_INLINE uint32_t greater_mask(F32 a, F32 b) {
   return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)));
 }

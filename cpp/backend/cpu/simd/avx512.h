@@ -44,6 +44,32 @@ HEADRACE_SIMD_INLINE float reduce_max(F32 v) {
   return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
 }
 
+HEADRACE_SIMD_INLINE void transpose(F32 (&rows)[kLanes]) {
+  F32 quads[kLanes];  // of 4 x 4 blocks: quads[4 i + j] has row j of the i-th four rows' blocks
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes; i += 4) {
+    const F32 a = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+    const F32 b = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    const F32 c = _mm512_unpacklo_ps(rows[i + 2], rows[i + 3]);
+    const F32 d = _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]);
+    quads[i] = _mm512_shuffle_ps(a, c, 0x44);
+    quads[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+    quads[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+    quads[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const F32 a = _mm512_shuffle_f32x4(quads[i], quads[i + 4], 0x88);
+    const F32 b = _mm512_shuffle_f32x4(quads[i], quads[i + 4], 0xdd);
+    const F32 c = _mm512_shuffle_f32x4(quads[i + 8], quads[i + 12], 0x88);
+    const F32 d = _mm512_shuffle_f32x4(quads[i + 8], quads[i + 12], 0xdd);
+    rows[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+    rows[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    rows[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+    rows[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+}
+
 HEADRACE_SIMD_INLINE uint32_t greater_mask(F32 a, F32 b) {
   return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
 }
@@ -103,6 +129,13 @@ HEADRACE_SIMD_INLINE Bf16Pairs load_pairs(const uint16_t* p) {
 }
 HEADRACE_SIMD_INLINE __m512i narrow_pairs(F32 low, F32 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+HEADRACE_SIMD_INLINE Bf16Pairs interleave_pairs(F32 low, F32 high) {
+  alignas(64) static const uint16_t kOrder[2 * kLanes] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return reinterpret_cast<Bf16Pairs>(
+      _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), narrow_pairs(low, high)));
 }
 /// The pair at p in every lane.
 HEADRACE_SIMD_INLINE Bf16Pairs broadcast_pair(const uint16_t* p) {

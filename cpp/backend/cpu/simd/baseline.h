@@ -43,6 +43,10 @@ HEADRACE_SIMD_INLINE float reduce_max(F32 v) {
   return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
 }
 
+HEADRACE_SIMD_INLINE void transpose(F32 (&rows)[kLanes]) {
+  _MM_TRANSPOSE4_PS(rows[0], rows[1], rows[2], rows[3]);
+}
+
 HEADRACE_SIMD_INLINE uint32_t greater_mask(F32 a, F32 b) {
   return static_cast<uint32_t>(_mm_movemask_ps(_mm_cmpgt_ps(a, b)));
 }

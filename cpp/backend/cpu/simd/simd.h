@@ -20,6 +20,7 @@
 //   fma(a, b, c)                 a * b + c; rounded once, but on the baseline ISA twice
 //   sqrt(v)
 //   reduce_add(v) reduce_max(v)  over the lanes, as a fixed tree: halves, quarters, ...
+//   transpose(rows)              of kLanes vectors: lane j of vector i goes to lane i of vector j
 //   greater_mask(a, b)           bit i: a[i] > b[i]
 //   exp(v)                       within 2 ulp for v in [-87.33, 88.72]; 0 below (-inf too), inf
 //                                above, NaN for NaN
@@ -33,6 +34,7 @@
 //                                asked for once, too little is read ahead
 // AVX-512 with bf16 only (HEADRACE_HAS_BF16_DOT):
 //   narrow_pairs(low, high)      2 * kLanes numbers rounded to bf16; subnormal ones become 0
+//   interleave_pairs(low, high)  the same, low[i] and high[i] side by side
 //   dot_bf16(a, b, c)            c + a.odd * b.odd + a.even * b.even per lane
 //   keep_halves(v, halves)       v with the same 32-bit mask over every pair
 //   store_bf16_normal(p, v)      store_bf16, but subnormal numbers become 0

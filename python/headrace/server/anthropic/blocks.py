@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
-from headrace.server.chat_form import call_form
+from headrace.server.chat_form import call_form, image_part, joined_parts, text_part
 
 _CACHED = "equal beginnings of prompts are found without it"
 
@@ -53,26 +53,54 @@ def _user(message: Body, role: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for i, value in enumerate(message.array("content") or []):
         path = f"{message.path('content')}[{i}]"
-        block = _block(message, value, path, ("text", "tool_result"))
-        if value.get("type") == "text":
-            text = _text(block)
-            if messages and messages[-1]["role"] == role:
-                messages[-1]["content"] += "\n" + text
-            else:
-                messages.append({"role": role, "content": text})
-        else:
+        block = _block(message, value, path, ("text", "image", "tool_result"))
+        kind = str(value.get("type"))
+        if kind == "tool_result":
             messages.append(_tool_result(block))
+        else:
+            part = _part(block, kind)
+            if not (messages and messages[-1]["role"] == role):
+                messages.append({"role": role, "content": []})
+            messages[-1]["content"].append(part)
         _end(message, block)
+    for read in messages:
+        if isinstance(read["content"], list):
+            read["content"] = joined_parts(read["content"])
     return messages
+
+
+def _part(block: Body, kind: str) -> dict[str, Any]:
+    """A block of text or an image, as a part of OpenAI's."""
+    if kind == "text":
+        return text_part(_text(block))
+    block.required("source")
+    source = Body(block.mapping("source"), block.path("source"))
+    source.required("type")
+    if source.choice("type", ("base64", "url")) == "url":
+        source.required("url")
+        address = source.text("url")
+    else:
+        for name in ("media_type", "data"):
+            source.required(name)
+        address = f"data:{source.text('media_type')};base64,{source.text('data')}"
+    source.finish()
+    return image_part(address)
 
 
 def _tool_result(block: Body) -> dict[str, Any]:
     block.required("tool_use_id")
     content = block.take("content")
-    text = content if isinstance(content, str) else read_texts(block, "content")
+    parts = [text_part(content)] if isinstance(content, str) else []
+    for i, value in enumerate([] if parts else block.array("content") or []):
+        own = _block(block, value, f"{block.path('content')}[{i}]", ("text", "image"))
+        parts.append(_part(own, value["type"]))
+        _end(block, own)
     if block.flag("is_error"):
-        text = f"Error: {text}"
-    return {"role": "tool", "tool_call_id": block.text("tool_use_id"), "content": text}
+        if not parts or parts[0]["type"] != "text":
+            parts.insert(0, text_part(""))
+        parts[0] = text_part("Error: " + parts[0]["text"])
+    shown = joined_parts(parts)
+    return {"role": "tool", "tool_call_id": block.text("tool_use_id"), "content": shown}
 
 
 def _assistant(message: Body) -> dict[str, Any]:
@@ -112,7 +140,7 @@ def _block(owner: Body, value: Any, path: str, kinds: tuple[str, ...]) -> Body:
     block.required("type")
     if block.text("type") not in kinds:
         raise ProtocolError(
-            f"{path}.type must be one of {', '.join(kinds)}: the engine reads text only",
+            f"{path}.type must be one of {', '.join(kinds)}: there is no other kind here",
             f"{path}.type",
             "unsupported_value",
         )

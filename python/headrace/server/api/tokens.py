@@ -18,8 +18,6 @@ from headrace.server.errors import ApiError
 from headrace.server.limits import check_messages
 from headrace.server.models import Target
 from headrace.server.replies import json_reply
-from headrace.text.templates.chat_template import checked_variables
-from headrace.text.templates.messages import parse_messages
 
 T = TypeVar("T")
 _MOST_IDS = 1 << 20
@@ -75,23 +73,20 @@ async def conversation_ids(
 ) -> list[int]:
     """The ids that a chat would put before the model. Raises ApiError and ProtocolError."""
     check_messages(call.state.config, messages)
-    tokenizer = _tokenizer(target)
-
-    def read() -> list[int]:
-        checked = checked_variables(dict(variables))
-        if "chat_template" in checked:
-            raise ValueError("chat_template is not taken here")
-        text = tokenizer.apply_chat_template(
-            parse_messages(messages),
+    _tokenizer(target)
+    if "chat_template" in variables:
+        raise ProtocolError("chat_template is not taken here", "chat_template")
+    given = {"add_generation_prompt": add_generation_prompt, **variables}
+    llm = target.model.llm
+    return await _in_thread(
+        call,
+        lambda: llm.conversation_ids(
+            messages,
             tools=tools,
-            add_generation_prompt=checked.pop("add_generation_prompt", add_generation_prompt),
-            tokenize=False,
-            **checked,
-        )
-        ids: list[int] = tokenizer.encode(text, add_special_tokens)
-        return ids
-
-    return await _in_thread(call, read)
+            chat_template_kwargs=given,
+            add_special_tokens=add_special_tokens,
+        ),
+    )
 
 
 def _reader(call: Call, target: Target, body: Body) -> Callable[[], Awaitable[list[int]]]:

@@ -64,7 +64,11 @@ class ResponseBuilder:
         counts = self._counts
         self.response["usage"] = {
             "input_tokens": counts.prompt,
-            "input_tokens_details": {"cached_tokens": counts.cached},
+            "input_tokens_details": {
+                "cached_tokens": counts.cached,
+                "image_tokens": counts.images,
+                "video_tokens": counts.videos,
+            },
             "output_tokens": counts.generated,
             "output_tokens_details": {"reasoning_tokens": counts.reasoning},
             "total_tokens": counts.prompt + counts.generated,

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
-from headrace.server.chat_form import call_form
+from headrace.server.chat_form import call_form, image_part, joined_parts, text_part
 
 _TEXT_PARTS = ("input_text", "output_text", "text", "refusal")
 
@@ -32,11 +32,11 @@ def _read_message(item: Body, messages: list[dict[str, Any]]) -> None:
     role = item.choice("role", ("system", "developer", "user", "assistant"))
     item.text("phase")
     content = item.required("content")
-    text = content if isinstance(content, str) else read_text(item, "content")
+    shown = content if isinstance(content, str) else read_content(item, "content")
     if role == "assistant" and _goes_on(messages) and "content" not in messages[-1]:
-        messages[-1]["content"] = text
+        messages[-1]["content"] = shown
     else:
-        messages.append({"role": role, "content": text})
+        messages.append({"role": role, "content": shown})
 
 
 def _read_call(item: Body, messages: list[dict[str, Any]]) -> None:
@@ -52,8 +52,8 @@ def _read_output(item: Body, messages: list[dict[str, Any]]) -> None:
     for name in ("call_id", "output"):
         item.required(name)
     output = item.take("output")
-    text = output if isinstance(output, str) else read_text(item, "output")
-    messages.append({"role": "tool", "tool_call_id": item.text("call_id"), "content": text})
+    shown = output if isinstance(output, str) else read_content(item, "output")
+    messages.append({"role": "tool", "tool_call_id": item.text("call_id"), "content": shown})
 
 
 def _read_reasoning(item: Body, messages: list[dict[str, Any]]) -> None:
@@ -87,7 +87,16 @@ def _turn(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 def read_text(owner: Body, name: str, kinds: tuple[str, ...] = _TEXT_PARTS) -> str:
     """The parts of an array under `name`, joined. Raises ProtocolError for other than text."""
-    texts = []
+    return "\n".join(part["text"] for part in _parts(owner, name, kinds))
+
+
+def read_content(owner: Body, name: str) -> str | list[dict[str, Any]]:
+    """The same, as parts where images are among them."""
+    return joined_parts(_parts(owner, name, (*_TEXT_PARTS, "input_image")))
+
+
+def _parts(owner: Body, name: str, kinds: tuple[str, ...]) -> list[dict[str, Any]]:
+    parts = []
     for i, value in enumerate(owner.array(name) or []):
         path = f"{owner.path(name)}[{i}]"
         part = Body(value, path)
@@ -95,14 +104,21 @@ def read_text(owner: Body, name: str, kinds: tuple[str, ...] = _TEXT_PARTS) -> s
         kind = part.text("type")
         if kind not in kinds:
             raise ProtocolError(
-                f"{path}.type must be one of {', '.join(kinds)}: the engine reads text only",
+                f"{path}.type must be one of {', '.join(kinds)}",
                 f"{path}.type",
                 "unsupported_value",
             )
-        key = "refusal" if kind == "refusal" else "text"
-        part.required(key)
-        texts.append(part.text(key) or "")
-        for extra in ("annotations", "logprobs"):
-            part.array(extra)  # of an earlier answer's part
+        if kind == "input_image":
+            part.refuse("file_id", "files are not kept here; send image_url")
+            part.note("detail", "images have the size that the model's files say", "auto")
+            part.required("image_url")
+            parts.append(image_part(part.text("image_url")))
+        else:
+            key = "refusal" if kind == "refusal" else "text"
+            part.required(key)
+            parts.append(text_part(part.text(key) or ""))
+            for extra in ("annotations", "logprobs"):
+                part.array(extra)  # of an earlier answer's part
         part.finish()
-    return "\n".join(texts)
+        owner.notes.extend(part.notes)
+    return parts

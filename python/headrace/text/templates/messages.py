@@ -7,25 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.errors import UnsupportedError
-from headrace.quoting import quoted
+from headrace.quoting import quoted, shortened
 
-_MEDIA_PARTS = frozenset(
-    {"image", "image_url", "video", "video_url", "audio", "audio_url", "input_audio"}
-)
+_PICTURES = frozenset({"image", "image_url", "video", "video_url"})
+_SOUNDS = frozenset({"audio", "audio_url", "input_audio"})
 
 
-def parse_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
+def parse_messages(messages: Sequence[Any], *, media: bool = False) -> list[dict[str, Any]]:
     """Copies of the messages, each with its content as one string.
 
     Parts of text are joined by newlines; no content is an empty string. Arguments of tool calls
     become objects where they are JSON text. Raises ValueError for a malformed message.
+
+    media: images and clips may be among the parts. The content of a message that has some is a
+        list of {"type": "text", "text": ...}, {"type": "image"} and {"type": "video"}.
     """
     if not messages:
         raise ValueError("messages must not be empty")
-    return [_message(message) for message in messages]
+    return [_message(message, media) for message in messages]
 
 
-def _message(message: Any) -> dict[str, Any]:
+def _message(message: Any, media: bool) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise ValueError(f"a message must be a dict, got {type(message).__name__}")
     role = message.get("role")
@@ -33,40 +35,49 @@ def _message(message: Any) -> dict[str, Any]:
         raise ValueError(f"a message must have a role, got {quoted(role)}")
     if "content" not in message and not message.get("tool_calls"):
         raise ValueError(f"the message of role {quoted(role)} has no content")
-    parsed = {**message, "content": _content(message.get("content"))}
+    parsed = {**message, "content": _content(message.get("content"), media)}
     if message.get("tool_calls"):
         parsed["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
     return parsed
 
 
-def _content(content: Any) -> str:
+def _content(content: Any, media: bool) -> str | list[dict[str, str]]:
     if content is None:
         return ""
     if isinstance(content, str):
         return content
-    if isinstance(content, Sequence):
-        return "\n".join(_part(part) for part in content)
-    raise ValueError(
-        f"the content of a message must be a string or a list of parts, "
-        f"got {type(content).__name__}"
-    )
+    if not isinstance(content, Sequence):
+        raise ValueError(
+            f"the content of a message must be a string or a list of parts, "
+            f"got {type(content).__name__}"
+        )
+    parts = [_part(part, media) for part in content]
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
 
 
-def _part(part: Any) -> str:
+def _part(part: Any, media: bool) -> dict[str, str]:
     if isinstance(part, str):
-        return part
+        return {"type": "text", "text": part}
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind in _MEDIA_PARTS:
+    if isinstance(kind, str) and kind in _PICTURES:
+        if not media:
+            raise UnsupportedError(
+                f"content part of type {quoted(kind)}: this model reads text only; send text "
+                "parts, or load a vision model"
+            )
+        return {"type": kind.removesuffix("_url")}
+    if isinstance(kind, str) and kind in _SOUNDS:
         raise UnsupportedError(
-            f"content part of type {quoted(kind)}: this version of Headrace runs text models only; "
-            "send text parts"
+            f"content part of type {quoted(kind)}: Headrace has no models that hear; send text"
         )
     if kind != "text":
-        raise ValueError(f"Unknown content part type: {kind}")
+        raise ValueError(f"Unknown content part type: {shortened(str(kind))}")
     text = part.get("text")
     if not isinstance(text, str):
         raise ValueError(f"a text part must have a string under 'text', got {quoted(text)}")
-    return text
+    return {"type": "text", "text": text}
 
 
 def _tool_call(call: Any) -> Any:

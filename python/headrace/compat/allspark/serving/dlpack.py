@@ -1,6 +1,6 @@
-"""Reads integers out of DLPack tensors, with nothing but ctypes.
+"""Reads numbers out of DLPack tensors, with nothing but ctypes.
 
-The layout is that of dlpack.h: a capsule named "dltensor" holds a DLManagedTensor. The integers are
+The layout is that of dlpack.h: a capsule named "dltensor" holds a DLManagedTensor. The numbers are
 copied and the capsule is left as it is, as in the original: it still owns its tensor, frees it when
 it goes, and may be read again.
 """
@@ -8,11 +8,13 @@ it goes, and may be read again.
 from __future__ import annotations
 
 import ctypes
+import struct
+from array import array
 from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 from typing import Any
 
 _NAME = b"dltensor"
-_INT, _UINT = 0, 1
+_INT, _UINT, _FLOAT, _BFLOAT = 0, 1, 2, 4
 _MAX_ELEMENTS = 1 << 26
 _CPU = (1, 3)  # kDLCPU, kDLCUDAHost
 _TYPES: dict[tuple[int, int], Any] = {
@@ -71,10 +73,52 @@ def read_integers(value: Any) -> list[list[int]]:
     One row for a tensor of one dimension. Raises ValueError for anything else. A capsule can be
     read any number of times, until a consumer of another kind has taken its tensor.
     """
+    capsule = _capsule(value)
+    return _read(_ManagedTensor.from_address(_pointer(capsule, _NAME)).tensor)
+
+
+def read_floats(value: Any) -> tuple[bytes, int, int]:
+    """A tensor [rows, width] of float32, float16 or bfloat16, in the memory of the CPU: its float32
+    numbers, its rows and its width. As read_integers. Raises ValueError for anything else."""
+    capsule = _capsule(value)
+    tensor = _ManagedTensor.from_address(_pointer(capsule, _NAME)).tensor
+    dtype = tensor.dtype
+    if tensor.device.type not in _CPU:
+        raise ValueError(f"it is on device {tensor.device.type}; pass a copy on the CPU")
+    if (dtype.code, dtype.bits) not in ((_FLOAT, 32), (_FLOAT, 16), (_BFLOAT, 16)):
+        raise ValueError("its elements are not float32, float16 or bfloat16")
+    shape = [tensor.shape[i] for i in range(tensor.ndim)] if tensor.ndim in (2, 3) else []
+    if dtype.lanes != 1 or (len(shape) == 3 and shape.pop(0) != 1) or len(shape) != 2:
+        raise ValueError("its shape must be [rows, hidden size]")
+    rows, width = shape
+    if min(rows, width) < 0 or max(rows, width, rows * width) > _MAX_ELEMENTS:
+        raise ValueError(f"its shape is {shape}")
+    if rows * width == 0:
+        return b"", rows, width
+    strides = [tensor.strides[i] for i in range(tensor.ndim)][-2:] if tensor.strides else []
+    if strides and ((strides[1] != 1 and width > 1) or (strides[0] != width and rows > 1)):
+        raise ValueError("its rows don't lie one behind another; pass a contiguous copy")
+    if not tensor.data:
+        raise ValueError("it has no data")
+    data = ctypes.string_at(tensor.data + tensor.byte_offset, rows * width * dtype.bits // 8)
+    return _as_float32(data, dtype.code, dtype.bits), rows, width
+
+
+def _as_float32(data: bytes, code: int, bits: int) -> bytes:
+    if bits == 32:
+        return data
+    if code == _FLOAT:
+        return array("f", struct.unpack(f"{len(data) // 2}e", data)).tobytes()
+    return array("I", (half << 16 for half in memoryview(data).cast("H"))).tobytes()
+
+
+def _capsule(value: Any) -> Any:
+    if not is_capsule(value) and not hasattr(value, "__dlpack__"):
+        raise TypeError(f"a {type(value).__name__} is no tensor")
     capsule = value if is_capsule(value) else value.__dlpack__()
     if not _is_valid(capsule, _NAME):
         raise ValueError("the DLPack capsule has been consumed elsewhere, or is none")
-    return _read(_ManagedTensor.from_address(_pointer(capsule, _NAME)).tensor)
+    return capsule
 
 
 def _read(tensor: _Tensor) -> list[list[int]]:

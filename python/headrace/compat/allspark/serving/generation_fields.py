@@ -214,7 +214,6 @@ def verify(
         param,
         "num_beams and num_return_sequences above 1 are not supported: start several requests",
     )
-    check(fields.mm_info is not None, param, "mm_info: this version runs text models only")
     check(
         fields.enable_tensors_from_model_inference,
         param,

@@ -12,6 +12,7 @@ from headrace.compat.allspark.serving.generation_fields import Refusal, read_fie
 from headrace.compat.allspark.serving.installed_model import InstalledModel, RequestHandle
 from headrace.compat.allspark.serving.lora import adapter_name
 from headrace.compat.allspark.serving.model_calls import REFUSING, fail
+from headrace.compat.allspark.serving.multimedia import media_inputs
 from headrace.compat.allspark.serving.results import ResultQueue
 from headrace.compat.allspark.serving.sampling import sampling_values
 from headrace.compat.allspark.serving.token_ids import TokenIdsError, read_rows
@@ -53,6 +54,9 @@ class RequestCalls(AdapterCalls):
             fields, len(prompt), model.info.eos_token_ids, model.info.vocab_size
         )
         try:
+            media = []
+            if fields.mm_info is not None:
+                media = media_inputs(fields.mm_info, prompt, model.info.hidden_size)
             request = self._engine.submit(
                 model.name,
                 prompt,
@@ -60,6 +64,7 @@ class RequestCalls(AdapterCalls):
                 request_id=fields.uuid,
                 guided=fields.response_format or None,
                 lora=self._adapter(model, fields.lora_name),
+                media=media,
             )
         except core.HeadraceError as error:
             raise Refusal(self._submit_status(model, error), str(error)) from error

@@ -1,0 +1,25 @@
+#pragma once
+
+// Row-wise kernels of vision towers, of one ISA. Only types from C headers here, see
+// kernels_linear.h.
+
+#include <stdint.h>
+
+namespace headrace {
+
+struct VisionRowKernels {
+  /// out[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i]; the variance is summed
+  /// from what is left of x after the mean. out may be x.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+                     float* out);
+  // x[i] = f(x[i]), see Activation.
+  void (*silu)(float* x, int64_t n);
+  void (*gelu_erf)(float* x, int64_t n);
+  void (*gelu_tanh)(float* x, int64_t n);
+  void (*quick_gelu)(float* x, int64_t n);
+  /// Turns every head of a row [heads][2 * pairs] by `table`, `pairs` cosines and then sines.
+  /// Products and sums are rounded one by one, as the published implementations do.
+  void (*rotate)(float* x, const float* table, int32_t heads, int32_t pairs);
+};
+
+}  // namespace headrace

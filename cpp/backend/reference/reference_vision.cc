@@ -1,0 +1,110 @@
+#include "backend/reference/reference_vision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+double activated(Activation kind, double x) {
+  switch (kind) {
+    case Activation::kSilu:
+      return x / (1.0 + std::exp(-x));
+    case Activation::kGeluErf:
+      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::kGeluTanh: {
+      const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+      return x / (1.0 + std::exp(-2.0 * inner));  // (1 + tanh(y)) / 2 = sigmoid(2 y)
+    }
+    case Activation::kQuickGelu:
+      return x / (1.0 + std::exp(-1.702 * x));
+  }
+  HEADRACE_CHECK(false, static_cast<int>(kind));
+  return x;
+}
+
+/// One head of one query over the rows [first, end).
+void attend(const SegmentAttention& args, const float* query, int64_t column, int32_t first,
+            int32_t end, float* out) {
+  std::vector<double> scores;
+  for (int32_t row = first; row < end; ++row) {
+    const float* key = args.k.row<float>(row) + column;
+    double dot = 0.0;
+    for (int32_t i = 0; i < args.head_dim; ++i) dot += static_cast<double>(query[i]) * key[i];
+    scores.push_back(dot * static_cast<double>(args.scale));
+  }
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  double total = 0.0;
+  std::vector<double> sums(static_cast<size_t>(args.head_dim));
+  for (int32_t row = first; row < end; ++row) {
+    const double weight = std::exp(scores[static_cast<size_t>(row - first)] - largest);
+    const float* value = args.v.row<float>(row) + column;
+    total += weight;
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += weight * static_cast<double>(value[i]);
+  }
+  for (size_t i = 0; i < sums.size(); ++i) out[i] = static_cast<float>(sums[i] / total);
+}
+
+}  // namespace
+
+void reference_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                          float eps, const TensorView& out) {
+  const auto width = static_cast<double>(x.cols());
+  for (int64_t i = 0; i < x.rows(); ++i) {
+    const float* from = x.row<float>(i);
+    double sum = 0.0, squares = 0.0;
+    for (int64_t j = 0; j < x.cols(); ++j) sum += static_cast<double>(from[j]);
+    const double mean = sum / width;
+    for (int64_t j = 0; j < x.cols(); ++j) squares += (from[j] - mean) * (from[j] - mean);
+    const double factor = 1.0 / std::sqrt(squares / width + static_cast<double>(eps));
+    for (int64_t j = 0; j < x.cols(); ++j) {
+      const double scaled = (from[j] - mean) * factor * static_cast<double>(weight.as<float>()[j]);
+      out.row<float>(i)[j] = static_cast<float>(scaled + static_cast<double>(bias.as<float>()[j]));
+    }
+  }
+}
+
+void reference_activate(Activation kind, const TensorView& x) {
+  for (int64_t i = 0; i < x.rows(); ++i) {
+    float* row = x.row<float>(i);
+    for (int64_t j = 0; j < x.cols(); ++j) {
+      row[j] = static_cast<float>(activated(kind, static_cast<double>(row[j])));
+    }
+  }
+}
+
+void reference_rotate(const TensorView& x, const TensorView& table, int32_t heads,
+                      int32_t head_dim) {
+  const int32_t pairs = head_dim / 2;
+  for (int64_t row = 0; row < x.rows(); ++row) {
+    const float* angles = table.row<float>(row);
+    for (int32_t head = 0; head < heads; ++head) {
+      float* at = x.row<float>(row) + int64_t{head} * head_dim;
+      for (int32_t i = 0; i < pairs; ++i) {
+        const double a = at[i], b = at[pairs + i], c = angles[i], s = angles[pairs + i];
+        at[i] = static_cast<float>(a * c - b * s);
+        at[pairs + i] = static_cast<float>(b * c + a * s);
+      }
+    }
+  }
+}
+
+void reference_segment_attention(const SegmentAttention& args) {
+  for (int32_t i = 0; i < args.q.rows(); ++i) {
+    const int32_t row = args.first + i;
+    const auto end = std::upper_bound(args.segment_ends.begin(), args.segment_ends.end(), row);
+    const int32_t start = end == args.segment_ends.begin() ? 0 : *(end - 1);
+    for (int32_t head = 0; head < args.heads; ++head) {
+      const int64_t column = int64_t{head} * args.head_dim;
+      attend(args, args.q.row<float>(i) + column, column, start, *end,
+             args.out.row<float>(i) + column);
+    }
+  }
+}
+
+}  // namespace headrace

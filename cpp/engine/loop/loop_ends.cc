@@ -1,0 +1,42 @@
+#include "engine/loop/loop_ends.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "engine/request/endings.h"
+
+namespace headrace::internal {
+
+void end_hopeless(LiveRequest& live, OutputDelta& delta) {
+  if (live.not_finite) {
+    delta = to_delta({FinishReason::kError, ErrorCode::kNotFinite,
+                      str_cat("the model's ", live.pooler ? "rows" : "logits",
+                              " for this request hold NaN or infinity: its weights or its adapter "
+                              "compute with numbers too large for their dtype.")});
+    return;
+  }
+  HEADRACE_CHECK(live.guide && live.guide->next() != Guide::Next::kTokens);
+  const bool failed = live.guide->next() == Guide::Next::kFailed;
+  const Ending ending =
+      failed ? describe(live.guide->failure()) : Ending{FinishReason::kStop, ErrorCode::kOk, {}};
+  delta = to_delta(ending);
+  delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
+}
+
+FinishReason finish_reason(SeqEnd end) {
+  switch (end) {
+    case SeqEnd::kNone:
+      return FinishReason::kNone;
+    case SeqEnd::kStopToken:
+    case SeqEnd::kStopSequence:
+    case SeqEnd::kPrompt:
+      return FinishReason::kStop;
+    case SeqEnd::kLength:
+      return FinishReason::kLength;
+    case SeqEnd::kCancelled:
+      return FinishReason::kAbort;
+  }
+  return FinishReason::kError;
+}
+
+}  // namespace headrace::internal

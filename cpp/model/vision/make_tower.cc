@@ -1,0 +1,89 @@
+#include "model/vision/make_tower.h"
+
+#include "base/check.h"
+#include "model/vision/vit_run.h"
+
+namespace headrace {
+
+namespace {
+
+/// Of one grid over time, and of an item.
+constexpr int64_t kMaxGridPatches = 1 << 18;
+constexpr int64_t kMaxPatches = 1 << 28;
+
+[[noreturn]] void refuse(const PatchGrid& grid, const std::string& why) {
+  throw_error(ErrorCode::kInvalidArgument, "a grid of ", grid.t, " x ", grid.h, " x ", grid.w,
+              " patches: ", why, ".");
+}
+
+class VitTower final : public VisionTower {
+ public:
+  VitTower(Backend& backend, const ModelConfig& config, const VisionSources& sources,
+           WeightReader& reader, DType storage)
+      : model_{.backend = backend,
+               .config = *config.vision,
+               .hidden = config.hidden_size,
+               .products = storage == DType::kBF16 ? storage : DType::kF32,
+               .weights = load_vit(backend, *config.vision, sources, reader)} {}
+
+  int64_t patch_values() const override { return model_.weights.patches.weight->k(); }
+  int32_t group() const override { return 1; }
+  int32_t outputs() const override {
+    return 1 + static_cast<int32_t>(model_.config.deepstack_blocks.size());
+  }
+
+  int64_t rows(const PatchGrid& grid) const override {
+    const VisionConfig& config = model_.config;
+    if (grid.t < 1 || grid.h < 1 || grid.w < 1) refuse(grid, "there must be one on each side");
+    if (grid.h % config.merge_size != 0 || grid.w % config.merge_size != 0) {
+      refuse(grid, str_cat("height and width must be multiples of ", config.merge_size));
+    }
+    const int64_t patches = int64_t{grid.h} * grid.w;
+    if (patches > kMaxGridPatches) {
+      refuse(grid, str_cat("at most ", kMaxGridPatches, " of one image or frame"));
+    }
+    if (grid.t > kMaxPatches / patches) refuse(grid, str_cat("at most ", kMaxPatches));
+    const int32_t side = config.position_side;
+    if (side > 0 && !config.resamples && (grid.h != side || grid.w != side)) {
+      refuse(grid, str_cat("this tower takes ", side, " x ", side));
+    }
+    return grid.t * patches / (int64_t{config.merge_size} * config.merge_size);
+  }
+
+  std::unique_ptr<TowerRun> begin(const float* patches, const PatchGrid& grid,
+                                  std::span<const TensorView> out) override {
+    const int64_t count = rows(grid);
+    HEADRACE_CHECK(out.size() == static_cast<size_t>(outputs()), out.size());
+    for (const TensorView& view : out) {
+      HEADRACE_CHECK(view.shape == Shape({count, model_.hidden}), view.rows(), " x ", view.cols());
+    }
+    return std::make_unique<VitRun>(model_, patches, grid, out);
+  }
+
+  size_t scratch_bytes(const PatchGrid& grid) const override {
+    rows(grid);
+    Carver sizes(nullptr);
+    lay_out_vit(model_.config, int64_t{grid.t} * grid.h * grid.w, model_.hidden, sizes);
+    return sizes.offset();
+  }
+
+  size_t weight_bytes() const override { return model_.weights.bytes; }
+
+ private:
+  VitModel model_;
+};
+
+}  // namespace
+
+std::unique_ptr<VisionTower> make_vision_tower(Backend& backend, const ModelConfig& config,
+                                               const VisionSources& sources, WeightReader& reader,
+                                               DType storage) {
+  HEADRACE_CHECK(config.vision.has_value(), config.model_type);
+  if (backend.activation_dtype(storage) != DType::kF32) {
+    throw_error(ErrorCode::kUnsupported, "vision towers don't run on ", backend.device_info().name,
+                " yet: load the model on the CPU.");
+  }
+  return std::make_unique<VitTower>(backend, config, sources, reader, storage);
+}
+
+}  // namespace headrace

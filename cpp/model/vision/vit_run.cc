@@ -1,0 +1,264 @@
+#include "model/vision/vit_run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked_math.h"
+
+namespace headrace {
+
+namespace {
+
+/// Rows that keep the kernels busy and end soon enough for other requests' steps.
+constexpr int64_t kTileRows = 512;
+
+int64_t joined_rows(const VisionConfig& config) {
+  return int64_t{config.merge_size} * config.merge_size;
+}
+
+/// Rows one behind the other as fewer, wider ones.
+TensorView joined(const TensorView& x, int64_t unit) {
+  return TensorView(x.data, x.dtype, {x.rows() / unit, x.cols() * unit});
+}
+
+}  // namespace
+
+int64_t vit_tile(const VisionConfig& config) { return round_up(kTileRows, joined_rows(config)); }
+
+VitScratch lay_out_vit(const VisionConfig& config, int64_t rows, int64_t hidden, Carver& carver) {
+  const int64_t unit = joined_rows(config), tile = std::min(vit_tile(config), rows);
+  const int64_t side = config.patch_size, width = config.width;
+  const int64_t values = 3 * config.temporal_patch_size * side * side;
+  VitScratch out;
+  out.hidden = carver.matrix(rows, width, DType::kF32);
+  // No keys before the patches are embedded.
+  const size_t shared = carver.offset();
+  out.patches = carver.matrix(rows, values, DType::kF32);
+  const size_t behind_patches = carver.offset();
+  carver.move_to(shared);
+  out.kv = carver.matrix(rows, 2 * width, DType::kF32);
+  carver.move_to(std::max(carver.offset(), behind_patches));
+  out.rope = carver.matrix(rows, config.rope ? config.head_dim : 0, DType::kF32);
+  out.normed = carver.matrix(tile, width, DType::kF32);
+  out.q = carver.matrix(tile, width, DType::kF32);
+  out.delta = carver.matrix(tile, width, DType::kF32);
+  // No merger runs within a block.
+  const size_t phase = carver.offset();
+  out.wide = carver.matrix(tile, config.mlp_width, DType::kF32);
+  const size_t behind_mlp = carver.offset();
+  carver.move_to(phase);
+  out.joined = carver.matrix(tile / unit, unit * width, DType::kF32);
+  out.merged = carver.matrix(tile / unit, hidden, DType::kF32);
+  carver.move_to(std::max(carver.offset(), behind_mlp));
+  return out;
+}
+
+VitRun::VitRun(const VitModel& model, const float* patches, const PatchGrid& grid,
+               std::span<const TensorView> out)
+    : model_(model),
+      grid_(grid),
+      order_(order_patches(model.config, grid)),
+      rope_(model.config.rope ? model.config.head_dim : 4, std::max(grid.h, grid.w)),
+      rows_(int64_t{grid.t} * grid.h * grid.w),
+      tile_(std::min(vit_tile(model.config), rows_)),
+      out_(out.begin(), out.end()) {
+  Carver sizes(nullptr);
+  lay_out_vit(model.config, rows_, model.hidden, sizes);
+  memory_ = model.backend.allocate(sizes.offset());
+  Carver carver(memory_.data);
+  scratch_ = lay_out_vit(model.config, rows_, model.hidden, carver);
+  plan();
+  upload(patches);
+}
+
+int32_t VitRun::num_pieces() const {
+  return static_cast<int32_t>(static_cast<int64_t>(work_.size()) * ceil_div(rows_, tile_));
+}
+
+void VitRun::plan() {
+  work_.push_back({Stage::kEmbed, 0});
+  // What is added behind the decoder's j-th layer is of the j-th of those blocks to run.
+  std::vector<int32_t> deep = model_.config.deepstack_blocks;
+  for (int32_t block = 0; block < model_.config.depth; ++block) {
+    work_.push_back({Stage::kKeys, static_cast<size_t>(block)});
+    work_.push_back({Stage::kRows, static_cast<size_t>(block)});
+    const auto found = std::ranges::find(deep, block);
+    if (found != deep.end()) {
+      work_.push_back({Stage::kMerge, static_cast<size_t>(found - deep.begin()) + 1});
+    }
+  }
+  work_.push_back({Stage::kMerge, 0});
+}
+
+void VitRun::upload(const float* patches) {
+  const int64_t values = scratch_.patches.cols();
+  // Neighbours go together.
+  for (int64_t row = 0; row < rows_;) {
+    const int64_t first = order_.input(row);
+    int64_t count = 1;
+    while (row + count < rows_ && order_.input(row + count) == first + count) ++count;
+    model_.backend.upload(patches + first * values, scratch_.patches.row<float>(row),
+                          static_cast<size_t>(count * values) * sizeof(float));
+    row += count;
+  }
+}
+
+bool VitRun::advance() {
+  HEADRACE_CHECK(next_ < num_pieces(), next_);
+  const auto tiles = static_cast<int32_t>(ceil_div(rows_, tile_));
+  const Work& work = work_[static_cast<size_t>(next_ / tiles)];
+  const int64_t first = next_ % tiles * tile_;
+  const Tile tile{first, std::min(tile_, rows_ - first)};
+  switch (work.stage) {
+    case Stage::kEmbed:
+      embed(tile);
+      break;
+    case Stage::kKeys:
+      add_keys(model_.weights.blocks[work.index], tile);
+      break;
+    case Stage::kRows:
+      add_rows(work.index, tile);
+      break;
+    case Stage::kMerge:
+      merge(work.index, tile);
+      break;
+  }
+  return ++next_ == num_pieces();
+}
+
+void VitRun::embed(const Tile& tile) {
+  Backend& backend = model_.backend;
+  const Linear& patches = model_.weights.patches;
+  const TensorView hidden = scratch_.hidden.rows_from(tile.first, tile.rows);
+  backend.linear(scratch_.patches.rows_from(tile.first, tile.rows), *patches.weight,
+                 patches.bias.view, hidden);
+  const auto upload = [&](int64_t columns, const TensorView& to, const auto& fill) {
+    host_.resize(static_cast<size_t>(tile.rows * columns));
+    for (int64_t i = 0; i < tile.rows; ++i) {
+      fill(place_of(model_.config, grid_, order_.input(tile.first + i)),
+           host_.data() + i * columns);
+    }
+    backend.upload(host_.data(), to.data, host_.size() * sizeof(float));
+  };
+  if (model_.config.rope) {
+    upload(model_.config.head_dim, scratch_.rope.rows_from(tile.first, tile.rows),
+           [&](const auto& place, float* out) { rope_.fill(place, out); });
+  }
+  if (model_.weights.positions.empty()) return;
+  const TensorView positions = scratch_.q.first_rows(tile.rows);
+  upload(model_.config.width, positions,
+         [&](const auto& place, float* out) { model_.weights.positions.fill(grid_, place, out); });
+  backend.add(positions, hidden);
+}
+
+void VitRun::add_keys(const VitBlock& block, const Tile& tile) {
+  const VisionConfig& config = model_.config;
+  const TensorView normed = scratch_.normed.first_rows(tile.rows);
+  normalize(block.norm_1, scratch_.hidden.rows_from(tile.first, tile.rows), normed);
+  const TensorView kv = scratch_.kv.rows_from(tile.first, tile.rows);
+  model_.backend.linear(normed, *block.kv.weight, block.kv.bias.view, kv);
+  if (!config.rope) return;
+  model_.backend.rotate(kv.columns(0, config.width), scratch_.rope.rows_from(tile.first, tile.rows),
+                        config.num_heads, config.head_dim);
+}
+
+void VitRun::add_rows(size_t index, const Tile& tile) {
+  const VisionConfig& config = model_.config;
+  const VitBlock& block = model_.weights.blocks[index];
+  Backend& backend = model_.backend;
+  const TensorView hidden = scratch_.hidden.rows_from(tile.first, tile.rows);
+  const TensorView normed = scratch_.normed.first_rows(tile.rows);
+  const TensorView q = scratch_.q.first_rows(tile.rows);
+  const TensorView delta = scratch_.delta.first_rows(tile.rows);
+  normalize(block.norm_1, hidden, normed);
+  backend.linear(normed, *block.q.weight, block.q.bias.view, q);
+  if (config.rope) {
+    backend.rotate(q, scratch_.rope.rows_from(tile.first, tile.rows), config.num_heads,
+                   config.head_dim);
+  }
+  const bool full =
+      config.window == 0 || std::ranges::find(config.full_blocks, static_cast<int32_t>(index)) !=
+                                config.full_blocks.end();
+  backend.segment_attention({.q = q,
+                             .k = scratch_.kv.columns(0, config.width),
+                             .v = scratch_.kv.columns(config.width, config.width),
+                             .first = static_cast<int32_t>(tile.first),
+                             .segment_ends = full ? order_.grid_ends : order_.window_ends,
+                             .heads = config.num_heads,
+                             .head_dim = config.head_dim,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                             .products = model_.products,
+                             .out = normed});
+  backend.linear(normed, *block.proj.weight, block.proj.bias.view, delta);
+  backend.add(delta, hidden);
+  normalize(block.norm_2, hidden, normed);
+  run_mlp(block, normed, tile);
+}
+
+void VitRun::run_mlp(const VitBlock& block, const TensorView& normed, const Tile& tile) {
+  Backend& backend = model_.backend;
+  const TensorView wide = scratch_.wide.first_rows(tile.rows);
+  const TensorView delta = scratch_.delta.first_rows(tile.rows);
+  if (model_.config.gated_mlp) {
+    backend.linear_silu_mul(normed, *block.up.weight, block.up.bias.view, wide);
+  } else {
+    backend.linear(normed, *block.up.weight, block.up.bias.view, wide);
+    backend.activate(model_.config.activation, wide);
+  }
+  backend.linear(wide, *block.down.weight, block.down.bias.view, delta);
+  backend.add(delta, scratch_.hidden.rows_from(tile.first, tile.rows));
+}
+
+void VitRun::merge(size_t index, const Tile& tile) {
+  Backend& backend = model_.backend;
+  const VitMerger& merger = model_.weights.mergers[index];
+  const int64_t unit = joined_rows(model_.config), rows = tile.rows / unit;
+  TensorView x = scratch_.hidden.rows_from(tile.first, tile.rows);
+  const TensorView normed = scratch_.normed.first_rows(tile.rows);
+  if (index == 0 && !model_.weights.last_norm.empty()) {
+    normalize(model_.weights.last_norm, x, normed);
+    x = normed;
+  }
+  if (!merger.norm.empty()) {
+    normalize(merger.norm, merger.joins_first ? joined(x, unit) : x,
+              merger.joins_first ? joined(normed, unit) : normed);
+    x = normed;
+  }
+  x = joined(x, unit);
+  if (merger.up.weight) {
+    const TensorView wide = scratch_.joined.first_rows(rows);
+    backend.linear(x, *merger.up.weight, merger.up.bias.view, wide);
+    backend.activate(Activation::kGeluErf, wide);
+    x = wide;
+  }
+  // The first output is the tower's, the others follow in the order of the blocks.
+  const std::vector<int32_t>& deep = model_.config.deepstack_blocks;
+  size_t place = 0;
+  if (index > 0) {
+    const int32_t block = deep[index - 1];
+    place = 1 + static_cast<size_t>(
+                    std::ranges::count_if(deep, [block](int32_t other) { return other < block; }));
+  }
+  const TensorView& out = out_[place];
+  const int64_t first = tile.first / unit;
+  if (order_.outputs.empty()) {
+    backend.linear(x, *merger.down.weight, merger.down.bias.view, out.rows_from(first, rows));
+    return;
+  }
+  const TensorView merged = scratch_.merged.first_rows(rows);
+  backend.linear(x, *merger.down.weight, merger.down.bias.view, merged);
+  backend.scatter_rows(
+      merged,
+      std::span(order_.outputs).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)),
+      out);
+}
+
+void VitRun::normalize(const VitNorm& norm, const TensorView& x, const TensorView& out) {
+  if (model_.config.rms_norm) {
+    model_.backend.rms_norm(x, norm.weight.view, model_.config.norm_eps, out);
+  } else {
+    model_.backend.layer_norm(x, norm.weight.view, norm.bias.view, model_.config.norm_eps, out);
+  }
+}
+
+}  // namespace headrace

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/contract/backend.h"
+#include "model/config/vision_config.h"
+#include "model/decoder/carver.h"
+#include "model/vision/patch_order.h"
+#include "model/vision/tower_positions.h"
+#include "model/vision/vision_tower.h"
+#include "model/vision/vit_weights.h"
+
+namespace headrace {
+
+/// A tower as its runs use it.
+struct VitModel {
+  Backend& backend;
+  VisionConfig config;
+  int64_t hidden = 0;            ///< H: columns of what it gives
+  DType products = DType::kF32;  ///< what attention may round to (SegmentAttention::products)
+  VitWeights weights;
+};
+
+/// Memory of a run: N rows, T of them in a tile.
+struct VitScratch {
+  TensorView hidden;   ///< [N, W]
+  TensorView kv;       ///< [N, 2 W]; before the first block `patches`
+  TensorView patches;  ///< [N, numbers of a patch]
+  TensorView rope;     ///< [N, d]
+  TensorView normed;   ///< [T, W], likewise below
+  TensorView q;        ///< also what attention gives, and positions
+  TensorView delta;
+  TensorView wide;    ///< [T, MLP's]
+  TensorView joined;  ///< [T / m, m W]
+  TensorView merged;  ///< [T / m, H]
+};
+
+/// Rows of a tile.
+int64_t vit_tile(const VisionConfig& config);
+
+VitScratch lay_out_vit(const VisionConfig& config, int64_t rows, int64_t hidden, Carver& carver);
+
+/// An item on its way through the tower: tile by tile through patch embedding, then each block in
+/// two phases, keys and values of all rows before the rows that attend to them, then the mergers.
+class VitRun final : public TowerRun {
+ public:
+  /// `model` outlives it, and so does the memory of `out`. Throws Error(kOutOfMemory).
+  VitRun(const VitModel& model, const float* patches, const PatchGrid& grid,
+         std::span<const TensorView> out);
+
+  int32_t num_pieces() const override;
+  bool advance() override;
+
+ private:
+  enum class Stage : uint8_t { kEmbed, kKeys, kRows, kMerge };
+  struct Work {
+    Stage stage = Stage::kEmbed;
+    size_t index = 0;  ///< of the block or merger
+  };
+  struct Tile {
+    int64_t first = 0, rows = 0;
+  };
+
+  void plan();
+  void upload(const float* patches);
+  void embed(const Tile& tile);
+  void fill_rows(const Tile& tile);
+  void add_keys(const VitBlock& block, const Tile& tile);
+  void add_rows(size_t index, const Tile& tile);
+  void run_mlp(const VitBlock& block, const TensorView& normed, const Tile& tile);
+  void merge(size_t index, const Tile& tile);
+  void normalize(const VitNorm& norm, const TensorView& x, const TensorView& out);
+
+  const VitModel& model_;
+  PatchGrid grid_;
+  PatchOrder order_;
+  AxialRope rope_;
+  int64_t rows_ = 0, tile_ = 0;
+  std::vector<TensorView> out_;
+  std::vector<Work> work_;
+  std::vector<float> host_;  ///< numbers on their way to the device
+  Backend::Buffer memory_;
+  VitScratch scratch_;
+  int32_t next_ = 0;
+};
+
+}  // namespace headrace

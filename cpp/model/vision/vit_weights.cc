@@ -1,0 +1,78 @@
+#include "model/vision/vit_weights.h"
+
+#include <utility>
+
+namespace headrace {
+
+namespace {
+
+/// Reads sources one after the other, and counts their bytes.
+class Reader {
+ public:
+  Reader(Backend& backend, WeightReader& reader) : backend_(backend), reader_(reader) {}
+
+  Linear linear(const LinearSource& source) {
+    Linear out = load_linear(reader_, source);
+    if (out.weight) bytes_ += out.weight->bytes();
+    bytes_ += out.bias.view.data == nullptr ? 0 : out.bias.bytes();
+    return out;
+  }
+
+  VitNorm norm(const NormSource& source) { return {vector(source.weight), vector(source.bias)}; }
+
+  /// In the host's memory.
+  std::vector<float> numbers(const VectorSource& source) {
+    if (source.empty()) return {};
+    const DeviceVector read = reader_.vector(source);
+    std::vector<float> out(static_cast<size_t>(read.view.shape.elements()));
+    backend_.read_back(read.view.as<float>(), out.data(), read.bytes());
+    bytes_ += read.bytes();
+    return out;
+  }
+
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  DeviceVector vector(const VectorSource& source) {
+    DeviceVector out = reader_.vector(source);
+    if (!source.empty()) bytes_ += out.bytes();
+    return out;
+  }
+
+  Backend& backend_;
+  WeightReader& reader_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+VitWeights load_vit(Backend& backend, const VisionConfig& config, const VisionSources& sources,
+                    WeightReader& weights) {
+  Reader reader(backend, weights);
+  VitWeights out{.patches = reader.linear(sources.patches),
+                 .positions = PositionTable(reader.numbers(sources.positions), config.position_side,
+                                            config.width),
+                 .blocks = {},
+                 .last_norm = {},
+                 .mergers = {}};
+  for (const VisionBlockSources& block : sources.blocks) {
+    out.blocks.push_back({.norm_1 = reader.norm(block.norm_1),
+                          .norm_2 = reader.norm(block.norm_2),
+                          .q = reader.linear(block.q),
+                          .kv = reader.linear(block.kv),
+                          .proj = reader.linear(block.proj),
+                          .up = reader.linear(block.up),
+                          .down = reader.linear(block.down)});
+  }
+  out.last_norm = reader.norm(sources.last_norm);
+  for (const MergerSources& merger : sources.mergers) {
+    out.mergers.push_back({.norm = reader.norm(merger.norm),
+                           .joins_first = merger.joins_first,
+                           .up = reader.linear(merger.up),
+                           .down = reader.linear(merger.down)});
+  }
+  out.bytes = reader.bytes();
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "model/blocks/linear.h"
+#include "model/vision/tower_positions.h"
+#include "model/vision/vision_sources.h"
+#include "model/weights/weight_reader.h"
+
+namespace headrace {
+
+struct VitNorm {
+  DeviceVector weight, bias;
+  bool empty() const noexcept { return weight.view.data == nullptr; }
+};
+
+struct VitBlock {
+  VitNorm norm_1, norm_2;
+  Linear q, kv, proj, up, down;
+};
+
+struct VitMerger {
+  VitNorm norm;
+  bool joins_first = false;
+  Linear up, down;
+};
+
+/// A tower's numbers, as VisionSources lists them.
+struct VitWeights {
+  Linear patches;
+  PositionTable positions;
+  std::vector<VitBlock> blocks;
+  VitNorm last_norm;
+  std::vector<VitMerger> mergers;
+  size_t bytes = 0;
+};
+
+/// Throws what the reader throws.
+VitWeights load_vit(Backend& backend, const VisionConfig& config, const VisionSources& sources,
+                    WeightReader& reader);
+
+}  // namespace headrace

@@ -1,0 +1,42 @@
+#include "cpp/model/vision/tower_harness.h"
+
+#include "backend/cpu/cpu_backend.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/vision/make_tower.h"
+#include "model/weights/weight_loader.h"
+#include "model/weights/weight_sources.h"
+
+namespace headrace {
+
+TowerHarness::TowerHarness(const std::string& isa, const std::filesystem::path& folder,
+                           DType storage, int32_t threads)
+    : backend_(make_cpu_backend({.num_threads = threads, .isa = isa})),
+      config_(load_model_config(folder)) {
+  const Checkpoint checkpoint(folder);
+  const ModelSources sources = checkpoint_sources(config_, checkpoint, {});
+  WeightLoader loader(*backend_, &checkpoint, storage, 0.0f);
+  tower_ = make_vision_tower(*backend_, config_, *sources.vision, loader, storage);
+}
+
+std::vector<float> TowerHarness::encode(const std::vector<float>& patches, const PatchGrid& grid) {
+  const int64_t rows = tower_->rows(grid), hidden = config_.hidden_size;
+  const int64_t numbers = tower_->outputs() * rows * hidden;
+  std::vector<float> out(static_cast<size_t>(numbers));
+  const Backend::Buffer memory = backend_->allocate(out.size() * sizeof(float));
+  const TensorView all(memory.data, DType::kF32, {tower_->outputs() * rows, hidden});
+  std::vector<TensorView> views;
+  for (int32_t i = 0; i < tower_->outputs(); ++i) views.push_back(all.rows_from(i * rows, rows));
+  {
+    // What begin() is given need not live on.
+    auto own = std::make_unique<std::vector<float>>(patches);
+    const auto run = tower_->begin(own->data(), grid, views);
+    own.reset();
+    int32_t pieces = 1;
+    while (!run->advance()) ++pieces;
+    HEADRACE_CHECK(pieces == run->num_pieces(), pieces);
+  }
+  backend_->read_back(memory.data, out.data(), out.size() * sizeof(float));
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/contract/backend.h"
+#include "model/config/model_config.h"
+#include "model/vision/vision_tower.h"
+
+namespace headrace {
+
+/// The tower of a checkpoint folder on a CPU backend.
+class TowerHarness {
+ public:
+  TowerHarness(const std::string& isa, const std::filesystem::path& folder,
+               DType storage = DType::kF32, int32_t threads = 2);
+
+  /// Each output's rows, one behind the other: [outputs, rows, H].
+  std::vector<float> encode(const std::vector<float>& patches, const PatchGrid& grid);
+
+  const ModelConfig& config() const { return config_; }
+  VisionTower& tower() { return *tower_; }
+  Backend& backend() { return *backend_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  ModelConfig config_;
+  std::unique_ptr<VisionTower> tower_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,130 @@
+"""LLM.chat with pictures on tiny models with towers gives the tokens that transformers gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HAS_ENGINE, ROOT
+from model_folders import write_json
+from vision_folders import QWEN
+
+if not HAS_ENGINE:
+    pytest.skip("the extension is not built", allow_module_level=True)
+
+sys.path.insert(0, str(ROOT / "tests/golden"))
+
+from vision_conversations import CONVERSATIONS, FPS, is_clip, pixels, rendered, tokenizer
+
+from headrace import LLM, AsyncLLM, SamplingParams
+
+GOLDEN = json.loads((ROOT / "tests/golden/vision/chat.json").read_text(encoding="utf-8"))
+GREEDY = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True)
+LIMITS = {"image": 8, "video": 2}
+OPTIONS: dict[str, Any] = {"dtype": "float32", "num_threads": 1, "limit_mm_per_prompt": LIMITS}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    made: dict[str, Path] = {}
+
+    def folder(name: str) -> Path:
+        if name in made:
+            return made[name]
+        own = made[name] = tmp_path_factory.mktemp(name)
+        for file in ("config.json", "model.safetensors"):
+            (own / file).symlink_to(ROOT / "tests/golden/vision" / name / file)
+        sizes = {"patch_size": 4, "merge_size": 2, "min_pixels": 64, "max_pixels": 1 << 20}
+        write_json(own / "preprocessor_config.json", sizes)
+        write_json(own / "video_preprocessor_config.json", sizes)
+        tokenizer().save(str(own / "tokenizer.json"))
+        write_json(own / "tokenizer_config.json", {"chat_template": QWEN})
+        return own
+
+    return folder
+
+
+@pytest.fixture
+def load(folders: Callable[[str], Path]) -> Iterator[Callable[..., LLM]]:
+    made: list[LLM] = []
+
+    def make(name: str, **how: Any) -> LLM:
+        made.append(LLM(str(folders(name)), **{**OPTIONS, **how}))
+        return made[-1]
+
+    yield make
+    for llm in made:
+        llm.close()
+
+
+def conversation(pieces: list[Any]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            parts.append({"type": "text", "text": piece})
+        elif is_clip(piece):
+            parts.append({"type": "video", "video": pixels(piece), "fps": FPS})
+        else:
+            parts.append({"type": "image", "image": pixels(piece)})
+    return [{"role": "user", "content": parts}]
+
+
+def answers(outputs: Any) -> list[list[int]]:
+    assert [output.error_msg for output in outputs] == [None] * len(outputs)
+    return [list(output.outputs.token_ids) for output in outputs]
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_answers_are_transformers(load: Callable[..., LLM], name: str) -> None:
+    llm = load(name)
+    asked = CONVERSATIONS[name]
+    messages = [conversation(pieces) for pieces in asked]
+    outputs = llm.chat(messages, GREEDY, use_tqdm=False)
+    expected = [entry["tokens"] for entry in GOLDEN[name]]
+    assert answers(outputs) == expected
+    assert [output.prompt for output in outputs] == [rendered(pieces) for pieces in asked]
+    assert [output.prompt_token_ids for output in outputs] == [e["prompt"] for e in GOLDEN[name]]
+    # One by one, from the caches of the processor, the encoder and the prefixes.
+    again = [llm.chat(one, GREEDY, use_tqdm=False)[0] for one in messages]
+    assert answers(again) == expected
+    llm.clear_prefix_cache()
+    assert answers(llm.chat(messages[::-1], GREEDY, use_tqdm=False)) == expected[::-1]
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_small_steps_change_nothing(load: Callable[..., LLM], name: str) -> None:
+    llm = load(name, max_num_batched_tokens=16, max_encoder_tokens=8, block_size=16)
+    messages = [conversation(pieces) for pieces in CONVERSATIONS[name]]
+    outputs = llm.chat(messages, GREEDY, use_tqdm=False)
+    assert answers(outputs) == [entry["tokens"] for entry in GOLDEN[name]]
+
+
+def test_generate_and_coroutines_answer_the_same(
+    load: Callable[..., LLM], folders: Callable[[str], Path]
+) -> None:
+    name, number = "qwen2_vl", 2
+    pieces, expected = CONVERSATIONS[name][number], GOLDEN[name][number]["tokens"]
+    images = [pixels(piece) for piece in pieces if not isinstance(piece, str)]
+    prompt = {"prompt": rendered(pieces), "multi_modal_data": {"image": images}}
+    assert answers(load(name).generate(prompt, GREEDY, use_tqdm=False)) == [expected]
+
+    async def run() -> Any:
+        async with AsyncLLM(str(folders(name)), **OPTIONS) as llm:
+            return await llm.chat(conversation(pieces), GREEDY).result()
+
+    assert answers([asyncio.run(run())]) == [expected]
+
+
+def test_a_bad_item_costs_its_neighbours_nothing(load: Callable[..., LLM]) -> None:
+    name = "qwen2_vl"
+    good = conversation(CONVERSATIONS[name][1])
+    bad = [{"role": "user", "content": [{"type": "image", "image": b"x"}]}]
+    outputs = load(name).chat([good, bad, good], GREEDY, use_tqdm=False)
+    assert [output.error_code for output in outputs] == [200, 400, 200]
+    expected = GOLDEN[name][1]["tokens"]
+    assert answers([outputs[0], outputs[2]]) == [expected, expected]
