@@ -24,7 +24,7 @@ class VitTower final : public VisionTower {
                .config = *config.vision,
                .hidden = config.hidden_size,
                .products = storage == DType::kBF16 ? storage : DType::kF32,
-               .weights = load_vit(backend, *config.vision, sources, reader)} {}
+               .weights = load_vit(sources, reader)} {}
 
   int64_t patch_values() const override { return model_.weights.patches.weight->k(); }
   int32_t group() const override { return 1; }
@@ -63,7 +63,7 @@ class VitTower final : public VisionTower {
   size_t scratch_bytes(const PatchGrid& grid) const override {
     rows(grid);
     Carver sizes(nullptr);
-    lay_out_vit(model_.config, int64_t{grid.t} * grid.h * grid.w, model_.hidden, sizes);
+    lay_out_vit(model_.config, grid, model_.hidden, sizes);
     return sizes.offset();
   }
 
@@ -79,8 +79,9 @@ std::unique_ptr<VisionTower> make_vision_tower(Backend& backend, const ModelConf
                                                const VisionSources& sources, WeightReader& reader,
                                                DType storage) {
   HEADRACE_CHECK(config.vision.has_value(), config.model_type);
-  if (backend.activation_dtype(storage) != DType::kF32) {
-    throw_error(ErrorCode::kUnsupported, "vision towers don't run on ", backend.device_info().name,
+  const DeviceInfo device = backend.device_info();
+  if (!device.host_memory || backend.activation_dtype(storage) != DType::kF32) {
+    throw_error(ErrorCode::kUnsupported, "vision towers don't run on ", device.name,
                 " yet: load the model on the CPU.");
   }
   return std::make_unique<VitTower>(backend, config, sources, reader, storage);

@@ -58,7 +58,7 @@ void PositionTable::fill(const PatchGrid& grid, std::pair<int32_t, int32_t> plac
                          float* out) const {
   const Between y = locate(place.first, grid.h, side_), x = locate(place.second, grid.w, side_);
   const auto row = [this](int32_t row_in, int32_t column) {
-    return table_.data() + (static_cast<size_t>(row_in) * side_ + column) * width_;
+    return table_ + (static_cast<size_t>(row_in) * side_ + column) * width_;
   };
   const float* corners[] = {row(y.low, x.low), row(y.low, x.high), row(y.high, x.low),
                             row(y.high, x.high)};

@@ -30,17 +30,17 @@ class AxialRope {
 /// bilinear, with the grid's corners on the table's. float32.
 class PositionTable {
  public:
-  PositionTable(std::vector<float> table, int32_t side, int32_t width)
-      : table_(std::move(table)), side_(side), width_(width) {}
+  /// `table`: host memory, which outlives this. Null: there are no positions.
+  PositionTable(const float* table, int32_t side, int32_t width)
+      : table_(table), side_(side), width_(width) {}
 
-  bool empty() const noexcept { return table_.empty(); }
-  size_t bytes() const noexcept { return table_.size() * sizeof(float); }
+  bool empty() const noexcept { return table_ == nullptr; }
   /// out [width]. REQUIRES: a place in the grid.
   void fill(const PatchGrid& grid, std::pair<int32_t, int32_t> place, float* out) const;
 
  private:
-  std::vector<float> table_;
-  int32_t side_ = 0, width_ = 0;
+  const float* table_;
+  int32_t side_, width_;
 };
 
 }  // namespace headrace

@@ -10,7 +10,7 @@ namespace headrace {
 namespace {
 
 /// Rows that keep the kernels busy and end soon enough for other requests' steps.
-constexpr int64_t kTileRows = 512;
+constexpr int64_t kTileRows = 512, kLeastTileRows = 128;
 
 int64_t joined_rows(const VisionConfig& config) {
   return int64_t{config.merge_size} * config.merge_size;
@@ -23,10 +23,20 @@ TensorView joined(const TensorView& x, int64_t unit) {
 
 }  // namespace
 
-int64_t vit_tile(const VisionConfig& config) { return round_up(kTileRows, joined_rows(config)); }
+int64_t vit_tile(const VisionConfig& config, const PatchGrid& grid) {
+  // Multiplications of a row: by weights, and with keys and values. A tile may have twice those of
+  // kTileRows rows that attend to nothing.
+  const int64_t width = config.width;
+  const int64_t weights = width * (2 * width + (config.gated_mlp ? 3 : 2) * config.mlp_width);
+  const int64_t attention = 2 * width * grid.h * grid.w;
+  const int64_t rows = 2 * kTileRows * weights / (weights + attention);
+  return round_up(std::clamp(rows, kLeastTileRows, kTileRows), joined_rows(config));
+}
 
-VitScratch lay_out_vit(const VisionConfig& config, int64_t rows, int64_t hidden, Carver& carver) {
-  const int64_t unit = joined_rows(config), tile = std::min(vit_tile(config), rows);
+VitScratch lay_out_vit(const VisionConfig& config, const PatchGrid& grid, int64_t hidden,
+                       Carver& carver) {
+  const int64_t rows = int64_t{grid.t} * grid.h * grid.w, unit = joined_rows(config);
+  const int64_t tile = std::min(vit_tile(config, grid), rows);
   const int64_t side = config.patch_size, width = config.width;
   const int64_t values = 3 * config.temporal_patch_size * side * side;
   VitScratch out;
@@ -59,35 +69,46 @@ VitRun::VitRun(const VitModel& model, const float* patches, const PatchGrid& gri
       grid_(grid),
       order_(order_patches(model.config, grid)),
       rope_(model.config.rope ? model.config.head_dim : 4, std::max(grid.h, grid.w)),
+      positions_(static_cast<const float*>(model.weights.positions.view.data),
+                 model.config.position_side, model.config.width),
       rows_(int64_t{grid.t} * grid.h * grid.w),
-      tile_(std::min(vit_tile(model.config), rows_)),
+      tile_(std::min(vit_tile(model.config, grid), rows_)),
       out_(out.begin(), out.end()) {
   Carver sizes(nullptr);
-  lay_out_vit(model.config, rows_, model.hidden, sizes);
+  lay_out_vit(model.config, grid, model.hidden, sizes);
   memory_ = model.backend.allocate(sizes.offset());
   Carver carver(memory_.data);
-  scratch_ = lay_out_vit(model.config, rows_, model.hidden, carver);
+  scratch_ = lay_out_vit(model.config, grid, model.hidden, carver);
   plan();
   upload(patches);
 }
 
-int32_t VitRun::num_pieces() const {
-  return static_cast<int32_t>(static_cast<int64_t>(work_.size()) * ceil_div(rows_, tile_));
-}
+int32_t VitRun::num_pieces() const { return static_cast<int32_t>(work_.size()); }
 
 void VitRun::plan() {
-  work_.push_back({Stage::kEmbed, 0});
-  // What is added behind the decoder's j-th layer is of the j-th of those blocks to run.
-  std::vector<int32_t> deep = model_.config.deepstack_blocks;
+  add_work(Stage::kEmbed, 0);
+  const std::vector<int32_t>& deep = model_.config.deepstack_blocks;
   for (int32_t block = 0; block < model_.config.depth; ++block) {
-    work_.push_back({Stage::kKeys, static_cast<size_t>(block)});
-    work_.push_back({Stage::kRows, static_cast<size_t>(block)});
+    add_work(Stage::kKeys, static_cast<size_t>(block));
+    add_work(Stage::kRows, static_cast<size_t>(block));
     const auto found = std::ranges::find(deep, block);
     if (found != deep.end()) {
-      work_.push_back({Stage::kMerge, static_cast<size_t>(found - deep.begin()) + 1});
+      add_work(Stage::kMerge, static_cast<size_t>(found - deep.begin()) + 1);
     }
   }
-  work_.push_back({Stage::kMerge, 0});
+  add_work(Stage::kMerge, 0);
+}
+
+void VitRun::add_work(Stage stage, size_t index) {
+  // Embedding a row takes about an eighth of what a block's second phase does, its keys and values
+  // a quarter, merging it half.
+  const int64_t tiles = stage == Stage::kEmbed   ? 8
+                        : stage == Stage::kKeys  ? 4
+                        : stage == Stage::kMerge ? 2
+                                                 : 1;
+  for (int64_t first = 0; first < rows_; first += tiles * tile_) {
+    work_.push_back({stage, index, first, tiles});
+  }
 }
 
 void VitRun::upload(const float* patches) {
@@ -104,26 +125,27 @@ void VitRun::upload(const float* patches) {
 }
 
 bool VitRun::advance() {
-  HEADRACE_CHECK(next_ < num_pieces(), next_);
-  const auto tiles = static_cast<int32_t>(ceil_div(rows_, tile_));
-  const Work& work = work_[static_cast<size_t>(next_ / tiles)];
-  const int64_t first = next_ % tiles * tile_;
-  const Tile tile{first, std::min(tile_, rows_ - first)};
+  HEADRACE_CHECK(next_ < work_.size(), next_);
+  const Work& work = work_[next_];
+  for (int64_t tile = 0; tile < work.tiles; ++tile) {
+    const int64_t first = work.first_row + tile * tile_;
+    if (first >= rows_) break;
+    run(work, {first, std::min(tile_, rows_ - first)});
+  }
+  return ++next_ == work_.size();
+}
+
+void VitRun::run(const Work& work, const Tile& tile) {
   switch (work.stage) {
     case Stage::kEmbed:
-      embed(tile);
-      break;
+      return embed(tile);
     case Stage::kKeys:
-      add_keys(model_.weights.blocks[work.index], tile);
-      break;
+      return add_keys(model_.weights.blocks[work.index], tile);
     case Stage::kRows:
-      add_rows(work.index, tile);
-      break;
+      return add_rows(work.index, tile);
     case Stage::kMerge:
-      merge(work.index, tile);
-      break;
+      return merge(work.index, tile);
   }
-  return ++next_ == num_pieces();
 }
 
 void VitRun::embed(const Tile& tile) {
@@ -144,10 +166,10 @@ void VitRun::embed(const Tile& tile) {
     upload(model_.config.head_dim, scratch_.rope.rows_from(tile.first, tile.rows),
            [&](const auto& place, float* out) { rope_.fill(place, out); });
   }
-  if (model_.weights.positions.empty()) return;
+  if (positions_.empty()) return;
   const TensorView positions = scratch_.q.first_rows(tile.rows);
   upload(model_.config.width, positions,
-         [&](const auto& place, float* out) { model_.weights.positions.fill(grid_, place, out); });
+         [&](const auto& place, float* out) { positions_.fill(grid_, place, out); });
   backend.add(positions, hidden);
 }
 

@@ -37,10 +37,11 @@ struct VitScratch {
   TensorView merged;  ///< [T / m, H]
 };
 
-/// Rows of a tile.
-int64_t vit_tile(const VisionConfig& config);
+/// Rows of a tile: fewer where each attends to many.
+int64_t vit_tile(const VisionConfig& config, const PatchGrid& grid);
 
-VitScratch lay_out_vit(const VisionConfig& config, int64_t rows, int64_t hidden, Carver& carver);
+VitScratch lay_out_vit(const VisionConfig& config, const PatchGrid& grid, int64_t hidden,
+                       Carver& carver);
 
 /// An item on its way through the tower: tile by tile through patch embedding, then each block in
 /// two phases, keys and values of all rows before the rows that attend to them, then the mergers.
@@ -57,16 +58,19 @@ class VitRun final : public TowerRun {
   enum class Stage : uint8_t { kEmbed, kKeys, kRows, kMerge };
   struct Work {
     Stage stage = Stage::kEmbed;
-    size_t index = 0;  ///< of the block or merger
+    size_t index = 0;       ///< of the block or merger
+    int64_t first_row = 0;  ///< of its tiles
+    int64_t tiles = 1;
   };
   struct Tile {
     int64_t first = 0, rows = 0;
   };
 
   void plan();
+  void add_work(Stage stage, size_t index);
+  void run(const Work& work, const Tile& tile);
   void upload(const float* patches);
   void embed(const Tile& tile);
-  void fill_rows(const Tile& tile);
   void add_keys(const VitBlock& block, const Tile& tile);
   void add_rows(size_t index, const Tile& tile);
   void run_mlp(const VitBlock& block, const TensorView& normed, const Tile& tile);
@@ -77,13 +81,14 @@ class VitRun final : public TowerRun {
   PatchGrid grid_;
   PatchOrder order_;
   AxialRope rope_;
+  PositionTable positions_;
   int64_t rows_ = 0, tile_ = 0;
   std::vector<TensorView> out_;
-  std::vector<Work> work_;
+  std::vector<Work> work_;   ///< a piece each
   std::vector<float> host_;  ///< numbers on their way to the device
   Backend::Buffer memory_;
   VitScratch scratch_;
-  int32_t next_ = 0;
+  size_t next_ = 0;
 };
 
 }  // namespace headrace

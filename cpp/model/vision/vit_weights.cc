@@ -9,7 +9,7 @@ namespace {
 /// Reads sources one after the other, and counts their bytes.
 class Reader {
  public:
-  Reader(Backend& backend, WeightReader& reader) : backend_(backend), reader_(reader) {}
+  explicit Reader(WeightReader& reader) : reader_(reader) {}
 
   Linear linear(const LinearSource& source) {
     Linear out = load_linear(reader_, source);
@@ -20,38 +20,25 @@ class Reader {
 
   VitNorm norm(const NormSource& source) { return {vector(source.weight), vector(source.bias)}; }
 
-  /// In the host's memory.
-  std::vector<float> numbers(const VectorSource& source) {
-    if (source.empty()) return {};
-    const DeviceVector read = reader_.vector(source);
-    std::vector<float> out(static_cast<size_t>(read.view.shape.elements()));
-    backend_.read_back(read.view.as<float>(), out.data(), read.bytes());
-    bytes_ += read.bytes();
-    return out;
-  }
-
-  size_t bytes() const noexcept { return bytes_; }
-
- private:
   DeviceVector vector(const VectorSource& source) {
     DeviceVector out = reader_.vector(source);
     if (!source.empty()) bytes_ += out.bytes();
     return out;
   }
 
-  Backend& backend_;
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
   WeightReader& reader_;
   size_t bytes_ = 0;
 };
 
 }  // namespace
 
-VitWeights load_vit(Backend& backend, const VisionConfig& config, const VisionSources& sources,
-                    WeightReader& weights) {
-  Reader reader(backend, weights);
+VitWeights load_vit(const VisionSources& sources, WeightReader& weights) {
+  Reader reader(weights);
   VitWeights out{.patches = reader.linear(sources.patches),
-                 .positions = PositionTable(reader.numbers(sources.positions), config.position_side,
-                                            config.width),
+                 .positions = reader.vector(sources.positions),
                  .blocks = {},
                  .last_norm = {},
                  .mergers = {}};

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "model/blocks/linear.h"
-#include "model/vision/tower_positions.h"
 #include "model/vision/vision_sources.h"
 #include "model/weights/weight_reader.h"
 
@@ -29,7 +28,7 @@ struct VitMerger {
 /// A tower's numbers, as VisionSources lists them.
 struct VitWeights {
   Linear patches;
-  PositionTable positions;
+  DeviceVector positions;  ///< [side^2, W], or empty
   std::vector<VitBlock> blocks;
   VitNorm last_norm;
   std::vector<VitMerger> mergers;
@@ -37,7 +36,6 @@ struct VitWeights {
 };
 
 /// Throws what the reader throws.
-VitWeights load_vit(Backend& backend, const VisionConfig& config, const VisionSources& sources,
-                    WeightReader& reader);
+VitWeights load_vit(const VisionSources& sources, WeightReader& reader);
 
 }  // namespace headrace

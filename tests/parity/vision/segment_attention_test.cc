@@ -207,6 +207,33 @@ TEST_P(SegmentParity, PiecesAndThreadsChangeNoBit) {
   }
 }
 
+// Of many rows keys and values are packed before they are used, a few heads at a time. Of few rows
+// they are not: the same bits, and right ones.
+TEST_P(SegmentParity, LongSegmentsArePackedAheadWithTheSameBits) {
+  Random random(76);
+  SCOPED_TRACE(random.trace());
+  Case c = make_case(random, 5, 120, {70, 2201, 2202});
+  const auto reference = make_cpu_backend({.isa = "reference"});
+  const auto want = run(*reference, c, 1999, 2);
+  const auto magnitudes = run(*reference, with_magnitudes(c), 1999, 2);
+  for (const DType products : {DType::kF32, DType::kBF16}) {
+    c.products = products;
+    const auto all = run(*make_backend(GetParam(), 1), c);
+    ASSERT_EQ(run(*make_backend(GetParam(), 3), c), all);
+    const auto backend = make_backend(GetParam(), 2);
+    for (const auto& [first, rows] : {std::pair{1999, 2}, {60, 300}, {2200, 2}}) {
+      const std::vector<float> part(all.begin() + first * c.cols(),
+                                    all.begin() + (first + rows) * c.cols());
+      ASSERT_EQ(run(*backend, c, first, rows), part) << first << " + " << rows;
+    }
+    for (size_t i = 0; i < want.size(); ++i) {
+      // Each |q . k| is below d, its share of the score below sqrt(d).
+      const double size = std::sqrt(double(c.head_dim));
+      ASSERT_NEAR(all[size_t(1999 * c.cols()) + i], want[i], bound(c, size, double{magnitudes[i]}));
+    }
+  }
+}
+
 TEST_P(SegmentParity, OtherSegmentsChangeNoBit) {
   Random random(75);
   SCOPED_TRACE(random.trace());

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/contract/backend.h"
@@ -19,6 +20,9 @@ class TowerHarness {
 
   /// Each output's rows, one behind the other: [outputs, rows, H].
   std::vector<float> encode(const std::vector<float>& patches, const PatchGrid& grid);
+
+  /// Another tower of the same backend and model from now on.
+  void replace(std::unique_ptr<VisionTower> tower) { tower_ = std::move(tower); }
 
   const ModelConfig& config() const { return config_; }
   VisionTower& tower() { return *tower_; }

@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
+#include "backend/cpu/cpu_backend.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
+#include "model/packed/packed_file.h"
+#include "model/vision/make_tower.h"
+#include "model/weights/weight_loader.h"
 
 namespace headrace {
 namespace {
@@ -130,6 +135,42 @@ TEST_P(Tower, RefusesGrids) {
   refuses({1, 1 << 30, 1 << 30}, "at most 262144");
   refuses({1 << 30, good.h, good.w}, "at most 268435456");
 }
+
+class PackedTower : public testing::TestWithParam<std::string> {};
+
+TEST_P(PackedTower, SameBitsFromAPackedFile) {
+  const VisionGolden g = load_vision_golden(GetParam());
+  TowerHarness harness(available_cpu_isas().front(), g.folder, DType::kBF16);
+  Backend& backend = harness.backend();
+  const Checkpoint checkpoint(g.folder);
+  const ModelSources sources = checkpoint_sources(harness.config(), checkpoint, {});
+  WeightLoader loader(backend, &checkpoint, DType::kBF16, 0.0f);
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / (GetParam() + "_tower.packed");
+  AtomicFile file(path);
+  write_packed(file,
+               {.layout = packed_layout(backend, DType::kBF16, sources),
+                .storage = DType::kBF16,
+                .config = read_config_identity(g.folder)},
+               sources, loader, backend);
+  file.commit();
+  const PackedFile packed(path);
+  packed.check_contents(1);
+  packed.check_layout(sources, backend);
+  PackedReader reader(backend, packed, false);
+  std::vector<std::vector<float>> rows;
+  for (const auto& item : g.items) rows.push_back(harness.encode(item.patches, item.grid));
+  harness.replace(
+      make_vision_tower(backend, harness.config(), *sources.vision, reader, DType::kBF16));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(harness.encode(g.items[i].patches, g.items[i].grid), rows[i]) << i;
+  }
+  harness.replace(nullptr);
+  std::filesystem::remove(path);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, PackedTower, testing::ValuesIn(vision_golden_names()),
+                         [](const auto& test) { return test.param; });
 
 INSTANTIATE_TEST_SUITE_P(Runs, Tower, testing::ValuesIn(runs()),
                          [](const auto& test) { return test.param.isa + "_" + test.param.name; });

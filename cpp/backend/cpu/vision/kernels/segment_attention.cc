@@ -54,49 +54,23 @@ HEADRACE_SIMD_INLINE void follow_scores(const F32 (&top)[kBlockVectors], const R
   }
 }
 
-/// Scores of `keys` keys to probabilities relative to the references, which are added to the
-/// totals.
-HEADRACE_SIMD_INLINE void to_probabilities(float* scores, int keys, const Running& running) {
-  F32 reference[kBlockVectors], total[kBlockVectors];
-#pragma GCC unroll 2
-  for (int v = 0; v < kBlockVectors; ++v) {
-    reference[v] = load(running.references + v * kLanes);
-    total[v] = load(running.totals + v * kLanes);
-  }
-#pragma GCC unroll 4
-  for (int key = 0; key < keys; ++key) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kBlockVectors; ++v) {
-      float* at = scores + key * kBlockQueries + v * kLanes;
-      const F32 p = exp2(sub(load(at), reference[v]));
-      store(at, p);
-      total[v] = add(total[v], p);
-    }
-  }
-#pragma GCC unroll 2
-  for (int v = 0; v < kBlockVectors; ++v) store(running.totals + v * kLanes, total[v]);
-}
-
 /// Where a task's things lie in its scratch.
 struct Scratch {
   float* queries;  ///< [blocks][head_dim][kBlockQueries], scaled
   float* sums;     ///< the same
   float* references;
   float* totals;
-  float* keys;    ///< a tile
-  float* values;  ///< a tile
+  float* tile;
   float* scores;  ///< [kSegmentTileKeys][kBlockQueries]
 
   explicit Scratch(float* memory) {
     constexpr int64_t kQueryFloats = int64_t{kSegmentTaskRows} * kSegmentHeadDim;
-    constexpr int64_t kTileFloats = int64_t{kSegmentTileKeys} * (kSegmentHeadDim + 16);
     queries = memory;
     sums = queries + kQueryFloats;
     references = sums + kQueryFloats;
     totals = references + kSegmentTaskRows;
-    keys = totals + kSegmentTaskRows;
-    values = keys + kTileFloats;
-    scores = values + kTileFloats;
+    tile = totals + kSegmentTaskRows;
+    scores = tile + 2 * kSegmentTileKeys * segment_row_floats(kSegmentHeadDim);
   }
   Running block(int number, int head_dim) const {
     const int64_t queries_before = int64_t{number} * kBlockQueries;
@@ -149,14 +123,57 @@ void write_output(const Running& running, int count, int head_dim, float* out, i
   }
 }
 
-/// A block's share of fetching the next tile's keys and values.
-void fetch_rows(const SegmentTask& task, int64_t first, int64_t end) {
-  for (int64_t key = first; key < end && key < task.num_keys; ++key) {
-    for (int i = 0; i < task.head_dim; i += 16) {
-      prefetch(task.keys + key * task.key_stride + i);
-      prefetch(task.values + key * task.value_stride + i);
+int share_of(int count, int parts) { return (count + parts - 1) / parts; }
+
+/// Brings part `part` of `parts` of the tile behind the one at `start` closer.
+void fetch_part(const SegmentTask& task, int64_t start, int64_t tile_floats, int part, int parts) {
+  const int64_t first = start + kSegmentTileKeys;
+  if (first >= task.num_keys) return;
+  if (task.tiles != nullptr) {
+    const int lines = static_cast<int>(tile_floats / 16), share = share_of(lines, parts);
+    const float* tile = task.tiles + first / kSegmentTileKeys * tile_floats;
+    for (int i = part * share; i < (part + 1) * share && i < lines; ++i) prefetch(tile + i * 16);
+    return;
+  }
+  const int64_t share = share_of(kSegmentTileKeys, parts);
+  for (int64_t i = part * share; i < (part + 1) * share && first + i < task.num_keys; ++i) {
+    const float* key = task.keys + (first + i) * task.key_stride;
+    const float* value = task.values + (first + i) * task.value_stride;
+    for (int column = 0; column < task.head_dim; column += 16) {
+      prefetch(key + column);
+      prefetch(value + column);
     }
   }
+}
+
+template <class Products>
+int64_t tile_floats(int32_t head_dim) {
+  return Products::key_floats(head_dim) + Products::value_floats(head_dim);
+}
+
+template <class Products>
+void pack_tile(const SegmentTile& tile) {
+  Products::pack_keys(tile.keys, tile.key_stride, tile.num_keys, tile.head_dim, tile.out);
+  Products::pack_values(tile.values, tile.value_stride, tile.num_keys, tile.head_dim,
+                        tile.out + Products::key_floats(tile.head_dim));
+}
+
+/// One tile of `keys` keys for a block of queries.
+template <class Products>
+HEADRACE_SIMD_INLINE void attend_block(const float* queries, const float* tile, int keys,
+                                       int head_dim, float* scores, const Running& running) {
+  F32 top[kBlockVectors], references[kBlockVectors], totals[kBlockVectors];
+  Products::score(queries, tile, keys, head_dim, scores, top);
+  follow_scores(top, running, head_dim);
+#pragma GCC unroll 2
+  for (int v = 0; v < kBlockVectors; ++v) {
+    references[v] = load(running.references + v * kLanes);
+    totals[v] = load(running.totals + v * kLanes);
+  }
+  Products::weigh(scores, keys, references, totals);
+#pragma GCC unroll 2
+  for (int v = 0; v < kBlockVectors; ++v) store(running.totals + v * kLanes, totals[v]);
+  Products::add_values(scores, tile + Products::key_floats(head_dim), keys, head_dim, running.sums);
 }
 
 template <class Products>
@@ -164,7 +181,8 @@ void attend(const SegmentTask& task) {
   constexpr float kLog2E = 0x1.715476p+0f;
   const Scratch scratch(task.scratch);
   const int head_dim = task.head_dim;
-  const int blocks = (task.num_queries + kBlockQueries - 1) / kBlockQueries;
+  const int64_t packed_floats = tile_floats<Products>(head_dim);
+  const int blocks = share_of(task.num_queries, kBlockQueries);
   const auto block_queries = [&](int block) {
     return scratch.queries + int64_t{block} * kBlockQueries * head_dim;
   };
@@ -176,23 +194,21 @@ void attend(const SegmentTask& task) {
     Products::round_queries(block_queries(block), head_dim);
     clear(scratch.block(block, head_dim), head_dim);
   }
-  const int fetched = (kSegmentTileKeys + blocks - 1) / blocks;
   for (int64_t start = 0; start < task.num_keys; start += kSegmentTileKeys) {
     const int64_t left = task.num_keys - start;
     const int keys = left < kSegmentTileKeys ? static_cast<int>(left) : kSegmentTileKeys;
-    Products::pack_keys(task.keys + start * task.key_stride, task.key_stride, keys, head_dim,
-                        scratch.keys);
-    Products::pack_values(task.values + start * task.value_stride, task.value_stride, keys,
-                          head_dim, scratch.values);
+    const float* tile = scratch.tile;
+    if (task.tiles != nullptr) {
+      tile = task.tiles + start / kSegmentTileKeys * packed_floats;
+    } else {
+      pack_tile<Products>({task.keys + start * task.key_stride, task.key_stride,
+                           task.values + start * task.value_stride, task.value_stride, keys,
+                           head_dim, scratch.tile});
+    }
     for (int block = 0; block < blocks; ++block) {
-      const Running running = scratch.block(block, head_dim);
-      F32 top[kBlockVectors];
-      const int64_t next = start + kSegmentTileKeys + int64_t{block} * fetched;
-      fetch_rows(task, next, next + fetched);
-      Products::score(block_queries(block), scratch.keys, keys, head_dim, scratch.scores, top);
-      follow_scores(top, running, head_dim);
-      to_probabilities(scratch.scores, keys, running);
-      Products::add_values(scratch.scores, scratch.values, keys, head_dim, running.sums);
+      fetch_part(task, start, packed_floats, block, blocks);
+      attend_block<Products>(block_queries(block), tile, keys, head_dim, scratch.scores,
+                             scratch.block(block, head_dim));
     }
   }
   for (int block = 0; block < blocks; ++block) {
@@ -203,6 +219,10 @@ void attend(const SegmentTask& task) {
   }
 }
 
+template <class Products>
+constexpr SegmentProducts kKernelsOf = {tile_floats<Products>, pack_tile<Products>,
+                                        attend<Products>};
+
 }  // namespace
 
 #if defined(HEADRACE_HAS_BF16_DOT)
@@ -212,6 +232,6 @@ using ProductsBF16 = SegmentFloats;
 #endif
 
 extern const SegmentKernels kSegmentKernels;
-const SegmentKernels kSegmentKernels = {attend<SegmentFloats>, attend<ProductsBF16>};
+const SegmentKernels kSegmentKernels = {kKernelsOf<SegmentFloats>, kKernelsOf<ProductsBF16>};
 
 }  // namespace headrace::HEADRACE_ISA

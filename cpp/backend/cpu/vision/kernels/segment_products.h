@@ -4,12 +4,17 @@
 // float32, or of bf16 numbers with float32 sums. A `Products` class has
 //
 //   round_queries(block, head_dim)      the block [head_dim][kBlockQueries] as score() wants it
+//   key_floats(head_dim), value_floats(head_dim)
+//                                       of a packed tile
 //   pack_keys, pack_values(rows, stride, keys, head_dim, tile)
 //                                       rows as score() and add_values() want them
 //   score(block, tile, keys, head_dim, scores, top)
 //                                       scores [key][query], and their maxima
+//   weigh(scores, keys, references, totals)
+//                                       scores to probabilities, as add_values() wants them, which
+//                                       are added to the totals
 //   add_values(p, tile, keys, head_dim, sums)
-//                                       sums [head_dim][query] += p [key][query] . values
+//                                       sums [head_dim][query] += p . values
 
 #include "backend/cpu/simd/row_loops.h"
 #include "backend/cpu/simd/simd.h"
@@ -25,10 +30,6 @@ constexpr int kBlockQueries = kBlockVectors * kLanes;
 constexpr int kBlockRows = kLanes == 16 ? 8 : 4;
 static_assert(kSegmentTaskRows % kBlockQueries == 0 && kSegmentTileKeys % kBlockRows == 0);
 
-/// Words (of 4 bytes) from a row of a tile to the next one: an odd number of cache lines, so that
-/// rows fall into different sets of the first-level cache.
-constexpr int tile_stride(int words) { return ((words + 15) / 16 | 1) * 16; }
-
 /// Rows of a tile: whole register blocks, those behind the last one are copies of it.
 template <class Store>
 HEADRACE_SIMD_INLINE void for_tile_rows(const float* rows, int64_t stride, int count,
@@ -42,10 +43,15 @@ HEADRACE_SIMD_INLINE void for_tile_rows(const float* rows, int64_t stride, int c
 constexpr int lanes_left(int count, int i) { return count - i < kLanes ? count - i : kLanes; }
 
 struct SegmentFloats {
+  static int64_t key_floats(int head_dim) {
+    return int64_t{kSegmentTileKeys} * segment_row_floats(head_dim);
+  }
+  static int64_t value_floats(int head_dim) { return key_floats(head_dim); }
+
   static void round_queries(float*, int) {}
 
   static void pack_keys(const float* rows, int64_t stride, int keys, int head_dim, float* tile) {
-    const int to_stride = tile_stride(head_dim);
+    const int to_stride = segment_row_floats(head_dim);
     for_tile_rows(rows, stride, keys, [&](int row, const float* from) {
       for (int i = 0; i < head_dim; i += kLanes) {
         store(tile + row * to_stride + i, load_up_to(from + i, lanes_left(head_dim, i)));
@@ -56,9 +62,9 @@ struct SegmentFloats {
     pack_keys(rows, stride, keys, head_dim, tile);
   }
 
-  static void score(const float* block, const float* tile, int keys, int head_dim, float* scores,
-                    F32 (&top)[kBlockVectors]) {
-    const int stride = tile_stride(head_dim);
+  [[gnu::noinline]] static void score(const float* block, const float* tile, int keys, int head_dim,
+                                      float* scores, F32 (&top)[kBlockVectors]) {
+    const int stride = segment_row_floats(head_dim);
     top[0] = top[1] = set1(-__builtin_inff());
     for (int key = 0; key < keys; key += kBlockRows) {
       F32 sum[kBlockRows][kBlockVectors];
@@ -86,8 +92,24 @@ struct SegmentFloats {
     }
   }
 
-  static void add_values(const float* p, const float* tile, int keys, int head_dim, float* sums) {
-    const int stride = tile_stride(head_dim);
+  [[gnu::noinline]] static void weigh(float* scores, int keys,
+                                      const F32 (&references)[kBlockVectors],
+                                      F32 (&totals)[kBlockVectors]) {
+#pragma GCC unroll 4
+    for (int key = 0; key < keys; ++key) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kBlockVectors; ++v) {
+        float* at = scores + key * kBlockQueries + v * kLanes;
+        const F32 p = exp2(sub(load(at), references[v]));
+        store(at, p);
+        totals[v] = add(totals[v], p);
+      }
+    }
+  }
+
+  [[gnu::noinline]] static void add_values(const float* p, const float* tile, int keys,
+                                           int head_dim, float* sums) {
+    const int stride = segment_row_floats(head_dim);
     for (int dim = 0; dim < head_dim; dim += kBlockRows) {
       F32 sum[kBlockRows][kBlockVectors];
       float* at = sums + dim * kBlockQueries;
@@ -124,6 +146,13 @@ struct SegmentPairs {
   }
   static void store_pairs(float* p, Bf16Pairs pairs) { store(p, reinterpret_cast<F32>(pairs)); }
 
+  static int64_t key_floats(int head_dim) {
+    return int64_t{kSegmentTileKeys} * segment_row_floats(head_dim / 2);
+  }
+  static int64_t value_floats(int head_dim) {
+    return int64_t{kSegmentTileKeys / 2} * segment_row_floats(head_dim);
+  }
+
   static void round_queries(float* block, int head_dim) {
     for (int pair = 0; pair < head_dim / 2; ++pair) {
 #pragma GCC unroll 2
@@ -136,7 +165,7 @@ struct SegmentPairs {
   }
 
   static void pack_keys(const float* rows, int64_t stride, int keys, int head_dim, float* tile) {
-    const int to_stride = tile_stride(head_dim / 2);
+    const int to_stride = segment_row_floats(head_dim / 2);
     for_tile_rows(rows, stride, keys, [&](int row, const float* from) {
       for (int i = 0; i < head_dim; i += 2 * kLanes) {
         const F32 low = load_up_to(from + i, lanes_left(head_dim, i));
@@ -150,7 +179,7 @@ struct SegmentPairs {
   }
 
   static void pack_values(const float* rows, int64_t stride, int keys, int head_dim, float* tile) {
-    const int to_stride = tile_stride(head_dim);
+    const int to_stride = segment_row_floats(head_dim);
     for (int key = 0; key < keys; key += 2) {
       const float* from = rows + key * stride;
       for (int i = 0; i < head_dim; i += kLanes) {
@@ -162,9 +191,9 @@ struct SegmentPairs {
     }
   }
 
-  static void score(const float* block, const float* tile, int keys, int head_dim, float* scores,
-                    F32 (&top)[kBlockVectors]) {
-    const int stride = tile_stride(head_dim / 2);
+  [[gnu::noinline]] static void score(const float* block, const float* tile, int keys, int head_dim,
+                                      float* scores, F32 (&top)[kBlockVectors]) {
+    const int stride = segment_row_floats(head_dim / 2);
     top[0] = top[1] = set1(-__builtin_inff());
     for (int key = 0; key < keys; key += kBlockRows) {
       F32 sum[kBlockRows][kBlockVectors];
@@ -192,17 +221,31 @@ struct SegmentPairs {
     }
   }
 
-  static void add_values(float* p, const float* tile, int keys, int head_dim, float* sums) {
-    const int stride = tile_stride(head_dim);
-    const int pairs = (keys + 1) / 2;
-    for (int pair = 0; pair < pairs; ++pair) {
+  [[gnu::noinline]] static void weigh(float* scores, int keys,
+                                      const F32 (&references)[kBlockVectors],
+                                      F32 (&totals)[kBlockVectors]) {
+#pragma GCC unroll 2
+    for (int key = 0; key < keys; key += 2) {
 #pragma GCC unroll 2
       for (int v = 0; v < kBlockVectors; ++v) {
-        const float* from = p + 2 * pair * kBlockQueries + v * kLanes;
-        const F32 high = 2 * pair + 1 < keys ? load(from + kBlockQueries) : zero();
-        store_pairs(p + pair * kBlockQueries + v * kLanes, interleave_pairs(load(from), high));
+        const float* from = scores + key * kBlockQueries + v * kLanes;
+        const F32 low = exp2(sub(load(from), references[v]));
+        F32 high = zero();
+        totals[v] = add(totals[v], low);
+        if (key + 1 < keys) {
+          high = exp2(sub(load(from + kBlockQueries), references[v]));
+          totals[v] = add(totals[v], high);
+        }
+        // Behind what is still to be read.
+        store_pairs(scores + key / 2 * kBlockQueries + v * kLanes, interleave_pairs(low, high));
       }
     }
+  }
+
+  [[gnu::noinline]] static void add_values(const float* p, const float* tile, int keys,
+                                           int head_dim, float* sums) {
+    const int stride = segment_row_floats(head_dim);
+    const int pairs = (keys + 1) / 2;
     for (int dim = 0; dim < head_dim; dim += kBlockRows) {
       F32 sum[kBlockRows][kBlockVectors];
       float* at = sums + dim * kBlockQueries;
