@@ -67,7 +67,6 @@ VitRun::VitRun(const VitModel& model, const float* patches, const PatchGrid& gri
                std::span<const TensorView> out)
     : model_(model),
       grid_(grid),
-      order_(order_patches(model.config, grid)),
       rope_(model.config.rope ? model.config.head_dim : 4, std::max(grid.h, grid.w)),
       positions_(static_cast<const float*>(model.weights.positions.view.data),
                  model.config.position_side, model.config.width),
@@ -79,6 +78,8 @@ VitRun::VitRun(const VitModel& model, const float* patches, const PatchGrid& gri
   memory_ = model.backend.allocate(sizes.offset());
   Carver carver(memory_.data);
   scratch_ = lay_out_vit(model.config, grid, model.hidden, carver);
+  // Not before the device has shown that an item of this size fits.
+  order_ = order_patches(model.config, grid);
   plan();
   upload(patches);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <span>
 
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/model/decoder_harness.h"
@@ -167,6 +168,25 @@ TEST_P(PackedTower, SameBitsFromAPackedFile) {
   }
   harness.replace(nullptr);
   std::filesystem::remove(path);
+}
+
+// A grid that could be, on a device that can't hold it: nothing is taken, and the next item runs.
+TEST(TowerMemory, AnItemThatDoesNotFitIsRefused) {
+  const VisionGolden g = load_vision_golden("qwen2_vl");
+  const auto backend = make_cpu_backend({.num_threads = 1, .memory_limit = 8 << 20});
+  const ModelConfig config = load_model_config(g.folder);
+  const Checkpoint checkpoint(g.folder);
+  const ModelSources sources = checkpoint_sources(config, checkpoint, {});
+  WeightLoader loader(*backend, &checkpoint, DType::kF32, 0.0f);
+  const auto tower = make_vision_tower(*backend, config, *sources.vision, loader, DType::kF32);
+  const PatchGrid large{1024, 512, 512};
+  EXPECT_EQ(tower->rows(large), int64_t{1} << 26);
+  EXPECT_GT(tower->scratch_bytes(large), size_t{1} << 36);
+  const TensorView nowhere(nullptr, DType::kF32, {tower->rows(large), config.hidden_size});
+  const size_t before = backend->bytes_in_use();
+  expect_error(ErrorCode::kOutOfMemory, {},
+               [&] { tower->begin(g.items[0].patches.data(), large, std::span(&nowhere, 1)); });
+  EXPECT_EQ(backend->bytes_in_use(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, PackedTower, testing::ValuesIn(vision_golden_names()),
