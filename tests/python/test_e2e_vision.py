@@ -98,7 +98,8 @@ def test_answers_are_transformers(load: Callable[..., LLM], name: str) -> None:
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_small_steps_change_nothing(load: Callable[..., LLM], name: str) -> None:
-    llm = load(name, max_num_batched_tokens=16, max_encoder_tokens=8, block_size=16)
+    steps = {"max_num_seqs": 4, "max_num_batched_tokens": 16, "max_encoder_tokens": 8}
+    llm = load(name, **steps, block_size=16, max_encoder_cache=256)
     messages = [conversation(pieces) for pieces in CONVERSATIONS[name]]
     outputs = llm.chat(messages, GREEDY, use_tqdm=False)
     assert answers(outputs) == [entry["tokens"] for entry in GOLDEN[name]]
@@ -128,3 +129,11 @@ def test_a_bad_item_costs_its_neighbours_nothing(load: Callable[..., LLM]) -> No
     assert [output.error_code for output in outputs] == [200, 400, 200]
     expected = GOLDEN[name][1]["tokens"]
     assert answers([outputs[0], outputs[2]]) == [expected, expected]
+
+
+def test_an_item_that_the_encoder_cache_cannot_hold(load: Callable[..., LLM]) -> None:
+    llm = load("qwen2_vl", max_encoder_cache=1)
+    (output,) = llm.chat(conversation(CONVERSATIONS["qwen2_vl"][1]), GREEDY, use_tqdm=False)
+    assert output.error_code == 400
+    assert "media[0]: 15 rows of it take" in (output.error_msg or "")
+    assert "more than the bytes of max_encoder_cache, 256" in (output.error_msg or "")

@@ -369,7 +369,9 @@ def test_the_encoder_cache_is_told_in_rows(tmp_path: Path) -> None:
     def told(rows: int) -> Any:
         return args(max_encoder_cache=rows).model_options(str(tmp_path))["encoder_cache_bytes"]
 
-    assert (told(-1), told(0), told(10)) == (0, 1, 10 * 64 * 3 * 4)
+    assert (told(-1), told(10)) == (0, 10 * 64 * 3 * 4)
+    with pytest.raises(UnsupportedError, match="max_encoder_cache=0: the engine keeps at least"):
+        told(0)
 
 
 def test_defaults_leave_the_choice_to_the_engine() -> None:

@@ -204,5 +204,6 @@ def describe_error(error: Exception) -> tuple[int, str]:
     if isinstance(error, EngineError):
         return error.error_code, str(error)
     if isinstance(error, native.HeadraceError):
-        return http_code(error.code), str(error)
+        message = str(error).replace("encoder_cache_bytes", "the bytes of max_encoder_cache,")
+        return http_code(error.code), message
     return 400, str(error)

@@ -132,8 +132,8 @@ class EngineArgs:
         HEADRACE_ALLOWED_LOCAL_MEDIA_PATH. allowed_media_domains: the hosts that http(s):// ones may
         name, as a list; None: none, or HEADRACE_ALLOWED_MEDIA_DOMAINS (docs/media.md).
     max_encoder_tokens: rows of images and clips encoded between two steps; 0: the engine chooses.
-    max_encoder_cache: rows of encoded images and clips that are kept for later requests; -1: the
-        engine chooses; 0: what one piece of an item takes, which is the least.
+    max_encoder_cache: rows of encoded images and clips that are kept; -1: the engine chooses. An
+        item must have room in it, all of it or, of a clip, a part.
     max_processor_cache: GiB of processed images and clips that are kept; -1: 0.25, 0: none.
     deploy_modality: "text" refuses images and clips. enable_mm: True refuses a model without them.
     speculative_config: {"method": "ngram", "num_speculative_tokens": 8}, for instance: guess tokens
@@ -355,6 +355,11 @@ class EngineArgs:
         _check_int("max_lora_rank", self.max_lora_rank, 1, 4096)
         _check_int("max_encoder_tokens", self.max_encoder_tokens, 0)
         _check_int("max_encoder_cache", self.max_encoder_cache, -1)
+        if self.max_encoder_cache == 0:
+            raise UnsupportedError(
+                "max_encoder_cache=0: the engine keeps at least the item that it works on; say how "
+                "many rows that may have, or -1"
+            )
         _check_int("seed", self.seed, 0, MAX_SEED, optional=True)
         if isinstance(self.max_logprobs, int) and self.max_logprobs < -1:
             raise ValueError(f"max_logprobs ({self.max_logprobs}) can't be less than -1.")

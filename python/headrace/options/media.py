@@ -84,7 +84,7 @@ def encoder_cache_bytes(rows: int, folder: str) -> int:
     if not isinstance(width, int) or not 0 < width <= _MOST_WIDTH:
         return 0
     layers = 1 + (len(added) if isinstance(added, list) else 0)
-    return min(max(4 * rows * width * layers, 1), _MOST_BYTES)
+    return min(4 * rows * width * layers, _MOST_BYTES)
 
 
 def local_media_path(given: Any) -> str | os.PathLike[str] | None:
