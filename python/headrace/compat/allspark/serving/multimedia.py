@@ -92,7 +92,7 @@ def _places(
         )
     places = [place for place, token in enumerate(prompt) if token == int(key)]
     for number, tensor in enumerate(tensors):
-        name = f"mm_info[{key!r}][{number}]"
+        name = f"mm_info[{quoted(key)}][{number}]"
         try:
             values, rows, width = dlpack.read_floats(tensor)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
