@@ -22,16 +22,18 @@ namespace {
 #define EXPECT_NO_TAIL_PADDING(type, last) \
   static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
 EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
-EXPECT_NO_TAIL_PADDING(headrace_model_options, load_user_data);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved_too);
 EXPECT_NO_TAIL_PADDING(headrace_load_progress, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_pooling_params, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_request_options, pooling);
+EXPECT_NO_TAIL_PADDING(headrace_request_options, num_media);
+EXPECT_NO_TAIL_PADDING(headrace_media_run, num_steps);
+EXPECT_NO_TAIL_PADDING(headrace_media_input, num_runs);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
-EXPECT_NO_TAIL_PADDING(headrace_model_stats, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, generates);
+EXPECT_NO_TAIL_PADDING(headrace_model_stats, encoder_cache_bytes);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, vision_weight_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_request_stats, host_cached_tokens);
+EXPECT_NO_TAIL_PADDING(headrace_request_stats, video_tokens);
 EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
 
 // Do these no longer compile? Then give C the field that C++ has got, and name it here.
@@ -45,28 +47,30 @@ EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
   [[maybe_unused]] const auto& [path, device, dtype, quantization, group_size, kv_dtype, threads,
                                 isa, max_len, max_seqs, max_tokens, block, blocks, kv_bytes,
                                 utilization, ratio, leftover, prefix, swap, out_of_blocks, chunk,
-                                packed, packed_copy, max_loras, max_lora_rank, speculative, dummy,
-                                load_progress, load_stop] = model;
+                                packed, packed_copy, max_loras, max_lora_rank, speculative,
+                                encoder_tokens, encoder_cache, dummy, load_progress, load_stop] =
+      model;
   [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram, draft] = speculative;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
                                 stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
                                 scaled, normalized] = sampling;
-  [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint, pooling] =
-      request;
+  [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint, pooling,
+                                media] = request;
   [[maybe_unused]] const auto& [rows, dimensions, unit, logits] = *pooling;
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters,
                                 active_parameters, experts, active_experts, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
-                                i20, host_blocks, nodes, i22, i23, causal, generates, token_bytes,
+                                i20, host_blocks, nodes, i22, i23, causal, generates, vision,
+                                embeddings, most_encoded, encoded_bytes, tower_bytes, token_bytes,
                                 i24, i25, i26, reserved, left, host_bytes, mapped_weights,
                                 packed_file, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, host_cached, finished,
                                 preempted, interrupted, steps, prompts, generated, hits, misses,
                                 host_hits, to_host, from_host, busy, masks, memory, pool, mapped,
-                                drafted, accepted] = stats;
-  [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8] =
-      request_stats;
+                                drafted, accepted, encoded, found, cache_bytes] = stats;
+  [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8,
+                                images, clips] = request_stats;
   [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, code, message] = output;
   [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
 }
