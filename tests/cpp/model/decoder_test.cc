@@ -7,6 +7,8 @@
 
 #include <cstring>
 #include <random>
+#include <set>
+#include <string>
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
@@ -218,7 +220,11 @@ class DecoderLoad : public testing::Test {
 };
 
 TEST_F(DecoderLoad, WellFormedOnesLoad) {
+  // Those have towers besides: vision/tower_test.cc loads them.
+  const std::set<std::string> seeing = {"qwen2_vl", "qwen2_5_vl",   "qwen3_vl",
+                                        "smolvlm",  "qwen3_vl_moe", "idefics3"};
   for (const std::string& type : supported_model_types()) {
+    if (seeing.contains(type)) continue;
     const ModelConfig config = tiny(type);
     EXPECT_NO_THROW(load(config, tensors_of(config))) << type;
     EXPECT_EQ(backend_->bytes_in_use(), 0u);

@@ -31,7 +31,7 @@ VisionGolden::Prompt read_prompt(const Json& entry) {
 std::vector<std::string> vision_golden_names() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(root())) {
-    names.push_back(entry.path().filename());
+    if (entry.is_directory()) names.push_back(entry.path().filename());
   }
   std::ranges::sort(names);
   return names;
