@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/threads/thread_pool.h"
@@ -70,16 +71,40 @@ TEST(CpuAffinity, CpuTimeStandsStillWhileAThreadSleeps) {
   EXPECT_EQ(thread_cpu_nanoseconds(id), -1);
 }
 
+/// Keeps this thread on one CPU while it lives.
+class Pinned {
+ public:
+  explicit Pinned(int32_t cpu) : before_(*thread_affinity(0)) {
+    EXPECT_TRUE(set_thread_affinity(0, CpuMask::of(cpu)));
+  }
+  ~Pinned() { EXPECT_TRUE(set_thread_affinity(0, before_)); }
+
+ private:
+  const CpuMask before_;
+};
+
+/// Two CPUs that this thread may run on: who shares one with a stalled thread can't help it.
+std::pair<int32_t, int32_t> two_cpus() {
+  const CpuMask allowed = *thread_affinity(0);
+  std::vector<int32_t> cpus;
+  for (int32_t cpu = 0; cpus.size() < 2; ++cpu) {
+    if (allowed.contains(cpu)) cpus.push_back(cpu);
+  }
+  return {cpus[0], cpus[1]};
+}
+
 // What a thread that the system took off its core looks like: it holds a range and doesn't run.
 class StalledWorker {
  public:
-  explicit StalledWorker(ThreadSeats& seats)
-      : thread_([this, &seats] {
+  /// Takes its range on `cpu`, and may run where this thread may.
+  StalledWorker(ThreadSeats& seats, int32_t cpu)
+      : thread_([this, &seats, cpu, allowed = *thread_affinity(0)] {
+          EXPECT_TRUE(set_thread_affinity(0, CpuMask::of(cpu)));
           seats.begin_work(1);
+          EXPECT_TRUE(set_thread_affinity(0, allowed));
           id_ = this_thread_id();
           working_ = true;
           while (!resume_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          cpu_ = current_cpu();
           seats.end_work(1);
           done_ = true;
           while (!leave_) std::this_thread::yield();
@@ -98,7 +123,7 @@ class StalledWorker {
   std::optional<CpuMask> affinity() const { return thread_affinity(id_); }
 
  private:
-  std::atomic<int32_t> id_{0}, cpu_{-1};
+  std::atomic<int32_t> id_{0};
   std::atomic<bool> working_{false}, resume_{false}, done_{false}, leave_{false};
   std::thread thread_;
 };
@@ -106,11 +131,13 @@ class StalledWorker {
 TEST(ThreadSeats, AStalledThreadIsHelpedAndRestsAfterALongWait) {
   if (usable_cores() < 2) GTEST_SKIP() << "needs two cores";
   const auto before = thread_affinity(0);
+  const auto [here, there] = two_cpus();
   ThreadSeats seats(2, true);
+  StalledWorker worker(seats, there);
+  const Pinned pinned(here);
   seats.adopt_caller();
   seats.begin_work(0);
   seats.end_work(0);
-  StalledWorker worker(seats);
   seats.end_wait(50'000'000);
   EXPECT_FALSE(seats.is_resting(1)) << "nobody helped it";
   for (int i = 0; i < 100; ++i) seats.help_stalled(0);  // it wakes at times: then it is not stalled
@@ -123,11 +150,13 @@ TEST(ThreadSeats, AStalledThreadIsHelpedAndRestsAfterALongWait) {
 
 TEST(ThreadSeats, AShortWaitCostsNobodyARest) {
   if (usable_cores() < 2) GTEST_SKIP() << "needs two cores";
+  const auto [here, there] = two_cpus();
   ThreadSeats seats(2, true);
+  StalledWorker worker(seats, there);
+  const Pinned pinned(here);
   seats.adopt_caller();
   seats.begin_work(0);
   seats.end_work(0);
-  StalledWorker worker(seats);
   for (int i = 0; i < 100; ++i) seats.help_stalled(0);
   worker.finish();
   seats.end_wait(100'000);
@@ -137,7 +166,7 @@ TEST(ThreadSeats, AShortWaitCostsNobodyARest) {
 
 TEST(ThreadSeats, MoreThreadsThanCoresAreLeftAlone) {
   ThreadSeats seats(usable_cores() + 1, true);
-  StalledWorker worker(seats);
+  StalledWorker worker(seats, current_cpu());
   for (int i = 0; i < 100; ++i) seats.help_stalled(0);
   seats.end_wait(50'000'000);
   EXPECT_FALSE(seats.is_resting(1));
