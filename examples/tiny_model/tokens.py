@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +48,9 @@ _HAN = r"\p{Han}"
 _PIECES = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
-def train_tokenizer(seed: int, dialogues: int = 40_000) -> Tokenizer:
-    """Byte-level BPE over generated dialogues: every text has tokens and comes back unchanged."""
-    rng = random.Random(seed)
+def byte_level_bpe(texts: Iterable[str], special_tokens: Sequence[str], size: int) -> Tokenizer:
+    """Byte-level BPE of `size` tokens, the special ones first: every text has tokens and comes back
+    unchanged."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -60,17 +61,25 @@ def train_tokenizer(seed: int, dialogues: int = 40_000) -> Tokenizer:
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB_SIZE - 2,
-        special_tokens=list(SPECIAL_TOKENS),
+        vocab_size=size,
+        special_tokens=list(special_tokens),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def train_tokenizer(seed: int, dialogues: int = 40_000) -> Tokenizer:
+    """The tokenizer of generated dialogues."""
+    rng = random.Random(seed)
 
     def texts() -> list[str]:
         dialogue = training_dialogue(rng)
         return [message["content"] for message in dialogue.messages()]
 
-    tokenizer.train_from_iterator((text for _ in range(dialogues) for text in texts()), trainer)
+    made = (text for _ in range(dialogues) for text in texts())
+    tokenizer = byte_level_bpe(made, SPECIAL_TOKENS, VOCAB_SIZE - 2)
     # One token each, so that a reply has the same tokens when generated and when read as history.
     tokenizer.add_tokens([AddedToken(role, normalized=False) for role in (USER, ASSISTANT)])
     return tokenizer
