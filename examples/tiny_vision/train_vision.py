@@ -46,7 +46,7 @@ CELL_SHARE = 0.3  # of the loss of cells
 MATRIX_RATE = 0.01
 OTHER_RATE = 3e-3
 BALANCE_RATE = 1e-3
-EASY_STEPS = 800
+EASY_STEPS = 600
 
 # How often each kind of picture is shown at the start, and EASY_STEPS later: what is easy first.
 _WEIGHTS: dict[str, tuple[float, float]] = {

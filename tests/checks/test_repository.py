@@ -4,6 +4,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 CODE = {".h", ".cc", ".inc", ".cu", ".cuh", ".py"}
 MAX_LINES = 550
@@ -53,9 +55,10 @@ def test_nothing_that_a_build_makes() -> None:
     assert not programs
 
 
-def test_the_shipped_model_is_small() -> None:
-    folder = ROOT / "examples/tiny_model/checkpoint"
-    assert sum(p.stat().st_size for p in folder.iterdir()) <= 8 << 20
+@pytest.mark.parametrize(("name", "most"), [("tiny_model", 8 << 20), ("tiny_vision", 10_000_000)])
+def test_the_models_of_the_examples_are_small(name: str, most: int) -> None:
+    folder = ROOT / "examples" / name / "checkpoint"
+    assert sum(p.stat().st_size for p in folder.iterdir()) <= most
 
 
 def test_dependencies_are_listed() -> None:

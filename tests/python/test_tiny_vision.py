@@ -8,17 +8,18 @@ import sys
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import HAS_ENGINE, ROOT
 
 sys.path.append(str(ROOT / "examples" / "tiny_vision"))
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from headrace import LLM, SamplingParams
 from headrace.media import MediaProcessor, Rows, lay_out, read_model_settings, rope_positions
 from headrace.text.templates.chat_template import render_template
 from pictures import draw, patches
-from questions import PICTURES, heldout_items, load_heldout, picture_of, training_dialogue
+from questions import PICTURES, heldout_items, is_right, load_heldout, picture_of, training_dialogue
 from scenes import SIZES
 from vision_tokens import TEXT_SIZE, Encoder
 
@@ -103,3 +104,30 @@ def test_the_questions_have_pictures_of_all_shapes() -> None:
     assert {(frames, height, width) for frames, height, width, _ in shapes} == {
         (frames, height, width) for frames in (1, 4) for width, height in SIZES
     }
+
+
+def messages_of(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line of heldout.jsonl as a conversation."""
+    pixels = draw(picture_of(item))
+    shown: dict[str, Any] = {"type": "image", "image": pixels[0]}
+    if len(pixels) > 1:
+        shown = {"type": "video", "video": pixels, "fps": 2}
+    parts = [shown, {"type": "text", "text": item["question"]}]
+    return [{"role": "user", "content": parts}]
+
+
+@pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
+def test_held_out_questions() -> None:
+    """At least nine of ten, and all that are asked about the files."""
+    items = load_heldout(EXAMPLE / "heldout.jsonl")
+    assert len(items) == 200
+    with LLM(str(CHECKPOINT)) as llm:
+        params = SamplingParams(temperature=0.0, max_tokens=64)
+        outputs = llm.chat([messages_of(item) for item in items], params, use_tqdm=False)
+    wrong = {}
+    for item, output in zip(items, outputs, strict=True):
+        assert output.outputs is not None, output.error_msg
+        if not is_right(output.outputs.text, item):
+            wrong[item["id"]] = (item["question"], item["answers"], output.outputs.text)
+    assert len(wrong) <= 20, "\n".join(map(str, wrong.values()))
+    assert not wrong.keys() & set(PICTURES.values())
