@@ -1,7 +1,7 @@
 """Opens the tiny vision model with transformers, which knows it under names of its own.
 
-python reference.py            # scores ./checkpoint on heldout.jsonl
-python reference.py FOLDER
+python with_transformers.py            # scores ./checkpoint on heldout.jsonl
+python with_transformers.py FOLDER
 """
 
 from __future__ import annotations
