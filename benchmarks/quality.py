@@ -1,4 +1,5 @@
-"""What settings cost in quality: the shipped model's perplexity and held-out answers with each.
+"""What settings cost in quality: the shipped model's perplexity and held-out answers with each, and
+the held-out answers of examples/tiny_vision about pictures and clips (needs numpy).
 
     python benchmarks/quality.py
     python benchmarks/quality.py '{}' '{"quantization": "wint4", "group_size": 64}'
@@ -10,6 +11,7 @@ depends on the machine's speed.
 """
 
 import argparse
+import importlib
 import json
 import math
 import random
@@ -20,6 +22,7 @@ from pathlib import Path
 from headrace import LLM, SamplingParams, shipped_model
 
 TINY = Path(__file__).resolve().parents[1] / "examples" / "tiny_model"
+VISION = TINY.parent / "tiny_vision"
 SEED = 20_270_101
 SETTINGS = [
     {},
@@ -39,18 +42,17 @@ class Quality:
     questions: int
 
 
-def _dialogues():
-    """The module beside the tiny model."""
-    sys.path.insert(0, str(TINY))
+def _module(folder: Path, name: str):
+    """A module beside one of the examples' models."""
+    sys.path.insert(0, str(folder))
     try:
-        import dialogues
+        return importlib.import_module(name)
     finally:
-        sys.path.remove(str(TINY))
-    return dialogues
+        sys.path.remove(str(folder))
 
 
 def measure(settings: dict, dialogues: int = 600) -> Quality:
-    made = _dialogues()
+    made = _module(TINY, "dialogues")
     rng = random.Random(SEED)
     texts = [made.training_dialogue(rng).messages() for _ in range(dialogues)]
     items = made.load_heldout(TINY / "heldout.jsonl")
@@ -63,6 +65,19 @@ def measure(settings: dict, dialogues: int = 600) -> Quality:
         made.is_right(reply.outputs.text, item) for reply, item in zip(replies, items, strict=True)
     )
     return Quality(math.exp(math.fsum(losses) / len(losses)), len(losses), right, len(items))
+
+
+def right_about_pictures(settings: dict) -> int:
+    """How many held-out questions the tiny vision model answers right."""
+    made = _module(VISION, "questions")
+    items = made.load_heldout(VISION / "heldout.jsonl")
+    conversations = [made.messages_of(item) for item in items]
+    with LLM(**{**settings, "model": str(VISION / "checkpoint")}) as llm:
+        answer = SamplingParams(temperature=0.0, max_tokens=64)
+        replies = llm.chat(conversations, answer, use_tqdm=False)
+    return sum(
+        made.is_right(reply.outputs.text, item) for reply, item in zip(replies, items, strict=True)
+    )
 
 
 def _losses(output) -> list[float]:
@@ -80,8 +95,11 @@ def main() -> None:
         found = measure(settings, args.dialogues)
         base = base or found
         change = found.perplexity / base.perplexity - 1
-        print(f"{json.dumps(settings)}: perplexity {found.perplexity:.4f} ({change:+.2%}) over "
-              f"{found.tokens} tokens, {found.right} of {found.questions} right")  # fmt: skip
+        said = f"perplexity {found.perplexity:.4f} ({change:+.2%}) over {found.tokens} tokens"
+        print(f"{json.dumps(settings)}: {said}, {found.right} of {found.questions} right", end="")
+        if "model" not in settings:
+            print(f"; about pictures {right_about_pictures(settings)} of 200", end="")
+        print(flush=True)
 
 
 if __name__ == "__main__":

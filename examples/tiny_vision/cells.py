@@ -3,10 +3,13 @@ resampler get beside the questions. Only training needs it."""
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
-from glyphs import GLYPHS
+from glyphs import GLYPHS, dots
 from pictures import FACTOR, INSIDE, Mark, Picture, characters, coverage
+from scenes import COLOURS, Size, random_paper, random_shade
 
 _MOST = 5  # cells in a row or a column
 LABELS = (
@@ -15,15 +18,16 @@ LABELS = (
     "middle",
     *(f"column {x}" for x in range(_MOST)),
     *(f"row {y}" for y in range(_MOST)),
+    *COLOURS,
 )
 _INDEX = {name: index for index, name in enumerate(LABELS)}
 _LEAST = 8  # pixels of something in a cell that count
 
 
 def cells(picture: Picture) -> np.ndarray:
-    """bool [rows, labels]: which shapes and characters a cell of 16 x 16 pixels has a part of, and
-    whether the middle of one lies in it; if so, in which row and column the cell is. Of two frames
-    the first counts."""
+    """bool [rows, labels]: which shapes, characters and colours a cell of 16 x 16 pixels has a part
+    of, and whether the middle of one lies in it; if so, in which row and column the cell is. Of two
+    frames the first counts."""
     height, width = picture.height // FACTOR, picture.width // FACTOR
     grids = range(0, picture.frames, 2)
     found = np.zeros((len(grids), height, width, len(LABELS)), bool)
@@ -32,7 +36,8 @@ def cells(picture: Picture) -> np.ndarray:
             x, y = mark.x + number * picture.step[0], mark.y + number * picture.step[1]
             for what, middle, covered in _parts(picture, mark, x, y):
                 blocks = covered.reshape(height, FACTOR, width, FACTOR).sum(axis=(1, 3))
-                grid[..., _INDEX[what]] |= blocks >= _LEAST
+                for name in (what, _colour(mark)):
+                    grid[..., _INDEX[name]] |= blocks >= _LEAST
                 column, row = middle[0] // FACTOR, middle[1] // FACTOR
                 for name in ("middle", f"column {column}", f"row {row}"):
                     grid[row, column, _INDEX[name]] = True
@@ -47,3 +52,34 @@ def _parts(
     if mark.what in INSIDE:
         return [(mark.what, (x, y), coverage(canvas, mark, x, y))]
     return characters(canvas, mark, x, y)
+
+
+def _colour(mark: Mark) -> str:
+    """The name nearest to a mark's colour."""
+
+    def distance(name: str) -> int:
+        return sum((a - b) ** 2 for a, b in zip(mark.rgb, COLOURS[name], strict=True))
+
+    return min(COLOURS, key=distance)
+
+
+def practice(rng: random.Random, size: Size) -> Picture:
+    """Shapes and characters in disorder, so that a picture has much to learn: at least one of each,
+    which no scene has, and no two characters in a line."""
+    taken = np.zeros((size[1], size[0]), bool)
+    marks: list[Mark] = []
+    names = [rng.choice(tuple(INSIDE)), rng.choice(tuple(GLYPHS))]
+    names += [rng.choice(LABELS[: len(INSIDE) + len(GLYPHS)]) for _ in range(16)]
+    for name in names:
+        scale = rng.choice((2, 2, 3)) if name in GLYPHS else rng.randint(5, 12)
+        high, wide = dots(name, scale).shape if name in GLYPHS else (2 * scale + 1, 2 * scale + 1)
+        x = rng.randint(wide // 2 + 1, size[0] - wide // 2 - 2)
+        y = rng.randint(high // 2 + 1, size[1] - high // 2 - 2)
+        top, left = y - high // 2, x - wide // 2
+        # Characters keep apart, so that none looks like a part of a longer text.
+        room = taken[max(0, top - 1) : top + high + 1, max(0, left - 1) : left + wide + 1]
+        if not room.any():
+            room[...] = True
+            rgb = random_shade(rng, COLOURS[rng.choice(tuple(COLOURS))])
+            marks.append(Mark(name, rgb, x, y, scale))
+    return Picture(*size, random_paper(rng)[1], tuple(marks))

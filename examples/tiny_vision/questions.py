@@ -23,7 +23,7 @@ from names import AT, COLOUR_NAMES, MOVES, PAPER_NAMES, SHAPE_NAMES, a_thing, co
 from pictures import Picture, draw, from_json
 from scenes import COLOURS, SCENES, SHAPES, SIZES, Scene, Size, Thing
 
-__all__ = ["is_right", "load_heldout", "picture_of"]
+__all__ = ["is_right", "load_heldout", "messages_of", "picture_of"]
 
 HELDOUT_SEED = 20_260_201
 HELDOUT_COUNT = 200
@@ -357,6 +357,15 @@ def heldout_items(seed: int = HELDOUT_SEED) -> list[dict[str, Any]]:
 def picture_of(item: dict[str, Any]) -> Picture:
     """The picture or clip of a line of heldout.jsonl."""
     return from_json(item["picture"])
+
+
+def messages_of(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line of heldout.jsonl as a conversation for LLM.chat, the picture or clip as an array."""
+    frames = draw(picture_of(item))
+    shown: dict[str, Any] = {"type": "image", "image": frames[0]}
+    if len(frames) > 1:
+        shown = {"type": "video", "video": frames, "fps": 2}
+    return [{"role": "user", "content": [shown, {"type": "text", "text": item["question"]}]}]
 
 
 # Files, and which lines of heldout.jsonl they show.

@@ -77,13 +77,13 @@ class Scene:
     larger: int = -1
 
 
-def _shade(rng: random.Random, rgb: Rgb) -> Rgb:
+def random_shade(rng: random.Random, rgb: Rgb) -> Rgb:
     """The colour, a little lighter or darker."""
     red, green, blue = (min(255, max(0, value + rng.randrange(-14, 15))) for value in rgb)
     return red, green, blue
 
 
-def _paper(rng: random.Random) -> tuple[str, Rgb]:
+def random_paper(rng: random.Random) -> tuple[str, Rgb]:
     name = rng.choice(("white", "white", "grey", "black"))
     more = rng.randrange(-14, 15)
     red, green, blue = (min(255, max(0, value + more)) for value in PAPERS[name])
@@ -95,7 +95,7 @@ def _thing(rng: random.Random) -> Thing:
 
 
 def _mark(rng: random.Random, thing: Thing, x: int, y: int, radius: int) -> Mark:
-    return Mark(thing.shape, _shade(rng, COLOURS[thing.colour]), x, y, radius)
+    return Mark(thing.shape, random_shade(rng, COLOURS[thing.colour]), x, y, radius)
 
 
 def _within(rng: random.Random, low: int, high: int, radius: int) -> int:
@@ -105,7 +105,7 @@ def _within(rng: random.Random, low: int, high: int, radius: int) -> int:
 
 def single(rng: random.Random, size: Size) -> Scene:
     """One shape in one of nine places."""
-    thing, (name, rgb) = _thing(rng), _paper(rng)
+    thing, (name, rgb) = _thing(rng), random_paper(rng)
     row, column = rng.randrange(3), rng.randrange(3)
     place = PLACES[row][column]
     radius = rng.randint(6, 10)
@@ -122,7 +122,7 @@ def single(rng: random.Random, size: Size) -> Scene:
 
 def pair(rng: random.Random, size: Size) -> Scene:
     """Two things that differ in colour and shape, side by side or one above the other."""
-    first, second, (name, rgb) = _thing(rng), _thing(rng), _paper(rng)
+    first, second, (name, rgb) = _thing(rng), _thing(rng), random_paper(rng)
     while second.colour == first.colour or second.shape == first.shape:
         second = _thing(rng)
     larger = rng.randrange(-1, 2)
@@ -148,7 +148,7 @@ def pair(rng: random.Random, size: Size) -> Scene:
 
 def many(rng: random.Random, size: Size) -> Scene:
     """Up to six shapes of one or two kinds, none over another."""
-    first, second, (name, rgb) = _thing(rng), _thing(rng), _paper(rng)
+    first, second, (name, rgb) = _thing(rng), _thing(rng), random_paper(rng)
     while second == first:
         second = _thing(rng)
     total = rng.randint(1, MOST)
@@ -173,13 +173,13 @@ def many(rng: random.Random, size: Size) -> Scene:
 def _text(
     rng: random.Random, size: Size, what: str, text: str, scales: tuple[int, ...]
 ) -> Scene:  # fmt: skip
-    colour, (name, rgb) = rng.choice(tuple(COLOURS)), _paper(rng)
+    colour, (name, rgb) = rng.choice(tuple(COLOURS)), random_paper(rng)
     high, wide = (9, 9) if text in HAN else (7, 6 * len(text) - 1)
     scale = rng.choice([scale for scale in scales if wide * scale <= size[0]])
     height, width = high * scale, wide * scale
     x = rng.randint(0, size[0] - width) + width // 2
     y = rng.randint(0, size[1] - height) + height // 2
-    mark = Mark(text, _shade(rng, COLOURS[colour]), x, y, scale)
+    mark = Mark(text, random_shade(rng, COLOURS[colour]), x, y, scale)
     key = f"number {text}" if what == "number" else f"word {text} {colour} {name}"
     picture = Picture(*size, rgb, (mark,))
     return Scene(what, key, picture, name, (Thing(colour, what),), says=text)
@@ -198,7 +198,7 @@ def word(rng: random.Random, size: Size) -> Scene:
 
 def clip(rng: random.Random, size: Size) -> Scene:
     """A shape that moves in one of four directions over four frames, or doesn't."""
-    thing, (name, rgb), motion = _thing(rng), _paper(rng), rng.choice(tuple(MOTIONS))
+    thing, (name, rgb), motion = _thing(rng), random_paper(rng), rng.choice(tuple(MOTIONS))
     radius, pace = rng.randint(6, 9), rng.randint(4, 8)
     right, down = MOTIONS[motion]
     start = []

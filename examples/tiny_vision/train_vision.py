@@ -26,10 +26,10 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from beside import HERE
-from cells import LABELS, cells
+from cells import LABELS, cells, practice
 from export import export
 from pictures import draw
-from questions import HELDOUT, Dialogue, heldout_question, training_dialogue
+from questions import HELDOUT, Dialogue, draw_scene, heldout_question, training_dialogue
 from scenes import SIZES
 from tokens import IGNORE, UNK_ID
 from train import rate, report, save_state
@@ -38,6 +38,8 @@ from vision_tokens import TEXT_SIZE, Encoder, Example, train_tokenizer
 
 IMAGES_PER_STEP = 30  # of each process
 CLIPS_PER_STEP = 6
+PRACTICE_STEPS = 1000  # at the start, without questions
+PRACTICE_PER_STEP = 32
 APART = 5  # steps that processes take on their own before their weights are averaged
 POOL = 4  # steps whose pictures are drawn together
 TURNS = 4  # questions about a scene
@@ -46,9 +48,9 @@ CELL_SHARE = 2.0  # of the loss of cells
 MATRIX_RATE = 0.01
 OTHER_RATE = 3e-3
 BALANCE_RATE = 1e-3
-EASY_STEPS = 600
+EASY_STEPS = 300
 
-# How often each kind of picture is shown at the start, and EASY_STEPS later: what is easy first.
+# How often each kind of picture is shown at first, and EASY_STEPS later: what is easy comes first.
 _WEIGHTS: dict[str, tuple[float, float]] = {
     "single": (4, 1),
     "pair": (2, 1.6),
@@ -131,6 +133,34 @@ class Learner(nn.Module):
         self.cells = nn.Linear(self.model.shape.text.hidden_size, len(LABELS))
 
 
+def practice_step(
+    learner: Learner, optimizers: list[torch.optim.Optimizer], rng: random.Random, scale: float
+) -> tuple[float, float]:
+    """One update of the tower and the resampler alone, from pictures without questions."""
+    size = rng.choice(SIZES)
+    shown = [practice(rng, size) for _ in range(PRACTICE_PER_STEP)]
+    shown += [draw_scene(rng, rng.choice(tuple(_WEIGHTS)), size).picture for _ in range(16)]
+    pixels = torch.stack([torch.from_numpy(draw(picture)) for picture in shown])
+    known = torch.stack([torch.from_numpy(cells(picture)) for picture in shown]).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        seen = learner.cells(learner.model.rows(pixels))
+    loss = F.binary_cross_entropy_with_logits(seen.float(), known, reduction="sum")
+    loss = loss / known[..., 0].numel()
+    loss.backward()
+    update(learner, optimizers, scale)
+    return 0.0, loss.item()
+
+
+def update(learner: Learner, optimizers: list[torch.optim.Optimizer], scale: float) -> None:
+    """A step of the optimizers along the gradients that are there."""
+    torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * scale
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
 def make_optimizers(learner: Learner) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of layers and resampler; AdamW for embeddings, routers, norms and
     biases."""
@@ -169,12 +199,7 @@ def train_step(
         (said + CELL_SHARE * cell).backward()
         of_replies += said.item()
         of_cells += cell.item()
-    torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = group["peak"] * scale
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+    update(learner, optimizers, scale)
     for layer in sparse_layers(model):
         layer.rebalance(BALANCE_RATE * scale)
     return of_replies, of_cells
@@ -242,8 +267,12 @@ def train(process: int, args: argparse.Namespace, meeting: str) -> None:
     rng = random.Random(f"{args.seed} {first} {process}")
     start, mean, pool = time.time(), [], []
     for step in range(first, args.steps):
-        pool = pool or steps_work(rng, encoder, min(1.0, step / EASY_STEPS))
-        found = train_step(learner, optimizers, pool.pop(), rate(step, args.steps))
+        scale = rate(step, args.steps)
+        if step < PRACTICE_STEPS:
+            found = practice_step(learner, optimizers, rng, scale)
+        else:
+            pool = pool or steps_work(rng, encoder, min(1.0, (step - PRACTICE_STEPS) / EASY_STEPS))
+            found = train_step(learner, optimizers, pool.pop(), scale)
         mean = [0.95 * old + 0.05 * new for old, new in zip(mean or found, found, strict=True)]
         if args.processes > 1 and (step + 1) % APART == 0:
             average(learner)

@@ -19,7 +19,15 @@ from headrace import LLM, SamplingParams
 from headrace.media import MediaProcessor, Rows, lay_out, read_model_settings, rope_positions
 from headrace.text.templates.chat_template import render_template
 from pictures import draw, patches
-from questions import PICTURES, heldout_items, is_right, load_heldout, picture_of, training_dialogue
+from questions import (
+    PICTURES,
+    heldout_items,
+    is_right,
+    load_heldout,
+    messages_of,
+    picture_of,
+    training_dialogue,
+)
 from scenes import SIZES
 from vision_tokens import TEXT_SIZE, Encoder
 
@@ -104,16 +112,6 @@ def test_the_questions_have_pictures_of_all_shapes() -> None:
     assert {(frames, height, width) for frames, height, width, _ in shapes} == {
         (frames, height, width) for frames in (1, 4) for width, height in SIZES
     }
-
-
-def messages_of(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """A line of heldout.jsonl as a conversation."""
-    pixels = draw(picture_of(item))
-    shown: dict[str, Any] = {"type": "image", "image": pixels[0]}
-    if len(pixels) > 1:
-        shown = {"type": "video", "video": pixels, "fps": 2}
-    parts = [shown, {"type": "text", "text": item["question"]}]
-    return [{"role": "user", "content": parts}]
 
 
 @pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
