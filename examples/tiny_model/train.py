@@ -207,7 +207,9 @@ def save_state(
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "tokenizer": tokenizer.to_str(),
     }
-    torch.save(state, path)
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.replace(path)  # so that a run that is cut leaves the last whole one
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

@@ -4,12 +4,13 @@ resampler get beside the questions. Only training needs it."""
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import numpy as np
 
 from glyphs import GLYPHS, dots
-from pictures import FACTOR, INSIDE, Mark, Picture, characters, coverage
-from scenes import COLOURS, Size, random_paper, random_shade
+from pictures import FACTOR, INSIDE, Mark, Picture, Rgb, characters, coverage
+from scenes import COLOURS, MOTIONS, PAPERS, Size, random_paper, random_shade
 
 _MOST = 5  # cells in a row or a column
 LABELS = (
@@ -19,6 +20,8 @@ LABELS = (
     *(f"column {x}" for x in range(_MOST)),
     *(f"row {y}" for y in range(_MOST)),
     *COLOURS,
+    *MOTIONS,
+    *PAPERS,
 )
 _INDEX = {name: index for index, name in enumerate(LABELS)}
 _LEAST = 8  # pixels of something in a cell that count
@@ -26,17 +29,18 @@ _LEAST = 8  # pixels of something in a cell that count
 
 def cells(picture: Picture) -> np.ndarray:
     """bool [rows, labels]: which shapes, characters and colours a cell of 16 x 16 pixels has a part
-    of, and whether the middle of one lies in it; if so, in which row and column the cell is. Of two
-    frames the first counts."""
+    of, and whether the middle of one lies in it (if so, also the cell's row and column); in a clip,
+    how they move; the paper. Of two frames the first counts."""
     height, width = picture.height // FACTOR, picture.width // FACTOR
     grids = range(0, picture.frames, 2)
     found = np.zeros((len(grids), height, width, len(LABELS)), bool)
+    found[..., _INDEX[_nearest(picture.paper, PAPERS)]] = True
     for grid, number in zip(found, grids, strict=True):
         for mark in picture.marks:
             x, y = mark.x + number * picture.step[0], mark.y + number * picture.step[1]
             for what, middle, covered in _parts(picture, mark, x, y):
                 blocks = covered.reshape(height, FACTOR, width, FACTOR).sum(axis=(1, 3))
-                for name in (what, _colour(mark)):
+                for name in (what, _nearest(mark.rgb, COLOURS), *_motion(picture)):
                     grid[..., _INDEX[name]] |= blocks >= _LEAST
                 column, row = middle[0] // FACTOR, middle[1] // FACTOR
                 for name in ("middle", f"column {column}", f"row {row}"):
@@ -54,13 +58,20 @@ def _parts(
     return characters(canvas, mark, x, y)
 
 
-def _colour(mark: Mark) -> str:
-    """The name nearest to a mark's colour."""
+def _nearest(rgb: Rgb, named: Mapping[str, Rgb]) -> str:
+    """The name of the colour nearest to another."""
 
     def distance(name: str) -> int:
-        return sum((a - b) ** 2 for a, b in zip(mark.rgb, COLOURS[name], strict=True))
+        return sum((a - b) ** 2 for a, b in zip(rgb, named[name], strict=True))
 
-    return min(COLOURS, key=distance)
+    return min(named, key=distance)
+
+
+def _motion(picture: Picture) -> list[str]:
+    if picture.frames == 1:
+        return []
+    sign = tuple((step > 0) - (step < 0) for step in picture.step)
+    return [name for name, own in MOTIONS.items() if own == sign]
 
 
 def practice(rng: random.Random, size: Size) -> Picture:

@@ -236,9 +236,9 @@ Ask = Callable[[random.Random, str, Scene], Exchange]
 
 # What is asked of a kind of scene, and how often.
 ASKED: dict[str, dict[Ask, float]] = {
-    "single": {colour: 2, shape: 2, place: 3, everything: 2, is_there: 2, background: 1},
-    "pair": {colour: 2, shape: 2, relation: 3, everything: 2, is_there: 2, larger: 2},
-    "many": {count: 5, everything: 2, is_there: 1, background: 0.5},
+    "single": {colour: 1, shape: 1.5, place: 4, everything: 1, is_there: 2, background: 1.5},
+    "pair": {colour: 2, shape: 2, relation: 3, everything: 1.5, is_there: 1.5, larger: 1.5},
+    "many": {count: 5, everything: 1.5, is_there: 1, background: 0.7},
     "number": {number: 5, colour: 1, background: 0.5},
     "word": {word: 5, colour: 1, background: 0.5},
     "clip": {motion: 4, happening: 2, colour: 1, shape: 1},

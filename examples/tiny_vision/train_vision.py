@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from beside import HERE
 from cells import LABELS, cells, practice
 from export import export
-from pictures import draw
+from pictures import Picture, draw
 from questions import HELDOUT, Dialogue, draw_scene, heldout_question, training_dialogue
 from scenes import SIZES
 from tokens import IGNORE, UNK_ID
@@ -38,8 +38,9 @@ from vision_tokens import TEXT_SIZE, Encoder, Example, train_tokenizer
 
 IMAGES_PER_STEP = 30  # of each process
 CLIPS_PER_STEP = 6
-PRACTICE_STEPS = 1000  # at the start, without questions
+PRACTICE_STEPS = 600  # at the start, without questions
 PRACTICE_PER_STEP = 32
+PRACTICE_BESIDE = 12  # later, beside the questions
 APART = 5  # steps that processes take on their own before their weights are averaged
 POOL = 4  # steps whose pictures are drawn together
 TURNS = 4  # questions about a scene
@@ -48,15 +49,15 @@ CELL_SHARE = 2.0  # of the loss of cells
 MATRIX_RATE = 0.01
 OTHER_RATE = 3e-3
 BALANCE_RATE = 1e-3
-EASY_STEPS = 300
+EASY_STEPS = 200
 
 # How often each kind of picture is shown at first, and EASY_STEPS later: what is easy comes first.
 _WEIGHTS: dict[str, tuple[float, float]] = {
-    "single": (4, 1),
-    "pair": (2, 1.6),
-    "many": (1, 1.6),
-    "number": (1, 2),
-    "word": (1, 1.2),
+    "single": (4, 2.4),
+    "pair": (2, 2.2),
+    "many": (1, 1.4),
+    "number": (1, 1.6),
+    "word": (1, 1),
 }
 
 
@@ -133,19 +134,28 @@ class Learner(nn.Module):
         self.cells = nn.Linear(self.model.shape.text.hidden_size, len(LABELS))
 
 
-def practice_step(
-    learner: Learner, optimizers: list[torch.optim.Optimizer], rng: random.Random, scale: float
-) -> tuple[float, float]:
-    """One update of the tower and the resampler alone, from pictures without questions."""
-    size = rng.choice(SIZES)
-    shown = [practice(rng, size) for _ in range(PRACTICE_PER_STEP)]
-    shown += [draw_scene(rng, rng.choice(tuple(_WEIGHTS)), size).picture for _ in range(16)]
-    pixels = torch.stack([torch.from_numpy(draw(picture)) for picture in shown])
-    known = torch.stack([torch.from_numpy(cells(picture)) for picture in shown]).float()
+def cell_loss(learner: Learner, pictures: list[Picture]) -> Tensor:
+    """Of a cell of pictures of one size, or of clips."""
+    pixels = torch.stack([torch.from_numpy(draw(picture)) for picture in pictures])
+    known = torch.stack([torch.from_numpy(cells(picture)) for picture in pictures]).float()
     with torch.autocast("cpu", torch.bfloat16):
         seen = learner.cells(learner.model.rows(pixels))
     loss = F.binary_cross_entropy_with_logits(seen.float(), known, reduction="sum")
-    loss = loss / known[..., 0].numel()
+    return loss / known[..., 0].numel()
+
+
+def practice_step(
+    learner: Learner, optimizers: list[torch.optim.Optimizer], rng: random.Random, scale: float
+) -> tuple[float, float]:
+    """One update of the tower and the resampler alone: nothing is asked."""
+    size = rng.choice(SIZES)
+    shown = [practice(rng, size) for _ in range(PRACTICE_PER_STEP)]
+    shown += [
+        draw_scene(rng, rng.choice(tuple(_WEIGHTS)), size).picture
+        for _ in range(PRACTICE_PER_STEP // 3)
+    ]
+    clips = [draw_scene(rng, "clip", size).picture for _ in range(PRACTICE_PER_STEP // 10)]
+    loss = sum(cell_loss(learner, pictures) for pictures in (shown, clips)) / 2
     loss.backward()
     update(learner, optimizers, scale)
     return 0.0, loss.item()
@@ -180,9 +190,14 @@ def make_optimizers(learner: Learner) -> list[torch.optim.Optimizer]:
 
 
 def train_step(
-    learner: Learner, optimizers: list[torch.optim.Optimizer], work: Sequence[Batch], scale: float
+    learner: Learner,
+    optimizers: list[torch.optim.Optimizer],
+    work: Sequence[Batch],
+    shown: list[Picture],
+    scale: float,
 ) -> tuple[float, float]:
-    """One update; returns the mean losses of a token of the replies and of a cell."""
+    """One update from questions, and from pictures to practise with; returns the mean losses of a
+    token of the replies and of a cell."""
     model = learner.model
     places = sum(int((batch.labels != IGNORE).sum()) for batch in work)
     area = sum(batch.cells[..., 0].numel() for batch in work)
@@ -199,6 +214,7 @@ def train_step(
         (said + CELL_SHARE * cell).backward()
         of_replies += said.item()
         of_cells += cell.item()
+    cell_loss(learner, shown).backward()
     update(learner, optimizers, scale)
     for layer in sparse_layers(model):
         layer.rebalance(BALANCE_RATE * scale)
@@ -272,7 +288,9 @@ def train(process: int, args: argparse.Namespace, meeting: str) -> None:
             found = practice_step(learner, optimizers, rng, scale)
         else:
             pool = pool or steps_work(rng, encoder, min(1.0, (step - PRACTICE_STEPS) / EASY_STEPS))
-            found = train_step(learner, optimizers, pool.pop(), scale)
+            size = rng.choice(SIZES)
+            beside = [practice(rng, size) for _ in range(PRACTICE_BESIDE)]
+            found = train_step(learner, optimizers, pool.pop(), beside, scale)
         mean = [0.95 * old + 0.05 * new for old, new in zip(mean or found, found, strict=True)]
         if args.processes > 1 and (step + 1) % APART == 0:
             average(learner)
