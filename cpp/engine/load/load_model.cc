@@ -370,6 +370,7 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   out.scheduler = scheduler_config(options, shapes, plan);
   out.dynamic_rope_max = config.rope.dynamic_original_max;
   out.has_head = config.has_head;
+  out.first_vision_token = config.moe.first_vision_token;
   // Keys and values of bidirectional attention depend on what comes behind them.
   out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
   ModelInfo& info = out.info = describe_config(name, options.path, config);
