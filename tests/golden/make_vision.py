@@ -79,6 +79,10 @@ class Positions:
         self.next += max(times[-1] + 1, height, width)
 
 
+def placeholder(item: Item) -> int:
+    return VIDEO_PAD if item.video else IMAGE_PAD
+
+
 def lay_out(case: VisionCase, pieces: tuple[int | str, ...], draws: np.random.Generator) -> Prompt:
     tokens: list[int] = []
     runs: list[dict[str, int]] = []
@@ -90,7 +94,7 @@ def lay_out(case: VisionCase, pieces: tuple[int | str, ...], draws: np.random.Ge
 
     def rows(index: int, first: int, count: int) -> None:
         runs.append({"position": len(tokens), "count": count, "item": index, "first_row": first})
-        tokens.extend([VIDEO_PAD if case.items[index].video else IMAGE_PAD] * count)
+        tokens.extend([placeholder(case.items[index])] * count)
 
     for piece in pieces:
         if isinstance(piece, int):

@@ -21,6 +21,7 @@ class Family:
     image_pad, video_pad: the token that stands for one row of the item.
     image_shown, video_shown: what is written for an item where a template takes texts alone; {n}
         counts the items of its kind.
+    splits_tokens: whether text and images go to experts of their own, by the ids of tokens.
     video_time: what a clip's rows are given of its time: "index" (positions count grids),
         "seconds" (positions grow with time), "text" (each grid follows its time, as text).
     """
@@ -36,6 +37,7 @@ class Family:
     image_shown: str
     video_shown: str
     video_time: str = "index"
+    splits_tokens: bool = False
 
 
 _QWEN_IMAGE = Settings(14, 2, 2, min_pixels=3136, max_pixels=12845056)
@@ -111,6 +113,7 @@ FAMILIES = (
         video_pad="<|IMAGE_PLACEHOLDER|>",
         image_shown="Picture {n}:<|IMAGE_START|><|image@placeholder|><|IMAGE_END|>",
         video_shown="Video {n}:<|VIDEO_START|><|video@placeholder|><|VIDEO_END|>",
+        splits_tokens=True,
     ),
     Family(
         "smolvlm",

@@ -339,7 +339,8 @@ TEST(Config, SupportedTypes) {
       supported_model_types(),
       (std::vector<std::string>{"llama", "mistral", "qwen2", "qwen3", "ernie4_5", "ernie4_5_moe",
                                 "qwen3_moe", "qwen2_moe", "mixtral", "qwen2_vl", "qwen2_5_vl",
-                                "smolvlm", "idefics3", "qwen3_vl", "qwen3_vl_moe"}));
+                                "smolvlm", "idefics3", "qwen3_vl", "qwen3_vl_moe", "ernie4_5_moe_vl",
+                                "ernie4_5_vl_moe"}));
 }
 
 }  // namespace
