@@ -127,8 +127,8 @@ TEST(ErnieVlConfig, SectionsOfEitherOrder) {
   EXPECT_EQ(axes({3, 3, 2}), two_of_time);
   EXPECT_EQ(axes({2, 3, 3}), two_of_time);
   EXPECT_EQ(axes({0, 4, 4}), (std::vector<uint8_t>{1, 2, 1, 2, 1, 2, 1, 2}));
-  for (const Json& bad : {Json{3, 2, 3}, Json{3, 3, 3}, Json{3, 3}, Json{-2, 5, 5}, Json{1e18, 3, 3},
-                          Json{3, 3, "2"}, Json(8)}) {
+  for (const Json& bad : {Json{3, 2, 3}, Json{3, 3, 3}, Json{3, 3}, Json{-2, 5, 5},
+                          Json{1e18, 3, 3}, Json{3, 3, "2"}, Json(8)}) {
     expect_error(ErrorCode::kCorruptFile, {"mrope_section", "sum to 8"}, [&] { axes(bad); });
   }
   Json json = transformers_config();
@@ -191,18 +191,21 @@ TEST(ErnieVlConfig, RefusesHostileNumbersByName) {
 TEST(ErnieVlConfig, RefusesWhatItDoesNotCompute) {
   expect_refusal(with("moe_num_experts", {64, 32}), ErrorCode::kUnsupported, {"moe_num_experts"});
   expect_refusal(with("moe_intermediate_size", 512), ErrorCode::kCorruptFile, {"two widths"});
-  expect_refusal(with("moe_k", 65), ErrorCode::kCorruptFile, {"moe_k", "(64)"});
+  Json few = with("moe_num_experts", {4, 4});
+  expect_refusal(few, ErrorCode::kCorruptFile, {"moe_k", "(4)"});
   expect_refusal(with("rope_3d", false), ErrorCode::kUnsupported, {"rope_3d"});
   expect_refusal(with("use_temporal_conv", false), ErrorCode::kUnsupported, {"use_temporal_conv"});
   expect_refusal(with("mm_vocab_size", 8192), ErrorCode::kUnsupported, {"mm_vocab_size"});
   expect_refusal(with("max_text_id", 100000), ErrorCode::kCorruptFile,
                  {"max_text_id", "im_patch_id", "100295"});
-  expect_refusal(with("im_patch_id", 103424), ErrorCode::kCorruptFile,
-                 {"im_patch_id", "vocab_size (103424)"});
+  Json behind = with("im_patch_id", 103424);
+  behind.erase("max_text_id");
+  expect_refusal(behind, ErrorCode::kCorruptFile, {"im_patch_id", "vocab_size (103424)"});
   expect_refusal(with("vocab_size", 1000), ErrorCode::kCorruptFile, {"im_patch_id"});
   expect_refusal(with("image_start_token_id", 7), ErrorCode::kUnsupported,
                  {"image_start_token_id", "100295"});
-  expect_refusal(with("pixel_hidden_size", 1024), ErrorCode::kCorruptFile, {"vision_config (1280)"});
+  expect_refusal(with("pixel_hidden_size", 1024), ErrorCode::kCorruptFile,
+                 {"vision_config (1280)"});
   expect_refusal(with("spatial_conv_size", 4), ErrorCode::kCorruptFile, {"vision_config (2)"});
   expect_refusal(tower_with("temporal_merge_size", 4), ErrorCode::kUnsupported,
                  {"temporal_merge_size"});
@@ -219,17 +222,18 @@ TEST(ErnieVlSources, GroupsOfExperts) {
         list_sources(config, {layout, "ernie.", ExpertLayout::kSeparate, "vision_model."});
     const auto& block = dynamic_cast<ExpertSources&>(*sources.layers[1].feed_forward);
     ASSERT_NE(block.vision, nullptr);
+    const ExpertGroup* const vision = block.vision.get();
     const std::string mlp = "ernie.layers.1.mlp.";
     EXPECT_EQ(block.experts.gate.parts[0].name, mlp + "gate.weight");
-    EXPECT_EQ(block.vision->gate.parts[0].name, mlp + "gate.weight_1");
-    for (const ExpertGroup* group : {&block.experts, block.vision.get()}) {
+    EXPECT_EQ(vision->gate.parts[0].name, mlp + "gate.weight_1");
+    for (const ExpertGroup* group : {&block.experts, vision}) {
       EXPECT_TRUE(group->gate.transposed);
       EXPECT_EQ(group->gate_up.transposed, paddle);
       EXPECT_EQ(group->correction.parts[0].shape, (std::vector<int64_t>{2, 64}));
       EXPECT_EQ(group->correction.parts[0].offset, group == &block.experts ? 0 : 64);
     }
-    EXPECT_EQ(block.vision->down.parts[0].name, mlp + "experts.64.down_proj.weight");
-    EXPECT_EQ(block.vision->down.k, 512);
+    EXPECT_EQ(vision->down.parts[0].name, mlp + "experts.64.down_proj.weight");
+    EXPECT_EQ(vision->down.k, 512);
     EXPECT_EQ(block.experts.down.k, 1536);
     EXPECT_EQ(block.shared->width(), 3072);
     EXPECT_EQ(sources.vision->patches.matrix.transposed, paddle);

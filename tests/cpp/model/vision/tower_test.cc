@@ -142,6 +142,10 @@ TEST_P(Tower, RefusesGrids) {
   refuses({good.t, good.h, good.w - 1}, "multiples of");
   refuses({1, 1 << 30, 1 << 30}, "at most 262144");
   refuses({1 << 30, good.h, good.w}, "at most 268435456");
+  if (harness.tower().group() == 1) return;
+  refuses({3, good.h, good.w}, "a multiple of 2 frames");
+  EXPECT_EQ(harness.tower().rows({4, good.h, good.w}), 2 * harness.tower().rows(good));
+  EXPECT_EQ(harness.tower().rows({2, good.h, good.w}), harness.tower().rows({1, good.h, good.w}));
 }
 
 class PackedTower : public testing::TestWithParam<std::string> {};
