@@ -6,6 +6,7 @@ Published values where they are known; a model's own files come before them (mod
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.errors import UnsupportedError
 from headrace.media.sampling import SamplingRule
@@ -50,7 +51,7 @@ _QWEN_VIDEO = Settings(
     sampling=SamplingRule("qwen2", fps=2.0, min_frames=4, max_frames=768),
     cap_tokens=128_000,
 )
-_QWEN_TEXTS = {
+_QWEN_TEXTS: dict[str, Any] = {
     "image_mark": "<|image_pad|>",
     "video_mark": "<|video_pad|>",
     "image_pad": "<|image_pad|>",
