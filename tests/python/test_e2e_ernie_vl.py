@@ -19,7 +19,7 @@ from model_folders import write_json
 from tokenizers import Tokenizer
 from vision_conversations import ERNIE, Words, pixels, tokenizer
 
-from headrace import LLM, Engine, SamplingParams
+from headrace import LLM, Engine, SamplingParams, packed
 from headrace.errors import MediaError
 
 GREEDY = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True, logprobs=3)
@@ -150,6 +150,20 @@ def test_a_head_is_used_if_it_is_there(load: Callable[..., LLM], tmp_path: Path,
     assert answers[True, True] == answers[True, False]
     assert answers[False, True] == answers[False, False]
     assert answers[True, True] != answers[False, False]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_packed_file_gives_the_same_bits(
+    load: Callable[..., LLM], tmp_path: Path, stored: bool
+) -> None:
+    folder = ernie_folder(tmp_path / "model")
+    set_config(folder, tie_word_embeddings=stored)  # which says nothing
+    if not stored:
+        change_tensors(folder, without_head)
+    expected = [bits(out) for out in load(folder).chat(CONVERSATIONS, GREEDY, use_tqdm=False)]
+    packed.pack(folder, tmp_path / "packed", dtype="float32", num_threads=1)
+    outputs = load(tmp_path / "packed").chat(CONVERSATIONS, GREEDY, use_tqdm=False)
+    assert [bits(out) for out in outputs] == expected
 
 
 def saved(folder: Path, words: Words) -> Path:
