@@ -218,6 +218,6 @@ def test_numbers_tell_of_both_groups(load: Callable[..., LLM], tmp_path: Path) -
     info = load(ernie_folder(tmp_path / "model")).model_info
     assert info.vision
     assert info.family == "ernie4_5_moe_vl"
-    assert (info.num_experts, info.num_active_experts) == (4, 2)
+    assert (info.num_experts, info.num_active_experts) == (4 + 4, 2)
     assert 0 < info.num_active_parameters < info.num_parameters
     assert info.vision_weight_bytes > 0

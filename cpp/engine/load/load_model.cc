@@ -266,7 +266,8 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   const ModelSources sources = list_sources(config, likely_naming(config));
   info.num_parameters = sources.num_parameters();
   info.num_active_parameters = sources.active_parameters();
-  info.num_experts = config.moe.router.num_experts;
+  const int32_t groups = config.moe.vision_width > 0 ? 2 : 1;
+  info.num_experts = config.moe.router.num_experts * groups;
   info.num_active_experts = config.moe.router.top_k;
   return info;
 }

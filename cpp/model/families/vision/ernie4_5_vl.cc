@@ -37,6 +37,20 @@ int32_t read_expert_count(ConfigReader& reader) {
   return static_cast<int32_t>(same);
 }
 
+void read_expert_widths(ConfigReader& reader, MoeConfig& moe) {
+  constexpr const char* kKey = "moe_intermediate_size";
+  moe.expert_width = 1536;
+  moe.vision_width = 512;
+  const Json* widths = reader.find(kKey);
+  if (widths == nullptr) return;
+  const auto each = read_each_group(reader, kKey, 0, 1, kMaxIntermediate, kGroups);
+  if (!widths->is_array() || std::ranges::find(each, 0) != each.end()) {
+    reader.fail_value(kKey, "must list two widths, of text and of vision");
+  }
+  moe.expert_width = static_cast<int32_t>(each[0]);
+  moe.vision_width = static_cast<int32_t>(each[1]);
+}
+
 /// transformers' mlp_layer_types, or the makers' start, end and interval.
 std::vector<bool> read_sparse_layers(ConfigReader& reader, int32_t num_layers) {
   const std::vector<bool> sparse = read_ernie_sparse_layers(reader, num_layers, kGroups);
@@ -92,21 +106,7 @@ void read_text(ConfigReader& reader, ModelConfig& config) {
   moe.router.num_experts = read_expert_count(reader);
   moe.router.top_k = read_top_k(reader, {{"moe_k", "num_experts_per_tok"}, 6}, moe.router);
   moe.sparse_layers = read_sparse_layers(reader, config.num_layers);
-  const Json* widths = reader.find("moe_intermediate_size");
-  if (widths != nullptr && !widths->is_array()) {
-    reader.fail_value("moe_intermediate_size", "must list two widths, of text and of vision");
-  }
-  moe.expert_width = 1536;
-  moe.vision_width = 512;
-  if (widths != nullptr) {
-    const auto each =
-        read_each_group(reader, "moe_intermediate_size", 0, 1, kMaxIntermediate, kGroups);
-    if (std::ranges::find(each, 0) != each.end()) {
-      reader.fail_value("moe_intermediate_size", "must list two widths, of text and of vision");
-    }
-    moe.expert_width = static_cast<int32_t>(each[0]);
-    moe.vision_width = static_cast<int32_t>(each[1]);
-  }
+  read_expert_widths(reader, moe);
   read_ernie_router(reader, moe);
   moe.first_vision_token = read_first_vision_token(reader, config.vocab_size);
 }
@@ -148,8 +148,9 @@ VisionConfig read_tower(ConfigReader& reader, ConfigReader& model, const ModelCo
   out.norm_eps = static_cast<float>(reader.number("rms_norm_eps", 1e-6, 1e-12, 1.0));
   out.out_norm_eps = config.rms_norm_eps;
   // How Paddle trained and runs it.
-  std::vector<std::string_view> harmless = harmless_tower_keys(
-      {"spatial_patch_size", "attn_sep", "vit_first_fwd_bsz", "vit_num_recompute_layers"});
+  std::vector<std::string_view> harmless =
+      harmless_tower_keys({"spatial_patch_size", "attn_sep", "pp_data_balance", "vit_first_fwd_bsz",
+                           "vit_num_recompute_layers"});
   const auto more = paddle_harmless_keys();
   harmless.insert(harmless.end(), more.begin(), more.end());
   reader.refuse_unknown_keys(harmless);
@@ -217,7 +218,7 @@ std::vector<std::string_view> harmless_keys() {
   std::vector<std::string_view> out = ernie_moe_harmless_keys();
   for (const std::string_view key :
        {"modality_detach", "moe_use_size_all2all", "moe_layer_feed_fake_token", "fuse_attn_ffn",
-        "multimodel_experts", "resampler_fuse_rms_norm", "add_tail_layers",
+        "multimodel_experts", "resampler_fuse_rms_norm", "add_tail_layers", "fp16_opt_level",
         "decoderlayer_act_offload_settings"}) {
     out.push_back(key);
   }
