@@ -370,18 +370,18 @@ def messages_of(item: dict[str, Any]) -> list[dict[str, Any]]:
 
 # Files, and which lines of heldout.jsonl they show.
 PICTURES: dict[str, int] = {
-    "a.png": 0,
-    "b.png": 16,
-    "c.png": 33,
-    "d.png": 66,
-    "e.png": 88,
-    "f.png": 118,
-    "g.png": 119,
-    "h.png": 140,
+    "a.png": 14,
+    "b.png": 0,
+    "c.png": 31,
+    "d.png": 88,
+    "e.png": 111,
+    "f.png": 120,
+    "g.png": 117,
+    "h.png": 142,
     "i.png": 162,
     "j.png": 163,
-    "k.gif": 180,
-    "l.gif": 183,
+    "k.gif": 194,
+    "l.gif": 181,
 }
 
 

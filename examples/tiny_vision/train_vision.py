@@ -41,6 +41,7 @@ CLIPS_PER_STEP = 6
 PRACTICE_STEPS = 600  # at the start, without questions
 PRACTICE_PER_STEP = 32
 PRACTICE_BESIDE = 12  # later, beside the questions
+SEEING_STEPS = 850  # from here on the tower and the resampler are left as they are
 APART = 5  # steps that processes take on their own before their weights are averaged
 POOL = 4  # steps whose pictures are drawn together
 TURNS = 4  # questions about a scene
@@ -196,16 +197,18 @@ def train_step(
     shown: list[Picture],
     scale: float,
 ) -> tuple[float, float]:
-    """One update from questions, and from pictures to practise with; returns the mean losses of a
-    token of the replies and of a cell."""
+    """One update from questions, and from pictures to practise with: without these the tower and
+    the resampler stay as they are. Returns the mean losses of a token of the replies and of a
+    cell."""
     model = learner.model
     places = sum(int((batch.labels != IGNORE).sum()) for batch in work)
     area = sum(batch.cells[..., 0].numel() for batch in work)
     of_replies = of_cells = 0.0
     for batch in work:
         with torch.autocast("cpu", torch.bfloat16):
-            rows = model.rows(batch.pixels)
-            seen = learner.cells(rows)
+            with torch.set_grad_enabled(bool(shown)):
+                rows = model.rows(batch.pixels)
+                seen = learner.cells(rows)
             hidden = model(batch.ids, batch.positions, rows)
             known = batch.labels != IGNORE
             logits = model.logits(hidden[known])
@@ -214,7 +217,8 @@ def train_step(
         (said + CELL_SHARE * cell).backward()
         of_replies += said.item()
         of_cells += cell.item()
-    cell_loss(learner, shown).backward()
+    if shown:
+        cell_loss(learner, shown).backward()
     update(learner, optimizers, scale)
     for layer in sparse_layers(model):
         layer.rebalance(BALANCE_RATE * scale)
@@ -222,15 +226,17 @@ def train_step(
 
 
 @torch.no_grad()
-def average(learner: Learner) -> None:
-    """Gives all processes the mean of their weights."""
-    tensors = [*learner.parameters(), *learner.buffers()]
+def average(learner: Learner, seconds: float) -> float:
+    """Gives all processes the mean of their weights; returns that of their seconds."""
+    clock = torch.tensor([seconds])
+    tensors = [*learner.parameters(), *learner.buffers(), clock]
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(flat)
     flat /= dist.get_world_size()
     parts = flat.split([tensor.numel() for tensor in tensors])
     for tensor, part in zip(tensors, parts, strict=True):
         tensor.copy_(part.view_as(tensor))
+    return clock.item()
 
 
 @torch.no_grad()
@@ -281,29 +287,34 @@ def train(process: int, args: argparse.Namespace, meeting: str) -> None:
         for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
     rng = random.Random(f"{args.seed} {first} {process}")
-    start, mean, pool = time.time(), [], []
+    start, spent = time.time(), 0.0
+    mean, pool = [], []
     for step in range(first, args.steps):
-        scale = rate(step, args.steps)
+        scale = 1 - spent if args.minutes else rate(step, args.steps)
         if step < PRACTICE_STEPS:
             found = practice_step(learner, optimizers, rng, scale)
         else:
             pool = pool or steps_work(rng, encoder, min(1.0, (step - PRACTICE_STEPS) / EASY_STEPS))
-            size = rng.choice(SIZES)
-            beside = [practice(rng, size) for _ in range(PRACTICE_BESIDE)]
+            size, more = rng.choice(SIZES), PRACTICE_BESIDE if step < SEEING_STEPS else 0
+            beside = [practice(rng, size) for _ in range(more)]
             found = train_step(learner, optimizers, pool.pop(), beside, scale)
         mean = [0.95 * old + 0.05 * new for old, new in zip(mean or found, found, strict=True)]
-        if args.processes > 1 and (step + 1) % APART == 0:
-            average(learner)
-        if process:
-            continue
-        if (step + 1) % 25 == 0:
+        if (step + 1) % APART == 0:
+            seconds = time.time() - start
+            if args.processes > 1:
+                seconds = average(learner, seconds)
+            spent = seconds / 60 / args.minutes if args.minutes else 0.0
+        last = step + 1 == args.steps or spent >= 1
+        if (step + 1) % 25 == 0 and not process:
             seconds = time.time() - start
             print(f"step {step + 1} loss {mean[0]:.4f}, {mean[1]:.4f} {seconds:.0f} s", flush=True)
-        if (step + 1) % args.report_every == 0 or step + 1 == args.steps:
+        if ((step + 1) % args.report_every == 0 or last) and not process:
             report(skill_scores(model, encoder))
             export(model, tokenizer, args.out)
-            if args.state and rate(step + 1, args.steps) == 1.0:
+            if args.state and not args.minutes and rate(step + 1, args.steps) == 1.0:
                 save_state(args.state, step + 1, learner, optimizers, tokenizer)
+        if last:
+            return
 
 
 def main() -> None:
@@ -311,6 +322,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=HERE / "checkpoint")
     parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument(
+        "--minutes", type=float, help="end after these, the rates falling to zero from the start"
+    )
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--report-every", type=int, default=100)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import Ernie4_5_VLMoeConfig, Ernie4_5_VLMoeForConditionalGeneration
 
@@ -22,6 +23,7 @@ from beside import HERE, is_right, load_heldout, words
 from pictures import PATCH, Picture, draw, patches
 from questions import picture_of
 from tokens import ASSISTANT, BEGIN, EOS_ID, USER
+from vision_model import VisionModel, VisionShape
 from vision_tokens import TEXT_SIZE, media_text, positions
 
 _OF_IMAGES = ("pixel_values", "image_grid_thw")
@@ -108,15 +110,40 @@ def reference_inputs(
     return inputs
 
 
+def prompt_of(tokenizer: Tokenizer, item: dict[str, Any]) -> list[int]:
+    """The tokens of a line of heldout.jsonl, up to where the reply begins."""
+    text = f"{BEGIN}{USER}{media_text(picture_of(item))[0]}{item['question']}\n{ASSISTANT}"
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+@torch.no_grad()
+def largest_difference(folder: Path) -> float:
+    """Between the logits of the model that was trained and of transformers', both in float32, over
+    the prompts of heldout.jsonl."""
+    own = VisionModel(VisionShape(), TEXT_SIZE).eval()
+    stored = load_file(folder / "model.safetensors")
+    own.load_state_dict({name: value.float() for name, value in stored.items()})
+    reference = open_reference(folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    largest = 0.0
+    for item in load_heldout(HERE / "heldout.jsonl"):
+        picture, ids = picture_of(item), prompt_of(tokenizer, item)
+        places = positions(ids, media_text(picture)[1])
+        rows = own.rows(torch.from_numpy(draw(picture))[None])
+        hidden = own(torch.tensor([ids]), torch.tensor(places).T[:, None], rows)
+        theirs = reference(**reference_inputs(picture, ids, places, TEXT_SIZE)).logits
+        largest = max(largest, float((own.logits(hidden) - theirs).abs().max()))
+    return largest
+
+
 @torch.no_grad()
 def reply_to(
     model: Ernie4_5_VLMoeForConditionalGeneration, tokenizer: Tokenizer, item: dict[str, Any]
 ) -> str:
     """The greedy reply to a line of heldout.jsonl, up to 32 tokens."""
     picture = picture_of(item)
-    shown, grid = media_text(picture)
-    text = f"{BEGIN}{USER}{shown}{item['question']}\n{ASSISTANT}"
-    prompt = tokenizer.encode(text, add_special_tokens=False).ids
+    grid = media_text(picture)[1]
+    prompt = prompt_of(tokenizer, item)
     ids = list(prompt)
     while len(ids) < len(prompt) + 32 and ids[-1] != EOS_ID:
         inputs = reference_inputs(picture, ids, positions(ids, grid), TEXT_SIZE)
@@ -144,5 +171,6 @@ def score(folder: Path, dtype: torch.dtype) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "checkpoint"
+    print(f"logits differ from transformers' by at most {largest_difference(chosen):.1e}")
     for weights in (torch.float32, torch.bfloat16):
         score(chosen, weights)
