@@ -236,9 +236,9 @@ Ask = Callable[[random.Random, str, Scene], Exchange]
 
 # What is asked of a kind of scene, and how often.
 ASKED: dict[str, dict[Ask, float]] = {
-    "single": {colour: 1, shape: 1.5, place: 4, everything: 1, is_there: 2, background: 1.5},
-    "pair": {colour: 2, shape: 2, relation: 3, everything: 1.5, is_there: 1.5, larger: 1.5},
-    "many": {count: 5, everything: 1.5, is_there: 1, background: 0.7},
+    "single": {colour: 0.5, shape: 0.5, place: 3, everything: 0.5, is_there: 2.5, background: 0.7},
+    "pair": {colour: 2.5, shape: 4.5, relation: 1.5, everything: 1, is_there: 2.5, larger: 0.7},
+    "many": {count: 5, everything: 1, is_there: 1.5, background: 0.3},
     "number": {number: 5, colour: 1, background: 0.5},
     "word": {word: 5, colour: 1, background: 0.5},
     "clip": {motion: 4, happening: 2, colour: 1, shape: 1},
@@ -374,10 +374,10 @@ PICTURES: dict[str, int] = {
     "b.png": 0,
     "c.png": 31,
     "d.png": 88,
-    "e.png": 111,
+    "e.png": 109,
     "f.png": 120,
-    "g.png": 117,
-    "h.png": 142,
+    "g.png": 121,
+    "h.png": 140,
     "i.png": 162,
     "j.png": 163,
     "k.gif": 194,
