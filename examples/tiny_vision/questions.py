@@ -237,7 +237,7 @@ Ask = Callable[[random.Random, str, Scene], Exchange]
 # What is asked of a kind of scene, and how often.
 ASKED: dict[str, dict[Ask, float]] = {
     "single": {colour: 0.5, shape: 0.5, place: 3, everything: 0.5, is_there: 2.5, background: 0.7},
-    "pair": {colour: 2.5, shape: 4.5, relation: 1.5, everything: 1, is_there: 2.5, larger: 0.7},
+    "pair": {colour: 4, shape: 4, relation: 1.5, everything: 1, is_there: 2.5, larger: 0.7},
     "many": {count: 5, everything: 1, is_there: 1.5, background: 0.3},
     "number": {number: 5, colour: 1, background: 0.5},
     "word": {word: 5, colour: 1, background: 0.5},

@@ -54,10 +54,10 @@ EASY_STEPS = 200
 
 # How often each kind of picture is shown at first, and EASY_STEPS later: what is easy comes first.
 _WEIGHTS: dict[str, tuple[float, float]] = {
-    "single": (4, 1.4),
-    "pair": (2, 2.8),
-    "many": (1, 2.0),
-    "number": (1, 2.4),
+    "single": (4, 1.6),
+    "pair": (2, 3.6),
+    "many": (1, 1.4),
+    "number": (1, 1.8),
     "word": (1, 0.8),
 }
 
