@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +44,9 @@ constexpr TowerShape kShapes[] = {
       "intermediate_size":64,"vocab_size":64},
       "vision_config":{"depth":24,"hidden_size":1024,"intermediate_size":4096,"num_heads":16,
         "out_hidden_size":2048,"deepstack_visual_indexes":[5,11,17]}})"},
+    {"ERNIE-4.5-VL-28B", R"({"model_type":"ernie4_5_moe_vl","num_hidden_layers":1,
+      "moe_num_experts":[8,8],"moe_intermediate_size":[64,64],"intermediate_size":64,
+      "vision_config":{}})"},
     {"SmolVLM2-500M", R"({"model_type":"smolvlm","scale_factor":4,"text_config":{
       "hidden_size":960,"num_attention_heads":15,"num_key_value_heads":5,"num_hidden_layers":1,
       "intermediate_size":64,"vocab_size":64},
@@ -81,6 +85,12 @@ double work_of(const VisionConfig& config, const VisionSources& sources, const P
   for (const MergerSources& merger : sources.mergers) {
     merged += static_cast<double>(merger.up.matrix.numbers() + merger.down.matrix.numbers());
   }
+  if (const auto& joins = sources.resampler) {  // of an image, whose squares count as two grids
+    for (const LinearSource* linear : {&joins->square.up, &joins->square.down, &joins->grids.up,
+                                       &joins->grids.down, &joins->out}) {
+      merged += static_cast<double>(linear->matrix.numbers());
+    }
+  }
   const PatchOrder order = order_patches(config, grid);
   const double full =
       config.window == 0 ? config.depth : static_cast<double>(config.full_blocks.size());
@@ -115,7 +125,7 @@ class Bench {
     }
     const double seconds = median(times);
     std::printf(
-        "%-14s %3d x %3d patches, %5d rows: %6.3f s, %5.0f GFLOP/s, %3.0f %% of bf16 peak, %3.0f "
+        "%-16s %3d x %3d patches, %5d rows: %6.3f s, %5.0f GFLOP/s, %3.0f %% of bf16 peak, %3.0f "
         "%% "
         "of linear(); longest piece %.1f ms; scratch %.1f MiB, weights %.0f MiB\n",
         name_, grid.h, grid.w, static_cast<int>(tower_->rows(grid)), seconds, work / seconds * 1e-9,
@@ -185,7 +195,7 @@ int main_with(const std::vector<std::string>& args) {
   const int default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int threads = args.size() > 3 ? std::max(1, std::atoi(args[3].c_str())) : default_threads;
   if (smoke) {
-    Bench(kShapes[2], threads).run({1, 32, 32}, 1);
+    Bench(std::end(kShapes)[-1], threads).run({1, 32, 32}, 1);
     return 0;
   }
   for (const TowerShape& shape : kShapes) {

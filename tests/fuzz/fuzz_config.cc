@@ -15,6 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       sane = sane && (stored.bits == 4 || stored.bits == 8) && stored.group_size >= 0 &&
              stored.group_size % 32 == 0;
     }
+    const auto& axes = config.rope.axes;
+    sane = sane && (axes.empty() || 2 * axes.size() == static_cast<size_t>(config.head_dim)) &&
+           config.moe.first_vision_token >= 0 && config.moe.first_vision_token < config.vocab_size;
+    for (const uint8_t axis : axes) sane = sane && axis < 3;
     for (const float frequency : config.rope.inv_freq) sane = sane && std::isfinite(frequency);
     for (const int32_t id : config.eos_token_ids) {
       sane = sane && id >= 0 && id < config.vocab_size;

@@ -29,6 +29,23 @@ def to_paddle(tensors: Tensors) -> Tensors:
     return paddle
 
 
+def to_ernie_vl(tensors: Tensors, paddle: bool) -> Tensors:
+    """ERNIE-4.5-VL's published names from those that transformers saves. Routers are [H, E] in
+    both layouts; Paddle's makes all other matrices [in, out] but the embedding."""
+    out: Tensors = {}
+    decoder: Tensors = {}
+    for name, tensor in tensors.items():
+        if ".vision_model." in name or ".resampler_model." in name:
+            own = name.removeprefix("model.") if ".vision_model." in name else name
+            matrix = paddle and tensor.dim() == 2
+            out[_rename(own) if paddle else own] = tensor.T.contiguous() if matrix else tensor
+        elif paddle and ".mlp.gate." in name:
+            out[_rename(name)] = tensor
+        else:
+            decoder[name] = tensor
+    return {**out, **(to_paddle(decoder) if paddle else decoder)}
+
+
 def to_fused_experts(tensors: Tensors) -> Tensors:
     """All experts of a layer in two tensors: gate_up_proj [E, 2I, H] and down_proj [E, H, I]."""
     fused = {name: tensor for name, tensor in tensors.items() if ".experts." not in name}

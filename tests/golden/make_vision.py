@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import layouts
 import numpy as np
 import oracle
 import routing
@@ -47,7 +48,7 @@ from vision_cases import (
     Item,
     VisionCase,
 )
-from vision_inputs import item_inputs, own_rows
+from vision_inputs import item_inputs, modalities, own_rows
 
 ROOT = Path(__file__).parent / "vision"
 MAX_SEEDS = 400
@@ -78,6 +79,10 @@ class Positions:
         self.next += max(times[-1] + 1, height, width)
 
 
+def placeholder(item: Item) -> int:
+    return VIDEO_PAD if item.video else IMAGE_PAD
+
+
 def lay_out(case: VisionCase, pieces: tuple[int | str, ...], draws: np.random.Generator) -> Prompt:
     tokens: list[int] = []
     runs: list[dict[str, int]] = []
@@ -89,7 +94,7 @@ def lay_out(case: VisionCase, pieces: tuple[int | str, ...], draws: np.random.Ge
 
     def rows(index: int, first: int, count: int) -> None:
         runs.append({"position": len(tokens), "count": count, "item": index, "first_row": first})
-        tokens.extend([VIDEO_PAD if case.items[index].video else IMAGE_PAD] * count)
+        tokens.extend([placeholder(case.items[index])] * count)
 
     for piece in pieces:
         if isinstance(piece, int):
@@ -99,6 +104,7 @@ def lay_out(case: VisionCase, pieces: tuple[int | str, ...], draws: np.random.Ge
         item, merge = case.items[index], merge_of(case)
         grids, height, width = item.grid[0], item.grid[1] // merge, item.grid[2] // merge
         area = height * width
+        grids //= 2 if case.pairs and item.video else 1
         if case.axes == 1 or case.apart:
             for grid in range(grids):
                 text([START])
@@ -132,7 +138,7 @@ def model_inputs(
         positions = positions[0]
     elif agrees(case, prompt):
         check_positions(model, ids, positions, inputs)
-    return {"input_ids": ids, "position_ids": positions, **inputs}
+    return {"input_ids": ids, "position_ids": positions, **modalities(case, ids), **inputs}
 
 
 def agrees(case: VisionCase, prompt: Prompt) -> bool:
@@ -140,7 +146,8 @@ def agrees(case: VisionCase, prompt: Prompt) -> bool:
     grid would end."""
     for run in prompt.runs:
         item = case.items[run["item"]]
-        last = 0 if case.apart else int((item.grid[0] - 1) * item.step)
+        grids = item.grid[0] // 2 if case.pairs and item.video else item.grid[0]
+        last = 0 if case.apart else int((grids - 1) * item.step)
         if last >= max(item.grid[1:]) // merge_of(case):
             return False
     return True
@@ -176,11 +183,13 @@ def run(
         logits.append(result.logits[0, -1].double().numpy())
         chosen.append(int(logits[-1].argmax()) if tokens is None else tokens[step])
         shape = (1, 1) if case.axes == 1 else (3, 1, 1)
+        ids = torch.tensor([[chosen[-1]]])
         result = model(
-            input_ids=torch.tensor([[chosen[-1]]]),
+            input_ids=ids,
             position_ids=torch.full(shape, prompt.next + step),
             past_key_values=result.past_key_values,
             use_cache=True,
+            **modalities(case, ids),
         )
     return chosen, np.stack(logits)
 
@@ -235,6 +244,7 @@ def make(case: VisionCase) -> None:
     (folder / "config.json").write_text(json.dumps(case.config, indent=1) + "\n")
     for seed in range(case.seed, case.seed + MAX_SEEDS):
         if try_seed(case, folder, seed):
+            write_twins(case)
             return
     raise SystemExit(f"{case.name}: none of {MAX_SEEDS} seeds decodes clearly")
 
@@ -243,21 +253,37 @@ def experts_per_token(case: VisionCase) -> int:
     return routing.experts_per_token(case.config["text_config"])
 
 
-def published(name: str, value: torch.Tensor) -> torch.Tensor:
+def published(case: VisionCase, name: str, value: torch.Tensor) -> torch.Tensor:
     """As makers store it: experts in one tensor have their inputs first."""
     fused = name.endswith(("experts.gate_up_proj", "experts.down_proj"))
-    return value.transpose(1, 2).contiguous() if fused else value.contiguous()
+    value = value.transpose(1, 2).contiguous() if fused else value.contiguous()
+    return value.to(weights.stored_dtype(case.config["model_type"], name, torch.bfloat16))
+
+
+def write_twins(case: VisionCase) -> None:
+    tensors = load_file(ROOT / case.name / "model.safetensors")
+    for twin in case.twins:
+        folder = ROOT / twin.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(twin.config, indent=1) + "\n")
+        (folder / "vision.json").write_text(json.dumps({"answers_of": case.name}) + "\n")
+        save_file(
+            layouts.to_ernie_vl(tensors, twin.layout == "paddle"),
+            folder / "model.safetensors",
+            metadata={"format": "pt"},
+        )
 
 
 def write_weights(case: VisionCase, folder: Path, seed: int) -> None:
     config = AutoConfig.from_pretrained(folder)
     model = AutoModelForImageTextToText.from_config(config).float().eval()
-    weights.fill(model, seed, torch.bfloat16)
+    weights.fill(model, seed, torch.bfloat16, case.experts)
     with tempfile.TemporaryDirectory() as saved:  # with the published names
         model.save_pretrained(saved)
         state = load_file(Path(saved) / "model.safetensors")
     save_file(
-        {name: published(name, value).to(torch.bfloat16) for name, value in state.items()},
+        {name: published(case, name, value) for name, value in state.items()},
         folder / "model.safetensors",
         metadata={"format": "pt"},
     )

@@ -15,35 +15,34 @@ import numpy as np
 import torch
 import transformers
 from case_types import MIN_GAP, NEW_TOKENS
-from make_vision import ROOT, Positions, Prompt, load, run
+from make_vision import ROOT, Positions, Prompt, load, placeholder, run
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 from vision_cases import CASES, Item, VisionCase
 from vision_conversations import (
     CONVERSATIONS,
     FPS,
-    PLACES,
     Piece,
+    Words,
     is_clip,
     pixels,
     rendered,
     tokenizer,
+    words_of,
 )
 
 CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
 HALVES = ([0.5] * 3, [0.5] * 3)
-MARKS = re.compile(r"(<\|image_pad\|>|<\|video_pad\|>)")
 
 
 def patches(case: VisionCase, own: NDArray[np.uint8]) -> tuple[torch.Tensor, tuple[int, int, int]]:
     """float32 rows in the order of merged squares, and their grid."""
     vision = case.config["vision_config"]
-    side, merge, pair = (
-        vision[name] for name in ("patch_size", "spatial_merge_size", "temporal_patch_size")
-    )
+    side, merge = (vision[name] for name in ("patch_size", "spatial_merge_size"))
+    pair = vision.get("temporal_patch_size", 1)
     mean, std = HALVES if case.name.startswith("qwen3") else CLIP
     frames = own if own.ndim == 4 else np.repeat(own[None], pair, axis=0)
-    frames = np.concatenate([frames, np.repeat(frames[-1:], -len(frames) % pair, axis=0)])
+    if own.ndim == 4:  # pairs of frames become one, in the tower or behind it
+        frames = np.concatenate([frames, np.repeat(frames[-1:], len(frames) % 2, axis=0)])
     shift, scale = (np.array(values, np.float32) * np.float32(255) for values in (mean, std))
     values = ((frames.astype(np.float32) - shift) / scale).transpose(0, 3, 1, 2)
     t, h, w = len(frames) // pair, frames.shape[1] // side, frames.shape[2] // side
@@ -52,22 +51,27 @@ def patches(case: VisionCase, own: NDArray[np.uint8]) -> tuple[torch.Tensor, tup
     return torch.from_numpy(np.ascontiguousarray(rows)), (t, h, w)
 
 
-def laid_out(case: VisionCase, text: str, items: list[Item], words: Tokenizer) -> Prompt:
+def laid_out(case: VisionCase, text: str, items: list[Item], words: Words) -> Prompt:
+    """With the ids that transformers has for rows of images and of clips."""
+    letters = tokenizer(words)
     merge = case.config["vision_config"]["spatial_merge_size"]
     tokens: list[int] = []
     runs: list[dict[str, int]] = []
     positions = Positions()
     number = 0
-    for piece in MARKS.split(text):
-        if piece not in PLACES:
-            ids = words.encode(piece, add_special_tokens=False).ids
+    for piece in re.split("|".join(f"({re.escape(mark)})" for mark in words.marks), text):
+        if piece is None:
+            continue
+        if piece not in words.marks:
+            ids = letters.encode(piece, add_special_tokens=False).ids
             tokens += ids
             positions.text(len(ids))
             continue
         item = items[number]
         t, h, w = item.grid[0], item.grid[1] // merge, item.grid[2] // merge
+        t //= 2 if case.pairs and item.video else 1
         runs.append({"position": len(tokens), "count": t * h * w, "item": number, "first_row": 0})
-        tokens += [PLACES[piece]] * (t * h * w)
+        tokens += [placeholder(item)] * (t * h * w)
         positions.rows([int(grid * item.step) for grid in range(t)], h, w)
         number += 1
     return Prompt(tokens, runs, np.concatenate(positions.axes, axis=1), positions.next)
@@ -83,13 +87,18 @@ def answer(case: VisionCase, model: torch.nn.Module, pieces: list[Piece]) -> dic
             items.append(Item(grid, video=is_clip(piece), step=step))
             rows.append(own)
     shown = dataclasses.replace(case, items=tuple(items))
-    prompt = laid_out(shown, rendered(pieces), items, tokenizer())
+    words = words_of(case.name)
+    prompt = laid_out(shown, rendered(pieces, words), items, words)
     tokens, logits = run(model, shown, prompt, rows)
     best = np.sort(logits, axis=-1)
     gap = float((best[:, -1] - best[:, -2]).min() / logits.std(axis=-1).mean())
     if gap < MIN_GAP:
         raise SystemExit(f"{case.name} {pieces}: a gap of {gap}; ask something else")
-    return {"prompt": prompt.tokens, "tokens": tokens}
+    ids = list(prompt.tokens)
+    for own in prompt.runs:  # what the family's prompts have there
+        mark = list(words.marks)[int(items[own["item"]].video)]
+        ids[own["position"] : own["position"] + own["count"]] = [words.marks[mark]] * own["count"]
+    return {"prompt": ids, "tokens": tokens}
 
 
 def main() -> None:

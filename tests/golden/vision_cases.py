@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
+
+from case_types import Experts
 
 IMAGE_PAD, VIDEO_PAD, START, END = 250, 251, 252, 253  # behind all ids that prompts draw
 FIRST_TEXT, TEXT_END = 5, 250
@@ -19,6 +21,15 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class VisionTwin:
+    """A second folder with the same weights and answers, by the makers' names and config."""
+
+    name: str
+    layout: Literal["torch", "paddle"]
+    config: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class VisionCase:
     """One folder. A prompt is a list of lengths of text and of items ("0": item 0)."""
 
@@ -30,6 +41,9 @@ class VisionCase:
     seed: int = 0  # the first to try
     apart: bool = False  # each grid of a clip is a run of its own, behind text of its own
     axes: int = 3  # 1: an item's rows have positions like text
+    pairs: bool = False  # two grids of a clip become one
+    experts: Experts | None = None
+    twins: tuple[VisionTwin, ...] = ()
 
 
 TEXT = {
@@ -247,4 +261,139 @@ QWEN3_VL_MOE = qwen3_vl(
     num_experts_per_tok=2,
 )
 
-CASES = (QWEN2_5_VL, QWEN2_VL, SMOLVLM, QWEN3_VL, QWEN3_VL_MOE)
+ERNIE_TEXT = {
+    **TEXT,
+    "moe_k": 2,
+    "moe_intermediate_size": [16, 8],
+    "moe_num_shared_experts": 2,
+    "num_hidden_layers": 3,
+    "rms_norm_eps": 1e-5,
+}
+# The makers' key names; their files are flat.
+ERNIE_PUBLISHED = {
+    "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "model_type": "ernie4_5_moe_vl",
+    **ERNIE_TEXT,
+    "compression_ratio": 1.0,
+    "freq_allocation": 2,
+    "im_patch_id": IMAGE_PAD,
+    "max_text_id": IMAGE_PAD,
+    "modality_detach": True,
+    "moe_capacity": [8, 8, 8],
+    "moe_dense_experts_token_type_id": 3,
+    "moe_gate": "topk",
+    "moe_layer_end_index": [29, 28],
+    "moe_layer_interval": 1,
+    "moe_layer_start_index": [1, 1],
+    "moe_num_experts": [4, 4],
+    "moe_use_aux_free": True,
+    "moe_use_hard_gate": True,
+    "pad_token_id": 0,
+    "pixel_hidden_size": 40,
+    "rope_3d": True,
+    "rope_theta": 10000.0,
+    "spatial_conv_size": 2,
+    "temporal_conv_size": 2,
+    "tie_word_embeddings": False,
+    "use_bias": False,
+    "use_rmsnorm": True,
+    "vision_config": {
+        "attn_sep": True,
+        "depth": 2,
+        "embed_dim": 40,
+        "hidden_act": "quick_gelu",
+        "hidden_size": 40,
+        "in_channels": 3,
+        "in_chans": 3,
+        "mlp_ratio": 2,
+        "model_type": "DFNRope_vision_transformer",
+        "num_heads": 1,
+        "patch_size": 4,
+        "spatial_merge_size": 2,
+        "spatial_patch_size": 4,
+        "vit_first_fwd_bsz": 128,
+    },
+}
+# As transformers saves it. The last clip has more pairs than its grid has squares on a side: the
+# position behind it isn't transformers'.
+ERNIE_VL = VisionCase(
+    name="ernie4_5_vl_moe",
+    about="experts of text and of vision, height and width in turn, pairs of frames, a resampler",
+    config={
+        "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"],
+        "dtype": "bfloat16",
+        "image_end_token_id": END,
+        "image_start_token_id": START,
+        "image_token_id": IMAGE_PAD,
+        "model_type": "ernie4_5_vl_moe",
+        "text_config": {
+            **ERNIE_TEXT,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "mlp_layer_types": ["dense", "sparse", "sparse"],
+            "model_type": "ernie4_5_vl_moe_text",
+            "moe_norm_min": 1e-12,
+            "moe_num_experts": 4,
+            "pad_token_id": None,
+            "rope_parameters": {
+                "mrope_section": [3, 3, 2],
+                "rope_theta": 10000.0,
+                "rope_type": "default",
+            },
+            "tie_word_embeddings": True,
+            "use_bias": False,
+        },
+        "tie_word_embeddings": False,
+        "transformers_version": "5.23.0",
+        "video_end_token_id": END,
+        "video_start_token_id": START,
+        "video_token_id": VIDEO_PAD,
+        "vision_config": {
+            "depth": 2,
+            "hidden_act": "quick_gelu",
+            "hidden_size": 40,
+            "in_channels": 3,
+            "intermediate_size": 80,
+            "model_type": "ernie4_5_vl_moe_vision",
+            "num_heads": 1,
+            "patch_size": 4,
+            "rms_norm_eps": 1e-6,
+            "spatial_merge_size": 2,
+            "temporal_merge_size": 2,
+        },
+    },
+    items=(
+        Item((1, 6, 10)),
+        Item((1, 2, 14)),
+        Item((1, 4, 4)),
+        Item((4, 6, 4), video=True),
+        Item((2, 4, 6), video=True),
+        Item((6, 4, 4), video=True),
+    ),
+    prompts=(
+        (9,),
+        (3, "0", 4),
+        ("1", 2, "2", 1, "0", 3),
+        (2, "3", 5),
+        ("2", 1, "4", "1", 2, "3"),
+        (2, "5", 2),
+    ),
+    pairs=True,
+    experts=Experts(correction=(0.0, 0.05)),
+    twins=(
+        VisionTwin(
+            name="ernie4_5_vl",
+            layout="torch",
+            config={**ERNIE_PUBLISHED, "torch_dtype": "bfloat16"},
+        ),
+        VisionTwin(
+            name="ernie4_5_vl_paddle",
+            layout="paddle",
+            config={**ERNIE_PUBLISHED, "dtype": "bfloat16", "fuse_rms_norm": True},
+        ),
+    ),
+)
+
+CASES = (QWEN2_5_VL, QWEN2_VL, SMOLVLM, QWEN3_VL, QWEN3_VL_MOE, ERNIE_VL)

@@ -3,6 +3,7 @@ and LLM.chat is asked them in the tests. Sizes fit the patches: nothing is resiz
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -34,14 +35,72 @@ CONVERSATIONS: dict[str, list[list[Piece]]] = {
         [("noise", 24, 40), "What is it?!"],
         [("slope", 64, 8), "and", ("noise", 32, 16), "?"],
     ],
+    "ernie4_5_vl_moe": [
+        ["Hello!"],
+        [("noise", 24, 40), "What is it!"],
+        ["First ", ("slope", 8, 8), " and ", ("noise", 32, 16), ": compare."],
+        [(4, 16, 24), "What moves?", ("slope", 16, 8)],
+        [(7, 16, 16), "What moves, and where?"],
+    ],
 }
-SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2, "<|im_start|>": 3, "<|im_end|>": 4}
-PLACES = {
-    "<|image_pad|>": 250,
-    "<|video_pad|>": 251,
-    "<|vision_start|>": 252,
-    "<|vision_end|>": 253,
-}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Words:
+    """What a family's tokenizer has beside letters, and what its template writes.
+
+    special: from 0 on. places: the ids that stand for images and clips, and those around them.
+    marks: of an image and of a clip, and the id of a row. shown: what is written for them, {n}
+    counts the items of a kind.
+    """
+
+    special: tuple[str, ...]
+    places: dict[str, int]
+    marks: dict[str, int]
+    shown: tuple[str, str]
+    before: str
+    after: str
+
+
+QWEN = Words(
+    special=("<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"),
+    places={
+        "<|image_pad|>": 250,
+        "<|video_pad|>": 251,
+        "<|vision_start|>": 252,
+        "<|vision_end|>": 253,
+    },
+    marks={"<|image_pad|>": 250, "<|video_pad|>": 251},
+    shown=(
+        "<|vision_start|><|image_pad|><|vision_end|>",
+        "<|vision_start|><|video_pad|><|vision_end|>",
+    ),
+    before="<|im_start|>user\n",
+    after="<|im_end|>\n<|im_start|>assistant\n",
+)
+# Its marks are no tokens. Rows of images and of clips have one id.
+ERNIE = Words(
+    special=("<unk>", "<s>", "</s>", "<|begin_of_sentence|>", "<think>", "</think>"),
+    places={
+        "<|IMAGE_PLACEHOLDER|>": 250,
+        "<|IMAGE_START|>": 252,
+        "<|IMAGE_END|>": 253,
+        "<|VIDEO_START|>": 254,
+        "<|VIDEO_END|>": 255,
+    },
+    marks={"<|image@placeholder|>": 250, "<|video@placeholder|>": 250},
+    shown=(
+        "Picture {n}:<|IMAGE_START|><|image@placeholder|><|IMAGE_END|>",
+        "Video {n}:<|VIDEO_START|><|video@placeholder|><|VIDEO_END|>",
+    ),
+    before="<|begin_of_sentence|>User: ",
+    after="\nAssistant: <think>",
+)
+
+
+def words_of(name: str) -> Words:
+    """Of a golden case."""
+    return ERNIE if name.startswith("ernie") else QWEN
 
 
 def pixels(piece: Piece) -> NDArray[np.uint8]:
@@ -57,25 +116,27 @@ def is_clip(piece: Piece) -> bool:
     return not isinstance(piece, str) and isinstance(piece[0], int)
 
 
-def rendered(pieces: list[Piece]) -> str:
+def rendered(pieces: list[Piece], words: Words = QWEN) -> str:
     """What the chat template makes of it."""
-    text = "<|im_start|>user\n"
+    text = words.before
+    counts = [0, 0]
     for piece in pieces:
         if isinstance(piece, str):
             text += piece
         else:
-            pad = "<|video_pad|>" if is_clip(piece) else "<|image_pad|>"
-            text += f"<|vision_start|>{pad}<|vision_end|>"
-    return text + "<|im_end|>\n<|im_start|>assistant\n"
+            kind = int(is_clip(piece))
+            counts[kind] += 1
+            text += words.shown[kind].format(n=counts[kind])
+    return text + words.after
 
 
-def tokenizer() -> Tokenizer:
+def tokenizer(words: Words = QWEN) -> Tokenizer:
     """A token for each byte that texts here have, for a vocabulary of 256."""
-    vocab = dict(SPECIAL)
-    for letter in sorted(pre_tokenizers.ByteLevel.alphabet())[: 250 - len(SPECIAL)]:
+    vocab = {name: number for number, name in enumerate(words.special)}
+    for letter in sorted(pre_tokenizers.ByteLevel.alphabet())[: 250 - len(vocab)]:
         vocab[letter] = len(vocab)
-    made = Tokenizer(models.BPE(vocab={**vocab, **PLACES}, merges=[]))
+    made = Tokenizer(models.BPE(vocab={**vocab, **words.places}, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
-    made.add_special_tokens([*SPECIAL, *PLACES])
+    made.add_special_tokens([*words.special, *words.places])
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from vision_cases import Item, VisionCase
+from vision_cases import IMAGE_PAD, Item, VisionCase
 
 
 def item_inputs(case: VisionCase, items: list[tuple[Item, torch.Tensor]]) -> dict[str, Any]:
@@ -36,9 +36,19 @@ def own_rows(
     if case.axes == 1:
         out = model.model.get_image_features(to_pixels(case, item, patches)[None])
         return torch.cat(list(out.pooler_output))[None]
-    out = model.model.visual(patches, grid_thw=torch.tensor([item.grid]))
+    grid = torch.tensor([item.grid])
+    if case.pairs:
+        features = model.model.get_video_features if item.video else model.model.get_image_features
+        return torch.cat(list(features(patches, grid).pooler_output))[None]
+    out = model.model.visual(patches, grid_thw=grid)
     added = getattr(out, "deepstack_features", None) or []
     return torch.stack([out.pooler_output, *added])
+
+
+def modalities(case: VisionCase, ids: torch.Tensor) -> dict[str, Any]:
+    """Which experts tokens go to, of models that have some for text and some for vision: by the
+    token, generated ones too, as the makers and FastDeploy have it."""
+    return {"moe_mm_token_type_ids": (ids >= IMAGE_PAD).int()} if case.pairs else {}
 
 
 def to_pixels(case: VisionCase, item: Item, patches: torch.Tensor) -> torch.Tensor:

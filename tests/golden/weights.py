@@ -72,11 +72,12 @@ def mtp_block(config: dict[str, Any], seed: int, storage: torch.dtype) -> dict[s
 
 def stored_dtype(model_type: str, name: str, storage: torch.dtype) -> torch.dtype:
     """ERNIE keeps routers in float32 beside 16-bit weights."""
-    return torch.float32 if model_type == "ernie4_5_moe" and is_router(name) else storage
+    ernie = model_type in ("ernie4_5_moe", "ernie4_5_vl_moe")
+    return torch.float32 if ernie and is_router(name) else storage
 
 
 def is_router(name: str) -> bool:
-    return name.endswith("gate.weight") or is_correction(name)
+    return name.endswith(("gate.weight", "gate.weight_1")) or is_correction(name)
 
 
 def is_correction(name: str) -> bool:
@@ -91,7 +92,7 @@ def _correction(
 
 
 def _draw(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    if "norm" in name:
+    if "norm" in name or name.endswith(".ln.weight"):
         return generator.uniform(0.5, 1.5, shape).astype(np.float32)
     if name.endswith("bias"):
         std = BIAS_STD

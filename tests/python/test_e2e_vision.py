@@ -12,20 +12,30 @@ from typing import Any
 import pytest
 from conftest import HAS_ENGINE, ROOT
 from model_folders import write_json
-from vision_folders import QWEN
+from vision_folders import ERNIE, QWEN
 
 if not HAS_ENGINE:
     pytest.skip("the extension is not built", allow_module_level=True)
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 
-from vision_conversations import CONVERSATIONS, FPS, is_clip, pixels, rendered, tokenizer
+from vision_conversations import (
+    CONVERSATIONS,
+    FPS,
+    is_clip,
+    pixels,
+    rendered,
+    tokenizer,
+    words_of,
+)
 
 from headrace import LLM, AsyncLLM, SamplingParams
 
 GOLDEN = json.loads((ROOT / "tests/golden/vision/chat.json").read_text(encoding="utf-8"))
 GREEDY = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True)
 LIMITS = {"image": 8, "video": 2}
+# The same models as the makers store them.
+TWINS = {"ernie4_5_vl": "ernie4_5_vl_moe", "ernie4_5_vl_paddle": "ernie4_5_vl_moe"}
 OPTIONS: dict[str, Any] = {"dtype": "float32", "num_threads": 1, "limit_mm_per_prompt": LIMITS}
 
 
@@ -41,9 +51,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             (own / file).symlink_to(ROOT / "tests/golden/vision" / name / file)
         sizes = {"patch_size": 4, "merge_size": 2, "min_pixels": 64, "max_pixels": 1 << 20}
         write_json(own / "preprocessor_config.json", sizes)
-        write_json(own / "video_preprocessor_config.json", sizes)
-        tokenizer().save(str(own / "tokenizer.json"))
-        write_json(own / "tokenizer_config.json", {"chat_template": QWEN})
+        write_json(own / "video_preprocessor_config.json", {**sizes, "draw_on_frames": False})
+        tokenizer(words_of(name)).save(str(own / "tokenizer.json"))
+        template = ERNIE if name.startswith("ernie") else QWEN
+        write_json(own / "tokenizer_config.json", {"chat_template": template})
         return own
 
     return folder
@@ -79,15 +90,17 @@ def answers(outputs: Any) -> list[list[int]]:
     return [list(output.outputs.token_ids) for output in outputs]
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS)
-def test_answers_are_transformers(load: Callable[..., LLM], name: str) -> None:
-    llm = load(name)
+@pytest.mark.parametrize("folder", [*CONVERSATIONS, *TWINS])
+def test_answers_are_transformers(load: Callable[..., LLM], folder: str) -> None:
+    llm = load(folder)
+    name = TWINS.get(folder, folder)
     asked = CONVERSATIONS[name]
     messages = [conversation(pieces) for pieces in asked]
     outputs = llm.chat(messages, GREEDY, use_tqdm=False)
     expected = [entry["tokens"] for entry in GOLDEN[name]]
     assert answers(outputs) == expected
-    assert [output.prompt for output in outputs] == [rendered(pieces) for pieces in asked]
+    texts = [rendered(pieces, words_of(name)) for pieces in asked]
+    assert [output.prompt for output in outputs] == texts
     assert [output.prompt_token_ids for output in outputs] == [e["prompt"] for e in GOLDEN[name]]
     # One by one, from the caches of the processor, the encoder and the prefixes.
     again = [llm.chat(one, GREEDY, use_tqdm=False)[0] for one in messages]

@@ -1,5 +1,6 @@
 """Scripts in the shape of the two examples with pictures on FastDeploy's page run unchanged through
-headrace.compat, over the fake engine: the picture comes from a local server.
+headrace.compat, over the fake engine and on a tiny ERNIE-4.5-VL. The picture comes from a local
+server.
 
 HEADRACE_FASTDEPLOY_PAGES may name a folder with the pages themselves (*.md): then their own blocks
 about pictures run as well, but for the address of the picture."""
@@ -12,13 +13,15 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import fake_core
 import pytest
 from conftest import HAS_ENGINE
+from ernie_vl_folders import ernie_folder
+from model_folders import write_json
 from vision_folders import vision_folder
 
 from headrace import compat
@@ -101,42 +104,66 @@ def address() -> Iterator[str]:
     thread.join()
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=range(len(SCRIPTS)))
-def test_script_runs(
-    script: str,
-    address: str,
-    fake_engine: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    folder = tmp_path / MODEL
-    folder.mkdir(parents=True)
-    vision_folder(folder, "ernie4_5_moe_vl")
+@pytest.fixture
+def outcome(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Any]]:
+    """Runs a script beside MODEL: what its one request gave."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADRACE_ALLOWED_MEDIA_DOMAINS", "127.0.0.1")
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "stand_ins/requests"))
-    answer = "A thought</think>An answer" if "enable_thinking" not in script else "An answer"
     compat.install()
     names: dict[str, Any] = {"__name__": "__main__"}
     modules = set(sys.modules)
-    fake_core.script = spoken(folder, answer)
-    try:
+
+    def run(script: str) -> Any:
         exec(compile(ADDRESS.sub(address, script), "page", "exec"), names)
         (output,) = names["outputs"]
-        assert (output.error_msg, output.outputs.text) == (None, "An answer")
-        thought = output.outputs.reasoning_content
-        assert thought == (None if "enable_thinking" in script else "A thought")
-        assert "Picture 1:<|IMAGE_START|><|image@placeholder|><|IMAGE_END|>" in output.prompt
-        assert output.num_input_image_tokens == 8
-    finally:
+        return output
+
+    yield run
+    if "llm" in names:
         names["llm"].close()
-        for name in set(sys.modules) - modules:
-            if name.partition(".")[0] in ("fastdeploy", "requests"):
-                del sys.modules[name]
+    for name in set(sys.modules) - modules:
+        if name.partition(".")[0] in ("fastdeploy", "requests"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=range(len(SCRIPTS)))
+def test_script_runs(
+    script: str, outcome: Callable[[str], Any], fake_engine: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / MODEL
+    folder.mkdir(parents=True)
+    vision_folder(folder, "ernie4_5_moe_vl")
+    answer = "A thought</think>An answer" if "enable_thinking" not in script else "An answer"
+    fake_core.script = spoken(folder, answer)
+    output = outcome(script)
+    assert (output.error_msg, output.outputs.text) == (None, "An answer")
+    thought = output.outputs.reasoning_content
+    assert thought == (None if "enable_thinking" in script else "A thought")
+    assert "Picture 1:<|IMAGE_START|><|image@placeholder|><|IMAGE_END|>" in output.prompt
+    assert output.num_input_image_tokens == 8
     ((media,),) = fake_engine.submitted_media
     assert (media.height, media.width) == (56, 112)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_position_embeddings")
+@pytest.mark.parametrize("script", SCRIPTS, ids=range(len(SCRIPTS)))
+def test_script_runs_on_a_model(script: str, outcome: Callable[[str], Any], tmp_path: Path) -> None:
+    folder = ernie_folder(tmp_path / MODEL, "ernie4_5_vl_paddle")
+    # Its weights are random: every second letter ends what it says.
+    write_json(folder / "generation_config.json", {"eos_token_id": list(range(100, 250, 2))})
+    output = outcome(script)
+    assert output.error_msg is None
+    assert output.finished
+    assert output.outputs.finish_reason == "stop"
+    assert output.outputs.token_ids
+    # At most 1024 pixels: 16 x 40, of patches of 4 x 4, four of which become a row.
+    assert output.num_input_image_tokens == output.prompt_token_ids.count(250) == 10
+    assert "Picture 1:<|IMAGE_START|><|image@placeholder|><|IMAGE_END|>" in output.prompt
 
 
 def spoken(folder: Path, text: str) -> Any:

@@ -49,8 +49,8 @@ TOKENS = {
         "<|video_pad|>",
     ],
     "ernie": [
-        "<|begin_of_sentence|>", "<|IMAGE_START|>", "<|IMAGE_END|>", "<|VIDEO_START|>",
-        "<|VIDEO_END|>", "<|IMAGE_PLACEHOLDER|>",
+        "<|IMAGE_PLACEHOLDER|>", "<|IMAGE_START|>", "<|IMAGE_END|>", "<|VIDEO_START|>",
+        "<|VIDEO_END|>",
     ],
     "smolvlm": [
         "<|im_start|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>",
@@ -70,11 +70,14 @@ def vision_folder(folder: Path, model_type: str = "qwen2_vl", **tokenizer_config
     """Images are kept small: a picture of at most 56 x 112 pixels, or tiles of 32 x 32."""
     kind, template, tower = KINDS[model_type]
     tokenizer = byte_level()
-    tokenizer.add_special_tokens(TOKENS[kind])
     if kind == "ernie":
+        tokenizer.add_special_tokens(["<|begin_of_sentence|>"])
         tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.add_special_tokens(TOKENS[kind])
     tokenizer.save(str(folder / "tokenizer.json"))
     more = {"scale_factor": 2} if kind == "smolvlm" else {}
+    if kind == "ernie":
+        more["im_patch_id"] = tokenizer.token_to_id("<|IMAGE_PLACEHOLDER|>")
     write_config(
         folder,
         tokenizer.get_vocab_size(),

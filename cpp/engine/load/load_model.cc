@@ -266,7 +266,8 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
   const ModelSources sources = list_sources(config, likely_naming(config));
   info.num_parameters = sources.num_parameters();
   info.num_active_parameters = sources.active_parameters();
-  info.num_experts = config.moe.router.num_experts;
+  const int32_t groups = config.moe.vision_width > 0 ? 2 : 1;
+  info.num_experts = config.moe.router.num_experts * groups;
   info.num_active_experts = config.moe.router.top_k;
   return info;
 }
@@ -370,6 +371,7 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   out.scheduler = scheduler_config(options, shapes, plan);
   out.dynamic_rope_max = config.rope.dynamic_original_max;
   out.has_head = config.has_head;
+  out.first_vision_token = config.moe.first_vision_token;
   // Keys and values of bidirectional attention depend on what comes behind them.
   out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
   ModelInfo& info = out.info = describe_config(name, options.path, config);

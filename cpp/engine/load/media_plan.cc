@@ -30,7 +30,9 @@ PatchGrid square(const VisionConfig& config, int32_t rows) {
 /// Of as many such grids as are encoded as one unit.
 std::optional<size_t> scratch_of(const VisionTower& tower, PatchGrid grid) {
   try {
-    grid.t = static_cast<int32_t>(std::max<int64_t>(1, kUnitRows / tower.rows(grid)));
+    grid.t = tower.group();
+    const int64_t groups = std::max<int64_t>(1, kUnitRows / tower.rows(grid));
+    grid.t = static_cast<int32_t>(groups) * tower.group();
     return tower.scratch_bytes(grid);
   } catch (const Error&) {
     return std::nullopt;  // more patches than it takes

@@ -73,14 +73,15 @@ std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
 }
 
 void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config) {
-  if (config.tie_word_embeddings) return;
-  if (packed != nullptr) {
-    config.has_head = std::ranges::any_of(
-        packed->header().tensors, [](const PackedTensor& tensor) { return tensor.name == "head"; });
-  } else {
-    config.has_head = holds_head(config, Checkpoint(folder));
-  }
-  config.tie_word_embeddings = !config.has_head;
+  const bool by_tensor = head_if_stored(config);
+  if (config.tie_word_embeddings && !by_tensor) return;
+  const bool found = packed == nullptr
+                         ? holds_head(config, Checkpoint(folder))
+                         : std::ranges::any_of(packed->header().tensors, [](const PackedTensor& t) {
+                             return t.name == "head";
+                           });
+  config.has_head = found || by_tensor;
+  config.tie_word_embeddings = !found;
 }
 
 DType storage_dtype(const ModelOptions& options, const ModelConfig& config,

@@ -15,6 +15,10 @@ struct MoeConfig {
   bool shared_gate = false;         ///< whether a gate of its own weighs that MLP
   bool has_correction = false;      ///< whether a bias is added to the scores to choose experts
   std::vector<bool> sparse_layers;  ///< [num_layers] those with experts
+  /// Intermediate size of an expert of vision: as many as of text, with a router of their own, for
+  /// rows of tokens from `first_vision_token` on. 0: all rows go to the same experts.
+  int32_t vision_width = 0;
+  int32_t first_vision_token = 0;  ///< 0: every row is text
 };
 
 }  // namespace headrace

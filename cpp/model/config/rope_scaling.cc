@@ -126,45 +126,105 @@ double read_factor(ConfigReader& rope, RopeKind kind, double original_ratio) {
   return original_ratio;
 }
 
-/// mrope_section and mrope_interleaved; the kind is known.
-MropeDefaults read_sections(ConfigReader& rope, RopeKind kind, const RopeDefaults& defaults) {
+/// mrope_section as it stands; nullopt if it is absent.
+std::optional<std::array<int32_t, 3>> read_three(ConfigReader& rope, int32_t pairs,
+                                                 const std::string& expected) {
+  const Json* value = rope.find("mrope_section");
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array() || value->size() != 3) rope.fail_value("mrope_section", expected);
+  std::array<int32_t, 3> out{};
+  for (size_t i = 0; i < 3; ++i) {
+    const Json& count = (*value)[i];
+    if (!count.is_number_unsigned() || count.get<uint64_t>() > static_cast<uint64_t>(pairs)) {
+      rope.fail_value("mrope_section", expected);
+    }
+    out[i] = count.get<int32_t>();
+  }
+  return out;
+}
+
+/// mrope_section, or freq_allocation: pairs of time. Height and width take turns, so they have as
+/// many each; transformers writes them first, the makers time: the equal two tell which is which.
+void read_time_last(ConfigReader& config, ConfigReader& rope, int32_t pairs, MropeDefaults& out) {
+  int32_t& time = out.sections[0];
+  const std::string expected =
+      str_cat("must be numbers of pairs of height, width and time that sum to ", pairs,
+              ", as many of height as of width");
+  const auto stored = read_three(rope, pairs, expected);
+  if (stored) {
+    const auto& [first, second, third] = *stored;
+    if (first != second && second != third) rope.fail_value("mrope_section", expected);
+    time = first == second ? third : first;
+    if (2 * second + time != pairs) rope.fail_value("mrope_section", expected);
+  }
+  const int64_t allocated = config.integer("freq_allocation", time, 0, pairs);
+  if (stored && allocated != time) {
+    config.fail_value("freq_allocation",
+                      str_cat("must agree with mrope_section, which has ", time, " of time"));
+  }
+  time = static_cast<int32_t>(allocated);
+  if (time > pairs || (pairs - time) % 2 != 0) {
+    config.fail_value("freq_allocation",
+                      str_cat("must leave of ", pairs, " pairs as many for height as for width"));
+  }
+  out.sections[1] = out.sections[2] = (pairs - time) / 2;
+}
+
+/// mrope_section and mrope_interleaved, freq_allocation; the kind is known.
+MropeDefaults read_sections(ConfigReader& config, ConfigReader& rope, RopeKind kind,
+                            const RopeDefaults& defaults) {
   if (defaults.mrope.sections.empty()) return {};
   const int32_t pairs = defaults.rotary_dim / 2;
   MropeDefaults out = defaults.mrope;
-  const Json* value = rope.find("mrope_section");
+  const bool in_turn = out.order == MropeOrder::kInTurn;
+  rope.require("mrope_interleaved", in_turn);
+  if (out.order == MropeOrder::kTimeLast) {
+    if (kind != RopeKind::kDefault) {
+      rope.fail_unsupported("rope_type", "this family's rope isn't scaled");
+    }
+    read_time_last(config, rope, pairs, out);
+    return out;
+  }
   const std::string expected =
       str_cat("must be three numbers of pairs, of time, height and width, that sum to ", pairs,
-              out.interleaved ? " and can take turns" : "");
-  if (value != nullptr) {
-    if (!value->is_array() || value->size() != 3) rope.fail_value("mrope_section", expected);
-    for (size_t i = 0; i < 3; ++i) {
-      const Json& count = (*value)[i];
-      if (!count.is_number_unsigned() || count.get<uint64_t>() > static_cast<uint64_t>(pairs)) {
-        rope.fail_value("mrope_section", expected);
-      }
-      out.sections[i] = count.get<int32_t>();
-    }
+              in_turn ? " and can take turns" : "");
+  if (const auto stored = read_three(rope, pairs, expected)) {
+    out.sections.assign(stored->begin(), stored->end());
   }
   const auto& [time, height, width] = std::tie(out.sections[0], out.sections[1], out.sections[2]);
-  const bool in_turn = 3 * height - 2 < pairs && 3 * width - 1 < pairs;
-  if (time + height + width != pairs || (out.interleaved && !in_turn)) {
+  const bool fit = 3 * height - 2 < pairs && 3 * width - 1 < pairs;
+  if (time + height + width != pairs || (in_turn && !fit)) {
     rope.fail_value("mrope_section", expected);
   }
-  rope.require("mrope_interleaved", out.interleaved);
   if (kind == RopeKind::kDynamic) {
     rope.fail_unsupported("rope_type", "dynamic scaling doesn't run on positions of three axes");
   }
   return out;
 }
 
-std::vector<uint8_t> pair_axes(const MropeDefaults& mrope, size_t pairs) {
+/// Where the i-th pair of height (axis 1) or width (2) stands.
+size_t pair_of(const MropeDefaults& mrope, size_t pairs, size_t axis, size_t i) {
   const auto height = static_cast<size_t>(mrope.sections[1]);
   const auto width = static_cast<size_t>(mrope.sections[2]);
-  std::vector<uint8_t> out(pairs, 0);
-  for (size_t i = 0; i < height; ++i) {
-    out[mrope.interleaved ? 1 + 3 * i : pairs - width - height + i] = 1;
+  switch (mrope.order) {
+    case MropeOrder::kBlocks:
+      return pairs - width - (axis == 1 ? height : 0) + i;
+    case MropeOrder::kInTurn:
+      return axis + 3 * i;
+    case MropeOrder::kTimeLast:
+      return axis - 1 + 2 * i;
   }
-  for (size_t i = 0; i < width; ++i) out[mrope.interleaved ? 2 + 3 * i : pairs - width + i] = 2;
+  HEADRACE_CHECK(false, static_cast<int>(mrope.order));
+  return 0;
+}
+
+std::vector<uint8_t> pair_axes(const MropeDefaults& mrope, size_t pairs) {
+  std::vector<uint8_t> out(pairs, 0);
+  for (const size_t axis : {1, 2}) {
+    for (size_t i = 0; i < static_cast<size_t>(mrope.sections[axis]); ++i) {
+      out[pair_of(mrope, pairs, axis, i)] = static_cast<uint8_t>(axis);
+    }
+  }
   return out;
 }
 
@@ -233,7 +293,7 @@ RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults
     }
   }
   if (out.kind == RopeKind::kYarn) read_yarn(rope, out);
-  out.mrope = read_sections(rope, out.kind, defaults);
+  out.mrope = read_sections(config, rope, out.kind, defaults);
   rope.require("partial_rotary_factor", 1.0);
 
   // Keys that only other kinds of scaling read: the original ignores them as well.

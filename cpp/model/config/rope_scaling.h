@@ -15,11 +15,17 @@ namespace headrace {
 
 enum class RopeKind : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
 
-/// Which pairs of a head turn by time, height and width: as many of each as `sections` say, one
-/// behind the other or in turn. No sections: all pairs go by the position.
+/// How pairs that turn by time, height and width follow each other.
+enum class MropeOrder : uint8_t {
+  kBlocks,    ///< those of time, those of height, those of width (Qwen2-VL)
+  kInTurn,    ///< time, height, width, time, ...; the rest are time's (Qwen3-VL)
+  kTimeLast,  ///< height, width, height, width, ..., then those of time (ERNIE-4.5-VL)
+};
+
+/// Which pairs of a head turn by time, height and width. No sections: all pairs go by the position.
 struct MropeDefaults {
-  std::vector<int32_t> sections;
-  bool interleaved = false;
+  std::vector<int32_t> sections;  ///< how many of time, height and width
+  MropeOrder order = MropeOrder::kBlocks;
 };
 
 struct RopeScaling {
@@ -45,13 +51,14 @@ RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_d
 struct RopeDefaults {
   double theta = 10000.0;
   int64_t max_position_embeddings = 0;
-  MropeDefaults mrope = {};  ///< mrope_section is read where it has sections
+  MropeDefaults mrope = {};  ///< mrope_section (or freq_allocation) is read where it has sections
   int32_t rotary_dim = 0;    ///< which they must divide
 };
 
 /// Reads rope_theta, rope_scaling, rope_parameters and original_max_position_embeddings of a
-/// config, and mrope_section. Throws Error(kUnsupported) for a rope_type or a key that is not
-/// understood and Error(kCorruptFile) for a value out of range.
+/// config, mrope_section and, where time comes last, freq_allocation. Throws Error(kUnsupported)
+/// for a rope_type or a key that is not understood and Error(kCorruptFile) for a value out of
+/// range.
 RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults);
 
 }  // namespace headrace

@@ -18,6 +18,9 @@ struct VisionConfig {
   int32_t patch_size = 0;           ///< pixels of a patch's side
   int32_t temporal_patch_size = 1;  ///< frames of a patch
   int32_t merge_size = 1;           ///< side of the square of patches that becomes one row
+  /// 2: rows are of two grids over time, one behind the other, and an image counts twice. 1: of
+  /// one.
+  int32_t merge_grids = 1;
   /// Patches come row by row. Else: square by square of merge_size patches a side, squares and the
   /// patches within row by row.
   bool patches_by_row = false;
@@ -25,7 +28,8 @@ struct VisionConfig {
   bool gated_mlp = false;                     ///< silu(gate) * up, as in the decoder
   bool rms_norm = false;                      ///< else layer norm, with bias
   float norm_eps = 1e-6f;
-  bool rope = false;  ///< rotates queries and keys by height and width
+  float out_norm_eps = 1e-6f;  ///< of the RMS norm behind a resampler
+  bool rope = false;           ///< rotates queries and keys by height and width
   /// Side of an attention window, in squares of merge_size. 0: every row sees its whole grid over
   /// time in every block; else in `full_blocks` alone.
   int32_t window = 0;

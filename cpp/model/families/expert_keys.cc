@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMaxSparseStep = int64_t{1} << 30;
 
+}  // namespace
+
 int32_t read_aliased(ConfigReader& reader, const AliasedKey& key, int64_t max) {
   std::optional<int64_t> value;
   std::string_view first;
@@ -28,19 +30,20 @@ int32_t read_aliased(ConfigReader& reader, const AliasedKey& key, int64_t max) {
   return static_cast<int32_t>(value.value_or(key.fallback));
 }
 
-}  // namespace
+int32_t read_top_k(ConfigReader& reader, const AliasedKey& key, const RouterSpec& router) {
+  const int32_t out = read_aliased(reader, key, kMaxTopExperts);
+  if (out <= router.num_experts) return out;
+  const auto given = std::find_if(key.names.begin(), key.names.end(),
+                                  [&](std::string_view name) { return reader.has_key(name); });
+  reader.fail_value(given == key.names.end() ? key.names.front() : *given,
+                    str_cat("must be at most the number of experts (", router.num_experts, ")"));
+}
 
 void read_expert_counts(ConfigReader& reader, const AliasedKey& num_experts,
                         const AliasedKey& top_k, ModelConfig& config) {
   RouterSpec& router = config.moe.router;
   router.num_experts = read_aliased(reader, num_experts, kMaxExperts);
-  router.top_k = read_aliased(reader, top_k, kMaxTopExperts);
-  if (router.top_k > router.num_experts) {
-    const auto given = std::find_if(top_k.names.begin(), top_k.names.end(),
-                                    [&](std::string_view name) { return reader.has_key(name); });
-    reader.fail_value(given == top_k.names.end() ? top_k.names.front() : *given,
-                      str_cat("must be at most the number of experts (", router.num_experts, ")"));
-  }
+  router.top_k = read_top_k(reader, top_k, router);
   config.moe.sparse_layers.assign(static_cast<size_t>(config.num_layers), true);
 }
 

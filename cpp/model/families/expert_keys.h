@@ -17,6 +17,12 @@ struct AliasedKey {
   int64_t fallback = 0;
 };
 
+/// The number that any of the names gives. Throws Error(kCorruptFile) for names that disagree.
+int32_t read_aliased(ConfigReader& reader, const AliasedKey& key, int64_t max);
+
+/// How many experts a row goes to. Throws Error(kCorruptFile) for more than there are.
+int32_t read_top_k(ConfigReader& reader, const AliasedKey& key, const RouterSpec& router);
+
 /// Fills in config.moe.router.num_experts and top_k, and one sparse layer per layer. Throws
 /// Error(kCorruptFile) for names that disagree, and for more experts per token than there are.
 void read_expert_counts(ConfigReader& reader, const AliasedKey& num_experts,

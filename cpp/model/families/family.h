@@ -37,8 +37,8 @@ struct VisionFamily {
   /// is in `config` already.
   VisionConfig (*read)(ConfigReader& vision, ConfigReader& model,
                        const ModelConfig& config) = nullptr;
-  /// What the tower reads; `prefix` as found among `prefixes`.
-  VisionSources (*list)(const ModelConfig& config, const std::string& prefix) = nullptr;
+  /// What the tower reads; naming.vision as found among `prefixes`.
+  VisionSources (*list)(const ModelConfig& config, const TensorNaming& naming) = nullptr;
   std::vector<const char*> text_prefixes;    ///< before the decoder's tensors; the usual first
   std::vector<const char*> prefixes;         ///< before the tower's, likewise
   std::vector<std::string_view> text_types;  ///< model_type that text_config may have
@@ -54,6 +54,9 @@ struct Family {
   FamilyDefaults defaults;
   RopeStyle rope_style = RopeStyle::kNeox;
   bool has_paddle_layout = false;
+  /// A head in the checkpoint is used and an embedding stands for one that isn't there, whatever
+  /// tie_word_embeddings says.
+  bool head_if_stored = false;
   /// Reads the family's own keys: biases, norms, windows. `config` has its shape already and one
   /// layer_window of 0 per layer.
   void (*read)(ConfigReader& reader, ModelConfig& config) = nullptr;
@@ -88,6 +91,8 @@ const Family& smolvlm_family();
 const Family& idefics3_family();
 const Family& qwen3_vl_family();
 const Family& qwen3_vl_moe_family();
+const Family& ernie4_5_moe_vl_family();
+const Family& ernie4_5_vl_moe_family();
 
 /// Widest MLP accepted.
 inline constexpr int64_t kMaxIntermediate = 1 << 22;

@@ -11,11 +11,22 @@ namespace headrace {
 
 namespace {
 
-/// Expert 0's modules, then expert 1's: what each is called and how many outputs it has.
-std::vector<StoredPart> each_expert(const MoeConfig& moe, const std::string& stem,
-                                    const std::vector<std::pair<const char*, int64_t>>& modules) {
+/// What modules are called, and how many outputs they have.
+using Modules = std::vector<std::pair<const char*, int64_t>>;
+
+/// A group of the config's experts.
+struct Group {
+  const char* own = "";  ///< before the decoder's names of its weights
+  int32_t index = 0;     ///< E experts begin with number index * E
+  int64_t width = 0;     ///< of an expert
+};
+
+/// Expert by expert its modules.
+std::vector<StoredPart> each_expert(const MoeConfig& moe, const Group& group,
+                                    const std::string& stem, const Modules& modules) {
   std::vector<StoredPart> out;
-  for (int32_t expert = 0; expert < moe.router.num_experts; ++expert) {
+  const int32_t count = moe.router.num_experts, first = group.index * count;
+  for (int32_t expert = first; expert < first + count; ++expert) {
     for (const auto& [module, n] : modules) {
       out.push_back({stem + std::to_string(expert) + "." + module, n});
     }
@@ -35,9 +46,12 @@ std::vector<StoredPart> slices(const std::string& tensor, int32_t experts, int64
   return out;
 }
 
-MatrixSource of_experts(const MoeConfig& moe, MatrixSource source) {
+/// What a token of text is multiplied by counts as active.
+MatrixSource of_experts(const MoeConfig& moe, const Group& group, MatrixSource source,
+                        SliceBy slice_by) {
   source.experts = moe.router.num_experts;
-  source.active_experts = moe.router.top_k;
+  source.active_experts = group.index == 0 ? moe.router.top_k : 0;
+  source.slice_by = slice_by;
   return source;
 }
 
@@ -52,39 +66,67 @@ void list_fused(const ModelConfig& config, const LayerNaming& naming, const Expe
   out.down.parts = slices(naming.stored(names.fused_down), count, hidden, width, transposed);
 }
 
+MatrixSource list_router(const ModelConfig& config, const LayerNaming& naming,
+                         const ExpertNames& names, const Group& group) {
+  MatrixSource out =
+      naming.matrix(std::string(group.own) + "router",
+                    {{names.gate, config.moe.router.num_experts}}, config.hidden_size);
+  if (group.index > 0) out.parts.front().name = naming.stored(names.vision_gate);
+  if (names.gate_transposed) out.transposed = true;
+  out.role = MatrixRole::kRouter;
+  return out;
+}
+
+VectorSource list_correction(const MoeConfig& moe, const LayerNaming& naming,
+                             const ExpertNames& names, const Group& group) {
+  const int64_t count = moe.router.num_experts, rows = moe.vision_width > 0 ? 2 : 1;
+  StoredPart part{naming.stored(names.correction), count};
+  if (names.correction_is_row) part.shape = {rows, count};
+  part.offset = group.index * count;
+  return {.name = naming.own(std::string(group.own) + "router_correction"), .parts = {part}};
+}
+
+ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,
+                       const ExpertNames& names, const Group& group) {
+  const MoeConfig& moe = config.moe;
+  const std::string own = group.own;
+  const int64_t hidden = config.hidden_size, width = group.width;
+  const Modules gate_up = naming.paddle()
+                              ? Modules{{"up_gate_proj", 2 * width}}
+                              : Modules{{names.gate_proj, width}, {names.up_proj, width}};
+  const auto parts = [&](const Modules& modules) {
+    return each_expert(moe, group, names.experts, modules);
+  };
+  ExpertGroup out;
+  out.router = moe.router;
+  out.gate = list_router(config, naming, names, group);
+  out.gate_up =
+      of_experts(moe, group,
+                 naming.matrix(own + "experts_gate_up", parts(gate_up), hidden, WeightUse::kGateUp),
+                 SliceBy::kRows);
+  out.down = of_experts(
+      moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, hidden}}), width),
+      SliceBy::kColumns);
+  const bool fused = naming.experts() != ExpertLayout::kSeparate;
+  if (fused) list_fused(config, naming, names, out);
+  if (fused || naming.paddle()) {
+    for (StoredPart& part : out.gate_up.parts) part.pieces = {width, width};
+  }
+  if (moe.has_correction) out.correction = list_correction(moe, naming, names, group);
+  return out;
+}
+
 }  // namespace
 
 std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const LayerNaming& naming,
                                             const ExpertNames& names) {
   const MoeConfig& moe = config.moe;
-  const int64_t hidden = config.hidden_size, width = moe.expert_width;
-  const int32_t count = moe.router.num_experts;
-  const std::vector<std::pair<const char*, int64_t>> gate_up =
-      naming.paddle() ? std::vector<std::pair<const char*, int64_t>>{{"up_gate_proj", 2 * width}}
-                      : std::vector<std::pair<const char*, int64_t>>{{names.gate_proj, width},
-                                                                     {names.up_proj, width}};
+  const int64_t hidden = config.hidden_size;
   auto out = std::make_unique<ExpertSources>();
-  ExpertGroup& experts = out->experts;
-  experts.router = moe.router;
-  experts.gate = naming.matrix("router", {{names.gate, count}}, hidden);
-  experts.gate.role = MatrixRole::kRouter;
-  experts.gate_up =
-      of_experts(moe, naming.matrix("experts_gate_up", each_expert(moe, names.experts, gate_up),
-                                    hidden, WeightUse::kGateUp));
-  experts.down = of_experts(
-      moe, naming.matrix("experts_down",
-                         each_expert(moe, names.experts, {{names.down_proj, hidden}}), width));
-  experts.gate_up.slice_by = SliceBy::kRows;
-  experts.down.slice_by = SliceBy::kColumns;
-  const bool fused = naming.experts() != ExpertLayout::kSeparate;
-  if (fused) list_fused(config, naming, names, experts);
-  if (fused || naming.paddle()) {
-    for (StoredPart& part : experts.gate_up.parts) part.pieces = {width, width};
-  }
-  if (moe.has_correction) {
-    StoredPart part{naming.stored(names.correction), count};
-    if (names.correction_is_row) part.shape = {1, count};
-    experts.correction = {.name = naming.own("router_correction"), .parts = {part}};
+  out->experts = list_group(config, naming, names, {.width = moe.expert_width});
+  if (moe.vision_width > 0) {
+    out->vision = std::make_unique<ExpertGroup>(
+        list_group(config, naming, names, {"vision_", 1, moe.vision_width}));
   }
   if (moe.shared_width > 0) {
     out->shared = std::make_unique<GatedMlpSources>();

@@ -18,11 +18,14 @@ struct ExpertNames {
   const char* fused_down = "mlp.experts.down_proj";
   const char* correction = nullptr;           ///< the whole tensor's; null: none
   bool correction_is_row = false;             ///< stored as [1, E] instead of [E]
+  bool gate_transposed = false;               ///< routers are [H, E] in every layout
+  const char* vision_gate = nullptr;          ///< the whole tensor's, of the experts of vision
   const char* shared = "mlp.shared_expert.";  ///< before its projections
   const char* shared_gate = "mlp.shared_expert_gate";
 };
 
-/// The experts of the config. In Paddle's layout gate and up are one tensor, up_gate_proj.
+/// The experts of the config. In Paddle's layout gate and up are one tensor, up_gate_proj. Experts
+/// of vision are numbered behind those of text, and their correction is the second row.
 std::unique_ptr<ExpertSources> list_experts(const ModelConfig& config, const LayerNaming& naming,
                                             const ExpertNames& names);
 

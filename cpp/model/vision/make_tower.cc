@@ -1,5 +1,7 @@
 #include "model/vision/make_tower.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "model/vision/vit_run.h"
 
@@ -27,7 +29,7 @@ class VitTower final : public VisionTower {
                .weights = load_vit(sources, reader)} {}
 
   int64_t patch_values() const override { return model_.weights.patches.weight->k(); }
-  int32_t group() const override { return 1; }
+  int32_t group() const override { return model_.config.merge_grids; }
   int32_t outputs() const override {
     return 1 + static_cast<int32_t>(model_.config.deepstack_blocks.size());
   }
@@ -47,7 +49,11 @@ class VitTower final : public VisionTower {
     if (side > 0 && !config.resamples && (grid.h != side || grid.w != side)) {
       refuse(grid, str_cat("this tower takes ", side, " x ", side));
     }
-    return grid.t * patches / (int64_t{config.merge_size} * config.merge_size);
+    const int32_t together = std::min(config.merge_grids, grid.t);
+    if (grid.t % together != 0) {
+      refuse(grid, str_cat("a clip must have a multiple of ", together, " frames"));
+    }
+    return grid.t / together * patches / (int64_t{config.merge_size} * config.merge_size);
   }
 
   std::unique_ptr<TowerRun> begin(const float* patches, const PatchGrid& grid,

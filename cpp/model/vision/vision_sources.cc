@@ -24,6 +24,12 @@ std::vector<const MatrixSource*> VisionSources::matrices() const {
     if (!merger.up.matrix.empty()) out.push_back(&merger.up.matrix);
     out.push_back(&merger.down.matrix);
   }
+  if (!resampler) return out;
+  for (const LinearSource* linear :
+       {&resampler->square.up, &resampler->square.down, &resampler->grids.up,
+        &resampler->grids.down, &resampler->out}) {
+    out.push_back(&linear->matrix);
+  }
   return out;
 }
 
@@ -40,6 +46,11 @@ std::vector<const VectorSource*> VisionSources::vectors() const {
   for (const MergerSources& merger : mergers) {
     append({&merger.norm.weight, &merger.norm.bias, &merger.up.bias, &merger.down.bias}, out);
   }
+  if (!resampler) return out;
+  for (const JoinSources* join : {&resampler->square, &resampler->grids}) {
+    append({&join->up.bias, &join->down.bias, &join->norm.weight, &join->norm.bias}, out);
+  }
+  append({&resampler->out.bias, &resampler->norm.weight}, out);
   return out;
 }
 
@@ -54,7 +65,8 @@ NormSource VisionNaming::norm(const std::string& name, const std::string& module
 LinearSource VisionNaming::linear(const std::string& name, const std::vector<StoredPart>& modules,
                                   int64_t k, bool bias, WeightUse use) const {
   LinearSource out;
-  out.matrix = {.name = own_ + name, .parts = modules, .k = k, .use = use};
+  out.matrix = {
+      .name = own_ + name, .parts = modules, .k = k, .transposed = transposed_, .use = use};
   for (StoredPart& part : out.matrix.parts) part.name = prefix_ + part.name + ".weight";
   if (!bias) return out;
   out.bias = {.name = own_ + name + "_bias", .parts = modules};
@@ -68,8 +80,8 @@ LinearSource VisionNaming::rows(const std::string& name, const std::string& modu
   const auto& [first, n] = first_n;
   LinearSource out = linear(name, {{module, n}}, k, true);
   StoredPart& matrix = out.matrix.parts.front();
-  matrix.shape = {rows, k};
-  matrix.offset = first * k;
+  matrix.shape = transposed_ ? std::vector<int64_t>{k, rows} : std::vector<int64_t>{rows, k};
+  matrix.offset = transposed_ ? first : first * k;
   StoredPart& bias = out.bias.parts.front();
   bias.shape = {rows};
   bias.offset = first;

@@ -4,6 +4,7 @@
 // number of patches that become a row.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,12 +32,27 @@ struct MergerSources {
   LinearSource up, down;     ///< [m W, m W], [H, m W]; up may be empty
 };
 
+/// Rows joined to one: up, GELU, down, norm.
+struct JoinSources {
+  LinearSource up, down;
+  NormSource norm;
+};
+
+/// In a merger's place: joins the rows of a square, then those of two grids over time.
+struct ResamplerSources {
+  JoinSources square;  ///< [m W, m W]
+  JoinSources grids;   ///< up [m W, 2 m W], down [m W, m W]
+  LinearSource out;    ///< [H, m W]
+  NormSource norm;     ///< [H] RMS
+};
+
 struct VisionSources {
   LinearSource patches;    ///< [W, numbers of a patch]
   VectorSource positions;  ///< [side^2, W], or empty
   std::vector<VisionBlockSources> blocks;
-  NormSource last_norm;                ///< behind the blocks; empty: none
-  std::vector<MergerSources> mergers;  ///< the tower's, then those of deepstack_blocks
+  NormSource last_norm;                       ///< behind the blocks; empty: none
+  std::vector<MergerSources> mergers;         ///< the tower's, then those of deepstack_blocks
+  std::optional<ResamplerSources> resampler;  ///< then there are no mergers
 
   std::vector<const MatrixSource*> matrices() const;  ///< not empty ones, likewise below
   std::vector<const VectorSource*> vectors() const;
@@ -45,12 +61,12 @@ struct VisionSources {
 /// Makes a tower's sources from what its modules are called.
 class VisionNaming {
  public:
-  /// `prefix`: before all of the tower's tensors, "visual.".
-  explicit VisionNaming(std::string prefix, std::string own = "vision.")
-      : prefix_(std::move(prefix)), own_(std::move(own)) {}
+  /// `prefix`: before all of the tower's tensors, "visual.". `transposed`: linears are [k, n].
+  explicit VisionNaming(std::string prefix, bool transposed = false, std::string own = "vision.")
+      : prefix_(std::move(prefix)), transposed_(transposed), own_(std::move(own)) {}
   /// Of modules within one.
   VisionNaming within(const std::string& module, const std::string& own) const {
-    return VisionNaming(prefix_ + module, own_ + own);
+    return VisionNaming(prefix_ + module, transposed_, own_ + own);
   }
 
   NormSource norm(const std::string& name, const std::string& module, int64_t n, bool bias) const;
@@ -66,7 +82,9 @@ class VisionNaming {
                      int64_t columns) const;
 
  private:
-  std::string prefix_, own_;
+  std::string prefix_;
+  bool transposed_;
+  std::string own_;
 };
 
 }  // namespace headrace

@@ -58,6 +58,8 @@ VitScratch lay_out_vit(const VisionConfig& config, const PatchGrid& grid, int64_
   const size_t behind_mlp = carver.offset();
   carver.move_to(phase);
   out.joined = carver.matrix(tile / unit, unit * width, DType::kF32);
+  out.grids =
+      carver.matrix(config.merge_grids > 1 ? tile / unit : 0, 2 * unit * width, DType::kF32);
   out.merged = carver.matrix(tile / unit, hidden, DType::kF32);
   carver.move_to(std::max(carver.offset(), behind_mlp));
   return out;
@@ -97,7 +99,12 @@ void VitRun::plan() {
       add_work(Stage::kMerge, static_cast<size_t>(found - deep.begin()) + 1);
     }
   }
-  add_work(Stage::kMerge, 0);
+  if (model_.weights.resampler) {
+    add_work(Stage::kJoinSquares, 0);
+    add_work(Stage::kJoinGrids, 0);
+  } else {
+    add_work(Stage::kMerge, 0);
+  }
 }
 
 void VitRun::add_work(Stage stage, size_t index) {
@@ -107,8 +114,11 @@ void VitRun::add_work(Stage stage, size_t index) {
                         : stage == Stage::kKeys  ? 4
                         : stage == Stage::kMerge ? 2
                                                  : 1;
-  for (int64_t first = 0; first < rows_; first += tiles * tile_) {
-    work_.push_back({stage, index, first, tiles});
+  // Rows of the first of two grids stand for both.
+  const int64_t rows =
+      stage == Stage::kJoinGrids ? rows_ / std::min(model_.config.merge_grids, grid_.t) : rows_;
+  for (int64_t first = 0; first < rows; first += tiles * tile_) {
+    work_.push_back({stage, index, first, tiles, rows});
   }
 }
 
@@ -130,8 +140,8 @@ bool VitRun::advance() {
   const Work& work = work_[next_];
   for (int64_t tile = 0; tile < work.tiles; ++tile) {
     const int64_t first = work.first_row + tile * tile_;
-    if (first >= rows_) break;
-    run(work, {first, std::min(tile_, rows_ - first)});
+    if (first >= work.rows) break;
+    run(work, {first, std::min(tile_, work.rows - first)});
   }
   return ++next_ == work_.size();
 }
@@ -146,6 +156,10 @@ void VitRun::run(const Work& work, const Tile& tile) {
       return add_rows(work.index, tile);
     case Stage::kMerge:
       return merge(work.index, tile);
+    case Stage::kJoinSquares:
+      return join_squares(tile);
+    case Stage::kJoinGrids:
+      return join_grids(tile);
   }
 }
 
@@ -274,6 +288,54 @@ void VitRun::merge(size_t index, const Tile& tile) {
       merged,
       std::span(order_.outputs).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)),
       out);
+}
+
+/// In the place of the rows that are joined.
+void VitRun::join_squares(const Tile& tile) {
+  const int64_t unit = joined_rows(model_.config);
+  const TensorView hidden = scratch_.hidden.rows_from(tile.first, tile.rows);
+  TensorView x = hidden;
+  if (!model_.weights.last_norm.empty()) {
+    x = scratch_.normed.first_rows(tile.rows);
+    normalize(model_.weights.last_norm, hidden, x);
+  }
+  join(model_.weights.resampler->square, joined(x, unit), joined(hidden, unit));
+}
+
+/// Squares of the first of two grids with those of the second, or with themselves.
+void VitRun::join_grids(const Tile& tile) {
+  Backend& backend = model_.backend;
+  const VitResampler& resampler = *model_.weights.resampler;
+  const int64_t unit = joined_rows(model_.config), columns = unit * model_.config.width;
+  const int64_t first = tile.first / unit, rows = tile.rows / unit;
+  const int64_t squares = int64_t{grid_.h} * grid_.w / unit;
+  const int32_t together = std::min(model_.config.merge_grids, grid_.t);
+  const TensorView both = scratch_.grids.first_rows(rows);
+  for (int32_t which = 0; which < 2; ++which) {
+    chosen_.clear();
+    for (int64_t out = first; out < first + rows; ++out) {
+      const int64_t grid = out / squares * together + which % together;
+      chosen_.push_back(static_cast<int32_t>(grid * squares + out % squares));
+    }
+    backend.gather_rows(joined(scratch_.hidden, unit), chosen_,
+                        both.columns(which * columns, columns));
+  }
+  const TensorView normed = joined(scratch_.normed.first_rows(tile.rows), unit);
+  join(resampler.grids, both, normed);
+  const TensorView merged = scratch_.merged.first_rows(rows);
+  backend.linear(normed, *resampler.out.weight, resampler.out.bias.view, merged);
+  backend.rms_norm(merged, resampler.norm.weight.view, model_.config.out_norm_eps,
+                   out_.front().rows_from(first, rows));
+}
+
+void VitRun::join(const VitJoin& join, const TensorView& x, const TensorView& out) {
+  Backend& backend = model_.backend;
+  const TensorView wide = scratch_.joined.first_rows(x.rows());
+  const TensorView delta = joined(scratch_.delta, joined_rows(model_.config)).first_rows(x.rows());
+  backend.linear(x, *join.up.weight, join.up.bias.view, wide);
+  backend.activate(Activation::kGeluErf, wide);
+  backend.linear(wide, *join.down.weight, join.down.bias.view, delta);
+  normalize(join.norm, delta, out);
 }
 
 void VitRun::normalize(const VitNorm& norm, const TensorView& x, const TensorView& out) {

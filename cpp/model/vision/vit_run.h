@@ -34,6 +34,7 @@ struct VitScratch {
   TensorView delta;
   TensorView wide;    ///< [T, MLP's]
   TensorView joined;  ///< [T / m, m W]
+  TensorView grids;   ///< [T / m, 2 m W]; without a resampler [0, 2 m W]
   TensorView merged;  ///< [T / m, H]
 };
 
@@ -44,7 +45,8 @@ VitScratch lay_out_vit(const VisionConfig& config, const PatchGrid& grid, int64_
                        Carver& carver);
 
 /// An item on its way through the tower: tile by tile through patch embedding, then each block in
-/// two phases, keys and values of all rows before the rows that attend to them, then the mergers.
+/// two phases, keys and values of all rows before the rows that attend to them, then the mergers or
+/// the resampler.
 class VitRun final : public TowerRun {
  public:
   /// `model` outlives it, and so does the memory of `out`. Throws Error(kOutOfMemory).
@@ -55,12 +57,13 @@ class VitRun final : public TowerRun {
   bool advance() override;
 
  private:
-  enum class Stage : uint8_t { kEmbed, kKeys, kRows, kMerge };
+  enum class Stage : uint8_t { kEmbed, kKeys, kRows, kMerge, kJoinSquares, kJoinGrids };
   struct Work {
     Stage stage = Stage::kEmbed;
     size_t index = 0;       ///< of the block or merger
     int64_t first_row = 0;  ///< of its tiles
     int64_t tiles = 1;
+    int64_t rows = 0;  ///< of its stage
   };
   struct Tile {
     int64_t first = 0, rows = 0;
@@ -75,6 +78,9 @@ class VitRun final : public TowerRun {
   void add_rows(size_t index, const Tile& tile);
   void run_mlp(const VitBlock& block, const TensorView& normed, const Tile& tile);
   void merge(size_t index, const Tile& tile);
+  void join_squares(const Tile& tile);
+  void join_grids(const Tile& tile);
+  void join(const VitJoin& join, const TensorView& x, const TensorView& out);
   void normalize(const VitNorm& norm, const TensorView& x, const TensorView& out);
 
   const VitModel& model_;
@@ -84,8 +90,9 @@ class VitRun final : public TowerRun {
   PositionTable positions_;
   int64_t rows_ = 0, tile_ = 0;
   std::vector<TensorView> out_;
-  std::vector<Work> work_;   ///< a piece each
-  std::vector<float> host_;  ///< numbers on their way to the device
+  std::vector<Work> work_;       ///< a piece each
+  std::vector<float> host_;      ///< numbers on their way to the device
+  std::vector<int32_t> chosen_;  ///< rows that are gathered
   Backend::Buffer memory_;
   VitScratch scratch_;
   size_t next_ = 0;

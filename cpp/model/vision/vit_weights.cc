@@ -20,6 +20,12 @@ class Reader {
 
   VitNorm norm(const NormSource& source) { return {vector(source.weight), vector(source.bias)}; }
 
+  VitJoin join(const JoinSources& source) {
+    Linear up = linear(source.up);
+    Linear down = linear(source.down);
+    return {std::move(up), std::move(down), norm(source.norm)};
+  }
+
   DeviceVector vector(const VectorSource& source) {
     DeviceVector out = reader_.vector(source);
     if (!source.empty()) bytes_ += out.bytes();
@@ -41,7 +47,8 @@ VitWeights load_vit(const VisionSources& sources, WeightReader& weights) {
                  .positions = reader.vector(sources.positions),
                  .blocks = {},
                  .last_norm = {},
-                 .mergers = {}};
+                 .mergers = {},
+                 .resampler = {}};
   for (const VisionBlockSources& block : sources.blocks) {
     out.blocks.push_back({.norm_1 = reader.norm(block.norm_1),
                           .norm_2 = reader.norm(block.norm_2),
@@ -57,6 +64,12 @@ VitWeights load_vit(const VisionSources& sources, WeightReader& weights) {
                            .joins_first = merger.joins_first,
                            .up = reader.linear(merger.up),
                            .down = reader.linear(merger.down)});
+  }
+  if (sources.resampler) {
+    out.resampler.emplace(VitResampler{.square = reader.join(sources.resampler->square),
+                                       .grids = reader.join(sources.resampler->grids),
+                                       .out = reader.linear(sources.resampler->out),
+                                       .norm = reader.norm(sources.resampler->norm)});
   }
   out.bytes = reader.bytes();
   return out;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "model/blocks/linear.h"
@@ -25,6 +26,17 @@ struct VitMerger {
   Linear up, down;
 };
 
+struct VitJoin {
+  Linear up, down;
+  VitNorm norm;
+};
+
+struct VitResampler {
+  VitJoin square, grids;
+  Linear out;
+  VitNorm norm;
+};
+
 /// A tower's numbers, as VisionSources lists them.
 struct VitWeights {
   Linear patches;
@@ -32,6 +44,7 @@ struct VitWeights {
   std::vector<VitBlock> blocks;
   VitNorm last_norm;
   std::vector<VitMerger> mergers;
+  std::optional<VitResampler> resampler;
   size_t bytes = 0;
 };
 

@@ -138,7 +138,9 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
                      .n = part.n,
                      .k = source.k,
                      .transposed = source.transposed,
-                     .row_stride = source.transposed ? part.n : source.k,
+                     .row_stride = !source.transposed   ? source.k
+                                   : part.shape.empty() ? part.n
+                                                        : part.shape.back(),
                      .name = part.name});
   }
   return parts;

@@ -117,7 +117,9 @@ ExpertLayout detect_experts(const ModelConfig& config, const Checkpoint& checkpo
   const auto first = std::find(sparse.begin(), sparse.end(), true);
   const CheckpointTensor* fused = checkpoint.find(
       str_cat(prefix, "layers.", first - sparse.begin(), ".mlp.experts.gate_up_proj"));
-  if (first == sparse.end() || fused == nullptr) return ExpertLayout::kSeparate;
+  if (first == sparse.end() || fused == nullptr || config.moe.vision_width > 0) {
+    return ExpertLayout::kSeparate;
+  }
   const bool as_used = !fused->shape.empty() && fused->shape.back() == config.hidden_size;
   return as_used ? ExpertLayout::kFused : ExpertLayout::kFusedTransposed;
 }
@@ -146,40 +148,16 @@ bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
 
 namespace {
 
-/// Of a model with a tower: by the first tensors of the decoder and of the tower.
-TensorNaming detect_with_vision(const Family& family, const ModelConfig& config,
-                                const Checkpoint& checkpoint) {
-  const VisionFamily& vision = *family.vision;
-  TensorNaming out;
-  std::string first;
-  const auto find = [&](const std::vector<const char*>& prefixes, const auto& first_of) {
-    for (const char* prefix : prefixes) {
-      if (has_weight(checkpoint, first = first_of(prefix))) return prefix;
-    }
-    throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", first, ".");
-  };
-  out.prefix = find(vision.text_prefixes, [&](const char* prefix) {
-    return first_tensor(family, config, {CheckpointLayout::kTorch, prefix});
-  });
-  out.vision = find(vision.prefixes, [&](const char* prefix) {
-    return vision.list(config, prefix).patches.matrix.parts.front().name;
-  });
-  out.experts = detect_experts(config, checkpoint, out.prefix);
-  return out;
-}
-
-}  // namespace
-
-TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
-  const Family* family = find_family(config.model_type);
-  HEADRACE_CHECK(family != nullptr, config.model_type);
-  if (family->vision != nullptr) return detect_with_vision(*family, config, checkpoint);
-  for (const char* prefix : {"model.", "ernie.", ""}) {
+/// Of the decoder's tensors: by the first of them.
+TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
+                            const Checkpoint& checkpoint,
+                            const std::vector<const char*>& prefixes) {
+  for (const char* prefix : prefixes) {
     const TensorNaming paddle{CheckpointLayout::kPaddle, prefix};
-    const std::string fused = first_tensor(*family, config, paddle);
-    const std::string plain = first_tensor(*family, config, {CheckpointLayout::kTorch, prefix});
+    const std::string fused = first_tensor(family, config, paddle);
+    const std::string plain = first_tensor(family, config, {CheckpointLayout::kTorch, prefix});
     if (fused != plain && checkpoint.find(fused) != nullptr) {
-      if (family->has_paddle_layout) return paddle;
+      if (family.has_paddle_layout) return paddle;
       throw_error(ErrorCode::kUnsupported, "the checkpoint has the fused tensor ", fused,
                   ", a layout that ", config.model_type, " has not.");
     }
@@ -190,24 +168,51 @@ TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoi
     }
     return {CheckpointLayout::kTorch, prefix, detect_experts(config, checkpoint, prefix)};
   }
-  std::string names = first_tensor(*family, config, {CheckpointLayout::kTorch, "model."});
-  if (family->has_paddle_layout) {
-    names += " nor " + first_tensor(*family, config, {CheckpointLayout::kPaddle, "ernie."});
+  std::string names = first_tensor(family, config, {CheckpointLayout::kTorch, prefixes.front()});
+  if (family.has_paddle_layout) {
+    names += " nor " + first_tensor(family, config, {CheckpointLayout::kPaddle, "ernie."});
   }
   throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", names, ".");
 }
 
+}  // namespace
+
+TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const Family* family = find_family(config.model_type);
+  HEADRACE_CHECK(family != nullptr, config.model_type);
+  const VisionFamily* vision = family->vision;
+  if (vision == nullptr) {
+    return detect_decoder(*family, config, checkpoint, {"model.", "ernie.", ""});
+  }
+  TensorNaming out = detect_decoder(*family, config, checkpoint, vision->text_prefixes);
+  const auto first = [&](const char* prefix) {
+    out.vision = prefix;
+    return vision->list(config, out).patches.matrix.parts.front().name;
+  };
+  for (const char* prefix : vision->prefixes) {
+    if (has_weight(checkpoint, first(prefix))) return out;
+  }
+  throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ",
+              first(vision->prefixes.front()), ".");
+}
+
+bool head_if_stored(const ModelConfig& config) {
+  const Family* family = find_family(config.model_type);
+  return family != nullptr && family->head_if_stored;
+}
+
 bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint) {
-  return !detect_naming(config, checkpoint).prefix.empty() || has_weight(checkpoint, kHead);
+  const bool is_whole = !detect_naming(config, checkpoint).prefix.empty();
+  return (is_whole && !head_if_stored(config)) || has_weight(checkpoint, kHead);
 }
 
 TensorNaming likely_naming(const ModelConfig& config) {
   const Family* family = find_family(config.model_type);
-  if (family != nullptr && family->vision != nullptr) {
-    return {.prefix = family->vision->text_prefixes.front(),
-            .vision = family->vision->prefixes.front()};
-  }
-  return {config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
+  TensorNaming out{config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
+  if (family == nullptr || family->vision == nullptr) return out;
+  if (out.layout == CheckpointLayout::kTorch) out.prefix = family->vision->text_prefixes.front();
+  out.vision = family->vision->prefixes.front();
+  return out;
 }
 
 ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
@@ -242,7 +247,7 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
       if (!stored) source->quant = layer_format(quantization);
     }
   }
-  if (config.vision) out.vision = family->vision->list(config, naming.vision);
+  if (config.vision) out.vision = family->vision->list(config, naming);
   number_sites(out);
   out.final_norm = {
       .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};

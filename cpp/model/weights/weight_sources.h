@@ -65,6 +65,10 @@ struct ModelSources {
 /// not, Error(kNotFound) naming the tensor that should be there.
 TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint);
 
+/// Whether the checkpoint says if the model has a head of its own, not tie_word_embeddings: then
+/// holds_head() goes by the tensor.
+bool head_if_stored(const ModelConfig& config);
+
 /// Whether it has the tensor that a model with an untied head needs. Checkpoints of embedding
 /// models may be of the body alone, whose names begin with no "model."; for others it is true, and
 /// checkpoint_sources() misses the tensor. Throws what detect_naming() throws.

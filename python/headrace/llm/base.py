@@ -21,6 +21,7 @@ from headrace.llm.progress import LoadBar
 from headrace.llm.registry import Registry
 from headrace.llm.request_params import RequestPlanner
 from headrace.llm.session import SessionLoader
+from headrace.media.requests.modality import check_modality_tokens
 from headrace.media.requests.placing import added_tokens
 from headrace.media.requests.reader import MediaReader
 from headrace.native import ModelStats
@@ -121,6 +122,7 @@ class BaseLLM:
             if self._load_ended:
                 loader.close()
             self._tokenizer = load_tokenizer(own or folder)
+            check_modality_tokens(folder, self._tokenizer)
             defaults = read_generation_defaults(folder)
             parsing = choose_parsers(self.args, self._tokenizer, template)
             self._session = loader.session()

@@ -6,6 +6,7 @@ Published values where they are known; a model's own files come before them (mod
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.errors import UnsupportedError
 from headrace.media.sampling import SamplingRule
@@ -21,6 +22,7 @@ class Family:
     image_pad, video_pad: the token that stands for one row of the item.
     image_shown, video_shown: what is written for an item where a template takes texts alone; {n}
         counts the items of its kind.
+    splits_tokens: whether text and images go to experts of their own, by the ids of tokens.
     video_time: what a clip's rows are given of its time: "index" (positions count grids),
         "seconds" (positions grow with time), "text" (each grid follows its time, as text).
     """
@@ -36,6 +38,7 @@ class Family:
     image_shown: str
     video_shown: str
     video_time: str = "index"
+    splits_tokens: bool = False
 
 
 _QWEN_IMAGE = Settings(14, 2, 2, min_pixels=3136, max_pixels=12845056)
@@ -48,7 +51,7 @@ _QWEN_VIDEO = Settings(
     sampling=SamplingRule("qwen2", fps=2.0, min_frames=4, max_frames=768),
     cap_tokens=128_000,
 )
-_QWEN_TEXTS = {
+_QWEN_TEXTS: dict[str, Any] = {
     "image_mark": "<|image_pad|>",
     "video_mark": "<|video_pad|>",
     "image_pad": "<|image_pad|>",
@@ -111,6 +114,7 @@ FAMILIES = (
         video_pad="<|IMAGE_PLACEHOLDER|>",
         image_shown="Picture {n}:<|IMAGE_START|><|image@placeholder|><|IMAGE_END|>",
         video_shown="Video {n}:<|VIDEO_START|><|video@placeholder|><|VIDEO_END|>",
+        splits_tokens=True,
     ),
     Family(
         "smolvlm",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace import _core
 from headrace.hub import is_hub_id, resolve_model
+from headrace.media.requests.modality import check_modality_tokens
 from headrace.native.config import GenerationConfig
 from headrace.native.media import engine_media_reader, media_inputs
 from headrace.native.request import Request
@@ -285,7 +286,9 @@ class Engine:
         with self._lock:
             known = self._tokenizers.get(model)
             if known is None or known[0] != path:
-                known = self._tokenizers[model] = (path, load_tokenizer(Path(path)))
+                tokenizer = load_tokenizer(Path(path))
+                check_modality_tokens(Path(path), tokenizer)
+                known = self._tokenizers[model] = (path, tokenizer)
             return known[1]
 
     def model_info(self, name: str) -> _core.ModelInfo:

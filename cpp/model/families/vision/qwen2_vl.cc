@@ -87,9 +87,9 @@ VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& na
   return out;
 }
 
-VisionSources list_tower(const ModelConfig& config, const std::string& prefix) {
+VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
   const VisionConfig& vision = *config.vision;
-  const VisionNaming naming(prefix);
+  const VisionNaming naming(names.vision);
   VisionSources out;
   out.patches = naming.patches(vision, "patch_embed.proj", true, false);
   for (int32_t i = 0; i < vision.depth; ++i) {

@@ -96,9 +96,9 @@ MergerSources list_merger(const ModelConfig& config, const VisionNaming& naming,
   return out;
 }
 
-VisionSources list_tower(const ModelConfig& config, const std::string& prefix) {
+VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
   const VisionConfig& vision = *config.vision;
-  const VisionNaming naming(prefix);
+  const VisionNaming naming(names.vision);
   const int64_t side = vision.position_side;
   VisionSources out;
   out.patches = naming.patches(vision, "patch_embed.proj", true, true);
@@ -123,7 +123,7 @@ VisionFamily vision_of(std::string_view text_type) {
           .text_prefixes = {"model.language_model.", "model."},
           .prefixes = {"model.visual.", "visual."},
           .text_types = {text_type},
-          .mrope = {.sections = {24, 20, 20}, .interleaved = true}};
+          .mrope = {.sections = {24, 20, 20}, .order = MropeOrder::kInTurn}};
 }
 
 }  // namespace

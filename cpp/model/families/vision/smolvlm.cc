@@ -64,9 +64,9 @@ VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& na
   return out;
 }
 
-VisionSources list_tower(const ModelConfig& config, const std::string& prefix) {
+VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
   const VisionConfig& vision = *config.vision;
-  const VisionNaming naming = VisionNaming(prefix).within("vision_model.", "");
+  const VisionNaming naming = VisionNaming(names.vision).within("vision_model.", "");
   const int64_t side = vision.position_side, width = vision.width;
   VisionSources out;
   out.patches = naming.patches(vision, "embeddings.patch_embedding", false, true);
@@ -78,8 +78,10 @@ VisionSources list_tower(const ModelConfig& config, const std::string& prefix) {
   }
   out.last_norm = naming.norm("last_norm", "post_layernorm", width, true);
   const int64_t joined = width * vision.merge_size * vision.merge_size;
-  out.mergers.emplace_back().down = VisionNaming(prefix).linear(
-      "merger.down", {{"connector.modality_projection.proj", config.hidden_size}}, joined, false);
+  out.mergers.emplace_back().down =
+      VisionNaming(names.vision)
+          .linear("merger.down", {{"connector.modality_projection.proj", config.hidden_size}},
+                  joined, false);
   return out;
 }
 

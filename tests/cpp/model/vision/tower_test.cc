@@ -71,11 +71,18 @@ TEST_P(Tower, Bfloat16NoWorseThanTransformers) {
   EXPECT_LE(std::sqrt(squares / count), g.bfloat16_rms);
 }
 
-// Three grids over time fill more than a tile, whose borders lie within them.
+/// The first item of whole groups of grids.
+const VisionGolden::Item& whole_item(const VisionGolden& golden, const VisionTower& tower) {
+  return *std::ranges::find_if(golden.items, [&](const VisionGolden::Item& item) {
+    return item.grid.t % tower.group() == 0;
+  });
+}
+
+// Eleven copies fill more than a tile, whose borders lie within them.
 TEST_P(Tower, SameBitsForAnyThreadsAndBesideOtherGrids) {
   const VisionGolden g = golden();
   TowerHarness one(isa(), g.folder, DType::kF32, 1), three(isa(), g.folder, DType::kF32, 3);
-  const VisionGolden::Item& item = g.items.front();
+  const VisionGolden::Item& item = whole_item(g, one.tower());
   constexpr int32_t kCopies = 11;
   const PatchGrid& grid = item.grid;
   std::vector<float> patches;
@@ -135,6 +142,10 @@ TEST_P(Tower, RefusesGrids) {
   refuses({good.t, good.h, good.w - 1}, "multiples of");
   refuses({1, 1 << 30, 1 << 30}, "at most 262144");
   refuses({1 << 30, good.h, good.w}, "at most 268435456");
+  if (harness.tower().group() == 1) return;
+  refuses({3, good.h, good.w}, "a multiple of 2 frames");
+  EXPECT_EQ(harness.tower().rows({4, good.h, good.w}), 2 * harness.tower().rows(good));
+  EXPECT_EQ(harness.tower().rows({2, good.h, good.w}), harness.tower().rows({1, good.h, good.w}));
 }
 
 class PackedTower : public testing::TestWithParam<std::string> {};

@@ -48,6 +48,16 @@ std::vector<int32_t> positions_of(const VisionGolden::Prompt& prompt, size_t fir
   return out;
 }
 
+/// Which experts tokens go to, of models that have some for text and some for vision.
+std::vector<Modality> modalities_of(const ModelConfig& config, const std::vector<int32_t>& tokens) {
+  std::vector<Modality> out;
+  const int32_t first = config.moe.first_vision_token;
+  for (size_t i = 0; i < tokens.size() && first > 0; ++i) {
+    out.push_back(tokens[i] >= first ? Modality::kVision : Modality::kText);
+  }
+  return out;
+}
+
 /// Tokens [first, end) of the prompt as a chunk: text, or the rows of `run`.
 Chunk chunk_of(const VisionGolden::Prompt& prompt, size_t first, size_t end, const GoldenRun* run,
                const std::vector<Encoded>& items) {
@@ -70,7 +80,9 @@ std::vector<float> read_prompt(DecoderHarness& harness, const VisionGolden::Prom
   const auto step = [&](size_t first, size_t end, const GoldenRun* run) {
     if (first == end) return;
     const auto rows = static_cast<int32_t>(end - first);
-    last = harness.step(chunk_of(prompt, first, end, run, items), {rows - 1}).front();
+    Chunk chunk = chunk_of(prompt, first, end, run, items);
+    chunk.modalities = modalities_of(harness.config(), chunk.tokens);
+    last = harness.step(chunk, {rows - 1}).front();
   };
   size_t at = 0;
   for (const GoldenRun& run : prompt.runs) {
@@ -109,7 +121,8 @@ TEST_P(VisionDecoder, SameTokensAndLogits) {
       const int32_t position = prompt.next + static_cast<int32_t>(step);
       logits = harness
                    .step({.tokens = {prompt.greedy[step]},
-                          .rope_positions = {position, position, position}},
+                          .rope_positions = {position, position, position},
+                          .modalities = modalities_of(harness.config(), {prompt.greedy[step]})},
                          {0})
                    .front();
     }
