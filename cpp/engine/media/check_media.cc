@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/checked_math.h"
@@ -103,6 +104,19 @@ void check_embeddings(size_t item, const EmbeddingInput& input, int64_t rows,
   }
 }
 
+/// That patches are cut and ordered as the model's tower reads them.
+void check_shape(size_t item, const PatchLayout& layout, const PatchShape& wanted) {
+  const std::tuple<const char*, int32_t, int32_t> sizes[] = {
+      {"patch_size", layout.patch_size, wanted.patch_size},
+      {"merge_size", layout.merge_size, wanted.merge_size},
+      {"temporal_patch_size", layout.temporal_patch_size, wanted.temporal_patch_size}};
+  for (const auto& [name, given, own] : sizes) {
+    if (given == own) continue;
+    refuse_item(kBad, item, name, " is ", given, ", but the model's tower reads patches of ", own,
+                ": make them as its processor does.");
+  }
+}
+
 void check_pixels(size_t item, const PixelInput& input, int64_t rows, const MediaLimits& limits) {
   if (limits.tower == nullptr) {
     refuse_item(ErrorCode::kUnsupported, item,
@@ -116,6 +130,7 @@ void check_pixels(size_t item, const PixelInput& input, int64_t rows, const Medi
     refuse_item(kBad, item, "table has a number that is not finite.");
   }
   const PatchLayout& layout = input.layout;
+  check_shape(item, layout, limits.tower->patch_shape());
   PatchGrid grid;
   int64_t made = 0;
   try {
@@ -127,13 +142,6 @@ void check_pixels(size_t item, const PixelInput& input, int64_t rows, const Medi
     made = limits.tower->rows(grid);
   } catch (const Error& error) {
     refuse_item(error.code(), item, error.what());
-  }
-  const int64_t values =
-      int64_t{3} * layout.temporal_patch_size * layout.patch_size * layout.patch_size;
-  if (values != limits.tower->patch_values()) {
-    refuse_item(kBad, item, "patch_size ", layout.patch_size, " and temporal_patch_size ",
-                layout.temporal_patch_size, " make patches of ", values,
-                " numbers, but the model's have ", limits.tower->patch_values(), ".");
   }
   if (std::cmp_not_equal(input.data->size(), 3 * layout.frames * layout.height * layout.width)) {
     refuse_item(kBad, item, "pixels have ", input.data->size(), " bytes, not 3 * ", layout.frames,

@@ -105,10 +105,9 @@ bool EncoderStage::begin() {
   if (!cache_.make_room(bytes)) return false;
   Work work{*wanted_, runner_.allocate_rows(unit.rows, item.outputs), bytes, nullptr, 1};
   if (item.has_pixels()) {
-    const float* const patches = unit_patches(item, unit, patches_);
-    work.run = parts_.tower->begin(patches, unit.grid, work.rows.tensors);
+    const std::vector<float> patches = unit_patches(item, unit);
+    work.run = parts_.tower->begin(patches.data(), unit.grid, work.rows.tensors);
     work.pieces = std::max(1, work.run->num_pieces());
-    patches_ = {};
   }
   work_ = std::move(work);
   return true;
@@ -139,12 +138,11 @@ void EncoderStage::finish() {
   note(wanted, encoded_rows_);
 }
 
-/// Counts a unit that has come for a request, once. Patches go when all have.
+/// Counts a unit that has come for a request, once.
 void EncoderStage::note(const Wanted& wanted, uint64_t& counter) noexcept {
   RequestItem& item = wanted.media->items()[wanted.item];
   if (std::exchange(item.is_counted[wanted.unit], uint8_t{1}) != 0) return;
   counter += static_cast<uint64_t>(wanted.what().rows);
-  if (std::ranges::count(item.is_counted, uint8_t{0}) == 0) item.patches = {};
 }
 
 }  // namespace headrace::internal

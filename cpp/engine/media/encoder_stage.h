@@ -85,7 +85,6 @@ class EncoderStage {
   size_t pinned_bytes_ = 0;
   size_t reserved_bytes_ = 0;  ///< for units that are not in the cache yet
   std::optional<Work> work_;
-  std::vector<float> patches_;  ///< made again
   uint64_t encoded_rows_ = 0, found_rows_ = 0;
 };
 

@@ -275,6 +275,15 @@ class MediaProcessor:
                 f"its {frames} frames of {width} x {height} pixels are more than max_item_bytes "
                 f"({self._limits.max_item_bytes}): lower max_pixels or the number of frames"
             )
+        if settings.tile:
+            factor = settings.patch_size * settings.tile_merge
+        together = settings.temporal_patch_size * settings.temporal_merge_size
+        rows = (height // factor) * (width // factor) * -(-frames // together)
+        if rows > self._limits.max_rows:
+            raise MediaError(
+                f"it takes {rows} tokens, more than the {self._limits.max_rows} that there is room "
+                "for: lower max_pixels or the number of frames"
+            )
 
     def _picture(self, source: Any) -> Picture:
         if is_array(source):

@@ -103,12 +103,24 @@ std::vector<Case> cases() {
        }},
       {"patch",
        kBad,
-       {"media[1]", "patch_size 1", "6 numbers"},
+       {"media[1]", "patch_size is 1", "patches of 2"},
        [](auto& j) {
          pixels(j).layout.patch_size = 1;
          pixels(j).layout.height /= 2;
          pixels(j).layout.width /= 2;
        }},
+      {"merge",
+       kBad,
+       {"media[1]", "merge_size is 1", "patches of 2"},
+       [](auto& j) { pixels(j).layout.merge_size = 1; }},
+      {"temporal",
+       kBad,
+       {"media[1]", "temporal_patch_size is 1", "patches of 2"},
+       [](auto& j) { pixels(j).layout.temporal_patch_size = 1; }},
+      {"as many numbers",  // 3 * 8 * 1 * 1, as of 2 frames of 2 * 2
+       kBad,
+       {"media[1]", "patch_size is 1"},
+       [](auto& j) { pixels(j).layout = {1, 4, 6, 1, 2, 8}; }},
   };
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.errors import MediaError
 from headrace.media.cache import MediaCache
 from headrace.media.item import MediaItem
+from headrace.media.limits import MediaLimits
 from headrace.media.model_settings import ModelSettings, read_model_settings
 from headrace.media.options import with_options, without_synonyms
 from headrace.media.parts import MediaPart, check_counts
@@ -40,7 +41,14 @@ class MediaReader:
     ) -> None:
         self.settings = settings
         self.cache = MediaCache(cache_bytes)
-        self._processor = MediaProcessor(settings, options, access=access, cache=self.cache)
+        self._processor = MediaProcessor(
+            settings,
+            options,
+            access=access,
+            # Before anything is resized: how large, a prompt's own options say.
+            limits=MediaLimits(max_rows=most_rows),
+            cache=self.cache,
+        )
         self._limits = limits
         self._most_rows = most_rows
         self._loader = Loader()
