@@ -164,7 +164,8 @@ TEST(EngineMediaDecoder, RowsThatOverflowEndTheirRequestAndLeaveNothingInItsBloc
   bad.media[0].embeddings.values = std::make_shared<const std::vector<float>>(values);
   const Output failed = read_all(engine->submit("m", bad.options()).results());
   EXPECT_EQ(failed.finish_reason, FinishReason::kError);
-  EXPECT_NE(failed.error_message.find("NaN or infinity"), std::string::npos) << failed.error_message;
+  EXPECT_NE(failed.error_message.find("NaN or infinity"), std::string::npos)
+      << failed.error_message;
   const Output after = answer();
   EXPECT_EQ(after.error_message, "");
   EXPECT_EQ(after.token_ids, before.token_ids);

@@ -67,7 +67,7 @@ TEST(EngineMedia, RowsAndPositionsAreThoseOfTheItems) {
     MediaJob job = image_job(1);
     add_pixels(job, 2, 9, 2, 2, group);
     add_text(job, 3, 1);
-    add_embeddings(job, 3, 7, 2, kFakeHidden);
+    add_embeddings(job, 3, 7, 1, kFakeHidden);
     media.expect_right(job);
     MediaJob only;
     add_pixels(only, 4, 1, 1, 1);
@@ -154,7 +154,8 @@ TEST(EngineMedia, OneIdsAnotherKeySharesNothing) {
   // The same rows elsewhere on the axes are other keys and values.
   MediaJob turned = image_job(1);
   turned.media[0].key = one.media[0].key;
-  turned.media[0].runs[0].grid = {1, 6, 4};
+  turned.media[0].runs[0].grid = {};
+  turned.media[0].runs[0].steps = {};
   const Output in_turn = read_all(media.submit(turned).results());
   EXPECT_EQ(in_turn.token_ids, expected_tokens(turned, *media.tower, turned.max_tokens));
   EXPECT_NE(in_turn.token_ids, out.token_ids);
