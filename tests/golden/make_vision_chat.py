@@ -15,16 +15,16 @@ import numpy as np
 import torch
 import transformers
 from case_types import MIN_GAP, NEW_TOKENS
-from make_vision import ROOT, Positions, Prompt, load, run
+from make_vision import ROOT, Positions, Prompt, load, merge_of, run
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from vision_cases import CASES, Item, VisionCase
+from vision_cases import CASES, IMAGE_PAD, VIDEO_PAD, Item, VisionCase
 from vision_conversations import (
     CONVERSATIONS,
     FPS,
-    PLACES,
     Piece,
     is_clip,
+    is_tiled,
     pixels,
     rendered,
     tokenizer,
@@ -32,16 +32,14 @@ from vision_conversations import (
 
 CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
 HALVES = ([0.5] * 3, [0.5] * 3)
-MARKS = re.compile(r"(<\|image_pad\|>|<\|video_pad\|>)")
 
 
 def patches(case: VisionCase, own: NDArray[np.uint8]) -> tuple[torch.Tensor, tuple[int, int, int]]:
     """float32 rows in the order of merged squares, and their grid."""
     vision = case.config["vision_config"]
-    side, merge, pair = (
-        vision[name] for name in ("patch_size", "spatial_merge_size", "temporal_patch_size")
-    )
-    mean, std = HALVES if case.name.startswith("qwen3") else CLIP
+    side, pair = vision["patch_size"], vision.get("temporal_patch_size", 1)
+    merge = vision.get("spatial_merge_size", 1)  # of tiles, patches come row by row
+    mean, std = HALVES if case.name.startswith(("qwen3", "smolvlm")) else CLIP
     frames = own if own.ndim == 4 else np.repeat(own[None], pair, axis=0)
     frames = np.concatenate([frames, np.repeat(frames[-1:], -len(frames) % pair, axis=0)])
     shift, scale = (np.array(values, np.float32) * np.float32(255) for values in (mean, std))
@@ -52,24 +50,71 @@ def patches(case: VisionCase, own: NDArray[np.uint8]) -> tuple[torch.Tensor, tup
     return torch.from_numpy(np.ascontiguousarray(rows)), (t, h, w)
 
 
+def shown(case: VisionCase, item: Item) -> list[str | tuple[int, int]]:
+    """What takes the place of an item's mark: texts, and which of its grids, how many."""
+    if is_tiled(case.name):
+        around = "<fake_token_around_image>"
+        if not item.video:
+            return [f"{around}<global-img>", (0, 1), around]
+        assert item.grid[0] == 3
+        # Three frames at two a second: 0, 0.5 and 1 s into 1.5 s.
+        out: list[str | tuple[int, int]] = [
+            "You are provided the following series of three frames from a 0:00:01 [H:MM:SS] "
+            "video.\n"
+        ]
+        for frame, time in enumerate(("00:00", "00:00", "00:01")):
+            out += [f"\nFrame from {time}:{around}<global-img>", (frame, 1), around]
+        return [*out, "\n\n"]
+    if item.video and case.apart:
+        out = []
+        for grid in range(item.grid[0]):
+            seconds = (2 * grid + 0.5) / FPS  # the middle of a pair of frames
+            out += [f"<{seconds:.1f} seconds><|vision_start|>", (grid, 1), "<|vision_end|>"]
+        return out
+    return [(0, item.grid[0])]
+
+
+def marks(case: VisionCase) -> re.Pattern[str]:
+    if is_tiled(case.name):
+        return re.compile("(<image>|<video>)")
+    clip = "<|vision_start|><|video_pad|><|vision_end|>" if case.apart else "<|video_pad|>"
+    return re.compile(f"({re.escape('<|image_pad|>')}|{re.escape(clip)})")
+
+
 def laid_out(case: VisionCase, text: str, items: list[Item], words: Tokenizer) -> Prompt:
-    merge = case.config["vision_config"]["spatial_merge_size"]
+    merge = merge_of(case)
     tokens: list[int] = []
     runs: list[dict[str, int]] = []
     positions = Positions()
     number = 0
-    for piece in MARKS.split(text):
-        if piece not in PLACES:
-            ids = words.encode(piece, add_special_tokens=False).ids
-            tokens += ids
-            positions.text(len(ids))
-            continue
-        item = items[number]
-        t, h, w = item.grid[0], item.grid[1] // merge, item.grid[2] // merge
-        runs.append({"position": len(tokens), "count": t * h * w, "item": number, "first_row": 0})
-        tokens += [PLACES[piece]] * (t * h * w)
-        positions.rows([int(grid * item.step) for grid in range(t)], h, w)
-        number += 1
+    for place, piece in enumerate(marks(case).split(text)):
+        if place % 2 == 0:
+            parts: list[str | tuple[int, int]] = [piece]
+        else:
+            parts = shown(case, items[number])
+        for part in parts:
+            if isinstance(part, str):
+                ids = words.encode(part, add_special_tokens=False).ids
+                tokens += ids
+                positions.text(len(ids))
+                continue
+            item, (first, count) = items[number], part
+            h, w = item.grid[1] // merge, item.grid[2] // merge
+            runs.append(
+                {
+                    "position": len(tokens),
+                    "count": count * h * w,
+                    "item": number,
+                    "first_row": first * h * w,
+                }
+            )
+            is_video = item.video and not is_tiled(case.name)
+            tokens += [VIDEO_PAD if is_video else IMAGE_PAD] * (count * h * w)
+            if case.axes == 1:
+                positions.text(count * h * w)
+            else:
+                positions.rows([int(grid * item.step) for grid in range(count)], h, w)
+        number += place % 2
     return Prompt(tokens, runs, np.concatenate(positions.axes, axis=1), positions.next)
 
 
@@ -82,9 +127,9 @@ def answer(case: VisionCase, model: torch.nn.Module, pieces: list[Piece]) -> dic
             step = rate * 2 / FPS if rate and is_clip(piece) else 1.0
             items.append(Item(grid, video=is_clip(piece), step=step))
             rows.append(own)
-    shown = dataclasses.replace(case, items=tuple(items))
-    prompt = laid_out(shown, rendered(pieces), items, tokenizer())
-    tokens, logits = run(model, shown, prompt, rows)
+    asked = dataclasses.replace(case, items=tuple(items))
+    prompt = laid_out(asked, rendered(case.name, pieces), items, tokenizer(case.name))
+    tokens, logits = run(model, asked, prompt, rows)
     best = np.sort(logits, axis=-1)
     gap = float((best[:, -1] - best[:, -2]).min() / logits.std(axis=-1).mean())
     if gap < MIN_GAP:

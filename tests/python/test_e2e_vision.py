@@ -12,14 +12,22 @@ from typing import Any
 import pytest
 from conftest import HAS_ENGINE, ROOT
 from model_folders import write_json
-from vision_folders import QWEN
+from vision_folders import QWEN, SMOLVLM
 
 if not HAS_ENGINE:
     pytest.skip("the extension is not built", allow_module_level=True)
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 
-from vision_conversations import CONVERSATIONS, FPS, is_clip, pixels, rendered, tokenizer
+from vision_conversations import (
+    CONVERSATIONS,
+    FPS,
+    is_clip,
+    is_tiled,
+    pixels,
+    rendered,
+    tokenizer,
+)
 
 from headrace import LLM, AsyncLLM, SamplingParams
 
@@ -39,11 +47,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         own = made[name] = tmp_path_factory.mktemp(name)
         for file in ("config.json", "model.safetensors"):
             (own / file).symlink_to(ROOT / "tests/golden/vision" / name / file)
-        sizes = {"patch_size": 4, "merge_size": 2, "min_pixels": 64, "max_pixels": 1 << 20}
+        sizes: dict[str, Any] = {"patch_size": 4, "merge_size": 2}
+        sizes |= {"min_pixels": 64, "max_pixels": 1 << 20}
+        if is_tiled(name):
+            sizes = {"size": {"longest_edge": 32}, "do_image_splitting": True}
         write_json(own / "preprocessor_config.json", sizes)
         write_json(own / "video_preprocessor_config.json", sizes)
-        tokenizer().save(str(own / "tokenizer.json"))
-        write_json(own / "tokenizer_config.json", {"chat_template": QWEN})
+        tokenizer(name).save(str(own / "tokenizer.json"))
+        write_json(
+            own / "tokenizer_config.json", {"chat_template": SMOLVLM if is_tiled(name) else QWEN}
+        )
         return own
 
     return folder
@@ -87,7 +100,7 @@ def test_answers_are_transformers(load: Callable[..., LLM], name: str) -> None:
     outputs = llm.chat(messages, GREEDY, use_tqdm=False)
     expected = [entry["tokens"] for entry in GOLDEN[name]]
     assert answers(outputs) == expected
-    assert [output.prompt for output in outputs] == [rendered(pieces) for pieces in asked]
+    assert [output.prompt for output in outputs] == [rendered(name, pieces) for pieces in asked]
     assert [output.prompt_token_ids for output in outputs] == [e["prompt"] for e in GOLDEN[name]]
     # One by one, from the caches of the processor, the encoder and the prefixes.
     again = [llm.chat(one, GREEDY, use_tqdm=False)[0] for one in messages]
@@ -111,7 +124,7 @@ def test_generate_and_coroutines_answer_the_same(
     name, number = "qwen2_vl", 2
     pieces, expected = CONVERSATIONS[name][number], GOLDEN[name][number]["tokens"]
     images = [pixels(piece) for piece in pieces if not isinstance(piece, str)]
-    prompt = {"prompt": rendered(pieces), "multi_modal_data": {"image": images}}
+    prompt = {"prompt": rendered(name, pieces), "multi_modal_data": {"image": images}}
     assert answers(load(name).generate(prompt, GREEDY, use_tqdm=False)) == [expected]
 
     async def run() -> Any:
