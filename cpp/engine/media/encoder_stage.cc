@@ -17,7 +17,21 @@ void EncoderStage::add(SeqId id, int32_t priority, RequestMedia& media) {
 void EncoderStage::remove(SeqId id) noexcept {
   std::erase_if(requests_, [&](const auto& request) { return request.first.second == id; });
   if (wanted_ && wanted_->id == id) wanted_.reset();
-  if (work_ && work_->wanted.id == id) work_.reset();
+  if (work_ && work_->wanted.id == id && !hand_over()) work_.reset();
+}
+
+/// The unit that is being encoded to the most senior other request that has its item.
+bool EncoderStage::hand_over() noexcept {
+  Wanted& wanted = work_->wanted;
+  const MediaDigest& digest = wanted.media->items()[wanted.item].digest;
+  for (const auto& [place, media] : requests_) {
+    const std::vector<RequestItem>& items = media->items();
+    const auto same = std::ranges::find(items, digest, &RequestItem::digest);
+    if (same == items.end()) continue;
+    wanted = {place.second, media, static_cast<size_t>(same - items.begin()), wanted.unit};
+    return true;
+  }
+  return false;
 }
 
 size_t EncoderStage::bytes() const noexcept { return cache_.bytes() + (work_ ? work_->bytes : 0); }

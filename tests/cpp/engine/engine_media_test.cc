@@ -213,6 +213,32 @@ TEST(EngineMedia, WhoLeavesInMidEncodingLeavesNothing) {
   EXPECT_EQ(media.control->alive, 0);
 }
 
+TEST(EngineMedia, WhoWaitsForTheSameItemGoesOnWithIt) {
+  constexpr int kPieces = 1 << 16;
+  for (bool left_in_time = false; !left_in_time;) {
+    Media media;
+    media.control->pieces_of_run = kPieces;
+    Request first = media.submit(image_job(1));
+    MediaJob other = image_job(1), unlike = image_job(2);
+    other.prompt[0] = 30;  // no prefix to wait for
+    unlike.prompt[0] = 31;
+    Request second = media.submit(other), third = media.submit(unlike);
+    const auto is_early = [&] { return media.control->pieces < kPieces; };
+    while ((media.stats().running_requests < 3 || media.control->pieces < 5) && is_early()) {
+      std::this_thread::yield();
+    }
+    first.cancel();
+    first.wait();
+    left_in_time = is_early();
+    EXPECT_EQ(read_all(second.results()).token_ids,
+              expected_tokens(other, *media.tower, other.max_tokens));
+    read_all(third.results());
+    EXPECT_EQ(media.control->pieces, 2 * kPieces);
+    EXPECT_EQ(media.control->begun, 2);
+    EXPECT_EQ(media.stats().encoded_tokens, 48u);
+  }
+}
+
 TEST(EngineMedia, AnItemThatFailsEndsItsOwnRequestByName) {
   Media media;
   media.control->failures = 1;
