@@ -38,7 +38,7 @@ class VisionTower {
  public:
   virtual ~VisionTower() = default;
 
-  /// What patches it reads, in which order: rows of another one's would be wrong, and nothing else.
+  /// What patches it reads, in which order. Others give wrong rows, and no error.
   virtual PatchShape patch_shape() const = 0;
   /// Numbers of a patch: 3 * temporal_patch_size * patch_size^2.
   int64_t patch_values() const {

@@ -38,6 +38,7 @@ class MediaProcessor:
     settings: read_model_settings(folder). options: `mm_processor_kwargs` of the engine; a call's
     own come on top. access: what addresses may reach. cache: of items; several may share one.
     decode: runs what is left to do once an item's bytes are there; None: it runs at once.
+    check: called at each frame of a clip; what it raises ends the work.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class MediaProcessor:
         limits: MediaLimits | None = None,
         cache: MediaCache | None = None,
         decode: Callable[[Callable[[], MediaItem]], MediaItem] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self._model = settings
         self._options = dict(options or {})
@@ -56,6 +58,7 @@ class MediaProcessor:
         self._limits = limits or MediaLimits()
         self._cache = cache
         self._decode = decode
+        self._check = check or (lambda: None)
         self._defaults = {kind: self._settings(kind, None) for kind in ("image", "video")}
 
     @property
@@ -208,11 +211,13 @@ class MediaProcessor:
             return frame_indices(rule, total, rate)
 
         try:
-            return self._sampled(settings, decode_clip(data, self._limits, choose), uuid)
+            return self._sampled(
+                settings, decode_clip(data, self._limits, choose, check=self._check), uuid
+            )
         except ShorterClipError as error:
             if error.frames < 1:
                 raise
-            again = decode_clip(data, self._limits, choose, error.frames)
+            again = decode_clip(data, self._limits, choose, error.frames, self._check)
             return self._sampled(settings, again, uuid)
 
     def _sampled(self, settings: Settings, clip: Clip, uuid: str | None) -> MediaItem:

@@ -13,7 +13,8 @@ from media_support import model_settings
 pytest.importorskip("PIL", reason="needs Pillow")
 from PIL import Image
 
-from headrace.errors import EngineError
+from headrace.errors import EngineError, MediaError
+from headrace.media import clips
 from headrace.media import processor as processors
 from headrace.media.parts import MediaPart
 from headrace.media.requests import loading
@@ -110,3 +111,33 @@ def test_decoding_that_is_cancelled_says_why(monkeypatch: pytest.MonkeyPatch) ->
     go_on.set()
     with pytest.raises((EngineError, ValueError), match=r"closed|held"):
         far.items()
+
+
+def test_a_clip_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.BytesIO()
+    frames = [Image.new("RGB", (28, 28), (value, 0, 0)) for value in range(200)]
+    frames[0].save(out, "GIF", save_all=True, append_images=frames[1:], duration=100)
+    seeks: list[int] = []
+    begun, dropped = threading.Event(), threading.Event()
+    real = clips._has_frame
+
+    def has_frame(image: Any, number: int) -> bool:
+        seeks.append(number)
+        begun.set()
+        assert dropped.wait(60)
+        return real(image, number)
+
+    monkeypatch.setattr(clips, "_has_frame", has_frame)
+    reader = MediaReader(model_settings("qwen2_5_vl"))
+    try:
+        clip = reader.begin([MediaPart("video", out.getvalue())])
+        assert begun.wait(60)
+        clip.cancel()
+        dropped.set()
+        with pytest.raises(MediaError, match=r"^video 1 of 1: nobody waits for it any more"):
+            clip.items()
+        assert seeks == [0]
+        assert len(reader.begin([MediaPart("video", out.getvalue())]).items()) == 1
+    finally:
+        dropped.set()
+        reader.close()

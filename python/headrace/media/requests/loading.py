@@ -19,8 +19,9 @@ _CLOSED = "the LLM has been closed"
 class Loading:
     """The items of one prompt, on their way. Belongs to one thread at a time."""
 
-    def __init__(self, futures: Sequence[Future[MediaItem]]) -> None:
+    def __init__(self, futures: Sequence[Future[MediaItem]], dropped: threading.Event) -> None:
         self._futures = futures
+        self._dropped = dropped
 
     def items(self) -> list[MediaItem]:
         """All of them, in order; waits for them. Raises what the first bad one raised (MediaError,
@@ -45,7 +46,8 @@ class Loading:
             raise
 
     def cancel(self) -> None:
-        """What has not begun isn't begun."""
+        """What has not begun isn't begun, and clips end at their next frame."""
+        self._dropped.set()
         for future in self._futures:
             future.cancel()
 
@@ -102,14 +104,34 @@ class Loader:
         it has been closed."""
         with self._lock:
             near, far = self._started()
-            return Loading([(far if fetched else near).submit(one) for one, fetched in work])
+            dropped = threading.Event()
+            return Loading(
+                [
+                    (far if fetched else near).submit(self._run, one, dropped)
+                    for one, fetched in work
+                ],
+                dropped,
+            )
+
+    def _run(self, work: Callable[[], MediaItem], dropped: threading.Event) -> MediaItem:
+        self._here.dropped = dropped
+        try:
+            return work()
+        finally:
+            self._here.dropped = None
+
+    def check(self) -> None:
+        """Within the work: raises MediaError once nobody wants its item any more."""
+        dropped: threading.Event | None = getattr(self._here, "dropped", None)
+        if dropped is not None and dropped.is_set():
+            raise MediaError("nobody waits for it any more")
 
     def decode(self, work: Callable[[], MediaItem]) -> MediaItem:
         """The rest of an item's work, once its bytes are there: on one of THREADS."""
         if not getattr(self._here, "fetches", False):
             return work()
         with self._lock:
-            future = self._started()[0].submit(work)
+            future = self._started()[0].submit(self._run, work, self._here.dropped)
         try:
             return future.result()
         except CancelledError:

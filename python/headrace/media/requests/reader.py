@@ -50,6 +50,7 @@ class MediaReader:
             limits=MediaLimits(max_rows=most_rows),
             cache=self.cache,
             decode=self._loader.decode,
+            check=self._loader.check,
         )
         self._limits = limits
         self._most_rows = most_rows
