@@ -16,10 +16,11 @@ from typing import Any
 
 from headrace.errors import MediaError
 from headrace.media.limits import MediaLimits
-from headrace.media.pictures import Picture, picture_of, pillow
+from headrace.media.pictures import EncodedBytes, Picture, picture_of, pillow
 from headrace.quoting import quoted
 
 _ANIMATED = ("GIF", "WEBP", "PNG")
+_READ_BYTES = 16  # a GIF comes in pieces of 255 bytes, which are gone through two or three times
 # FFmpeg's demuxers that are tried. Playlists, which name other files and addresses, are not among
 # them, and no protocol is allowed: nothing but the bytes at hand is read.
 _DEMUXERS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,ogg,flv,asf,m4v"
@@ -86,7 +87,7 @@ def decode_clip(data: bytes, limits: MediaLimits, choose: Choose, total: int | N
 def _animation(data: bytes, limits: MediaLimits, choose: Choose) -> Clip:
     image_of = pillow()
     try:
-        image = image_of.open(io.BytesIO(data), formats=_ANIMATED)
+        image = image_of.open(EncodedBytes(data, _READ_BYTES), formats=_ANIMATED)
         limits.check_size(image.height, image.width)
         milliseconds = 0.0
         total = 0
