@@ -221,8 +221,9 @@ class DecoderLoad : public testing::Test {
 
 TEST_F(DecoderLoad, WellFormedOnesLoad) {
   // Those have towers besides: vision/tower_test.cc loads them.
-  const std::set<std::string> seeing = {"qwen2_vl", "qwen2_5_vl",   "qwen3_vl",
-                                        "smolvlm",  "qwen3_vl_moe", "idefics3"};
+  const std::set<std::string> seeing = {"qwen2_vl",        "qwen2_5_vl",     "qwen3_vl",
+                                        "smolvlm",         "qwen3_vl_moe",   "idefics3",
+                                        "ernie4_5_moe_vl", "ernie4_5_vl_moe"};
   for (const std::string& type : supported_model_types()) {
     if (seeing.contains(type)) continue;
     const ModelConfig config = tiny(type);
