@@ -129,7 +129,7 @@ def test_generate_and_coroutines_answer_the_same(
     name, number = "qwen2_vl", 2
     pieces, expected = CONVERSATIONS[name][number], GOLDEN[name][number]["tokens"]
     images = [pixels(piece) for piece in pieces if not isinstance(piece, str)]
-    prompt = {"prompt": rendered(name, pieces), "multi_modal_data": {"image": images}}
+    prompt = {"prompt": rendered(pieces), "multi_modal_data": {"image": images}}
     assert answers(load(name).generate(prompt, GREEDY, use_tqdm=False)) == [expected]
 
     async def run() -> Any:
