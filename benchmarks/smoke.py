@@ -19,6 +19,7 @@ RUNS = [
     ["swap.py", "--prompt", "200"],
     ["embedding.py", "--texts", "4", "--length", "16"],
     ["media.py"],
+    ["encoding.py", "--rows", "16"],
     ["serving.py", "--streams", "4", "--prompt", "8", "--output", "8"],
 ]
 # On its own side: other engines are not installed.

@@ -1,8 +1,10 @@
 # headrace_library(NAME [HOT] SOURCES... DEPS...): one static library per folder of cpp/. HOT: tests
 # spend their time in it, so that sanitizer builds optimize it, too.
-# headrace_test(NAME SOURCES... DEPS... [LABELS ...]): one GoogleTest binary, known to ctest. Labels:
+# headrace_test(NAME [HOT] SOURCES... DEPS... [LABELS ...] [TSAN filter]): one GoogleTest binary, known to
+# ctest. HOT as above: it computes much itself. Labels:
 #   threads   depends on threads, time or load: is in the target tsan_tests, what runs under
-#             ThreadSanitizer, runs beside no other test, and tests/repeat.py runs it many times
+#             ThreadSanitizer, runs beside no other test, and tests/repeat.py runs it many times.
+#             TSAN filter: only these of its tests depend on threads, and run under ThreadSanitizer
 #   emulated  runs CUDA kernels in the emulation: `tests/run` runs it without sanitizers,
 #             `tests/run all` with AddressSanitizer, too
 #   sanitized what it tests is the same however it is optimized: `tests/run` builds and runs it with
@@ -64,15 +66,24 @@ if(HEADRACE_PCH AND HEADRACE_BUILD_TESTS)
 endif()
 
 function(headrace_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "TSAN" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE ${headrace_test_options})
-  if(HEADRACE_PCH)
+  if(ARG_HOT)
+    target_compile_options(${name} PRIVATE ${headrace_hot_options})
+  endif()
+  # A precompiled header is for one level of optimization.
+  if(HEADRACE_PCH AND NOT (ARG_HOT AND HEADRACE_SANITIZE))
     target_precompile_headers(${name} REUSE_FROM headrace_test_pch)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
+  if(ARG_TSAN AND HEADRACE_SANITIZE STREQUAL "thread")
+    add_test(NAME ${name} COMMAND ${name} "--gtest_filter=${ARG_TSAN}")
+    set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests")
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+  endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 1800)
   if(NOT "emulated" IN_LIST ARG_LABELS)
     add_dependencies(asan_tests ${name})

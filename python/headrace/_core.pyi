@@ -264,7 +264,7 @@ class MediaInput:
         pixels: RGB bytes [frames, height, width, 3], resized. table: 768 float32, as bytes: what a
             byte of each channel becomes.
         embeddings: float32 [rows, hidden_size], or [1 + added, rows, hidden_size] with what is
-            added behind the first layers.
+            added behind the first layers: of a model with a tower, behind as many as that does.
         key: 32 bytes that name the content; None, or all zero: the engine digests it.
         """
 

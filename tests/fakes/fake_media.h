@@ -32,7 +32,7 @@ class FakeTower final : public VisionTower {
             std::shared_ptr<FakeTowerControl> control)
       : hidden_(hidden_size), group_(group), outputs_(outputs), control_(std::move(control)) {}
 
-  int64_t patch_values() const override { return 3 * kTemporal * kPatch * kPatch; }
+  PatchShape patch_shape() const override { return {kPatch, kMerge, kTemporal}; }
   int32_t group() const override { return group_; }
   int64_t rows(const PatchGrid& grid) const override;
   int32_t outputs() const override { return outputs_; }

@@ -25,6 +25,9 @@ CONVERSATIONS: dict[str, list[list[Piece]]] = {
         [("noise", 24, 40), "What is it?"],
         ["First ", ("slope", 8, 8), " and ", ("noise", 32, 16), ": compare."],
         [(4, 16, 24), "What moves?", ("slope", 16, 8)],
+        # 4 grids of one row: what follows is one above the last grid, not, as in transformers 5.3
+        # and later, above the first.
+        ["Look: ", (8, 8, 8), "What moves?!"],
     ],
     "qwen2_5_vl": [
         [("noise", 40, 88), "What is it?!"],
@@ -34,6 +37,13 @@ CONVERSATIONS: dict[str, list[list[Piece]]] = {
     "qwen3_vl": [
         [("noise", 24, 40), "What is it?!"],
         [("slope", 64, 8), "and", ("noise", 32, 16), "?"],
+        [(4, 24, 40), "What moves?"],
+        ["See: ", (6, 16, 24), "and", ("slope", 16, 8), "?!"],
+    ],
+    "smolvlm": [
+        [("noise", 32, 32), "What is it?"],
+        ["First ", ("slope", 32, 32), " and ", ("noise", 32, 32), ": what differs?"],
+        [(3, 32, 32), "What moves?!"],
     ],
     "ernie4_5_vl_moe": [
         ["Hello!"],
@@ -96,10 +106,26 @@ ERNIE = Words(
     before="<|begin_of_sentence|>User: ",
     after="\nAssistant: <think>",
 )
+# Images in one tile, clips frame by frame; the mark of a clip is no token.
+SMOLVLM = Words(
+    special=QWEN.special,
+    places={
+        "<image>": 250,
+        "<fake_token_around_image>": 251,
+        "<global-img>": 252,
+        "<end_of_utterance>": 253,
+    },
+    marks={"<image>": 250, "<video>": 250},
+    shown=("<image>", "<video>"),
+    before="<|im_start|>User: ",
+    after="<end_of_utterance>\nAssistant:",
+)
 
 
 def words_of(name: str) -> Words:
     """Of a golden case."""
+    if is_tiled(name):
+        return SMOLVLM
     return ERNIE if name.startswith("ernie") else QWEN
 
 
@@ -114,6 +140,10 @@ def pixels(piece: Piece) -> NDArray[np.uint8]:
 
 def is_clip(piece: Piece) -> bool:
     return not isinstance(piece, str) and isinstance(piece[0], int)
+
+
+def is_tiled(name: str) -> bool:
+    return name == "smolvlm"
 
 
 def rendered(pieces: list[Piece], words: Words = QWEN) -> str:

@@ -14,6 +14,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/kv/kv_cache.h"
+#include "parity/random.h"
 
 namespace headrace::test {
 
@@ -69,12 +70,9 @@ class AttentionHarness {
 
   /// Values of the row at `position`: q, k and v heads.
   std::vector<float> row_of(int32_t sequence, int32_t position) const {
-    std::seed_seq seed{seed_, static_cast<uint32_t>(sequence), static_cast<uint32_t>(position)};
-    std::minstd_rand random(seed);
-    std::uniform_real_distribution<float> uniform(-shape_.value_scale, shape_.value_scale);
-    std::vector<float> row(static_cast<size_t>(width()));
-    for (float& x : row) x = uniform(random);
-    return row;
+    const uint64_t seed = (uint64_t{seed_} << 40) + (static_cast<uint64_t>(sequence) << 32) +
+                          static_cast<uint64_t>(position);
+    return parity::Random(seed).uniforms(width(), -shape_.value_scale, shape_.value_scale);
   }
 
   /// Replaces what row_of gives.

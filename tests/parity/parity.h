@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "backend/contract/backend.h"
 #include "backend/cpu/cpu_backend.h"
+#include "parity/random.h"
 
 namespace headrace::parity {
 
@@ -41,35 +41,6 @@ inline std::unique_ptr<Backend> make_backend(const std::string& isa, int32_t num
   EXPECT_EQ(backend->device_info().isa, isa);
   return backend;
 }
-
-/// Random numbers from a seed that a failure prints (put the Random's trace() in scope).
-class Random {
- public:
-  explicit Random(uint64_t seed) : seed_(seed), engine_(seed) {}
-  std::string trace() const { return "seed " + std::to_string(seed_); }
-
-  float uniform(float low, float high) {
-    return std::uniform_real_distribution<float>(low, high)(engine_);
-  }
-  int64_t integer(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
-  }
-  std::vector<float> uniforms(int64_t count, float low = -1.0f, float high = 1.0f) {
-    std::vector<float> out(static_cast<size_t>(count));
-    for (float& x : out) x = uniform(low, high);
-    return out;
-  }
-  /// Whole numbers: sums of their products are exact in every arithmetic that is tested.
-  std::vector<float> integers(int64_t count, int64_t low, int64_t high) {
-    std::vector<float> out(static_cast<size_t>(count));
-    for (float& x : out) x = static_cast<float>(integer(low, high));
-    return out;
-  }
-
- private:
-  uint64_t seed_;
-  std::mt19937_64 engine_;
-};
 
 /// A matrix [rows, cols] in a backend's memory.
 class Matrix {

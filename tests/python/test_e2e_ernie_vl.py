@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -97,16 +98,20 @@ def _vision_ids() -> list[int]:
     return list(range(250, 256))
 
 
-@pytest.mark.parametrize("quantization", [None, "wint8", "wint4"])
+@pytest.mark.parametrize(
+    "weights",
+    [{}, {"dtype": "bfloat16"}, {"quantization": "wint8"}, {"quantization": "wint4"}],
+    ids=["float32", "bfloat16", "wint8", "wint4"],
+)
 def test_company_and_chunks_change_no_bit(
-    load: Callable[..., LLM], tmp_path: Path, quantization: str | None
+    load: Callable[..., LLM], tmp_path: Path, weights: dict[str, str]
 ) -> None:
     folder = ernie_folder(tmp_path / "model")
-    alone = load(folder, quantization=quantization, enable_prefix_caching=False)
+    alone = load(folder, **weights, enable_prefix_caching=False)
     expected = [bits(alone.chat(one, GREEDY, use_tqdm=False)[0]) for one in CONVERSATIONS]
     small = load(
         folder,
-        quantization=quantization,
+        **weights,
         max_num_seqs=4,
         max_num_batched_tokens=12,
         block_size=16,
@@ -115,6 +120,20 @@ def test_company_and_chunks_change_no_bit(
     for order in (CONVERSATIONS, CONVERSATIONS[::-1], CONVERSATIONS):  # then from the prefix cache
         answers = [bits(output) for output in small.chat(order, GREEDY, use_tqdm=False)]
         assert answers == (expected if order is CONVERSATIONS else expected[::-1])
+
+
+def test_guessed_tokens_go_to_the_experts_of_their_kind(
+    load: Callable[..., LLM], tmp_path: Path
+) -> None:
+    """Some of what is generated here is of vision, by its id."""
+    folder = ernie_folder(tmp_path / "model")
+    ids = dataclasses.replace(GREEDY, max_tokens=64)
+    expected = [bits(out) for out in load(folder).chat(CONVERSATIONS, ids, use_tqdm=False)]
+    assert any(token >= 250 for tokens, _ in expected for token in tokens)
+    guessing = load(folder, speculative_config={"method": "ngram", "num_speculative_tokens": 3})
+    answers = [bits(out) for out in guessing.chat(CONVERSATIONS, ids, use_tqdm=False)]
+    assert answers == expected
+    assert guessing.stats().drafted_tokens > 0
 
 
 def test_multimodal_data_answers_as_a_conversation(

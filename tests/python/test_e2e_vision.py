@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import HAS_ENGINE, ROOT
 from model_folders import write_json
-from vision_folders import ERNIE, QWEN
+from vision_folders import ERNIE, QWEN, SMOLVLM
 
 if not HAS_ENGINE:
     pytest.skip("the extension is not built", allow_module_level=True)
@@ -23,6 +23,7 @@ from vision_conversations import (
     CONVERSATIONS,
     FPS,
     is_clip,
+    is_tiled,
     pixels,
     rendered,
     tokenizer,
@@ -36,6 +37,8 @@ GREEDY = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True)
 LIMITS = {"image": 8, "video": 2}
 # The same models as the makers store them.
 TWINS = {"ernie4_5_vl": "ernie4_5_vl_moe", "ernie4_5_vl_paddle": "ernie4_5_vl_moe"}
+TEMPLATES = {"smolvlm": SMOLVLM, "ernie4_5_vl_moe": ERNIE} | dict.fromkeys(TWINS, ERNIE)
+UNMARKED = {name: {"draw_on_frames": False} for name in ("ernie4_5_vl_moe", *TWINS)}
 OPTIONS: dict[str, Any] = {"dtype": "float32", "num_threads": 1, "limit_mm_per_prompt": LIMITS}
 
 
@@ -49,12 +52,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         own = made[name] = tmp_path_factory.mktemp(name)
         for file in ("config.json", "model.safetensors"):
             (own / file).symlink_to(ROOT / "tests/golden/vision" / name / file)
-        sizes = {"patch_size": 4, "merge_size": 2, "min_pixels": 64, "max_pixels": 1 << 20}
+        sizes: dict[str, Any] = {"patch_size": 4, "merge_size": 2}
+        sizes |= {"min_pixels": 64, "max_pixels": 1 << 20}
+        if is_tiled(name):
+            sizes = {"size": {"longest_edge": 32}, "do_image_splitting": True}
         write_json(own / "preprocessor_config.json", sizes)
-        write_json(own / "video_preprocessor_config.json", {**sizes, "draw_on_frames": False})
+        write_json(own / "video_preprocessor_config.json", {**sizes, **UNMARKED.get(name, {})})
         tokenizer(words_of(name)).save(str(own / "tokenizer.json"))
-        template = ERNIE if name.startswith("ernie") else QWEN
-        write_json(own / "tokenizer_config.json", {"chat_template": template})
+        write_json(own / "tokenizer_config.json", {"chat_template": TEMPLATES.get(name, QWEN)})
         return own
 
     return folder

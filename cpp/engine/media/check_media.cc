@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/checked_math.h"
@@ -86,6 +87,11 @@ void check_embeddings(size_t item, const EmbeddingInput& input, int64_t rows,
     refuse_item(kBad, item, "embeddings.added is ", input.added, ": the model has ",
                 limits.num_layers, " layers, and rows are added behind fewer of them.");
   }
+  const int32_t own = limits.tower == nullptr ? input.added : limits.tower->outputs() - 1;
+  if (input.added != 0 && input.added != own) {
+    refuse_item(kBad, item, "embeddings.added is ", input.added,
+                ": the model's tower adds rows behind ", own, " layers, so that it is that or 0.");
+  }
   const auto row_values =
       checked_mul(static_cast<uint64_t>(rows), static_cast<uint64_t>(limits.hidden_size));
   const auto wanted =
@@ -103,7 +109,34 @@ void check_embeddings(size_t item, const EmbeddingInput& input, int64_t rows,
   }
 }
 
-void check_pixels(size_t item, const PixelInput& input, int64_t rows, const MediaLimits& limits) {
+/// That patches are cut and ordered as the model's tower reads them.
+void check_shape(size_t item, const PatchLayout& layout, const PatchShape& wanted) {
+  const std::tuple<const char*, int32_t, int32_t> sizes[] = {
+      {"patch_size", layout.patch_size, wanted.patch_size},
+      {"merge_size", layout.merge_size, wanted.merge_size},
+      {"temporal_patch_size", layout.temporal_patch_size, wanted.temporal_patch_size}};
+  for (const auto& [name, given, own] : sizes) {
+    if (given == own) continue;
+    refuse_item(kBad, item, name, " is ", given, ", but the model's tower reads patches of ", own,
+                ": make them as its processor does.");
+  }
+}
+
+/// That positions are those of the patches: a grid of 2 x 3 rows has as many as one of 3 x 2.
+void check_run_grids(size_t item, std::span<const MediaRun> runs, const PatchGrid& patches,
+                     int32_t merge, const MediaLimits& limits) {
+  if (!limits.rope_axes) return;
+  const int32_t h = patches.h / merge, w = patches.w / merge;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const MediaGrid& grid = runs[i].grid;
+    if (grid.t == 0 || (grid.h == h && grid.w == w)) continue;
+    refuse_item(kBad, item, "runs[", i, "] has grids of ", grid.h, " x ", grid.w,
+                " rows, but its patches make ", h, " x ", w, ".");
+  }
+}
+
+void check_pixels(size_t item, const MediaInput& media, int64_t rows, const MediaLimits& limits) {
+  const PixelInput& input = media.pixels;
   if (limits.tower == nullptr) {
     refuse_item(ErrorCode::kUnsupported, item,
                 "it has pixels, but the model has no vision tower: give embeddings.");
@@ -116,6 +149,7 @@ void check_pixels(size_t item, const PixelInput& input, int64_t rows, const Medi
     refuse_item(kBad, item, "table has a number that is not finite.");
   }
   const PatchLayout& layout = input.layout;
+  check_shape(item, layout, limits.tower->patch_shape());
   PatchGrid grid;
   int64_t made = 0;
   try {
@@ -128,13 +162,6 @@ void check_pixels(size_t item, const PixelInput& input, int64_t rows, const Medi
   } catch (const Error& error) {
     refuse_item(error.code(), item, error.what());
   }
-  const int64_t values =
-      int64_t{3} * layout.temporal_patch_size * layout.patch_size * layout.patch_size;
-  if (values != limits.tower->patch_values()) {
-    refuse_item(kBad, item, "patch_size ", layout.patch_size, " and temporal_patch_size ",
-                layout.temporal_patch_size, " make patches of ", values,
-                " numbers, but the model's have ", limits.tower->patch_values(), ".");
-  }
   if (std::cmp_not_equal(input.data->size(), 3 * layout.frames * layout.height * layout.width)) {
     refuse_item(kBad, item, "pixels have ", input.data->size(), " bytes, not 3 * ", layout.frames,
                 " * ", layout.height, " * ", layout.width, ".");
@@ -143,6 +170,7 @@ void check_pixels(size_t item, const PixelInput& input, int64_t rows, const Medi
     refuse_item(kBad, item, "its patches (", grid.t, " x ", grid.h, " x ", grid.w, ") make ", made,
                 " rows, but its runs have ", rows, ".");
   }
+  check_run_grids(item, media.runs, grid, layout.merge_size, limits);
 }
 
 }  // namespace
@@ -173,7 +201,7 @@ void check_media(std::span<const MediaInput> media, int64_t prompt_tokens, int64
                              : "it has neither pixels nor embeddings: give one of them.");
     }
     if (has_pixels) {
-      check_pixels(i, item.pixels, rows, limits);
+      check_pixels(i, item, rows, limits);
     } else {
       check_embeddings(i, item.embeddings, rows, limits);
     }

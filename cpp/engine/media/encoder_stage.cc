@@ -17,7 +17,21 @@ void EncoderStage::add(SeqId id, int32_t priority, RequestMedia& media) {
 void EncoderStage::remove(SeqId id) noexcept {
   std::erase_if(requests_, [&](const auto& request) { return request.first.second == id; });
   if (wanted_ && wanted_->id == id) wanted_.reset();
-  if (work_ && work_->wanted.id == id) work_.reset();
+  if (work_ && work_->wanted.id == id && !hand_over()) work_.reset();
+}
+
+/// The unit that is being encoded to the most senior other request that has its item.
+bool EncoderStage::hand_over() noexcept {
+  Wanted& wanted = work_->wanted;
+  const MediaDigest& digest = wanted.media->items()[wanted.item].digest;
+  for (const auto& [place, media] : requests_) {
+    const std::vector<RequestItem>& items = media->items();
+    const auto same = std::ranges::find(items, digest, &RequestItem::digest);
+    if (same == items.end()) continue;
+    wanted = {place.second, media, static_cast<size_t>(same - items.begin()), wanted.unit};
+    return true;
+  }
+  return false;
 }
 
 size_t EncoderStage::bytes() const noexcept { return cache_.bytes() + (work_ ? work_->bytes : 0); }
@@ -105,10 +119,9 @@ bool EncoderStage::begin() {
   if (!cache_.make_room(bytes)) return false;
   Work work{*wanted_, runner_.allocate_rows(unit.rows, item.outputs), bytes, nullptr, 1};
   if (item.has_pixels()) {
-    const float* const patches = unit_patches(item, unit, patches_);
-    work.run = parts_.tower->begin(patches, unit.grid, work.rows.tensors);
+    const std::vector<float> patches = unit_patches(item, unit);
+    work.run = parts_.tower->begin(patches.data(), unit.grid, work.rows.tensors);
     work.pieces = std::max(1, work.run->num_pieces());
-    patches_ = {};
   }
   work_ = std::move(work);
   return true;
@@ -139,12 +152,11 @@ void EncoderStage::finish() {
   note(wanted, encoded_rows_);
 }
 
-/// Counts a unit that has come for a request, once. Patches go when all have.
+/// Counts a unit that has come for a request, once.
 void EncoderStage::note(const Wanted& wanted, uint64_t& counter) noexcept {
   RequestItem& item = wanted.media->items()[wanted.item];
   if (std::exchange(item.is_counted[wanted.unit], uint8_t{1}) != 0) return;
   counter += static_cast<uint64_t>(wanted.what().rows);
-  if (std::ranges::count(item.is_counted, uint8_t{0}) == 0) item.patches = {};
 }
 
 }  // namespace headrace::internal

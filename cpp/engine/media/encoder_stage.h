@@ -36,7 +36,7 @@ class EncoderStage {
 
   EncoderStage(Parts parts, StepRunner& runner);
 
-  /// From now on it is looked after; `media` lives until remove().
+  /// From now on it is looked after; `media` lives until remove() has returned.
   void add(SeqId id, int32_t priority, RequestMedia& media);
   void remove(SeqId id) noexcept;
 
@@ -72,6 +72,7 @@ class EncoderStage {
 
   int32_t pin_ahead(SeqId id, RequestMedia& media, int32_t next);
   bool pin(const Wanted& wanted);
+  bool hand_over() noexcept;
   bool begin();
   bool advance();
   void finish();
@@ -85,7 +86,6 @@ class EncoderStage {
   size_t pinned_bytes_ = 0;
   size_t reserved_bytes_ = 0;  ///< for units that are not in the cache yet
   std::optional<Work> work_;
-  std::vector<float> patches_;  ///< made again
   uint64_t encoded_rows_ = 0, found_rows_ = 0;
 };
 

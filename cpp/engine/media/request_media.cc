@@ -125,11 +125,6 @@ RequestItem make_item(size_t index, MediaInput& input, const MediaLimits& limits
   }
   item.is_counted.resize(item.units.size());
   check_memory(index, item, limits);
-  if (item.has_pixels()) {
-    item.patches.resize(patch_values(item.pixels.layout));
-    normalize_patches(item.pixels.data->data(), item.pixels.layout, item.pixels.table,
-                      item.patches.data());
-  }
   return item;
 }
 
@@ -179,23 +174,17 @@ size_t unit_bytes(const RequestItem& item, const MediaUnit& unit, const MediaLim
          tensor_bytes(unit.rows, limits.hidden_size, limits.activation);
 }
 
-const float* unit_patches(const RequestItem& item, const MediaUnit& unit,
-                          std::vector<float>& made) {
+std::vector<float> unit_patches(const RequestItem& item, const MediaUnit& unit) {
   const PatchLayout& whole = item.pixels.layout;
   PatchLayout part = whole;
   const int64_t first_frame = int64_t{unit.first_grid} * whole.temporal_patch_size;
   part.frames =
       std::min(whole.frames - first_frame, int64_t{unit.grid.t} * whole.temporal_patch_size);
-  if (!item.patches.empty()) {
-    const size_t before = item.patches.size() / static_cast<size_t>(patch_grid(whole).t) *
-                          static_cast<size_t>(unit.first_grid);
-    return item.patches.data() + before;
-  }
-  made.resize(patch_values(part));
+  std::vector<float> patches(patch_values(part));
   const int64_t frame_bytes = 3 * whole.height * whole.width;
   normalize_patches(item.pixels.data->data() + first_frame * frame_bytes, part, item.pixels.table,
-                    made.data());
-  return made.data();
+                    patches.data());
+  return patches;
 }
 
 }  // namespace headrace::internal

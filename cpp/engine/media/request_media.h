@@ -29,7 +29,6 @@ struct RequestItem {
   int32_t rows = 0;
   int32_t outputs = 1;              ///< tensors that it has: 1 + those that are added
   std::vector<MediaUnit> units;     ///< in order of rows
-  std::vector<float> patches;       ///< of all grids, until they have been encoded once
   std::vector<uint8_t> is_counted;  ///< [units] among the encoded or the found ones (ModelStats)
 
   bool has_pixels() const noexcept { return pixels.data != nullptr; }
@@ -48,7 +47,7 @@ struct MediaPlace {
 /// The images and clips of a request: made by its caller's thread, then the loop's.
 class RequestMedia {
  public:
-  /// Cuts checked media (check_media.h) into units, digests them, and makes patches of pixels.
+  /// Cuts checked media (check_media.h) into units and digests them.
   /// Throws Error(kLimitExceeded), naming the item, for a unit that the model's memory for them
   /// can't hold; std::bad_alloc.
   RequestMedia(std::vector<MediaInput> media, const MediaLimits& limits);
@@ -86,7 +85,7 @@ class RequestMedia {
 /// Bytes that a unit's rows take.
 size_t unit_bytes(const RequestItem& item, const MediaUnit& unit, const MediaLimits& limits);
 
-/// The patches of a unit: of the item's, or made again from its pixels, to `made`.
-const float* unit_patches(const RequestItem& item, const MediaUnit& unit, std::vector<float>& made);
+/// The patches of a unit, made of its pixels: many times as large, so that no request keeps them.
+std::vector<float> unit_patches(const RequestItem& item, const MediaUnit& unit);
 
 }  // namespace headrace::internal

@@ -27,8 +27,9 @@ struct MediaRun {
   int32_t position = 0;   ///< of the prompt, where its first row stands
   int32_t count = 0;      ///< rows, >= 1
   int32_t first_row = 0;  ///< of the item's, its first one
-  /// Positions for RoPE on three axes: t * h * w == count. t == 0: those of text. A model whose
-  /// RoPE has one axis goes by the positions of text.
+  /// Positions for RoPE on three axes: t * h * w == count; of pixels h and w are those that their
+  /// patches give. t == 0: those of text. A model whose RoPE has one axis goes by the positions of
+  /// text.
   MediaGrid grid{};
   /// [grid.t] what each grid adds to the axis of time: from 0 up, not descending, at most 2^24.
   std::vector<int32_t> steps{};
@@ -48,8 +49,9 @@ struct EmbeddingInput {
   /// [1 + added][rows][hidden_size] float32, finite in the model's dtype, too: in place of the
   /// token embeddings, then what is added behind layer 0, 1, ... Null: none are given.
   std::shared_ptr<const std::vector<float>> values{};
-  int32_t rows = 0;   ///< >= 1
-  int32_t added = 0;  ///< fewer than the model has layers
+  int32_t rows = 0;  ///< >= 1
+  /// Fewer than the model has layers; of a model with a tower as many as that adds, or none.
+  int32_t added = 0;
 };
 
 /// An image or a clip. Either pixels or embeddings.

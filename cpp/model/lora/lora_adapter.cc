@@ -48,8 +48,12 @@ void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
 
 /// In every naming that the family's checkpoints have.
 Sites list_sites(const ModelConfig& config) {
-  std::vector<TensorNaming> namings = {{CheckpointLayout::kTorch, "model."}};
+  std::vector<TensorNaming> namings;
   const Family* family = find_family(config.model_type);
+  const bool sees = family != nullptr && family->vision != nullptr;
+  for (const char* prefix : sees ? family->vision->text_prefixes : std::vector{"model."}) {
+    namings.push_back({CheckpointLayout::kTorch, prefix});
+  }
   if (family != nullptr && family->has_paddle_layout) {
     for (const char* prefix : {"model.", "ernie."}) {
       namings.push_back({CheckpointLayout::kPaddle, prefix});

@@ -28,7 +28,11 @@ class VitTower final : public VisionTower {
                .products = storage == DType::kBF16 ? storage : DType::kF32,
                .weights = load_vit(sources, reader)} {}
 
-  int64_t patch_values() const override { return model_.weights.patches.weight->k(); }
+  PatchShape patch_shape() const override {
+    const VisionConfig& config = model_.config;
+    return {config.patch_size, config.patches_by_row ? 1 : config.merge_size,
+            config.temporal_patch_size};
+  }
   int32_t group() const override { return model_.config.merge_grids; }
   int32_t outputs() const override {
     return 1 + static_cast<int32_t>(model_.config.deepstack_blocks.size());

@@ -16,6 +16,12 @@ struct PatchGrid {
   int32_t t = 1, h = 0, w = 0;
 };
 
+/// How pixels become patches: the sizes of a PatchLayout.
+struct PatchShape {
+  int32_t patch_size = 0, merge_size = 1, temporal_patch_size = 1;
+  bool operator==(const PatchShape&) const = default;
+};
+
 /// An item, or some of its grids over time, that is being encoded: some rows through a part of one
 /// block at a time, so that other requests' steps can come between.
 class TowerRun {
@@ -32,8 +38,13 @@ class VisionTower {
  public:
   virtual ~VisionTower() = default;
 
+  /// What patches it reads, in which order. Others give wrong rows, and no error.
+  virtual PatchShape patch_shape() const = 0;
   /// Numbers of a patch: 3 * temporal_patch_size * patch_size^2.
-  virtual int64_t patch_values() const = 0;
+  int64_t patch_values() const {
+    const PatchShape shape = patch_shape();
+    return int64_t{3} * shape.temporal_patch_size * shape.patch_size * shape.patch_size;
+  }
   /// Grids over time that must be encoded together: 1, or 2 where pairs of frames are merged. What
   /// comes of one such group doesn't depend on the others.
   virtual int32_t group() const = 0;

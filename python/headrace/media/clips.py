@@ -16,10 +16,11 @@ from typing import Any
 
 from headrace.errors import MediaError
 from headrace.media.limits import MediaLimits
-from headrace.media.pictures import Picture, picture_of, pillow
+from headrace.media.pictures import EncodedBytes, Picture, picture_of, pillow
 from headrace.quoting import quoted
 
 _ANIMATED = ("GIF", "WEBP", "PNG")
+_READ_BYTES = 16  # a GIF comes in pieces of 255 bytes, which are gone through two or three times
 # FFmpeg's demuxers that are tried. Playlists, which name other files and addresses, are not among
 # them, and no protocol is allowed: nothing but the bytes at hand is read.
 _DEMUXERS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,ogg,flv,asf,m4v"
@@ -65,33 +66,40 @@ def given_frames(frames: Sequence[Picture], fps: float) -> Clip:
     return Clip(iter(frames), range(len(frames)), fps, len(frames))
 
 
-def decode_clip(data: bytes, limits: MediaLimits, choose: Choose, total: int | None = None) -> Clip:
+def decode_clip(
+    data: bytes,
+    limits: MediaLimits,
+    choose: Choose,
+    total: int | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Clip:
     """The frames that `choose` picks of an animated GIF, WebP or PNG, or of a video file.
 
     total: the number of frames, if it is known. A container's own word is not taken for it: its
     packets are counted. Where fewer frames come of them, reading the clip's frames raises
-    ShorterClipError with their number, to begin anew with. Raises MediaError, there too, and
-    ImportError where Pillow or PyAV is missing.
+    ShorterClipError with their number, to begin anew with. check: called at each frame; what it
+    raises ends it. Raises MediaError, there too, and ImportError where Pillow or PyAV is missing.
     """
     limits.check_bytes(len(data), "video")
     if not data:
         raise MediaError("it has no data")
     if data[:6] in (b"GIF87a", b"GIF89a") or data[:8] == b"\x89PNG\r\n\x1a\n":
-        return _animation(data, limits, choose)
+        return _animation(data, limits, choose, check)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return _animation(data, limits, choose)
-    return _video(data, limits, choose, total)
+        return _animation(data, limits, choose, check)
+    return _video(data, limits, choose, total, check)
 
 
-def _animation(data: bytes, limits: MediaLimits, choose: Choose) -> Clip:
+def _animation(data: bytes, limits: MediaLimits, choose: Choose, check: Callable[[], None]) -> Clip:
     image_of = pillow()
     try:
-        image = image_of.open(io.BytesIO(data), formats=_ANIMATED)
+        image = image_of.open(EncodedBytes(data, _READ_BYTES), formats=_ANIMATED)
         limits.check_size(image.height, image.width)
         milliseconds = 0.0
         total = 0
         # Not n_frames, for which a GIF is read to its end; and each frame may make a GIF larger.
         while _has_frame(image, total):
+            check()
             limits.check_size(image.height, image.width)
             limits.check_clip(total + 1, image.height, image.width, 1000.0)
             image.load()  # a WebP tells a frame's duration then
@@ -108,6 +116,7 @@ def _animation(data: bytes, limits: MediaLimits, choose: Choose) -> Clip:
     def frames() -> Iterator[Picture]:
         try:
             for number in indices:
+                check()
                 image.seek(number)
                 yield picture_of(image, limits)
         except MediaError:
@@ -127,19 +136,27 @@ def _has_frame(image: Any, number: int) -> bool:
     return True
 
 
-def _video(data: bytes, limits: MediaLimits, choose: Choose, total: int | None) -> Clip:
-    with closing(_Reader(data, limits)) as reader:
+def _video(
+    data: bytes,
+    limits: MediaLimits,
+    choose: Choose,
+    total: int | None,
+    check: Callable[[], None],
+) -> Clip:
+    with closing(_Reader(data, limits, check)) as reader:
         fps = reader.fps
         if total is None:
             total = reader.count_packets()
     indices = _chosen(choose, total, fps, limits)
-    return Clip(_picked(data, limits, indices), indices, fps, total)
+    return Clip(_picked(data, limits, indices, check), indices, fps, total)
 
 
-def _picked(data: bytes, limits: MediaLimits, indices: Sequence[int]) -> Iterator[Picture]:
+def _picked(
+    data: bytes, limits: MediaLimits, indices: Sequence[int], check: Callable[[], None]
+) -> Iterator[Picture]:
     repeats = Counter(indices)
     count = 0
-    with closing(_Reader(data, limits)) as reader:
+    with closing(_Reader(data, limits, check)) as reader:
         for number, frame in enumerate(reader.frames()):
             count += 1
             if number in repeats:
@@ -153,8 +170,9 @@ def _picked(data: bytes, limits: MediaLimits, indices: Sequence[int]) -> Iterato
 class _Reader:
     """An open container with one video stream."""
 
-    def __init__(self, data: bytes, limits: MediaLimits) -> None:
+    def __init__(self, data: bytes, limits: MediaLimits, check: Callable[[], None]) -> None:
         self._limits = limits
+        self._check_wanted = check
         self._av = _pyav()
         try:
             self._container = self._av.open(io.BytesIO(data), mode="r", options=_OPTIONS)
@@ -212,6 +230,7 @@ class _Reader:
             ) from None
 
     def _check_count(self, count: int) -> None:
+        self._check_wanted()
         self._limits.check_clip(count, self._stream.height, self._stream.width, self.fps)
 
     def picture(self, frame: Any) -> Picture:

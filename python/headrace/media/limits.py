@@ -24,6 +24,7 @@ class MediaLimits:
     max_source_pixels: of all these frames together: what decoding may cost.
     max_seconds: a clip's duration.
     max_item_bytes: of an item's pixels after resizing, all frames together.
+    max_rows: of the language model, that an image or clip may take.
     fetch_seconds: for an http(s) address in all, its redirects included.
     """
 
@@ -35,6 +36,7 @@ class MediaLimits:
     max_source_pixels: int = 100_000_000_000
     max_seconds: float = 7200.0
     max_item_bytes: int = 2 << 30
+    max_rows: int = 1 << 31
     fetch_seconds: float = 30.0
 
     def __post_init__(self) -> None:

@@ -17,6 +17,29 @@ from headrace.quoting import quoted
 # its float pixels and pages, logs what it stumbles over. ICO decodes what it holds, of any size, as
 # it is opened.
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB", "PPM", "AVIF")
+_LEAST_READS = 1 << 14
+_READ_BYTES = 256  # per read of an image, on average; of animations, which are read thrice, a few
+# Decoders that Pillow has in Python: of text, of levels that aren't 255, and of runs.
+_SLOW_CODECS = ("ppm_plain", "ppm", "bmp_rle")
+_MOST_SLOW = 1 << 18  # bytes, and pixels
+
+
+class EncodedBytes(io.BytesIO):
+    """What Pillow reads an image from: at most one read for so many bytes, beside the first 16384.
+
+    Pillow walks through markers, chunks and runs in Python, a read or two for each. Files of empty
+    ones would keep it, and the interpreter's lock, for seconds per megabyte. Raises MediaError.
+    """
+
+    def __init__(self, data: bytes, read_bytes: int = _READ_BYTES) -> None:
+        super().__init__(data)
+        self._reads = _LEAST_READS + len(data) // read_bytes
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._reads -= 1
+        if self._reads < 0:
+            raise MediaError("it has too many small pieces: save it anew, as PNG or JPEG")
+        return super().read(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +89,11 @@ def decode_picture(data: bytes, limits: MediaLimits) -> Picture:
     known = [name for name in FORMATS if name in image_of.OPEN]
     # Decoders meet hostile bytes here, and raise whatever they stumble over.
     try:
-        with image_of.open(io.BytesIO(data), formats=known) as image:
+        with image_of.open(EncodedBytes(data), formats=known) as image:
             limits.check_size(image.height, image.width)
             if image.format in ("JPEG", "MPO"):
                 check_scans(data)
+            _check_codec(image, len(data))
             image.load()
             return picture_of(pillow("ImageOps").exif_transpose(image), limits)
     except MediaError:
@@ -80,6 +104,15 @@ def decode_picture(data: bytes, limits: MediaLimits) -> Picture:
         raise MediaError(f"it is too large to decode: {error}") from None
     except Exception as error:
         raise MediaError(f"it can't be decoded: {quoted(str(error))}") from error
+
+
+def _check_codec(image: Any, count: int) -> None:
+    slow = any(tile[0] in _SLOW_CODECS for tile in image.tile)
+    if slow and max(count, image.height * image.width) > _MOST_SLOW:
+        raise MediaError(
+            f"a {image.format} of this kind may have {_MOST_SLOW} bytes and pixels: save it anew, "
+            "as PNG or JPEG"
+        )
 
 
 def picture_of(image: Any, limits: MediaLimits) -> Picture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import MediaError
@@ -37,6 +37,8 @@ class MediaProcessor:
 
     settings: read_model_settings(folder). options: `mm_processor_kwargs` of the engine; a call's
     own come on top. access: what addresses may reach. cache: of items; several may share one.
+    decode: runs what is left to do once an item's bytes are there; None: it runs at once.
+    check: called at each frame of a clip; what it raises ends the work.
     """
 
     def __init__(
@@ -47,12 +49,16 @@ class MediaProcessor:
         access: MediaAccess | None = None,
         limits: MediaLimits | None = None,
         cache: MediaCache | None = None,
+        decode: Callable[[Callable[[], MediaItem]], MediaItem] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self._model = settings
         self._options = dict(options or {})
         self._access = access or MediaAccess()
         self._limits = limits or MediaLimits()
         self._cache = cache
+        self._decode = decode
+        self._check = check or (lambda: None)
         self._defaults = {kind: self._settings(kind, None) for kind in ("image", "video")}
 
     @property
@@ -158,10 +164,13 @@ class MediaProcessor:
             key = self._key(settings, modality, fps, b"data", hashlib.sha256(data).digest())
             if (item := self._cache.get(key)) is not None:
                 return item
-        if modality == "image":
-            item = self._image(settings, source, data, uuid)
-        else:
-            item = self._video(settings, source, data, uuid, fps)
+
+        def decode() -> MediaItem:
+            if modality == "image":
+                return self._image(settings, source, data, uuid)
+            return self._video(settings, source, data, uuid, fps)
+
+        item = decode() if self._decode is None else self._decode(decode)
         if key is not None and self._cache is not None:
             self._cache.put(key, item)
         return item
@@ -202,11 +211,13 @@ class MediaProcessor:
             return frame_indices(rule, total, rate)
 
         try:
-            return self._sampled(settings, decode_clip(data, self._limits, choose), uuid)
+            return self._sampled(
+                settings, decode_clip(data, self._limits, choose, check=self._check), uuid
+            )
         except ShorterClipError as error:
             if error.frames < 1:
                 raise
-            again = decode_clip(data, self._limits, choose, error.frames)
+            again = decode_clip(data, self._limits, choose, error.frames, self._check)
             return self._sampled(settings, again, uuid)
 
     def _sampled(self, settings: Settings, clip: Clip, uuid: str | None) -> MediaItem:
@@ -274,6 +285,15 @@ class MediaProcessor:
             raise MediaError(
                 f"its {frames} frames of {width} x {height} pixels are more than max_item_bytes "
                 f"({self._limits.max_item_bytes}): lower max_pixels or the number of frames"
+            )
+        if settings.tile:
+            factor = settings.patch_size * settings.tile_merge
+        together = settings.temporal_patch_size * settings.temporal_merge_size
+        rows = (height // factor) * (width // factor) * -(-frames // together)
+        if rows > self._limits.max_rows:
+            raise MediaError(
+                f"it takes {rows} tokens, more than the {self._limits.max_rows} that there is room "
+                "for: lower max_pixels or the number of frames"
             )
 
     def _picture(self, source: Any) -> Picture:

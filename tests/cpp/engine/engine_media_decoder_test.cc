@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 
 #include "cpp/engine/expect_error.h"
@@ -135,6 +136,43 @@ TEST_P(EngineMediaDecoder, TokensAndLogprobsDependOnTheRequestAlone) {
 
 INSTANTIATE_TEST_SUITE_P(DTypes, EngineMediaDecoder, ::testing::Values("float32"),
                          [](const auto& dtype) { return dtype.param; });
+
+/// Numbers that are finite and overflow in the decoder, on blocks that others get later.
+TEST(EngineMediaDecoder, RowsThatOverflowEndTheirRequestAndLeaveNothingInItsBlocks) {
+  const TinyFolder folder;
+  ModelOptions options = tiny_options(folder);
+  options.num_kv_blocks = 8;
+  options.max_model_len = 120;
+  const auto engine = seeing_engine();
+  engine->install_model("m", options);
+  engine->start_model("m");
+  MediaJob text;
+  add_text(text, 37, 3);
+  const auto answer = [&] {
+    engine->clear_prefix_cache("m");
+    RequestOptions request = text.options();
+    request.sampling.max_tokens = 30;
+    request.sampling.logprobs = 1;
+    return read_all(engine->submit("m", request).results());
+  };
+  const Output before = answer();
+  ASSERT_EQ(before.error_message, "");
+  MediaJob bad;
+  add_embeddings(bad, 1, 100, 1, kHidden);
+  std::vector<float> values = *bad.media[0].embeddings.values;
+  for (float& value : values) value = std::copysign(3e38f, value);
+  bad.media[0].embeddings.values = std::make_shared<const std::vector<float>>(values);
+  const Output failed = read_all(engine->submit("m", bad.options()).results());
+  EXPECT_EQ(failed.finish_reason, FinishReason::kError);
+  EXPECT_NE(failed.error_message.find("NaN or infinity"), std::string::npos)
+      << failed.error_message;
+  const Output after = answer();
+  EXPECT_EQ(after.error_message, "");
+  EXPECT_EQ(after.token_ids, before.token_ids);
+  EXPECT_TRUE(std::ranges::equal(after.logprobs, before.logprobs, [](const auto& a, const auto& b) {
+    return a.token == b.token && a.logprob == b.logprob;
+  }));
+}
 
 TEST(EngineMediaDecoder, EmbeddingsOfAnyModelAreRoundedToItsDtype) {
   const TinyFolder folder;

@@ -67,6 +67,10 @@ std::vector<Case> cases() {
       {"grid", kBad, {"media[1]", "1 x 2 x 2"}, [](auto& j) { run(j).grid.w = 2; }},
       {"huge grid", kBad, {"media[1]", "grid"}, [](auto& j) { run(j).grid = {kMost, kMost, 2}; }},
       {"negative grid", kBad, {"media[1]", "-1"}, [](auto& j) { run(j).grid = {1, -1, -6}; }},
+      {"turned grid",
+       kBad,
+       {"media[1]", "3 x 2 rows", "make 2 x 3"},
+       [](auto& j) { run(j).grid = {1, 3, 2}; }},
       {"no steps", kBad, {"media[1]", "0 steps"}, [](auto& j) { run(j).steps.clear(); }},
       {"steps alone", kBad, {"media[0]", "no grid"}, [](auto& j) { run(j, 0).steps = {0}; }},
       {"step below 0", kBad, {"media[1]", "-1"}, [](auto& j) { run(j).steps = {-1}; }},
@@ -84,7 +88,11 @@ std::vector<Case> cases() {
       {"rows", kBad, {"media[0]", "2147483647 rows"}, [](auto& j) { embeddings(j).rows = kMost; }},
       {"added", kBad, {"media[0]", "added is 3"}, [](auto& j) { embeddings(j).added = 3; }},
       {"added below 0", kBad, {"media[0]", "-1"}, [](auto& j) { embeddings(j).added = -1; }},
-      {"numbers", kBad, {"media[0]", "32 numbers"}, [](auto& j) { embeddings(j).added = 2; }},
+      {"numbers", kBad, {"media[0]", "32 numbers"}, [](auto& j) { embeddings(j).added = 0; }},
+      {"others added",
+       kBad,
+       {"media[0]", "added is 2", "behind 1 layers"},
+       [](auto& j) { embeddings(j).added = 2; }},
       {"table", kBad, {"media[1]", "767"}, [](auto& j) { pixels(j).table.pop_back(); }},
       {"nan table", kBad, {"media[1]", "table"}, [=](auto& j) { pixels(j).table[9] = nan; }},
       {"bytes", kBad, {"media[1]", "288 bytes"}, [](auto& j) { pixels(j).layout.frames = 2; }},
@@ -103,12 +111,24 @@ std::vector<Case> cases() {
        }},
       {"patch",
        kBad,
-       {"media[1]", "patch_size 1", "6 numbers"},
+       {"media[1]", "patch_size is 1", "patches of 2"},
        [](auto& j) {
          pixels(j).layout.patch_size = 1;
          pixels(j).layout.height /= 2;
          pixels(j).layout.width /= 2;
        }},
+      {"merge",
+       kBad,
+       {"media[1]", "merge_size is 1", "patches of 2"},
+       [](auto& j) { pixels(j).layout.merge_size = 1; }},
+      {"temporal",
+       kBad,
+       {"media[1]", "temporal_patch_size is 1", "patches of 2"},
+       [](auto& j) { pixels(j).layout.temporal_patch_size = 1; }},
+      {"as many numbers",  // 3 * 8 * 1 * 1, as of 2 frames of 2 * 2
+       kBad,
+       {"media[1]", "patch_size is 1"},
+       [](auto& j) { pixels(j).layout = {1, 4, 6, 1, 2, 8}; }},
   };
 }
 
@@ -117,7 +137,7 @@ std::unique_ptr<FakeEngine> engine(size_t cache_bytes = 4096) {
   options.encoder_cache_bytes = cache_bytes;
   testing::FakeShape shape;
   shape.tower =
-      std::make_shared<FakeTower>(kFakeHidden, 1, 1, std::make_shared<testing::FakeTowerControl>());
+      std::make_shared<FakeTower>(kFakeHidden, 1, 2, std::make_shared<testing::FakeTowerControl>());
   return std::make_unique<FakeEngine>(options, shape);
 }
 

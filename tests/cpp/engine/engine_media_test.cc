@@ -67,7 +67,7 @@ TEST(EngineMedia, RowsAndPositionsAreThoseOfTheItems) {
     MediaJob job = image_job(1);
     add_pixels(job, 2, 9, 2, 2, group);
     add_text(job, 3, 1);
-    add_embeddings(job, 3, 7, 2, kFakeHidden);
+    add_embeddings(job, 3, 7, 1, kFakeHidden);
     media.expect_right(job);
     MediaJob only;
     add_pixels(only, 4, 1, 1, 1);
@@ -154,7 +154,8 @@ TEST(EngineMedia, OneIdsAnotherKeySharesNothing) {
   // The same rows elsewhere on the axes are other keys and values.
   MediaJob turned = image_job(1);
   turned.media[0].key = one.media[0].key;
-  turned.media[0].runs[0].grid = {1, 6, 4};
+  turned.media[0].runs[0].grid = {};
+  turned.media[0].runs[0].steps = {};
   const Output in_turn = read_all(media.submit(turned).results());
   EXPECT_EQ(in_turn.token_ids, expected_tokens(turned, *media.tower, turned.max_tokens));
   EXPECT_NE(in_turn.token_ids, out.token_ids);
@@ -210,6 +211,32 @@ TEST(EngineMedia, WhoLeavesInMidEncodingLeavesNothing) {
   media.fake->engine->release_model("m");
   EXPECT_EQ(released.results().finish_reason(), FinishReason::kAbort);
   EXPECT_EQ(media.control->alive, 0);
+}
+
+TEST(EngineMedia, WhoWaitsForTheSameItemGoesOnWithIt) {
+  constexpr int kPieces = 1 << 16;
+  for (bool left_in_time = false; !left_in_time;) {
+    Media media;
+    media.control->pieces_of_run = kPieces;
+    Request first = media.submit(image_job(1));
+    MediaJob other = image_job(1), unlike = image_job(2);
+    other.prompt[0] = 30;  // no prefix to wait for
+    unlike.prompt[0] = 31;
+    Request second = media.submit(other), third = media.submit(unlike);
+    const auto is_early = [&] { return media.control->pieces < kPieces; };
+    while ((media.stats().running_requests < 3 || media.control->pieces < 5) && is_early()) {
+      std::this_thread::yield();
+    }
+    first.cancel();
+    first.wait();
+    left_in_time = is_early();
+    EXPECT_EQ(read_all(second.results()).token_ids,
+              expected_tokens(other, *media.tower, other.max_tokens));
+    read_all(third.results());
+    EXPECT_EQ(media.control->pieces, 2 * kPieces);
+    EXPECT_EQ(media.control->begun, 2);
+    EXPECT_EQ(media.stats().encoded_tokens, 48u);
+  }
 }
 
 TEST(EngineMedia, AnItemThatFailsEndsItsOwnRequestByName) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cpp/engine/vision_jobs.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "headrace/engine.h"
@@ -68,7 +69,7 @@ Output read_all(const Request& request) {
   return *request.results().get_nowait();
 }
 
-class EngineVision : public testing::TestWithParam<std::string> {};
+class EngineVision : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EngineVision, GoldenRowsGiveGoldenTokens) {
   const VisionGolden golden = load_vision_golden(GetParam());
@@ -92,26 +93,6 @@ TEST_P(EngineVision, GoldenRowsGiveGoldenTokens) {
   }
 }
 
-/// Pseudo-random pixels of a grid.
-PixelInput pixels_of(const PatchGrid& grid, const VisionConfig& config) {
-  PixelInput out;
-  const int32_t side = config.patch_size;
-  out.layout = {int64_t{grid.t} * config.temporal_patch_size,
-                int64_t{grid.h} * side,
-                int64_t{grid.w} * side,
-                side,
-                config.patches_by_row ? 1 : config.merge_size,
-                config.temporal_patch_size};
-  std::vector<uint8_t> data(
-      static_cast<size_t>(3 * out.layout.frames * out.layout.height * out.layout.width));
-  uint32_t state = 1;
-  for (uint8_t& byte : data)
-    byte = static_cast<uint8_t>((state = state * 1664525 + 1013904223) >> 24);
-  out.data = std::make_shared<const std::vector<uint8_t>>(std::move(data));
-  for (int i = 0; i < 768; ++i) out.table.push_back(static_cast<float>(i % 256 - 128) / 64.0f);
-  return out;
-}
-
 TEST_P(EngineVision, PixelsGiveTheBitsOfTheirRows) {
   const VisionGolden golden = load_vision_golden(GetParam());
   const ModelConfig config = load_model_config(golden.folder);
@@ -132,7 +113,7 @@ TEST_P(EngineVision, PixelsGiveTheBitsOfTheirRows) {
       for (const GoldenRun& run : prompt.runs) {
         if (run.first_row != 0) continue;
         const PatchGrid& grid = golden.items[static_cast<size_t>(run.item)].grid;
-        const PixelInput made = pixels_of(grid, *config.vision);
+        const PixelInput made = testing::pixels_of(grid, *config.vision, 1);
         std::vector<float> patches(patch_values(made.layout));
         normalize_patches(made.data->data(), made.layout, made.table, patches.data());
         rows.media[next].embeddings.values =
@@ -153,7 +134,7 @@ TEST_P(EngineVision, PixelsGiveTheBitsOfTheirRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, EngineVision, testing::ValuesIn(vision_golden_names()),
+INSTANTIATE_TEST_SUITE_P(Cases, EngineVision, ::testing::ValuesIn(vision_golden_names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -62,7 +62,7 @@ MediaJob random_job(std::mt19937& random, int32_t group, int32_t hidden_size) {
         add_pixels(job, seed, 2 * pick(2, 5), 2, 2, group);
         break;
       case 2:
-        add_embeddings(job, seed, pick(1, 12), pick(0, 2), hidden_size);
+        add_embeddings(job, seed, pick(1, 12), pick(0, 1), hidden_size);
         break;
       default:
         add_text(job, pick(5, 20), pick(0, 3));

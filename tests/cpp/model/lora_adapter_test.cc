@@ -160,6 +160,32 @@ TEST_F(LoraLoad, AWellFormedFolderLoads) {
   EXPECT_NE(adapter->linear(7), nullptr);
 }
 
+/// Adapters name a vision model's layers as its checkpoints do, older and newer ones; its tower
+/// stays.
+TEST_F(LoraLoad, LayersBesideATowerHaveNamesOfTheirOwn) {
+  const ModelConfig config = parse_model_config(
+      R"({"model_type":"qwen2_vl","vocab_size":48,"hidden_size":32,"intermediate_size":48,
+          "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
+          "rope_scaling":{"type":"mrope","mrope_section":[2,3,3]},
+          "vision_config":{"depth":1,"embed_dim":32,"num_heads":2,"hidden_size":32,
+                           "patch_size":14,"mlp_ratio":2}})",
+      "");
+  std::vector<WrittenModule> modules = write_adapter(folder_, config, {});
+  const auto load_as = [&](const std::string& prefix) {
+    std::vector<WrittenModule> named = modules;
+    for (WrittenModule& module : named) module.path = prefix + module.path;
+    folder_.write("adapter_model.safetensors",
+                  safetensors_file(adapter_tensors(named, DType::kF32)));
+    return load_lora_adapter(backend_, config, DType::kF32, 8, folder_.path())->num_modules();
+  };
+  EXPECT_EQ(load_as(""), 14);
+  for (WrittenModule& module : modules) module.path.erase(0, std::string("model.").size());
+  EXPECT_EQ(load_as("model.language_model."), 14);
+  for (const char* other : {"model.visual.", "model.text_model.", "language_model."}) {
+    expect_error(kNotDone, {other, "no such linear"}, [&] { load_as(other); });
+  }
+}
+
 TEST_F(LoraLoad, FilesThatAreMissingAreNamed) {
   const TempFolder other;
   const auto load_other = [&] {

@@ -49,6 +49,10 @@ SeqSpec Scenario::random_spec(const Options& options) {
     spec.plans_ahead = false;
   }
   if (dynamic_rope_) spec.identity.sequence.rope_len = static_cast<int32_t>(spec.prompt.size());
+  if (options.rests && once_in(2)) {
+    spec.ready_until = static_cast<int32_t>(below(spec.prompt.size()));
+    spec.plans_ahead = false;
+  }
   if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
   return spec;
 }
@@ -97,6 +101,7 @@ void Scenario::add_request(const Options& options) {
   job.spec = spec;
   job.tokens = spec.prompt;
   job.alone = run_alone(spec);
+  job.ready = spec.ready_until;
   const SeqId id = with_failing_allocations(options, [&] { return scheduler_.add(spec); });
   ASSERT_FALSE(jobs_.contains(id));
   specs_[id] = spec;
@@ -125,6 +130,7 @@ void Scenario::run(const Options& options) {
     most_steps += job.spec.prompt.size() + static_cast<size_t>(job.spec.max_tokens);
   }
   if (options.ahead) most_steps += 2 * jobs_.size();  // one that ends may have rows of no use
+  if (options.rests) most_steps += 2 * jobs_.size();  // one that comes to the front may rest once
   for (; scheduler_.has_work() && !testing::Test::HasFailure(); --most_steps) {
     ASSERT_GT(most_steps, 0u) << "no progress";
     step(options);
@@ -174,13 +180,17 @@ void Scenario::step(const Options& options) {
 void Scenario::plan_next(const Options& options) {
   const int32_t lacking = lacking_blocks() - scheduler_.stats().free_blocks;
   if (options.drafts) wish_drafts(options);
+  if (options.rests) make_ready();
   const StepPlan plan = with_failing_allocations(options, [this] { return scheduler_.plan(now_); });
   check_expired(plan);
   check_interrupted(plan, lacking, options);
   check_preempted(plan, options);
   check_rows(plan);
-  if (!jobs_.empty()) {
-    ASSERT_FALSE(plan.empty());
+  if (!jobs_.empty() && plan.empty()) {
+    ASSERT_GT(scheduler_.stats().running, 0);
+    for (const auto& [id, job] : jobs_) {
+      ASSERT_TRUE(!scheduler_.next_position(id) || is_held_up(id)) << id << " could go on";
+    }
   }
   check_order(plan);
   check_blocks(plan);
@@ -264,6 +274,25 @@ std::vector<std::vector<int32_t>> Scenario::compute() {
   last_drawn_.clear();
   for (const std::vector<int32_t>& own : sampled) last_drawn_.push_back(own.front());
   return sampled;
+}
+
+/// Some rows more of some, as the engine encodes them; of the most senior that runs always some.
+void Scenario::make_ready() {
+  const Job* const first = most_senior();
+  for (auto& [id, job] : jobs_) {
+    const std::optional<int32_t> next = scheduler_.next_position(id);
+    if (!next) job.ready = job.spec.ready_until;
+    if (!next || job.ready == kAlwaysReady || (&job != first && !once_in(3))) continue;
+    job.ready = *next + 1 + static_cast<int32_t>(below(10));
+    if (std::cmp_greater_equal(job.ready, job.spec.prompt.size())) job.ready = kAlwaysReady;
+    scheduler_.set_ready(id, job.ready);
+  }
+}
+
+/// Whether it runs, and its next row is not ready.
+bool Scenario::is_held_up(SeqId id) const {
+  const std::optional<int32_t> next = scheduler_.next_position(id);
+  return next && *next >= jobs_.at(id).ready;
 }
 
 void Scenario::wish_drafts(const Options& options) {
@@ -350,6 +379,7 @@ void Scenario::abandon() {
   for (auto& [id, job] : jobs_) {
     if (!std::exchange(job.running, false)) continue;
     job.computed = job.num_blocks = 0;
+    job.ready = job.spec.ready_until;
     sent_back_.insert(id);
   }
 }

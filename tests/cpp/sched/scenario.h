@@ -31,6 +31,7 @@ class Scenario {
     bool priorities = true;
     bool drafts = false;  ///< sequences wish for guesses, some of which are right
     bool media = false;   ///< some prompts have items
+    bool rests = false;   ///< rows of some prompts are not ready at first
     bool ahead = false;   ///< plans are made before the step before is committed, where possible
     /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
     std::function<void(int64_t)> arm;
@@ -43,6 +44,7 @@ class Scenario {
   uint64_t guessed() const { return guessed_; }          ///< guesses that were right
   uint64_t ahead() const { return ahead_; }              ///< plans made ahead
   uint64_t given_up() const { return given_up_; }
+  uint64_t rests() const { return rests_; }  ///< plans without rows of the most senior
   uint64_t tokens_generated() const { return tokens_generated_; }
   const SchedulerStats& last_stats() const { return stats_; }
 
@@ -54,10 +56,11 @@ class Scenario {
     bool running = false;         ///< holds blocks, as far as the plans tell
     bool scheduled = false;       ///< was in a plan before
     int32_t computed = 0;
-    int32_t in_flight = 0;   ///< rows that are planned
-    int32_t to_come = 0;     ///< tokens that they will give
-    int32_t num_blocks = 0;  ///< held, as far as the plans tell
-    int32_t wished = 0;      ///< drafts
+    int32_t in_flight = 0;         ///< rows that are planned
+    int32_t to_come = 0;           ///< tokens that they will give
+    int32_t num_blocks = 0;        ///< held, as far as the plans tell
+    int32_t wished = 0;            ///< drafts
+    int32_t ready = kAlwaysReady;  ///< rows before it are
     int32_t num_output() const { return static_cast<int32_t>(tokens.size() - spec.prompt.size()); }
     int32_t remaining() const {
       if (spec.max_tokens > 0 && num_output() + to_come == spec.max_tokens) return 0;
@@ -87,7 +90,9 @@ class Scenario {
   std::vector<std::vector<int32_t>> compute();
   void note_planned(const StepPlan& plan);
   /// Whether the plans tell all there is to know.
-  bool is_exact(const Options& options) const { return !options.arm && given_up_ == 0; }
+  bool is_exact(const Options& options) const {
+    return !options.arm && !options.rests && given_up_ == 0;
+  }
   template <class Call>
   auto with_failing_allocations(const Options& options, const Call& call);
   void check_expired(const StepPlan& plan);
@@ -98,6 +103,8 @@ class Scenario {
   void check_sequence(const PlannedSeq& seq);
   void check_tokens(const PlannedSeq& seq);
   void wish_drafts(const Options& options);
+  void make_ready();
+  bool is_held_up(SeqId id) const;
   void check_drafts(const PlannedSeq& seq);
   std::vector<std::vector<int32_t>> sample(const StepPlan& plan,
                                            const std::vector<uint64_t>& values);
@@ -128,7 +135,7 @@ class Scenario {
   uint64_t interrupted_ = 0;
   uint64_t guessed_ = 0;
   uint64_t lost_caches_ = 0;
-  uint64_t ahead_ = 0, given_up_ = 0;
+  uint64_t ahead_ = 0, given_up_ = 0, rests_ = 0;
 };
 
 }  // namespace headrace::fake

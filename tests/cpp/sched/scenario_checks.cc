@@ -65,10 +65,11 @@ void Scenario::check_interrupted(const StepPlan& plan, int32_t lacking, const Op
     // By abandon_step() alone, which also sends back what a plan ahead that was given up admitted.
     ASSERT_TRUE(std::ranges::all_of(plan.preempted, [&](SeqId id) {
       return sent_back_.contains(id) ||
-             (lost_caches_ > 0 && given_up_ > 0 && !jobs_.at(id).running);
+             (lost_caches_ > 0 && (given_up_ > 0 || options.rests) && !jobs_.at(id).running);
     }));
     for (const auto& [id, job] : jobs_) {
       if (!job.running || job.computed + 1 != static_cast<int32_t>(job.tokens.size())) continue;
+      if (job.computed >= job.ready) continue;
       ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 1) << id << " rests";
     }
   }
@@ -84,6 +85,7 @@ void Scenario::check_preempted(const StepPlan& plan, const Options& options) {
     }
     jobs_[id].running = false;
     jobs_[id].computed = jobs_[id].num_blocks = 0;
+    jobs_[id].ready = jobs_[id].spec.ready_until;
   }
   if (!options.arm) {
     std::erase_if(sent_back_, [this](SeqId id) { return !jobs_.contains(id); });
@@ -130,6 +132,7 @@ void Scenario::check_sequence(const PlannedSeq& seq) {
   }
   ASSERT_GE(seq.num_tokens, 1);
   ASSERT_LE(seq.num_tokens, job.remaining());
+  ASSERT_LE(seq.start_pos + seq.num_tokens, job.ready) << "rows that are not ready";
   if (config_.max_prefill_chunk > 0) {
     ASSERT_LE(seq.num_tokens, config_.max_prefill_chunk);
   }
@@ -182,8 +185,11 @@ void Scenario::check_order(const StepPlan& plan) {
     return;
   }
   const Job* const first = most_senior();
-  if (first->remaining() > 0) {
-    ASSERT_EQ(&jobs_.at(plan.seqs.front().id), first) << "the most senior always goes on";
+  const bool has_rows = !plan.seqs.empty() && &jobs_.at(plan.seqs.front().id) == first;
+  if (first->remaining() > 0 && !has_rows) {
+    const auto own = std::ranges::find_if(jobs_, [&](const auto& j) { return &j.second == first; });
+    ASSERT_TRUE(is_held_up(own->first)) << "the most senior always goes on";
+    ++rests_;
   }
   check_turns(plan);
 }
@@ -203,7 +209,7 @@ void Scenario::check_turns(const StepPlan& plan) {
       continue;
     }
     ASSERT_FALSE(all_seen && class_waits[job.spec.priority]) << id << " has overtaken";
-    if (job.remaining() == 1 && !may_rest) {
+    if (job.remaining() == 1 && !may_rest && job.computed + job.in_flight < job.ready) {
       ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 1) << id << " starves";
     }
   }

@@ -89,6 +89,34 @@ TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
   EXPECT_GT(hits, scaled(1000));
 }
 
+TEST(SchedulerProperty, RowsThatAreNotReadyChangeNothingButWhenTheyAreComputed) {
+  uint64_t tokens = 0, rests = 0, hits = 0, preemptions = 0, interrupted = 0, ahead = 0;
+  for (uint64_t seed = 1; seed <= scaled(4000); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SchedulerConfig config = random_config(seed);
+    if (seed % 4 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
+    Scenario scenario(config, seed);
+    scenario.run({.priorities = seed % 3 != 0,
+                  .drafts = seed % 5 == 0,
+                  .media = seed % 2 == 0,
+                  .rests = true,
+                  .ahead = seed % 4 == 1});
+    if (HasFailure()) return;
+    tokens += scenario.tokens_generated();
+    rests += scenario.rests();
+    hits += scenario.last_stats().prefix_hit_tokens;
+    preemptions += scenario.last_stats().preemptions;
+    interrupted += scenario.interrupted();
+    ahead += scenario.ahead();
+  }
+  EXPECT_GT(tokens, scaled(20000));
+  EXPECT_GT(rests, scaled(1000));
+  EXPECT_GT(hits, scaled(4000));
+  EXPECT_GT(preemptions, scaled(200));
+  EXPECT_GT(interrupted, scaled(50));
+  EXPECT_GT(ahead, scaled(1000));
+}
+
 TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
   for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
     uint64_t tokens = 0, interrupted = 0;

@@ -59,24 +59,30 @@ std::vector<float> run(Backend& backend, const Case& c, int32_t first, int64_t r
 
 std::vector<float> run(Backend& backend, const Case& c) { return run(backend, c, 0, c.rows()); }
 
-/// The largest sum of magnitudes that a score of each row and head is made of.
+double length(const float* x, int32_t size) {
+  double sum = 0.0;
+  for (int32_t i = 0; i < size; ++i) sum += double{x[i]} * double{x[i]};
+  return std::sqrt(sum);
+}
+
+/// What the sum of magnitudes that a score of each row and head is made of can't exceed: the
+/// product of the query's length and of its segment's longest key's (Cauchy and Schwarz).
 std::vector<double> score_sizes(const Case& c) {
-  std::vector<double> out;
-  size_t segment = 0;
-  for (int32_t row = 0; row < c.rows(); ++row) {
-    while (row >= c.ends[segment]) ++segment;
-    const int32_t start = segment == 0 ? 0 : c.ends[segment - 1];
+  std::vector<double> out(size_t(c.rows() * c.heads));
+  int32_t start = 0;
+  for (const int32_t end : c.ends) {
     for (int32_t head = 0; head < c.heads; ++head) {
-      double most = 0.0;
-      for (int32_t key = start; key < c.ends[segment]; ++key) {
-        double sum = 0.0;
-        for (int64_t i = head * c.head_dim; i < (head + 1) * c.head_dim; ++i) {
-          sum += std::abs(double{*c.query(row, i)} * double{*c.key(key, i)});
-        }
-        most = std::max(most, sum * double{c.scale});
+      const int64_t column = int64_t{head} * c.head_dim;
+      double longest = 0.0;
+      for (int32_t key = start; key < end; ++key) {
+        longest = std::max(longest, length(c.key(key, column), c.head_dim));
       }
-      out.push_back(most);
+      for (int32_t row = start; row < end; ++row) {
+        out[size_t(row * c.heads + head)] =
+            longest * length(c.query(row, column), c.head_dim) * double{c.scale};
+      }
     }
+    start = end;
   }
   return out;
 }

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
+import zlib
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from media_support import processor
 
@@ -85,3 +89,78 @@ def test_scans_of_a_jpeg_are_bounded() -> None:
 def test_more_frames_than_there_could_be() -> None:
     with pytest.raises(MediaError, match=r"^video: .*frames are asked for"):
         processor("qwen3_vl").video(gif((1, 1), (1, 1)), options={"num_frames": 1 << 31})
+
+
+def png(*chunks: tuple[bytes, bytes]) -> bytes:
+    """One of 4 x 4 pixels, with chunks before its data."""
+    head = (b"IHDR", struct.pack(">IIBBBBB", 4, 4, 8, 2, 0, 0, 0))
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, body in (head, *chunks, (b"IDAT", zlib.compress(bytes(13 * 4))), (b"IEND", b"")):
+        check = zlib.crc32(kind + body)
+        data += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", check)
+    return data
+
+
+def run_bmp(pieces: int, width: int = 4, height: int = 4) -> bytes:
+    """Each row a run of one pixel and the end of the row, behind so many rows that go nowhere."""
+    runs = b"\0\2\0\0" * pieces + b"\1\0\0\0" * height
+    size = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8, 1, len(runs), 0, 0, 256, 0)
+    head = struct.pack("<IHHI", 14 + 40 + 1024 + len(runs), 0, 0, 14 + 40 + 1024)
+    return b"BM" + head + size + bytes(1024) + runs
+
+
+_PIECES: dict[str, Callable[[int], bytes]] = {
+    "comments of a jpeg": lambda n: jpeg()[:2] + b"\xff\xfe\x00\x02" * n + jpeg()[2:],
+    "fill bytes of a jpeg": lambda n: jpeg()[:2] + b"\xff" * n + jpeg()[2:],
+    "texts of a png": lambda n: png(*[(b"tEXt", b"")] * n),
+    "unknown chunks of a png": lambda n: png(*[(b"qrSt", b"")] * n),
+    "runs of a bmp": run_bmp,
+}
+
+
+@pytest.mark.parametrize("name", _PIECES)
+def test_files_of_very_many_pieces_are_refused(name: str) -> None:
+    """Pillow goes through these in Python: seconds per megabyte."""
+    assert decode_picture(_PIECES[name](100), MediaLimits()).width > 0
+    with pytest.raises(MediaError, match="too many small pieces"):
+        decode_picture(_PIECES[name](30_000), MediaLimits())
+
+
+_SLOW: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: b"P3 4 %d 255\n" % n + b"1 " * 12 * n,
+    "odd levels": lambda n: b"P6 4 %d 100\n" % n + bytes(12 * n),
+    "runs": lambda n: run_bmp(0, 4 * n, 1),
+}
+
+
+@pytest.mark.parametrize("name", _SLOW)
+def test_what_pillow_decodes_in_python_is_small(name: str) -> None:
+    assert decode_picture(_SLOW[name](100), MediaLimits()).width > 0
+    with pytest.raises(MediaError, match="save it anew"):
+        decode_picture(_SLOW[name](70_000), MediaLimits())
+
+
+def test_pieces_of_animations_are_bounded_too() -> None:
+    usual = gif(*[(1, 1)] * 500)
+    assert decode_clip(usual, MediaLimits(), all_frames).total == 500
+    comments = b"\x21\xfe" + b"\1a" * 60_000 + b"\0"
+    with pytest.raises(MediaError, match="too many small pieces"):
+        decode_clip(usual[:19] + comments + usual[19:], MediaLimits(), all_frames)
+
+
+@pytest.mark.parametrize("modality", ["image", "video"])
+def test_rows_are_counted_before_pixels_are_made(modality: str) -> None:
+    """A few bytes and options of one prompt would ask for gigabytes, to be refused behind."""
+    limits = MediaLimits(max_rows=1000)
+    made = processor("qwen2_5_vl", limits=limits)
+    source = np.zeros((2, 8, 8, 3) if modality == "video" else (8, 8, 3), np.uint8)
+    options = {f"{modality}_min_pixels": 1 << 28, f"{modality}_max_pixels": 1 << 28}
+    tracemalloc.start()
+    try:
+        with pytest.raises(MediaError, match=r"takes \d+ tokens, more than the 1000"):
+            getattr(made, modality)(source, options=options)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    few = {f"{modality}_min_pixels": 28 * 28 * 900, f"{modality}_max_pixels": 28 * 28 * 1000}
+    assert 900 <= getattr(made, modality)(source, options=few).rows <= 1000

@@ -143,7 +143,11 @@ def test_files_lie_in_the_allowed_folder(tmp_path: Path) -> None:
     for url in (f"file://host{inside}/a%20b.png", "file:a", f"file://{inside}/a%00b", "file://"):
         with pytest.raises(MediaError, match="file:///PATH"):
             load(url, access)
-    for url, words in (("file://[", "malformed"), ("file:///" + "a/" * 9000, "characters")):
+    for url, words in (
+        ("file://[", "malformed"),
+        ("file:///" + "a/" * 9000, "characters"),
+        ("file:///\ud800", "is no path"),
+    ):
         with pytest.raises(MediaError, match=words):
             load(url, access)
     with pytest.raises(MediaError, match="file:// addresses are off"):

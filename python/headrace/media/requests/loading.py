@@ -12,14 +12,16 @@ from headrace.errors import EngineError, MediaError
 from headrace.media.item import MediaItem
 
 THREADS = 4
+FETCHES = 16
 _CLOSED = "the LLM has been closed"
 
 
 class Loading:
     """The items of one prompt, on their way. Belongs to one thread at a time."""
 
-    def __init__(self, futures: Sequence[Future[MediaItem]]) -> None:
+    def __init__(self, futures: Sequence[Future[MediaItem]], dropped: threading.Event) -> None:
         self._futures = futures
+        self._dropped = dropped
 
     def items(self) -> list[MediaItem]:
         """All of them, in order; waits for them. Raises what the first bad one raised (MediaError,
@@ -44,7 +46,8 @@ class Loading:
             raise
 
     def cancel(self) -> None:
-        """What has not begun isn't begun."""
+        """What has not begun isn't begun, and clips end at their next frame."""
+        self._dropped.set()
         for future in self._futures:
             future.cancel()
 
@@ -83,27 +86,74 @@ class RowBudget:
 
 
 class Loader:
-    """Threads that load items. For any number of callers, in a forked process, too."""
+    """Threads that load items. For any number of callers, in a forked process, too.
+
+    What must be fetched has threads of its own, so that slow servers hold up nothing but what comes
+    from afar; THREADS decode, whatever they decode.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+        self._pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None
         self._process = 0
         self._closed = False
+        self._here = threading.local()
 
-    def begin(self, work: Iterable[Callable[[], MediaItem]]) -> Loading:
-        """Starts to load. Raises EngineError once it has been closed."""
+    def begin(self, work: Iterable[tuple[Callable[[], MediaItem], bool]]) -> Loading:
+        """Starts to load: what makes an item, and whether it is fetched. Raises EngineError once
+        it has been closed."""
         with self._lock:
-            if self._closed:
-                raise EngineError(_CLOSED, 500)
-            if self._threads is None or self._process != os.getpid():
-                self._process = os.getpid()  # threads don't come along into a forked one
-                self._threads = ThreadPoolExecutor(THREADS, "headrace-media")
-            return Loading([self._threads.submit(one) for one in work])
+            near, far = self._started()
+            dropped = threading.Event()
+            return Loading(
+                [
+                    (far if fetched else near).submit(self._run, one, dropped)
+                    for one, fetched in work
+                ],
+                dropped,
+            )
+
+    def _run(self, work: Callable[[], MediaItem], dropped: threading.Event) -> MediaItem:
+        self._here.dropped = dropped
+        try:
+            return work()
+        finally:
+            self._here.dropped = None
+
+    def check(self) -> None:
+        """Within the work: raises MediaError once nobody wants its item any more."""
+        dropped: threading.Event | None = getattr(self._here, "dropped", None)
+        if dropped is not None and dropped.is_set():
+            raise MediaError("nobody waits for it any more")
+
+    def decode(self, work: Callable[[], MediaItem]) -> MediaItem:
+        """The rest of an item's work, once its bytes are there: on one of THREADS."""
+        if not getattr(self._here, "fetches", False):
+            return work()
+        with self._lock:
+            future = self._started()[0].submit(self._run, work, self._here.dropped)
+        try:
+            return future.result()
+        except CancelledError:
+            raise EngineError(_CLOSED, 500) from None
+
+    def _started(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+        if self._closed:
+            raise EngineError(_CLOSED, 500)
+        if self._pools is None or self._process != os.getpid():
+            self._process = os.getpid()  # threads don't come along into a forked one
+            self._pools = (
+                ThreadPoolExecutor(THREADS, "headrace-media"),
+                ThreadPoolExecutor(FETCHES, "headrace-fetch", self._note_fetching),
+            )
+        return self._pools
+
+    def _note_fetching(self) -> None:
+        self._here.fetches = True
 
     def close(self) -> None:
         """Nothing more is begun; what runs comes to its end by itself. Idempotent."""
         with self._lock:
             self._closed = True
-            if self._threads is not None:
-                self._threads.shutdown(wait=False, cancel_futures=True)
+            for pool in self._pools or ():
+                pool.shutdown(wait=False, cancel_futures=True)

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.errors import MediaError
 from headrace.media.cache import MediaCache
 from headrace.media.item import MediaItem
+from headrace.media.limits import MediaLimits
 from headrace.media.model_settings import ModelSettings, read_model_settings
 from headrace.media.options import with_options, without_synonyms
 from headrace.media.parts import MediaPart, check_counts
@@ -17,7 +18,7 @@ from headrace.media.pictures import is_array
 from headrace.media.processor import MediaProcessor, numbered
 from headrace.media.requests.conversation import ContentForm, Render, content_form
 from headrace.media.requests.loading import Loader, Loading, RowBudget
-from headrace.media.sources.load import MediaAccess
+from headrace.media.sources.load import MediaAccess, is_fetched
 
 _KEPT_FORMS = 32
 
@@ -40,10 +41,19 @@ class MediaReader:
     ) -> None:
         self.settings = settings
         self.cache = MediaCache(cache_bytes)
-        self._processor = MediaProcessor(settings, options, access=access, cache=self.cache)
+        self._loader = Loader()
+        self._processor = MediaProcessor(
+            settings,
+            options,
+            access=access,
+            # Before anything is resized: how large, a prompt's own options say.
+            limits=MediaLimits(max_rows=most_rows),
+            cache=self.cache,
+            decode=self._loader.decode,
+            check=self._loader.check,
+        )
         self._limits = limits
         self._most_rows = most_rows
-        self._loader = Loader()
         self._forms: dict[str, ContentForm] = {}
 
     @classmethod
@@ -67,7 +77,11 @@ class MediaReader:
         }
         budget = RowBudget(self._most_rows)
         return self._loader.begin(
-            partial(self._load, part, options, next(names[part.modality]), budget) for part in parts
+            (
+                partial(self._load, part, options, next(names[part.modality]), budget),
+                is_fetched(part.source),
+            )
+            for part in parts
         )
 
     def check_options(self, options: Mapping[str, Any] | None) -> None:

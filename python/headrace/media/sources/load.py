@@ -56,11 +56,16 @@ def load_bytes(
         return _from_data_url(source, modality, most)
     if scheme.startswith("file:"):
         return read_file_url(source, access.folder, most)
-    if scheme.startswith(("http:", "https:")):
+    if is_fetched(source):
         return fetch(source, access.hosts, most, limits.fetch_seconds)
     raise MediaError(
         f"{quoted(source)} is no data:, file: or http(s): address; for a file, pass a pathlib.Path"
     )
+
+
+def is_fetched(source: Any) -> bool:
+    """Whether it is an address of the web."""
+    return isinstance(source, str) and source[:8].lower().startswith(("http:", "https:"))
 
 
 def _from_data_url(url: str, modality: str, most: int) -> bytes:

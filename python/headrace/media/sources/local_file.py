@@ -44,7 +44,10 @@ def read_file_url(url: str, allowed: Path | None, max_bytes: int) -> bytes:
     path = unquote(parts.path)
     if "\0" in path or not path.startswith("/"):
         raise MediaError(f"{quoted(url)} must read file:///PATH")
-    real = Path(os.path.realpath(path))
+    try:
+        real = Path(os.path.realpath(path))
+    except ValueError as error:  # lone surrogates
+        raise MediaError(f"{quoted(path)} is no path: {error}") from None
     if not real.is_relative_to(allowed):
         raise MediaError(f"{quoted(path)} is not in allowed_local_media_path")
     return read_path(real, max_bytes, inside=allowed)

@@ -127,6 +127,12 @@ TEST(ErnieVlConfig, SectionsOfEitherOrder) {
   EXPECT_EQ(axes({3, 3, 2}), two_of_time);
   EXPECT_EQ(axes({2, 3, 3}), two_of_time);
   EXPECT_EQ(axes({0, 4, 4}), (std::vector<uint8_t>{1, 2, 1, 2, 1, 2, 1, 2}));
+  const auto flat = [](const Json& sections) {
+    return parse(with("rope_scaling", {{"type", "default"}, {"mrope_section", sections}}))
+        .rope.axes;
+  };
+  EXPECT_EQ(flat({22, 22, 20}), parse(makers_config()).rope.axes);
+  EXPECT_EQ(flat({20, 22, 22}), parse(makers_config()).rope.axes);
   for (const Json& bad : {Json{3, 2, 3}, Json{3, 3, 3}, Json{3, 3}, Json{-2, 5, 5},
                           Json{1e18, 3, 3}, Json{3, 3, "2"}, Json(8)}) {
     expect_error(ErrorCode::kCorruptFile, {"mrope_section", "sum to 8"}, [&] { axes(bad); });
