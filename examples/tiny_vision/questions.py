@@ -380,8 +380,8 @@ PICTURES: dict[str, int] = {
     "h.png": 140,
     "i.png": 162,
     "j.png": 163,
-    "k.gif": 194,
-    "l.gif": 181,
+    "k.gif": 198,
+    "l.gif": 183,
 }
 
 

@@ -116,7 +116,7 @@ def test_the_questions_have_pictures_of_all_shapes() -> None:
 
 @pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 def test_held_out_questions() -> None:
-    """At least 175 of 200 (it is 177), and all that are asked about the files."""
+    """At least 180 of 200 (it is 188), and all that are asked about the files."""
     items = load_heldout(EXAMPLE / "heldout.jsonl")
     assert len(items) == 200
     with LLM(str(CHECKPOINT)) as llm:
@@ -127,5 +127,5 @@ def test_held_out_questions() -> None:
         assert output.outputs is not None, output.error_msg
         if not is_right(output.outputs.text, item):
             wrong[item["id"]] = (item["question"], item["answers"], output.outputs.text)
-    assert len(wrong) <= 25, "\n".join(map(str, wrong.values()))
+    assert len(wrong) <= 20, "\n".join(map(str, wrong.values()))
     assert not wrong.keys() & set(PICTURES.values())
