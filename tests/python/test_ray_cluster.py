@@ -215,7 +215,9 @@ CHAT_TEMPLATE = (
 )
 
 
-def test_a_dataset_under_a_template_and_an_environment_of_its_own(cluster: Any) -> None:
+def test_a_dataset_under_a_template_and_an_environment_of_its_own(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What Ray tests of its own processors: columns that come through, and those that don't."""
 
     def asked(row: dict[str, Any]) -> dict[str, Any]:
@@ -239,7 +241,8 @@ def test_a_dataset_under_a_template_and_an_environment_of_its_own(cluster: Any) 
     answers = sorted(processor(rows).materialize().take_all(), key=lambda row: row["id"])
     assert [set(row) for row in answers] == [{"id", "value", "answer"}] * 60
     assert [row["value"] for row in answers] == [2 * i for i in range(60)]
-    with LLM(shipped_model(), num_threads=1, cpu_isa="baseline", **engine) as llm:
+    monkeypatch.setenv("HEADRACE_CPU_ISA", "baseline")
+    with LLM(shipped_model(), num_threads=1, **engine) as llm:
         given = [asked({"id": i}) for i in range(60)]
         outputs = llm.chat(
             [one["messages"] for one in given],
