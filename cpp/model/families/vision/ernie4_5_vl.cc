@@ -12,6 +12,7 @@
 #include "model/families/expert_keys.h"
 #include "model/families/family.h"
 #include "model/families/moe_layer.h"
+#include "model/families/vision/vision_block.h"
 #include "model/families/vision/vision_keys.h"
 #include "model/vision/vision_sources.h"
 
@@ -168,12 +169,7 @@ LayerSources list_layer(const ModelConfig& config, const LayerNaming& naming) {
 
 VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& naming) {
   const int64_t width = config.width, wide = config.mlp_width;
-  VisionBlockSources out;
-  out.norm_1 = naming.norm("norm_1", "norm1", width, true);
-  out.norm_2 = naming.norm("norm_2", "norm2", width, true);
-  out.q = naming.rows("q", "attn.qkv", {0, width}, 3 * width, width);
-  out.kv = naming.rows("kv", "attn.qkv", {width, 2 * width}, 3 * width, width);
-  out.proj = naming.linear("proj", {{"attn.proj", width}}, width, true);
+  VisionBlockSources out = list_fused_attention(config, naming);
   out.up = naming.linear("up", {{"mlp.fc1", wide}}, width, true);
   out.down = naming.linear("down", {{"mlp.fc2", width}}, wide, true);
   return out;

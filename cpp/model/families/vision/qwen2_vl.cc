@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "model/families/family.h"
+#include "model/families/vision/vision_block.h"
 #include "model/families/vision/vision_keys.h"
 #include "model/vision/vision_sources.h"
 
@@ -69,13 +70,7 @@ VisionConfig read_qwen2_5(ConfigReader& reader, ConfigReader& /*model*/,
 
 VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& naming) {
   const int64_t width = config.width, wide = config.mlp_width;
-  const bool bias = !config.rms_norm;
-  VisionBlockSources out;
-  out.norm_1 = naming.norm("norm_1", "norm1", width, bias);
-  out.norm_2 = naming.norm("norm_2", "norm2", width, bias);
-  out.q = naming.rows("q", "attn.qkv", {0, width}, 3 * width, width);
-  out.kv = naming.rows("kv", "attn.qkv", {width, 2 * width}, 3 * width, width);
-  out.proj = naming.linear("proj", {{"attn.proj", width}}, width, true);
+  VisionBlockSources out = list_fused_attention(config, naming);
   if (config.gated_mlp) {
     out.up = naming.linear("gate_up", {{"mlp.gate_proj", wide}, {"mlp.up_proj", wide}}, width, true,
                            WeightUse::kGateUp);
