@@ -16,6 +16,8 @@
 #include "cpp/model/vision/vision_golden.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/json.h"
+#include "model/stored/scaled_float4.h"
+#include "tensor/float4.h"
 #include "tensor/float8.h"
 
 namespace headrace {
@@ -28,11 +30,24 @@ const Json kInt8 = {
      {{"group_0",
        {{"targets", {"Linear"}}, {"weights", {{"num_bits", 8}, {"strategy", "channel"}}}}}}}};
 const Json kFloat8 = {{"quant_method", "fp8"}};
+const Json kMxfp4 = {{"quant_method", "compressed-tensors"},
+                     {"format", "mxfp4-pack-quantized"},
+                     {"config_groups",
+                      {{"group_0",
+                        {{"targets", {"Linear"}},
+                         {"weights",
+                          {{"num_bits", 4},
+                           {"type", "float"},
+                           {"strategy", "group"},
+                           {"group_size", kMxBlock},
+                           {"symmetric", true},
+                           {"scale_dtype", "torch.uint8"}}}}}}}};
 
 /// A linear [n, k] of the tower, as a tool may have rounded it.
 struct Rounded {
-  std::string codes;           ///< a byte each
-  std::vector<float> scales;   ///< [n]
+  std::string codes;           ///< a byte each, or a byte for two of MXFP4
+  std::vector<float> scales;   ///< [n], or empty:
+  std::string block_scales;    ///< [n, k / kMxBlock] e8m0
   std::vector<float> numbers;  ///< what they mean
 };
 
@@ -69,6 +84,24 @@ Rounded to_float8(const std::vector<float>& /*weight*/, int64_t n, int64_t k) {
   return out;
 }
 
+/// Likewise.
+Rounded to_mxfp4(const std::vector<float>& /*weight*/, int64_t n, int64_t k) {
+  Rounded out;
+  std::minstd_rand random(8);
+  for (int64_t i = 0; i < n * k; ++i) {
+    if (i % kMxBlock == 0) out.block_scales.push_back(static_cast<char>(118 + random() % 5));
+    const auto code = static_cast<uint8_t>(random() % 16);
+    if (i % 2 == 0) {
+      out.codes.push_back(static_cast<char>(code));
+    } else {
+      out.codes.back() = static_cast<char>(static_cast<uint8_t>(out.codes.back()) | code << 4);
+    }
+    const auto scale = static_cast<uint8_t>(out.block_scales.back());
+    out.numbers.push_back(e2m1_to_f32(code) * e8m0_to_f32(scale));
+  }
+  return out;
+}
+
 struct Form {
   const Json& config;
   DType dtype;
@@ -76,6 +109,7 @@ struct Form {
 };
 
 const Form kForms[] = {{kInt8, DType::kI8, to_int8}, {kFloat8, DType::kF8E4M3, to_float8}};
+const Form kMxfp4Form{kMxfp4, DType::kF4E2M1, to_mxfp4};
 
 /// Which tensors are rounded.
 using Choose = bool (*)(const CheckpointTensor&);
@@ -104,6 +138,23 @@ std::vector<float> numbers_of(const CheckpointTensor& tensor) {
   return out;
 }
 
+bool fits_mxfp4(const CheckpointTensor& tensor) {
+  return is_tower_linear(tensor) && tensor.shape[1] % kMxBlock == 0;
+}
+
+void append_codes(const CheckpointTensor& tensor, const Form& form, const Rounded& rounded,
+                  std::vector<TensorToWrite>& out) {
+  const int64_t n = tensor.shape[0];
+  if (!rounded.block_scales.empty()) {
+    const int64_t k = tensor.shape[1];
+    out.push_back({tensor.name + "_packed", DType::kU8, {n, k / 2}, rounded.codes});
+    out.push_back({tensor.name + "_scale", DType::kU8, {n, k / kMxBlock}, rounded.block_scales});
+    return;
+  }
+  out.push_back({tensor.name, form.dtype, tensor.shape, rounded.codes});
+  out.push_back({tensor.name + "_scale", DType::kF32, {n, 1}, encode(rounded.scales, DType::kF32)});
+}
+
 /// A golden model whose chosen tensors are rounded: as codes, or as the numbers that these mean.
 void write_model(const TempFolder& folder, const std::string& name, const Form& form, bool as_codes,
                  Choose choose) {
@@ -123,9 +174,7 @@ void write_model(const TempFolder& folder, const std::string& name, const Form& 
           {tensor.name, DType::kF32, tensor.shape, encode(rounded.numbers, DType::kF32)});
       continue;
     }
-    tensors.push_back({tensor.name, form.dtype, tensor.shape, rounded.codes});
-    tensors.push_back(
-        {tensor.name + "_scale", DType::kF32, {n, 1}, encode(rounded.scales, DType::kF32)});
+    append_codes(tensor, form, rounded, tensors);
   }
   Json config = Json::parse(read_golden_text(from / "config.json"));
   if (as_codes) config["quantization_config"] = form.config;
@@ -162,6 +211,18 @@ TEST_P(StoredTower, MeansWhatItsCodesMean) {
     EXPECT_GT(error, 0.0);
     EXPECT_LE(error, 4.0 * golden.bfloat16_rms);  // tower_int8_test.cc derives it
   }
+}
+
+TEST_P(StoredTower, Mxfp4IsReadAsNumbers) {
+  const VisionGolden::Item item = load_vision_golden(GetParam()).items.front();
+  const TempFolder codes, plain;
+  write_model(codes, GetParam(), kMxfp4Form, true, fits_mxfp4);
+  write_model(plain, GetParam(), kMxfp4Form, false, fits_mxfp4);
+  EXPECT_EQ(rows_of(codes, item), rows_of(plain, item));
+  const Checkpoint checkpoint(codes.path());
+  EXPECT_TRUE(std::ranges::any_of(checkpoint.tensors(), [](const CheckpointTensor& tensor) {
+    return tensor.name.ends_with("_packed");
+  }));
 }
 
 std::vector<std::string> untransposed_names() {
