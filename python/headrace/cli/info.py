@@ -102,6 +102,7 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "weight_bytes": info.weight_bytes,
             "token_weight_bytes": info.token_weight_bytes,
             "mapped_weight_bytes": info.mapped_weight_bytes,
+            "vision_weight_bytes": info.vision_weight_bytes,
             "packed_weights": info.packed_weights or "none",
             "kv_cache_dtype": info.kv_cache_dtype,
             "kv_cache_bytes": info.kv_cache_bytes,

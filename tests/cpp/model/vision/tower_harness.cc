@@ -9,11 +9,11 @@
 namespace headrace {
 
 TowerHarness::TowerHarness(const std::string& isa, const std::filesystem::path& folder,
-                           DType storage, int32_t threads)
+                           DType storage, int32_t threads, const Quantization& quantization)
     : backend_(make_cpu_backend({.num_threads = threads, .isa = isa})),
       config_(load_model_config(folder)) {
   const Checkpoint checkpoint(folder);
-  const ModelSources sources = checkpoint_sources(config_, checkpoint, {});
+  const ModelSources sources = checkpoint_sources(config_, checkpoint, quantization);
   WeightLoader loader(*backend_, &checkpoint, storage, 0.0f);
   tower_ = make_vision_tower(*backend_, config_, *sources.vision, loader, storage);
 }
