@@ -107,6 +107,34 @@ TEST_P(Tower, SameBitsForAnyThreadsAndBesideOtherGrids) {
   }
 }
 
+// A grid of 24 x 24 patches takes pieces of one head and 256 rows; where a piece ends within a grid
+// depends on the grids before it.
+TEST_P(Tower, SameBitsHoweverAttentionIsCut) {
+  const VisionGolden g = golden();
+  TowerHarness harness(isa(), g.folder, DType::kBF16, 2);
+  const VisionConfig& config = *harness.config().vision;
+  const bool any_size = config.position_side == 0 || config.resamples;
+  const VisionGolden::Item& item = whole_item(g, harness.tower());
+  const PatchGrid grid{harness.tower().group(), any_size ? 24 : item.grid.h,
+                       any_size ? 24 : item.grid.w};
+  constexpr int32_t kBefore = 3;
+  const auto numbers =
+      static_cast<size_t>(int64_t{grid.t} * grid.h * grid.w * harness.tower().patch_values());
+  std::vector<float> patches(numbers * (kBefore + 1));
+  for (size_t i = 0; i < patches.size(); ++i) {
+    patches[i] = item.patches[i * 7 % item.patches.size()] * (i % 3 == 0 ? -1.0f : 1.0f);
+  }
+  const std::vector<float> all = harness.encode(patches, {grid.t * (kBefore + 1), grid.h, grid.w});
+  const std::vector<float> alone =
+      harness.encode({patches.end() - static_cast<ptrdiff_t>(numbers), patches.end()}, grid);
+  const auto outputs = static_cast<size_t>(harness.tower().outputs());
+  const size_t rows = alone.size() / outputs;
+  for (size_t output = 0; output < outputs; ++output) {
+    const float* last = all.data() + ((output + 1) * (kBefore + 1) - 1) * rows;
+    EXPECT_TRUE(std::equal(last, last + rows, alone.data() + output * rows)) << output;
+  }
+}
+
 TEST_P(Tower, SizesThatItReports) {
   const VisionGolden g = golden();
   TowerHarness harness(isa(), g.folder);
