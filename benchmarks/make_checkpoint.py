@@ -22,7 +22,9 @@ import vision_checkpoint as vision
 ROOT = Path(__file__).resolve().parents[1]
 TOKENIZER = ROOT / "examples/tiny_model/checkpoint"
 
-POOL = 1 << 22  # numbers that a large checkpoint's matrices repeat
+# Numbers that a large checkpoint's matrices repeat, each from where the one before it ended: of an
+# odd count, so that no two matrices are the same, which an engine may notice.
+POOL = (1 << 22) - 3
 
 _ERNIE = {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "use_bias": False}
 _QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
@@ -179,14 +181,15 @@ def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(seed)
     fresh = config["tie_word_embeddings"] and "vision_config" not in config
-    pool = None if fresh else _values(rng, "", (POOL, 1), spread)
+    pool = None if fresh else to_bfloat16(_values(rng, "", (POOL, 1), spread))
+    used = 0
     with (folder / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name, dims in shapes.items():
             if pool is None or len(dims) == 1:
                 file.write(to_bfloat16(_values(rng, name, dims, spread)).tobytes())
             else:
-                _write_pooled(file, to_bfloat16(pool), int(np.prod(dims)))
+                used = _write_pooled(file, pool, used, int(np.prod(dims)))
     stamp.write_text(json.dumps(identity))
     return folder
 
@@ -199,9 +202,14 @@ def _all_shapes(config: dict) -> dict[str, tuple[int, ...]]:
     return shapes | vision.tower_shapes(config)
 
 
-def _write_pooled(file: BinaryIO, pool: np.ndarray, count: int) -> None:
-    for first in range(0, count, pool.size):
-        file.write(pool[: count - first].tobytes())
+def _write_pooled(file: BinaryIO, pool: np.ndarray, begin: int, count: int) -> int:
+    """Writes `count` numbers, the first of them `pool[begin]`; returns where the next begin."""
+    while count > 0:
+        part = pool[begin : begin + count]
+        file.write(part.tobytes())
+        count -= part.size
+        begin = (begin + part.size) % pool.size
+    return begin
 
 
 def _values(rng: np.random.Generator, name: str, dims: tuple[int, ...], spread: float):
