@@ -78,6 +78,7 @@ SHAPES = {
     "qwen3-30b-a3b-8-layers": _QWEN3_30B | {"num_hidden_layers": 8, "vocab_size": 25344},
     "ernie-4.5-21b-a3b": _ERNIE_21B,
     "qwen2.5-vl-3b": _QWEN2_5_VL,
+    "qwen2.5-vl-3b-12-layers": _QWEN2_5_VL | {"num_hidden_layers": 12},
     "qwen2.5-vl-3b-tower": _QWEN2_5_VL | _SMALL_DECODER | {"num_hidden_layers": 1},
     "qwen3-vl-2b": _QWEN3_VL,
     "qwen3-vl-2b-tower": _QWEN3_VL | _SMALL_DECODER | {"num_hidden_layers": 4},

@@ -59,7 +59,8 @@ def published(config: dict) -> dict:
     if config["model_type"] == "qwen2_5_vl":
         return config
     vision = dict(config.pop("vision_config"), model_type="qwen3_vl")
-    top = {key: config.pop(key) for key in ("model_type", "architectures", "tie_word_embeddings")}
+    moved = ("model_type", "architectures", "tie_word_embeddings", "torch_dtype")
+    top = {key: config.pop(key) for key in moved}
     text = config | {"model_type": "qwen3_vl_text", "attention_bias": False}
     return top | ids | {"vision_config": vision, "text_config": text}
 
