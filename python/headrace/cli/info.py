@@ -95,6 +95,7 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             **_shapes(info, info.path),
             "device": info.device,
             "isa": info.isa,
+            "replaced_kernels": info.replaced_kernels or "none",
             "quantization": info.quantization or "none",
             "num_threads": info.num_threads,
             "num_nodes": info.num_nodes,

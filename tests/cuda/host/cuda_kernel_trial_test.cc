@@ -164,6 +164,7 @@ TEST(KernelTrialAtLoad, WhatFailsIsReplacedWithAWarning) {
         });
     engine->install_model("m", small_options());
     engine->start_model("m");
+    EXPECT_EQ(engine->model_info("m").replaced_kernels, replaced);
     Request request = engine->submit("m", small_request(20, 3, 6));
     const auto answer = read_all(request.results());
     EXPECT_EQ(answer.error_message, "");
