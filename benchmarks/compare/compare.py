@@ -181,7 +181,7 @@ def runs(args, start, task: dict, lines: dict[str, dict], record) -> None:
             if args.fresh or repeat > 0:
                 record(line, answer, (before, limits))
             if args.fresh:
-                line["peak_mb"].append(worker.end() / 1e6)
+                line["peak_mb"].append(round(worker.end() / 1e6))
     for name, worker in workers.items():
         lines[name]["peak_mb"] = round(worker.end() / 1e6)
 

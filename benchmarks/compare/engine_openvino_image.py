@@ -6,8 +6,6 @@ from setup import Setup
 
 
 class Engine:
-    vocab_size = 30000
-
     def __init__(self, setup: Setup) -> None:
         scheduler = genai.SchedulerConfig()
         scheduler.max_num_batched_tokens = setup.budget

@@ -14,7 +14,6 @@ class Engine:
         self._model = AutoModelForImageTextToText.from_pretrained(setup.model, dtype=torch.bfloat16)
         self._model.generation_config.eos_token_id = None
         self._marks = image_marks(setup.model)
-        self.vocab_size = self._marks[0]
 
     @torch.inference_mode()
     def show(self, picture, text, clock) -> None:

@@ -65,15 +65,15 @@ def picture(rng: random.Random, height: int, width: int):
 
 
 def run(engine, rng: random.Random, task: dict) -> Clock:
-    def tokens(count: int) -> list[int]:
-        return [rng.randrange(3, engine.vocab_size) for _ in range(count)]
-
     if "image" in task:
-        shown, text = picture(rng, *task["image"]), tokens(task["text"])
+        shown = picture(rng, *task["image"])
+        text = [rng.randrange(256) for _ in range(task["text"])]  # tokens of single bytes
         clock = Clock()
         engine.show(shown, text, clock)
         return clock
-    work = [(tokens(prompt), output) for prompt, output in task["requests"]]
+    work = []
+    for prompt, output in task["requests"]:
+        work.append(([rng.randrange(3, engine.vocab_size) for _ in range(prompt)], output))
     clock = Clock()
     engine.run(work, clock)
     return clock
