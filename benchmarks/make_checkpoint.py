@@ -2,10 +2,11 @@
 
     python benchmarks/make_checkpoint.py SHAPE FOLDER [--spread 0.02] [--seed 0]
 
-SHAPE is one of SHAPES. Weights are bfloat16 (those of llama-3.1-8b repeat 4 million numbers: 16 GB
-in seconds); norms are 1. The tokenizer is the shipped model's, so that the folder opens like any
-other: benchmarks feed token ids. With a small spread and a tied head a model repeats one token: use
---spread 0.3 where tokens are compared."""
+SHAPE is one of SHAPES. Weights are bfloat16 (those of untied and of vision models repeat 4 million
+numbers: 16 GB in seconds); norms are 1. The tokenizer is the shipped model's (a vision model's is
+of vision_checkpoint.py), so that the folder opens like any other: benchmarks feed token ids.
+NAME-tower has a vision model's whole tower and a decoder as small as it may be. With a small spread
+and a tied head a model repeats one token: use --spread 0.3 where tokens are compared."""
 
 import argparse
 import json
@@ -16,10 +17,14 @@ from typing import BinaryIO
 
 import numpy as np
 
+import vision_checkpoint as vision
+
 ROOT = Path(__file__).resolve().parents[1]
 TOKENIZER = ROOT / "examples/tiny_model/checkpoint"
 
-POOL = 1 << 22  # numbers that a large checkpoint's matrices repeat
+# Numbers that a large checkpoint's matrices repeat, each from where the one before it ended: of an
+# odd count, so that no two matrices are the same, which an engine may notice.
+POOL = (1 << 22) - 3
 
 _ERNIE = {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "use_bias": False}
 _QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
@@ -56,6 +61,11 @@ _SMOKE_MOE = _shape(
     _QWEN3_MOE | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64},
     4096, 128, 384, 2, 4, 2, 32, 1e6, 1e-6, 4096,
 )  # fmt: skip
+_QWEN2_5_VL = _shape(vision.QWEN2_5, 151936, 2048, 11008, 36, 16, 2, 128, 1e6, 1e-6, 128000)
+_QWEN3_VL = _shape(vision.QWEN3, 151936, 2048, 6144, 28, 16, 8, 128, 5e6, 1e-6, 262144)
+_SMALL_DECODER = {"vocab_size": 4096, "intermediate_size": 64}
+_SMOKE_TOWER = {"depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 2,
+                "out_hidden_size": 128, "fullatt_block_indexes": [1]}  # fmt: skip
 
 SHAPES = {
     "ernie-4.5-0.3b": _shape(_ERNIE, 103424, 1024, 3072, 18, 16, 2, 128, 5e5, 1e-5, 131072),
@@ -67,13 +77,35 @@ SHAPES = {
     # The vocabulary is cut as the layers are: the head has its share of a token's bytes.
     "qwen3-30b-a3b-8-layers": _QWEN3_30B | {"num_hidden_layers": 8, "vocab_size": 25344},
     "ernie-4.5-21b-a3b": _ERNIE_21B,
+    "qwen2.5-vl-3b": _QWEN2_5_VL,
+    "qwen2.5-vl-3b-12-layers": _QWEN2_5_VL | {"num_hidden_layers": 12},
+    "qwen2.5-vl-3b-tower": _QWEN2_5_VL | _SMALL_DECODER | {"num_hidden_layers": 1},
+    "qwen3-vl-2b": _QWEN3_VL,
+    "qwen3-vl-2b-tower": _QWEN3_VL | _SMALL_DECODER | {"num_hidden_layers": 4},
+    "smoke-vl": _shape(
+        vision.QWEN2_5
+        | {
+            "vision_config": vision.QWEN2_5_TOWER | _SMOKE_TOWER,
+            "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]},
+        },
+        4096,
+        128,
+        384,
+        2,
+        4,
+        2,
+        32,
+        1e6,
+        1e-6,
+        4096,
+    ),
     "smoke-moe": _SMOKE_MOE,
     "smoke": _shape(_ERNIE, 4096, 128, 384, 2, 4, 2, 32, 5e5, 1e-5, 4096),
 }
 
 
 def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
-    """Every tensor of the checkpoint, in file order."""
+    """Every tensor of the checkpoint (of a vision model: of its decoder), in file order."""
     hidden, d = config["hidden_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
     shapes: dict[str, tuple[int, ...]] = {
@@ -88,10 +120,10 @@ def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
             shapes[f"{layer}{norm}.weight"] = (hidden,)
         for name, rows in (("q", q), ("k", kv), ("v", kv)):
             shapes[f"{layer}self_attn.{name}_proj.weight"] = (rows, hidden)
-            if config["model_type"] == "qwen2":
+            if config["model_type"] in ("qwen2", "qwen2_5_vl"):
                 shapes[f"{layer}self_attn.{name}_proj.bias"] = (rows,)
         shapes[f"{layer}self_attn.o_proj.weight"] = (hidden, q)
-        if config["model_type"] in ("qwen3", "qwen3_moe"):
+        if config["model_type"] in ("qwen3", "qwen3_moe", "qwen3_vl"):
             for norm in ("q_norm", "k_norm"):
                 shapes[f"{layer}self_attn.{norm}.weight"] = (d,)
         for block, width in _feed_forwards(config):
@@ -119,9 +151,14 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
 def write_config(shape: str, folder: Path) -> Path:
     """A folder without weights, for `load_choices="dummy"`; returns it."""
     folder.mkdir(parents=True, exist_ok=True)
+    config = SHAPES[shape]
+    if "vision_config" in config:
+        vision.write_files(config, folder)
+        (folder / "config.json").write_text(json.dumps(vision.published(config), indent=1))
+        return folder
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(TOKENIZER / name, folder / name)
-    (folder / "config.json").write_text(json.dumps(SHAPES[shape], indent=1))
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
     return folder
 
 
@@ -135,7 +172,7 @@ def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path
     if stamp.exists() and json.loads(stamp.read_text()) == identity:
         return folder
     write_config(shape, folder)
-    shapes = tensor_shapes(config)
+    shapes = _all_shapes(config)
     header, offset = {}, 0
     for name, dims in shapes.items():
         size = 2 * int(np.prod(dims))
@@ -144,26 +181,41 @@ def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(seed)
-    pool = None if config["tie_word_embeddings"] else _values(rng, "", (POOL, 1), spread)
+    fresh = config["tie_word_embeddings"] and "vision_config" not in config
+    pool = None if fresh else to_bfloat16(_values(rng, "", (POOL, 1), spread))
+    used = 0
     with (folder / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name, dims in shapes.items():
             if pool is None or len(dims) == 1:
                 file.write(to_bfloat16(_values(rng, name, dims, spread)).tobytes())
             else:
-                _write_pooled(file, to_bfloat16(pool), int(np.prod(dims)))
+                used = _write_pooled(file, pool, used, int(np.prod(dims)))
     stamp.write_text(json.dumps(identity))
     return folder
 
 
-def _write_pooled(file: BinaryIO, pool: np.ndarray, count: int) -> None:
-    for first in range(0, count, pool.size):
-        file.write(pool[: count - first].tobytes())
+def _all_shapes(config: dict) -> dict[str, tuple[int, ...]]:
+    shapes = tensor_shapes(config)
+    if "vision_config" not in config:
+        return shapes
+    shapes = {vision.text_name(config, name): dims for name, dims in shapes.items()}
+    return shapes | vision.tower_shapes(config)
+
+
+def _write_pooled(file: BinaryIO, pool: np.ndarray, begin: int, count: int) -> int:
+    """Writes `count` numbers, the first of them `pool[begin]`; returns where the next begin."""
+    while count > 0:
+        part = pool[begin : begin + count]
+        file.write(part.tobytes())
+        count -= part.size
+        begin = (begin + part.size) % pool.size
+    return begin
 
 
 def _values(rng: np.random.Generator, name: str, dims: tuple[int, ...], spread: float):
     if len(dims) == 1:
-        return np.ones(dims) if name.endswith("norm.weight") else np.zeros(dims)
+        return np.ones(dims) if name.endswith(".weight") else np.zeros(dims)
     return rng.standard_normal(dims, dtype=np.float32) * np.float32(spread)
 
 

@@ -27,6 +27,8 @@ RUNS = [
 for work, weights in (("decode", "int8"), ("mixed-64", "bf16"), ("start", "bf16")):
     few = ["--tiny", "--probe-gib", "0.05", "--results", os.devnull]
     RUNS.append(["compare/compare.py", "--work", work, "--weights", weights, *few])
+RUNS.append(["compare/compare.py", "--work", "image", *few, "--shape", "smoke-vl"])
+RUNS.append(["compare/compare.py", "--work", "image", "--fresh", *few, "--shape", "smoke-vl"])
 
 
 def main() -> None:

@@ -12,6 +12,11 @@ made when missing, which takes minutes: --prepare does that alone. OpenVINO need
 it (--python openvino-convert=...), llama.cpp the gguf package.
 Memory (of the host) and start-up are of a fresh process.
 
+--work image: the time to the first token behind a picture of 448 x 448 that is given as an array,
+and 64 tokens; image-large: 1092 x 1932. They need a vision shape; of one whose name ends in -tower
+hardly more than the tower takes time. --fresh: a process for each turn, of which the second run
+counts, where not all engines fit in memory at once.
+
 --device cuda: everybody on the first GPU, in bf16, all of them in its memory at once. Its limits
 are what gpu_kernel_bench --limits says, which tests/gpu/run.sh builds (--gpu-limits "PROGRAM
 --cublaslt LIBRARY" where the linker finds no cuBLASLt). llama-cpp-python must have been built with
@@ -31,8 +36,10 @@ sys.path.insert(0, str(HERE.parent))
 import floors  # noqa: E402
 from engine_headrace import QUANTIZATION  # noqa: E402
 from setup import BUDGETS  # noqa: E402
+from worker import WITH_IMAGES  # noqa: E402
 
 import common  # noqa: E402
+import make_checkpoint  # noqa: E402
 from headrace import packed  # noqa: E402
 
 GPU_LIMITS = str(common.ROOT / "build/gpu/benchmarks/cuda/gpu_kernel_bench")
@@ -46,7 +53,10 @@ WORK = {
     "batch-8": ([(128, 64)] * 8, "whole"),
     "mixed-64": (MIXED, "whole"),
     "start": ([(4, 1)], "start"),
+    "image": ([(64, 1)], "image"),
+    "image-large": ([(64, 1)], "image"),
 }
+IMAGES = {"image": (448, 448), "image-large": (1092, 1932)}  # height, width
 
 
 class Worker:
@@ -55,6 +65,7 @@ class Worker:
     def __init__(self, python: str, engine: str, model: Path, args, context: int, count: int):
         command = [python, str(HERE / "worker.py"), engine, str(model), args.weights]
         command += [str(args.threads), str(context), str(count), args.device]
+        command += ["image" if args.work in IMAGES else "text"]
         begin = time.perf_counter()
         self._child = subprocess.Popen(
             command,
@@ -72,8 +83,9 @@ class Worker:
             raise SystemExit(f"{self._child.args[2]} failed: {line}{self._child.stderr.read()}")
         return json.loads(line)
 
-    def run(self, requests: list) -> dict:
-        print(json.dumps({"requests": requests}), file=self._child.stdin, flush=True)
+    def run(self, task: dict) -> dict:
+        """`task`: a line of worker.py's."""
+        print(json.dumps(task), file=self._child.stdin, flush=True)
         return self.answer()
 
     def end(self) -> int:
@@ -98,10 +110,13 @@ def model_for(engine: str, weights: str, folder: Path, pythons: dict[str, str]) 
             subprocess.run(script, check=True)
         return file
     target = folder / f"openvino-{weights}"
-    if not (target / "openvino_model.xml").exists():
+    task, last = "text-generation-with-past", "openvino_model.xml"
+    if (folder / "preprocessor_config.json").exists():
+        task, last = "image-text-to-text", "openvino_vision_embeddings_model.xml"
+    if not (target / last).exists():
         kind = {"bf16": ["fp16"], "int8": ["int8"], "int4": ["int4", "--group-size", "64"]}[weights]
         convert = [pythons["openvino-convert"], "-m", "optimum.commands.optimum_cli", "export"]
-        convert += ["openvino", "--model", folder, "--task", "text-generation-with-past"]
+        convert += ["openvino", "--model", folder, "--task", task]
         subprocess.run([*convert, "--weight-format", *kind, target], check=True)
     return target
 
@@ -114,6 +129,8 @@ def measure_limits(args) -> common.Limits:
 
 def floor_seconds(kind: str, requests: list, config: dict, args, limits) -> float:
     weights = args.weights
+    if kind == "image":
+        return floors.image_floor(config, weights, limits, image_size(args), requests[0][0])
     if kind == "whole":
         return floors.run_floor(config, weights, limits, requests, BUDGETS[args.device])
     prompt, output = requests[0]
@@ -126,7 +143,7 @@ def floor_seconds(kind: str, requests: list, config: dict, args, limits) -> floa
 
 def measured(kind: str, requests: list, answer: dict) -> tuple[float, float]:
     """Seconds to hold against the floor, and tokens per second."""
-    if kind == "prefill":
+    if kind in ("prefill", "image"):
         return answer["first_s"], requests[0][0] / answer["first_s"]
     if kind == "decode":
         later = requests[0][1] - 1
@@ -135,11 +152,50 @@ def measured(kind: str, requests: list, answer: dict) -> tuple[float, float]:
     return answer["last_s"], answer["tokens"] / answer["last_s"]
 
 
+def image_size(args) -> tuple[int, int]:
+    return (112, 112) if args.tiny else IMAGES[args.work]
+
+
+def starts(args, start, lines: dict[str, dict]) -> None:
+    for repeat in range(args.repeats + 1):
+        for name, line in lines.items():
+            worker = start(name)
+            line["peak_mb"] = round(worker.end() / 1e6)
+            if repeat > 0:  # the first warms the file cache
+                line["start_s"].append(worker.start_s)
+
+
+def runs(args, start, task: dict, lines: dict[str, dict], record) -> None:
+    """Every engine's answers to `task` by turns, the first as a warm-up; `record` is called with
+    its line, an answer and the limits before and after it."""
+    workers = {} if args.fresh else {name: start(name) for name in lines}
+    for repeat in range(args.repeats + (not args.fresh)):
+        limits = None if args.fresh else measure_limits(args)
+        for name, line in lines.items():
+            worker = workers.get(name) or start(name)
+            if args.fresh:
+                worker.run(task)
+                limits = measure_limits(args)
+            answer, before = worker.run(task), limits
+            limits = measure_limits(args)
+            if args.fresh or repeat > 0:
+                record(line, answer, (before, limits))
+            if args.fresh:
+                line["peak_mb"].append(round(worker.end() / 1e6))
+    for name, worker in workers.items():
+        lines[name]["peak_mb"] = round(worker.end() / 1e6)
+
+
 def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
     requests, kind = WORK[args.work]
     if args.tiny:
         requests = [(max(4, p // 16), max(2, n // 8)) for p, n in requests[:4]]
     longest = max(prompt + output for prompt, output in requests) + 16
+    task: dict = {"requests": requests}
+    if kind == "image":
+        height, width = image_size(args)
+        task = {"image": [height, width], "text": requests[0][0]}
+        longest += height * width // 28**2 + 64  # rows of the finest processor, and of rounding
     engines = [name for name in pythons if not name.endswith("-convert")]
     models = {name: model_for(name, args.weights, folder, pythons) for name in engines}
     if args.prepare:
@@ -148,30 +204,18 @@ def turns(args, config: dict, folder: Path, pythons: dict[str, str]) -> None:
     def start(name: str) -> Worker:
         return Worker(pythons[name], name, models[name], args, longest, len(requests))
 
-    lines = {name: {"share": [], "tok_s": [], "start_s": []} for name in engines}
+    def record(line: dict, answer: dict, limits: tuple) -> None:
+        seconds, rate = measured(kind, requests, answer)
+        line["first_s" if kind == "image" else "tok_s"].append(seconds if kind == "image" else rate)
+        for at in limits:
+            line["share"].append(floor_seconds(kind, requests, config, args, at) / seconds)
+
+    figures = ("share", "tok_s", "first_s", "start_s", "peak_mb")
+    lines: dict[str, dict] = {name: {figure: [] for figure in figures} for name in engines}
     if kind == "start":
-        for repeat in range(args.repeats + 1):
-            for name in engines:
-                worker = start(name)
-                lines[name]["peak_mb"] = round(worker.end() / 1e6)
-                if repeat > 0:  # the first warms the file cache
-                    lines[name]["start_s"].append(worker.start_s)
+        starts(args, start, lines)
     else:
-        workers = {name: start(name) for name in engines}
-        for repeat in range(args.repeats + 1):
-            limits = measure_limits(args)
-            for name, worker in workers.items():
-                answer, before = worker.run(requests), limits
-                limits = measure_limits(args)
-                if repeat == 0:
-                    continue  # warm-up
-                seconds, rate = measured(kind, requests, answer)
-                lines[name]["tok_s"].append(rate)
-                for at in (before, limits):
-                    floor = floor_seconds(kind, requests, config, args, at)
-                    lines[name]["share"].append(floor / seconds)
-        for name, worker in workers.items():
-            lines[name]["peak_mb"] = round(worker.end() / 1e6)
+        runs(args, start, task, lines, record)
     with args.results.open("a") as out:
         for name, line in lines.items():
             medians = {
@@ -193,15 +237,17 @@ def table(results: Path) -> None:
         device = row.get("device", "cpu")
         shape = row["shape"] + ("" if device == "cpu" else f" on {device}")
         latest[shape, row["work"], row["weights"], row["engine"]] = row
-    print("| shape | work | weights | engine | tok/s | of floor | start | peak memory |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| shape | work | weights | engine | tok/s | of floor | first token | start "
+          "| peak memory |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|")
     for (shape, work, weights, engine), row in sorted(latest.items()):
         rate = f"{row['tok_s']:.1f}" if "tok_s" in row else ""
         share = f"{row['share']:.0%}" if "share" in row else ""
+        first = f"{row['first_s']:.2f} s" if "first_s" in row else ""
         start = f"{row['start_s']:.2f} s" if "start_s" in row else ""
         print(
-            f"| {shape} | {work} | {weights} | {engine} | {rate} | {share} | {start} "
-            f"| {row['peak_mb']} MB |"
+            f"| {shape} | {work} | {weights} | {engine} | {rate} | {share} | {first} | {start} "
+            f"| {row['peak_mb']:.0f} MB |"
         )
 
 
@@ -212,6 +258,7 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PYTHON")
     parser.add_argument("--results", type=Path, default=Path("compare.jsonl"))
     parser.add_argument("--probe-gib", type=float, default=0.5)
+    parser.add_argument("--fresh", action="store_true", help="a process for each turn")
     parser.add_argument("--prepare", action="store_true", help="only make the models")
     parser.add_argument("--tiny", action="store_true", help="a fraction of the work")
     parser.add_argument("--table", action="store_true")
@@ -228,6 +275,12 @@ def main() -> None:
         for name in pythons:
             if name not in ON_GPU:
                 parser.error(f"{name} is compared on the CPU only: leave it or --device out")
+    if args.work in IMAGES:
+        if "vision_config" not in make_checkpoint.SHAPES[args.shape] or args.device != "cpu":
+            parser.error(f"--work {args.work} needs a vision shape and --device cpu")
+        for name in pythons:
+            if name.removesuffix("-convert") not in WITH_IMAGES:
+                parser.error(f"{name} is not compared with images: leave it out")
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
     folder, config = common.checkpoint(args)
     turns(args, config, folder, pythons)

@@ -1,6 +1,6 @@
 """Headrace, for worker.py."""
 
-from setup import Setup
+from setup import Setup, image_marks
 
 from headrace import LLM, SamplingParams
 
@@ -19,6 +19,7 @@ class Engine:
             enable_prefix_caching=False,
             quantization=QUANTIZATION[setup.weights],
         )
+        self._model = setup.model
         self.vocab_size = self._llm.model_info.vocab_size
 
     def run(self, work, clock) -> None:
@@ -28,3 +29,12 @@ class Engine:
             for item in items:
                 if item is not None:
                     clock.token(len(item.outputs.token_ids))
+
+    def show(self, picture, text, clock) -> None:
+        prompt = {
+            "prompt_token_ids": [*image_marks(self._model), *text],
+            "multi_modal_data": {"image": [picture]},
+        }
+        params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
+        self._llm.generate(prompt, params, use_tqdm=False)
+        clock.token()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import common
+import vision_checkpoint
 
 # Bytes of a weight with its share of a scale of 2 bytes: Headrace's own groups, of 64 and 32.
 LINEAR_BYTES = {"bf16": 2.0, "int8": 1 + 2 / 64, "int4": 0.5 + 2 / 32}
@@ -62,6 +63,17 @@ def step_need(config: dict, weights: str, rows: int, contexts: list[int], sample
         + 2.0 * sampled * head
         + 4.0 * attended * width * config["num_hidden_layers"],
     )
+
+
+def image_floor(
+    config: dict, weights: str, limits: common.Limits, size: tuple[int, int], text: int
+) -> float:
+    """Seconds to the first token behind an image (height, width) and `text` tokens. The tower's
+    matrices are bfloat16 or float32 whatever the decoder's are."""
+    rows, columns = vision_checkpoint.grid(config, *size)
+    prompt = rows * columns // config["vision_config"]["spatial_merge_size"] ** 2 + 2 + text
+    tower = vision_checkpoint.tower_operations(config, *size) / (limits.bf16 or limits.f32)
+    return tower + step_need(config, weights, prompt, [prompt], 1).seconds(limits, weights)
 
 
 def run_floor(

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from unittest.mock import MagicMock
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks/compare"
-OWN = ("compare", "common", "floors", "setup", "make_checkpoint", "worker")
+OWN = (
+    "compare", "common", "floors", "setup", "make_checkpoint", "vision_checkpoint", "worker",
+)  # fmt: skip
 ENGINES = ("engine_headrace", "engine_llama_cpp", "engine_transformers")
 
 
@@ -126,6 +129,48 @@ def test_what_a_gpu_does_not_run_is_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shape", "smoke"], "--work image needs a vision shape"),
+        (["--shape", "smoke-vl", "--device", "cuda"], "and --device cpu"),
+        (["--shape", "smoke-vl", "--python", "llama.cpp=python3"], "llama.cpp is not compared"),
+    ],
+)
+def test_what_images_are_not_compared_with_is_refused(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        compare("--work", "image", *arguments, monkeypatch=monkeypatch)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameters"), [("qwen2.5-vl-3b", 3_754_622_976), ("qwen3-vl-2b", 2_127_532_032)]
+)
+def test_vision_shapes_have_as_many_parameters_as_published(shape: str, parameters: int) -> None:
+    make = importlib.import_module("make_checkpoint")
+    tower = importlib.import_module("vision_checkpoint").tower_shapes(make.SHAPES[shape])
+    shapes = make.tensor_shapes(make.SHAPES[shape]) | tower
+    assert sum(math.prod(dims) for dims in shapes.values()) == parameters
+
+
+def test_operations_of_a_tower() -> None:
+    make = importlib.import_module("make_checkpoint")
+    vision = importlib.import_module("vision_checkpoint")
+    config = make.SHAPES["smoke-vl"]  # 2 blocks of 64 columns and 96 between, one of them full
+    assert vision.grid(config, 252, 140) == (18, 10)
+    rows, cells = 180, 45
+    block = 4 * 64 * 64 + 3 * 64 * 96
+    matmul = rows * (3 * 2 * 14 * 14 * 64 + 2 * block) + cells * (256 * 256 + 256 * 128)
+    windows = (8 * 8 + 8 * 8 + 2 * 2) * (8 * 8 + 2 * 2)
+    pairs = rows**2 + windows
+    assert vision.tower_operations(config, 252, 140) == 2 * matmul + 4 * pairs * 64
+
+
 def test_limits_of_a_gpu(tmp_path: Path) -> None:
     common = importlib.import_module("common")
     program = tmp_path / "limits"
@@ -149,3 +194,12 @@ def test_the_table_names_the_device(tmp_path: Path) -> None:
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "| s | decode | bf16 | e | 1.0 |" in text
     assert "| s on cuda | decode | bf16 | e | 2.0 |" in text
+
+
+def test_the_table_has_the_time_to_the_first_token_behind_an_image(tmp_path: Path) -> None:
+    row = {"shape": "s", "work": "image", "weights": "bf16", "engine": "e", "peak_mb": 1.5}
+    file = tmp_path / "results"
+    file.write_text(json.dumps(row | {"first_s": 2.345, "share": 0.5}))
+    command = [sys.executable, str(FOLDER / "compare.py"), "--results", str(file), "--table"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "| s | image | bf16 | e |  | 50% | 2.35 s |  | 2 MB |" in text

@@ -76,7 +76,7 @@ Request submit(Engine& engine, const Job& job) {
   RequestOptions request;
   request.prompt_token_ids = job.prompt;
   request.pooling = job.pooling;
-  if (!job.pooling) request.sampling = {.temperature = 0, .max_tokens = 60, .ignore_eos = true};
+  if (!job.pooling) request.sampling = {.temperature = 0, .max_tokens = 100, .ignore_eos = true};
   return engine.submit("m", request);
 }
 
