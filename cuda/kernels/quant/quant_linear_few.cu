@@ -63,8 +63,8 @@ struct FewWarp {
       copy_async_16(to + byte, from + at * Stage::kCodes + byte);
     }
     const QuantWeightView& weight = task.weight;
-    const int groups = greatest(kQuantStage / weight.group, 1);
-    const int64_t first = at * kQuantStage / weight.group * kQuantTile;
+    const int groups = weight.stage_groups();
+    const int64_t first = weight.groups_before(at) * kQuantTile;
     const int byte = lane_id() * kLaneVector;
     if (byte < groups * kQuantTile * 2) {
       copy_async_16(to + Stage::kCodes + byte, from + weight.scales_at + first * 2 + byte);
@@ -113,7 +113,7 @@ struct FewWarp {
                            GroupSums<kTokenTiles>& sums) const {
     const char* weight = weight_of(index);
     const char* tokens = input_of(index);
-    const int lane = lane_id(), group = task.weight.group, g = lane / 4;
+    const int lane = lane_id(), g = lane / 4;
     const int k0 = (begin + index) % 2 * kQuantStage;  // in the unit
     constexpr int kVectors = kBits / 4;
     uint4 codes[kVectors];
@@ -125,8 +125,8 @@ struct FewWarp {
     __builtin_memcpy(words, codes, sizeof words);
     HEADRACE_UNROLL
     for (int pair = 0; pair < 2; ++pair) {  // of steps of 16 k
-      const int k = k0 + 32 * pair, in_stage = 32 * pair / group;
-      if (task.weight.zero_points && k % group == 0) {
+      const int k = k0 + 32 * pair, in_stage = pair >> (task.weight.group_bits - 5);
+      if (task.weight.zero_points && task.weight.begins_group(k)) {
         const char* at = weight + Stage::kCodes + kScaleBytes + in_stage * kQuantTile;
         zeros.set(reinterpret_cast<const uint16_t*>(at)[g]);
       }
@@ -145,7 +145,7 @@ struct FewWarp {
           mma_16x8x16<T>(sums.products[t], a, own);
         }
       }
-      if ((k + 32) % group == 0) {
+      if (task.weight.begins_group(k + 32)) {
         const char* at = weight + Stage::kCodes + in_stage * kQuantTile * 2;
         sums.add_group(scales_of(reinterpret_cast<const uint32_t*>(at)[g], task.weight.f16_scales));
       }

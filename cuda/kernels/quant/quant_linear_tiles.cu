@@ -43,7 +43,7 @@ struct StageCodes {
 
   __device__ void load(const QuantWeightView& weight, const uint8_t* tile, int64_t stage) {
     const int lane = lane_id();
-    const int64_t first = stage * kQuantStage / weight.group * kQuantTile + lane / 4 * 2;
+    const int64_t first = weight.groups_before(stage) * kQuantTile + lane / 4 * 2;
     HEADRACE_UNROLL
     for (int r = 0; r < kRowTiles; ++r) {
       const uint8_t* from = tile + r * weight.tile_bytes;
@@ -54,7 +54,7 @@ struct StageCodes {
       }
       HEADRACE_UNROLL
       for (int i = 0; i < kStageGroups; ++i) {
-        if (i > 0 && weight.group > 32) continue;
+        if (i >= weight.stage_groups()) continue;
         const int64_t at = first + i * kQuantTile;
         scales[r][i] = *reinterpret_cast<const uint32_t*>(from + weight.scales_at + at * 2);
         if (weight.zero_points) {
@@ -98,13 +98,13 @@ struct TileWarp {
 
   __device__ void multiply(int64_t stage, const StageCodes<kBits>& held) {
     const char* tokens = shared_memory() + stage % kStages * kStageBytes;
-    const int lane = lane_id(), group = task.weight.group;
+    const int lane = lane_id();
     const int k0 = static_cast<int>(stage % 2) * kQuantStage;  // in the unit
     HEADRACE_UNROLL
     for (int step = 0; step < kQuantStage / 16; ++step) {
       const int k = k0 + 16 * step;
-      const bool second = group == 32 && step >= 2;
-      if (task.weight.zero_points && k % group == 0) {
+      const bool second = step >= 2 && task.weight.stage_groups() == 2;
+      if (task.weight.zero_points && task.weight.begins_group(k)) {
         HEADRACE_UNROLL
         for (int r = 0; r < kRowTiles; ++r) {
           zeros[r].set(second ? held.zeros[r][1] : held.zeros[r][0]);
@@ -128,7 +128,7 @@ struct TileWarp {
         HEADRACE_UNROLL
         for (int t = 0; t < kTokenTiles; ++t) mma_16x8x16<T>(sums[r].products[t], a, b[t]);
       }
-      if (step % 2 == 1 && (k + 16) % group == 0) {
+      if (step % 2 == 1 && task.weight.begins_group(k + 16)) {
         HEADRACE_UNROLL
         for (int r = 0; r < kRowTiles; ++r) {
           sums[r].add_group(

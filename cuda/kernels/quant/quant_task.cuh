@@ -2,6 +2,8 @@
 
 // What the kernels of quantized weights read of one, and where.
 
+#include <bit>
+
 #include "cuda/device/codes.cuh"
 #include "cuda/device/cp_async.cuh"
 #include "cuda/device/mma.cuh"
@@ -9,13 +11,26 @@
 
 namespace headrace::cuda {
 
+/// k that kernels for 16-bit activations take at once: two for a unit.
+inline constexpr int kQuantStage = 64;
+inline constexpr int kStageChunks = kQuantStage / 8;  // 16 bytes of x's row each
+inline constexpr int kStageRowBytes = kQuantStage * 2;
+/// Most groups of a stage, and those that it has or has a part of.
+inline constexpr int kStageGroups = kQuantStage / 32;
+
 /// A weight in device memory: quant_layout.h, with what is computed of it.
 struct QuantWeightView {
   const uint8_t* data;
   int64_t tile_bytes, scales_at, zeros_at;
-  int bits, group, symmetric_zero;
+  int bits, group_bits, symmetric_zero;  // 1 << group_bits inputs are a group
   bool zero_points, f16_scales;
 
+  /// Groups that begin before a stage, and those that it has or has a part of.
+  __device__ int64_t groups_before(int64_t stage) const {
+    return stage * kQuantStage >> group_bits;
+  }
+  __device__ int stage_groups() const { return group_bits == 5 ? 2 : 1; }
+  __device__ bool begins_group(int k) const { return (k & ((1 << group_bits) - 1)) == 0; }
   __device__ const uint8_t* tile(int64_t index) const { return data + index * tile_bytes; }
 
   /// Element of a stored row.
@@ -24,7 +39,7 @@ struct QuantWeightView {
     const auto in_tile = static_cast<int>(row % kQuantTile);
     const CodePlace place = code_place(bits, in_tile, k);
     const int code = bits == 8 ? from[place.byte] : from[place.byte] >> place.bit & 15;
-    const int64_t pair = k / group * kQuantTile + pair_place(in_tile);
+    const int64_t pair = (k >> group_bits) * kQuantTile + pair_place(in_tile);
     const uint16_t scale = reinterpret_cast<const uint16_t*>(from + scales_at)[pair];
     const int zero = zero_points ? from[zeros_at + pair] : symmetric_zero;
     return scale_of(scale) * static_cast<float>(code - zero);
@@ -42,7 +57,7 @@ inline QuantWeightView view_of(const QuantLayout& layout, const void* data) {
           .scales_at = layout.scales_at(),
           .zeros_at = layout.zeros_at(),
           .bits = layout.format.bits,
-          .group = layout.format.group_size,
+          .group_bits = std::countr_zero(static_cast<unsigned>(layout.format.group_size)),
           .symmetric_zero = quant_zero(layout.format.bits),
           .zero_points = layout.format.zero_points,
           .f16_scales = layout.format.f16_scales};
@@ -51,13 +66,6 @@ inline QuantWeightView view_of(const QuantLayout& layout, const void* data) {
 inline QuantLayout layout_of(const QuantLinearArgs& args) {
   return {args.linear.layout, args.format};
 }
-
-/// k that kernels for 16-bit activations take at once: two for a unit.
-inline constexpr int kQuantStage = 64;
-inline constexpr int kStageChunks = kQuantStage / 8;  // 16 bytes of x's row each
-inline constexpr int kStageRowBytes = kQuantStage * 2;
-/// Most groups of a stage, and those that it has or has a part of.
-inline constexpr int kStageGroups = kQuantStage / 32;
 
 /// Bytes of a tile's codes in a stage.
 constexpr int stage_code_bytes(int bits) { return kQuantStage * kQuantTile * bits / 8; }

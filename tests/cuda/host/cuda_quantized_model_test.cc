@@ -9,6 +9,8 @@
 #include "cuda/host/generate.h"
 #include "cuda/host/gpu_under_test.h"
 #include "cuda/host/quantized_checkpoint.h"
+#include "model/checkpoint/mapped_file.h"
+#include "model/config/json.h"
 #include "model/config/quantization.h"
 
 namespace headrace {
@@ -105,6 +107,34 @@ TEST(CudaQuantizedModel, WithATiedHead) {
   const HarnessOptions options{.quantization = parse_quantization("wint4", 0)};
   expect_same(generate(make_gpu_under_test(DType::kF32), folder, options),
               generate(make_reference_backend(0, Activations::kWhole), folder, options));
+}
+
+// FP8 numbers are kept as the model's dtype, or rounded like any others.
+TEST(CudaQuantizedModel, OfFloat8) {
+  const std::string folder = load_golden_case("llama_fp8").folder;
+  for (const char* name : {"", "wint4"}) {
+    const HarnessOptions options{.quantization = parse_quantization(name, 0)};
+    expect_same(generate(make_gpu_under_test(DType::kF32), folder, options),
+                generate(make_reference_backend(0, Activations::kWhole), folder, options));
+  }
+}
+
+TEST(CudaQuantizedModel, WithAnAdapter) {
+  const std::filesystem::path golden = HEADRACE_GOLDEN_DIR;
+  const Json all = Json::parse(read_small_file(golden / "lora/expected.json", 1 << 20));
+  const std::string name = all.begin().key();
+  const std::filesystem::path folder = golden / all.at(name).at("case").get<std::string>();
+  const HarnessOptions options{.quantization = parse_quantization("wint8", 0), .max_loras = 1};
+  const auto logits = [&, adapter = golden / "lora" / name](std::shared_ptr<Backend> backend,
+                                                            bool adapted) {
+    DecoderHarness harness(std::move(backend), folder, options);
+    const auto lora = harness.load_lora(adapter);
+    harness.start(0, 20);
+    return harness.step({{0, prompt(20, 3), adapted ? lora.get() : nullptr}});
+  };
+  const Rows want = logits(make_reference_backend(0, Activations::kWhole), true);
+  expect_same(logits(make_gpu_under_test(DType::kF32), true), want);
+  EXPECT_GT(rms(logits(make_gpu_under_test(DType::kF32), false), want), 1e-3);
 }
 
 }  // namespace
