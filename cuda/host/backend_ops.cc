@@ -38,20 +38,23 @@ const DeviceWeight& device_weight(const PackedWeight& weight) {
 }  // namespace
 
 void CudaBackend::embed(const PackedWeight& table, TensorView out) {
-  const DeviceWeight& weight = device_weight(table);
-  HEADRACE_CHECK(out.rows() == step_.rows && out.cols() == weight.k() &&
-                     out.dtype == weight.storage() && !weight.layout().gate_up,
-                 out.rows(), " x ", out.cols());
+  HEADRACE_CHECK(
+      out.rows() == step_.rows && out.cols() == table.k() && out.dtype == table.storage(),
+      out.rows(), " x ", out.cols());
   for (const int32_t id : step_.batch.token_ids) {
-    HEADRACE_CHECK(id >= 0 && id < weight.n(), "token ", id, " of ", weight.n());
+    HEADRACE_CHECK(id >= 0 && id < table.n(), "token ", id, " of ", table.n());
   }
   graphs_.note("embed", &table, out, step_.token_ids, step_.drawn_by, drawn_.data);
-  launch(cuda::embed, {.dtype = out.dtype,
-                       .table = weight.rows(),
-                       .token_ids = step_.token_ids,
-                       .out = matrix(out),
-                       .drawn_by = step_.drawn_by,
-                       .drawn = static_cast<const int32_t*>(drawn_.data)});
+  EmbedArgs args{.dtype = out.dtype,
+                 .token_ids = step_.token_ids,
+                 .out = matrix(out),
+                 .drawn_by = step_.drawn_by,
+                 .drawn = static_cast<const int32_t*>(drawn_.data)};
+  if (embed_quantized(table, args)) return;
+  const DeviceWeight& weight = device_weight(table);
+  HEADRACE_CHECK(!weight.layout().gate_up);
+  args.table = weight.rows();
+  launch(cuda::embed, args);
 }
 
 const float* CudaBackend::frequencies(const RopeSpec& spec) {
@@ -113,14 +116,11 @@ void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView
 
 void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                              const TensorView& bias, const TensorView& out, Epilogue epilogue) {
-  const DeviceWeight& weight = device_weight(packed);
-  HEADRACE_CHECK(x.dtype == weight.storage(), dtype_name(x.dtype), " x ",
-                 dtype_name(weight.storage()));
-  if (bias.data != nullptr) check_vector(bias, weight.n(), x.dtype);
+  HEADRACE_CHECK(x.dtype == packed.storage(), dtype_name(x.dtype), " x ",
+                 dtype_name(packed.storage()));
+  if (bias.data != nullptr) check_vector(bias, packed.n(), x.dtype);
   LinearArgs args{.dtype = x.dtype,
                   .x = matrix(x),
-                  .weight = weight.data(),
-                  .layout = weight.layout(),
                   .bias = bias.data,
                   .silu_mul = epilogue == Epilogue::kSiluMul,
                   .out_dtype = out.dtype,
@@ -129,6 +129,10 @@ void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
                   .has_wgmma = has_wgmma_};
   if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
   graphs_.note("linear", x, &packed, bias, out, epilogue);
+  if (run_quantized(packed, args)) return;
+  const DeviceWeight& weight = device_weight(packed);
+  args.weight = weight.data();
+  args.layout = weight.layout();
   launch(cuda::linear, args);
 }
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/device_kv_cache.h"
+#include "cuda/host/quant/quant_weight.h"
 #include "cuda/host/trials/kernel_trials.h"
 
 namespace headrace::cuda {
@@ -91,6 +92,7 @@ DeviceInfo CudaBackend::device_info() const {
   info.measured_memory = true;
   info.caches_packed = false;
   info.busy_rows = 4096;
+  info.quant_activations = Activations::kWhole;
   info.replaced_kernels = replaced_kernels_;
   return info;
 }
@@ -105,9 +107,9 @@ void CudaBackend::require(const BackendNeeds& needs) const {
                 "bfloat16 or float16, not as ", dtype_name(needs.kv_dtype),
                 ": set kv_cache_dtype to auto, or use device cpu.");
   }
-  if (!needs.quantization.empty()) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no quantized weights, but these ",
-                "are ", needs.quantization,
+  if (!needs.quantization.empty() && needs.experts > 0) {
+    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no quantized experts, but this ",
+                "model's are ", needs.quantization,
                 ": leave quantization out and take a checkpoint that isn't quantized, or use ",
                 "device cpu.");
   }
@@ -201,19 +203,25 @@ void* CudaBackend::grow(Buffer& workspace, size_t bytes) {
 }
 
 std::unique_ptr<PackedWeight> CudaBackend::pack_weight(const WeightSpec& spec) {
+  if (spec.quant.bits != 0) return pack_quant_weight(spec, memory_, uploader_);
   return pack_device_weight(spec, memory_, uploader_);
 }
 
-std::string CudaBackend::weight_layout(DType, const QuantFormat&) const {
-  return device_weight_layout();
+std::string CudaBackend::weight_layout(DType, const QuantFormat& quant) const {
+  return quant.bits != 0 ? quant_weight_layout(quant) : device_weight_layout();
 }
 
 size_t CudaBackend::packed_bytes(const WeightShape& shape) const {
-  return device_weight_bytes(shape);
+  return shape.quant.bits != 0 ? quant_weight_bytes(shape) : device_weight_bytes(shape);
 }
 
 std::unique_ptr<PackedWeight> CudaBackend::restore_weight(const WeightShape& shape,
                                                           Buffer contents) {
+  if (shape.quant.bits != 0) {
+    return restore_quant_weight(
+        shape, std::move(contents),
+        [this](const void* device, void* host, size_t bytes) { read_back(device, host, bytes); });
+  }
   HEADRACE_CHECK(contents.bytes == packed_bytes(shape), contents.bytes);
   return std::make_unique<DeviceWeight>(shape, std::move(contents));
 }

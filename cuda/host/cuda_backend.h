@@ -6,6 +6,7 @@
 //   backend_ops.cc   the ops that are one kernel each
 //   backend_attention.cc  rope_kv_write, attention
 //   backend_lora.cc  pack_lora, lora
+//   quant/backend_quant.cc  embed and linear of quantized weights
 //   backend_sample.cc  sample, begin_sample, end_sample
 //
 // Ops return when they are queued on the backend's stream; read_back(), sample() and end_sample()
@@ -32,6 +33,7 @@
 #include "cuda/host/swap_stream.h"
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/attention.h"
+#include "cuda/kernels/embed.h"
 #include "cuda/kernels/linear.h"
 
 namespace headrace::cuda {
@@ -182,6 +184,9 @@ class CudaBackend final : public Backend {
   enum class Epilogue : uint8_t { kPlain, kAdd, kSiluMul };  ///< kAdd: to what `out` holds
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
                   const TensorView& out, Epilogue epilogue);
+  /// False for a weight that isn't quantized, of which nothing is done.
+  bool embed_quantized(const PackedWeight& table, const EmbedArgs& args);
+  bool run_quantized(const PackedWeight& packed, const LinearArgs& args);
 
   CudaContext context_;
   const bool record_steps_;
@@ -202,6 +207,7 @@ class CudaBackend final : public Backend {
   Buffer drawn_;  ///< [kMostDrawn] tokens that the step, or the one before, has drawn
   size_t num_drawn_ = 0;
   Buffer attention_partials_, sample_workspace_;
+  Buffer quant_input_;         ///< rows in the order of a weight
   Buffer attention_counters_;  ///< zero between kernels
   int workspace_generation_ = 0;
   bool reserving_ = false;     ///< ops take their memory and compute nothing

@@ -105,10 +105,7 @@ std::string device_weight_layout() {
 }
 
 size_t device_weight_bytes(const WeightShape& shape) {
-  if (shape.quant.bits != 0) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no weights of ", shape.quant.bits,
-                " bits: leave quantization out, or use device cpu.");
-  }
+  HEADRACE_CHECK(shape.quant.bits == 0, shape.quant.bits);
   if (shape.experts != 1) {
     throw_error(ErrorCode::kUnsupported,
                 "the CUDA backend runs no mixture-of-experts layers (this ", "weight has ",

@@ -52,8 +52,7 @@ class DeviceLora final : public PackedLora {
 
 /// Name of the layout, for Backend::weight_layout.
 std::string device_weight_layout();
-/// Throws Error(kLimitExceeded) if no memory could hold it, Error(kUnsupported) for a quantized
-/// one.
+/// Throws Error(kLimitExceeded) if no memory could hold it. REQUIRES: not quantized.
 size_t device_weight_bytes(const WeightShape& shape);
 
 std::unique_ptr<PackedWeight> pack_device_weight(const WeightSpec& spec, DeviceMemory& memory,

@@ -132,6 +132,7 @@ run_build() {
 run_tests() {
   tests kernels 60 "$build/tests/cuda/gpu_kernels_test"
   tests parity 60 "$build/tests/cuda/host/gpu_parity_test"
+  tests quantized 60 "$build/tests/cuda/host/gpu_quantized_test"
 }
 
 run_bench() {

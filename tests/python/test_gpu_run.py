@@ -21,6 +21,7 @@ ROWS = 'while [ "$1" != --rows ]; do shift; done; echo \'{}\' >> "$2"'
 PROGRAMS = {
     "tests/cuda/gpu_kernels_test": "echo PASSED",
     "tests/cuda/host/gpu_parity_test": "echo PASSED",
+    "tests/cuda/host/gpu_quantized_test": "echo PASSED",
     "tests/cuda/host/gpu_engine_test": "echo PASSED",
     "tests/cuda/host/gpu_golden_test": "echo PASSED",
     "benchmarks/cuda/gpu_kernel_bench": "echo measured",

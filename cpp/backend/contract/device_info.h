@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/contract/quant_format.h"
 #include "tensor/dtype.h"
 
 namespace headrace {
@@ -25,6 +26,8 @@ struct DeviceInfo {
   bool measured_memory = false;  ///< how much steps keep is known only after reserve()
   bool caches_packed = true;     ///< its packed weights may be kept in the cache on disk
   int32_t busy_rows = 512;       ///< rows of a step that keep it busy
+  /// What activations are where they meet quantized weights: other formats are refused.
+  Activations quant_activations = Activations::kInt8Groups;
 
   /// GPU: kernels that failed their trial on this device, each with why; plain ones run instead.
   std::vector<std::string> replaced_kernels;

@@ -91,16 +91,18 @@ void norm_row(const float* x, const float* weight, float eps, int64_t n, float* 
 
 class ReferenceBackend final : public Backend {
  public:
-  explicit ReferenceBackend(size_t memory_limit) : memory_(memory_limit) {}
+  ReferenceBackend(size_t memory_limit, Activations quant_activations)
+      : quant_activations_(quant_activations), memory_(memory_limit) {}
 
   DeviceInfo device_info() const override {
     const RawMemoryInfo memory = host_memory_info();
-    return {"cpu",
-            cpu_brand() + ", reference, 1 thread",
-            "reference",
-            1,
-            memory.total_bytes,
-            memory.free_bytes};
+    return {.name = "cpu",
+            .description = cpu_brand() + ", reference, 1 thread",
+            .isa = "reference",
+            .num_threads = 1,
+            .total_bytes = memory.total_bytes,
+            .free_bytes = memory.free_bytes,
+            .quant_activations = quant_activations_};
   }
   void require(const BackendNeeds& needs) const override { require_cpu_needs(needs); }
   DType activation_dtype(DType) const override { return DType::kF32; }
@@ -419,14 +421,16 @@ class ReferenceBackend final : public Backend {
     return bias.data == nullptr ? sum : sum + static_cast<double>(bias.as<float>()[col]);
   }
 
+  const Activations quant_activations_;
   HostMemory memory_;
   StepBatch batch_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_reference_backend(size_t memory_limit) {
-  return std::make_unique<ReferenceBackend>(memory_limit);
+std::unique_ptr<Backend> make_reference_backend(size_t memory_limit,
+                                                Activations quant_activations) {
+  return std::make_unique<ReferenceBackend>(memory_limit, quant_activations);
 }
 
 }  // namespace headrace

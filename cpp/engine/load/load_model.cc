@@ -340,9 +340,13 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   const std::shared_ptr<Backend> backend =
       open(options, packed != nullptr, needs_of(options, config, shapes), logger);
   warn_about_kernels(backend->device_info(), logger);
+  shapes.decoder.quantization.activations = backend->device_info().quant_activations;
   fit_rows(options, *backend, shapes.decoder);
   std::optional<Draft> draft = read_draft(options, config);
-  if (draft) fit_rows(options, *backend, draft->shapes.decoder);
+  if (draft) {
+    fit_rows(options, *backend, draft->shapes.decoder);
+    draft->shapes.decoder.quantization.activations = shapes.decoder.quantization.activations;
+  }
   MemoryRequest request = memory_request(options, config, shapes, *backend);
   EncoderStage::Parts encoder =
       plan_media(options, config, shapes.decoder, *backend, needs_of(options, config, shapes));

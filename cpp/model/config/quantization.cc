@@ -33,11 +33,15 @@ std::string quantization_name(const Quantization& quantization) {
 }
 
 QuantFormat layer_format(const Quantization& quantization) {
-  return {.bits = quantization.bits, .group_size = quantization.group_size};
+  return {.bits = quantization.bits,
+          .group_size = quantization.group_size,
+          .activations = quantization.activations};
 }
 
 QuantFormat head_format(const Quantization& quantization) {
-  if (quantization.bits == 4) return {.bits = 8, .group_size = kInt8Group};
+  if (quantization.bits == 4) {
+    return {.bits = 8, .group_size = kInt8Group, .activations = quantization.activations};
+  }
   return layer_format(quantization);
 }
 

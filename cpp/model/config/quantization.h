@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "backend/contract/backend.h"
+#include "backend/contract/quant_format.h"
 
 namespace headrace {
 
@@ -15,6 +15,9 @@ namespace headrace {
 struct Quantization {
   int32_t bits = 0;        ///< 0, 8 or 4
   int32_t group_size = 0;  ///< 32, 64 or 128
+  /// What the device wants them to be (DeviceInfo::quant_activations), of weights that come as
+  /// codes, too.
+  Activations activations = Activations::kInt8Groups;
 
   bool operator==(const Quantization&) const = default;
 };

@@ -270,9 +270,11 @@ Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* 
                  const DecoderOptions& options) {
   if (options.dummy_weights) checkpoint = nullptr;
   HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
-  const ModelSources sources =
-      checkpoint == nullptr ? list_sources(config, likely_naming(config), options.quantization)
-                            : checkpoint_sources(config, *checkpoint, options.quantization);
+  Quantization quantization = options.quantization;
+  quantization.activations = backend.device_info().quant_activations;
+  const ModelSources sources = checkpoint == nullptr
+                                   ? list_sources(config, likely_naming(config), quantization)
+                                   : checkpoint_sources(config, *checkpoint, quantization);
   WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
   impl_ = std::make_unique<Impl>(backend, config, sources, loader, options);
   if (checkpoint != nullptr) checkpoint->check_unchanged();

@@ -132,7 +132,7 @@ void attach_numbers(const StoredQuantization& stored, const Checkpoint& checkpoi
 }
 
 void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoint,
-                   MatrixSource& source) {
+                   Activations activations, MatrixSource& source) {
   if (is_numbers(stored.method)) return attach_numbers(stored, checkpoint, source);
   std::vector<StoredLayer> layers;
   for (const StoredPart& part : source.parts) {
@@ -147,7 +147,8 @@ void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoin
       .bits = stored.bits,
       .group_size = first.groups() == 1 ? kMaxQuantGroup : kernel_group(first.group_size),
       .f16_scales = true,
-      .reordered = !first.order.empty()};
+      .reordered = !first.order.empty(),
+      .activations = activations};
   for (const StoredLayer& layer : layers) {
     if (layer.order != first.order) refuse_parts(source, "g_idx differs");
     if (layer.scales.dtype != first.scales.dtype) refuse_parts(source, "the scales' types differ");
@@ -165,26 +166,29 @@ void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoin
 }  // namespace
 
 void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
-                  ModelSources& sources) {
+                  Activations activations, ModelSources& sources) {
   if (stored.method == StoredMethod::kNone) return;
   for (LayerSources& layer : sources.layers) {
     for (MatrixSource* source : layer.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
       if (!is_numbers(stored.method)) source->quant = {};
-      attach_matrix(stored, checkpoint, *source);
+      attach_matrix(stored, checkpoint, activations, *source);
     }
   }
-  if (!sources.head.empty()) attach_matrix(stored, checkpoint, sources.head);
+  if (!sources.head.empty()) attach_matrix(stored, checkpoint, activations, sources.head);
   if (!sources.vision) return;
   // A convolution is never stored as codes.
   MatrixSource& patches = sources.vision->patches.matrix;
-  if (patches.parts.front().shape.empty()) attach_matrix(stored, checkpoint, patches);
-  for (MatrixSource* source : sources.vision->linears()) attach_matrix(stored, checkpoint, *source);
+  if (patches.parts.front().shape.empty()) attach_matrix(stored, checkpoint, activations, patches);
+  for (MatrixSource* source : sources.vision->linears())
+    attach_matrix(stored, checkpoint, activations, *source);
 }
 
-QuantFormat likely_format(const StoredQuantization& stored) {
+QuantFormat likely_format(const StoredQuantization& stored, Activations activations) {
   if (stored.method == StoredMethod::kNone || is_numbers(stored.method)) return {};
-  return {.bits = stored.bits, .group_size = kernel_group(stored.group_size)};
+  return {.bits = stored.bits,
+          .group_size = kernel_group(stored.group_size),
+          .activations = activations};
 }
 
 }  // namespace headrace

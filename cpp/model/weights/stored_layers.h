@@ -12,12 +12,13 @@ namespace headrace {
 /// names; of the others, which a tool was told to leave out, a layer's keep the model's dtype, and
 /// a head or a tower's linear the format that it has. FP8 and MXFP4 are numbers instead, part by
 /// part, which are kept like any others. Both point into the checkpoint.
+/// `activations`: of the formats.
 /// Throws Error naming the tensor: kNotFound, kCorruptFile (a shape, a zero point or an entry of
 /// g_idx that can't be), kUnsupported (parts of one matrix stored in different ways).
 void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
-                  ModelSources& sources);
+                  Activations activations, ModelSources& sources);
 
 /// What a layer's codes will look like, roughly: their zero points are known from the file alone.
-QuantFormat likely_format(const StoredQuantization& stored);
+QuantFormat likely_format(const StoredQuantization& stored, Activations activations);
 
 }  // namespace headrace

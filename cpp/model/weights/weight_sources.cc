@@ -235,8 +235,8 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
     LayerSources& sources = out.layers.emplace_back(family->list_layer(config, layer_naming));
     for (MatrixSource* source : sources.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
-      source->quant =
-          stored ? likely_format(config.stored_quantization) : layer_format(quantization);
+      source->quant = stored ? likely_format(config.stored_quantization, quantization.activations)
+                             : layer_format(quantization);
     }
   }
   if (config.uses_mtp) {
@@ -281,7 +281,7 @@ ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& che
                                 const Quantization& quantization) {
   ModelSources out = list_sources(config, detect_naming(config, checkpoint), quantization);
   if (out.mtp) require_mtp(*out.mtp, checkpoint);
-  attach_codes(config.stored_quantization, checkpoint, out);
+  attach_codes(config.stored_quantization, checkpoint, quantization.activations, out);
   check_sources(out, checkpoint);
   return out;
 }

@@ -28,6 +28,8 @@ const char* stored_name(DType dtype) {
       return "F16";
     case DType::kF64:
       return "F64";
+    case DType::kI32:
+      return "I32";
     case DType::kI64:
       return "I64";
     case DType::kI8:

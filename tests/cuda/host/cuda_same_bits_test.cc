@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "cpp/model/checkpoint_files.h"
 #include "cuda/host/emulated_engine.h"
 #include "cuda/host/engine_requests.h"
+#include "cuda/host/quantized_checkpoint.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -43,8 +45,18 @@ Answer read_answer(Request& request) {
   return answer;
 }
 
-class CudaSameBits : public ::testing::TestWithParam<std::string> {
+struct Weights {
+  std::string dtype, quantization;
+  bool reordered = false;  ///< codes with an order of their own, from the checkpoint
+};
+
+class CudaSameBits : public ::testing::TestWithParam<Weights> {
  protected:
+  void SetUp() override {
+    if (!GetParam().reordered) return;
+    write_quantized(llama_folder(), Tool::kGptqActOrder, quantized_.path(), plain_.path());
+  }
+
   struct Setting {
     ModelOptions options = small_options();
     bool together = true;
@@ -54,7 +66,9 @@ class CudaSameBits : public ::testing::TestWithParam<std::string> {
 
   std::vector<Answer> answers(Setting setting, ModelStats* stats = nullptr) {
     cuda::EmulatedGpu gpu{.record_steps = setting.record_steps};
-    setting.options.dtype = GetParam();
+    setting.options.dtype = GetParam().dtype;
+    setting.options.quantization = GetParam().quantization;
+    if (GetParam().reordered) setting.options.path = quantized_.path();
     const auto engine = emulated_engine(gpu);
     engine->install_model("m", setting.options);
     engine->start_model("m");
@@ -76,6 +90,8 @@ class CudaSameBits : public ::testing::TestWithParam<std::string> {
     for (size_t i = out.size(); i < running.size(); ++i) out.push_back(read_answer(running[i]));
     return out;
   }
+
+  TempFolder quantized_, plain_;
 };
 
 TEST_P(CudaSameBits, WhateverElseGoesOn) {
@@ -97,8 +113,14 @@ TEST_P(CudaSameBits, WhateverElseGoesOn) {
   EXPECT_GT(stats.prefix_hit_tokens, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, CudaSameBits, ::testing::Values("float32", "bfloat16", "float16"),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Dtypes, CudaSameBits,
+                         ::testing::Values(Weights{"float32", ""}, Weights{"bfloat16", ""},
+                                           Weights{"float16", ""}, Weights{"float16", "wint4"},
+                                           Weights{"bfloat16", "", true}),
+                         [](const auto& test) {
+                           const Weights& own = test.param;
+                           return own.dtype + own.quantization + (own.reordered ? "reordered" : "");
+                         });
 
 }  // namespace
 }  // namespace headrace
