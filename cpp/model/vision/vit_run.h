@@ -18,17 +18,19 @@ namespace headrace {
 struct VitModel {
   Backend& backend;
   VisionConfig config;
-  int64_t hidden = 0;            ///< H: columns of what it gives
+  int64_t hidden = 0;  ///< H: columns of what it gives
+  DType activation = DType::kF32;
   DType products = DType::kF32;  ///< what attention may round to (SegmentAttention::products)
+  int64_t tile_rows = 512;       ///< that keep the backend busy, and end soon enough for others
   VitWeights weights;
 };
 
-/// Memory of a run: N rows, T of them in a tile.
+/// Memory of a run, activations: N rows, T of them in a tile.
 struct VitScratch {
   TensorView hidden;   ///< [N, W]
   TensorView kv;       ///< [N, 2 W]; before the first block `patches`
   TensorView patches;  ///< [N, numbers of a patch]
-  TensorView rope;     ///< [N, d]
+  TensorView rope;     ///< [N, d] f32
   TensorView normed;   ///< [T, W], likewise below
   TensorView q;        ///< also what attention gives, and positions
   TensorView delta;
@@ -39,10 +41,9 @@ struct VitScratch {
 };
 
 /// Rows of a tile: fewer where each attends to many.
-int64_t vit_tile(const VisionConfig& config, const PatchGrid& grid);
+int64_t vit_tile(const VitModel& model, const PatchGrid& grid);
 
-VitScratch lay_out_vit(const VisionConfig& config, const PatchGrid& grid, int64_t hidden,
-                       Carver& carver);
+VitScratch lay_out_vit(const VitModel& model, const PatchGrid& grid, Carver& carver);
 
 /// An item on its way through the tower: tile by tile through patch embedding, then each block in
 /// two phases, keys and values of all rows before the rows that attend to them, then the mergers or

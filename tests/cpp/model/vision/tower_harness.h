@@ -12,9 +12,11 @@
 
 namespace headrace {
 
-/// The tower of a checkpoint folder on a CPU backend.
+/// The tower of a checkpoint folder, on a CPU backend unless another is given.
 class TowerHarness {
  public:
+  TowerHarness(std::shared_ptr<Backend> backend, const std::filesystem::path& folder,
+               DType storage);
   TowerHarness(const std::string& isa, const std::filesystem::path& folder,
                DType storage = DType::kF32, int32_t threads = 2);
 
@@ -29,7 +31,8 @@ class TowerHarness {
   Backend& backend() { return *backend_; }
 
  private:
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
+  DType activation_;
   ModelConfig config_;
   std::unique_ptr<VisionTower> tower_;
 };
