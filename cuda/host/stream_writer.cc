@@ -4,10 +4,13 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace headrace::cuda {
 
 namespace {
+
+constexpr size_t kAlignment = 16;
 
 /// A block of at most kPieceBytes of a matrix.
 struct Block {
@@ -30,13 +33,21 @@ void convert(std::span<const float> values, int64_t width, const Block& block, D
 
 }  // namespace
 
-StreamWriter::Piece& StreamWriter::next_piece() {
-  Piece& piece = pieces_[next_];
-  next_ = (next_ + 1) % pieces_.size();
-  if (piece.memory.bytes() == 0)
-    piece = {PinnedBuffer(context_, kPieceBytes), EventHandle(context_)};
-  piece.copied.wait();
-  return piece;
+std::byte* StreamWriter::take(size_t bytes) {
+  if (bytes > kPieceBytes - used_) {
+    used_ = kPieceBytes;
+    Piece& full = pieces_[current_];
+    if (!full.copied.empty()) full.copied.record(context_.stream());
+    current_ = (current_ + 1) % pieces_.size();
+    Piece& next = pieces_[current_];
+    if (next.copied.empty()) next.copied = EventHandle(context_);
+    if (next.memory.bytes() == 0) next.memory = PinnedBuffer(context_, kPieceBytes);
+    next.copied.wait();
+    used_ = 0;
+  }
+  std::byte* const out = pieces_[current_].memory.data() + used_;
+  used_ = std::min(used_ + round_up(bytes, kAlignment), kPieceBytes);
+  return out;
 }
 
 void StreamWriter::write_rows(std::span<const float> values, const TensorView& to) {
@@ -53,21 +64,20 @@ void StreamWriter::write_rows(std::span<const float> values, const TensorView& t
     for (int64_t column = 0; column < width; column += columns) {
       const Block block{row, std::min(rows, to.rows() - row), column,
                         std::min(columns, width - column)};
-      Piece& piece = next_piece();
-      convert(values, width, block, to.dtype, piece.memory.data());
       const size_t bytes = static_cast<size_t>(block.columns) * element;
+      std::byte* const pinned = take(bytes * static_cast<size_t>(block.rows));
+      convert(values, width, block, to.dtype, pinned);
       auto* const start = static_cast<std::byte*>(to.data) +
                           static_cast<size_t>(row * to.row_stride + column) * element;
       context_.check(
           context_.api().copy_rows({.to = start,
                                     .to_pitch = static_cast<size_t>(to.row_stride) * element,
-                                    .from = piece.memory.data(),
+                                    .from = pinned,
                                     .from_pitch = bytes,
                                     .bytes = bytes,
                                     .count = static_cast<size_t>(block.rows)},
                                    CopyKind::kHostToDevice, context_.stream()),
           "copying rows");
-      piece.copied.record(context_.stream());
     }
   }
 }
@@ -75,12 +85,11 @@ void StreamWriter::write_rows(std::span<const float> values, const TensorView& t
 void StreamWriter::write(const void* source, size_t bytes, void* device) {
   for (size_t done = 0; done < bytes; done += kPieceBytes) {
     const size_t count = std::min(bytes - done, kPieceBytes);
-    Piece& piece = next_piece();
-    std::memcpy(piece.memory.data(), static_cast<const std::byte*>(source) + done, count);
-    context_.check(context_.api().copy(static_cast<std::byte*>(device) + done, piece.memory.data(),
-                                       count, CopyKind::kHostToDevice, context_.stream()),
+    std::byte* const pinned = take(count);
+    std::memcpy(pinned, static_cast<const std::byte*>(source) + done, count);
+    context_.check(context_.api().copy(static_cast<std::byte*>(device) + done, pinned, count,
+                                       CopyKind::kHostToDevice, context_.stream()),
                    "copying a list");
-    piece.copied.record(context_.stream());
   }
 }
 

@@ -30,12 +30,14 @@ class StreamWriter {
     PinnedBuffer memory;
     EventHandle copied;
   };
-  /// One whose last copy is over.
-  Piece& next_piece();
+  /// Pinned memory for up to kPieceBytes, which no copy reads. What was given before is in copies
+  /// that are queued.
+  std::byte* take(size_t bytes);
 
   CudaContext& context_;
-  std::array<Piece, 4> pieces_;
-  size_t next_ = 0;
+  std::array<Piece, 16> pieces_;
+  size_t current_ = 0;
+  size_t used_ = kPieceBytes;  // of the current piece
 };
 
 }  // namespace headrace::cuda

@@ -248,6 +248,20 @@ TEST_P(CudaParity, WritesRowsInTheOrderOfTheOps) {
     std::fill(values.begin(), values.end(), 1e30f);
   }
   EXPECT_EQ(sum.read(), want);
+  // In parts of rows, more of them than there is pinned memory for.
+  constexpr int64_t kPart = 6999;
+  for (int32_t round = 0; round < 31; ++round) {
+    for (float& x : want) x = -x;
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t at = 0; at < kCols; at += kPart) {
+        const int64_t count = std::min(kPart, kCols - at);
+        const std::span<const float> some(want.data() + row * kCols + at,
+                                          static_cast<size_t>(count));
+        gpu->write_rows(some, sum.view().rows_from(row, 1).columns(at, count));
+      }
+    }
+  }
+  EXPECT_EQ(sum.read(), want);
   gpu->write_rows({}, sum.view().first_rows(0));
   EXPECT_THROW(gpu->write_rows(values, sum.view().first_rows(2)), InternalError);
 }
