@@ -120,6 +120,20 @@ TEST_P(CudaVision, PixelsGiveTheBitsOfTheirRowsInEveryCompany) {
   EXPECT_EQ(answers(pixels, true, 7), want);
 }
 
+// Nothing but reading its rows back waits, and memory is there from the item before.
+TEST_P(CudaVision, AnItemIsQueuedWithoutWaiting) {
+  const VisionGolden golden = this->golden();
+  cuda::EmulatedGpu gpu;
+  TowerHarness tower(gpu.backend(DType::kBF16), golden.folder, DType::kBF16);
+  const VisionGolden::Item& item = golden.items.front();
+  const std::vector<float> first = tower.encode(item.patches, item.grid);
+  gpu.api.reset_calls();
+  EXPECT_EQ(tower.encode(item.patches, item.grid), first);
+  EXPECT_LE(gpu.api.calls("synchronize"), 2);  // read_back's own
+  EXPECT_EQ(gpu.api.calls("synchronize_event"), 0);
+  EXPECT_EQ(gpu.api.calls("malloc_device") + gpu.api.calls("malloc_pinned"), 0);
+}
+
 // Those without experts: windows, rows added behind layers, a tower of one size.
 INSTANTIATE_TEST_SUITE_P(Cases, CudaVision,
                          ::testing::Values("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "smolvlm"),
