@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpp/engine/vision_jobs.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "cuda/host/emulated_engine.h"
+#include "cuda/host/engine_requests.h"
 #include "fakes/fake_model.h"
 #include "model/config/model_config.h"
 
@@ -132,6 +135,37 @@ TEST_P(CudaVision, AnItemIsQueuedWithoutWaiting) {
   EXPECT_LE(gpu.api.calls("synchronize"), 2);  // read_back's own
   EXPECT_EQ(gpu.api.calls("synchronize_event"), 0);
   EXPECT_EQ(gpu.api.calls("malloc_device") + gpu.api.calls("malloc_pinned"), 0);
+}
+
+// The same tokens as on the CPU, from rows that nobody's tower has made.
+TEST(CudaGivenRows, AModelWithoutATowerTakesEmbeddings) {
+  RequestOptions asked = small_request(12, 5, 6);
+  constexpr int32_t kRows = 4;
+  const int32_t hidden = load_model_config(llama_folder()).hidden_size;
+  std::vector<float> values;
+  for (int32_t i = 0; i < kRows * hidden; ++i) {
+    values.push_back(0.05f * static_cast<float>((i * 37) % 41 - 20));
+  }
+  EmbeddingInput& rows = asked.media.emplace_back().embeddings;
+  rows.values = std::make_shared<const std::vector<float>>(std::move(values));
+  rows.rows = kRows;
+  asked.media.back().runs.push_back({3, kRows, 0, {}, {}});
+  const auto tokens = [&](Engine& engine, const std::string& device) {
+    ModelOptions options = small_options();
+    options.device = device;
+    options.dtype = "float32";
+    engine.install_model("m", options);
+    engine.start_model("m");
+    const Output out = read_all(engine.submit("m", asked).results());
+    EXPECT_EQ(out.error_message, "");
+    return out.token_ids;
+  };
+  cuda::EmulatedGpu gpu;
+  const auto emulated = emulated_engine(gpu);
+  Engine engine;
+  const std::vector<int32_t> want = tokens(engine, "cpu");
+  EXPECT_EQ(want.size(), 6u);
+  EXPECT_EQ(tokens(*emulated, "cuda"), want);
 }
 
 // Those without experts: windows, rows added behind layers, a tower of one size.

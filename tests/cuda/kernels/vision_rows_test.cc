@@ -94,8 +94,8 @@ TEST_P(VisionRows, LayerNormOfARowAloneHasTheSameBits) {
   }
 }
 
-// As on the CPU: 2 roundoffs of x for the argument, 8 of the result; of GELU by erf 5 of x, as the
-// tail is good to some ulp. Then one rounding to the dtype.
+// As on the CPU: 2 roundoffs of x for the argument, 8 of the result; of GELU by erf 10 of x, as a
+// GPU's tail is good to 4 ulp. Then one rounding to the dtype.
 TEST_P(VisionRows, ActivationsMatchTheReference) {
   std::vector<float> values;
   for (float v = -20.0f; v <= 20.0f; v += 0.0613f) values.push_back(v);
@@ -114,7 +114,7 @@ TEST_P(VisionRows, ActivationsMatchTheReference) {
         const auto got = in.values();
         for (size_t i = 0; i < x.size(); ++i) {
           const double size = std::abs(double{x[i]}), result = std::abs(double{want[i]});
-          const double bound = kind == Activation::kGeluErf ? 5 * size : 2.0 * size + 8.0 * result;
+          const double bound = kind == Activation::kGeluErf ? 10 * size : 2.0 * size + 8.0 * result;
           const double tiny = dtype == DType::kF16 ? 0x1p-25 : 1e-35;
           ASSERT_NEAR(got[i], want[i], bound * 0x1p-24 + 1.01 * roundoff(dtype) * result + tiny)
               << x[i] << " kind " << int(kind);
