@@ -1,6 +1,6 @@
 """The longest pause that an image causes a running decode, beside that of a text as long.
 
-    python benchmarks/encoding.py [--rows 64 256 1024 4096] [--repeats 3]
+    python benchmarks/encoding.py [--rows 64 256 1024 4096] [--quantization wint8] [--repeats 3]
 
 A decoder of 6 layers and a tower of 4 in the form of Qwen2.5-VL, random weights, an image of 4096
 tokens. Pauses are gaps between two tokens of the decode, in processor time of the thread that
@@ -105,7 +105,7 @@ def measure(folder: Path, shape: dict[str, int], args: argparse.Namespace, rows:
         path=str(folder), device="cpu", dummy_weights=True, num_threads=args.threads,
         max_model_len=context, max_num_seqs=4, max_num_batched_tokens=args.step,
         enable_prefix_caching=False, num_kv_blocks=2 * context // 16 + 8, block_size=16,
-        max_encoder_tokens=rows,
+        max_encoder_tokens=rows, quantization=args.quantization,
     )  # fmt: skip
     alone, text, shown, seconds = [], [], [], []
     with Engine() as engine:
@@ -123,6 +123,7 @@ def measure(folder: Path, shape: dict[str, int], args: argparse.Namespace, rows:
     of_text, of_image = common.median(text[1:]), common.median(shown[1:])  # not the first turn
     common.report(
         rows=rows,
+        quantization=args.quantization or "none",
         alone_ms=round(1e3 * common.median(alone[1:]), 2),
         text_ms=round(1e3 * of_text, 1),
         image_ms=round(1e3 * of_image, 1),
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[64, 256, 1024, 4096])
     parser.add_argument("--step", type=int, default=512)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quantization", choices=["wint8", "wint4"], default="")
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     shape = SHAPES[args.shape]

@@ -20,6 +20,7 @@ RUNS = [
     ["embedding.py", "--texts", "4", "--length", "16"],
     ["media.py"],
     ["encoding.py", "--rows", "16"],
+    ["encoding.py", "--rows", "16", "--quantization", "wint8"],
     ["serving.py", "--streams", "4", "--prompt", "8", "--output", "8"],
 ]
 # On its own side: other engines are not installed.

@@ -1,4 +1,4 @@
-// Vision towers of published shapes, with random weights in bfloat16.
+// Vision towers of published shapes, with random weights in bfloat16 and with int8 linears (wint8).
 //
 //   micro_tower [SHAPE] [HEIGHT] [WIDTH] [THREADS]      HEIGHT and WIDTH in patches
 //   micro_tower smoke
@@ -101,12 +101,14 @@ double work_of(const VisionConfig& config, const VisionSources& sources, const P
 
 class Bench {
  public:
-  Bench(const TowerShape& shape, int threads)
-      : name_(shape.name),
+  /// `quantization`: "" or "wint8".
+  Bench(const TowerShape& shape, int threads, const std::string& quantization)
+      : name_(shape.name + (quantization.empty() ? "" : " " + quantization)),
         threads_(threads),
         backend_(make_cpu_backend({.num_threads = threads})),
         config_(parse_model_config(shape.config, "")),
-        sources_(list_sources(config_, likely_naming(config_))) {
+        sources_(
+            list_sources(config_, likely_naming(config_), parse_quantization(quantization, 0))) {
     WeightLoader loader(*backend_, nullptr, DType::kBF16, 0.02f);
     tower_ = make_vision_tower(*backend_, config_, *sources_.vision, loader, DType::kBF16);
     probe_ = loader.matrix(sources_.vision->blocks.front().up.matrix);
@@ -125,11 +127,11 @@ class Bench {
     }
     const double seconds = median(times);
     std::printf(
-        "%-16s %3d x %3d patches, %5d rows: %6.3f s, %5.0f GFLOP/s, %3.0f %% of bf16 peak, %3.0f "
+        "%-22s %3d x %3d patches, %5d rows: %6.3f s, %5.0f GFLOP/s, %3.0f %% of bf16 peak, %3.0f "
         "%% "
         "of linear(); longest piece %.1f ms; scratch %.1f MiB, weights %.0f MiB\n",
-        name_, grid.h, grid.w, static_cast<int>(tower_->rows(grid)), seconds, work / seconds * 1e-9,
-        100 * median(peaks), 100 * median(linears), median(longest) * 1e3,
+        name_.c_str(), grid.h, grid.w, static_cast<int>(tower_->rows(grid)), seconds,
+        work / seconds * 1e-9, 100 * median(peaks), 100 * median(linears), median(longest) * 1e3,
         static_cast<double>(tower_->scratch_bytes(grid)) / (1 << 20),
         static_cast<double>(tower_->weight_bytes()) / (1 << 20));
   }
@@ -180,7 +182,7 @@ class Bench {
     return 2.0 * static_cast<double>(kRows * probe_->n() * probe_->k()) / best;
   }
 
-  const char* name_;
+  std::string name_;
   int threads_;
   std::unique_ptr<Backend> backend_;
   ModelConfig config_;
@@ -195,18 +197,22 @@ int main_with(const std::vector<std::string>& args) {
   const int default_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int threads = args.size() > 3 ? std::max(1, std::atoi(args[3].c_str())) : default_threads;
   if (smoke) {
-    Bench(std::end(kShapes)[-1], threads).run({1, 32, 32}, 1);
+    for (const char* quantization : {"", "wint8"}) {
+      Bench(std::end(kShapes)[-1], threads, quantization).run({1, 32, 32}, 1);
+    }
     return 0;
   }
   for (const TowerShape& shape : kShapes) {
     if (!args.empty() && args[0] != shape.name) continue;
-    Bench bench(shape, threads);
-    if (args.size() > 2) {
-      bench.run({1, std::atoi(args[1].c_str()), std::atoi(args[2].c_str())}, 3);
-      continue;
+    for (const char* quantization : {"", "wint8"}) {
+      Bench bench(shape, threads, quantization);
+      if (args.size() > 2) {
+        bench.run({1, std::atoi(args[1].c_str()), std::atoi(args[2].c_str())}, 3);
+        continue;
+      }
+      bench.run({1, 32, 32}, 3);
+      if (std::string(shape.name) != "SmolVLM2-500M") bench.run({1, 78, 138}, 1);
     }
-    bench.run({1, 32, 32}, 3);
-    if (std::string(shape.name) != "SmolVLM2-500M") bench.run({1, 78, 138}, 1);
   }
   return 0;
 }

@@ -9,9 +9,9 @@
 //   c[0], c[1]: row g, columns 2q, 2q + 1        c[2], c[3]: row g + 8
 // A product adds its 16 k to c in one step: which slot which of them has doesn't matter to the
 // bits, and on sm_90 neither does whether mma.sync or wgmma adds them, whatever its shape, nor
-// which of a and b is which (measured on an H100; cuda/host/kernel_trial.h checks linears on the
-// card at hand). What matters is which 16 k belong together and their order: everywhere they are
-// consecutive, from 0 on.
+// which of a and b is which (measured on an H100; cuda/host/trials/kernel_trials.h checks linears
+// on the card at hand). What matters is which 16 k belong together and their order: everywhere they
+// are consecutive, from 0 on.
 
 #include "cuda/device/numbers.cuh"
 

@@ -84,7 +84,7 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                            spec.scale};
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
-                         attention_long_rows(kind, has_wgmma_), spec.causal});
+                         attention_long_rows(kind, attends_by_wgmma_), spec.causal});
   const DeviceKvCache& device = device_cache(cache);
   graphs_.note("attention", q, out, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
                spec.causal, spec.scale, &cache, layer, step_.block_tables, step_.table_stride,
@@ -107,7 +107,8 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                            .partials = static_cast<float*>(attention_partials_.data),
                            .counters = static_cast<int32_t*>(attention_counters_.data),
                            .multiprocessors = context_.properties().multiprocessors,
-                           .has_wgmma = has_wgmma_});
+                           .has_wgmma = attends_by_wgmma_,
+                           .plain = attends_plainly_});
 }
 
 }  // namespace headrace::cuda

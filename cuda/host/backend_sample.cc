@@ -66,9 +66,11 @@ void read_samples(const std::byte* output, std::span<SampleResult* const> target
   }
 }
 
-bool on_device(const SampleRow& row) { return row.num_logprobs <= kMaxDeviceLogprobs; }
-
 }  // namespace
+
+bool CudaBackend::on_device(const SampleRow& row) const {
+  return !samples_on_host_ && row.num_logprobs <= kMaxDeviceLogprobs;
+}
 
 /// Rows of one launch, their lists side by side.
 struct CudaBackend::SampleBatch {
@@ -264,7 +266,8 @@ void CudaBackend::end_sample(std::span<SampleResult> results) {
   read_samples(draw.output.data(), targets, draw.most_logprobs);
 }
 
-// More log-probabilities than the device sorts: such a row is the reference's.
+// More log-probabilities than the device sorts, or sampling that failed its trial: such a row is
+// the reference's.
 void CudaBackend::sample_on_host(const TensorView& logits, int32_t vocab_size,
                                  std::span<const SampleRow> rows, std::span<SampleResult> results) {
   for (size_t i = 0; i < rows.size(); ++i) {

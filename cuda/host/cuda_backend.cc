@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/device_kv_cache.h"
-#include "cuda/host/kernel_trial.h"
+#include "cuda/host/trials/kernel_trials.h"
 
 namespace headrace::cuda {
 
@@ -39,6 +39,7 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
     : context_(api, options.device),
       record_steps_(options.record_steps),
       has_wgmma_(!options.plain_kernels && context_.properties().major == kHopper),
+      attends_by_wgmma_(has_wgmma_),
       storage_(options.storage),
       memory_(context_, options.memory_limit),
       released_(context_),
@@ -52,12 +53,25 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
 }
 
 void CudaBackend::try_kernels() {
-  if (!has_wgmma_) return;
-  const std::string why = try_wgmma_linears(context_, cuda::linear);
-  if (why.empty()) return;
-  has_wgmma_ = false;
-  replaced_kernels_.push_back(
-      str_cat("linears by wgmma (", why, "): those by mma.sync run, with the same results"));
+  const auto fails = [&](const char* kernels, const std::string& why, const char* instead) {
+    if (!why.empty()) replaced_kernels_.push_back(str_cat(kernels, " (", why, "): ", instead));
+    return !why.empty();
+  };
+  const char* const same = "those by mma.sync run, with the same results";
+  if (has_wgmma_ && fails("linears by wgmma", try_wgmma_linears(context_, cuda::linear), same)) {
+    has_wgmma_ = false;
+  }
+  if (attends_by_wgmma_ &&
+      fails("attention by wgmma", try_attention(context_, cuda::attention, true), same)) {
+    attends_by_wgmma_ = false;
+  }
+  if (!attends_by_wgmma_) {
+    attends_plainly_ =
+        fails("attention by tensor cores", try_attention(context_, cuda::attention, false),
+              "plain kernels run, slower");
+  }
+  samples_on_host_ =
+      fails("sampling", try_sampling(context_, cuda::sample), "the host draws, slower");
 }
 
 CudaBackend::~CudaBackend() {

@@ -105,7 +105,7 @@ class CudaBackend final : public Backend {
   void segment_attention(const SegmentAttention& args) override;
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
-  bool runs_ahead() const override { return true; }
+  bool runs_ahead() const override { return !samples_on_host_; }
   int32_t most_logprobs_ahead() const override;
   void begin_sample(TensorView logits, int32_t vocab_size,
                     std::span<const SampleRow> rows) override;
@@ -192,6 +192,7 @@ class CudaBackend final : public Backend {
                                  int32_t* drawn);
   void sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch);
   Draw spare_draw(size_t bytes);
+  bool on_device(const SampleRow& row) const;
   void sample_on_host(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
                       std::span<SampleResult> results);
   enum class Epilogue : uint8_t { kPlain, kAdd, kSiluMul };  ///< kAdd: to what `out` holds
@@ -200,7 +201,10 @@ class CudaBackend final : public Backend {
 
   CudaContext context_;
   const bool record_steps_;
-  bool has_wgmma_;  ///< linears and attention may use it
+  bool has_wgmma_;                ///< linears may use it
+  bool attends_by_wgmma_;         ///< attention may use it
+  bool attends_plainly_ = false;  ///< attention has no tensor cores
+  bool samples_on_host_ = false;
   std::vector<std::string> replaced_kernels_;
   const DType storage_;  ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;

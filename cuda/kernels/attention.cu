@@ -26,8 +26,9 @@ void attention(const AttentionArgs& args, Stream stream) {
                  args.layout.head_dim, " and ", shape.head_dim);
   const AttentionKind kind{args.dtype, args.cache_dtype, shape.head_dim, args.layout.block_size,
                            args.scale};
+  HEADRACE_CHECK(!args.plain || !args.has_wgmma);
   HEADRACE_CHECK(shape.long_rows == attention_long_rows(kind, args.has_wgmma), shape.long_rows);
-  if (!can_use_mma(args)) return attention_generic(args, stream);
+  if (args.plain || !can_use_mma(args)) return attention_generic(args, stream);
   if (args.has_wgmma && wgmma_can_attend(kind)) {
     attention_wgmma(args, stream);
   } else {

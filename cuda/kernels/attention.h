@@ -38,6 +38,7 @@ struct AttentionArgs {
   int32_t* counters = nullptr;  ///< attention_counter_bytes(), zero; they are zero again afterwards
   int32_t multiprocessors = 132;
   bool has_wgmma = false;  ///< compute capability 9.0
+  bool plain = false;      ///< no tensor cores
 };
 
 struct AttentionKind {

@@ -119,6 +119,7 @@ void bind_model_info(py::module_& module) {
       .def_readonly("token_weight_bytes", &I::token_weight_bytes)
       .def_readonly("mapped_weight_bytes", &I::mapped_weight_bytes)
       .def_readonly("packed_weights", &I::packed_weights)
+      .def_readonly("replaced_kernels", &I::replaced_kernels)
       .def_readonly("kv_cache_bytes", &I::kv_cache_bytes)
       .def_readonly("host_kv_cache_bytes", &I::host_kv_cache_bytes)
       .def_readonly("scratch_bytes", &I::scratch_bytes)

@@ -387,6 +387,7 @@ class ModelInfo:
     token_weight_bytes: int
     mapped_weight_bytes: int
     packed_weights: str
+    replaced_kernels: list[str]
     kv_cache_bytes: int
     host_kv_cache_bytes: int
     scratch_bytes: int

@@ -251,6 +251,7 @@ class ModelInfo:
     token_weight_bytes: int = 4000
     mapped_weight_bytes: int = 0
     packed_weights: str = ""
+    replaced_kernels: list[str] = field(default_factory=list)
     kv_cache_bytes: int = 6400
     host_kv_cache_bytes: int = 0
     scratch_bytes: int = 100

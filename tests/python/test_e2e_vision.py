@@ -123,6 +123,26 @@ def test_small_steps_change_nothing(load: Callable[..., LLM], name: str) -> None
     assert answers(outputs) == [entry["tokens"] for entry in GOLDEN[name]]
 
 
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_second_question_runs_no_tower(load: Callable[..., LLM], name: str) -> None:
+    """Every block that both prompts begin with is found, and no row is encoded again."""
+    block = 16
+    llm = load(name, block_size=block)
+    image = next(pieces for pieces in CONVERSATIONS[name] if not isinstance(pieces[0], str))[0]
+    asked = [conversation([image, text]) for text in ("What is it?", "What is what?")]
+    first, once = llm.chat(asked[0], GREEDY, use_tqdm=False)[0], llm.stats()
+    assert once.encoded_tokens > 0
+    second, twice = llm.chat(asked[1], GREEDY, use_tqdm=False)[0], llm.stats()
+    assert twice.encoded_tokens == once.encoded_tokens
+    prompts = first.prompt_token_ids, second.prompt_token_ids
+    common = next(i for i, (a, b) in enumerate(zip(*prompts, strict=False)) if a != b)
+    assert common >= block
+    assert second.num_cached_tokens == common // block * block
+    assert twice.prefix_hit_tokens - once.prefix_hit_tokens == second.num_cached_tokens
+    # With nothing kept, the same answer.
+    assert answers(load(name).chat(asked[1], GREEDY, use_tqdm=False)) == answers([second])
+
+
 def test_generate_and_coroutines_answer_the_same(
     load: Callable[..., LLM], folders: Callable[[str], Path]
 ) -> None:

@@ -115,11 +115,12 @@ def test_the_questions_have_pictures_of_all_shapes() -> None:
 
 
 @pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
-def test_held_out_questions() -> None:
-    """At least 180 of 200 (it is 188), and all that are asked about the files."""
+@pytest.mark.parametrize("quantization", [None, "wint8", "wint4"])
+def test_held_out_questions(quantization: str | None) -> None:
+    """At least 180 of 200 (it is 188, 188, 186), and but for wint4 all asked about the files."""
     items = load_heldout(EXAMPLE / "heldout.jsonl")
     assert len(items) == 200
-    with LLM(str(CHECKPOINT)) as llm:
+    with LLM(str(CHECKPOINT), quantization=quantization) as llm:
         params = SamplingParams(temperature=0.0, max_tokens=64)
         outputs = llm.chat([messages_of(item) for item in items], params, use_tqdm=False)
     wrong = {}
@@ -128,4 +129,5 @@ def test_held_out_questions() -> None:
         if not is_right(output.outputs.text, item):
             wrong[item["id"]] = (item["question"], item["answers"], output.outputs.text)
     assert len(wrong) <= 20, "\n".join(map(str, wrong.values()))
-    assert not wrong.keys() & set(PICTURES.values())
+    if quantization != "wint4":
+        assert not wrong.keys() & set(PICTURES.values())

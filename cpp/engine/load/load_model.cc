@@ -293,6 +293,7 @@ void describe_device(const DeviceInfo& device, ModelInfo& info) {
   info.num_threads = device.num_threads;
   info.num_nodes = device.num_nodes;
   info.device_free_bytes = device.free_bytes;
+  info.replaced_kernels = device.replaced_kernels;
 }
 
 void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info) {

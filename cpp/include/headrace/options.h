@@ -83,9 +83,9 @@ struct ModelOptions {
   std::string device = "auto";
   std::string dtype = "auto";  ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
   /// "" (none, or the packed file's), "none", "wint8" or "wint4": weights are rounded at load to 8
-  /// or 4 bits with a scale for each group of inputs, and activations to 8 bits in every linear
-  /// layer. A checkpoint that comes quantized is loaded as it is, and needs none. See
-  /// docs/models.md.
+  /// or 4 bits (a vision tower's to 8) with a scale for each group of inputs, and activations to 8
+  /// bits in every linear layer. A checkpoint that comes quantized is loaded as it is, and needs
+  /// none. See docs/models.md.
   std::string quantization{};
   int32_t quantization_group_size = 0;  ///< 32, 64 or 128; 0 = 64 for wint8, 32 for wint4
   /// "auto" (the dtype), "float32", "bfloat16", "float16"; "int8" and "uint4" round keys and values

@@ -41,4 +41,6 @@ QuantFormat head_format(const Quantization& quantization) {
   return layer_format(quantization);
 }
 
+QuantFormat tower_format(const Quantization& quantization) { return head_format(quantization); }
+
 }  // namespace headrace

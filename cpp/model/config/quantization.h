@@ -9,9 +9,9 @@
 
 namespace headrace {
 
-/// bits == 0: not at all. Linear layers get these bits and groups. The head, and an embedding that
-/// serves as head, get int8 in any case. An embedding that is only
-/// looked up in keeps the model's dtype.
+/// bits == 0: not at all. Linear layers get these bits and groups. The head, an embedding that
+/// serves as head, and the linears of a vision tower get int8 in any case. An embedding that is
+/// only looked up in and a tower's patch embedding keep the model's dtype.
 struct Quantization {
   int32_t bits = 0;        ///< 0, 8 or 4
   int32_t group_size = 0;  ///< 32, 64 or 128
@@ -26,8 +26,9 @@ Quantization parse_quantization(const std::string& name, int32_t group_size);
 /// The name that parse_quantization takes.
 std::string quantization_name(const Quantization& quantization);
 
-/// The format of a layer's matrix, and of the head.
+/// The format of a layer's matrix, of the head, and of a vision tower's linears.
 QuantFormat layer_format(const Quantization& quantization);
 QuantFormat head_format(const Quantization& quantization);
+QuantFormat tower_format(const Quantization& quantization);
 
 }  // namespace headrace

@@ -107,8 +107,14 @@ void PackedFile::set_formats(ModelSources& sources) const {
       if (source->role == MatrixRole::kLinear) source->quant = formats[source->name];
     }
   }
-  const QuantFormat head = formats[sources.head.name];
-  if (!sources.head.empty() && head.bits != 0) sources.head.quant = head;
+  const auto set_stored = [&](MatrixSource& source) {
+    const QuantFormat format = formats[source.name];
+    if (format.bits != 0) source.quant = format;
+  };
+  if (!sources.head.empty()) set_stored(sources.head);
+  if (!sources.vision) return;
+  set_stored(sources.vision->patches.matrix);
+  for (MatrixSource* source : sources.vision->linears()) set_stored(*source);
 }
 
 void PackedFile::check_layout(const ModelSources& sources, const Backend& backend) const {

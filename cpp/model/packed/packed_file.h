@@ -43,7 +43,7 @@ class PackedFile {
   /// `before_piece`: see hash_source; likewise below.
   void check_identity(const std::filesystem::path& folder, int32_t threads,
                       const std::function<void(size_t)>& before_piece = {}) const;
-  /// Gives the layers of a checkpoint that came quantized the formats that the header has.
+  /// Gives the matrices of a checkpoint that came quantized the formats that the header has.
   void set_formats(ModelSources& sources) const;
   /// Throws Error(kUnsupported) unless the backend lays weights out as the file does, and
   /// Error(kCorruptFile) unless its tensors are exactly those of `sources`.

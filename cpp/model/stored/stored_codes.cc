@@ -62,6 +62,7 @@ float StoredLayer::scale(int64_t feature, int64_t group) const noexcept {
 }
 
 void StoredCodes::read(int64_t first, int64_t count, int64_t group, QuantizedGroup* out) const {
+  first += first_;
   const int64_t input = group * format_.group_size;
   const int64_t inputs = std::min<int64_t>(format_.group_size, layer_.k - input);
   const int64_t stored_group = input / layer_.group_size;

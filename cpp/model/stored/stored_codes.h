@@ -64,10 +64,10 @@ struct StoredLayer {
 /// layer points to must outlive it.
 class StoredCodes final : public WeightCodes {
  public:
-  /// REQUIRES: a format with the layer's bits whose group_size divides the layer's, or the layer
-  /// has only one group.
-  StoredCodes(StoredLayer layer, const QuantFormat& format)
-      : layer_(std::move(layer)), format_(format) {}
+  /// Of the layer's features those from `first` on. REQUIRES: a format with the layer's bits whose
+  /// group_size divides the layer's, or the layer has only one group.
+  StoredCodes(StoredLayer layer, const QuantFormat& format, int64_t first = 0)
+      : layer_(std::move(layer)), format_(format), first_(first) {}
 
   const QuantFormat& format() const noexcept override { return format_; }
   const std::vector<int32_t>& order() const noexcept override { return layer_.order; }
@@ -86,6 +86,7 @@ class StoredCodes final : public WeightCodes {
 
   StoredLayer layer_;
   QuantFormat format_;
+  int64_t first_;
 };
 
 }  // namespace headrace

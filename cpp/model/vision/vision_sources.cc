@@ -11,25 +11,36 @@ void append(const std::vector<const VectorSource*>& sources,
   }
 }
 
-}  // namespace
-
-std::vector<const MatrixSource*> VisionSources::matrices() const {
-  std::vector<const MatrixSource*> out{&patches.matrix};
-  for (const VisionBlockSources& block : blocks) {
-    for (const LinearSource* linear : {&block.q, &block.kv, &block.proj, &block.up, &block.down}) {
+/// `Sources` and `Matrix` are both const, or neither is.
+template <class Sources, class Matrix>
+void append_linears(Sources& sources, std::vector<Matrix*>& out) {
+  for (auto& block : sources.blocks) {
+    for (auto* linear : {&block.q, &block.kv, &block.proj, &block.up, &block.down}) {
       out.push_back(&linear->matrix);
     }
   }
-  for (const MergerSources& merger : mergers) {
+  for (auto& merger : sources.mergers) {
     if (!merger.up.matrix.empty()) out.push_back(&merger.up.matrix);
     out.push_back(&merger.down.matrix);
   }
-  if (!resampler) return out;
-  for (const LinearSource* linear :
-       {&resampler->square.up, &resampler->square.down, &resampler->grids.up,
-        &resampler->grids.down, &resampler->out}) {
+  if (!sources.resampler) return;
+  auto& [square, grids, last, norm] = *sources.resampler;
+  for (auto* linear : {&square.up, &square.down, &grids.up, &grids.down, &last}) {
     out.push_back(&linear->matrix);
   }
+}
+
+}  // namespace
+
+std::vector<MatrixSource*> VisionSources::linears() {
+  std::vector<MatrixSource*> out;
+  append_linears(*this, out);
+  return out;
+}
+
+std::vector<const MatrixSource*> VisionSources::matrices() const {
+  std::vector<const MatrixSource*> out{&patches.matrix};
+  append_linears(*this, out);
   return out;
 }
 

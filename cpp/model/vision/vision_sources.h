@@ -54,6 +54,7 @@ struct VisionSources {
   std::vector<MergerSources> mergers;         ///< the tower's, then those of deepstack_blocks
   std::optional<ResamplerSources> resampler;  ///< then there are no mergers
 
+  std::vector<MatrixSource*> linears();               ///< matrices() but for `patches`
   std::vector<const MatrixSource*> matrices() const;  ///< not empty ones, likewise below
   std::vector<const VectorSource*> vectors() const;
 };

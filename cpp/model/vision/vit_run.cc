@@ -9,8 +9,15 @@ namespace headrace {
 
 namespace {
 
+/// Fewest rows of one head that a piece of attention has.
+constexpr int64_t kLeastQueries = 256;
+
 int64_t joined_rows(const VisionConfig& config) {
   return int64_t{config.merge_size} * config.merge_size;
+}
+
+int64_t tile_rows(const VitModel& model, int64_t rows) {
+  return std::min(round_up(model.tile_rows, joined_rows(model.config)), rows);
 }
 
 /// Rows one behind the other as fewer, wider ones.
@@ -20,36 +27,25 @@ TensorView joined(const TensorView& x, int64_t unit) {
 
 }  // namespace
 
-int64_t vit_tile(const VitModel& model, const PatchGrid& grid) {
-  // Multiplications of a row: by weights, and with keys and values. A tile may have twice those of
-  // tile_rows rows that attend to nothing.
-  const VisionConfig& config = model.config;
-  const int64_t width = config.width;
-  const int64_t weights = width * (2 * width + (config.gated_mlp ? 3 : 2) * config.mlp_width);
-  const int64_t attention = 2 * width * grid.h * grid.w;
-  const int64_t rows = 2 * model.tile_rows * weights / (weights + attention);
-  return round_up(std::clamp(rows, model.tile_rows / 4, model.tile_rows), joined_rows(config));
-}
-
 VitScratch lay_out_vit(const VitModel& model, const PatchGrid& grid, Carver& carver) {
   const VisionConfig& config = model.config;
   const DType act = model.activation;
   const int64_t rows = int64_t{grid.t} * grid.h * grid.w, unit = joined_rows(config);
-  const int64_t tile = std::min(vit_tile(model, grid), rows);
+  const int64_t tile = tile_rows(model, rows);
   const int64_t side = config.patch_size, width = config.width;
   const int64_t values = 3 * config.temporal_patch_size * side * side;
   VitScratch out;
   out.hidden = carver.matrix(rows, width, act);
-  // No keys before the patches are embedded.
+  // No queries and keys before the patches are embedded.
   const size_t shared = carver.offset();
   out.patches = carver.aligned_matrix(rows, values, act);
   const size_t behind_patches = carver.offset();
   carver.move_to(shared);
+  out.q = carver.matrix(rows, width, act);
   out.kv = carver.matrix(rows, 2 * width, act);
   carver.move_to(std::max(carver.offset(), behind_patches));
   out.rope = carver.matrix(rows, config.rope ? config.head_dim : 0, DType::kF32);
   out.normed = carver.matrix(tile, width, act);
-  out.q = carver.matrix(tile, width, act);
   out.delta = carver.matrix(tile, width, act);
   // No merger runs within a block.
   const size_t phase = carver.offset();
@@ -70,7 +66,7 @@ VitRun::VitRun(const VitModel& model, const float* patches, const PatchGrid& gri
       rope_(model.config.rope ? model.config.head_dim : 4, std::max(grid.h, grid.w)),
       positions_(model.weights.host_positions(), model.config.position_side, model.config.width),
       rows_(int64_t{grid.t} * grid.h * grid.w),
-      tile_(std::min(vit_tile(model, grid), rows_)),
+      tile_(tile_rows(model, rows_)),
       out_(out.begin(), out.end()) {
   Carver sizes(nullptr);
   lay_out_vit(model, grid, sizes);
@@ -89,7 +85,8 @@ void VitRun::plan() {
   add_work(Stage::kEmbed, 0);
   const std::vector<int32_t>& deep = model_.config.deepstack_blocks;
   for (int32_t block = 0; block < model_.config.depth; ++block) {
-    add_work(Stage::kKeys, static_cast<size_t>(block));
+    add_work(Stage::kProject, static_cast<size_t>(block));
+    add_attention(static_cast<size_t>(block));
     add_work(Stage::kRows, static_cast<size_t>(block));
     const auto found = std::ranges::find(deep, block);
     if (found != deep.end()) {
@@ -105,17 +102,42 @@ void VitRun::plan() {
 }
 
 void VitRun::add_work(Stage stage, size_t index) {
-  // Embedding a row takes about an eighth of what a block's second phase does, its keys and values
-  // a quarter, merging it half.
-  const int64_t tiles = stage == Stage::kEmbed   ? 8
-                        : stage == Stage::kKeys  ? 4
-                        : stage == Stage::kMerge ? 2
-                                                 : 1;
+  // Of what a block's last phase does with a row, embedding it takes about an eighth, its query,
+  // key and value and merging it a third to a half.
+  const int64_t tiles = stage == Stage::kEmbed                               ? 8
+                        : stage == Stage::kProject || stage == Stage::kMerge ? 2
+                                                                             : 1;
   // Rows of the first of two grids stand for both.
   const int64_t rows =
       stage == Stage::kJoinGrids ? rows_ / std::min(model_.config.merge_grids, grid_.t) : rows_;
-  for (int64_t first = 0; first < rows; first += tiles * tile_) {
-    work_.push_back({stage, index, first, tiles, rows});
+  const int64_t step = tiles * tile_;
+  for (int64_t first = 0; first < rows; first += step) {
+    work_.push_back({stage, index, {first, std::min(step, rows - first)}});
+  }
+}
+
+/// Pieces of about as many multiplications as a tile of the last phase takes: as many rows as can
+/// be of one head, or several heads.
+void VitRun::add_attention(size_t block) {
+  const VisionConfig& config = model_.config;
+  int64_t seen = int64_t{grid_.h} * grid_.w;  // rows, by each
+  if (!sees_all(block)) {
+    const int64_t side = int64_t{config.window} * config.merge_size;
+    seen = std::min(side, int64_t{grid_.h}) * std::min(side, int64_t{grid_.w});
+  }
+  const int64_t each = 2 * config.head_dim * seen;  // of a row and head
+  const int64_t most = model_.tile_rows * config.width *
+                       (config.width + (config.gated_mlp ? 3 : 2) * config.mlp_width);
+  const int64_t step = std::min(rows_, std::max(most / each, kLeastQueries));
+  const int64_t heads = std::clamp<int64_t>(most / (each * step), 1, config.num_heads);
+  for (int64_t head = 0; head < config.num_heads; head += heads) {
+    for (int64_t first = 0; first < rows_; first += step) {
+      work_.push_back({Stage::kAttend,
+                       block,
+                       {first, std::min(step, rows_ - first)},
+                       static_cast<int32_t>(head),
+                       static_cast<int32_t>(std::min(heads, config.num_heads - head))});
+    }
   }
 }
 
@@ -135,10 +157,9 @@ void VitRun::upload(const float* patches) {
 bool VitRun::advance() {
   HEADRACE_CHECK(next_ < work_.size(), next_);
   const Work& work = work_[next_];
-  for (int64_t tile = 0; tile < work.tiles; ++tile) {
-    const int64_t first = work.first_row + tile * tile_;
-    if (first >= work.rows) break;
-    run(work, {first, std::min(tile_, work.rows - first)});
+  const int64_t step = work.stage == Stage::kAttend ? work.rows.rows : tile_;
+  for (int64_t done = 0; done < work.rows.rows; done += step) {
+    run(work, {work.rows.first + done, std::min(step, work.rows.rows - done)});
   }
   return ++next_ == work_.size();
 }
@@ -147,10 +168,12 @@ void VitRun::run(const Work& work, const Tile& tile) {
   switch (work.stage) {
     case Stage::kEmbed:
       return embed(tile);
-    case Stage::kKeys:
-      return add_keys(model_.weights.blocks[work.index], tile);
+    case Stage::kProject:
+      return project(model_.weights.blocks[work.index], tile);
+    case Stage::kAttend:
+      return attend(work, tile);
     case Stage::kRows:
-      return add_rows(work.index, tile);
+      return add_rows(model_.weights.blocks[work.index], tile);
     case Stage::kMerge:
       return merge(work.index, tile);
     case Stage::kJoinSquares:
@@ -179,51 +202,60 @@ void VitRun::embed(const Tile& tile) {
            [&](const auto& place, float* out) { rope_.fill(place, out); });
   }
   if (positions_.empty()) return;
-  const TensorView positions = scratch_.q.first_rows(tile.rows);
+  const TensorView positions = scratch_.delta.first_rows(tile.rows);
   upload(model_.config.width, positions,
          [&](const auto& place, float* out) { positions_.fill(grid_, place, out); });
   backend.add(positions, hidden);
 }
 
-void VitRun::add_keys(const VitBlock& block, const Tile& tile) {
+/// Whether rows see their whole grid over time.
+bool VitRun::sees_all(size_t block) const {
   const VisionConfig& config = model_.config;
-  const TensorView normed = scratch_.normed.first_rows(tile.rows);
-  normalize(block.norm_1, scratch_.hidden.rows_from(tile.first, tile.rows), normed);
-  const TensorView kv = scratch_.kv.rows_from(tile.first, tile.rows);
-  model_.backend.linear(normed, *block.kv.weight, block.kv.bias.view, kv);
-  if (!config.rope) return;
-  model_.backend.rotate(kv.columns(0, config.width), scratch_.rope.rows_from(tile.first, tile.rows),
-                        config.num_heads, config.head_dim);
+  return config.window == 0 || std::ranges::find(config.full_blocks, static_cast<int32_t>(block)) !=
+                                   config.full_blocks.end();
 }
 
-void VitRun::add_rows(size_t index, const Tile& tile) {
+void VitRun::project(const VitBlock& block, const Tile& tile) {
   const VisionConfig& config = model_.config;
-  const VitBlock& block = model_.weights.blocks[index];
+  Backend& backend = model_.backend;
+  const TensorView normed = scratch_.normed.first_rows(tile.rows);
+  const TensorView q = scratch_.q.rows_from(tile.first, tile.rows);
+  const TensorView kv = scratch_.kv.rows_from(tile.first, tile.rows);
+  normalize(block.norm_1, scratch_.hidden.rows_from(tile.first, tile.rows), normed);
+  backend.linear(normed, *block.q.weight, block.q.bias.view, q);
+  backend.linear(normed, *block.kv.weight, block.kv.bias.view, kv);
+  if (!config.rope) return;
+  const TensorView rope = scratch_.rope.rows_from(tile.first, tile.rows);
+  backend.rotate(q, rope, config.num_heads, config.head_dim);
+  backend.rotate(kv.columns(0, config.width), rope, config.num_heads, config.head_dim);
+}
+
+/// In the place of the queries.
+void VitRun::attend(const Work& work, const Tile& rows) {
+  const VisionConfig& config = model_.config;
+  const int64_t column = int64_t{work.first_head} * config.head_dim;
+  const int64_t columns = int64_t{work.heads} * config.head_dim;
+  const TensorView q = scratch_.q.rows_from(rows.first, rows.rows).columns(column, columns);
+  model_.backend.segment_attention(
+      {.q = q,
+       .k = scratch_.kv.columns(column, columns),
+       .v = scratch_.kv.columns(config.width + column, columns),
+       .first = static_cast<int32_t>(rows.first),
+       .segment_ends = sees_all(work.index) ? order_.grid_ends : order_.window_ends,
+       .heads = work.heads,
+       .head_dim = config.head_dim,
+       .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+       .products = model_.products,
+       .out = q});
+}
+
+void VitRun::add_rows(const VitBlock& block, const Tile& tile) {
   Backend& backend = model_.backend;
   const TensorView hidden = scratch_.hidden.rows_from(tile.first, tile.rows);
   const TensorView normed = scratch_.normed.first_rows(tile.rows);
-  const TensorView q = scratch_.q.first_rows(tile.rows);
   const TensorView delta = scratch_.delta.first_rows(tile.rows);
-  normalize(block.norm_1, hidden, normed);
-  backend.linear(normed, *block.q.weight, block.q.bias.view, q);
-  if (config.rope) {
-    backend.rotate(q, scratch_.rope.rows_from(tile.first, tile.rows), config.num_heads,
-                   config.head_dim);
-  }
-  const bool full =
-      config.window == 0 || std::ranges::find(config.full_blocks, static_cast<int32_t>(index)) !=
-                                config.full_blocks.end();
-  backend.segment_attention({.q = q,
-                             .k = scratch_.kv.columns(0, config.width),
-                             .v = scratch_.kv.columns(config.width, config.width),
-                             .first = static_cast<int32_t>(tile.first),
-                             .segment_ends = full ? order_.grid_ends : order_.window_ends,
-                             .heads = config.num_heads,
-                             .head_dim = config.head_dim,
-                             .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
-                             .products = model_.products,
-                             .out = normed});
-  backend.linear(normed, *block.proj.weight, block.proj.bias.view, delta);
+  backend.linear(scratch_.q.rows_from(tile.first, tile.rows), *block.proj.weight,
+                 block.proj.bias.view, delta);
   backend.add(delta, hidden);
   normalize(block.norm_2, hidden, normed);
   run_mlp(block, normed, tile);

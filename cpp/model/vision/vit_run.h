@@ -28,25 +28,23 @@ struct VitModel {
 /// Memory of a run, activations: N rows, T of them in a tile.
 struct VitScratch {
   TensorView hidden;   ///< [N, W]
-  TensorView kv;       ///< [N, 2 W]; before the first block `patches`
-  TensorView patches;  ///< [N, numbers of a patch]
+  TensorView q;        ///< [N, W], and what attention gives
+  TensorView kv;       ///< [N, 2 W]
+  TensorView patches;  ///< [N, numbers of a patch], in the place of q and kv
   TensorView rope;     ///< [N, d] f32
   TensorView normed;   ///< [T, W], likewise below
-  TensorView q;        ///< also what attention gives, and positions
-  TensorView delta;
-  TensorView wide;    ///< [T, MLP's]
-  TensorView joined;  ///< [T / m, m W]
-  TensorView grids;   ///< [T / m, 2 m W]; without a resampler [0, 2 m W]
-  TensorView merged;  ///< [T / m, H]
+  TensorView delta;    ///< also positions
+  TensorView wide;     ///< [T, MLP's]
+  TensorView joined;   ///< [T / m, m W]
+  TensorView grids;    ///< [T / m, 2 m W]; without a resampler [0, 2 m W]
+  TensorView merged;   ///< [T / m, H]
 };
-
-/// Rows of a tile: fewer where each attends to many.
-int64_t vit_tile(const VitModel& model, const PatchGrid& grid);
 
 VitScratch lay_out_vit(const VitModel& model, const PatchGrid& grid, Carver& carver);
 
 /// An item on its way through the tower: tile by tile through patch embedding, then each block in
-/// two phases, keys and values of all rows before the rows that attend to them, then the mergers or
+/// three phases, queries, keys and values, then attention, some heads of many rows at a time, so
+/// that a head's keys are laid out for many queries at once, then what follows; then the mergers or
 /// the resampler.
 class VitRun final : public TowerRun {
  public:
@@ -58,25 +56,27 @@ class VitRun final : public TowerRun {
   bool advance() override;
 
  private:
-  enum class Stage : uint8_t { kEmbed, kKeys, kRows, kMerge, kJoinSquares, kJoinGrids };
-  struct Work {
-    Stage stage = Stage::kEmbed;
-    size_t index = 0;       ///< of the block or merger
-    int64_t first_row = 0;  ///< of its tiles
-    int64_t tiles = 1;
-    int64_t rows = 0;  ///< of its stage
-  };
+  enum class Stage : uint8_t { kEmbed, kProject, kAttend, kRows, kMerge, kJoinSquares, kJoinGrids };
   struct Tile {
     int64_t first = 0, rows = 0;
+  };
+  struct Work {
+    Stage stage = Stage::kEmbed;
+    size_t index = 0;  ///< of the block or merger
+    Tile rows;         ///< one tile or more
+    int32_t first_head = 0, heads = 0;
   };
 
   void plan();
   void add_work(Stage stage, size_t index);
+  void add_attention(size_t block);
   void run(const Work& work, const Tile& tile);
   void upload(const float* patches);
   void embed(const Tile& tile);
-  void add_keys(const VitBlock& block, const Tile& tile);
-  void add_rows(size_t index, const Tile& tile);
+  bool sees_all(size_t block) const;
+  void project(const VitBlock& block, const Tile& tile);
+  void attend(const Work& work, const Tile& rows);
+  void add_rows(const VitBlock& block, const Tile& tile);
   void run_mlp(const VitBlock& block, const TensorView& normed, const Tile& tile);
   void merge(size_t index, const Tile& tile);
   void join_squares(const Tile& tile);

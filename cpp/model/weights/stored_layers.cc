@@ -31,6 +31,36 @@ bool is_stored_as_codes(const StoredQuantization& stored, const Checkpoint& chec
   return tensor != nullptr && (stored.method != StoredMethod::kInt8 || tensor->dtype == DType::kI8);
 }
 
+/// What a part is of.
+struct Module {
+  int64_t first = 0;  ///< feature of the part
+  int64_t n = 0;      ///< features in all
+};
+
+Module module_of(const MatrixSource& source, const StoredPart& part) {
+  if (part.shape.empty()) return {0, part.n};
+  if (source.transposed) return {part.offset, part.shape.back()};
+  return {part.offset / source.k, part.shape.front()};
+}
+
+/// Features of a module from one on.
+class NumbersFrom final : public StoredNumbers {
+ public:
+  NumbersFrom(std::unique_ptr<const StoredNumbers> whole, int64_t first)
+      : whole_(std::move(whole)), first_(first) {
+    tensors_ = whole_->tensors();
+  }
+
+  DType dtype() const noexcept override { return whole_->dtype(); }
+  void read(int64_t feature, int64_t first, int64_t count, float* out) const override {
+    whole_->read(first_ + feature, first, count, out);
+  }
+
+ private:
+  std::unique_ptr<const StoredNumbers> whole_;
+  int64_t first_;
+};
+
 /// The largest group of the kernels that lies within one of the file's.
 int32_t kernel_group(int64_t group_size) {
   for (const int32_t size : {128, 64}) {
@@ -73,18 +103,18 @@ bool fits_f16(const StoredLayer& layer) {
               "isn't quantized.");
 }
 
-/// Null for a part that is stored as the model's dtype.
-std::shared_ptr<const StoredNumbers> find_numbers(const StoredQuantization& stored,
+/// Of a whole module. Null for one that is stored as the model's dtype.
+std::unique_ptr<const StoredNumbers> find_numbers(const StoredQuantization& stored,
                                                   const Checkpoint& checkpoint,
-                                                  const StoredPart& part, int64_t k) {
+                                                  const StoredPart& part, int64_t n, int64_t k) {
   const std::string stem = stem_of(part);
   if (stored.method == StoredMethod::kMxfp4) {
     if (checkpoint.find(stem + codes_suffix(stored.method)) == nullptr) return nullptr;
-    return std::make_shared<ScaledFloat4>(checkpoint, stem, part.n, k);
+    return std::make_unique<ScaledFloat4>(checkpoint, stem, n, k);
   }
   const CheckpointTensor* tensor = checkpoint.find(part.name);
   if (tensor == nullptr || tensor->dtype != DType::kF8E4M3) return nullptr;
-  return std::make_shared<ScaledFloat8>(stored, checkpoint, stem, part.n, k);
+  return std::make_unique<ScaledFloat8>(stored, checkpoint, stem, n, k);
 }
 
 /// Part by part: others of the matrix may be stored as the model's dtype.
@@ -93,7 +123,11 @@ void attach_numbers(const StoredQuantization& stored, const Checkpoint& checkpoi
   if (source.transposed) return;
   for (StoredPart& part : source.parts) {
     if (!part.name.ends_with(kWeight)) continue;  // all experts in one tensor
-    part.numbers = find_numbers(stored, checkpoint, part, source.k);
+    const Module module = module_of(source, part);
+    auto whole = find_numbers(stored, checkpoint, part, module.n, source.k);
+    if (whole == nullptr) continue;
+    if (module.first > 0) whole = std::make_unique<NumbersFrom>(std::move(whole), module.first);
+    part.numbers = std::move(whole);
   }
 }
 
@@ -103,7 +137,8 @@ void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoin
   std::vector<StoredLayer> layers;
   for (const StoredPart& part : source.parts) {
     if (!is_stored_as_codes(stored, checkpoint, part)) continue;
-    layers.push_back(read_stored_layer(stored, checkpoint, stem_of(part), part.n, source.k));
+    const int64_t n = module_of(source, part).n;
+    layers.push_back(read_stored_layer(stored, checkpoint, stem_of(part), n, source.k));
   }
   if (layers.empty()) return;
   if (layers.size() != source.parts.size()) refuse_parts(source, "only some are quantized");
@@ -121,7 +156,9 @@ void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoin
   }
   source.quant = format;
   for (size_t i = 0; i < layers.size(); ++i) {
-    source.parts[i].codes = std::make_shared<StoredCodes>(std::move(layers[i]), format);
+    StoredPart& part = source.parts[i];
+    part.codes =
+        std::make_shared<StoredCodes>(std::move(layers[i]), format, module_of(source, part).first);
   }
 }
 
@@ -138,6 +175,11 @@ void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint
     }
   }
   if (!sources.head.empty()) attach_matrix(stored, checkpoint, sources.head);
+  if (!sources.vision) return;
+  // A convolution is never stored as codes.
+  MatrixSource& patches = sources.vision->patches.matrix;
+  if (patches.parts.front().shape.empty()) attach_matrix(stored, checkpoint, patches);
+  for (MatrixSource* source : sources.vision->linears()) attach_matrix(stored, checkpoint, *source);
 }
 
 QuantFormat likely_format(const StoredQuantization& stored) {

@@ -9,8 +9,9 @@
 namespace headrace {
 
 /// Sets codes and format of every matrix that the checkpoint stores as codes, by its tensors'
-/// names; the others, which a tool was told to leave out, keep the model's dtype. FP8 and MXFP4 are
-/// numbers instead, part by part, which are kept like any others. Both point into the checkpoint.
+/// names; of the others, which a tool was told to leave out, a layer's keep the model's dtype, and
+/// a head or a tower's linear the format that it has. FP8 and MXFP4 are numbers instead, part by
+/// part, which are kept like any others. Both point into the checkpoint.
 /// Throws Error naming the tensor: kNotFound, kCorruptFile (a shape, a zero point or an entry of
 /// g_idx that can't be), kUnsupported (parts of one matrix stored in different ways).
 void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,

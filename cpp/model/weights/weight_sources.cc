@@ -247,7 +247,10 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
       if (!stored) source->quant = layer_format(quantization);
     }
   }
-  if (config.vision) out.vision = family->vision->list(config, naming);
+  if (config.vision) {
+    out.vision = family->vision->list(config, naming);
+    for (MatrixSource* source : out.vision->linears()) source->quant = tower_format(quantization);
+  }
   number_sites(out);
   out.final_norm = {
       .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};

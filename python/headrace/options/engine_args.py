@@ -114,8 +114,8 @@ class EngineArgs:
         that is written in the background at the first start and kept in a cache folder
         ($HEADRACE_CACHE, ~/.cache/headrace; docs/packed.md).
     packed_copy: copy the weights out of that file instead of mapping it.
-    quantization: "wint8" or "wint4" rounds the weights to 8 or 4 bits at load (docs/models.md has
-        the other names); None keeps them in `dtype`.
+    quantization: "wint8" or "wint4" rounds the weights to 8 or 4 bits at load, a vision tower's to
+        8 (docs/models.md has the other names); None keeps them in `dtype`.
     kv_cache_dtype: what keys and values are kept in: "auto" (as the weights), "float32",
         "bfloat16", "float16", "int8" or "uint4" (docs/models.md). kv_cache_quant_type: the same by
         FastDeploy's names: "int8" and "int8_zp" mean int8, "int4_zp" uint4.

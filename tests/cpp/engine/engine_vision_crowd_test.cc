@@ -24,13 +24,15 @@ struct Crowd {
   int32_t threads = 1;
   bool prefix_caching = true;
   bool guesses = false;
+  const char* quantization = "";
 };
 
-ModelOptions options_of(const VisionGolden& golden) {
+ModelOptions options_of(const VisionGolden& golden, const Crowd& crowd) {
   ModelOptions options;
   options.path = golden.folder.string();
   options.device = "cpu";
   options.dtype = "float32";
+  options.quantization = crowd.quantization;
   options.num_threads = 1;
   options.max_model_len = 160;
   options.max_num_seqs = 16;
@@ -51,9 +53,9 @@ Output read_all(const Request& request) {
 }
 
 /// Random ones, with what each gives alone: no cache, one thread, room for all.
-std::vector<Job> make_jobs(const VisionGolden& golden, std::mt19937& random) {
+std::vector<Job> make_jobs(const VisionGolden& golden, const Crowd& crowd, std::mt19937& random) {
   const ModelConfig config = load_model_config(golden.folder);
-  ModelOptions options = options_of(golden);
+  ModelOptions options = options_of(golden, crowd);
   options.enable_prefix_caching = false;
   Engine engine;
   engine.install_model("m", options);
@@ -88,8 +90,8 @@ TEST_P(EngineVisionCrowd, GivesWhatEachGivesAlone) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const VisionGolden golden = load_vision_golden(crowd.model);
-  const std::vector<Job> jobs = make_jobs(golden, random);
-  ModelOptions options = options_of(golden);
+  const std::vector<Job> jobs = make_jobs(golden, crowd, random);
+  ModelOptions options = options_of(golden, crowd);
   options.num_threads = crowd.threads;
   options.enable_prefix_caching = crowd.prefix_caching;
   options.num_kv_blocks = 12;  // less than a tenth, and two more than the largest may need
@@ -143,8 +145,11 @@ TEST_P(EngineVisionCrowd, GivesWhatEachGivesAlone) {
 INSTANTIATE_TEST_SUITE_P(All, EngineVisionCrowd,
                          ::testing::Values(Crowd{"qwen2_5_vl"}, Crowd{"qwen3_vl", 2},
                                            Crowd{"qwen2_vl", 2, false},
-                                           Crowd{"smolvlm", 1, true, true}),
-                         [](const auto& crowd) { return std::string(crowd.param.model); });
+                                           Crowd{"smolvlm", 1, true, true},
+                                           Crowd{"qwen2_5_vl", 2, true, false, "wint8"}),
+                         [](const auto& crowd) {
+                           return std::string(crowd.param.model) + crowd.param.quantization;
+                         });
 
 }  // namespace
 }  // namespace headrace

@@ -61,13 +61,17 @@ TEST_P(EngineVision, GoldenRowsGiveGoldenTokens) {
 TEST_P(EngineVision, PixelsGiveTheBitsOfTheirRows) {
   const VisionGolden golden = load_vision_golden(GetParam());
   const ModelConfig config = load_model_config(golden.folder);
-  TowerHarness tower("", golden.folder);
-  for (const int32_t threads : {1, 2}) {
+  for (const auto& [threads, quantization] :
+       {std::pair{1, ""}, {2, ""}, {1, "wint8"}, {2, "wint8"}, {2, "wint4"}}) {
+    SCOPED_TRACE(str_cat(threads, " ", quantization));
+    TowerHarness tower("", golden.folder, DType::kF32, 2, parse_quantization(quantization, 0));
     Engine engine;
     ModelOptions options = options_of(golden, threads == 1 ? 0 : 7);
     options.num_threads = threads;
+    options.quantization = quantization;
     engine.install_model("m", options);
     engine.start_model("m");
+    EXPECT_EQ(engine.model_info("m").vision_weight_bytes, tower.tower().weight_bytes());
     for (const VisionGolden::Prompt& prompt : golden.prompts) {
       RequestOptions rows = testing::golden_request(golden, prompt, config);
       if (rows.media.empty()) continue;

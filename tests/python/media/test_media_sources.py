@@ -304,6 +304,58 @@ def test_a_slow_server_is_given_up(server: Server) -> None:
     assert time.monotonic() - start < 4
 
 
+def test_a_slow_resolver_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+    monkeypatch.setattr(web.socket, "getaddrinfo", lambda *_, **__: done.wait(30) and [])
+    limits = MediaLimits(fetch_seconds=0.2)
+    access = MediaAccess.of(allowed_media_domains=["example.com"])
+    start = time.monotonic()
+    with pytest.raises(MediaError, match="took longer than fetch_seconds"):
+        load_bytes("http://example.com/a.png", "image", access, limits)
+    assert time.monotonic() - start < 20
+    done.set()
+
+
+@contextlib.contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port of this machine; `answer` gets one connection."""
+
+    def serve(sock: socket.socket) -> None:
+        with contextlib.suppress(OSError), sock.accept()[0] as connection:
+            answer(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        thread = threading.Thread(target=serve, args=[sock], daemon=True)
+        thread.start()
+        yield sock.getsockname()[1]
+        thread.join(30)
+
+
+def drip(connection: socket.socket) -> None:
+    """The beginning of a TLS record of 16 KiB, a byte now and then."""
+    connection.sendall(b"\x16\x03\x03\x40\x00\x02")
+    while True:
+        connection.sendall(b"\0")
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [(drip, "fetch_seconds"), (lambda c: c.sendall(b"HTTP/1.1 200 OK\r\n\r\n"), "be reached")],
+)
+def test_a_handshake_that_takes_long_or_fails(
+    answer: Callable[[socket.socket], None], message: str
+) -> None:
+    access = MediaAccess.of(allowed_media_domains=["127.0.0.1"])
+    with listening(answer) as port:
+        start = time.monotonic()
+        with pytest.raises(MediaError, match=message):
+            load_bytes(
+                f"https://127.0.0.1:{port}/a", "image", access, MediaLimits(fetch_seconds=0.5)
+            )
+        assert time.monotonic() - start < 20
+
+
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Gives a name addresses, one set per look-up."""

@@ -91,8 +91,8 @@ def read_allowed_hosts(domains: Iterable[str] | None) -> AllowedHosts:
 
 
 def fetch(url: str, allowed: AllowedHosts, max_bytes: int, seconds: float) -> bytes:
-    """The body of an http(s) address. Blocks up to `seconds`, and for as long as the system's
-    resolver takes. Raises MediaError; connects to no host that is not allowed."""
+    """The body of an http(s) address. Blocks up to `seconds`. Raises MediaError; connects to no
+    host that is not allowed."""
     deadline = time.monotonic() + seconds
     for _ in range(_MOST_REDIRECTS + 1):
         parts = _checked_url(url)
@@ -140,6 +140,8 @@ def _get(parts: SplitResult, allowed: AllowedHosts, max_bytes: int, deadline: fl
     timer.daemon = True
     timer.start()
     try:
+        if isinstance(connection.sock, ssl.SSLSocket):
+            _shake_hands(connection.sock, parts, deadline)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", target, headers=_HEADERS)
         with connection.getresponse() as response:
@@ -192,10 +194,13 @@ def _connected(
         connection.default_port = 443  # what the Host header leaves out
     raw = None
     try:
-        raw = _dial(_resolved(host, port, allowed), port, deadline)
+        raw = _dial(_resolved(host, port, allowed, deadline), port, deadline)
         raw.settimeout(max(deadline - time.monotonic(), 0.001))
         if parts.scheme == "https":
-            raw = ssl.create_default_context().wrap_socket(raw, server_hostname=host)
+            # Without the handshake, which _get() bounds as a whole.
+            raw = ssl.create_default_context().wrap_socket(
+                raw, server_hostname=host, do_handshake_on_connect=False
+            )
     except (OSError, ValueError) as error:
         if raw is not None:
             raw.close()
@@ -206,13 +211,37 @@ def _connected(
     return connection
 
 
-def _resolved(host: str, port: int, allowed: AllowedHosts) -> list[Address]:
-    """What a host resolves to and may be connected to."""
+def _shake_hands(connected: ssl.SSLSocket, parts: SplitResult, deadline: float) -> None:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise MediaError(f"the host {quoted(host)} can't be resolved: {error}") from None
-    addresses = [ipaddress.ip_address(str(item[4][0]).split("%")[0]) for item in found]
+        connected.do_handshake()
+    except ssl.SSLError as error:
+        if time.monotonic() > deadline:
+            raise TimeoutError from None
+        host = quoted(_host(parts))
+        raise MediaError(f"{host} can't be reached: {quoted(str(error))}") from None
+
+
+def _resolved(host: str, port: int, allowed: AllowedHosts, deadline: float) -> list[Address]:
+    """What a host resolves to and may be connected to."""
+    found: list[str] = []
+    failure: list[Exception] = []
+
+    def resolve() -> None:
+        try:
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found.extend(str(item[4][0]).split("%")[0] for item in answers)
+        except (OSError, UnicodeError) as error:
+            failure.append(error)
+
+    # The system's resolver knows no time limit: it is left to itself.
+    thread = threading.Thread(target=resolve, name="headrace-resolve", daemon=True)
+    thread.start()
+    thread.join(max(deadline - time.monotonic(), 0))
+    if thread.is_alive():
+        raise MediaError(f"resolving the host {quoted(host)} took longer than fetch_seconds")
+    if failure:
+        raise MediaError(f"the host {quoted(host)} can't be resolved: {failure[0]}")
+    addresses = [ipaddress.ip_address(address) for address in found]
     usable = [address for address in dict.fromkeys(addresses) if allowed.allows(address)]
     if not usable:
         raise MediaError(

@@ -11,16 +11,17 @@
 namespace headrace {
 
 TowerHarness::TowerHarness(const std::string& isa, const std::filesystem::path& folder,
-                           DType storage, int32_t threads)
-    : TowerHarness(make_cpu_backend({.num_threads = threads, .isa = isa}), folder, storage) {}
+                           DType storage, int32_t threads, const Quantization& quantization)
+    : TowerHarness(make_cpu_backend({.num_threads = threads, .isa = isa}), folder, storage,
+                   quantization) {}
 
 TowerHarness::TowerHarness(std::shared_ptr<Backend> backend, const std::filesystem::path& folder,
-                           DType storage)
+                           DType storage, const Quantization& quantization)
     : backend_(std::move(backend)),
       activation_(backend_->activation_dtype(storage)),
       config_(load_model_config(folder)) {
   const Checkpoint checkpoint(folder);
-  const ModelSources sources = checkpoint_sources(config_, checkpoint, {});
+  const ModelSources sources = checkpoint_sources(config_, checkpoint, quantization);
   WeightLoader loader(*backend_, &checkpoint, storage, 0.0f);
   tower_ = make_vision_tower(*backend_, config_, *sources.vision, loader, storage);
 }

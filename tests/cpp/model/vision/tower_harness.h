@@ -8,6 +8,7 @@
 
 #include "backend/contract/backend.h"
 #include "model/config/model_config.h"
+#include "model/config/quantization.h"
 #include "model/vision/vision_tower.h"
 
 namespace headrace {
@@ -15,10 +16,11 @@ namespace headrace {
 /// The tower of a checkpoint folder, on a CPU backend unless another is given.
 class TowerHarness {
  public:
-  TowerHarness(std::shared_ptr<Backend> backend, const std::filesystem::path& folder,
-               DType storage);
+  TowerHarness(std::shared_ptr<Backend> backend, const std::filesystem::path& folder, DType storage,
+               const Quantization& quantization = {});
   TowerHarness(const std::string& isa, const std::filesystem::path& folder,
-               DType storage = DType::kF32, int32_t threads = 2);
+               DType storage = DType::kF32, int32_t threads = 2,
+               const Quantization& quantization = {});
 
   /// Each output's rows, one behind the other: [outputs, rows, H].
   std::vector<float> encode(const std::vector<float>& patches, const PatchGrid& grid);

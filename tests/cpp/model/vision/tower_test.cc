@@ -8,6 +8,7 @@
 #include <span>
 
 #include "backend/cpu/cpu_backend.h"
+#include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/vision/tower_harness.h"
@@ -84,9 +85,7 @@ const VisionGolden::Item& whole_item(const VisionGolden& golden, const VisionTow
 }
 
 // Eleven copies fill more than a tile, whose borders lie within them.
-TEST_P(Tower, SameBitsForAnyThreadsAndBesideOtherGrids) {
-  const VisionGolden g = golden();
-  TowerHarness one(isa(), g.folder, DType::kF32, 1), three(isa(), g.folder, DType::kF32, 3);
+void expect_same_bits(const VisionGolden& g, TowerHarness& one, TowerHarness& three) {
   const VisionGolden::Item& item = whole_item(g, one.tower());
   constexpr int32_t kCopies = 11;
   const PatchGrid& grid = item.grid;
@@ -104,6 +103,44 @@ TEST_P(Tower, SameBitsForAnyThreadsAndBesideOtherGrids) {
     // The last copy but one was negated twice.
     const float* last = all.data() + (output + 1) * numbers * kCopies - 2 * numbers;
     EXPECT_TRUE(std::equal(last, last + numbers, alone.data() + output * numbers));
+  }
+}
+
+// A grid of 24 x 24 patches takes pieces of one head and 256 rows; where a piece ends within a grid
+// depends on the grids before it.
+TEST_P(Tower, SameBitsHoweverAttentionIsCut) {
+  const VisionGolden g = golden();
+  TowerHarness harness(isa(), g.folder, DType::kBF16, 2);
+  const VisionConfig& config = *harness.config().vision;
+  const bool any_size = config.position_side == 0 || config.resamples;
+  const VisionGolden::Item& item = whole_item(g, harness.tower());
+  const PatchGrid grid{harness.tower().group(), any_size ? 24 : item.grid.h,
+                       any_size ? 24 : item.grid.w};
+  constexpr int32_t kBefore = 3;
+  const auto numbers =
+      static_cast<size_t>(int64_t{grid.t} * grid.h * grid.w * harness.tower().patch_values());
+  std::vector<float> patches(numbers * (kBefore + 1));
+  for (size_t i = 0; i < patches.size(); ++i) {
+    patches[i] = item.patches[i * 7 % item.patches.size()] * (i % 3 == 0 ? -1.0f : 1.0f);
+  }
+  const std::vector<float> all = harness.encode(patches, {grid.t * (kBefore + 1), grid.h, grid.w});
+  const std::vector<float> alone =
+      harness.encode({patches.end() - static_cast<ptrdiff_t>(numbers), patches.end()}, grid);
+  const auto outputs = static_cast<size_t>(harness.tower().outputs());
+  const size_t rows = alone.size() / outputs;
+  for (size_t output = 0; output < outputs; ++output) {
+    const float* last = all.data() + ((output + 1) * (kBefore + 1) - 1) * rows;
+    EXPECT_TRUE(std::equal(last, last + rows, alone.data() + output * rows)) << output;
+  }
+}
+
+TEST_P(Tower, SameBitsForAnyThreadsAndBesideOtherGrids) {
+  const VisionGolden g = golden();
+  for (const Quantization& quantization : {Quantization{}, parse_quantization("wint8", 0)}) {
+    SCOPED_TRACE(quantization.bits);
+    TowerHarness one(isa(), g.folder, DType::kF32, 1, quantization);
+    TowerHarness three(isa(), g.folder, DType::kF32, 3, quantization);
+    expect_same_bits(g, one, three);
   }
 }
 
@@ -159,19 +196,19 @@ TEST_P(Tower, RefusesGrids) {
 
 class PackedTower : public testing::TestWithParam<std::string> {};
 
-TEST_P(PackedTower, SameBitsFromAPackedFile) {
-  const VisionGolden g = load_vision_golden(GetParam());
-  TowerHarness harness(available_cpu_isas().front(), g.folder, DType::kBF16);
+void expect_packed_bits(const VisionGolden& g, const Quantization& quantization) {
+  TowerHarness harness(available_cpu_isas().front(), g.folder, DType::kBF16, 2, quantization);
   Backend& backend = harness.backend();
   const Checkpoint checkpoint(g.folder);
-  const ModelSources sources = checkpoint_sources(harness.config(), checkpoint, {});
+  const ModelSources sources = checkpoint_sources(harness.config(), checkpoint, quantization);
   WeightLoader loader(backend, &checkpoint, DType::kBF16, 0.0f);
-  const std::filesystem::path path =
-      std::filesystem::path(testing::TempDir()) / (GetParam() + "_tower.packed");
+  const TempFolder folder;
+  const std::filesystem::path path = folder.path() / "tower.packed";
   AtomicFile file(path);
   write_packed(file,
                {.layout = packed_layout(backend, DType::kBF16, sources),
                 .storage = DType::kBF16,
+                .quantization = quantization,
                 .config = read_config_identity(g.folder)},
                sources, loader, backend);
   file.commit();
@@ -187,7 +224,14 @@ TEST_P(PackedTower, SameBitsFromAPackedFile) {
     EXPECT_EQ(harness.encode(g.items[i].patches, g.items[i].grid), rows[i]) << i;
   }
   harness.replace(nullptr);
-  std::filesystem::remove(path);
+}
+
+TEST_P(PackedTower, SameBitsFromAPackedFile) {
+  const VisionGolden g = load_vision_golden(GetParam());
+  for (const char* name : {"", "wint8"}) {
+    SCOPED_TRACE(name);
+    expect_packed_bits(g, parse_quantization(name, 0));
+  }
 }
 
 // A grid that could be, on a device that can't hold it: nothing is taken, and the next item runs.

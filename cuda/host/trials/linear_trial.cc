@@ -1,0 +1,110 @@
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "cuda/host/trials/kernel_trials.h"
+#include "cuda/host/trials/trial.h"
+
+namespace headrace::cuda {
+
+namespace {
+
+constexpr int64_t kFeatures = 192, kInner = 96;
+// The last one's are the rows that all are held against.
+constexpr std::array<int64_t, 5> kRows = {1, 9, 64, 200, 257};
+constexpr int64_t kMostRows = kRows.back();
+
+constexpr WeightLayout layout(bool gate_up) { return {kFeatures, kInner, gate_up}; }
+constexpr size_t kWeightBytes = 2 * static_cast<size_t>(layout(false).elements());
+constexpr size_t kBiasBytes = 2 * kFeatures;
+constexpr size_t kInputBytes = kWeightBytes + kBiasBytes + 2 * kMostRows * kInner;
+constexpr size_t kSlotBytes = sizeof(float) * kFeatures * kMostRows;
+constexpr size_t kOutputBytes = (kRows.size() + 1) * kSlotBytes;
+static_assert(layout(true).elements() == layout(false).elements() && kBiasBytes % 128 == 0);
+
+struct LinearCase {
+  const char* name;
+  DType dtype;
+  bool silu_mul;  ///< else with a bias, to float32
+};
+
+constexpr LinearCase kCases[] = {{"bfloat16", DType::kBF16, false},
+                                 {"bfloat16 with SiLU", DType::kBF16, true},
+                                 {"float16", DType::kF16, false},
+                                 {"float16 with SiLU", DType::kF16, true}};
+
+class LinearTrial {
+ public:
+  LinearTrial(CudaContext& context, TrialOp<LinearArgs> op)
+      : op_(op), trial_(context, kInputBytes, kOutputBytes) {}
+
+  std::string run() {
+    make_inputs();
+    for (const LinearCase& one : kCases) {
+      for (const char* how : kTrialRuns) {
+        trial_.clear_outputs();
+        launch(one, kMostRows, false, 0);
+        trial_.run(&one - kCases, [&] {
+          for (size_t i = 0; i < kRows.size(); ++i) launch(one, kRows[i], true, i + 1);
+        });
+        const int64_t rows = first_difference(one);
+        if (rows > 0) return str_cat("of ", rows, " rows in ", one.name, how, " they differ");
+      }
+    }
+    return "";
+  }
+
+ private:
+  void make_inputs() {
+    std::mt19937 random(1);
+    auto* const numbers = reinterpret_cast<uint16_t*>(trial_.staging());
+    for (size_t i = 0; i < kInputBytes / 2; ++i) numbers[i] = random_half(random);
+    constexpr auto kStride = static_cast<size_t>(layout(false).stride());
+    for (size_t i = 0; i < kWeightBytes / 2; ++i) {
+      if (i % kStride >= kInner) numbers[i] = 0;
+    }
+    trial_.upload();
+  }
+
+  static int64_t columns(const LinearCase& one) { return one.silu_mul ? kFeatures / 2 : kFeatures; }
+
+  void launch(const LinearCase& one, int64_t rows, bool has_wgmma, size_t slot) {
+    const CudaContext& context = trial_.context();
+    const std::byte* const bias = trial_.inputs() + kWeightBytes;
+    LinearArgs args{.dtype = one.dtype,
+                    .x = {bias + kBiasBytes, rows, kInner, kInner},
+                    .weight = trial_.inputs(),
+                    .layout = layout(one.silu_mul),
+                    .bias = one.silu_mul ? nullptr : bias,
+                    .silu_mul = one.silu_mul,
+                    .out_dtype = one.silu_mul ? one.dtype : DType::kF32,
+                    .multiprocessors = context.properties().multiprocessors,
+                    .has_wgmma = has_wgmma};
+    args.out = {trial_.outputs() + slot * kSlotBytes, rows, columns(one), columns(one)};
+    op_(args, context.stream());
+  }
+
+  /// Rows of the first launch that has other bits than slot 0; 0 = none.
+  int64_t first_difference(const LinearCase& one) {
+    trial_.download();
+    const std::byte* const found = trial_.staging();
+    const size_t row_bytes =
+        static_cast<size_t>(columns(one)) * dtype_size(one.silu_mul ? one.dtype : DType::kF32);
+    for (size_t i = 0; i < kRows.size(); ++i) {
+      const size_t bytes = static_cast<size_t>(kRows[i]) * row_bytes;
+      if (std::memcmp(found + (i + 1) * kSlotBytes, found, bytes) != 0) return kRows[i];
+    }
+    return 0;
+  }
+
+  TrialOp<LinearArgs> op_;
+  Trial trial_;
+};
+
+}  // namespace
+
+std::string try_wgmma_linears(CudaContext& context, TrialOp<LinearArgs> op) {
+  return guarded(context, [&] { return LinearTrial(context, op).run(); });
+}
+
+}  // namespace headrace::cuda

@@ -1,0 +1,87 @@
+#pragma once
+
+// What trials share.
+
+#include <cstddef>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "base/checked_math.h"
+#include "cuda/host/context.h"
+#include "cuda/host/pinned.h"
+#include "cuda/host/step_graphs.h"
+
+namespace headrace::cuda {
+
+/// Places of arrays behind each other, each aligned to 256 bytes.
+class TrialPlaces {
+ public:
+  size_t take(size_t bytes) {
+    const size_t at = end_;
+    end_ += round_up(bytes, size_t{256});
+    return at;
+  }
+  size_t bytes() const { return end_; }
+
+ private:
+  size_t end_ = 0;
+};
+
+/// Device memory that isn't the model's.
+class TrialMemory {
+ public:
+  TrialMemory(CudaContext& context, size_t bytes);
+  ~TrialMemory() { static_cast<void>(context_.api().free_device(data_)); }
+  TrialMemory(const TrialMemory&) = delete;
+  TrialMemory& operator=(const TrialMemory&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  CudaContext& context_;
+  void* data_ = nullptr;
+};
+
+/// Numbers on the GPU that kernels read, and what they leave.
+class Trial {
+ public:
+  Trial(CudaContext& context, size_t input_bytes, size_t output_bytes);
+  /// Nothing of it is left on the stream.
+  ~Trial() { static_cast<void>(context_.api().synchronize(context_.stream())); }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  CudaContext& context() const { return context_; }
+  std::byte* inputs() const { return inputs_.data(); }
+  std::byte* outputs() const { return outputs_.data(); }
+  /// Host memory: what upload() takes, what download() leaves.
+  std::byte* staging() const { return staging_.data(); }
+  void upload();
+  void clear_outputs();
+  void download();
+  /// Calls what launches kernels the first time, records and launches it the second, and launches
+  /// the record from then on. `what`: says which kernels, the same for the same ones.
+  void run(int64_t what, const std::function<void()>& launches) {
+    graphs_.run({this, this, what, 1}, 0, launches);
+  }
+
+ private:
+  CudaContext& context_;
+  size_t input_bytes_, output_bytes_;
+  PinnedBuffer staging_;
+  TrialMemory inputs_, outputs_;
+  StepGraphs graphs_;
+};
+
+/// How Trial::run() launches the first time, the second and the third, for messages.
+inline constexpr const char* kTrialRuns[] = {"", ", recorded", ", from a graph"};
+
+/// Numbers from 1 to 2 as float16, and from 1/128 to 2 as bfloat16, of both signs.
+inline uint16_t random_half(std::mt19937& random) {
+  return static_cast<uint16_t>(0x3c00 | (random() & 0x83ff));
+}
+
+/// What `trial` returns; an error that it throws is a reason, too, unless the GPU is lost.
+std::string guarded(CudaContext& context, const std::function<std::string()>& trial);
+
+}  // namespace headrace::cuda
