@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <stdexcept>
+
+#include "config_folder.h"
 
 namespace headrace::bench {
 
@@ -20,28 +20,13 @@ using Clock = std::chrono::steady_clock;
 
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-/// A folder with the shape's config.json, gone with this object.
-class ConfigFolder {
- public:
-  explicit ConfigFolder(const ModelShape& shape)
-      : path_(std::filesystem::temp_directory_path() /
-              ("headrace-" + shape.name + "-" + std::to_string(std::random_device{}()))) {
-    std::filesystem::create_directories(path_);
-    std::ofstream(path_ / "config.json") << shape.config_json();
-  }
-  ConfigFolder(const ConfigFolder&) = delete;
-  ConfigFolder& operator=(const ConfigFolder&) = delete;
-  ~ConfigFolder() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 class EngineBench {
  public:
   EngineBench(Engine& engine, const EngineBenchOptions& options, Report& report)
-      : engine_(engine), options_(options), report_(report), folder_(options.shape) {
+      : engine_(engine),
+        options_(options),
+        report_(report),
+        folder_(options.shape.name, options.shape.config_json()) {
     engine_.install_model(kModel, model_options());
     engine_.start_model(kModel);
   }

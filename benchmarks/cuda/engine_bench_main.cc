@@ -1,9 +1,9 @@
-// Whole steps, and 1,000 requests, on a GPU:
+// Whole steps, 1,000 requests and a vision tower, on a GPU:
 //
 //   gpu_engine_bench [--rows FILE] [--shape llama-3.2-1b|llama-3.1-8b] [--requests N] [--seqs N]
-//                    [--part decode|serving]
+//                    [--part decode|serving|tower]
 //
-// Without --shape both, the small one first; without --part both. Exits with 2 where there is no
+// Without --shape both, the small one first; without --part all. Exits with 2 where there is no
 // usable GPU.
 
 #include <cstdio>
@@ -16,6 +16,7 @@
 #include "engine_bench.h"
 #include "gpu_main.h"
 #include "read_limit.h"
+#include "tower_bench.h"
 
 namespace headrace::bench {
 namespace {
@@ -36,7 +37,7 @@ Arguments parse(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (name == "--rows") {
       out.rows = value;
-    } else if (name == "--part" && (value == "decode" || value == "serving")) {
+    } else if (name == "--part" && (value == "decode" || value == "serving" || value == "tower")) {
       out.part = value;
     } else if (name == "--shape") {
       out.shapes.push_back(value);
@@ -50,6 +51,17 @@ Arguments parse(int argc, char** argv) {
   }
   if (out.shapes.empty()) out.shapes = {"llama-3.2-1b", "llama-3.1-8b"};
   return out;
+}
+
+bool measure_tower(Report& report) {
+  try {
+    Engine engine;
+    bench_tower(engine, {.shape = tower_shape("qwen2.5-vl"), .number = "tower-qwen2.5-vl"}, report);
+    return true;
+  } catch (const std::exception& e) {
+    report.missing("tower-qwen2.5-vl", e.what());
+    return false;
+  }
 }
 
 /// Returns whether all was measured.
@@ -89,6 +101,8 @@ int run(const Arguments& arguments) {
   ReadLimit limit(*device, kReadBytes);
   Report report(arguments.rows);
   bool all = true;
+  if (arguments.part.empty() || arguments.part == "tower") all = measure_tower(report);
+  if (arguments.part == "tower") return all ? 0 : 1;
   for (const std::string& shape : arguments.shapes) {
     all = measure(shape, arguments, limit, report) && all;
   }

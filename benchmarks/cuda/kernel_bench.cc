@@ -37,6 +37,7 @@ int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report
     Part* run;
   };
   constexpr std::array kParts = {Named{"attention", bench_attention},
+                                 Named{"segments", bench_segments},
                                  Named{"sampling", bench_sampling}, Named{"rows", bench_rows},
                                  Named{"linears", bench_linears}};
   const auto wanted = [&](const Named& part) {

@@ -26,12 +26,15 @@ struct KernelBenchOptions {
   int64_t many_rows = 4096;
   int64_t prefill_tokens = 16384;
   int64_t decode_sequences = 64, decode_context = 8192;
+  TowerShape tower = tower_shape("qwen2.5-vl");
+  int64_t tower_rows = 4096;  ///< patches of an image
   int64_t matrix_size = 8192;
   int32_t sample_rows = 128, sample_vocab = 151936;
   int rounds = 11;
   int least_turns = 16;    ///< of short kernels in a timed run
   std::string cublaslt{};  ///< path of the library, "" = wherever the linker finds it
-  std::string part{};  ///< of bench_kernels(): "attention", "sampling", "rows", "linears"; "" = all
+  /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears"; "" = all.
+  std::string part{};
 };
 
 /// What the kernels are held against.
@@ -51,6 +54,9 @@ void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const
 /// Prefill of a long prompt; decodes of many sequences.
 void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report);
+/// Attention of a vision tower: an image as a whole, and in windows.
+void bench_segments(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
+                    Report& report);
 /// Norms and rotations of many rows; sampling.
 void bench_rows(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                 Report& report);

@@ -63,6 +63,85 @@ ModelShape model_shape(const std::string& name) {
                               ": llama-3.1-8b, llama-3.2-1b and toy are");
 }
 
+double TowerShape::flops(int64_t patches) const {
+  const auto p = static_cast<double>(patches);
+  const auto wide = static_cast<double>(width * merge * merge);
+  const auto w = static_cast<double>(width), inner = static_cast<double>(intermediate);
+  const double linears = static_cast<double>(6 * patch * patch) * w +
+                         static_cast<double>(depth) * w * (4 * w + 3 * inner);
+  const double merger =
+      p / static_cast<double>(merge * merge) * wide * (wide + static_cast<double>(hidden));
+  const auto whole = static_cast<double>(full.size());
+  return 2 * (p * linears + merger) + whole * segment_flops(patches, patches, width) +
+         (static_cast<double>(depth) - whole) * segment_flops(patches, window_rows, width);
+}
+
+std::string TowerShape::config_json() const {
+  const int64_t head_dim = 64, decoder_heads = hidden / head_dim;
+  return nlohmann::json{{"model_type", "qwen2_5_vl"},
+                        {"architectures", {"Qwen2_5_VLForConditionalGeneration"}},
+                        {"hidden_act", "silu"},
+                        {"hidden_size", hidden},
+                        {"intermediate_size", 256},
+                        {"num_hidden_layers", 1},
+                        {"num_attention_heads", decoder_heads},
+                        {"num_key_value_heads", decoder_heads},
+                        {"vocab_size", 640},
+                        {"max_position_embeddings", 32768},
+                        {"rms_norm_eps", 1e-6},
+                        {"rope_theta", 1000000.0},
+                        {"rope_scaling", {{"type", "mrope"}, {"mrope_section", {8, 12, 12}}}},
+                        {"tie_word_embeddings", true},
+                        {"torch_dtype", "bfloat16"},
+                        {"bos_token_id", 1},
+                        {"eos_token_id", 2},
+                        {"image_token_id", 3},
+                        {"video_token_id", 4},
+                        {"vision_start_token_id", 5},
+                        {"vision_end_token_id", 6},
+                        {"vision_config",
+                         {{"depth", depth},
+                          {"fullatt_block_indexes", full},
+                          {"hidden_act", "silu"},
+                          {"hidden_size", width},
+                          {"in_chans", 3},
+                          {"intermediate_size", intermediate},
+                          {"num_heads", heads},
+                          {"out_hidden_size", hidden},
+                          {"patch_size", patch},
+                          {"spatial_merge_size", merge},
+                          {"spatial_patch_size", patch},
+                          {"temporal_patch_size", 2},
+                          {"tokens_per_second", 2},
+                          {"window_size", window}}}}
+      .dump();
+}
+
+TowerShape tower_shape(const std::string& name) {
+  if (name == "qwen2.5-vl") {
+    return {.name = name,
+            .width = 1280,
+            .intermediate = 3420,
+            .depth = 32,
+            .heads = 16,
+            .full = {7, 15, 23, 31},
+            .hidden = 3584};
+  }
+  if (name == "toy") {
+    return {.name = name,
+            .width = 80,
+            .intermediate = 68,
+            .depth = 2,
+            .heads = 1,
+            .patch = 4,
+            .window = 16,
+            .full = {1},
+            .hidden = 64,
+            .window_rows = 16};
+  }
+  throw std::invalid_argument("no tower is called " + name + ": qwen2.5-vl and toy are");
+}
+
 std::vector<LinearShape> linear_shapes(const ModelShape& shape) {
   return {{"qkv", shape.qkv(), shape.hidden},
           {"o", shape.hidden, shape.heads * shape.head_dim},

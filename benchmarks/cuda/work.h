@@ -35,6 +35,31 @@ struct ModelShape {
 /// "llama-3.1-8b", "llama-3.2-1b" or "toy"; throws std::invalid_argument for others.
 ModelShape model_shape(const std::string& name);
 
+/// A vision tower as Qwen2.5-VL's, by the names of config.json: windows in most blocks, a gated
+/// feed-forward.
+struct TowerShape {
+  std::string name;
+  int64_t width = 0, intermediate = 0, depth = 0, heads = 0, patch = 14, merge = 2;
+  int64_t window = 112;       ///< pixels
+  std::vector<int64_t> full;  ///< blocks without windows
+  int64_t hidden = 0;         ///< of the decoder, which has one small layer
+  int64_t window_rows = 64;   ///< patches of a window
+
+  /// Operations for an image of so many patches, in whole windows.
+  double flops(int64_t patches) const;
+  std::string config_json() const;
+};
+
+/// "qwen2.5-vl" or "toy"; throws std::invalid_argument for others.
+TowerShape tower_shape(const std::string& name);
+
+/// The two products of attention over `rows` rows in segments of `segment`.
+constexpr double segment_flops(int64_t rows, int64_t segment, int64_t width) {
+  const double whole = static_cast<double>(rows / segment) * static_cast<double>(segment * segment);
+  const double rest = static_cast<double>(rows % segment) * static_cast<double>(rows % segment);
+  return 4.0 * (whole + rest) * static_cast<double>(width);
+}
+
 /// A linear layer's weight.
 struct LinearShape {
   std::string name;

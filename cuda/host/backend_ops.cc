@@ -57,29 +57,42 @@ void CudaBackend::embed(const PackedWeight& table, TensorView out) {
   launch(cuda::embed, args);
 }
 
-const float* CudaBackend::frequencies(const RopeSpec& spec) {
+const CudaBackend::RopeFrequencies& CudaBackend::frequencies(const RopeSpec& spec) {
   for (const RopeFrequencies& known : rope_frequencies_) {
-    if (known.inv_freq == spec.inv_freq) return static_cast<const float*>(known.device.data);
+    if (known.inv_freq == spec.inv_freq && known.axes == spec.axes) return known;
   }
   HEADRACE_CHECK(!graphs_.recording());
   const size_t bytes = spec.inv_freq.size() * sizeof(float);
-  RopeFrequencies added{spec.inv_freq, memory_.allocate(bytes)};
+  RopeFrequencies added{spec.inv_freq, spec.axes, memory_.allocate(bytes + spec.axes.size())};
   upload(spec.inv_freq.data(), added.device.data, bytes);
+  if (!spec.axes.empty()) {
+    auto* const behind = static_cast<std::byte*>(added.device.data) + bytes;
+    upload(spec.axes.data(), behind, spec.axes.size());
+    added.device_axes = reinterpret_cast<const uint8_t*>(behind);
+  }
   rope_frequencies_.push_back(std::move(added));
-  return static_cast<const float*>(rope_frequencies_.back().device.data);
+  return rope_frequencies_.back();
 }
 
 void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
   HEADRACE_CHECK(spec.rotary_dim > 0 && spec.rotary_dim % 2 == 0 &&
                      spec.inv_freq.size() == static_cast<size_t>(spec.rotary_dim / 2),
                  spec.rotary_dim, " ", spec.inv_freq.size());
+  HEADRACE_CHECK(spec.axes.empty() ||
+                     (spec.axes.size() == spec.inv_freq.size() && std::ranges::max(spec.axes) <= 2),
+                 spec.axes.size());
   HEADRACE_CHECK(
       out.rows() == step_.rows && out.cols() == spec.rotary_dim && out.dtype == DType::kF32,
       out.rows(), " x ", out.cols());
-  graphs_.note("rope_table", frequencies(spec), spec.rotary_dim, spec.attention_factor,
+  const RopeFrequencies& known = frequencies(spec);
+  const auto* const inv_freq = static_cast<const float*>(known.device.data);
+  // Without positions on axes of their own, those of a row are its position.
+  const uint8_t* const axes = step_.axis_positions == nullptr ? nullptr : known.device_axes;
+  const int32_t* const axis_positions = axes == nullptr ? nullptr : step_.axis_positions;
+  graphs_.note("rope_table", inv_freq, spec.rotary_dim, spec.attention_factor,
                spec.dynamic_original_max, spec.dynamic_base, spec.dynamic_factor, out,
-               step_.positions, step_.rope_lens);
-  launch(cuda::rope_table, {.angles = {.inv_freq = frequencies(spec),
+               step_.positions, step_.rope_lens, axis_positions, axes);
+  launch(cuda::rope_table, {.angles = {.inv_freq = inv_freq,
                                        .rotary_dim = spec.rotary_dim,
                                        .attention_factor = spec.attention_factor,
                                        .dynamic_original_max = spec.dynamic_original_max,
@@ -87,6 +100,8 @@ void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
                                        .dynamic_factor = spec.dynamic_factor},
                             .positions = step_.positions,
                             .rope_lens = step_.rope_lens,
+                            .axis_positions = axis_positions,
+                            .axes = axes,
                             .rows = out.rows(),
                             .out = static_cast<float*>(out.data),
                             .out_stride = out.row_stride});
@@ -178,27 +193,7 @@ void CudaBackend::route(TensorView, const PackedWeight&, TensorView, TensorView,
 
 void CudaBackend::experts(const Experts&) { HEADRACE_CHECK(false, "see require()"); }
 
-void CudaBackend::add(TensorView, TensorView) { HEADRACE_CHECK(false, "see require()"); }
-
 void CudaBackend::add_gated(TensorView, TensorView, TensorView, TensorView) {
-  HEADRACE_CHECK(false, "see require()");
-}
-
-void CudaBackend::layer_norm(TensorView, TensorView, TensorView, float, TensorView) {
-  HEADRACE_CHECK(false, "see require()");
-}
-
-void CudaBackend::activate(Activation, TensorView) { HEADRACE_CHECK(false, "see require()"); }
-
-void CudaBackend::rotate(TensorView, TensorView, int32_t, int32_t) {
-  HEADRACE_CHECK(false, "see require()");
-}
-
-void CudaBackend::scatter_rows(TensorView, std::span<const int32_t>, TensorView) {
-  HEADRACE_CHECK(false, "see require()");
-}
-
-void CudaBackend::segment_attention(const SegmentAttention&) {
   HEADRACE_CHECK(false, "see require()");
 }
 

@@ -13,6 +13,7 @@ namespace {
 /// Steps of single tokens, each of which is sampled from: what is recorded.
 bool is_decode(const StepBatch& batch) {
   return batch.logit_rows.size() == batch.token_ids.size() && batch.modalities.empty() &&
+         batch.given.empty() &&
          std::all_of(batch.seqs.begin(), batch.seqs.end(), [](const SeqSlice& seq) {
            return seq.num_rows == 1 && seq.adapter == kNoAdapter;
          });
@@ -47,7 +48,9 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   }
   HEADRACE_CHECK(batch.drawn.empty() || batch.drawn.size() == batch.token_ids.size(),
                  batch.drawn.size());
-  HEADRACE_CHECK(batch.given.empty() && batch.rope_positions.empty(), "see require()");
+  HEADRACE_CHECK(
+      batch.rope_positions.empty() || batch.rope_positions.size() == 3 * batch.token_ids.size(),
+      batch.rope_positions.size());
   context_.enter();
   context_.settle();  // or a failed step's copies would read what this one writes
   uploader_.release();
@@ -83,6 +86,19 @@ void CudaBackend::queue_rows() {
   step_.drawn_by = queue(step_.batch.drawn, -1);
   step_.positions = queue(step_.batch.positions, 0);
   step_.rope_lens = queue(step_.batch.rope_lens, 1);
+  if (!step_.batch.rope_positions.empty()) queue_axis_positions();
+}
+
+/// [3][rows], with padding behind each axis.
+void CudaBackend::queue_axis_positions() {
+  const std::span<const int32_t> from = step_.batch.rope_positions;
+  const size_t rows = from.size() / 3, all = static_cast<size_t>(step_.rows);
+  host_i32_.assign(3 * all, 0);
+  for (size_t axis = 0; axis < 3; ++axis) {
+    std::ranges::copy(from.subspan(axis * rows, rows),
+                      host_i32_.begin() + static_cast<std::ptrdiff_t>(axis * all));
+  }
+  step_.axis_positions = arena_.put<int32_t>(host_i32_);
 }
 
 // Padding rows write into the spare block and are in no sequence.
@@ -170,7 +186,7 @@ void CudaBackend::run_step(const void* model, const KvCache& cache,
                            const std::function<void()>& ops) {
   // Where the arena has moved within the step, the next step's inputs will lie elsewhere.
   if (reserving_ || !step_.recorded || step_generation_ != arena_.generation()) return ops();
-  graphs_.run({model, &cache, step_.rows, step_.table_stride},
+  graphs_.run({model, &cache, step_.rows, step_.table_stride, step_.axis_positions != nullptr},
               arena_.generation() + workspace_generation_, ops);
 }
 

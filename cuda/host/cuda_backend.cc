@@ -43,10 +43,12 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
       attends_by_wgmma_(has_wgmma_),
       storage_(options.storage),
       memory_(context_, options.memory_limit),
+      released_(context_),
       uploader_(context_, std::min(usable_cores(), kMaxUploadThreads)),
-      lora_uploader_(context_, kLoraUploadThreads),
+      lora_uploader_(context_, kLoraUploadThreads, &released_),
       arena_(context_, memory_),
       sample_arena_(context_, memory_),
+      writer_(context_),
       graphs_(context_, kCheckReplays) {
   if (options.try_kernels) try_kernels();
 }
@@ -113,14 +115,6 @@ void CudaBackend::require(const BackendNeeds& needs) const {
                 ": leave quantization out and take a checkpoint that isn't quantized, or use ",
                 "device cpu.");
   }
-  if (needs.vision) {
-    throw_error(ErrorCode::kUnsupported,
-                "the CUDA backend runs no vision towers yet: use device cpu.");
-  }
-  if (needs.given_rows) {
-    throw_error(ErrorCode::kUnsupported,
-                "the CUDA backend runs no models that see images yet: use ", "device cpu.");
-  }
   if (needs.experts > 0) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no mixture-of-experts layers, but ",
                 "this model's have ", needs.experts, " experts: use device cpu.");
@@ -144,7 +138,18 @@ DType CudaBackend::activation_dtype(DType storage) const {
   return storage_;
 }
 
-Backend::Buffer CudaBackend::allocate(size_t bytes) { return memory_.allocate(bytes); }
+// Ops that use a buffer may still be queued when it is given back. What takes its place is written
+// behind them on the same stream, or after a wait, but for what is uploaded on another thread.
+Backend::Buffer CudaBackend::allocate(size_t bytes) {
+  Buffer buffer = memory_.allocate(bytes);
+  auto release = [this, owner = std::move(buffer.owner)](void*) mutable {
+    static_cast<void>(context_.api().set_device(context_.device()));
+    released_.try_record(context_.stream());
+    owner.reset();
+  };
+  buffer.owner = std::shared_ptr<void>(buffer.data, std::move(release));
+  return buffer;
+}
 
 Backend::Buffer CudaBackend::adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) {
   Buffer buffer = memory_.allocate(bytes);

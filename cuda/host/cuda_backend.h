@@ -8,6 +8,7 @@
 //   backend_lora.cc  pack_lora, lora
 //   quant/backend_quant.cc  embed and linear of quantized weights
 //   backend_sample.cc  sample, begin_sample, end_sample
+//   backend_vision.cc  the ops of vision towers, rows from the host
 //
 // Ops return when they are queued on the backend's stream; read_back(), sample() and end_sample()
 // alone wait.
@@ -30,11 +31,13 @@
 #include "cuda/host/pinned.h"
 #include "cuda/host/step_arena.h"
 #include "cuda/host/step_graphs.h"
+#include "cuda/host/stream_writer.h"
 #include "cuda/host/swap_stream.h"
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/attention.h"
 #include "cuda/kernels/embed.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/vision/segment_attention.h"
 
 namespace headrace::cuda {
 
@@ -54,6 +57,7 @@ class CudaBackend final : public Backend {
   size_t bytes_in_use() const override;
   size_t bytes_held() const override;
   void upload(const void* source, void* device, size_t bytes) override;
+  void write_rows(std::span<const float> values, TensorView to) override;
   void read_back(const void* device, void* destination, size_t bytes) override;
 
   std::unique_ptr<PackedWeight> pack_weight(const WeightSpec& spec) override;
@@ -95,7 +99,6 @@ class CudaBackend final : public Backend {
   void attention(TensorView q, const AttentionSpec& spec, const KvCache& cache, int32_t layer,
                  TensorView out) override;
   void gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
-  /// Those of vision towers, which require() refuses, throw InternalError.
   void layer_norm(TensorView x, TensorView weight, TensorView bias, float eps,
                   TensorView out) override;
   void activate(Activation kind, TensorView x) override;
@@ -122,7 +125,8 @@ class CudaBackend final : public Backend {
     const int32_t* token_ids = nullptr;
     const int32_t* positions = nullptr;
     const int32_t* rope_lens = nullptr;
-    const int32_t* drawn_by = nullptr;  ///< StepBatch::drawn
+    const int32_t* drawn_by = nullptr;        ///< StepBatch::drawn
+    const int32_t* axis_positions = nullptr;  ///< StepBatch::rope_positions, null: there are none
     const int64_t* slots = nullptr;
     const int32_t* block_tables = nullptr;
     int64_t table_stride = 0;
@@ -146,7 +150,17 @@ class CudaBackend final : public Backend {
   /// Angles of one model on the device.
   struct RopeFrequencies {
     std::vector<float> inv_freq;
+    std::vector<uint8_t> axes;
     Buffer device;
+    const uint8_t* device_axes = nullptr;  ///< in `device`; null: there are none
+  };
+
+  /// What segment_attention() goes by, on the device.
+  struct Segments {
+    std::vector<int32_t> ends;
+    std::vector<SegmentItem> items;
+    Buffer device;          ///< `items`
+    uint64_t last_use = 0;  ///< segment_uses_ then
   };
 
   /// Queues an op's kernels, unless reserve() or the check of a replay runs.
@@ -162,10 +176,12 @@ class CudaBackend final : public Backend {
   }
   void try_kernels();
   void queue_rows();
+  void queue_axis_positions();
   void queue_tables();
   void queue_plan(PlannedAttention& planned);
   PlannedAttention& planned_attention(const AttentionShape& shape);
-  const float* frequencies(const RopeSpec& spec);
+  const RopeFrequencies& frequencies(const RopeSpec& spec);
+  const Segments& segments(std::span<const int32_t> ends);
   /// At least `bytes` of pinned memory; the next call's contents replace this one's.
   std::byte* pinned_results(size_t bytes);
   /// At least `bytes` of device memory in `workspace`, contents undefined.
@@ -197,10 +213,12 @@ class CudaBackend final : public Backend {
   std::vector<std::string> replaced_kernels_;
   const DType storage_;  ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
+  EventHandle released_;    ///< behind all that uses memory which allocate() gave and has back
   Uploader uploader_;       ///< for the backend's thread
   Uploader lora_uploader_;  ///< for whoever loads adapters meanwhile
   StepArena arena_;
   StepArena sample_arena_;  ///< apart: a recorded step relies on where arena_ lies
+  StreamWriter writer_;
   PinnedBuffer results_;    ///< for what is read back
   std::deque<Draw> draws_;  ///< that have begun, oldest first
   std::vector<Draw> spare_draws_;
@@ -215,6 +233,8 @@ class CudaBackend final : public Backend {
   int64_t spare_slot_ = 0;     ///< of the cache, for padding rows
   std::vector<RopeFrequencies> rope_frequencies_;
   std::vector<PlannedAttention> attentions_;
+  std::vector<Segments> segments_;
+  uint64_t segment_uses_ = 0;
   StepGraphs graphs_;
   std::unique_ptr<SwapStream> swaps_;  ///< null: no cache has host blocks
   Step step_;

@@ -60,6 +60,10 @@ class EventHandle {
     context_->check(context_->api().record(event_, stream), "recording an event");
     recorded_ = true;
   }
+  /// The same where errors must not be thrown. For hold_up() alone.
+  void try_record(Stream stream) noexcept {
+    static_cast<void>(context_->api().record(event_, stream));
+  }
   /// What `stream` gets from now on runs behind what was in front of the last record().
   void hold_up(Stream stream) {
     context_->check(context_->api().wait_event(stream, event_), "making a stream wait");

@@ -19,6 +19,7 @@ struct GraphKey {
   const void* cache = nullptr;
   int64_t rows = 0;
   int64_t table_stride = 0;
+  bool rope_axes = false;  ///< the step has StepBatch::rope_positions
   auto operator<=>(const GraphKey&) const = default;
 };
 

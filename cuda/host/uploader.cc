@@ -29,8 +29,8 @@ struct Uploader::Task {
   std::exception_ptr failure;  // guarded by failure_mutex
 };
 
-Uploader::Uploader(CudaContext& context, int32_t threads)
-    : context_(context), threads_(static_cast<size_t>(std::max(threads, 1))) {}
+Uploader::Uploader(CudaContext& context, int32_t threads, EventHandle* behind)
+    : context_(context), threads_(static_cast<size_t>(std::max(threads, 1))), behind_(behind) {}
 
 Uploader::~Uploader() {
   if (stream_ == nullptr) return;
@@ -88,6 +88,7 @@ void Uploader::write(void* device, int64_t units, size_t unit_bytes, const Fill&
             .fill = fill};
   const size_t lanes = std::min(threads_, static_cast<size_t>(task.pieces));
   prepare(lanes, static_cast<size_t>(piece_units) * unit_bytes);
+  if (behind_ != nullptr) behind_->hold_up(stream_);
   pending_ = true;
   {
     std::vector<std::jthread> helpers;  // joined however this block is left

@@ -15,8 +15,9 @@ namespace headrace::cuda {
 
 class Uploader {
  public:
-  /// `threads`: most that fill at once. Takes pinned memory when it is first used.
-  Uploader(CudaContext& context, int32_t threads);
+  /// `threads`: most that fill at once. Takes pinned memory when it is first used. `behind`, if
+  /// there is one: an event that device memory may have to wait for when write() gets it.
+  Uploader(CudaContext& context, int32_t threads, EventHandle* behind = nullptr);
   ~Uploader();
 
   /// Writes the units [first, first + count) to `to`, of unit_bytes each.
@@ -44,6 +45,7 @@ class Uploader {
 
   CudaContext& context_;
   const size_t threads_;
+  EventHandle* const behind_;
   std::mutex mutex_;
   // Guarded by mutex_:
   Stream stream_ = nullptr;

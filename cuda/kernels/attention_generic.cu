@@ -1,18 +1,12 @@
-#include "cuda/device/reduce.cuh"
 #include "cuda/kernels/attention_merge.cuh"
+#include "cuda/kernels/attention_scalar.cuh"
 
 namespace headrace::cuda {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kMaxHeadDim = 256;
-constexpr int kColumns = kMaxHeadDim / kThreads;  // that a thread sums
-
-/// A row's softmax (scores in units of log2) and the thread's columns of its sums.
-struct RowSums {
-  float max = kNoScore, total = 0.0f;
-  float at[kColumns] = {};
-};
+constexpr int kThreads = kScalarThreads;
+constexpr int kMaxHeadDim = kScalarMaxHeadDim;
+constexpr int kColumns = kScalarColumns;
 
 /// Element 0 of the piece's key or value at a position.
 template <class T, class Cache>
@@ -22,42 +16,6 @@ __device__ int64_t kv_offset(const AttentionTask<T, Cache>& task, const Attentio
   const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
   return task.layout.offset(int64_t{table[position / size]} * size + position % size,
                             piece.kv_head);
-}
-
-/// One split of one row: threads score a key each, then sum a column each.
-template <class T, class Cache>
-__device__ void attend_split(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
-                             const float* query, KeyRange keys, RowSums& sums, float* scores,
-                             float* scratch) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int32_t d = task.shape.head_dim;
-  for (int32_t tile = keys.first / kTileKeys * kTileKeys; tile < keys.end; tile += kTileKeys) {
-    float score = kNoScore;
-    const int32_t position = tile + thread;
-    if (thread < kTileKeys && position >= keys.first && position < keys.end) {
-      const Cache* key = task.keys + kv_offset(task, piece, position);
-      float dot = 0.0f;
-      for (int32_t j = 0; j < d; ++j) dot = fmaf(query[j], to_float(key[j]), dot);
-      score = dot * task.scale;
-    }
-    const float max = greatest(sums.max, block_reduce(score, Largest{}, scratch));
-    const float weight = weight_of(score, 1.0f, base_of(max));
-    const float keep = factor_of(sums.max, base_of(max));
-    if (thread < kTileKeys) scores[thread] = weight;
-    sums.max = max;
-    sums.total = sums.total * keep + block_reduce(weight, Sum{}, scratch);
-    for (int c = 0; c < kColumns; ++c) {
-      const int32_t j = thread + c * kThreads;
-      float sum = sums.at[c] * keep;
-      for (int32_t i = 0; j < d && i < kTileKeys; ++i) {
-        if (tile + i < keys.first || tile + i >= keys.end) continue;
-        const Cache* value = task.values + kv_offset(task, piece, tile + i);
-        sum = fmaf(scores[i], to_float(value[j]), sum);
-      }
-      sums.at[c] = sum;
-    }
-    __syncthreads();
-  }
 }
 
 template <class T, class Cache>
@@ -77,10 +35,12 @@ __device__ void attend_row(const AttentionTask<T, Cache>& task, const AttentionP
   RowSums total;
   for (int32_t split = piece.item.first_split; split < piece.item.end_split; ++split) {
     RowSums sums;
-    attend_split(
-        task, piece, query,
-        {greatest(keys.first, split * kSplitKeys), least(keys.end, (split + 1) * kSplitKeys)}, sums,
-        scores, scratch);
+    attend_keys(
+        query, shape.head_dim, task.scale,
+        {greatest(keys.first, split * kSplitKeys), least(keys.end, (split + 1) * kSplitKeys)},
+        [&](int32_t key) { return task.keys + kv_offset(task, piece, key); },
+        [&](int32_t key) { return task.values + kv_offset(task, piece, key); }, sums, scores,
+        scratch);
     const Fold fold(total.max, sums.max);
     total.max = fold.max;
     total.total = fold(total.total, sums.total);

@@ -5,8 +5,8 @@
 namespace headrace::cuda {
 
 void embed(const EmbedArgs& args, Stream stream) {
-  copy_rows("embed", args.dtype, args.table, {args.token_ids, args.drawn_by, args.drawn}, args.out,
-            stream);
+  copy_rows("embed", args.dtype, args.table, PickedRows{args.token_ids, args.drawn_by, args.drawn},
+            EveryRow{}, args.out, stream);
 }
 
 }  // namespace headrace::cuda

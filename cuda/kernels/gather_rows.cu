@@ -5,7 +5,7 @@
 namespace headrace::cuda {
 
 void gather_rows(const GatherRowsArgs& args, Stream stream) {
-  copy_rows("gather_rows", args.dtype, args.x, {args.rows}, args.out, stream);
+  copy_rows("gather_rows", args.dtype, args.x, ChosenRows{args.rows}, EveryRow{}, args.out, stream);
 }
 
 }  // namespace headrace::cuda

@@ -1,48 +1,9 @@
 #include "cuda/kernels/rms_norm.h"
 
-#include "cuda/device/reduce.cuh"
-#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/norm_row.cuh"
 
 namespace headrace::cuda {
 namespace {
-
-/// Chunks of a row that a thread holds between its two passes; those behind are read again.
-constexpr int kHeld = 4;
-constexpr int64_t kMaxThreads = 512;
-
-/// Threads for rows of `cols`: a property of the width alone, as the sum's tree hangs on it.
-unsigned norm_threads(int64_t cols, int chunk) {
-  const int64_t wanted = divide_up<int64_t>(cols, int64_t{chunk} * kHeld);
-  return static_cast<unsigned>(least(divide_up<int64_t>(wanted, kWarp) * kWarp, kMaxThreads));
-}
-
-template <class T, int kSize>
-struct Chunk {
-  T at[kSize];
-};
-
-template <class T, int kSize>
-__device__ inline Chunk<T, kSize> load_chunk(const T* from) {
-  if constexpr (kSize == 1) {
-    return {{*from}};
-  } else {
-    const Vector<T> vector = load_vector(from);
-    Chunk<T, kSize> out;
-    for (int i = 0; i < kSize; ++i) out.at[i] = vector.at[i];
-    return out;
-  }
-}
-
-template <class T, int kSize>
-__device__ inline void store_chunk(T* to, const Chunk<T, kSize>& chunk) {
-  if constexpr (kSize == 1) {
-    *to = chunk.at[0];
-  } else {
-    Vector<T> vector;
-    for (int i = 0; i < kSize; ++i) vector.at[i] = chunk.at[i];
-    store_vector(to, vector);
-  }
-}
 
 struct NormShape {
   int64_t cols, x_stride, delta_stride, out_stride;
@@ -83,7 +44,7 @@ __device__ inline void scale_chunk(Chunk<T, kSize> values, float factor, const T
 
 /// One row a block. kSize elements a load: 16 bytes or, where rows aren't aligned, one.
 template <class T, int kSize>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kMaxNormThreads)
     rms_norm_kernel(T* x, const T* delta, const T* weight, T* out, NormShape s) {
   __shared__ float partial[kWarp];
   start_next();
@@ -92,20 +53,20 @@ __global__ void __launch_bounds__(kMaxThreads)
   const T* add = delta == nullptr ? nullptr : delta + blockIdx.x * s.delta_stride;
   T* to = out + blockIdx.x * s.out_stride;
   const int64_t first = int64_t{threadIdx.x} * kSize, step = int64_t{blockDim.x} * kSize;
-  Chunk<T, kSize> held[kHeld];
+  Chunk<T, kSize> held[kHeldChunks];
   HEADRACE_UNROLL
-  for (int h = 0; h < kHeld; ++h) {
+  for (int h = 0; h < kHeldChunks; ++h) {
     if (first + h * step < s.cols) held[h] = load_chunk<T, kSize>(row + first + h * step);
   }
   float squares = 0.0f;
   HEADRACE_UNROLL
-  for (int h = 0; h < kHeld; ++h) {
+  for (int h = 0; h < kHeldChunks; ++h) {
     const int64_t at = first + h * step;
     if (at >= s.cols) continue;
     add_chunk(add, at, held[h], row);
     squares = add_squares(held[h], squares);
   }
-  for (int64_t at = first + kHeld * step; at < s.cols; at += step) {
+  for (int64_t at = first + kHeldChunks * step; at < s.cols; at += step) {
     Chunk<T, kSize> values = load_chunk<T, kSize>(row + at);
     add_chunk(add, at, values, row);
     squares = add_squares(values, squares);
@@ -113,11 +74,11 @@ __global__ void __launch_bounds__(kMaxThreads)
   squares = block_reduce(squares, Sum{}, partial);
   const float factor = 1.0f / sqrtf(squares / static_cast<float>(s.cols) + s.eps);
   HEADRACE_UNROLL
-  for (int h = 0; h < kHeld; ++h) {
+  for (int h = 0; h < kHeldChunks; ++h) {
     const int64_t at = first + h * step;
     if (at < s.cols) scale_chunk(held[h], factor, weight + at, to + at);
   }
-  for (int64_t at = first + kHeld * step; at < s.cols; at += step) {
+  for (int64_t at = first + kHeldChunks * step; at < s.cols; at += step) {
     scale_chunk(load_chunk<T, kSize>(row + at), factor, weight + at, to + at);
   }
 }

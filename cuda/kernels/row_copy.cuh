@@ -1,14 +1,24 @@
 #pragma once
 
-// Rows picked by index: what embed and gather_rows are.
+// Rows copied by index: what embed, gather_rows and scatter_rows are.
 
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/matrix.h"
 
 namespace headrace::cuda {
 
-/// Which row is copied: rows[i], or another_rows[another[i]] where there is `another` and it is >=
-/// 0.
+/// Row i itself.
+struct EveryRow {
+  __device__ int64_t operator[](uint32_t i) const { return i; }
+};
+
+/// Row rows[i].
+struct ChosenRows {
+  const int32_t* rows;
+  __device__ int64_t operator[](uint32_t i) const { return rows[i]; }
+};
+
+/// The same, or another_rows[another[i]] where there is `another` and it is >= 0.
 struct PickedRows {
   const int32_t* rows;
   const int32_t* another = nullptr;
@@ -20,13 +30,14 @@ struct PickedRows {
   }
 };
 
-template <class T>
-__global__ void copy_rows_kernel(const T* from, int64_t from_stride, PickedRows rows, T* to,
-                                 int64_t to_stride, int64_t cols, bool vectors) {
+/// to[targets[i]] = from[sources[i]].
+template <class T, class Sources, class Targets>
+__global__ void copy_rows_kernel(const T* from, int64_t from_stride, Sources sources, T* to,
+                                 int64_t to_stride, Targets targets, int64_t cols, bool vectors) {
   start_next();
   wait_for_previous();
-  const T* x = from + rows[blockIdx.x] * from_stride;
-  T* out = to + blockIdx.x * to_stride;
+  const T* x = from + sources[blockIdx.x] * from_stride;
+  T* out = to + targets[blockIdx.x] * to_stride;
   if (vectors) {
     for (int64_t i = threadIdx.x; i < cols / Vector<T>::kSize; i += blockDim.x) {
       store_vector(out + i * Vector<T>::kSize, load_vector(x + i * Vector<T>::kSize));
@@ -36,8 +47,10 @@ __global__ void copy_rows_kernel(const T* from, int64_t from_stride, PickedRows 
   }
 }
 
-inline void copy_rows(const char* name, DType dtype, const ConstMatrix& from,
-                      const PickedRows& rows, const Matrix& out, Stream stream) {
+/// `out`: as many rows as are copied.
+template <class Sources, class Targets>
+void copy_rows(const char* name, DType dtype, const ConstMatrix& from, const Sources& sources,
+               const Targets& targets, const Matrix& out, Stream stream) {
   if (out.rows == 0 || out.cols == 0) return;
   with_element(dtype, [&](auto element) {
     using T = decltype(element);
@@ -46,8 +59,8 @@ inline void copy_rows(const char* name, DType dtype, const ConstMatrix& from,
     const bool vectors =
         is_vectorizable(x, from.stride, out.cols) && is_vectorizable(to, out.stride, out.cols);
     const LaunchShape shape{.grid = {grid_size(out.rows)}, .threads = 128, .overlaps = true};
-    launch(name, copy_rows_kernel<T>, shape, stream, x, from.stride, rows, to, out.stride, out.cols,
-           vectors);
+    launch(name, copy_rows_kernel<T, Sources, Targets>, shape, stream, x, from.stride, sources, to,
+           out.stride, targets, out.cols, vectors);
   });
 }
 

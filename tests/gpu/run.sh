@@ -140,12 +140,13 @@ run_bench() {
   nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu \
     --format=csv -lms 500 >"$out/clocks.csv" 2>/dev/null &
   clocks=$!
-  for part in sampling rows attention linears; do
+  for part in sampling rows attention segments linears; do
     step "bench-$part" 60 "$bench/gpu_kernel_bench" --part $part --rows "$out/rows.jsonl" \
       --cublaslt "$cublaslt"
   done
   step bench-8b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b --part decode
   step bench-1b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.2-1b
+  step bench-tower 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --part tower
   # 16 GB take long to write to some disks, and are read from memory either way.
   [ "0$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1 | tr -d ' ')" -lt 25000000 ] ||
     folder=(--folder "/dev/shm/headrace-8b-$$")
@@ -161,6 +162,7 @@ run_more() {
   tests engine 60 "$build/tests/cuda/host/gpu_engine_test"
   step goldens 120 "$build/tests/cuda/host/gpu_golden_test" --gtest_brief=1 \
     --gtest_also_run_disabled_tests --gtest_filter='*All*:*Lora*'
+  tests towers 60 "$build/tests/cuda/host/gpu_tower_test"
 }
 
 run_sanitize() {

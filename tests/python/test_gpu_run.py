@@ -24,6 +24,7 @@ PROGRAMS = {
     "tests/cuda/host/gpu_quantized_test": "echo PASSED",
     "tests/cuda/host/gpu_engine_test": "echo PASSED",
     "tests/cuda/host/gpu_golden_test": "echo PASSED",
+    "tests/cuda/host/gpu_tower_test": "echo PASSED",
     "benchmarks/cuda/gpu_kernel_bench": "echo measured",
     "benchmarks/cuda/gpu_engine_bench": "echo measured",
     "benchmarks/cuda/startup_bench": "echo measured",

@@ -270,6 +270,17 @@ class Backend {
   virtual size_t bytes_held() const = 0;
   /// Host to device; returns when `source` may be reused.
   virtual void upload(const void* source, void* device, size_t bytes) = 0;
+  /// to [R, n] = values, rounded to its dtype, as an op: what is called before still reads what was
+  /// there. Returns when `values` may be reused. REQUIRES: R*n values; outside of run_step().
+  virtual void write_rows(std::span<const float> values, TensorView to) {
+    HEADRACE_CHECK(
+        to.dtype == DType::kF32 && static_cast<int64_t>(values.size()) == to.shape.elements(),
+        values.size());
+    const auto cols = static_cast<size_t>(to.cols());
+    for (int64_t i = 0; i < to.rows(); ++i) {
+      upload(values.data() + static_cast<size_t>(i) * cols, to.row<float>(i), cols * sizeof(float));
+    }
+  }
   /// Waits for all ops, then copies device to host.
   virtual void read_back(const void* device, void* destination, size_t bytes) = 0;
 

@@ -37,7 +37,7 @@ struct SegmentAttention {
   int32_t head_dim = 0;  ///< d, a multiple of kSegmentHeadUnit up to kMaxSegmentHead
   float scale = 1.0f;    ///< multiplies q . k
   /// kBF16: queries, keys, values and probabilities may be rounded to bf16 (sums may not), where
-  /// that is faster. kF32: they may not.
+  /// that is faster. kF32: they may not; but probabilities may be to act.
   DType products = DType::kF32;
   TensorView out;  ///< [R, heads*d] act; may be q
 };

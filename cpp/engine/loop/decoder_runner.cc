@@ -89,16 +89,7 @@ MediaRows DecoderRunner::allocate_rows(int64_t rows, int32_t count) {
 }
 
 void DecoderRunner::upload_rows(std::span<const float> values, const TensorView& rows) {
-  HEADRACE_CHECK(std::cmp_equal(values.size(), rows.shape.elements()), values.size());
-  if (rows.dtype == DType::kF32) {
-    return backend_->upload(values.data(), rows.data, values.size_bytes());
-  }
-  HEADRACE_CHECK(rows.dtype == DType::kBF16 || rows.dtype == DType::kF16, dtype_name(rows.dtype));
-  const auto to_half = rows.dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16;
-  staging_.resize(values.size() * sizeof(uint16_t));
-  auto* const halves = reinterpret_cast<uint16_t*>(staging_.data());
-  std::ranges::transform(values, halves, to_half);
-  backend_->upload(staging_.data(), rows.data, staging_.size());
+  backend_->write_rows(values, rows);
 }
 
 void DecoderRunner::reserve(const StepBatch& batch) {

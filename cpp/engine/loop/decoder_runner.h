@@ -56,7 +56,7 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
   LoadedWeights weights_;
   std::unique_ptr<KvCache> cache_;
-  std::vector<std::byte> staging_;  ///< of read() and upload_rows(): rows in their own dtype
+  std::vector<std::byte> staging_;  ///< of read(): rows in their own dtype
   int32_t max_logit_rows_;
   DType activation_;
 };

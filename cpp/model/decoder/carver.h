@@ -23,6 +23,12 @@ class Carver {
     return TensorView(data, dtype, {rows, cols});
   }
 
+  /// The same, with rows that begin at multiples of 16 bytes.
+  TensorView aligned_matrix(int64_t rows, int64_t cols, DType dtype) {
+    const auto unit = static_cast<int64_t>(16 / dtype_size(dtype));
+    return matrix(rows, round_up(cols, unit), dtype).columns(0, cols);
+  }
+
   size_t offset() const noexcept { return offset_; }
   void move_to(size_t offset) noexcept { offset_ = offset; }
 

@@ -9,6 +9,9 @@ namespace headrace {
 
 namespace {
 
+/// Of a tile, on a host; on other devices at least.
+constexpr int64_t kHostTileRows = 512;
+
 /// Of one grid over time, and of an item.
 constexpr int64_t kMaxGridPatches = 1 << 18;
 constexpr int64_t kMaxPatches = 1 << 28;
@@ -25,8 +28,12 @@ class VitTower final : public VisionTower {
       : model_{.backend = backend,
                .config = *config.vision,
                .hidden = config.hidden_size,
+               .activation = backend.activation_dtype(storage),
                .products = storage == DType::kBF16 ? storage : DType::kF32,
-               .weights = load_vit(sources, reader)} {}
+               .tile_rows = tile_rows(backend.device_info()),
+               .weights = load_vit(sources, reader)} {
+    if (!backend.device_info().host_memory) take_positions(backend, model_.weights);
+  }
 
   PatchShape patch_shape() const override {
     const VisionConfig& config = model_.config;
@@ -73,13 +80,17 @@ class VitTower final : public VisionTower {
   size_t scratch_bytes(const PatchGrid& grid) const override {
     rows(grid);
     Carver sizes(nullptr);
-    lay_out_vit(model_.config, grid, model_.hidden, sizes);
+    lay_out_vit(model_, grid, sizes);
     return sizes.offset();
   }
 
   size_t weight_bytes() const override { return model_.weights.bytes; }
 
  private:
+  static int64_t tile_rows(const DeviceInfo& device) {
+    return device.host_memory ? kHostTileRows : std::max<int64_t>(kHostTileRows, device.busy_rows);
+  }
+
   VitModel model_;
 };
 
@@ -89,11 +100,6 @@ std::unique_ptr<VisionTower> make_vision_tower(Backend& backend, const ModelConf
                                                const VisionSources& sources, WeightReader& reader,
                                                DType storage) {
   HEADRACE_CHECK(config.vision.has_value(), config.model_type);
-  const DeviceInfo device = backend.device_info();
-  if (!device.host_memory || backend.activation_dtype(storage) != DType::kF32) {
-    throw_error(ErrorCode::kUnsupported, "vision towers don't run on ", device.name,
-                " yet: load the model on the CPU.");
-  }
   return std::make_unique<VitTower>(backend, config, sources, reader, storage);
 }
 

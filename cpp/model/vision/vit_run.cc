@@ -9,8 +9,6 @@ namespace headrace {
 
 namespace {
 
-/// Rows that keep the kernels busy and end soon enough for other requests' steps.
-constexpr int64_t kTileRows = 512;
 /// Fewest rows of one head that a piece of attention has.
 constexpr int64_t kLeastQueries = 256;
 
@@ -18,8 +16,8 @@ int64_t joined_rows(const VisionConfig& config) {
   return int64_t{config.merge_size} * config.merge_size;
 }
 
-int64_t tile_rows(const VisionConfig& config, int64_t rows) {
-  return std::min(round_up(kTileRows, joined_rows(config)), rows);
+int64_t tile_rows(const VitModel& model, int64_t rows) {
+  return std::min(round_up(model.tile_rows, joined_rows(model.config)), rows);
 }
 
 /// Rows one behind the other as fewer, wider ones.
@@ -29,34 +27,34 @@ TensorView joined(const TensorView& x, int64_t unit) {
 
 }  // namespace
 
-VitScratch lay_out_vit(const VisionConfig& config, const PatchGrid& grid, int64_t hidden,
-                       Carver& carver) {
+VitScratch lay_out_vit(const VitModel& model, const PatchGrid& grid, Carver& carver) {
+  const VisionConfig& config = model.config;
+  const DType act = model.activation;
   const int64_t rows = int64_t{grid.t} * grid.h * grid.w, unit = joined_rows(config);
-  const int64_t tile = tile_rows(config, rows);
+  const int64_t tile = tile_rows(model, rows);
   const int64_t side = config.patch_size, width = config.width;
   const int64_t values = 3 * config.temporal_patch_size * side * side;
   VitScratch out;
-  out.hidden = carver.matrix(rows, width, DType::kF32);
+  out.hidden = carver.matrix(rows, width, act);
   // No queries and keys before the patches are embedded.
   const size_t shared = carver.offset();
-  out.patches = carver.matrix(rows, values, DType::kF32);
+  out.patches = carver.aligned_matrix(rows, values, act);
   const size_t behind_patches = carver.offset();
   carver.move_to(shared);
-  out.q = carver.matrix(rows, width, DType::kF32);
-  out.kv = carver.matrix(rows, 2 * width, DType::kF32);
+  out.q = carver.matrix(rows, width, act);
+  out.kv = carver.matrix(rows, 2 * width, act);
   carver.move_to(std::max(carver.offset(), behind_patches));
   out.rope = carver.matrix(rows, config.rope ? config.head_dim : 0, DType::kF32);
-  out.normed = carver.matrix(tile, width, DType::kF32);
-  out.delta = carver.matrix(tile, width, DType::kF32);
+  out.normed = carver.matrix(tile, width, act);
+  out.delta = carver.matrix(tile, width, act);
   // No merger runs within a block.
   const size_t phase = carver.offset();
-  out.wide = carver.matrix(tile, config.mlp_width, DType::kF32);
+  out.wide = carver.aligned_matrix(tile, config.mlp_width, act);
   const size_t behind_mlp = carver.offset();
   carver.move_to(phase);
-  out.joined = carver.matrix(tile / unit, unit * width, DType::kF32);
-  out.grids =
-      carver.matrix(config.merge_grids > 1 ? tile / unit : 0, 2 * unit * width, DType::kF32);
-  out.merged = carver.matrix(tile / unit, hidden, DType::kF32);
+  out.joined = carver.matrix(tile / unit, unit * width, act);
+  out.grids = carver.matrix(config.merge_grids > 1 ? tile / unit : 0, 2 * unit * width, act);
+  out.merged = carver.matrix(tile / unit, model.hidden, act);
   carver.move_to(std::max(carver.offset(), behind_mlp));
   return out;
 }
@@ -66,16 +64,15 @@ VitRun::VitRun(const VitModel& model, const float* patches, const PatchGrid& gri
     : model_(model),
       grid_(grid),
       rope_(model.config.rope ? model.config.head_dim : 4, std::max(grid.h, grid.w)),
-      positions_(static_cast<const float*>(model.weights.positions.view.data),
-                 model.config.position_side, model.config.width),
+      positions_(model.weights.host_positions(), model.config.position_side, model.config.width),
       rows_(int64_t{grid.t} * grid.h * grid.w),
-      tile_(tile_rows(model.config, rows_)),
+      tile_(tile_rows(model, rows_)),
       out_(out.begin(), out.end()) {
   Carver sizes(nullptr);
-  lay_out_vit(model.config, grid, model.hidden, sizes);
+  lay_out_vit(model, grid, sizes);
   memory_ = model.backend.allocate(sizes.offset());
   Carver carver(memory_.data);
-  scratch_ = lay_out_vit(model.config, grid, model.hidden, carver);
+  scratch_ = lay_out_vit(model, grid, carver);
   // Not before the device has shown that an item of this size fits.
   order_ = order_patches(model.config, grid);
   plan();
@@ -129,8 +126,8 @@ void VitRun::add_attention(size_t block) {
     seen = std::min(side, int64_t{grid_.h}) * std::min(side, int64_t{grid_.w});
   }
   const int64_t each = 2 * config.head_dim * seen;  // of a row and head
-  const int64_t most =
-      kTileRows * config.width * (config.width + (config.gated_mlp ? 3 : 2) * config.mlp_width);
+  const int64_t most = model_.tile_rows * config.width *
+                       (config.width + (config.gated_mlp ? 3 : 2) * config.mlp_width);
   const int64_t step = std::min(rows_, std::max(most / each, kLeastQueries));
   const int64_t heads = std::clamp<int64_t>(most / (each * step), 1, config.num_heads);
   for (int64_t head = 0; head < config.num_heads; head += heads) {
@@ -151,8 +148,8 @@ void VitRun::upload(const float* patches) {
     const int64_t first = order_.input(row);
     int64_t count = 1;
     while (row + count < rows_ && order_.input(row + count) == first + count) ++count;
-    model_.backend.upload(patches + first * values, scratch_.patches.row<float>(row),
-                          static_cast<size_t>(count * values) * sizeof(float));
+    model_.backend.write_rows({patches + first * values, static_cast<size_t>(count * values)},
+                              scratch_.patches.rows_from(row, count));
     row += count;
   }
 }
@@ -198,7 +195,7 @@ void VitRun::embed(const Tile& tile) {
       fill(place_of(model_.config, grid_, order_.input(tile.first + i)),
            host_.data() + i * columns);
     }
-    backend.upload(host_.data(), to.data, host_.size() * sizeof(float));
+    backend.write_rows(host_, to);
   };
   if (model_.config.rope) {
     upload(model_.config.head_dim, scratch_.rope.rows_from(tile.first, tile.rows),

@@ -18,18 +18,20 @@ namespace headrace {
 struct VitModel {
   Backend& backend;
   VisionConfig config;
-  int64_t hidden = 0;            ///< H: columns of what it gives
+  int64_t hidden = 0;  ///< H: columns of what it gives
+  DType activation = DType::kF32;
   DType products = DType::kF32;  ///< what attention may round to (SegmentAttention::products)
+  int64_t tile_rows = 512;       ///< that keep the backend busy, and end soon enough for others
   VitWeights weights;
 };
 
-/// Memory of a run: N rows, T of them in a tile.
+/// Memory of a run, activations: N rows, T of them in a tile.
 struct VitScratch {
   TensorView hidden;   ///< [N, W]
   TensorView q;        ///< [N, W], and what attention gives
   TensorView kv;       ///< [N, 2 W]
   TensorView patches;  ///< [N, numbers of a patch], in the place of q and kv
-  TensorView rope;     ///< [N, d]
+  TensorView rope;     ///< [N, d] f32
   TensorView normed;   ///< [T, W], likewise below
   TensorView delta;    ///< also positions
   TensorView wide;     ///< [T, MLP's]
@@ -38,8 +40,7 @@ struct VitScratch {
   TensorView merged;   ///< [T / m, H]
 };
 
-VitScratch lay_out_vit(const VisionConfig& config, const PatchGrid& grid, int64_t hidden,
-                       Carver& carver);
+VitScratch lay_out_vit(const VitModel& model, const PatchGrid& grid, Carver& carver);
 
 /// An item on its way through the tower: tile by tile through patch embedding, then each block in
 /// three phases, queries, keys and values, then attention, some heads of many rows at a time, so

@@ -1,5 +1,6 @@
 #include "model/vision/vit_weights.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace headrace {
@@ -73,6 +74,24 @@ VitWeights load_vit(const VisionSources& sources, WeightReader& weights) {
   }
   out.bytes = reader.bytes();
   return out;
+}
+
+void take_positions(Backend& backend, VitWeights& weights) {
+  const TensorView view = weights.positions.view;
+  if (view.data == nullptr) return;
+  const auto count = static_cast<size_t>(view.shape.elements());
+  weights.position_copy.resize(count);
+  if (view.dtype == DType::kF32) {
+    backend.read_back(view.data, weights.position_copy.data(), count * sizeof(float));
+  } else {
+    HEADRACE_CHECK(view.dtype == DType::kBF16 || view.dtype == DType::kF16, dtype_name(view.dtype));
+    std::vector<uint16_t> halves(count);
+    backend.read_back(view.data, halves.data(), count * sizeof(uint16_t));
+    std::ranges::transform(halves, weights.position_copy.begin(),
+                           view.dtype == DType::kBF16 ? bf16_to_f32 : f16_to_f32);
+  }
+  weights.bytes -= weights.positions.bytes();
+  weights.positions = {};
 }
 
 }  // namespace headrace

@@ -29,41 +29,6 @@ ModelOptions options_of(const VisionGolden& golden, int32_t chunk) {
   return options;
 }
 
-/// Positions as a run's grid and steps.
-void place(const VisionGolden::Prompt& prompt, const PatchGrid& patches, int32_t merge,
-           MediaRun& run) {
-  const int32_t h = patches.h / merge, w = patches.w / merge;
-  const auto first = static_cast<size_t>(run.position);
-  run.grid = {run.count / (h * w), h, w};
-  for (int32_t t = 0; t < run.grid.t; ++t) {
-    run.steps.push_back(prompt.positions[0][first + static_cast<size_t>(t * h * w)] -
-                        prompt.positions[1][first]);
-  }
-}
-
-/// The prompt with its items' golden rows.
-RequestOptions with_rows(const VisionGolden& golden, const VisionGolden::Prompt& prompt,
-                         const ModelConfig& config) {
-  RequestOptions out;
-  out.prompt_token_ids = prompt.tokens;
-  out.sampling = {.temperature = 0,
-                  .max_tokens = static_cast<int32_t>(prompt.greedy.size()),
-                  .ignore_eos = true};
-  for (const GoldenRun& from : prompt.runs) {
-    const VisionGolden::Item& item = golden.items[static_cast<size_t>(from.item)];
-    if (from.first_row == 0) {
-      EmbeddingInput& rows = out.media.emplace_back().embeddings;
-      rows.values = std::make_shared<const std::vector<float>>(item.rows);
-      rows.added = static_cast<int32_t>(config.vision->deepstack_blocks.size());
-      rows.rows = static_cast<int32_t>(item.rows.size()) / (1 + rows.added) / config.hidden_size;
-    }
-    MediaRun run{from.position, from.count, from.first_row, {}, {}};
-    if (!config.rope.axes.empty()) place(prompt, item.grid, config.vision->merge_size, run);
-    out.media.back().runs.push_back(std::move(run));
-  }
-  return out;
-}
-
 Output read_all(const Request& request) {
   request.wait();
   return *request.results().get_nowait();
@@ -83,7 +48,7 @@ TEST_P(EngineVision, GoldenRowsGiveGoldenTokens) {
     EXPECT_GT(engine.model_info("m").vision_weight_bytes, 0u);
     std::vector<Request> requests;
     for (const VisionGolden::Prompt& prompt : golden.prompts) {
-      requests.push_back(engine.submit("m", with_rows(golden, prompt, config)));
+      requests.push_back(engine.submit("m", testing::golden_request(golden, prompt, config)));
     }
     for (size_t i = 0; i < requests.size(); ++i) {
       const Output out = read_all(requests[i]);
@@ -108,23 +73,12 @@ TEST_P(EngineVision, PixelsGiveTheBitsOfTheirRows) {
     engine.start_model("m");
     EXPECT_EQ(engine.model_info("m").vision_weight_bytes, tower.tower().weight_bytes());
     for (const VisionGolden::Prompt& prompt : golden.prompts) {
-      RequestOptions rows = with_rows(golden, prompt, config);
+      RequestOptions rows = testing::golden_request(golden, prompt, config);
       if (rows.media.empty()) continue;
       rows.sampling.max_tokens = 8;
       rows.sampling.logprobs = 2;
-      RequestOptions pixels = rows;
-      size_t next = 0;
-      for (const GoldenRun& run : prompt.runs) {
-        if (run.first_row != 0) continue;
-        const PatchGrid& grid = golden.items[static_cast<size_t>(run.item)].grid;
-        const PixelInput made = testing::pixels_of(grid, *config.vision, 1);
-        std::vector<float> patches(patch_values(made.layout));
-        normalize_patches(made.data->data(), made.layout, made.table, patches.data());
-        rows.media[next].embeddings.values =
-            std::make_shared<const std::vector<float>>(tower.encode(patches, grid));
-        pixels.media[next].embeddings = {};
-        pixels.media[next++].pixels = made;
-      }
+      const RequestOptions pixels = testing::with_pixels(
+          golden, prompt, config, rows, [&](const auto&... item) { return tower.encode(item...); });
       const Output want = read_all(engine.submit("m", rows));
       const Output got = read_all(engine.submit("m", pixels));
       EXPECT_EQ(got.error_message, "");

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/media.h"
+
 namespace headrace::testing {
 
 PixelInput pixels_of(const PatchGrid& grid, const VisionConfig& config, uint32_t seed) {
@@ -44,6 +46,18 @@ void add_item(RequestOptions& request, const ModelConfig& config, PatchGrid grid
   item.runs.push_back(std::move(run));
 }
 
+/// Positions as a run's grid and steps.
+void place(const VisionGolden::Prompt& prompt, const PatchGrid& patches, int32_t merge,
+           MediaRun& run) {
+  const int32_t h = patches.h / merge, w = patches.w / merge;
+  const auto first = static_cast<size_t>(run.position);
+  run.grid = {run.count / (h * w), h, w};
+  for (int32_t t = 0; t < run.grid.t; ++t) {
+    run.steps.push_back(prompt.positions[0][first + static_cast<size_t>(t * h * w)] -
+                        prompt.positions[1][first]);
+  }
+}
+
 }  // namespace
 
 RequestOptions random_vision_request(const ModelConfig& config, std::mt19937& random) {
@@ -62,6 +76,46 @@ RequestOptions random_vision_request(const ModelConfig& config, std::mt19937& ra
     const int32_t w = fixed ? vision.position_side : vision.merge_size * pick(2, 3);
     add_item(out, config, {pick(0, 2) == 0 ? 3 : 1, h, w}, static_cast<uint32_t>(pick(1, 2)));
     add_text(pick(1, 9), pick(0, 1));
+  }
+  return out;
+}
+
+RequestOptions golden_request(const VisionGolden& golden, const VisionGolden::Prompt& prompt,
+                              const ModelConfig& config) {
+  RequestOptions out;
+  out.prompt_token_ids = prompt.tokens;
+  out.sampling = {.temperature = 0,
+                  .max_tokens = static_cast<int32_t>(prompt.greedy.size()),
+                  .ignore_eos = true};
+  for (const GoldenRun& from : prompt.runs) {
+    const VisionGolden::Item& item = golden.items[static_cast<size_t>(from.item)];
+    if (from.first_row == 0) {
+      EmbeddingInput& rows = out.media.emplace_back().embeddings;
+      rows.values = std::make_shared<const std::vector<float>>(item.rows);
+      rows.added = static_cast<int32_t>(config.vision->deepstack_blocks.size());
+      rows.rows = static_cast<int32_t>(item.rows.size()) / (1 + rows.added) / config.hidden_size;
+    }
+    MediaRun run{from.position, from.count, from.first_row, {}, {}};
+    if (!config.rope.axes.empty()) place(prompt, item.grid, config.vision->merge_size, run);
+    out.media.back().runs.push_back(std::move(run));
+  }
+  return out;
+}
+
+RequestOptions with_pixels(const VisionGolden& golden, const VisionGolden::Prompt& prompt,
+                           const ModelConfig& config, RequestOptions& rows, const Encode& encode) {
+  RequestOptions out = rows;
+  size_t next = 0;
+  for (const GoldenRun& run : prompt.runs) {
+    if (run.first_row != 0) continue;
+    const PatchGrid& grid = golden.items[static_cast<size_t>(run.item)].grid;
+    const PixelInput made = pixels_of(grid, *config.vision, 1);
+    std::vector<float> patches(patch_values(made.layout));
+    normalize_patches(made.data->data(), made.layout, made.table, patches.data());
+    rows.media[next].embeddings.values =
+        std::make_shared<const std::vector<float>>(encode(patches, grid));
+    out.media[next].embeddings = {};
+    out.media[next++].pixels = made;
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include "benchmarks/cuda/engine_bench.h"
 
+#include "benchmarks/cuda/tower_bench.h"
 #include "cuda/host/emulated_engine.h"
 #include "rows_file.h"
 
@@ -49,6 +50,19 @@ TEST(EngineBench, ServesRequests) {
   options.max_num_seqs = 2;
   bench_engine(*engine, options, report);
   expect_measured(file.read().at("serving"));
+}
+
+TEST(TowerBench, EncodesImages) {
+  cuda::EmulatedGpu gpu;
+  const auto engine = emulated_engine(gpu);
+  const RowsFile file;
+  Report report(file.path());
+  bench_tower(
+      *engine,
+      {.shape = tower_shape("toy"), .number = "tower", .side = 8, .images = 1, .num_kv_blocks = 8},
+      report);
+  expect_measured(file.read().at("tower"));
+  EXPECT_TRUE(engine->models().empty());
 }
 
 TEST(EngineBench, SaysWhyItCannot) {

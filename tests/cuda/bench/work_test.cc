@@ -36,6 +36,15 @@ TEST(Work, FlopsAndBytes) {
   EXPECT_EQ(kv_bytes(64, 8192, 8, 128), 64.0 * 8192 * 4096);
 }
 
+TEST(TowerShape, CountsItsProducts) {
+  EXPECT_EQ(segment_flops(10, 4, 8), 4.0 * (16 + 16 + 4) * 8);
+  const TowerShape toy = tower_shape("toy");
+  const double linears = 96 * 80 + 2 * 80 * (4 * 80 + 3 * 68);
+  EXPECT_EQ(toy.flops(64), 2 * (64 * linears + 16 * 320 * (320 + 64)) + 4.0 * 80 * (64 * 64) +
+                               4.0 * 80 * (4 * 16 * 16));
+  EXPECT_THROW(tower_shape("clip"), std::invalid_argument);
+}
+
 TEST(Work, MedianAndGeometricMean) {
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({}), 0);

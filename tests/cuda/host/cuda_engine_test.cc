@@ -68,11 +68,13 @@ TEST_F(CudaEngine, TakesItsShareOfWhatIsFreeAndSaysWhereItWent) {
     const auto budget = static_cast<size_t>(share * 400 * kMiB);
     EXPECT_LE(taken, budget);
     EXPECT_GE(taken + 4 * kMiB, budget);
-    // One block more than it has takes what padding writes.
+    // One block more than it has takes what padding writes. The cache of embeddings that requests
+    // may bring is set aside.
     const size_t block = info.kv_cache_bytes / static_cast<size_t>(info.num_kv_blocks);
+    EXPECT_GT(info.encoder_cache_bytes, 0u);
     EXPECT_EQ(
         info.weight_bytes + info.scratch_bytes + info.reserved_bytes + info.kv_cache_bytes + block,
-        taken);
+        taken + info.encoder_cache_bytes);
     EXPECT_EQ(info.device_free_bytes, 400 * kMiB - taken);
     engine->start_model("m");
     EXPECT_EQ(gpu_.api.device_bytes(), taken);

@@ -226,6 +226,132 @@ TEST_P(CudaParity, AddRmsNorm) {
   }
 }
 
+/// A buffer with values that fit the dtype, written in the order of the ops.
+TEST_P(CudaParity, WritesRowsInTheOrderOfTheOps) {
+  const DType dtype = GetParam();
+  const auto gpu = make_gpu_under_test(dtype);
+  constexpr int64_t kRows = 5, kCols = 70000;  // more than a piece of pinned memory
+  const Uploaded wide(*gpu, dtype, kRows, kCols + 6), sum(*gpu, dtype, kRows, kCols);
+  const TensorView part = wide.view().columns(6, kCols);
+  std::vector<float> values, want(kRows * kCols);
+  for (uint32_t round = 0; round < 3; ++round) {
+    values = random_values(kRows * kCols, round, dtype);
+    gpu->write_rows(values, part);
+    if (round == 0) {
+      gpu->write_rows(values, sum.view());
+      want = values;
+    } else {
+      gpu->add(part, sum.view());
+      for (size_t i = 0; i < want.size(); ++i) want[i] = round_to(dtype, want[i] + values[i]);
+    }
+    // What is written next must not reach the sum that is on its way.
+    std::fill(values.begin(), values.end(), 1e30f);
+  }
+  EXPECT_EQ(sum.read(), want);
+  // In parts of rows, more of them than there is pinned memory for.
+  constexpr int64_t kPart = 6999;
+  for (int32_t round = 0; round < 31; ++round) {
+    for (float& x : want) x = -x;
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t at = 0; at < kCols; at += kPart) {
+        const int64_t count = std::min(kPart, kCols - at);
+        const std::span<const float> some(want.data() + row * kCols + at,
+                                          static_cast<size_t>(count));
+        gpu->write_rows(some, sum.view().rows_from(row, 1).columns(at, count));
+      }
+    }
+  }
+  EXPECT_EQ(sum.read(), want);
+  gpu->write_rows({}, sum.view().first_rows(0));
+  EXPECT_THROW(gpu->write_rows(values, sum.view().first_rows(2)), InternalError);
+}
+
+struct SegmentCase {
+  int32_t heads, head_dim;
+  std::vector<int32_t> ends;
+};
+
+/// Rows [first, first + rows) of q, k and v side by side.
+std::vector<float> run_segments(Backend& backend, DType dtype, const SegmentCase& c,
+                                const std::vector<float>& qkv, int32_t first, int64_t rows) {
+  const int64_t cols = int64_t{c.heads} * c.head_dim;
+  const Uploaded in(backend, dtype, c.ends.back(), 3 * cols, qkv), out(backend, dtype, rows, cols);
+  backend.segment_attention({.q = in.view().columns(0, cols).rows_from(first, rows),
+                             .k = in.view().columns(cols, cols),
+                             .v = in.view().columns(2 * cols, cols),
+                             .first = first,
+                             .segment_ends = c.ends,
+                             .heads = c.heads,
+                             .head_dim = c.head_dim,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
+                             .out = out.view()});
+  return out.read();
+}
+
+// Few roundings of float32 for scores, probabilities and sums; with tensor cores the probabilities
+// are rounded to the dtype, as results are.
+TEST_P(CudaParity, SegmentAttentionAndItsPieces) {
+  const DType dtype = GetParam();
+  const auto gpu = make_gpu_under_test(dtype);
+  const auto reference = make_reference_backend();
+  for (const SegmentCase& c : {SegmentCase{2, 80, {1, 66, 130}},
+                               {1, 72, {64, 65}},
+                               {1, 128, {3, 40}},
+                               {2, 16, {70}},
+                               {1, 64, {5, 9, 13, 17, 80}},
+                               {1, 8, {2, 4}}}) {
+    SCOPED_TRACE(str_cat(c.heads, " x ", c.head_dim));
+    const int64_t cols = int64_t{c.heads} * c.head_dim, total = c.ends.back();
+    const auto qkv = random_values(static_cast<size_t>(total * 3 * cols), 21, dtype);
+    const auto want = run_segments(*reference, DType::kF32, c, qkv, 0, total);
+    const auto got = run_segments(*gpu, dtype, c, qkv, 0, total);
+    const double largest = 5.0;  // of some ten thousand normal numbers
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], largest * (2 * rounding(dtype) + 0x1p-15)) << i;
+    }
+    const auto first = static_cast<int32_t>(total / 3);
+    const std::vector<float> part(got.begin() + first * cols, got.end());
+    EXPECT_EQ(run_segments(*gpu, dtype, c, qkv, first, total - first), part);
+  }
+}
+
+TEST(CudaVisionOps, RefuseWhatBreaksTheirContracts) {
+  const auto gpu = make_gpu_under_test(DType::kF32);
+  const Uploaded x(*gpu, DType::kF32, 4, 16), out(*gpu, DType::kF32, 4, 16);
+  const std::vector<int32_t> ends = {1, 4}, short_ends = {1, 3}, backwards = {3, 3, 4};
+  const SegmentAttention good{.q = x.view(),
+                              .k = x.view(),
+                              .v = x.view(),
+                              .segment_ends = ends,
+                              .heads = 2,
+                              .head_dim = 8,
+                              .out = out.view()};
+  EXPECT_NO_THROW(gpu->segment_attention(good));
+  const auto expect_refused = [&](const auto& spoil) {
+    SegmentAttention bad = good;
+    spoil(bad);
+    EXPECT_THROW(gpu->segment_attention(bad), InternalError);
+  };
+  expect_refused([&](SegmentAttention& a) { a.segment_ends = short_ends; });
+  expect_refused([&](SegmentAttention& a) { a.segment_ends = backwards; });
+  expect_refused([&](SegmentAttention& a) { a.segment_ends = {}; });
+  expect_refused([&](SegmentAttention& a) { a.first = 1; });
+  expect_refused([&](SegmentAttention& a) { a.first = -1; });
+  expect_refused([&](SegmentAttention& a) { a.heads = 1; });
+  expect_refused([&](SegmentAttention& a) { a.heads = 4, a.head_dim = 4; });
+  expect_refused([&](SegmentAttention& a) { a.products = DType::kF16; });
+  expect_refused([&](SegmentAttention& a) { a.out = out.view().first_rows(3); });
+  expect_refused([&](SegmentAttention& a) { a.v = x.view().first_rows(3); });
+  const std::vector<int32_t> beyond = {0, 4}, twice = {2, 2};
+  const TensorView two = x.view().first_rows(2);
+  EXPECT_THROW(gpu->scatter_rows(two, beyond, out.view()), InternalError);
+  EXPECT_THROW(gpu->scatter_rows(two, twice, out.view()), InternalError);
+  EXPECT_THROW(gpu->rotate(x.view(), x.view(), 3, 5), InternalError);
+  EXPECT_THROW(gpu->rotate(x.view(), x.view(), 2, 8), InternalError);
+  EXPECT_THROW(gpu->add(two, out.view()), InternalError);
+  EXPECT_THROW(gpu->layer_norm(x.view(), x.vector(), x.vector(), 1e-6f, two), InternalError);
+}
+
 /// A random row whose bias names each id once.
 test::RandomCase random_row(int32_t vocab_size, uint32_t seed) {
   test::RandomCase out(vocab_size, vocab_size, seed);

@@ -13,9 +13,11 @@
 
 namespace headrace {
 
-/// The tower of a checkpoint folder on a CPU backend.
+/// The tower of a checkpoint folder, on a CPU backend unless another is given.
 class TowerHarness {
  public:
+  TowerHarness(std::shared_ptr<Backend> backend, const std::filesystem::path& folder, DType storage,
+               const Quantization& quantization = {});
   TowerHarness(const std::string& isa, const std::filesystem::path& folder,
                DType storage = DType::kF32, int32_t threads = 2,
                const Quantization& quantization = {});
@@ -31,7 +33,8 @@ class TowerHarness {
   Backend& backend() { return *backend_; }
 
  private:
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
+  DType activation_;
   ModelConfig config_;
   std::unique_ptr<VisionTower> tower_;
 };
