@@ -6,6 +6,7 @@
 //   backend_ops.cc   the ops that are one kernel each
 //   backend_attention.cc  rope_kv_write, attention
 //   backend_lora.cc  pack_lora, lora
+//   backend_experts.cc  route, experts, add, add_gated
 //   backend_sample.cc  sample, begin_sample, end_sample
 //
 // Ops return when they are queued on the backend's stream; read_back(), sample() and end_sample()
@@ -59,6 +60,7 @@ class CudaBackend final : public Backend {
   size_t packed_bytes(const WeightShape& shape) const override;
   std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override;
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
+  TensorView pack_float_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
@@ -80,7 +82,6 @@ class CudaBackend final : public Backend {
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
   void silu_mul(TensorView gate_up, TensorView out) override;
-  /// Those of mixture-of-experts layers, which require() refuses, throw InternalError.
   void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
              const RouterSpec& spec, TensorView ids, TensorView weights) override;
   void experts(const Experts& args) override;
@@ -120,7 +121,8 @@ class CudaBackend final : public Backend {
     const int32_t* token_ids = nullptr;
     const int32_t* positions = nullptr;
     const int32_t* rope_lens = nullptr;
-    const int32_t* drawn_by = nullptr;  ///< StepBatch::drawn
+    const int32_t* drawn_by = nullptr;   ///< StepBatch::drawn
+    const int32_t* used_rows = nullptr;  ///< one number: those of the batch
     const int64_t* slots = nullptr;
     const int32_t* block_tables = nullptr;
     int64_t table_stride = 0;
@@ -198,6 +200,7 @@ class CudaBackend final : public Backend {
   Buffer drawn_;  ///< [kMostDrawn] tokens that the step, or the one before, has drawn
   size_t num_drawn_ = 0;
   Buffer attention_partials_, sample_workspace_;
+  Buffer experts_workspace_;   ///< of route(), then of experts()
   Buffer attention_counters_;  ///< zero between kernels
   int workspace_generation_ = 0;
   bool reserving_ = false;     ///< ops take their memory and compute nothing
