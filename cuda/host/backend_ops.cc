@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "cuda/host/cuda_backend.h"
+#include "cuda/host/op_views.h"
 #include "cuda/kernels/embed.h"
 #include "cuda/kernels/gather_rows.h"
 #include "cuda/kernels/linear.h"
@@ -10,32 +11,6 @@
 #include "cuda/kernels/silu_mul.h"
 
 namespace headrace::cuda {
-
-namespace {
-
-Matrix matrix(const TensorView& x) {
-  HEADRACE_CHECK(x.shape.rank() == 2 && x.row_stride >= x.cols(), x.shape.rank());
-  HEADRACE_CHECK(x.data != nullptr || x.rows() == 0);
-  return {x.data, x.rows(), x.cols(), x.row_stride};
-}
-
-void check_same(const TensorView& a, const TensorView& b) {
-  HEADRACE_CHECK(a.rows() == b.rows() && a.cols() == b.cols() && a.dtype == b.dtype, a.rows(),
-                 " x ", a.cols(), " and ", b.rows(), " x ", b.cols());
-}
-
-void check_vector(const TensorView& x, int64_t n, DType dtype) {
-  HEADRACE_CHECK(x.data != nullptr && x.dtype == dtype && x.shape.elements() == n,
-                 x.shape.elements(), " and ", n);
-}
-
-const DeviceWeight& device_weight(const PackedWeight& weight) {
-  const auto* packed = dynamic_cast<const DeviceWeight*>(&weight);
-  HEADRACE_CHECK(packed != nullptr, "the weight was packed by another backend");
-  return *packed;
-}
-
-}  // namespace
 
 void CudaBackend::embed(const PackedWeight& table, TensorView out) {
   HEADRACE_CHECK(
@@ -184,17 +159,6 @@ void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, Tenso
   graphs_.note("gather_rows", x, device_rows, out);
   launch(cuda::gather_rows,
          {.dtype = x.dtype, .x = matrix(x), .rows = device_rows, .out = matrix(out)});
-}
-
-void CudaBackend::route(TensorView, const PackedWeight&, TensorView, TensorView, const RouterSpec&,
-                        TensorView, TensorView) {
-  HEADRACE_CHECK(false, "see require()");
-}
-
-void CudaBackend::experts(const Experts&) { HEADRACE_CHECK(false, "see require()"); }
-
-void CudaBackend::add_gated(TensorView, TensorView, TensorView, TensorView) {
-  HEADRACE_CHECK(false, "see require()");
 }
 
 }  // namespace headrace::cuda

@@ -83,6 +83,8 @@ void CudaBackend::queue_rows() {
     return arena_.put<int32_t>(host_i32_);
   };
   step_.token_ids = queue(step_.batch.token_ids, 0);
+  const std::array<int32_t, 1> used = {static_cast<int32_t>(step_.batch.token_ids.size())};
+  step_.used_rows = arena_.put<int32_t>(used);
   step_.drawn_by = queue(step_.batch.drawn, -1);
   step_.positions = queue(step_.batch.positions, 0);
   step_.rope_lens = queue(step_.batch.rope_lens, 1);

@@ -115,10 +115,6 @@ void CudaBackend::require(const BackendNeeds& needs) const {
                 ": leave quantization out and take a checkpoint that isn't quantized, or use ",
                 "device cpu.");
   }
-  if (needs.experts > 0) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no mixture-of-experts layers, but ",
-                "this model's have ", needs.experts, " experts: use device cpu.");
-  }
   if (needs.mtp) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend doesn't run MTP blocks: use ",
                 "speculative method ngram or draft_model, or device cpu.");
@@ -233,6 +229,10 @@ std::unique_ptr<PackedWeight> CudaBackend::restore_weight(const WeightShape& sha
 
 TensorView CudaBackend::pack_vector(const WeightPart& part, Buffer* owner) {
   return pack_device_vector(part, storage_, memory_, uploader_, owner);
+}
+
+TensorView CudaBackend::pack_float_vector(const WeightPart& part, Buffer* owner) {
+  return pack_device_vector(part, DType::kF32, memory_, uploader_, owner);
 }
 
 std::unique_ptr<PackedLora> CudaBackend::pack_lora(const LoraSpec& spec) {

@@ -6,6 +6,7 @@
 //   backend_ops.cc   the ops that are one kernel each
 //   backend_attention.cc  rope_kv_write, attention
 //   backend_lora.cc  pack_lora, lora
+//   backend_experts.cc  route, experts, add_gated
 //   quant/backend_quant.cc  embed and linear of quantized weights
 //   backend_sample.cc  sample, begin_sample, end_sample
 //   backend_vision.cc  the ops of vision towers, rows from the host
@@ -65,6 +66,7 @@ class CudaBackend final : public Backend {
   size_t packed_bytes(const WeightShape& shape) const override;
   std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override;
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
+  TensorView pack_float_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
   size_t kv_block_bytes(const KvCacheSpec& spec) const override;
   std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
@@ -86,7 +88,6 @@ class CudaBackend final : public Backend {
   void linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
                        TensorView out) override;
   void silu_mul(TensorView gate_up, TensorView out) override;
-  /// Those of mixture-of-experts layers, which require() refuses, throw InternalError.
   void route(TensorView x, const PackedWeight& gate, TensorView logit_bias, TensorView correction,
              const RouterSpec& spec, TensorView ids, TensorView weights) override;
   void experts(const Experts& args) override;
@@ -127,6 +128,7 @@ class CudaBackend final : public Backend {
     const int32_t* rope_lens = nullptr;
     const int32_t* drawn_by = nullptr;        ///< StepBatch::drawn
     const int32_t* axis_positions = nullptr;  ///< StepBatch::rope_positions, null: there are none
+    const int32_t* used_rows = nullptr;       ///< one number: those of the batch
     const int64_t* slots = nullptr;
     const int32_t* block_tables = nullptr;
     int64_t table_stride = 0;
@@ -226,6 +228,7 @@ class CudaBackend final : public Backend {
   size_t num_drawn_ = 0;
   Buffer attention_partials_, sample_workspace_;
   Buffer quant_input_;         ///< rows in the order of a weight
+  Buffer experts_workspace_;   ///< of route(), then of experts()
   Buffer attention_counters_;  ///< zero between kernels
   int workspace_generation_ = 0;
   bool reserving_ = false;     ///< ops take their memory and compute nothing

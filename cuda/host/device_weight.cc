@@ -32,7 +32,8 @@ const WeightPart& part_of(const WeightSpec& spec, int64_t* row) {
   return spec.parts.front();
 }
 
-/// Row `row` of the stacked parts as the storage dtype. `wide` has room for k floats.
+/// Row `row` of the stacked parts, of all experts, as the storage dtype. `wide` has room for k
+/// floats.
 void read_row(const WeightSpec& spec, int64_t row, int64_t k, float* wide, std::byte* to) {
   int64_t own = row;
   const WeightPart& part = part_of(spec, &own);
@@ -53,10 +54,15 @@ WeightLayout layout_of(const WeightShape& shape) {
   return {.n = shape.n, .k = shape.k, .gate_up = shape.use == WeightUse::kGateUp};
 }
 
-/// Which row of the matrix is stored where; -1: padding.
-std::vector<int64_t> stored_rows(const WeightLayout& layout) {
-  std::vector<int64_t> out(static_cast<size_t>(layout.stored_rows()), -1);
-  for (int64_t i = 0; i < layout.n; ++i) out[static_cast<size_t>(layout.stored_row(i))] = i;
+/// Which row of the experts' matrices is stored where; -1: padding.
+std::vector<int64_t> stored_rows(const WeightLayout& layout, int32_t experts) {
+  const int64_t stored = layout.stored_rows();
+  std::vector<int64_t> out(static_cast<size_t>(stored * experts), -1);
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    for (int64_t i = 0; i < layout.n; ++i) {
+      out[static_cast<size_t>(expert * stored + layout.stored_row(i))] = expert * layout.n + i;
+    }
+  }
   return out;
 }
 
@@ -89,7 +95,7 @@ std::vector<int64_t> all_rows(int64_t n) {
 }  // namespace
 
 DeviceWeight::DeviceWeight(const WeightShape& shape, Backend::Buffer memory)
-    : PackedWeight(shape.n, shape.k, shape.storage, memory.data, memory.bytes),
+    : PackedWeight(shape.n, shape.k, shape.storage, memory.data, memory.bytes, shape.experts),
       layout_(layout_of(shape)),
       memory_(std::move(memory)) {}
 
@@ -106,15 +112,11 @@ std::string device_weight_layout() {
 
 size_t device_weight_bytes(const WeightShape& shape) {
   HEADRACE_CHECK(shape.quant.bits == 0, shape.quant.bits);
-  if (shape.experts != 1) {
-    throw_error(ErrorCode::kUnsupported,
-                "the CUDA backend runs no mixture-of-experts layers (this ", "weight has ",
-                shape.experts, " experts): use device cpu.");
-  }
   const WeightLayout layout = layout_of(shape);
   return checked_weight_bytes(shape, [&] {
     const auto row = static_cast<uint64_t>(layout.stride()) * dtype_size(shape.storage);
-    return checked_mul(row, static_cast<uint64_t>(layout.stored_rows()));
+    const auto one = checked_mul(row, static_cast<uint64_t>(layout.stored_rows()));
+    return one ? checked_mul(*one, static_cast<uint64_t>(shape.experts)) : one;
   });
 }
 
@@ -125,7 +127,7 @@ std::unique_ptr<PackedWeight> pack_device_weight(const WeightSpec& spec, DeviceM
   const WeightShape shape = shape_of(spec, extent);
   auto weight = std::make_unique<DeviceWeight>(shape, memory.allocate(device_weight_bytes(shape)));
   const WeightLayout& layout = weight->layout();
-  upload_rows(spec, stored_rows(layout), extent.k,
+  upload_rows(spec, stored_rows(layout, spec.experts), extent.k,
               static_cast<size_t>(layout.stride()) * dtype_size(spec.storage),
               const_cast<void*>(weight->data()), uploader);
   return weight;

@@ -14,11 +14,12 @@
 
 namespace headrace::cuda {
 
-/// A matrix as weight_layout.h lays it out.
+/// A matrix as weight_layout.h lays it out, or one for each expert, one behind the other.
 class DeviceWeight final : public PackedWeight {
  public:
   DeviceWeight(const WeightShape& shape, Backend::Buffer memory);
 
+  /// Of one expert.
   const WeightLayout& layout() const noexcept { return layout_; }
   /// Its rows as they are stored: rows of the matrix unless layout().gate_up.
   ConstMatrix rows() const noexcept { return {data(), n(), k(), layout_.stride()}; }

@@ -1,12 +1,11 @@
-#include "cuda/kernels/linear_epilogue.cuh"
+#include "cuda/kernels/linear_f32.cuh"
+
 #include "cuda/kernels/linear_kernels.h"
 
 namespace headrace::cuda {
 namespace {
 
-constexpr int kTokens = 32, kFeatures = 64, kDepth = 16, kThreads = 256;
-constexpr int kTokensEach = 4, kFeaturesEach = 2;
-constexpr int kPadding = 1;
+using namespace f32;
 
 struct F32Task {
   const float* x;
@@ -15,61 +14,23 @@ struct F32Task {
   int64_t weight_stride, k;
 };
 
-/// A thread has 4 rows x 2 features; each sum is one chain of fused multiply-adds over ascending k.
 __global__ void __launch_bounds__(kThreads)
     linear_f32_kernel(F32Task task, LinearOutput<float, float> out) {
-  __shared__ float x_tile[kDepth][kTokens + kPadding];
-  __shared__ float weight_tile[kDepth][kFeatures + kPadding];
-  __shared__ float4 sums_memory[kTokens * kFeatures / 4];
-  auto* sums_tile = reinterpret_cast<float*>(sums_memory);
-  const int thread = static_cast<int>(threadIdx.x);
-  const int column = thread % (kFeatures / kFeaturesEach);
-  const int line = thread / (kFeatures / kFeaturesEach);
   const int64_t first_row = int64_t{blockIdx.y} * kTokens;
   const int64_t first_feature = int64_t{blockIdx.x} * kFeatures;
-  float sums[kTokensEach][kFeaturesEach] = {};
+  const Product product{static_cast<int>(least<int64_t>(kTokens, task.rows - first_row)),
+                        task.weight + first_feature * task.weight_stride, task.weight_stride,
+                        task.k};
   start_next();
   wait_for_previous();
-  for (int64_t k0 = 0; k0 < task.k; k0 += kDepth) {
-    for (int i = thread; i < kTokens * kDepth; i += kThreads) {
-      const int64_t row = first_row + i / kDepth, k = k0 + i % kDepth;
-      const bool exists = row < task.rows && k < task.k;
-      x_tile[i % kDepth][i / kDepth] = exists ? task.x[row * task.x_stride + k] : 0.0f;
-    }
-    for (int i = thread; i < kFeatures * kDepth; i += kThreads) {
-      const int64_t row = first_feature + i / kDepth;
-      weight_tile[i % kDepth][i / kDepth] = task.weight[row * task.weight_stride + k0 + i % kDepth];
-    }
-    __syncthreads();
-    HEADRACE_UNROLL
-    for (int k = 0; k < kDepth; ++k) {
-      HEADRACE_UNROLL
-      for (int t = 0; t < kTokensEach; ++t) {
-        HEADRACE_UNROLL
-        for (int f = 0; f < kFeaturesEach; ++f) {
-          sums[t][f] = fmaf(x_tile[k][line * kTokensEach + t],
-                            weight_tile[k][column * kFeaturesEach + f], sums[t][f]);
-        }
-      }
-    }
-    __syncthreads();
-  }
-  for (int t = 0; t < kTokensEach; ++t) {
-    for (int f = 0; f < kFeaturesEach; ++f) {
-      sums_tile[(line * kTokensEach + t) * kFeatures + column * kFeaturesEach + f] = sums[t][f];
-    }
-  }
-  __syncthreads();
-  write_sums<kFeatures>(sums_tile, kFeatures,
-                        static_cast<int>(least<int64_t>(kTokens, task.rows - first_row)), first_row,
-                        first_feature, out, thread, kThreads);
+  const auto token = [&](int row) { return task.x + (first_row + row) * task.x_stride; };
+  multiply_tile(product, token, first_row, first_feature, out);
 }
 
 }  // namespace
 
 void linear_f32(const LinearArgs& args, Stream stream) {
   constexpr int64_t kMaxRows = int64_t{65535} * kTokens;
-  static_assert(kFeatures == kWeightRowUnit && kWeightColUnit % kDepth == 0);
   HEADRACE_CHECK(args.x.rows <= kMaxRows, args.x.rows);
   const F32Task task{static_cast<const float*>(args.x.data), args.x.stride,        args.x.rows,
                      static_cast<const float*>(args.weight), args.layout.stride(), args.layout.k};

@@ -301,6 +301,10 @@ class Backend {
                                                        Buffer contents) = 0;
   /// A vector [n] (norm weights, biases) as activations, from a 1-column part.
   virtual TensorView pack_vector(const WeightPart& part, Buffer* owner) = 0;
+  /// The same as kF32, whatever activations are.
+  virtual TensorView pack_float_vector(const WeightPart& part, Buffer* owner) {
+    return pack_vector(part, owner);
+  }
 
   /// Packs one linear's adapter from host memory. Unlike all else, it may be called and its result
   /// destroyed by any thread at any time, also during a step.

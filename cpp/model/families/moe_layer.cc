@@ -83,7 +83,9 @@ VectorSource list_correction(const MoeConfig& moe, const LayerNaming& naming,
   StoredPart part{naming.stored(names.correction), count};
   if (names.correction_is_row) part.shape = {rows, count};
   part.offset = group.index * count;
-  return {.name = naming.own(std::string(group.own) + "router_correction"), .parts = {part}};
+  return {.name = naming.own(std::string(group.own) + "router_correction"),
+          .parts = {part},
+          .is_float = true};
 }
 
 ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,

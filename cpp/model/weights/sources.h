@@ -81,6 +81,7 @@ struct VectorSource {
   std::string name;  ///< likewise: "layers.3.qkv_bias", "final_norm"
   std::vector<StoredPart> parts;
   bool is_norm = false;               ///< a norm's weights, as opposed to a bias
+  bool is_float = false;              ///< kept as float32 whatever activations are
   SliceBy slice_by = SliceBy::kNone;  ///< kRows for the bias of a linear that is shared so
 
   bool empty() const noexcept { return parts.empty(); }

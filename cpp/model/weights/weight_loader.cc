@@ -105,7 +105,8 @@ DeviceVector WeightLoader::vector(const VectorSource& source) {
                           .transposed = false,
                           .row_stride = 1,
                           .name = source.parts.front().name};
-    out.view = backend_.pack_vector(part, &out.buffer);
+    out.view = source.is_float ? backend_.pack_float_vector(part, &out.buffer)
+                               : backend_.pack_vector(part, &out.buffer);
     return 0;
   });
   return out;

@@ -54,7 +54,9 @@ TEST(CudaGoldenLora, AnswersAsPeftDoes) {
 std::vector<std::string> bfloat16_cases() {
   std::vector<std::string> out;
   for (const std::string& name : golden_case_names()) {
-    if (load_golden_case(name).bfloat16.present) out.push_back(name);
+    const GoldenCase golden = load_golden_case(name);
+    // Where experts are near, another rounding chooses others, and logits jump.
+    if (golden.bfloat16.present && !golden.routed) out.push_back(name);
   }
   return out;
 }
@@ -69,8 +71,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
                          name_of);
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
-                         testing::Values("ernie4_5_bias_paddle", "llama3_rope", "qwen2_yarn",
-                                         "qwen3_window"),
+                         testing::Values("ernie4_5_bias_paddle", "ernie4_5_moe", "llama3_rope",
+                                         "qwen2_yarn", "qwen3_window"),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,
                          testing::Values("ernie4_5", "llama_bf16", "qwen2_window", "qwen3"),

@@ -1,0 +1,35 @@
+#pragma once
+
+// Products of pairs of rows and experts with each expert's own matrix.
+
+#include "cuda/host/cuda_check.h"
+#include "cuda/kernels/experts/expert_tile.h"
+#include "cuda/kernels/matrix.h"
+#include "cuda/kernels/weight_layout.h"
+
+namespace headrace::cuda {
+
+struct GroupedLinearArgs {
+  DType dtype = DType::kF32;  ///< of all
+  ConstMatrix x;              ///< [.., k]
+  /// Pair i takes row pair_rows[i] of x; null: row i.
+  const int32_t* pair_rows = nullptr;
+  const void* weight = nullptr;  ///< of expert 0, aligned to 256; the next follows
+  WeightLayout layout;           ///< of one
+  bool silu_mul = false;         ///< as LinearArgs has it
+  Matrix out;                    ///< [pairs, n], with silu_mul [pairs, n/2]
+  const ExpertTile* tiles = nullptr;
+  int64_t num_tiles = 0;  ///< of the list; those without rows do nothing
+  int32_t tile_rows = 0;  ///< of one at most: what grouped_tile_rows() says
+  int32_t multiprocessors = 132;
+};
+
+/// Rows of a tile for `rows` rows that choose top_k of `experts` experts each: decides about speed
+/// only.
+int32_t grouped_tile_rows(DType dtype, int64_t rows, int64_t top_k, int64_t experts);
+
+/// Row i of `out` is linear() of pair i with its expert's matrix, bit for bit. Moves the weights of
+/// the experts that have tiles, once for each of their tiles.
+void grouped_linear(const GroupedLinearArgs& args, Stream stream);
+
+}  // namespace headrace::cuda
