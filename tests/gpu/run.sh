@@ -133,6 +133,7 @@ run_tests() {
   tests kernels 60 "$build/tests/cuda/gpu_kernels_test"
   tests parity 60 "$build/tests/cuda/host/gpu_parity_test"
   tests quantized 60 "$build/tests/cuda/host/gpu_quantized_test"
+  tests experts 60 "$build/tests/cuda/host/gpu_moe_test"
 }
 
 run_bench() {

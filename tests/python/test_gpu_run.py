@@ -22,6 +22,7 @@ PROGRAMS = {
     "tests/cuda/gpu_kernels_test": "echo PASSED",
     "tests/cuda/host/gpu_parity_test": "echo PASSED",
     "tests/cuda/host/gpu_quantized_test": "echo PASSED",
+    "tests/cuda/host/gpu_moe_test": "echo PASSED",
     "tests/cuda/host/gpu_engine_test": "echo PASSED",
     "tests/cuda/host/gpu_golden_test": "echo PASSED",
     "tests/cuda/host/gpu_tower_test": "echo PASSED",
