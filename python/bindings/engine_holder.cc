@@ -47,9 +47,12 @@ std::shared_ptr<Engine> EngineHolder::get() const {
     throw Error(ErrorCode::kInvalidState,
                 "the engine belongs to the process that made it: make one after the fork.");
   }
-  const std::lock_guard lock(mutex_);
-  if (!engine_) throw Error(ErrorCode::kInvalidState, "the engine has been closed.");
-  return engine_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (engine_) return engine_;
+  }
+  sleep_if_ending();
+  throw Error(ErrorCode::kInvalidState, "the engine has been closed.");
 }
 
 void EngineHolder::close() {

@@ -62,6 +62,11 @@ GilRelease::~GilRelease() {
   gate.leave();
 }
 
+void sleep_if_ending() {
+  if (PyGILState_Check() == 0) return;
+  const GilRelease release;
+}
+
 GilAcquire::GilAcquire() : entered_(InterpreterGate::instance().enter()) {
   if (entered_) state_ = PyGILState_Ensure();
 }

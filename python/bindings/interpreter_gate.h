@@ -49,6 +49,10 @@ class GilRelease {
   PyThreadState* saved_ = nullptr;
 };
 
+/// A daemon thread that finds the interpreter ending sleeps until the process does: what it would
+/// raise now, nobody could handle. For threads with the GIL and without.
+void sleep_if_ending();
+
 /// Holds the GIL for its lifetime, from any thread, whether or not it holds it already. False:
 /// the interpreter is gone.
 class GilAcquire {

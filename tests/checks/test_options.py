@@ -35,6 +35,7 @@ ELSEWHERE = {
     ("ModelOptions", "load_stop", "_core.pyi"): "Ctrl-C, and a parameter of install_model",
     ("ModelOptions", "load_progress", "tests/python/fake_types.py"): "as _core.pyi",
     ("ModelOptions", "load_stop", "tests/python/fake_types.py"): "as _core.pyi",
+    ("ModelInfo", "replaced_kernels", "headrace/c.h"): "the log names them",
     ("SamplingParams", "logit_bias", "headrace/c.h"): "logit_bias_ids and logit_bias_values",
 }
 # The fake's submit() takes them as parameters (fake_core.py).
