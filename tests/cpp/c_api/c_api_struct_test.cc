@@ -64,7 +64,7 @@ EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
                                 i20, host_blocks, nodes, i22, i23, causal, generates, vision,
                                 embeddings, most_encoded, encoded_bytes, tower_bytes, token_bytes,
                                 i24, i25, i26, reserved, left, host_bytes, mapped_weights,
-                                packed_file, load, eos] = info;
+                                packed_file, replaced, load, eos] = info;
   [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, host_cached, finished,
                                 preempted, interrupted, steps, prompts, generated, hits, misses,
                                 host_hits, to_host, from_host, busy, masks, memory, pool, mapped,
