@@ -52,3 +52,4 @@ else()
 endif()
 set(HEADRACE_CUDA_ARCHS "${headrace_archs}" CACHE STRING
   "GPU architectures to compile for, as CMAKE_CUDA_ARCHITECTURES takes them")
+set(CMAKE_CUDA_ARCHITECTURES ${HEADRACE_CUDA_ARCHS})  # for all folders: any may hold CUDA objects

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "bench_kernels.h"
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention/attention.h"
 #include "kernel_bench.h"
 
 namespace headrace::bench {
@@ -19,18 +19,19 @@ constexpr int64_t kMostPartials = 1 << 14;
 class AttentionRun {
  public:
   AttentionRun(BenchDevice& device, const ModelShape& model, int64_t sequences, int64_t context,
-               int64_t rows, int turns)
+               int64_t rows, int turns, DType cache_dtype = DType::kBF16)
       : device_(device),
-        shape_{.num_heads = static_cast<int32_t>(model.heads),
-               .num_kv_heads = static_cast<int32_t>(model.kv_heads),
-               .head_dim = static_cast<int32_t>(model.head_dim),
-               .long_rows = cuda::attention_long_rows(
-                   {DType::kBF16, DType::kBF16, static_cast<int32_t>(model.head_dim), kBlockSize,
-                    1.0f},
-                   device.traits().has_wgmma)},
+        cache_dtype_(cache_dtype),
+        shape_{
+            .num_heads = static_cast<int32_t>(model.heads),
+            .num_kv_heads = static_cast<int32_t>(model.kv_heads),
+            .head_dim = static_cast<int32_t>(model.head_dim),
+            .long_rows = cuda::attention_long_rows(
+                {DType::kBF16, cache_dtype, static_cast<int32_t>(model.head_dim), kBlockSize, 1.0f},
+                device.traits().has_wgmma)},
         rows_(sequences * rows),
         blocks_((context + kBlockSize - 1) / kBlockSize),
-        cache_elements_(sequences * blocks_ * layout().block_elements()),
+        cache_rows_(sequences * blocks_ * layout().block_rows()),
         plan_(make_plan(sequences, context, rows)),
         tables_(device, make_tables(sequences)),
         counts_(device, std::vector<int32_t>{count(plan_.short_items), count(plan_.long_items)}),
@@ -41,20 +42,25 @@ class AttentionRun {
                                                sizeof(int32_t))),
         q_(device, static_cast<size_t>(rows_ * width())),
         out_(device, static_cast<size_t>(rows_ * width())),
-        keys_(device, static_cast<size_t>(turns * cache_elements_)),
-        values_(device, keys_.size()) {
+        keys_(device, static_cast<size_t>(turns * cache_rows_ * row_words())),
+        values_(device, keys_.size()),
+        key_scales_(device,
+                    static_cast<size_t>(std::max<int64_t>(turns * cache_rows_ * scale_words(), 1))),
+        value_scales_(device, key_scales_.size()) {
     uint32_t seed = 21;
-    for (const DeviceArray<uint16_t>* numbers : {&q_, &keys_, &values_}) {
+    for (const DeviceArray<uint16_t>* numbers :
+         {&q_, &keys_, &values_, &key_scales_, &value_scales_}) {
       fill_uniform(numbers->data(), static_cast<int64_t>(numbers->size()), seed++, device.stream());
     }
   }
 
   void launch(int turn) const {
-    const int64_t caches = static_cast<int64_t>(keys_.size()) / cache_elements_;
-    const int64_t cache = turn % caches * cache_elements_;
+    const int64_t caches = static_cast<int64_t>(keys_.size()) / (cache_rows_ * row_words());
+    const int64_t first = turn % caches * cache_rows_;
+    const int64_t cache = first * row_words(), scales = first * scale_words();
     const int32_t* const counts = counts_.data();
     cuda::attention({.dtype = DType::kBF16,
-                     .cache_dtype = DType::kBF16,
+                     .cache_dtype = cache_dtype_,
                      .shape = shape_,
                      .scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)),
                      .q = {q_.data(), rows_, width(), width()},
@@ -62,7 +68,9 @@ class AttentionRun {
                      .layout = layout(),
                      .keys = keys_.data() + cache,
                      .values = values_.data() + cache,
-                     .num_blocks = cache_elements_ / layout().block_elements(),
+                     .key_scales = key_scales_.data() + scales,
+                     .value_scales = value_scales_.data() + scales,
+                     .num_blocks = cache_rows_ / layout().block_rows(),
                      .block_tables = tables_.data(),
                      .table_stride = blocks_,
                      .short_items = {short_items_.data(), counts, count(plan_.short_items)},
@@ -81,6 +89,12 @@ class AttentionRun {
   }
   int64_t width() const { return int64_t{shape_.num_heads} * shape_.head_dim; }
   cuda::KvLayout layout() const { return {shape_.num_kv_heads, kBlockSize, shape_.head_dim}; }
+
+  /// Of 16 bits, that a token's head has of a cache's numbers or of scales.
+  int64_t row_words() const { return cuda::kv_row_bytes(cache_dtype_, shape_.head_dim) / 2; }
+  int64_t scale_words() const {
+    return cuda::kv_has_scales(cache_dtype_) ? cuda::kKvScaleBytes / 2 : 0;
+  }
 
   cuda::AttentionPlan make_plan(int64_t sequences, int64_t context, int64_t rows) const {
     std::vector<SeqSlice> slices;
@@ -104,14 +118,15 @@ class AttentionRun {
   }
 
   BenchDevice& device_;
+  DType cache_dtype_;
   cuda::AttentionShape shape_;
-  int64_t rows_, blocks_, cache_elements_;
+  int64_t rows_, blocks_, cache_rows_;
   cuda::AttentionPlan plan_;
   DeviceArray<int32_t> tables_, counts_;
   DeviceArray<cuda::AttentionItem> short_items_, long_items_;
   DeviceArray<char> partials_;
   DeviceArray<int32_t> counters_;
-  DeviceArray<uint16_t> q_, out_, keys_, values_;
+  DeviceArray<uint16_t> q_, out_, keys_, values_, key_scales_, value_scales_;
 };
 
 std::string heads(const ModelShape& shape) {
@@ -148,6 +163,28 @@ void decode(BenchDevice& device, const KernelBenchOptions& options, const Yardst
                       1e-9 * bytes / got.seconds, "GB/s", 1e-9 * got.read_rate, "read bandwidth"));
 }
 
+/// The same over a quantized cache, in turns with bf16: how many times as many tokens in that time.
+void decode_codes(BenchDevice& device, const KernelBenchOptions& options, const std::string& number,
+                  DType cache_dtype, Report& report) {
+  const ModelShape& shape = options.shape;
+  const int64_t sequences = options.decode_sequences, context = options.decode_context;
+  const double bytes = kv_bytes(sequences, context, shape.kv_heads, shape.head_dim);
+  const auto head_dim = static_cast<int32_t>(shape.head_dim);
+  const double fewer =
+      static_cast<double>(cuda::kv_row_bytes(DType::kBF16, head_dim)) /
+      static_cast<double>(cuda::kv_row_bytes(cache_dtype, head_dim) + cuda::kKvScaleBytes);
+  const int turns = cold_turns(device, options, static_cast<size_t>(bytes / fewer));
+  const AttentionRun codes(device, shape, sequences, context, 1, turns, cache_dtype);
+  const AttentionRun plain(device, shape, sequences, context, 1, turns);
+  const auto seconds = race(
+      device, {{[&](int turn) { plain.launch(turn); }}, {[&](int turn) { codes.launch(turn); }}},
+      {.turns = std::max(turns, options.least_turns / 4), .rounds = options.rounds});
+  report.add(rate_row(number,
+                      "batch " + std::to_string(sequences) + ", context " +
+                          std::to_string(context) + ", " + heads(shape) + " queries",
+                      seconds[0] / seconds[1], "x bf16", fewer, "x fewer bytes"));
+}
+
 }  // namespace
 
 void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
@@ -155,6 +192,9 @@ void bench_attention(BenchDevice& device, const KernelBenchOptions& options, con
   const int64_t sequences = options.decode_sequences, context = options.decode_context;
   const int64_t few = std::max<int64_t>(sequences / 8, 1), tokens = options.prefill_tokens;
   decode(device, options, held, "attention-decode", sequences, context, report);
+  decode_codes(device, options, "attention-decode-fp8", DType::kF8E4M3, report);
+  decode_codes(device, options, "attention-decode-int8", DType::kI8, report);
+  decode_codes(device, options, "attention-decode-uint4", DType::kU4, report);
   decode(device, options, held, "attention-decode-many-1k", sequences, context / 8, report);
   decode(device, options, held, "attention-decode-few-1k", few, context / 8, report);
   decode(device, options, held, "attention-decode-one-8k", 1, context, report);

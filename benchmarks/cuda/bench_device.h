@@ -11,12 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 
 namespace headrace::bench {
 
 struct DeviceTraits {
   std::string name;
+  int32_t gpus = 1;  ///< of the machine; the first one is this
   int32_t multiprocessors = 0;
   bool has_wgmma = false;
   size_t l2_bytes = 0;

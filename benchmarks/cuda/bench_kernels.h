@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 
 namespace headrace::bench {
 

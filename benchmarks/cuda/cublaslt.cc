@@ -85,8 +85,9 @@ CublasLt::Product::Product(const CublasLt& library, const Problem& problem)
   require(calls.desc_create(&desc_, lt::kComputeF32, lt::kF32), "a description");
   require(calls.desc_set(desc_, lt::kDescTransA, &lt::kTransposed, sizeof lt::kTransposed),
           "a transposition");
-  require(calls.layout_create(&a_, lt::kBf16, k, n, problem.k), "a layout");
-  require(calls.layout_create(&b_, lt::kBf16, k, rows, problem.k), "a layout");
+  const int type = problem.float8 ? lt::kFloat8 : lt::kBf16;
+  require(calls.layout_create(&a_, type, k, n, problem.k), "a layout");
+  require(calls.layout_create(&b_, type, k, rows, problem.k), "a layout");
   require(calls.layout_create(&d_, lt::kBf16, n, rows, problem.n), "a layout");
   lt::Preference preference = nullptr;
   require(calls.preference_create(&preference), "a preference");

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 
 namespace headrace::bench::lt {
 
@@ -34,7 +34,7 @@ struct Heuristic {
 };
 
 // cudaDataType_t, cublasComputeType_t, cublasOperation_t.
-inline constexpr int kBf16 = 14, kF32 = 0;
+inline constexpr int kBf16 = 14, kF32 = 0, kFloat8 = 28;  // e4m3
 inline constexpr int kComputeF32 = 68;
 inline constexpr int32_t kTransposed = 1;
 // Attributes.

@@ -22,10 +22,9 @@ double now() { return std::chrono::duration<double>(Clock::now().time_since_epoc
 
 class EngineBench {
  public:
-  EngineBench(Engine& engine, const EngineBenchOptions& options, Report& report)
+  EngineBench(Engine& engine, const EngineBenchOptions& options)
       : engine_(engine),
         options_(options),
-        report_(report),
         folder_(options.shape.name, options.shape.config_json()) {
     engine_.install_model(kModel, model_options());
     engine_.start_model(kModel);
@@ -34,9 +33,16 @@ class EngineBench {
   EngineBench& operator=(const EngineBench&) = delete;
   ~EngineBench() { engine_.release_model(kModel); }
 
-  void run() {
-    for (const DecodeWork& work : options_.decodes) decode(work);
-    if (!options_.serving_number.empty()) serve();
+  void run(Report& report) {
+    for (const DecodeWork& work : options_.decodes) decode(work, report);
+    if (!options_.serving_number.empty()) serve(report);
+  }
+
+  /// Median seconds between two tokens of a sequence while all of them decode, once graphs are
+  /// recorded, in the first steps of their kind.
+  double warm_step_seconds(const DecodeWork& work) {
+    step_seconds(work);
+    return step_seconds(work);
   }
 
  private:
@@ -54,7 +60,9 @@ class EngineBench {
     }
     return {.path = folder_.path(),
             .device = options_.device,
+            .tensor_parallel_size = options_.gpus,
             .dtype = "bfloat16",
+            .quantization = options_.quantization,
             .max_model_len = longest + 1,
             .max_num_seqs = most,
             .num_kv_blocks = options_.num_kv_blocks,
@@ -78,7 +86,6 @@ class EngineBench {
     throw std::runtime_error("a request ended early: " + results.get().error_message);
   }
 
-  /// Median seconds between two tokens of a sequence while all of them decode.
   double step_seconds(const DecodeWork& work) {
     std::vector<Request> requests;
     std::vector<std::shared_ptr<std::vector<double>>> times;  // shared with the callbacks
@@ -104,18 +111,19 @@ class EngineBench {
     return median(gaps);
   }
 
-  void decode(const DecodeWork& work) {
-    step_seconds(work);  // graphs are recorded in the first steps of their kind
+  void decode(const DecodeWork& work, Report& report) {
+    step_seconds(work);
     const double before = read_bandwidth();
     const double seconds = step_seconds(work);
     const double limit = (before + read_bandwidth()) / 2;
     const double context = work.context + max_tokens(work) / 2.0;
-    const double rate = options_.shape.decode_bytes(work.sequences, context) / seconds;
+    const WeightBits bits = weight_bits(options_.quantization);
+    const double rate = options_.shape.decode_bytes(work.sequences, context, bits) / seconds;
     char text[160];
-    std::snprintf(text, sizeof text, "%s bf16, batch %d, context %d: %.3f ms a step, %.0f tokens/s",
-                  options_.shape.name.c_str(), work.sequences, work.context, 1e3 * seconds,
-                  work.sequences / seconds);
-    report_.add(rate_row(work.number, text, 1e-9 * rate, "GB/s", 1e-9 * limit, "read bandwidth"));
+    std::snprintf(text, sizeof text, "%s %s, batch %d, context %d: %.3f ms a step, %.0f tokens/s",
+                  options_.shape.name.c_str(), weights(), work.sequences, work.context,
+                  1e3 * seconds, work.sequences / seconds);
+    report.add(rate_row(work.number, text, 1e-9 * rate, "GB/s", 1e-9 * limit, "read bandwidth"));
   }
 
   /// Output tokens per second, of requests that are all there from the beginning.
@@ -140,7 +148,7 @@ class EngineBench {
     return out;
   }
 
-  void serve() {
+  void serve(Report& report) {
     serve_all(lengths_of(std::min(options_.requests, options_.max_num_seqs), 1));  // warm-up
     const auto lengths = lengths_of(options_.requests, 0);
     const ModelStats before = engine_.model_stats(kModel);
@@ -152,23 +160,26 @@ class EngineBench {
       outputs += output;
     }
     char text[200];
-    std::snprintf(
-        text, sizeof text,
-        "%s bf16, %zu requests like ShareGPT's (%lld prompt, %lld output tokens), at most "
-        "%d at once, %llu steps",
-        options_.shape.name.c_str(), lengths.size(), static_cast<long long>(prompts),
-        static_cast<long long>(outputs), options_.max_num_seqs,
-        static_cast<unsigned long long>(after.steps - before.steps));
+    std::snprintf(text, sizeof text,
+                  "%s %s, %zu requests like ShareGPT's (%lld prompt, %lld output tokens), at most "
+                  "%d at once, %llu steps",
+                  options_.shape.name.c_str(), weights(), lengths.size(),
+                  static_cast<long long>(prompts), static_cast<long long>(outputs),
+                  options_.max_num_seqs,
+                  static_cast<unsigned long long>(after.steps - before.steps));
     constexpr double kPublished = 16215;
-    report_.add(rate_row(options_.serving_number, text, rate, "tokens/s", kPublished,
-                         "SGLang's, published"));
+    report.add(rate_row(options_.serving_number, text, rate, "tokens/s", kPublished,
+                        "SGLang's, published"));
+  }
+
+  const char* weights() const {
+    return options_.quantization.empty() ? "bf16" : options_.quantization.c_str();
   }
 
   double read_bandwidth() const { return options_.read_bandwidth ? options_.read_bandwidth() : 0; }
 
   Engine& engine_;
   const EngineBenchOptions& options_;
-  Report& report_;
   ConfigFolder folder_;
   std::mt19937 random_{1};
 };
@@ -176,11 +187,32 @@ class EngineBench {
 }  // namespace
 
 void bench_engine(Engine& engine, const EngineBenchOptions& options, Report& report) {
-  EngineBench bench(engine, options, report);
+  EngineBench bench(engine, options);
   const ModelInfo info = engine.model_info(kModel);
-  report.add(time_row("load-" + options.shape.name, info.device + ", random weights, no file",
-                      info.load_seconds, "s", 0, ""));
-  bench.run();
+  const std::string kept = options.quantization.empty() ? "" : "-" + options.quantization;
+  report.add(time_row("load-" + options.shape.name + kept,
+                      info.device + ", random weights, no file", info.load_seconds, "s", 0, ""));
+  bench.run(report);
+}
+
+void bench_ranks(Engine& engine, const EngineBenchOptions& options, Report& report) {
+  std::vector<double> seconds[2];
+  for (const bool spread : {false, true}) {
+    EngineBenchOptions each = options;
+    if (!spread) each.gpus = 1;
+    EngineBench bench(engine, each);
+    for (const DecodeWork& work : each.decodes) {
+      seconds[spread ? 1 : 0].push_back(bench.warm_step_seconds(work));
+    }
+  }
+  for (size_t i = 0; i < options.decodes.size(); ++i) {
+    const DecodeWork& work = options.decodes[i];
+    const double one = seconds[0][i], all = seconds[1][i];
+    char text[160];
+    std::snprintf(text, sizeof text, "%s, batch %d, context %d: %.3f ms a step, on one GPU %.3f ms",
+                  options.shape.name.c_str(), work.sequences, work.context, 1e3 * all, 1e3 * one);
+    report.add(rate_row(work.number, text, one / all, "x", options.gpus, "GPUs"));
+  }
 }
 
 }  // namespace headrace::bench

@@ -23,6 +23,7 @@ struct DecodeWork {
 struct EngineBenchOptions {
   ModelShape shape;
   std::string device = "cuda";
+  std::string quantization;  ///< as ModelOptions has it: "", "wint4" or "fp8"
   std::vector<DecodeWork> decodes;
   int32_t decode_tokens = 96;  ///< of each sequence, at least
   std::string serving_number;  ///< "" = no requests
@@ -31,6 +32,7 @@ struct EngineBenchOptions {
   int32_t max_num_seqs = 256;
   int32_t num_kv_blocks = 0;         ///< 0 = as many as fit
   double memory_utilization = 0.85;  ///< of what is free
+  int32_t gpus = 1;                  ///< that the model is spread over (tensor_parallel_size)
   /// Bytes per second that the device reads now; empty = shares are not reported.
   std::function<double()> read_bandwidth{};
 };
@@ -38,5 +40,9 @@ struct EngineBenchOptions {
 /// Loads the model, measures, and releases it. Throws what the engine throws, and
 /// std::runtime_error for a request that ended with an error.
 void bench_engine(Engine& engine, const EngineBenchOptions& options, Report& report);
+
+/// The steps of `options.decodes` on one GPU and on `options.gpus`: how many times as fast the
+/// latter are. Throws what bench_engine() throws.
+void bench_ranks(Engine& engine, const EngineBenchOptions& options, Report& report);
 
 }  // namespace headrace::bench

@@ -87,8 +87,12 @@ class GpuDevice final : public BenchDevice {
     require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     size_t free_bytes = 0, total_bytes = 0;
     require(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-    traits_ = {properties.name, properties.multiProcessorCount, properties.major == 9,
-               static_cast<size_t>(properties.l2CacheSize), free_bytes};
+    traits_ = {properties.name,
+               count,
+               properties.multiProcessorCount,
+               properties.major == 9,
+               static_cast<size_t>(properties.l2CacheSize),
+               free_bytes};
   }
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;

@@ -36,10 +36,10 @@ int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report
     const char* name;
     Part* run;
   };
-  constexpr std::array kParts = {Named{"attention", bench_attention},
-                                 Named{"segments", bench_segments},
-                                 Named{"sampling", bench_sampling}, Named{"rows", bench_rows},
-                                 Named{"linears", bench_linears}};
+  constexpr std::array kParts = {
+      Named{"attention", bench_attention}, Named{"segments", bench_segments},
+      Named{"sampling", bench_sampling},   Named{"rows", bench_rows},
+      Named{"linears", bench_linears},     Named{"quantized", bench_quantized}};
   const auto wanted = [&](const Named& part) {
     return options.part.empty() || options.part == part.name;
   };

@@ -24,6 +24,7 @@ struct KernelBenchOptions {
   std::vector<int64_t> few_rows = {1, 2, 4, 8, 16, 32, 64};
   std::vector<int64_t> some_rows = {128, 256, 512};  ///< decodes of many sequences, short prompts
   int64_t many_rows = 4096;
+  int64_t quant_rows = 16;  ///< times int4 weights
   int64_t prefill_tokens = 16384;
   int64_t decode_sequences = 64, decode_context = 8192;
   TowerShape tower = tower_shape("qwen2.5-vl");
@@ -33,7 +34,8 @@ struct KernelBenchOptions {
   int rounds = 11;
   int least_turns = 16;    ///< of short kernels in a timed run
   std::string cublaslt{};  ///< path of the library, "" = wherever the linker finds it
-  /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears"; "" = all.
+  /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears", "quantized";
+  /// "" = all.
   std::string part{};
 };
 
@@ -51,6 +53,9 @@ double measure_matrix_rate(BenchDevice& device, const CublasLt& library, int64_t
 /// Linears beside cuBLASLt.
 void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                    Report& report);
+/// int4 weights and FP8, beside cuBLASLt's bfloat16 and FP8.
+void bench_quantized(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
+                     Report& report);
 /// Prefill of a long prompt; decodes of many sequences.
 void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report);

@@ -6,7 +6,7 @@
 
 #include "bench_kernels.h"
 #include "cublaslt.h"
-#include "cuda/kernels/linear.h"
+#include "cuda/kernels/linear/linear.h"
 #include "kernel_bench.h"
 #include "tensor/dtype.h"
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "bench_kernels.h"
-#include "cuda/kernels/rms_norm.h"
-#include "cuda/kernels/rope_kv_write.h"
-#include "cuda/kernels/sample.h"
+#include "cuda/kernels/rows/rms_norm.h"
+#include "cuda/kernels/rows/rope_kv_write.h"
+#include "cuda/kernels/sample/sample.h"
 #include "kernel_bench.h"
 
 namespace headrace::bench {

@@ -6,6 +6,8 @@
 // Makes FOLDER (default: one in the temporary folder) with the checkpoint (16 GB for 8B) unless it
 // is there, and removes what it has made, but for --keep. Each start is a process of its own: a
 // program of a few lines over the public C++ API. The first warms the file cache and doesn't count.
+// On a GPU every other start also tries its kernels (docs/cuda.md), as the first one on a machine
+// does: what that adds to a load is a row of its own.
 
 #include <unistd.h>
 
@@ -81,9 +83,11 @@ void first_token(const fs::path& folder, const std::string& device) {
 }
 
 /// Seconds from the start of a process that runs first_token() to its line, and what it says.
-std::pair<double, double> start_once(const Arguments& arguments) {
+/// `cache`: where it finds and leaves what a GPU has passed.
+std::pair<double, double> start_once(const Arguments& arguments, const fs::path& cache) {
   std::ostringstream command;
-  command << '\'' << fs::read_symlink("/proc/self/exe").string() << "' --child '"
+  command << "HEADRACE_CACHE='" << cache.string() << "' '"
+          << fs::read_symlink("/proc/self/exe").string() << "' --child '"
           << arguments.folder.string() << "' --device '" << arguments.device << '\'';
   const auto begin = std::chrono::steady_clock::now();
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> child(popen(command.str().c_str(), "r"),
@@ -102,18 +106,28 @@ std::string number_of(const Arguments& arguments) {
 }
 
 void measure(const Arguments& arguments, Report& report) {
-  std::vector<double> starts, loads;
+  std::vector<double> starts, loads, trials;
+  const fs::path cache =
+      fs::temp_directory_path() / ("headrace-trials-" + std::to_string(getpid()));
   for (int i = 0; i <= arguments.repeats; ++i) {
-    const auto [seconds, load] = start_once(arguments);
+    fs::remove_all(cache);
+    const double tried = start_once(arguments, cache).second;
+    const auto [seconds, load] = start_once(arguments, cache);
     if (i == 0) continue;
     starts.push_back(seconds);
     loads.push_back(load);
+    trials.push_back((tried - load) * 1e3);
   }
+  fs::remove_all(cache);
   char load[40];
   std::snprintf(load, sizeof load, "load %.2f s", median(loads));
   const std::string text = arguments.shape + ", process start to first token, warm file cache (" +
                            arguments.folder.parent_path().string() + "); " + load;
   report.add(time_row(number_of(arguments), text, median(starts), "s", 0, ""));
+  if (arguments.device == "cpu") return;
+  report.add(time_row("trials-at-load",
+                      "a load that tries the GPU's kernels, less one that doesn't", median(trials),
+                      "ms", 0, ""));
 }
 
 int run(const Arguments& arguments) {

@@ -34,33 +34,53 @@ class Numbers {
 
 }  // namespace
 
+WeightBits weight_bits(const std::string& quantization) {
+  if (quantization.empty()) return {};
+  if (quantization == "wint4") return {4 + 16.0 / 32, 8 + 16.0 / 64};
+  if (quantization == "fp8") return {8, 16};
+  throw std::invalid_argument("no bits are known of " + quantization);
+}
+
 std::string ModelShape::config_json() const {
-  return nlohmann::json{{"model_type", "llama"},
-                        {"architectures", {"LlamaForCausalLM"}},
-                        {"hidden_size", hidden},
-                        {"intermediate_size", intermediate},
-                        {"num_hidden_layers", layers},
-                        {"num_attention_heads", heads},
-                        {"num_key_value_heads", kv_heads},
-                        {"head_dim", head_dim},
-                        {"vocab_size", vocab},
-                        {"max_position_embeddings", 131072},
-                        {"rms_norm_eps", 1e-5},
-                        {"rope_theta", 500000.0},
-                        {"tie_word_embeddings", tied},
-                        {"torch_dtype", "bfloat16"},
-                        {"hidden_act", "silu"},
-                        {"bos_token_id", 1},
-                        {"eos_token_id", 2}}
-      .dump();
+  nlohmann::json out{{"model_type", "llama"},
+                     {"architectures", {"LlamaForCausalLM"}},
+                     {"hidden_size", hidden},
+                     {"intermediate_size", intermediate},
+                     {"num_hidden_layers", layers},
+                     {"num_attention_heads", heads},
+                     {"num_key_value_heads", kv_heads},
+                     {"head_dim", head_dim},
+                     {"vocab_size", vocab},
+                     {"max_position_embeddings", 131072},
+                     {"rms_norm_eps", 1e-5},
+                     {"rope_theta", 500000.0},
+                     {"tie_word_embeddings", tied},
+                     {"torch_dtype", "bfloat16"},
+                     {"hidden_act", "silu"},
+                     {"bos_token_id", 1},
+                     {"eos_token_id", 2}};
+  if (experts > 0) {
+    out.update({{"model_type", "qwen3_moe"},
+                {"architectures", {"Qwen3MoeForCausalLM"}},
+                {"moe_intermediate_size", intermediate},
+                {"num_experts", experts},
+                {"num_experts_per_tok", top_k},
+                {"norm_topk_prob", true},
+                {"decoder_sparse_step", 1}});
+  }
+  return out.dump();
 }
 
 ModelShape model_shape(const std::string& name) {
   if (name == "llama-3.1-8b") return {name, 4096, 14336, 32, 32, 8, 128, 128256, false};
   if (name == "llama-3.2-1b") return {name, 2048, 8192, 16, 32, 8, 64, 128256, true};
+  if (name == "qwen3-30b-a3b") {
+    return {name, 2048, 768, 48, 32, 4, 128, 151936, false, 128, 8};
+  }
   if (name == "toy") return {name, 128, 256, 2, 4, 2, 64, 640, false};
+  if (name == "toy-moe") return {name, 128, 64, 2, 4, 2, 64, 640, false, 6, 2};
   throw std::invalid_argument("no shape is called " + name +
-                              ": llama-3.1-8b, llama-3.2-1b and toy are");
+                              ": llama-3.1-8b, llama-3.2-1b, qwen3-30b-a3b, toy and toy-moe are");
 }
 
 double TowerShape::flops(int64_t patches) const {

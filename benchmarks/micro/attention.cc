@@ -134,7 +134,8 @@ class Bench {
                 backend_->device_info().description.c_str(), peak_ * 1e-9, bf16_peak_ * 1e-9);
     for (const HeadShape& shape : kShapes) {
       if (!shape_.empty() && shape_ != shape.name) continue;
-      for (const DType dtype : {DType::kBF16, DType::kI8, DType::kU4, DType::kF32}) {
+      for (const DType dtype :
+           {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4, DType::kF32}) {
         if (!dtype_.empty() && dtype_ != dtype_name(dtype)) continue;
         for (const int32_t context : {512, 8192}) decode(shape, dtype, context);
         for (const int32_t context : {512, 8192}) prefill(shape, dtype, context);

@@ -19,9 +19,16 @@ struct CudaBackendOptions {
   size_t memory_limit = 0;      ///< bound on what the backend takes from the GPU; 0 = none
   bool record_steps = true;     ///< decode steps become CUDA graphs
   bool try_kernels = true;      ///< on small problems, before the GPU is trusted with them
+  /// Where GPUs that have passed are remembered, see TrialRecord; "": nowhere.
+  std::string trials_folder{};
   /// No kernels for one generation of GPUs alone: slower, the same bits, to find what is wrong with
   /// one.
   bool plain_kernels = false;
+  /// GPUs of one model that reach each other's memory do so; false: they meet by NCCL, as those
+  /// that don't.
+  bool use_peers = true;
+  /// NCCL's library; "": from its package beside this one, else where the system has it.
+  std::string nccl{};
 };
 
 inline constexpr const char* kCudaPluginEntry = "headrace_cuda_plugin";

@@ -53,6 +53,10 @@ bool env_cuda_plain_kernels() { return is_second("HEADRACE_CUDA_KERNELS", "best"
 
 bool env_cuda_graphs() { return !is_second("HEADRACE_CUDA_GRAPHS", "on", "off"); }
 
+bool env_cuda_peers() { return !is_second("HEADRACE_CUDA_PEERS", "on", "off"); }
+
+std::optional<std::string> env_nccl() { return get("HEADRACE_NCCL"); }
+
 std::optional<std::string> env_cache_folder() {
   if (auto folder = get("HEADRACE_CACHE")) return folder;
   if (auto base = get("XDG_CACHE_HOME"); base && base->front() == '/') return *base + "/headrace";

@@ -27,9 +27,14 @@ bool env_cuda_plain_kernels();
 /// HEADRACE_CUDA_GRAPHS: "on" (default) or "off", see CudaBackendOptions::record_steps. Another
 /// value throws Error(kInvalidArgument).
 bool env_cuda_graphs();
+/// HEADRACE_CUDA_PEERS: "on" (default) or "off", see CudaBackendOptions::use_peers. Another value
+/// throws Error(kInvalidArgument).
+bool env_cuda_peers();
+/// HEADRACE_NCCL: see CudaBackendOptions::nccl.
+std::optional<std::string> env_nccl();
 
-/// Where packed_weights="auto" keeps its files: HEADRACE_CACHE, else $XDG_CACHE_HOME/headrace, else
-/// $HOME/.cache/headrace.
+/// Where packed_weights="auto" and trials of GPUs keep their files: HEADRACE_CACHE, else
+/// $XDG_CACHE_HOME/headrace, else $HOME/.cache/headrace.
 std::optional<std::string> env_cache_folder();
 
 /// HEADRACE_LOG_LEVEL: "debug", "info", "warning" (default), "error" or "off".

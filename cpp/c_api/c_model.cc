@@ -53,7 +53,8 @@ struct OwnedInfo : headrace_model_info {
     packed_weights = data.packed_weights.c_str();
     host_kv_cache_bytes = data.host_kv_cache_bytes;
     num_host_kv_blocks = data.num_host_kv_blocks;
-    reserved = 0;
+    tensor_parallel_size = data.tensor_parallel_size;
+    data_parallel_size = data.data_parallel_size;
     num_active_parameters = data.num_active_parameters;
     token_weight_bytes = data.token_weight_bytes;
     num_experts = data.num_experts;
@@ -99,6 +100,7 @@ headrace_model_stats to_c(const ModelStats& from) {
   out.busy_seconds = from.busy_seconds;
   out.mask_wait_seconds = from.mask_wait_seconds;
   out.state = static_cast<int32_t>(from.state);
+  out.running_replicas = from.running_replicas;
   out.waiting_requests = from.waiting_requests;
   out.running_requests = from.running_requests;
   out.total_kv_blocks = from.total_kv_blocks;

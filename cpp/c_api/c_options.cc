@@ -151,7 +151,6 @@ LoadProgressSink to_progress_sink(headrace_load_fn load, void* user_data) {
 
 ModelOptions to_model_options(const headrace_model_options* given) {
   const auto in = read_struct(given, default_model_options(), "options");
-  check_reserved(in.reserved);
   ModelOptions out;
   out.path = text(in.path);
   // "" is none of these three's names for "choose".
@@ -171,6 +170,13 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.speculative.num_speculative_tokens = in.num_speculative_tokens;
   out.speculative.min_ngram_size = in.min_ngram_size;
   out.speculative.max_ngram_size = in.max_ngram_size;
+  if (in.data_parallel_size != 0) out.data_parallel_size = in.data_parallel_size;
+  check_reserved(in.reserved);
+  if (in.tensor_parallel_size != 0) out.tensor_parallel_size = in.tensor_parallel_size;
+  for (const char* name : array(in.devices, in.num_devices, "devices")) {
+    out.devices.emplace_back(text(name));
+  }
+  out.enable_expert_parallel = in.enable_expert_parallel != 0;
   out.num_threads = in.num_threads;
   out.max_model_len = in.max_model_len;
   out.max_num_seqs = in.max_num_seqs;
@@ -185,7 +191,6 @@ ModelOptions to_model_options(const headrace_model_options* given) {
   out.swap_space = in.swap_space;
   out.max_prefill_chunk = in.max_prefill_chunk;
   out.dummy_weights = in.dummy_weights != 0;
-  check_reserved(in.reserved_too);
   out.max_encoder_tokens = in.max_encoder_tokens;
   out.encoder_cache_bytes = in.encoder_cache_bytes;
   out.load_progress = to_progress_sink(in.load, in.load_user_data);

@@ -77,6 +77,7 @@ headrace_request_stats to_c(const RequestStats& from, RequestStatus status) {
   out.host_cached_tokens = from.host_cached_tokens;
   out.generated_tokens = from.generated_tokens;
   out.preemptions = from.preemptions;
+  out.replica = from.replica;
   out.image_tokens = from.image_tokens;
   out.video_tokens = from.video_tokens;
   out.status = static_cast<int32_t>(status);

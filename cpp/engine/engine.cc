@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/home_process.h"
 #include "engine/engine_access.h"
+#include "engine/replica/load_replicas.h"
 #include "engine/served_model.h"
 
 namespace headrace {
@@ -39,7 +40,8 @@ class Engine::Impl {
     reserve_name(name);
     std::shared_ptr<ServedModel> model;
     try {
-      model = std::make_shared<ServedModel>(loader_(name, options, *logger_), logger_);
+      model = std::make_shared<ServedModel>(
+          internal::load_replicas(loader_, name, options, *logger_), logger_);
       log_installed(model->info());
     } catch (...) {
       const std::lock_guard lock(mutex_);
@@ -102,15 +104,16 @@ class Engine::Impl {
   }
 
   void log_installed(const ModelInfo& info) {
-    logger_->log(LogLevel::kInfo, "model '", info.name, "' (", info.family, ", ",
-                 info.num_parameters, " parameters, ", info.dtype, ") is installed on ",
-                 info.device, " (", info.isa,
-                 info.num_threads > 0 ? str_cat(", ", info.num_threads, " threads") : "",
-                 "): ", info.weight_bytes >> 20, " MiB of weights, ", info.scratch_bytes >> 20,
-                 " MiB of scratch, ", info.reserved_bytes >> 20, " MiB reserved for steps, ",
-                 info.kv_cache_bytes >> 20, " MiB of KV cache (", info.num_kv_blocks, " blocks of ",
-                 info.block_size, " tokens), ", info.device_free_bytes >> 20,
-                 " MiB left free, loaded in ", info.load_seconds, " s");
+    logger_->log(
+        LogLevel::kInfo, "model '", info.name, "' (", info.family, ", ", info.num_parameters,
+        " parameters, ", info.dtype, ") is installed on ", info.device, " (", info.isa,
+        info.num_threads > 0 ? str_cat(", ", info.num_threads, " threads") : "",
+        info.data_parallel_size > 1 ? str_cat(", ", info.data_parallel_size, " replicas") : "",
+        "): ", info.weight_bytes >> 20, " MiB of weights, ", info.scratch_bytes >> 20,
+        " MiB of scratch, ", info.reserved_bytes >> 20, " MiB reserved for steps, ",
+        info.kv_cache_bytes >> 20, " MiB of KV cache (", info.num_kv_blocks, " blocks of ",
+        info.block_size, " tokens), ", info.device_free_bytes >> 20, " MiB left free, loaded in ",
+        info.load_seconds, " s");
   }
 
   const internal::HomeProcess home_;

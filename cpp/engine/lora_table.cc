@@ -7,24 +7,24 @@
 
 namespace headrace::internal {
 
-LoraTable::LoraTable(std::string model, int32_t max_loras, LoraLoader loader)
+LoraTable::LoraTable(std::string model, int32_t max_loras, std::vector<LoraLoader> loaders)
     : model_(std::move(model)),
       max_loras_(static_cast<size_t>(max_loras)),
-      loader_(std::move(loader)) {}
+      loaders_(std::move(loaders)) {}
 
 void LoraTable::load(const std::string& name, const std::string& path) {
   reserve(name, path);
   std::shared_ptr<LoadedLora> made;
   try {
-    LoraLoader loader;
+    std::vector<LoraLoader> loaders;
     {
       const std::lock_guard lock(mutex_);
-      loader = loader_;
+      loaders = loaders_;
     }
     made = std::make_shared<LoadedLora>();
     made->name = name;
     made->path = path;
-    if (loader) made->adapter = loader(path);
+    for (const LoraLoader& loader : loaders) made->adapters.push_back(loader(path));
   } catch (...) {
     const std::lock_guard lock(mutex_);
     loading_.erase(name);
@@ -32,7 +32,7 @@ void LoraTable::load(const std::string& name, const std::string& path) {
   }
   const std::lock_guard lock(mutex_);
   loading_.erase(name);
-  if (!loader_) {
+  if (loaders_.empty()) {
     throw_error(ErrorCode::kInvalidState, "model '", model_, "' was released meanwhile.");
   }
   made->identity = ++last_identity_;
@@ -82,21 +82,24 @@ std::vector<LoraInfo> LoraTable::list() const {
   std::vector<LoraInfo> out;
   const std::lock_guard lock(mutex_);
   for (const auto& [name, lora] : loaded_) {
+    const LoraAdapter& first = *lora->adapters.front();
+    size_t bytes = 0;
+    for (const auto& adapter : lora->adapters) bytes += adapter->bytes();
     out.push_back({.name = name,
                    .path = lora->path,
-                   .rank = lora->adapter->rank(),
-                   .num_modules = lora->adapter->num_modules(),
-                   .bytes = lora->adapter->bytes(),
+                   .rank = first.rank(),
+                   .num_modules = first.num_modules(),
+                   .bytes = bytes,
                    .live_requests = static_cast<int32_t>(lora.use_count() - 1)});
   }
   return out;
 }
 
 void LoraTable::close() {
-  LoraLoader loader;
+  std::vector<LoraLoader> loaders;
   std::map<std::string, LoraLease> gone;
   const std::lock_guard lock(mutex_);
-  loader = std::exchange(loader_, nullptr);
+  loaders.swap(loaders_);
   gone.swap(loaded_);
 }
 

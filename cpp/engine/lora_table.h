@@ -19,7 +19,7 @@ struct LoadedLora {
   std::string name, path;
   /// From 1 upwards, never given twice: the same name with other weights is another identity.
   uint32_t identity = 0;
-  std::unique_ptr<const LoraAdapter> adapter;
+  std::vector<std::unique_ptr<const LoraAdapter>> adapters;  ///< on the devices of each replica
 };
 
 /// A request's hold on its adapter, null for none: what is held is not unloaded.
@@ -31,8 +31,8 @@ using LoraLoader = std::function<std::unique_ptr<const LoraAdapter>(const std::s
 /// held.
 class LoraTable {
  public:
-  /// `loader` may be called by several threads at once.
-  LoraTable(std::string model, int32_t max_loras, LoraLoader loader);
+  /// A loader for each replica. They may be called by several threads at once.
+  LoraTable(std::string model, int32_t max_loras, std::vector<LoraLoader> loaders);
 
   /// Error(kInvalidArgument) for an empty name or path, kInvalidState for one that is taken,
   /// kLimitExceeded if the table is full, and what the loader throws.
@@ -52,8 +52,8 @@ class LoraTable {
   const std::string model_;
   const size_t max_loras_;
 
-  mutable std::mutex mutex_;  // guards what follows
-  LoraLoader loader_;         // null once closed
+  mutable std::mutex mutex_;         // guards what follows
+  std::vector<LoraLoader> loaders_;  // none once closed
   std::map<std::string, LoraLease> loaded_;
   std::set<std::string> loading_;
   uint32_t last_identity_ = 0;

@@ -2,17 +2,16 @@
 
 #include <malloc.h>
 
-#include <system_error>
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/replica/on_each.h"
+#include "engine/replica/sums.h"
 
 namespace headrace::internal {
 
 namespace {
-
-// A thread's id may be another's once it has ended: this tells whose thread one is on.
-thread_local const ModelLoop* running_loop = nullptr;
 
 const char* state_name(ModelState state) {
   switch (state) {
@@ -30,7 +29,9 @@ const char* state_name(ModelState state) {
   return "unknown";
 }
 
-RequestLimits make_limits(const LoadedModel& loaded) {
+/// What every replica takes.
+RequestLimits make_limits(const std::vector<LoadedModel>& replicas) {
+  const LoadedModel& loaded = replicas.front();
   RequestLimits limits;
   limits.vocab_size = loaded.info.vocab_size;
   limits.hidden_size = loaded.info.hidden_size;
@@ -41,6 +42,10 @@ RequestLimits make_limits(const LoadedModel& loaded) {
   limits.has_head = loaded.has_head;
   limits.max_model_len = loaded.scheduler.max_model_len;
   limits.num_kv_blocks = loaded.scheduler.num_blocks;
+  for (const LoadedModel& each : replicas) {
+    limits.max_model_len = std::min(limits.max_model_len, each.scheduler.max_model_len);
+    limits.num_kv_blocks = std::min(limits.num_kv_blocks, each.scheduler.num_blocks);
+  }
   limits.block_size = loaded.scheduler.block_size;
   limits.dynamic_rope_max = loaded.dynamic_rope_max;
   limits.eos_token_ids = loaded.info.eos_token_ids;
@@ -48,22 +53,53 @@ RequestLimits make_limits(const LoadedModel& loaded) {
   return limits;
 }
 
+std::vector<LoraLoader> lora_loaders(std::vector<LoadedModel>& replicas) {
+  std::vector<LoraLoader> out;
+  for (LoadedModel& each : replicas) {
+    if (each.load_lora) out.push_back(std::move(each.load_lora));
+  }
+  return out;
+}
+
+std::optional<Router> make_router(const std::vector<LoadedModel>& replicas) {
+  if (replicas.size() == 1) return std::nullopt;
+  std::vector<int64_t> num_blocks;
+  for (const LoadedModel& each : replicas) {
+    num_blocks.push_back(int64_t{each.scheduler.num_blocks} + each.scheduler.num_host_blocks);
+  }
+  const SchedulerConfig& config = replicas.front().scheduler;
+  return std::optional<Router>(std::in_place, num_blocks, config.block_size,
+                               config.enable_prefix_caching);
+}
+
+std::vector<std::unique_ptr<Replica>> make_replicas(std::vector<LoadedModel>& loaded,
+                                                    const std::shared_ptr<Logger>& logger) {
+  std::vector<std::unique_ptr<Replica>> out;
+  for (size_t i = 0; i < loaded.size(); ++i) {
+    const std::string& name = loaded[i].info.name;
+    out.push_back(std::make_unique<Replica>(
+        loaded.size() == 1 ? name : str_cat(name, " (replica ", i, ")"), i, loaded[i], logger));
+  }
+  return out;
+}
+
 }  // namespace
 
-ServedModel::ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger)
-    : info_(loaded.info),
+ServedModel::ServedModel(std::vector<LoadedModel> loaded, std::shared_ptr<Logger> logger)
+    : info_(sum_info(loaded)),
       logger_(std::move(logger)),
-      control_(std::make_shared<ModelControl>()),
-      loop_(std::make_shared<ModelLoop>(
-          ModelLoop::Parts{info_.name, loaded.scheduler, std::move(loaded.runner),
-                           std::move(loaded.speculator), loaded.encoder, loaded.first_vision_token},
-          control_, logger_)),
-      loras_(info_.name, info_.max_loras, std::move(loaded.load_lora)),
-      limits_(make_limits(loaded)) {
+      replicas_(make_replicas(loaded, logger_)),
+      loras_(info_.name, info_.max_loras, lora_loaders(loaded)),
+      limits_(make_limits(loaded)),
+      router_(make_router(loaded)) {
   limits_.fits = [this](int64_t prompt_tokens, int64_t max_tokens) {
-    return loop_->fits(prompt_tokens, max_tokens);
+    return std::ranges::all_of(replicas_, [&](const auto& replica) {
+      return replica->loop().fits(prompt_tokens, max_tokens);
+    });
   };
-  limits_.fits_step = [this](int64_t prompt_tokens) { return loop_->fits_step(prompt_tokens); };
+  limits_.fits_step = [this](int64_t prompt_tokens) {
+    return replicas_.front()->loop().fits_step(prompt_tokens);
+  };
 }
 
 ServedModel::~ServedModel() {
@@ -73,17 +109,22 @@ ServedModel::~ServedModel() {
   }
 }
 
-bool ServedModel::on_own_thread() const { return running_loop == loop_.get(); }
+bool ServedModel::on_own_thread() const {
+  return std::ranges::any_of(replicas_, &Replica::on_own_thread,
+                             [](const auto& replica) -> auto& { return *replica; });
+}
+
+ModelState ServedModel::state() const {
+  std::vector<ModelState> states;
+  for (const auto& replica : replicas_) states.push_back(replica->control()->state());
+  return common_state(states);
+}
 
 void ServedModel::refuse_on_own_thread(const char* action) const {
   if (on_own_thread()) {
     throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be ", action,
                 " from a callback on its own thread.");
   }
-}
-
-void ServedModel::join() {
-  if (thread_.joinable()) thread_.join();
 }
 
 void ServedModel::start() {
@@ -94,52 +135,72 @@ void ServedModel::start() {
 
 void ServedModel::begin() {
   const std::lock_guard lock(lifecycle_mutex_);
-  const ModelState state = control_->state();
-  if (released_ || (state != ModelState::kInstalled && state != ModelState::kStopped)) {
+  const ModelState now = state();
+  if (released_ || (now != ModelState::kInstalled && now != ModelState::kStopped)) {
     throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be started: it is ",
-                released_ ? "released" : state_name(state), ".");
+                released_ ? "released" : state_name(now), ".");
   }
-  join();
-  if (!started_) loop_->warm_up();
-  loop_->reset_counters();
+  on_each(replicas_.size(), [this](size_t i) {
+    if (replicas_[i]->can_begin()) replicas_[i]->warm_up();
+  });
+  begin_replicas();
+}
+
+void ServedModel::begin_replicas() {
+  std::vector<Replica*> begun;
   try {
-    // The loop idles until begin(): if there is no thread, nothing has been accepted.
-    thread_ = std::thread([loop = loop_] {
-      running_loop = loop.get();
-      loop->run();
-    });
-  } catch (const std::system_error& error) {
-    throw_error(ErrorCode::kIo, "model '", info_.name, "': no thread to run it: ", error.what());
+    for (const auto& replica : replicas_) {
+      if (!replica->can_begin()) continue;
+      replica->begin();
+      begun.push_back(replica.get());
+    }
+  } catch (...) {
+    for (Replica* replica : begun) replica->control()->stop(std::nullopt);
+    throw;
   }
-  started_ = true;
-  control_->begin();
 }
 
 bool ServedModel::stop(std::optional<std::chrono::nanoseconds> timeout) {
+  using std::chrono::nanoseconds, std::chrono::steady_clock;
   refuse_on_own_thread("stopped");
-  if (control_->state() == ModelState::kInstalled) {
+  if (state() == ModelState::kInstalled) {
     throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be stopped: it is ",
                 state_name(ModelState::kInstalled), ".");
   }
-  return control_->stop(timeout);
+  const auto start = steady_clock::now();
+  const auto stop_all = [this](const auto& left) {
+    bool all = true;
+    for (const auto& replica : replicas_) {
+      ModelControl& control = *replica->control();
+      if (control.state() != ModelState::kInstalled) all = control.stop(left()) && all;
+    }
+    return all;
+  };
+  // All of them refuse requests before one is waited for.
+  if (stop_all([] { return nanoseconds(0); })) return true;
+  return stop_all([&]() -> std::optional<nanoseconds> {
+    if (!timeout) return std::nullopt;
+    return std::max(nanoseconds(0), *timeout - (steady_clock::now() - start));
+  });
 }
 
 bool ServedModel::release() {
-  if (on_own_thread()) {
-    control_->release();
+  const bool own_thread = on_own_thread();
+  if (own_thread) {
+    for (const auto& replica : replicas_) replica->control()->release();
     loras_.close();
     const std::lock_guard lock(lifecycle_mutex_);
-    if (thread_.joinable()) thread_.detach();
+    for (const auto& replica : replicas_) replica->detach();
     return !std::exchange(released_, true);
   }
   {
     const std::lock_guard lock(lifecycle_mutex_);
     if (released_) return false;
     released_ = true;
-    control_->release();
-    join();
+    for (const auto& replica : replicas_) replica->control()->release();
+    for (const auto& replica : replicas_) replica->join();
     loras_.close();
-    loop_->free_memory();
+    for (const auto& replica : replicas_) replica->free_memory();
     malloc_trim(0);
   }
   logger_->log(LogLevel::kInfo, "model '", info_.name, "' is released");
@@ -160,37 +221,67 @@ void ServedModel::unload_lora(const std::string& name) {
 Request ServedModel::submit(RequestOptions options) {
   LoraLease lora = loras_.lease(options.lora_name);
   PreparedRequest request =
-      prepare_request(std::move(options), limits_, std::move(lora), control_, monotonic_seconds());
+      prepare_request(std::move(options), limits_, std::move(lora), monotonic_seconds());
   Request handle(request.state);
-  if (!control_->submit(std::move(request))) {
-    const ModelState state = control_->state();
-    const std::string why = control_->failure();
-    throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' takes no requests: it is ",
-                state == ModelState::kRunning ? "being released" : state_name(state),
-                why.empty() ? "." : ": ", why);
+  const auto open = [this](size_t i) { return replicas_[i]->control()->takes_requests(); };
+  const auto hand_to = [&](size_t i) {
+    const std::shared_ptr<ModelControl>& control = replicas_[i]->control();
+    request.state->set_replica(i, control);
+    return control->submit(request);
+  };
+  if (!router_) {
+    if (hand_to(0)) return handle;
+    refuse_request();
   }
-  return handle;
+  // One that fails meanwhile is not open any more.
+  while (auto choice = router_->choose(request.spec, open)) {
+    request.booking = std::move(choice->booking);
+    if (hand_to(choice->replica)) return handle;
+  }
+  refuse_request();
+}
+
+void ServedModel::refuse_request() const {
+  const ModelState now = state();
+  std::string why;
+  for (const auto& replica : replicas_) {
+    if (why.empty()) why = replica->control()->failure();
+  }
+  throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' takes no requests: it is ",
+              now == ModelState::kRunning ? "being released" : state_name(now),
+              why.empty() ? "." : ": ", why);
 }
 
 ModelStats ServedModel::stats() const {
-  ModelStats out = loop_->stats();
-  out.state = control_->state();
-  out.waiting_requests += static_cast<int32_t>(control_->pending_requests());
+  ModelStats out;
+  std::vector<ModelState> states;
+  for (const auto& replica : replicas_) {
+    const ModelStats each = replica->stats();
+    states.push_back(each.state);
+    add_stats(each, out);
+  }
+  out.state = common_state(states);
   return out;
 }
 
 void ServedModel::clear_prefix_cache() {
+  for (const auto& replica : replicas_) clear_prefix_cache(*replica);
+  if (router_) router_->forget_prefixes();
+}
+
+void ServedModel::clear_prefix_cache(Replica& replica) {
   for (;;) {
-    if (auto done = control_->clear_cache()) {
-      // Its own thread can't wait for itself: the cache is cleared before the next step.
+    if (auto done = replica.control()->clear_cache()) {
+      // Its own thread can't wait for itself: the cache is cleared before the next step. Nor can
+      // another's, which this one may be waiting for.
       if (on_own_thread() || done->get()) return;
       continue;
     }
     const std::lock_guard lock(lifecycle_mutex_);
-    const ModelState state = control_->state();
-    if (state == ModelState::kRunning || state == ModelState::kStopping) continue;
-    join();
-    if (!released_ && state != ModelState::kFailed) loop_->clear_prefix_cache();
+    const ModelState now = replica.control()->state();
+    if (now == ModelState::kRunning || now == ModelState::kStopping) continue;
+    replica.join();
+    if (!released_ && now != ModelState::kFailed) replica.clear_prefix_cache();
     return;
   }
 }

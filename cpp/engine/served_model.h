@@ -5,31 +5,34 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/load/loaded_model.h"
-#include "engine/loop/model_control.h"
-#include "engine/loop/model_loop.h"
 #include "engine/lora_table.h"
+#include "engine/replica/replica.h"
+#include "engine/replica/router.h"
+#include "engine/request/prepared_request.h"
 
 namespace headrace::internal {
 
-/// One model of an engine: its lifecycle and its thread. Any thread may call any method.
+/// One model of an engine, of one replica or several: its lifecycle, and which replica computes a
+/// request. Any thread may call any method.
 class ServedModel {
  public:
-  ServedModel(LoadedModel loaded, std::shared_ptr<Logger> logger);
+  /// REQUIRES: one replica at least.
+  ServedModel(std::vector<LoadedModel> loaded, std::shared_ptr<Logger> logger);
   /// Releases.
   ~ServedModel();
   ServedModel(const ServedModel&) = delete;
   ServedModel& operator=(const ServedModel&) = delete;
 
-  /// Warms up, then serves. From installed or stopped, else Error(kInvalidState).
+  /// Warms up, then serves. From installed or stopped, else Error(kInvalidState). Replicas that
+  /// have failed are left out.
   void start();
   /// See ModelControl::stop.
   bool stop(std::optional<std::chrono::nanoseconds> timeout);
-  /// Cancels what runs and gives the memory back; false if that has been done already. On the
-  /// model's own thread, which it cannot wait for, it leaves the rest to that thread.
+  /// Cancels what runs and gives the memory back; false if that has been done already. On a thread
+  /// of the model's own, which it cannot wait for, it leaves the rest to its threads.
   bool release();
 
   Request submit(RequestOptions options);
@@ -45,21 +48,22 @@ class ServedModel {
   bool on_own_thread() const;
 
  private:
+  ModelState state() const;
   void refuse_on_own_thread(const char* action) const;
   void begin();
-  void join();
+  void begin_replicas();
+  void clear_prefix_cache(Replica& replica);
+  [[noreturn]] void refuse_request() const;
 
   const ModelInfo info_;
   const std::shared_ptr<Logger> logger_;
-  const std::shared_ptr<ModelControl> control_;
-  const std::shared_ptr<ModelLoop> loop_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
   LoraTable loras_;
   RequestLimits limits_;
+  std::optional<Router> router_;  // nullopt: one replica
 
   std::mutex lifecycle_mutex_;  // start and release, which may take long
-  bool started_ = false;        // guarded by lifecycle_mutex_, likewise below
-  bool released_ = false;
-  std::thread thread_;
+  bool released_ = false;       // guarded by lifecycle_mutex_
 };
 
 }  // namespace headrace::internal

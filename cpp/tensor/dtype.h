@@ -19,8 +19,8 @@ enum class DType : uint8_t {
   kU8,
   kBool,
   kU4,
-  kF8E4M3,  ///< in checkpoints only, with scales beside it (float8.h)
-  kF4E2M1,  ///< likewise (float4.h), two in a byte
+  kF8E4M3,  ///< in checkpoints and quantized KV caches only, with scales beside it (float8.h)
+  kF4E2M1,  ///< in checkpoints only (float4.h), two in a byte
 };
 
 /// Bytes of an element; 0 for kU4 (quantized KV caches only) and kF4E2M1, whose elements share

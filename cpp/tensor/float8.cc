@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace headrace {
@@ -29,6 +30,27 @@ std::array<float, 256> decode_all() {
 float e4m3_to_f32(uint8_t bits) noexcept {
   static const std::array<float, 256> kValues = decode_all();
   return kValues[bits];
+}
+
+uint8_t f32_to_e4m3(float value) noexcept {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80u);
+  const uint32_t rest = bits & 0x7fffffffu;
+  const auto with_sign = [&](uint32_t code) { return static_cast<uint8_t>(sign | code); };
+  if (rest > 0x7f800000u) return 0x7f;
+  if (rest >= 0x43e00000u) return with_sign(0x7eu);
+  if (rest < 0x3c800000u) {
+    // Below 2^-6: multiples of 2^-9, which adding 2^14 leaves in the lowest bits.
+    float size;
+    std::memcpy(&size, &rest, sizeof size);
+    size += 0x1p14f;
+    uint32_t sum;
+    std::memcpy(&sum, &size, sizeof sum);
+    return with_sign(sum - 0x46800000u);
+  }
+  const uint32_t rounded = rest + 0x7ffffu + (rest >> 20 & 1u);
+  return with_sign((rounded - 0x3c000000u) >> 20);
 }
 
 }  // namespace headrace

@@ -17,6 +17,10 @@ inline void copy_box_to_cluster(void* shared, const void* map, int32_t column, i
                                 uint64_t* barrier, uint16_t, HEADRACE_SITE) {
   copy_box(shared, map, column, row, barrier, site);
 }
+inline void copy_unit_to_cluster(void* shared, const void* map, int32_t tile, int32_t unit,
+                                 uint64_t* barrier, uint16_t, HEADRACE_SITE) {
+  copy_unit(shared, map, tile, unit, barrier, site);
+}
 inline void barrier_arrive_at(uint64_t* barrier, uint32_t, HEADRACE_SITE) {
   barrier_arrive(barrier, site);
 }
@@ -46,6 +50,16 @@ __device__ inline void copy_box_to_cluster(void* shared, const void* map, int32_
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
       ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_word(shared)),
       "l"(map), "r"(shared_word(barrier)), "r"(column), "r"(row), "h"(blocks)
+      : "memory");
+}
+
+/// copy_unit(), likewise.
+__device__ inline void copy_unit_to_cluster(void* shared, const void* map, int32_t tile,
+                                            int32_t unit, uint64_t* barrier, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %3, %4, %5}], [%2], %6;" ::"r"(shared_word(shared)),
+      "l"(map), "r"(shared_word(barrier)), "r"(0), "r"(unit), "r"(tile), "h"(blocks)
       : "memory");
 }
 

@@ -26,6 +26,17 @@ __device__ inline uint32_t choose_bytes(uint32_t low, uint32_t high, uint32_t se
 #endif
 }
 
+/// (word & mask) | bits, in one instruction.
+__device__ inline uint32_t mask_and_set(uint32_t word, uint32_t mask, uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(word), "r"(mask), "r"(bits));
+  return out;
+#else
+  return (word & mask) | bits;
+#endif
+}
+
 /// a * b + c of both halves, rounded once.
 template <class T>
 __device__ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
@@ -57,8 +68,8 @@ struct CodeZero;
 
 template <>
 struct CodeZero<Bf16, 4> {
-  uint32_t pair;  // -(128 + zero), twice
-  __device__ explicit CodeZero(uint32_t zero) : pair((0xc300u + zero) * 0x10001u) {}
+  uint32_t pair;  // -(128 + zero), twice: zero is 16 at most
+  __device__ explicit CodeZero(uint32_t zero) : pair(choose_bytes(zero, 0xc3u, 0x4040u)) {}
 };
 template <>
 struct CodeZero<F16, 4> {
@@ -87,7 +98,8 @@ __device__ inline void codes_to_a<Bf16, 4>(const uint32_t* codes, const CodeZero
                                            const CodeZero<Bf16, 4>& high, uint32_t (&a)[4]) {
   HEADRACE_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const uint32_t raised = (codes[0] >> (4 * i) & 0x000f000fu) | 0x43004300u;  // 128 + code
+    const uint32_t raised =
+        mask_and_set(codes[0] >> (4 * i), 0x000f000fu, 0x43004300u);  // 128 + code
     a[i] = multiply_add_pair<Bf16>(raised, 0x3f803f80u, i % 2 == 0 ? low.pair : high.pair);
   }
 }
@@ -98,8 +110,8 @@ __device__ inline void codes_to_a<F16, 4>(const uint32_t* codes, const CodeZero<
   HEADRACE_UNROLL
   for (int i = 0; i < 2; ++i) {
     const uint32_t word = codes[0] >> (8 * i);
-    const uint32_t even = (word & 0x000f000fu) | 0x64006400u;  // 1024 + code
-    const uint32_t odd = (word & 0x00f000f0u) | 0x64006400u;   // 1024 + 16 * code
+    const uint32_t even = mask_and_set(word, 0x000f000fu, 0x64006400u);  // 1024 + code
+    const uint32_t odd = mask_and_set(word, 0x00f000f0u, 0x64006400u);   // 1024 + 16 * code
     a[2 * i] = multiply_add_pair<F16>(even, 0x3c003c00u, low.pair);
     a[2 * i + 1] = multiply_add_pair<F16>(odd, 0x2c002c00u, high.high_pair);
   }

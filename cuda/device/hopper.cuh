@@ -4,6 +4,7 @@
 // engine (TMA), asynchronous products of a warpgroup (wgmma.cuh), registers moved between
 // warpgroups. Bodies exist where the compiler targets sm_90a, and in the emulation.
 
+#include "cuda/device/named_barrier.cuh"
 #include "cuda/device/platform.cuh"
 
 #if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
@@ -35,6 +36,11 @@ inline void copy_box(void* shared, const void* map, int32_t column, int32_t row,
   emulation::copy_box(shared, *static_cast<const emulation::TensorMap*>(map), column, row, barrier,
                       site);
 }
+inline void copy_unit(void* shared, const void* map, int32_t tile, int32_t unit, uint64_t* barrier,
+                      HEADRACE_SITE) {
+  emulation::copy_unit(shared, *static_cast<const emulation::TensorMap*>(map), tile, unit, barrier,
+                       site);
+}
 inline void prefetch_map(const void*) {}
 inline void shared_writes_fence() {}
 inline void products_fence(HEADRACE_SITE) { emulation::fence_products(site); }
@@ -53,12 +59,6 @@ inline void take_registers(HEADRACE_SITE) {
 template <int kRegisters>
 inline void give_registers(HEADRACE_SITE) {
   emulation::change_registers(kRegisters, false, site);
-}
-inline void named_barrier(int number, int threads, HEADRACE_SITE) {
-  emulation::named_barrier(number, threads, true, site);
-}
-inline void named_barrier_arrive(int number, int threads, HEADRACE_SITE) {
-  emulation::named_barrier(number, threads, false, site);
 }
 
 #else
@@ -154,6 +154,17 @@ __device__ inline void copy_box(void* shared, const void* map, int32_t column, i
       : "memory");
 }
 
+/// Tiles of 16 rows, from `tile` on, and 128 bytes of each row, `unit`: of a map that
+/// make_tile_map() made, as copy_box() does.
+__device__ inline void copy_unit(void* shared, const void* map, int32_t tile, int32_t unit,
+                                 uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %3, %4, %5}], [%2];" ::"r"(shared_word(shared)),
+      "l"(map), "r"(shared_word(barrier)), "r"(0), "r"(unit), "r"(tile)
+      : "memory");
+}
+
 __device__ inline void prefetch_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -204,15 +215,6 @@ __device__ inline void take_registers() {
 template <int kRegisters>
 __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
-/// A barrier of some of the block's warps.
-__device__ inline void named_barrier(int number, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-/// The same without waiting.
-__device__ inline void named_barrier_arrive(int number, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 #endif

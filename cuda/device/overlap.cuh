@@ -18,10 +18,13 @@ __device__ inline void wait_for_previous() {
 }
 
 /// Lets the next kernel start, if it overlaps, once every block has called this or is over. Its
-/// blocks take the multiprocessors' free shared memory, registers and threads from then on.
+/// blocks take the multiprocessors' free shared memory, registers and threads from then on: a
+/// kernel that waits for another GPU calls it behind that (await_peer; the emulation sees to it).
 __device__ inline void start_next() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#elif defined(HEADRACE_CUDA_EMULATION)
+  emulation::start_next();
 #endif
 }
 

@@ -42,6 +42,34 @@ __device__ inline char* shared_memory() {
 #endif
 }
 
+/// Shared memory by addresses of 32 bits, which take half the registers and sums that pointers do:
+/// where shared_memory() begins, and what lies at an address.
+__device__ inline uint32_t shared_begin() {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory()));
+#else
+  return 0;
+#endif
+}
+__device__ inline char* shared_at(uint32_t address) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<char*>(__cvta_shared_to_generic(address));
+#else
+  return shared_memory() + address;
+#endif
+}
+
+/// The compiler doesn't compute `value` again where it is used, nor sums with it ahead of time.
+template <class T>
+__device__ inline void keep_in_register(T& value) {
+  static_assert(sizeof value == 4);
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(value));
+#else
+  static_cast<void>(value);
+#endif
+}
+
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp_id() { return static_cast<int>(threadIdx.x) / kWarp; }
 

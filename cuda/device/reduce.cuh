@@ -20,11 +20,11 @@ struct Largest {
   }
 };
 
-/// Of the warp's 32 lanes; every lane gets it.
-template <class T, class Combine>
+/// Of the warp's 32 lanes, or of each kLanes, a power of two, side by side; every lane gets it.
+template <int kLanes = kWarp, class T, class Combine>
 __device__ inline T warp_reduce(T value, const Combine& combine) {
   HEADRACE_UNROLL
-  for (int step = kWarp / 2; step > 0; step /= 2) {
+  for (int step = kLanes / 2; step > 0; step /= 2) {
     value = combine(value, __shfl_xor_sync(kAllLanes, value, step));
   }
   return value;

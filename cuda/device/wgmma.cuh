@@ -1,10 +1,11 @@
 #pragma once
 
-// The products of a warpgroup (sm_90a): c [64, n] f32 += a [64, 16] . b [n, 16]^T, of 16-bit
-// elements. Warp w of the four holds rows 16 w and following of c, each n / 8 pieces of [16, 8] as
-// mma_16x8x16 has them (mma.cuh). Asynchronous: operands stay as they are, and c isn't read, until
-// products_wait(). Operands in shared memory are tiles whose rows are 128 bytes, swizzled in groups
-// of 8 rows, aligned to 1024 bytes.
+// The products of a warpgroup (sm_90a): c [64, n] f32 += a [64, 16] . b [n, 16]^T of 16-bit
+// elements, or [64, 32] . [n, 32]^T of e4m3, whose sums have fewer bits than float32 (Hopper: about
+// 14 below the largest product's exponent). Warp w of the four holds rows 16 w and following of c,
+// each n / 8 pieces of [16, 8] as mma_16x8x16 has them (mma.cuh). Asynchronous: operands stay as
+// they are, and c isn't read, until products_wait(). Operands in shared memory are tiles whose rows
+// are 128 bytes, swizzled in groups of 8 rows, aligned to 1024 bytes.
 
 #include "cuda/device/hopper.cuh"
 #include "cuda/device/numbers.cuh"
@@ -13,8 +14,8 @@
 
 namespace headrace::cuda {
 
-/// Of a tile whose rows are rows of the matrix and hold 64 k. `k_bytes`: which 32 bytes of the rows
-/// the product takes.
+/// Of a tile whose rows are rows of the matrix and hold 64 k, or 128 e4m3. `k_bytes`: which 32
+/// bytes of the rows the product takes.
 __device__ inline uint64_t tile_descriptor(const void* tile, uint32_t k_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
   constexpr uint64_t kGroupBytes = 1024;
@@ -47,6 +48,11 @@ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b, 
   emulation::issue_product({c, n, a, 0, b, true, true, &element_value<T>}, site);
 }
 
+template <int n>
+inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep, HEADRACE_SITE) {
+  emulation::issue_product({c, n, nullptr, a, b, false, keep, nullptr}, site);
+}
+
 #else
 
 /// Both from tile_descriptor(). Without `keep`, what c held counts as 0.
@@ -57,6 +63,10 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], uint64_t a, uint64_t b, b
 template <class T, int n>
 __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b);
 
+/// e4m3; both from tile_descriptor().
+template <int n>
+__device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep);
+
 // Every accumulator is an operand of the instruction.
 // clang-format off
 #define HEADRACE_SUMS_4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
@@ -64,6 +74,7 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], u
 #define HEADRACE_SUMS_16(i) HEADRACE_SUMS_8(i), HEADRACE_SUMS_8(i + 8)
 #define HEADRACE_SUMS_32(i) HEADRACE_SUMS_16(i), HEADRACE_SUMS_16(i + 16)
 #define HEADRACE_SUMS_64(i) HEADRACE_SUMS_32(i), HEADRACE_SUMS_32(i + 32)
+#define HEADRACE_SUMS_96(i) HEADRACE_SUMS_64(i), HEADRACE_SUMS_32(i + 64)
 #define HEADRACE_SUMS_128(i) HEADRACE_SUMS_64(i), HEADRACE_SUMS_64(i + 64)
 #define HEADRACE_NAMES_4 "%0, %1, %2, %3"
 #define HEADRACE_NAMES_8 HEADRACE_NAMES_4 ", %4, %5, %6, %7"
@@ -73,9 +84,10 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], u
 #define HEADRACE_NAMES_64 HEADRACE_NAMES_32 ", " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define HEADRACE_NAMES_128 HEADRACE_NAMES_64 ", " \
+#define HEADRACE_NAMES_96 HEADRACE_NAMES_64 ", " \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define HEADRACE_NAMES_128 HEADRACE_NAMES_96 ", " \
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
@@ -110,6 +122,21 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], u
   HEADRACE_WGMMA_REGISTERS(T, type, 64, 32, 32, 33, 34, 35, 36) \
   HEADRACE_WGMMA_REGISTERS(T, type, 128, 64, 64, 65, 66, 67, 68) \
   HEADRACE_WGMMA_REGISTERS(T, type, 256, 128, 128, 129, 130, 131, 132)
+#define HEADRACE_WGMMA_E4M3(n, sums, x, y, z) \
+  template <> \
+  __device__ inline void wgmma_64xk32<n>(float (&c)[sums], uint64_t a, uint64_t b, bool keep) { \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" #z ", 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3" \
+                 " {" HEADRACE_NAMES_##sums "}, %" #x ", %" #y ", keep, 1, 1;\n}" \
+                 : HEADRACE_SUMS_##sums(0) \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(keep))); \
+  }
+HEADRACE_WGMMA_E4M3(8, 4, 4, 5, 6)
+HEADRACE_WGMMA_E4M3(16, 8, 8, 9, 10)
+HEADRACE_WGMMA_E4M3(32, 16, 16, 17, 18)
+HEADRACE_WGMMA_E4M3(64, 32, 32, 33, 34)
+HEADRACE_WGMMA_E4M3(128, 64, 64, 65, 66)
+HEADRACE_WGMMA_E4M3(192, 96, 96, 97, 98)
 HEADRACE_WGMMA(Bf16, "bf16")
 HEADRACE_WGMMA(F16, "f16")
 #undef HEADRACE_SUMS_4
@@ -117,15 +144,18 @@ HEADRACE_WGMMA(F16, "f16")
 #undef HEADRACE_SUMS_16
 #undef HEADRACE_SUMS_32
 #undef HEADRACE_SUMS_64
+#undef HEADRACE_SUMS_96
 #undef HEADRACE_SUMS_128
 #undef HEADRACE_NAMES_4
 #undef HEADRACE_NAMES_8
 #undef HEADRACE_NAMES_16
 #undef HEADRACE_NAMES_32
 #undef HEADRACE_NAMES_64
+#undef HEADRACE_NAMES_96
 #undef HEADRACE_NAMES_128
 #undef HEADRACE_WGMMA_SHARED
 #undef HEADRACE_WGMMA_REGISTERS
+#undef HEADRACE_WGMMA_E4M3
 #undef HEADRACE_WGMMA
 // clang-format on
 

@@ -7,9 +7,10 @@
 #include "backend/host/cpu_info.h"
 #include "base/check.h"
 #include "base/checked_math.h"
-#include "cuda/host/device_kv_cache.h"
-#include "cuda/host/quant/quant_weight.h"
+#include "cuda/host/memory/device_kv_cache.h"
 #include "cuda/host/trials/kernel_trials.h"
+#include "cuda/host/trials/trial_record.h"
+#include "cuda/host/weights/quant_weight.h"
 
 namespace headrace::cuda {
 
@@ -39,7 +40,10 @@ bool storable(DType dtype) {
 CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
     : context_(api, options.device),
       record_steps_(options.record_steps),
+      use_peers_(options.use_peers),
+      nccl_(options.nccl),
       has_wgmma_(!options.plain_kernels && context_.properties().major == kHopper),
+      codes_by_wgmma_(has_wgmma_),
       attends_by_wgmma_(has_wgmma_),
       storage_(options.storage),
       memory_(context_, options.memory_limit),
@@ -50,10 +54,15 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
       sample_arena_(context_, memory_),
       writer_(context_),
       graphs_(context_, kCheckReplays) {
-  if (options.try_kernels) try_kernels();
+  if (options.try_kernels) try_kernels(options.trials_folder);
 }
 
-void CudaBackend::try_kernels() {
+void CudaBackend::try_kernels(const std::string& folder) {
+  const DeviceProperties& gpu = context_.properties();
+  const TrialRecord record(
+      folder, str_cat("All CUDA kernels have passed their trials.\n", context_.api().build(), "\n",
+                      gpu.name, " ", gpu.uuid, has_wgmma_ ? "\n" : " without wgmma\n"));
+  if (record.passed()) return;
   const auto fails = [&](const char* kernels, const std::string& why, const char* instead) {
     if (!why.empty()) replaced_kernels_.push_back(str_cat(kernels, " (", why, "): ", instead));
     return !why.empty();
@@ -61,6 +70,11 @@ void CudaBackend::try_kernels() {
   const char* const same = "those by mma.sync run, with the same results";
   if (has_wgmma_ && fails("linears by wgmma", try_wgmma_linears(context_, cuda::linear), same)) {
     has_wgmma_ = false;
+  }
+  if (codes_by_wgmma_ &&
+      fails("FP8 linears by wgmma", try_wgmma_codes(context_, cuda::quant_linear),
+            "those by mma.sync run, slower, with sums in another order")) {
+    codes_by_wgmma_ = false;
   }
   if (attends_by_wgmma_ &&
       fails("attention by wgmma", try_attention(context_, cuda::attention, true), same)) {
@@ -71,8 +85,15 @@ void CudaBackend::try_kernels() {
         fails("attention by tensor cores", try_attention(context_, cuda::attention, false),
               "plain kernels run, slower");
   }
+  attends_codes_plainly_ = attends_plainly_ || fails("attention over quantized KV caches",
+                                                     try_code_attention(context_, cuda::attention),
+                                                     "plain kernels run, slower");
   samples_on_host_ =
       fails("sampling", try_sampling(context_, cuda::sample), "the host draws, slower");
+  try_needed_kernels();
+  norms_round_ = !fails("norms that round rows", try_rounding_norms(context_, cuda::rms_norm),
+                        "rows are rounded apart, with the same results");
+  if (replaced_kernels_.empty()) record.keep();
 }
 
 CudaBackend::~CudaBackend() {
@@ -95,29 +116,16 @@ DeviceInfo CudaBackend::device_info() const {
   info.caches_packed = false;
   info.busy_rows = 4096;
   info.quant_activations = Activations::kWhole;
+  info.code_products = true;
   info.replaced_kernels = replaced_kernels_;
   return info;
 }
 
 void CudaBackend::require(const BackendNeeds& needs) const {
+  if (needs.storage != DType::kF32) refuse(refused_.norms);
   if (!storable(needs.storage)) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps weights as float32, bfloat16 or ",
                 "float16, not as ", dtype_name(needs.storage), ": set dtype.");
-  }
-  if (!storable(needs.kv_dtype)) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps keys and values as float32, ",
-                "bfloat16 or float16, not as ", dtype_name(needs.kv_dtype),
-                ": set kv_cache_dtype to auto, or use device cpu.");
-  }
-  if (!needs.quantization.empty() && needs.experts > 0) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend runs no quantized experts, but this ",
-                "model's are ", needs.quantization,
-                ": leave quantization out and take a checkpoint that isn't quantized, or use ",
-                "device cpu.");
-  }
-  if (needs.mtp) {
-    throw_error(ErrorCode::kUnsupported, "the CUDA backend doesn't run MTP blocks: use ",
-                "speculative method ngram or draft_model, or device cpu.");
   }
   if (needs.head_dim < 16 || needs.head_dim > 256 || needs.head_dim % 16 != 0) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., 256, not ",
@@ -160,6 +168,7 @@ size_t CudaBackend::bytes_held() const { return memory_.bytes_held(); }
 
 void CudaBackend::upload(const void* source, void* device, size_t bytes) {
   context_.enter();
+  rounded_ahead_ = {};
   context_.wait();
   uploader_.write(device, source, bytes);
   uploader_.flush();
@@ -204,6 +213,7 @@ void* CudaBackend::grow(Buffer& workspace, size_t bytes) {
 }
 
 std::unique_ptr<PackedWeight> CudaBackend::pack_weight(const WeightSpec& spec) {
+  refuse_weight(spec.quant, spec.storage, spec.experts);
   if (spec.quant.bits != 0) return pack_quant_weight(spec, memory_, uploader_);
   return pack_device_weight(spec, memory_, uploader_);
 }
@@ -218,6 +228,7 @@ size_t CudaBackend::packed_bytes(const WeightShape& shape) const {
 
 std::unique_ptr<PackedWeight> CudaBackend::restore_weight(const WeightShape& shape,
                                                           Buffer contents) {
+  refuse_weight(shape.quant, shape.storage, shape.experts);
   if (shape.quant.bits != 0) {
     return restore_quant_weight(
         shape, std::move(contents),
@@ -245,8 +256,10 @@ size_t CudaBackend::kv_block_bytes(const KvCacheSpec& spec) const {
 
 std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) {
   HEADRACE_CHECK(spec.num_layers > 0 && spec.num_kv_heads > 0 && spec.head_dim > 0 &&
-                     spec.block_size > 0 && num_blocks >= 0 && storable(spec.dtype),
+                     spec.block_size > 0 && num_blocks >= 0 &&
+                     (storable(spec.dtype) || kv_has_scales(spec.dtype)),
                  dtype_name(spec.dtype));
+  if (kv_has_scales(spec.dtype)) refuse(refused_.code_writes);
   const auto bytes =
       checked_mul(static_cast<uint64_t>(num_blocks) + 1, DeviceKvCache::block_bytes(spec));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");

@@ -7,8 +7,11 @@
 //   backend_attention.cc  rope_kv_write, attention
 //   backend_lora.cc  pack_lora, lora
 //   backend_experts.cc  route, experts, add_gated
-//   quant/backend_quant.cc  embed and linear of quantized weights
+//   backend_quant.cc  embed and linear of quantized weights, rows that norms round for them
+//   backend_ranks.cc  join, and what ranks do together
 //   backend_sample.cc  sample, begin_sample, end_sample
+//   backend_draw.cc  draws that are a part of a recorded step
+//   backend_trials.cc  kernels that nothing replaces
 //   backend_vision.cc  the ops of vision towers, rows from the host
 //
 // Ops return when they are queued on the backend's stream; read_back(), sample() and end_sample()
@@ -19,6 +22,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -26,23 +30,26 @@
 
 #include "backend/contract/backend.h"
 #include "backend/cuda_plugin.h"
-#include "cuda/host/context.h"
-#include "cuda/host/device_memory.h"
-#include "cuda/host/device_weight.h"
-#include "cuda/host/pinned.h"
-#include "cuda/host/step_arena.h"
-#include "cuda/host/step_graphs.h"
-#include "cuda/host/stream_writer.h"
-#include "cuda/host/swap_stream.h"
-#include "cuda/host/uploader.h"
-#include "cuda/kernels/attention.h"
-#include "cuda/kernels/embed.h"
-#include "cuda/kernels/linear.h"
+#include "cuda/host/memory/device_memory.h"
+#include "cuda/host/memory/pinned.h"
+#include "cuda/host/memory/stream_writer.h"
+#include "cuda/host/memory/swap_stream.h"
+#include "cuda/host/ranks/device_rank.h"
+#include "cuda/host/runtime/context.h"
+#include "cuda/host/step/step_arena.h"
+#include "cuda/host/step/step_graphs.h"
+#include "cuda/host/weights/device_weight.h"
+#include "cuda/host/weights/uploader.h"
+#include "cuda/kernels/attention/attention.h"
+#include "cuda/kernels/linear/linear.h"
+#include "cuda/kernels/rows/embed.h"
+#include "cuda/kernels/rows/rms_norm.h"
+#include "cuda/kernels/sample/sample.h"
 #include "cuda/kernels/vision/segment_attention.h"
 
 namespace headrace::cuda {
 
-class CudaBackend final : public Backend {
+class CudaBackend : public Backend {
  public:
   /// Throws what CudaContext's constructor throws. `api` must outlive this.
   CudaBackend(CudaApi& api, const CudaBackendOptions& options);
@@ -79,6 +86,7 @@ class CudaBackend final : public Backend {
   int32_t recorded_rows() const override { return record_steps_ ? kMaxRecordedRows : 0; }
   void run_step(const void* model, const KvCache& cache, const std::function<void()>& ops) override;
   void embed(const PackedWeight& table, TensorView out) override;
+  void expect(const PackedWeight& weight) override;
   void rope_table(const RopeSpec& spec, TensorView out) override;
   void rms_norm(TensorView x, TensorView weight, float eps, TensorView out) override;
   void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
@@ -106,10 +114,17 @@ class CudaBackend final : public Backend {
   void rotate(TensorView x, TensorView table, int32_t heads, int32_t head_dim) override;
   void scatter_rows(TensorView x, std::span<const int32_t> rows, TensorView out) override;
   void segment_attention(const SegmentAttention& args) override;
+  void join(std::shared_ptr<RankGroup> group, int32_t rank) override;
+  void link_ranks() override;
+  void embed_part(const PackedWeight& table, int32_t first, TensorView out) override;
+  void all_reduce(TensorView x) override;
+  void all_reduce_add_rms_norm(const ReduceAddNorm& args) override;
+  void gather_columns(TensorView x, TensorView out) override;
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
   bool runs_ahead() const override { return !samples_on_host_; }
   int32_t most_logprobs_ahead() const override;
+  void draw(TensorView logits, int32_t vocab_size) override;
   void begin_sample(TensorView logits, int32_t vocab_size,
                     std::span<const SampleRow> rows) override;
   void end_sample(std::span<SampleResult> results) override;
@@ -132,6 +147,8 @@ class CudaBackend final : public Backend {
     const int64_t* slots = nullptr;
     const int32_t* block_tables = nullptr;
     int64_t table_stride = 0;
+    const SampleRowArgs* draws = nullptr;     ///< [rows], null: it ends with the logits
+    SampleRowResult* const* drawn = nullptr;  ///< where draw() leaves results
   };
 
   /// A shape of attention that the model has, and the step's work for it.
@@ -141,7 +158,7 @@ class CudaBackend final : public Backend {
     WorkList<AttentionItem> short_items, long_items;
   };
 
-  /// What begin_sample() has queued, on its way to pinned memory.
+  /// What begin_sample() or draw() has queued, which writes to pinned memory.
   struct Draw {
     PinnedBuffer output;
     EventHandle done;
@@ -168,6 +185,7 @@ class CudaBackend final : public Backend {
   /// Queues an op's kernels, unless reserve() or the check of a replay runs.
   template <class Args>
   void launch(void (*op)(const Args&, Stream), const std::type_identity_t<Args>& args) {
+    rounded_ahead_ = {};
     if (reserving_ || graphs_.dry_run()) return;
     try {
       op(args, context_.stream());
@@ -176,9 +194,14 @@ class CudaBackend final : public Backend {
       throw;
     }
   }
-  void try_kernels();
+  void try_kernels(const std::string& folder);
+  void try_needed_kernels();
+  /// Throws Error(kUnsupported) naming `kernels`, the card and the driver, unless it is empty.
+  void refuse(const std::string& kernels) const;
+  void refuse_weight(const QuantFormat& quant, DType storage, int32_t experts) const;
   void queue_rows();
   void queue_axis_positions();
+  void queue_draws();
   void queue_tables();
   void queue_plan(PlannedAttention& planned);
   PlannedAttention& planned_attention(const AttentionShape& shape);
@@ -191,28 +214,50 @@ class CudaBackend final : public Backend {
   void check_cache(const KvCache& cache) const;
   struct SampleBatch;
   void reserve_sampling(size_t rows, int32_t vocab_size);
-  /// Queues a launch; its results, on the device. `drawn`: SampleArgs's.
-  const std::byte* queue_samples(const TensorView& logits, int32_t vocab_size, SampleBatch& batch,
-                                 int32_t* drawn);
+  /// Queues a launch with results in `output`, output_bytes() of pinned memory. `drawn`:
+  /// SampleArgs's.
+  void queue_samples(const TensorView& logits, int32_t vocab_size, SampleBatch& batch,
+                     std::byte* output, int32_t* drawn);
   void sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch);
   Draw spare_draw(size_t bytes);
+  /// begin_sample() of rows that the step has drawn from itself.
+  void begin_drawn(std::span<const SampleRow> rows);
   bool on_device(const SampleRow& row) const;
   void sample_on_host(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,
                       std::span<SampleResult> results);
   enum class Epilogue : uint8_t { kPlain, kAdd, kSiluMul };  ///< kAdd: to what `out` holds
   void run_linear(const TensorView& x, const PackedWeight& weight, const TensorView& bias,
                   const TensorView& out, Epilogue epilogue);
+  /// Of a table that has tokens [first, first + count).
+  void run_embed(const PackedWeight& table, int32_t first, int32_t count, const TensorView& out);
   /// False for a weight that isn't quantized, of which nothing is done.
   bool embed_quantized(const PackedWeight& table, const EmbedArgs& args);
   bool run_quantized(const PackedWeight& packed, const LinearArgs& args);
+  void run_norm(RmsNormArgs args);
+  /// If expect() was told of a weight that rounds rows, sets args.rounded.
+  void round_ahead(RmsNormArgs& args);
+  /// What a norm that was just launched has left: it holds until the next launch.
+  void note_rounded(const RmsNormArgs& args);
+  /// Whether that is what a linear of `layout` needs of x.
+  bool is_rounded(const ConstMatrix& x, DType dtype, const QuantLayout& layout) const;
 
   CudaContext context_;
   const bool record_steps_;
-  bool has_wgmma_;                ///< linears may use it
-  bool attends_by_wgmma_;         ///< attention may use it
-  bool attends_plainly_ = false;  ///< attention has no tensor cores
+  const bool use_peers_;  ///< CudaBackendOptions, as the next one
+  const std::string nccl_;
+  bool has_wgmma_;                      ///< linears may use it
+  bool codes_by_wgmma_;                 ///< linears of FP8 that meets FP8 may use it
+  bool attends_by_wgmma_;               ///< attention may use it
+  bool attends_plainly_ = false;        ///< attention has no tensor cores
+  bool attends_codes_plainly_ = false;  ///< likewise, of quantized KV caches
   bool samples_on_host_ = false;
+  bool norms_round_ = true;  ///< norms may write codes, too
   std::vector<std::string> replaced_kernels_;
+  /// Kernels of each kind, and why this GPU isn't trusted with them; empty: it is.
+  struct Refused {
+    std::string quant, rounded, experts, norms, code_writes;
+  };
+  Refused refused_;
   const DType storage_;  ///< of the model's weights, hence the dtype of its activations
   DeviceMemory memory_;
   EventHandle released_;    ///< behind all that uses memory which allocate() gave and has back
@@ -224,10 +269,19 @@ class CudaBackend final : public Backend {
   PinnedBuffer results_;    ///< for what is read back
   std::deque<Draw> draws_;  ///< that have begun, oldest first
   std::vector<Draw> spare_draws_;
+  std::optional<Draw> step_draw_;  ///< of the step's draw(), until begin_sample() has it
   Buffer drawn_;  ///< [kMostDrawn] tokens that the step, or the one before, has drawn
   size_t num_drawn_ = 0;
   Buffer attention_partials_, sample_workspace_;
-  Buffer quant_input_;         ///< rows in the order of a weight
+  Buffer quant_input_;                   ///< rows in the order of a weight, or as codes
+  std::optional<QuantLayout> expected_;  ///< of expect(), until a norm has asked
+  /// Rows that lie in quant_input_ as codes, too. No data: there are none.
+  struct RoundedAhead {
+    ConstMatrix x;
+    DType dtype = DType::kF32;
+    QuantLayout layout = {};
+  };
+  RoundedAhead rounded_ahead_;
   Buffer experts_workspace_;   ///< of route(), then of experts()
   Buffer attention_counters_;  ///< zero between kernels
   int workspace_generation_ = 0;
@@ -238,7 +292,8 @@ class CudaBackend final : public Backend {
   std::vector<PlannedAttention> attentions_;
   std::vector<Segments> segments_;
   uint64_t segment_uses_ = 0;
-  StepGraphs graphs_;
+  std::unique_ptr<DeviceRank> rank_;   ///< null: the model is on this GPU alone
+  StepGraphs graphs_;                  ///< they go before rank_
   std::unique_ptr<SwapStream> swaps_;  ///< null: no cache has host blocks
   Step step_;
   int step_generation_ = 0;        // of arena_, where the step began

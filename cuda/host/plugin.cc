@@ -2,8 +2,8 @@
 
 #include "backend/cuda_interface.h"
 #include "cuda/host/cuda_backend.h"
-#include "cuda/host/device_check.h"
-#include "cuda/host/runtime_api.h"
+#include "cuda/host/runtime/device_check.h"
+#include "cuda/host/runtime/runtime_api.h"
 
 namespace headrace::cuda {
 

@@ -2,22 +2,54 @@
 
 // How a layer's keys and values lie in device memory: two arrays, each
 // [num_blocks][num_kv_heads][block_size][head_dim] in the cache's dtype.
+//
+// int8, float8_e4m3 and uint4 are codes with 4 bytes of scales for each token and head, made of
+// that token's head alone when it is written. The scales of a layer's keys (or values) lie behind
+// all of their codes, [num_blocks][num_kv_heads][block_size].
+//   int8         x = step * (byte - 128), the byte from 1 to 255; step float32 = largest |x| / 127
+//   float8_e4m3  x = step * code; step float32 = largest |x| / 448
+//   uint4        x = low + step * code; step (lower half) and low bfloat16; dimension 2i is the low
+//                nibble of byte i, 2i + 1 the high one; a row is filled up to whole 16 bytes
+// Where a step would be 1e-30 or less it is 1, and the codes are those of 0. A token's head with a
+// number that isn't finite has a step of NaN.
 
+#include <cstddef>
 #include <cstdint>
 
+#include "tensor/dtype.h"
+
 namespace headrace::cuda {
+
+/// Whether a cache of this dtype has scales.
+constexpr bool kv_has_scales(DType dtype) {
+  return dtype == DType::kI8 || dtype == DType::kU4 || dtype == DType::kF8E4M3;
+}
+
+/// Bytes of a token's head.
+inline int64_t kv_row_bytes(DType dtype, int32_t head_dim) {
+  if (dtype == DType::kU4) return (int64_t{head_dim} + 31) / 32 * 16;
+  return head_dim * static_cast<int64_t>(dtype_size(dtype));
+}
+
+inline constexpr int64_t kKvScaleBytes = 4;
 
 struct KvLayout {
   int32_t num_kv_heads = 0;
   int32_t block_size = 0;
   int32_t head_dim = 0;
 
+  /// Tokens' heads of one block.
+  constexpr int64_t block_rows() const { return int64_t{num_kv_heads} * block_size; }
   /// Elements of one block of one of the two arrays.
-  constexpr int64_t block_elements() const { return int64_t{num_kv_heads} * block_size * head_dim; }
-  /// Of element 0 of the head of a token. `slot`: block * block_size + place in the block.
-  constexpr int64_t offset(int64_t slot, int32_t kv_head) const {
+  constexpr int64_t block_elements() const { return block_rows() * head_dim; }
+  /// Which of the array's rows a token's head is. `slot`: block * block_size + place in the block.
+  constexpr int64_t row(int64_t slot, int32_t kv_head) const {
     const int64_t block = slot / block_size;
-    return ((block * num_kv_heads + kv_head) * block_size + slot % block_size) * head_dim;
+    return (block * num_kv_heads + kv_head) * block_size + slot % block_size;
+  }
+  /// Of its element 0.
+  constexpr int64_t offset(int64_t slot, int32_t kv_head) const {
+    return row(slot, kv_head) * head_dim;
   }
 };
 

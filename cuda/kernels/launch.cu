@@ -20,6 +20,14 @@ int attribute(cudaDeviceAttr name, int device) {
   return cudaDeviceGetAttribute(&value, name, device) == cudaSuccess ? value : 0;
 }
 
+/// CUDA loads a kernel at its first use, may wait for the GPU then, and may keep other threads from
+/// launching what this GPU's work waits for: that ends first, outside of the call.
+void wait_outside(Stream stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess) return;
+  if (capture == cudaStreamCaptureStatusNone) static_cast<void>(cudaStreamSynchronize(stream));
+}
+
 bool prepare(const void* kernel, int device) {
   cudaFuncAttributes found{};
   if (cudaFuncGetAttributes(&found, kernel) != cudaSuccess) return false;
@@ -33,7 +41,7 @@ bool prepare(const void* kernel, int device) {
 
 }  // namespace
 
-LaunchedKernel prepare_kernel(const void* kernel) {
+LaunchedKernel prepare_kernel(const void* kernel, Stream stream) {
   constexpr int kHopper = 9;
   static PreparedKernels prepared;
   int device = 0;
@@ -43,6 +51,7 @@ LaunchedKernel prepare_kernel(const void* kernel) {
     const auto at = prepared.kernels.find({device, kernel});
     if (at != prepared.kernels.end()) return at->second;
   }
+  wait_outside(stream);
   const LaunchedKernel found{attribute(cudaDevAttrComputeCapabilityMajor, device) >= kHopper};
   if (!prepare(kernel, device)) return found;  // tried again by the next launch
   const std::unique_lock lock(prepared.mutex);

@@ -9,7 +9,7 @@
 #include "cuda/device/numbers.cuh"
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/platform.cuh"
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 #include "tensor/dtype.h"
 
 #if defined(HEADRACE_CUDA_EMULATION)
@@ -32,10 +32,11 @@ struct LaunchedKernel {
   bool overlaps = false;  ///< the current device starts kernels before the ones ahead have ended
 };
 
-/// The first time a device meets a kernel, lets that take all of a block's shared memory and the
-/// largest share of a multiprocessor's for it: one share for all, since multiprocessors wait for
-/// each other to change it. Any thread; an error is left for check_launch().
-LaunchedKernel prepare_kernel(const void* kernel);
+/// The first time a device meets a kernel, waits for the stream, and lets the kernel take all of a
+/// block's shared memory and the largest share of a multiprocessor's for it: one share for all,
+/// since multiprocessors wait for each other to change it. Any thread; an error is left for
+/// check_launch().
+LaunchedKernel prepare_kernel(const void* kernel, Stream stream);
 #endif
 
 /// Runs kernel(args...) on a grid. Throws what check_launch() throws.
@@ -43,12 +44,12 @@ template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape, Stream stream,
             const Args&... args) {
 #if defined(HEADRACE_CUDA_EMULATION)
-  submit(stream, [=] {
+  submit(stream, reinterpret_cast<const void*>(kernel), [=] {
     emulation::run_grid(name, shape.grid, {shape.threads, 1, 1}, shape.shared_bytes,
                         [&] { kernel(static_cast<Params>(args)...); });
   });
 #else
-  const LaunchedKernel prepared = prepare_kernel(reinterpret_cast<const void*>(kernel));
+  const LaunchedKernel prepared = prepare_kernel(reinterpret_cast<const void*>(kernel), stream);
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = dim3(shape.threads);

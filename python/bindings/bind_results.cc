@@ -71,6 +71,7 @@ void bind_output(py::module_& module) {
       .def_readonly("host_cached_tokens", &R::host_cached_tokens)
       .def_readonly("generated_tokens", &R::generated_tokens)
       .def_readonly("preemptions", &R::preemptions)
+      .def_readonly("replica", &R::replica)
       .def_readonly("image_tokens", &R::image_tokens)
       .def_readonly("video_tokens", &R::video_tokens)
       .def("__repr__", short_repr);
@@ -105,6 +106,8 @@ void bind_model_info(py::module_& module) {
       .def_readonly("num_kv_blocks", &I::num_kv_blocks)
       .def_readonly("num_host_kv_blocks", &I::num_host_kv_blocks)
       .def_readonly("num_threads", &I::num_threads)
+      .def_readonly("tensor_parallel_size", &I::tensor_parallel_size)
+      .def_readonly("data_parallel_size", &I::data_parallel_size)
       .def_readonly("num_nodes", &I::num_nodes)
       .def_readonly("max_loras", &I::max_loras)
       .def_readonly("max_lora_rank", &I::max_lora_rank)
@@ -146,6 +149,7 @@ void bind_model_stats(py::module_& module) {
   using S = ModelStats;
   py::class_<S>(module, "ModelStats")
       .def_readonly("state", &S::state)
+      .def_readonly("running_replicas", &S::running_replicas)
       .def_readonly("waiting_requests", &S::waiting_requests)
       .def_readonly("running_requests", &S::running_requests)
       .def_readonly("total_kv_blocks", &S::total_kv_blocks)

@@ -153,6 +153,10 @@ class ModelOptions:
 
     path: str
     device: str
+    tensor_parallel_size: int
+    devices: list[str]
+    enable_expert_parallel: bool
+    data_parallel_size: int
     dtype: str
     quantization: str
     quantization_group_size: int
@@ -186,6 +190,10 @@ class ModelOptions:
         *,
         path: str,
         device: str = "auto",
+        tensor_parallel_size: int = 1,
+        devices: Sequence[str] = ...,
+        enable_expert_parallel: bool = False,
+        data_parallel_size: int = 1,
         dtype: str = "auto",
         quantization: str = "",
         quantization_group_size: int = 0,
@@ -298,6 +306,7 @@ class RequestStats:
     host_cached_tokens: int
     generated_tokens: int
     preemptions: int
+    replica: int
     image_tokens: int
     video_tokens: int
 
@@ -373,6 +382,8 @@ class ModelInfo:
     num_kv_blocks: int
     num_host_kv_blocks: int
     num_threads: int
+    tensor_parallel_size: int
+    data_parallel_size: int
     num_nodes: int
     max_loras: int
     max_lora_rank: int
@@ -406,6 +417,7 @@ class LoraInfo:
 
 class ModelStats:
     state: ModelState
+    running_replicas: int
     waiting_requests: int
     running_requests: int
     total_kv_blocks: int

@@ -27,7 +27,14 @@ _SUFFIX = ".headrace"
 _SETTINGS = ("*.json", "*.model", "*.jinja", "*.txt")
 _WEIGHTS_INDEX = ".safetensors.index.json"
 _LONGEST_HEADER = 64 << 20
-_FACTS = ("written_by", "layout", "dtype", "quantization", "quantization_group_size")
+_FACTS = (
+    "written_by",
+    "layout",
+    "dtype",
+    "quantization",
+    "quantization_group_size",
+    "tensor_parallel_size",
+)
 _KEPT_DTYPES = ("bfloat16", "float16")
 
 PathLike = str | os.PathLike[str]
@@ -40,6 +47,8 @@ def pack(
     dtype: str = "auto",
     quantization: Any = None,
     num_threads: int = 0,
+    tensor_parallel_size: int = 1,
+    enable_expert_parallel: bool = False,
     skip_if_current: bool = False,
     overwrite: bool = False,
     progress: Callable[[str, int, int], object] | None = None,
@@ -52,6 +61,8 @@ def pack(
     dtype: that the weights are kept in: "auto" (the checkpoint's), "float32", "bfloat16" or
         "float16".
     quantization: as LLM takes it.
+    tensor_parallel_size, enable_expert_parallel: as the model will be loaded: the file then holds
+        each device's part, for that number of devices alone.
     skip_if_current: do nothing, and return None, if the file is there and is_current(); replace an
         older packed file.
     overwrite: replace whatever is in the way. Without it a file with other contents than would be
@@ -72,6 +83,8 @@ def pack(
         quantization=name or "none",
         quantization_group_size=group_size,
         num_threads=num_threads,
+        tensor_parallel_size=tensor_parallel_size,
+        enable_expert_parallel=enable_expert_parallel,
     )
     is_current = file.exists() and _is_current(options, file, _kept_dtype(folder, dtype))
     replace = overwrite or (skip_if_current and _is_packed(file))
@@ -96,20 +109,35 @@ def pack_file(model: PathLike, file: PathLike, *, dtype: str = "auto") -> _core.
     return _core.pack_model(_core.ModelOptions(path=str(resolve_model(model)), dtype=dtype), target)
 
 
-def check(model: PathLike, file: PathLike, *, dtype: str = "auto") -> None:
+def check(
+    model: PathLike,
+    file: PathLike,
+    *,
+    dtype: str = "auto",
+    tensor_parallel_size: int = 1,
+    enable_expert_parallel: bool = False,
+) -> None:
     """Raises the HeadraceError with which loading `model` from the packed `file` would fail.
 
-    dtype: "auto" accepts any that the file has. Reads the whole file.
+    dtype: "auto" accepts any that the file has. tensor_parallel_size, enable_expert_parallel: as
+    the model would be loaded. Reads the whole file.
     """
     folder = resolve_model(model)
     path = checked_path(file, "the path of the packed file")
-    options = _core.ModelOptions(path=str(folder), packed_weights=path, dtype=dtype)
+    options = _core.ModelOptions(
+        path=str(folder),
+        packed_weights=path,
+        dtype=dtype,
+        tensor_parallel_size=tensor_parallel_size,
+        enable_expert_parallel=enable_expert_parallel,
+    )
     _core.check_packed(options)
 
 
 def describe(file: PathLike) -> dict[str, str]:
     """What the header of a packed file says of it: `layout`, `dtype`, `quantization`,
-    `quantization_group_size`, `written_by` (docs/packed.md). Its contents are not checked.
+    `quantization_group_size`, `tensor_parallel_size`, `written_by` (docs/packed.md). Its contents
+    are not checked.
 
     Raises OSError, and ValueError for a file that is no packed file.
     """
@@ -132,6 +160,8 @@ def _is_current(options: _core.ModelOptions, file: PathLike, dtype: str) -> bool
         dtype=dtype,
         quantization=options.quantization,
         quantization_group_size=options.quantization_group_size,
+        tensor_parallel_size=options.tensor_parallel_size,
+        enable_expert_parallel=options.enable_expert_parallel,
         packed_weights=os.fspath(file),
     )
     try:

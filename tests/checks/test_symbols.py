@@ -13,7 +13,7 @@ BUILD = os.environ.get("HEADRACE_BUILD_DIR")
 pytestmark = pytest.mark.skipif(BUILD is None, reason="HEADRACE_BUILD_DIR is not set")
 
 HEADERS = Path(__file__).resolve().parents[2] / "cpp/include/headrace"
-C_HEADER = HEADERS / "c.h"
+C_HEADERS = (HEADERS / "c.h", HEADERS / "c_params.h")
 
 # The library never aborts, exits or prints. (std::terminate is the run-time's own.)
 FORBIDDEN = {
@@ -76,7 +76,8 @@ def exported(demangled: bool = False) -> list[str]:
 
 
 def test_the_shared_library_exports_the_c_api() -> None:
-    declared = set(re.findall(r"\b(headrace_\w+)\(", C_HEADER.read_text().split('extern "C"')[1]))
+    text = "".join(header.read_text().split('extern "C"')[1] for header in C_HEADERS)
+    declared = set(re.findall(r"\b(headrace_\w+)\(", text))
     found = {name for name in exported() if not name.startswith("_Z")}
     assert len(declared) > 30
     assert found == declared

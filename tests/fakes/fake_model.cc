@@ -451,7 +451,8 @@ std::unique_ptr<internal::Speculator> fake_speculator(const ModelOptions& option
 }  // namespace
 
 internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShape shape) {
-  return [control, shape](const std::string& name, const ModelOptions& options, Logger&) {
+  return [control, shape](const std::string& name, const ModelOptions& options,
+                          const internal::ReplicaPlace&, Logger&) {
     if (control->fail_loading) throw Error(ErrorCode::kCorruptFile, "injected loading failure");
     FakeShape own = shape;
     own.block_size = options.block_size;

@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one command, within 8 minutes:
-#   tests/gpu/run.sh              (all but python)
-#   tests/gpu/run.sh STAGE...     of build tests bench more sanitize ncu python
+# Everything that needs a GPU, in two commands of at most ten minutes:
+#   tests/gpu/run.sh                                       (build tests kernels decodes)
+#   tests/gpu/run.sh serving experts ranks cost sanitize more ncu details
+# Together they fill the table. Stages, by name:
 # build: the plug-in, tests and benchmarks for this GPU. tests: the kernels and all ops against the
-# CPU's. bench: every number of docs/cuda.md. more: the engine against the CPU's, goldens. sanitize:
-# compute-sanitizer. ncu: where the kernels' time goes. python: start-up, throughput and, where torch
-# is, transformers beside, through Python; HEADRACE_GPU_SECONDS must be raised for that.
-# A step that fails or runs out of time costs no other step its rows. Stages without build run what
-# was built before, maybe elsewhere. The rows of several calls make one table:
+# CPU's. Numbers that have targets (docs/cuda.md): kernels, decodes, serving (and start-up), experts,
+# ranks (two GPUs against one), cost (of the same bits). sanitize: compute-sanitizer. more: the engine
+# against the CPU's, goldens. ncu: where the kernels' time goes. details: numbers without targets.
+# python: start-up, throughput and, where torch is, transformers beside, through Python;
+# HEADRACE_GPU_SECONDS must be raised for that.
+# A step that fails or runs out of time costs no other step its rows; steps that no time was left for
+# are named at the end. Stages without build run what was built before, maybe elsewhere, and the table
+# has the rows since that build. Rows of several machines make one table, too:
 #   python3 benchmarks/cuda/table.py FIRST/rows.jsonl SECOND/rows.jsonl
 #
 # build needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
-# HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 470).
+# HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 540).
 # HEADRACE_COMMIT: what to call the sources where there is no git.
 # The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
 # table.txt, rows.jsonl, clocks.csv, logs.txt.
@@ -23,11 +27,13 @@ deps=${HEADRACE_GPU_DEPS:-$root/build/gpu-deps}
 build=${HEADRACE_GPU_BUILD:-$root/build/gpu}
 out=${OUT:-$build/out}
 jobs=${HEADRACE_JOBS:-$(nproc)}
-deadline=${HEADRACE_GPU_SECONDS:-470}
+deadline=${HEADRACE_GPU_SECONDS:-540}
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(build tests bench more sanitize ncu)
+[ ${#stages[@]} -gt 0 ] || stages=(build tests kernels decodes)
 rows=()
+cut=()
 failed=0
+stage=
 
 # Toolkits don't put themselves into PATH; the newest comes last. HEADRACE_CUDA_HOME: where they are.
 for folder in "${HEADRACE_CUDA_HOME:-/usr/local}"/cuda{,-*}/bin; do
@@ -55,11 +61,18 @@ skip() {
   [ "${HEADRACE_REQUIRE_CUDA:-0}" != 1 ] || failed=1
 }
 
+# was_cut STAGE: whether time ended before one of its steps.
+was_cut() { case " ${cut[*]} " in *" $1 "*) ;; *) return 1 ;; esac }
+
 # step NAME SECONDS COMMAND...: runs it; its last line is the remark.
 step() {
   local name=$1 limit=$2 log=$build/logs/$1.log begin=$SECONDS result=ok left=$((deadline - SECONDS))
   shift 2
-  [ $left -gt 5 ] || { skip "$name" "no time was left"; return; }
+  [ $left -gt 5 ] || {
+    skip "$name" "no time was left"
+    was_cut "$stage" || cut+=("$stage")
+    return 1
+  }
   [ "$limit" -le $left ] || limit=$left
   timeout -k 5 "$limit" "$@" >"$log" 2>&1
   case $? in
@@ -77,12 +90,13 @@ step() {
   [ "$result" = ok ]
 }
 
-# tests NAME SECONDS PROGRAM: a test program; if it fails, each of its tests in a process of its own:
-# a kernel that ends badly takes everything of its process with it.
+# tests NAME SECONDS PROGRAM [FILTER]: a test program; if it fails, each of its tests in a process of
+# its own: a kernel that ends badly takes everything of its process with it.
 tests() {
-  local name=$1 limit=$2 program=$3 test
-  step "$name" "$limit" "$program" --gtest_brief=1 && return
-  for test in $(timeout 20 "$program" --gtest_list_tests 2>/dev/null |
+  local name=$1 limit=$2 program=$3 filter=${4:-*} test
+  step "$name" "$limit" "$program" --gtest_brief=1 --gtest_filter="$filter" && return
+  [ $((deadline - SECONDS)) -gt 5 ] || return
+  for test in $(timeout 20 "$program" --gtest_list_tests --gtest_filter="$filter" 2>/dev/null |
     awk '/^[^ ].*\./ {suite = $1} /^  / && suite {print suite $1}'); do
     step "$name-${test//[\/.]/-}" 20 "$program" --gtest_brief=1 --gtest_filter="$test"
   done
@@ -100,6 +114,7 @@ for kind in "purelib", "platlib":
 }
 
 cublaslt=$(find_cublaslt)
+clocks=
 
 conditions() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit \
@@ -123,40 +138,100 @@ export deps build
 
 # What spills is slow, and measured all the same.
 run_build() {
+  rm -f "$build/rows.jsonl"
   command -v nvcc >/dev/null || { skip build "no nvcc"; return; }
   export HEADRACE_PTXAS_CHECK=warn
   step configure 60 bash -c configure
   step build 330 ninja -C "$build" -j "$jobs" -k 0 gpu_tests
 }
 
+# Ranks on one GPU wait for each other's kernels: loading one meanwhile waits for what runs.
 run_tests() {
-  tests kernels 60 "$build/tests/cuda/gpu_kernels_test"
+  tests kernels 60 "$build/tests/cuda/gpu_kernels_test" '-*RankExchange*'
+  CUDA_MODULE_LOADING=EAGER tests exchanges 30 "$build/tests/cuda/gpu_kernels_test" '*RankExchange*'
   tests parity 60 "$build/tests/cuda/host/gpu_parity_test"
   tests quantized 60 "$build/tests/cuda/host/gpu_quantized_test"
   tests experts 60 "$build/tests/cuda/host/gpu_moe_test"
 }
 
-run_bench() {
-  local bench=$build/benchmarks/cuda clocks part folder=()
+# From the first benchmark to the end.
+watch_clocks() {
+  [ -z "$clocks" ] || return
   nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu \
     --format=csv -lms 500 >"$out/clocks.csv" 2>/dev/null &
   clocks=$!
-  for part in sampling rows attention segments linears; do
-    step "bench-$part" 60 "$bench/gpu_kernel_bench" --part $part --rows "$out/rows.jsonl" \
-      --cublaslt "$cublaslt"
+}
+
+# kernel_bench SECONDS PART..., engine_bench NAME SECONDS ARGUMENT...: steps that bring rows.
+kernel_bench() {
+  local limit=$1 part
+  shift
+  watch_clocks
+  for part in "$@"; do
+    step "bench-$part" "$limit" "$build/benchmarks/cuda/gpu_kernel_bench" --part "$part" \
+      --rows "$build/rows.jsonl" --cublaslt "$cublaslt"
   done
-  step bench-8b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b --part decode
-  step bench-1b 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.2-1b
-  step bench-tower 60 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --part tower
+}
+engine_bench() {
+  local name=$1 limit=$2
+  shift 2
+  watch_clocks
+  step "$name" "$limit" "$build/benchmarks/cuda/gpu_engine_bench" --rows "$build/rows.jsonl" "$@"
+}
+
+run_kernels() {
+  kernel_bench 60 linears quantized attention sampling
+}
+
+run_decodes() {
+  local quantization
+  engine_bench bench-8b 60 --shape llama-3.1-8b --part decode
+  engine_bench bench-1b 45 --shape llama-3.2-1b --part decode
+  for quantization in wint4 fp8; do
+    engine_bench "bench-8b-$quantization" 60 --shape llama-3.1-8b --quantization "$quantization" \
+      --part decode
+  done
+}
+
+run_serving() {
+  local folder=()
+  engine_bench serving-8b 80 --shape llama-3.1-8b --part serving
+  engine_bench serving-8b-fp8 80 --shape llama-3.1-8b --quantization fp8 --part serving
   # 16 GB take long to write to some disks, and are read from memory either way.
   [ "0$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1 | tr -d ' ')" -lt 25000000 ] ||
     folder=(--folder "/dev/shm/headrace-8b-$$")
-  step startup 120 "$bench/startup_bench" --rows "$out/rows.jsonl" "${folder[@]}"
+  step startup 90 "$build/benchmarks/cuda/startup_bench" --rows "$build/rows.jsonl" "${folder[@]}"
+  # Where there is little else to load, what trials add shows best.
+  step trials 30 "$build/benchmarks/cuda/startup_bench" --rows "$build/rows.jsonl" --shape toy --repeats 5
   rm -rf "${folder[1]:-$build/none}"
-  step serving-8b 120 "$bench/gpu_engine_bench" --rows "$out/rows.jsonl" --shape llama-3.1-8b \
-    --part serving
-  kill $clocks 2>/dev/null
-  wait $clocks 2>/dev/null
+}
+
+# 61 GB in bf16.
+run_experts() {
+  engine_bench bench-moe 90 --shape qwen3-30b-a3b --part decode
+}
+
+# Says so where there is one GPU.
+run_ranks() {
+  engine_bench bench-ranks 90 --shape llama-3.1-8b --part ranks
+}
+
+# There is no faster order of sums that could be switched to: every kernel that a row of the table runs
+# gives the bits of every other one. These tests say so on this GPU, or the row has no verdict.
+run_cost() {
+  local row='"missing": "kernels differ in bits"'
+  step cost-linears 40 "$build/tests/cuda/gpu_kernels_test" --gtest_brief=1 \
+    --gtest_filter='*Linear.RowsDoNotDependOnTheirCompany*:*Attention.ChunkingDoesNotChangeBits*' &&
+    step cost-models 40 "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1 \
+      --gtest_filter='CudaPlainKernels.*:*ASequencesBitsDependOnNothingElse*' &&
+    row='"one_path": true'
+  was_cut cost || printf '{"number": "same-bits", %s}\n' "$row" >>"$build/rows.jsonl"
+}
+
+run_details() {
+  kernel_bench 30 segments rows
+  engine_bench bench-tower 45 --part tower
+  engine_bench bench-moe-wint4 90 --shape qwen3-30b-a3b --quantization wint4 --part decode
 }
 
 run_more() {
@@ -166,13 +241,22 @@ run_more() {
   tests towers 60 "$build/tests/cuda/host/gpu_tower_test"
 }
 
+# sanitized TOOL NAME PROGRAM FILTER
+sanitized() {
+  step "$1-$2" 45 compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda/$3" \
+    --gtest_brief=1 --gtest_filter="$4"
+}
+
+# Linears of 1 to 140 rows, by every kernel; weights of int4, int8 and FP8; experts; attention.
 run_sanitize() {
   local tool
   command -v compute-sanitizer >/dev/null || { skip sanitizer "no compute-sanitizer"; return; }
   for tool in memcheck racecheck synccheck; do
-    step "$tool" 60 compute-sanitizer --tool $tool --error-exitcode 9 \
-      "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1 \
-      --gtest_filter='*Linear/bfloat16:*Norm/bfloat16:*Attention*bfloat16*:CudaSample*'
+    sanitized $tool ops host/gpu_parity_test \
+      '*Linear/bfloat16:*Norm/bfloat16:*Attention*bfloat16*:CudaSample*'
+    sanitized $tool quantized host/gpu_quantized_test \
+      '*CudaQuantCodes.MatchesTheReference/bfloat16_*_g128_*:*CudaRoundedFormat.MatchesTheReference*'
+    sanitized $tool experts host/gpu_moe_test '*CudaExperts.SumWhatTheirLinearsGive*bfloat16*'
   done
 }
 
@@ -209,6 +293,7 @@ run_python() {
 # The table of the numbers, and all logs in one file: $OUT may hold few files.
 finish() {
   local log
+  [ -z "$clocks" ] || { kill $clocks && wait $clocks; } 2>/dev/null
   for log in "$build"/logs/*.log; do
     printf '=== %s\n' "$(basename "$log" .log)"
     tail -c 1000000 "$log"
@@ -220,7 +305,9 @@ finish() {
     echo "$SECONDS s in all"
     echo
     printf '%s\n' "${rows[@]}"
-    if [ -e "$out/rows.jsonl" ]; then
+    [ ${#cut[@]} -eq 0 ] || printf '\nno time was left for: tests/gpu/run.sh %s\n' "${cut[*]}"
+    if [ -e "$build/rows.jsonl" ]; then
+      cp "$build/rows.jsonl" "$out/rows.jsonl"
       echo
       python3 benchmarks/cuda/table.py "$out/rows.jsonl"
     fi

@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
     Formats, CopyBlocks,
     ::testing::Values(Case{"baseline", DType::kF32, 1}, Case{"baseline", DType::kBF16, 3},
                       Case{"baseline", DType::kI8, 2}, Case{"baseline", DType::kU4, 3},
-                      Case{"baseline", DType::kI8, 2, true}, Case{"reference", DType::kF16, 1}),
+                      Case{"baseline", DType::kF8E4M3, 2}, Case{"baseline", DType::kI8, 2, true},
+                      Case{"reference", DType::kF16, 1}),
     [](const auto& param_info) {
       return std::string(param_info.param.isa) + "_" + dtype_name(param_info.param.dtype) +
              (param_info.param.two_nodes ? "_numa" : "");

@@ -247,6 +247,7 @@ float rounding_bound(const float* x, int32_t d, DType dtype) {
   const float largest = std::max(-*low, *high);
   const float rounding = largest * 0x1p-20f;
   if (dtype == DType::kI8) return largest / 254.0f + rounding;
+  if (dtype == DType::kF8E4M3) return largest / 28.0f + rounding;  // 16 of 448
   const float range = *high - *low + 0x1p-8f * largest;
   return range / 30.0f + 0x1p-8f * (largest + range) + rounding;
 }
@@ -257,7 +258,7 @@ TEST_P(KvWrite, QuantizesEachHeadOfATokenByItself) {
   for (const Case& c : all_cases()) {
     Writer writer(c, ++seed);
     const std::vector<Token> exact = writer.run(*tested, DType::kF32);
-    for (const DType dtype : {DType::kI8, DType::kU4}) {
+    for (const DType dtype : {DType::kI8, DType::kF8E4M3, DType::kU4}) {
       const std::vector<Token> out = writer.run(*tested, dtype);
       const auto check = [&](const std::vector<float>& read, const std::vector<float>& wanted) {
         const int32_t d = c.heads.head_dim;
@@ -291,7 +292,7 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
 TEST_P(KvWrite, BitsDependOnTheRowAlone) {
   for (const Case& c : all_cases()) {
     Writer writer(c, 7);
-    for (const DType dtype : {DType::kBF16, DType::kI8, DType::kU4}) {
+    for (const DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
       const std::vector<Token> expected = writer.run(*backend(1), dtype, /*row_by_row=*/true);
       const std::vector<Token> out = writer.run(*backend(3), dtype);
       for (size_t i = 0; i < out.size(); ++i) {

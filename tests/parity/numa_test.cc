@@ -256,7 +256,8 @@ TEST(NumaBackend, AttentionGivesTheBitsOfOneRank) {
   if (ranks.empty()) GTEST_SKIP() << "needs two cores";
   constexpr uint32_t kSeed = 23;
   const std::string isa = available_cpu_isas().front();
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8, DType::kU4}) {
+  for (const DType dtype :
+       {DType::kF32, DType::kBF16, DType::kF16, DType::kI8, DType::kF8E4M3, DType::kU4}) {
     for (const int32_t kv_heads : {1, 2, 3, 4}) {
       const test::AttentionShape shape{
           .num_heads = 2 * kv_heads, .num_kv_heads = kv_heads, .head_dim = 32, .dtype = dtype};

@@ -1,7 +1,6 @@
 // Weights that come as codes: zero points, float16 scales, an order of inputs, several parts.
 
 #include <cstring>
-#include <numeric>
 
 #include "headrace/status.h"
 #include "parity/random_codes.h"
@@ -10,15 +9,6 @@ namespace headrace::parity {
 namespace {
 
 constexpr int64_t kInputs = 205, kFirst = 71, kSecond = 59;
-
-std::vector<int32_t> shuffled(Random& random, int64_t k) {
-  std::vector<int32_t> out(static_cast<size_t>(k));
-  std::iota(out.begin(), out.end(), 0);
-  for (size_t i = out.size(); i > 1; --i) {
-    std::swap(out[i - 1], out[size_t(random.integer(0, static_cast<int64_t>(i) - 1))]);
-  }
-  return out;
-}
 
 using Param = std::tuple<std::string, int32_t, int32_t, int>;
 

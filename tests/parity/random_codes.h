@@ -5,11 +5,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "parity/linear_harness.h"
 
 namespace headrace::parity {
+
+/// An order of k inputs.
+inline std::vector<int32_t> shuffled(Random& random, int64_t k) {
+  std::vector<int32_t> out(static_cast<size_t>(k));
+  std::iota(out.begin(), out.end(), 0);
+  for (size_t i = out.size(); i > 1; --i) {
+    std::swap(out[i - 1], out[size_t(random.integer(0, static_cast<int64_t>(i) - 1))]);
+  }
+  return out;
+}
 
 /// Random codes. Scales are powers of two, so that everything below is exact.
 class RandomCodes final : public WeightCodes {

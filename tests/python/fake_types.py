@@ -111,6 +111,10 @@ class SpeculativeOptions:
 class ModelOptions:
     path: str
     device: str = "auto"
+    tensor_parallel_size: int = 1
+    devices: list[str] = field(default_factory=list)
+    enable_expert_parallel: bool = False
+    data_parallel_size: int = 1
     dtype: str = "auto"
     quantization: str = ""
     quantization_group_size: int = 0
@@ -205,6 +209,7 @@ class RequestStats:
     host_cached_tokens: int = 0
     generated_tokens: int = 0
     preemptions: int = 0
+    replica: int = 0
     image_tokens: int = 0
     video_tokens: int = 0
 
@@ -237,6 +242,8 @@ class ModelInfo:
     num_kv_blocks: int = 100
     num_host_kv_blocks: int = 0
     num_threads: int = 1
+    tensor_parallel_size: int = 1
+    data_parallel_size: int = 1
     num_nodes: int = 1
     max_loras: int = 0
     max_lora_rank: int = 64
@@ -304,6 +311,7 @@ class LoraInfo:
 @dataclass
 class ModelStats:
     state: ModelState = ModelState.RUNNING
+    running_replicas: int = 1
     waiting_requests: int = 0
     running_requests: int = 0
     total_kv_blocks: int = 100

@@ -56,8 +56,11 @@ def test_compute_units() -> None:
     assert unit(TargetDevice.CUDA) == unit("CUDA", []) == "CUDA:0"
     assert unit(TargetDevice.CPU, [3]) == "CPU:0"
     assert unit("cpu_numa", [0, 1]) == "CPU:0,1"
-    assert capabilities.device("CPU", [0]) == "cpu"
-    assert capabilities.device("CPU", [0, 1]) == capabilities.device("CPU_NUMA", [0]) == "cpu_numa"
+    numa = {"device": "cpu_numa"}
+    assert capabilities.device("CPU", [0]) == {"device": "cpu"}
+    assert capabilities.device("CPU", [0, 1]) == capabilities.device("CPU_NUMA", [0]) == numa
+    assert capabilities.device("CUDA", [2]) == {"device": "cuda:2"}
+    assert capabilities.device("CUDA", [0, 2]) == {"devices": ["cuda:0", "cuda:2"]}
     with pytest.raises(ValueError, match="not supported: tpu"):
         unit("tpu")
     with pytest.raises(AttributeError, match="must be a TargetDevice"):

@@ -272,7 +272,8 @@ INSTALL_ERRORS: list[tuple[dict[str, Any], AsStatus, str]] = [
     ({"matmul_precision": "low"}, PARAM, "matmul_precision must be one of"),
     ({"compute_unit": "TPU:0"}, PARAM, "compute unit 'TPU:0'"),
     ({"compute_unit": "CUDA:99"}, PARAM, _NO_GPU),
-    ({"compute_unit": "CUDA:0,1"}, PARAM, "one GPU runs a model"),
+    ({"compute_unit": "CUDA:98,99"}, PARAM, _NO_GPU),
+    ({"compute_unit": "CUDA:0,0"}, PARAM, "pass those of different GPUs"),
     ({"data_type": "int8"}, PARAM, "none of auto, float32"),
     ({"engine_max_prefill_length": -1}, PARAM, "engine_max_prefill_length"),
     (

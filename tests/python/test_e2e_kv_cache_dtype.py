@@ -57,7 +57,7 @@ def answers(dtype: str, rounds: int = 1, crowded: bool = False, **options: Any) 
     return out
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint4"])
+@pytest.mark.parametrize("dtype", ["int8", "fp8", "uint4"])
 def test_the_same_tokens_every_time(dtype: str) -> None:
     alone = answers(dtype, max_num_seqs=1, num_threads=1, enable_prefix_caching=False)
     assert len({tuple(tokens) for tokens, _ in alone}) > 6, f"seed {SEED}"
@@ -92,4 +92,5 @@ def test_perplexity() -> None:
     texts = dialogues(24, 6)
     exact = loss("auto", texts)
     assert abs(math.exp(loss("int8", texts) - exact) - 1) < 0.003, f"seed {SEED}"
+    assert abs(math.exp(loss("fp8", texts) - exact) - 1) < 0.01, f"seed {SEED}"
     assert abs(math.exp(loss("uint4", texts) - exact) - 1) < 0.02, f"seed {SEED}"

@@ -209,8 +209,9 @@ def test_what_info_says(folders: Callable[[str], Path]) -> None:
         as_stored = llm.model_info.weight_bytes
     with LLM(str(folders("awq_g64")), max_model_len=64, quantization="wint4") as llm:
         assert llm.model_info.weight_bytes < as_stored  # the head became int8
-    with pytest.raises(headrace.HeadraceError, match="comes quantized"):
-        LLM(str(folders("awq_g64")), quantization="wint8")
+    for form, name in (("awq_g64", "wint8"), ("gptq8_channel", "fp8")):
+        with pytest.raises(headrace.HeadraceError, match="comes quantized"):
+            LLM(str(folders(form)), quantization=name)
 
 
 def test_modules_left_out(tmp_path: Path) -> None:

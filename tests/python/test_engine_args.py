@@ -28,6 +28,9 @@ OPTIONS = [
     ("device", "cpu_numa", "device", "cpu_numa"),
     ("device", "cuda:1", "device", "cuda:1"),
     ("num_threads", 3, "num_threads", 3),
+    ("tensor_parallel_size", 2, "tensor_parallel_size", 2),
+    ("enable_expert_parallel", True, "enable_expert_parallel", True),
+    ("data_parallel_size", 2, "data_parallel_size", 2),
     ("packed_weights", "m.headrace", "packed_weights", "m.headrace"),
     ("packed_weights", Path("m.headrace"), "packed_weights", "m.headrace"),
     ("packed_copy", True, "packed_copy", True),
@@ -36,7 +39,11 @@ OPTIONS = [
     ("quantization", "wint4", "quantization", "wint4"),
     ("speculative_config", {"method": "ngram"}, "speculative", {"method": "ngram"}),
     ("kv_cache_dtype", "uint4", "kv_cache_dtype", "uint4"),
+    ("kv_cache_dtype", "fp8", "kv_cache_dtype", "fp8"),
     ("kv_cache_quant_type", "int8", "kv_cache_dtype", "int8"),
+    ("kv_cache_quant_type", "float8_e4m3fn", "kv_cache_dtype", "fp8"),
+    ("kv_cache_quant_type", "float8_e4m3fn_zp", "kv_cache_dtype", "fp8"),
+    ("kv_cache_quant_type", "block_wise_fp8", "kv_cache_dtype", "fp8"),
     ("kv_cache_quant_type", "int4_zp", "kv_cache_dtype", "uint4"),
     (
         "quantization",
@@ -156,9 +163,6 @@ NO_EFFECT: dict[str, Any] = {
     "disable_chunked_mm_input": True,
 }
 UNSUPPORTED: dict[str, Any] = {
-    "tensor_parallel_size": 2,
-    "data_parallel_size": 2,
-    "enable_expert_parallel": True,
     "enable_early_stop": True,
     "early_stop_config": {"window_size": 9},
     "routing_replay_config": {"x": 1},
@@ -333,6 +337,9 @@ QUANTIZATIONS: list[tuple[Any, str, int]] = [
     ("wint8", "wint8", 0),
     ("a8w8", "wint8", 0),
     ("w4a8", "wint4", 0),
+    ("fp8", "fp8", 0),
+    ("wfp8afp8", "fp8", 0),
+    ("block_wise_fp8", "block_wise_fp8", 0),
     ({"quantization": "wint4", "group_size": 64}, "wint4", 64),
     ('{"quantization": "mix_quant", "dense_quant_type": "wint8"}', "wint8", 0),
 ]
@@ -507,7 +514,7 @@ def test_unknown_without_a_near_one() -> None:
     [
         ({"kv_cache_dtype": "int4"}, ValueError, "'int4'"),
         ({"kv_cache_dtype": None}, ValueError, "kv_cache_dtype"),
-        ({"kv_cache_quant_type": "float8_e4m3fn"}, UnsupportedError, "float8_e4m3fn"),
+        ({"kv_cache_quant_type": "float8_e5m2"}, UnsupportedError, "float8_e5m2"),
         ({"kv_cache_quant_type": 8}, UnsupportedError, "kv_cache_quant_type"),
         ({"kv_cache_dtype": "uint4", "kv_cache_quant_type": "int8"}, ValueError, "set one"),
         ({"quantization": {"quantization": "kvcache"}}, UnsupportedError, "'kvcache'"),

@@ -54,6 +54,15 @@ def test_what_is_missing_is_named() -> None:
     assert "not measured: no cuBLASLt" in text
 
 
+def test_one_path_is_a_verdict() -> None:
+    (target,) = [target for target in table.TARGETS if target.one_path]
+    good = {"number": target.number, "one_path": True}
+    bad = {"number": target.number, "missing": "kernels differ in bits"}
+    line = line_of(table.report({target.number: good}), target.title)
+    assert "| one path | met |" in " ".join(line.split())
+    assert "not measured: kernels differ" in table.report({target.number: bad})
+
+
 def test_details_come_first_with_their_conditions() -> None:
     text = table.report({"linear-o-4": row("linear-o-4", 12.5, 1.25, 10)})
     first = text.splitlines()[2]
@@ -71,8 +80,13 @@ def test_rows_are_read_up_to_one_that_was_cut_off(tmp_path: Path) -> None:
 
 def test_every_target_is_a_number_that_a_program_reports() -> None:
     folder = ROOT / "benchmarks/cuda"
-    sources = "".join(path.read_text() for path in folder.glob("*.cc"))
+    files = [*folder.glob("*.cc"), ROOT / "tests/gpu/run.sh"]
+    sources = "".join(path.read_text() for path in files)
     for target in table.TARGETS:
-        name = target.number.removesuffix("-8b").removesuffix("-1b")
-        made = (f'"{target.number}"', f'"{name}-" + size', f'"{name}-" + (arguments.shape')
-        assert any(text in sources for text in made)
+        literal = f'"{target.number}"'
+        made = [f'"{target.number.removesuffix("-8b")}-" + (arguments.shape', literal]
+        for size in ("8b-int4", "8b-fp8", "8b", "1b", "moe-30b"):
+            made.append(literal.replace(size, '" + size + "').replace(' + ""', ""))
+        made.append(f'"{target.number.removesuffix("-fp8")}" + kept')
+        made.append(f'"{target.number.removesuffix("-2-gpus")}" + behind')
+        assert any(text in sources for text in made), target.number

@@ -94,7 +94,7 @@ def test_a_request_and_its_output(native_engine: Engine) -> None:
 def test_what_the_extension_reports(native_engine: Engine) -> None:
     native_engine.submit("m", [5, 6], GenerationConfig(max_tokens=1)).wait()
     stats = repr(native_engine.model_stats("m"))
-    assert stats.startswith("ModelStats(state=ModelState.RUNNING, total_kv_blocks=")
+    assert stats.startswith("ModelStats(state=ModelState.RUNNING, running_replicas=1, total_kv")
     assert "finished_requests=1" in stats
     assert "preemptions" not in stats  # there are none
     info = repr(native_engine.model_info("m"))

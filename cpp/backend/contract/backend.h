@@ -22,185 +22,24 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "backend/contract/block_copy.h"
 #include "backend/contract/device_info.h"
 #include "backend/contract/experts_op.h"
+#include "backend/contract/kv_cache.h"
+#include "backend/contract/packed_lora.h"
+#include "backend/contract/packed_weight.h"
 #include "backend/contract/quant_format.h"
 #include "backend/contract/rope.h"
 #include "backend/contract/sample_op.h"
 #include "backend/contract/step_batch.h"
 #include "backend/contract/vision_ops.h"
-#include "backend/contract/weight_codes.h"
-#include "backend/contract/weight_numbers.h"
+#include "backend/ranks/rank_ops.h"
 #include "base/check.h"
 #include "headrace/status.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
-
-/// An Error whose message names the tensor that it is about.
-class TensorError : public Error {
- public:
-  using Error::Error;
-};
-
-/// A part of a weight matrix as a checkpoint stores it.
-struct WeightPart {
-  const void* data = nullptr;  ///< host memory (usually the mapped file), unaligned
-  DType dtype = DType::kF32;   ///< kF32, kBF16, kF16 or kF64; of `numbers` kF8E4M3 or kF4E2M1
-  int64_t n = 0;               ///< output features this part gives
-  int64_t k = 0;               ///< input features
-  /// false: element (n, k) is at data[n * row_stride + k] ([out, in], PyTorch).
-  /// true:  element (n, k) is at data[k * row_stride + n] ([in, out], Paddle).
-  bool transposed = false;
-  int64_t row_stride = 0;  ///< in elements
-  /// Not null: the part is these codes, and data, dtype, transposed and row_stride mean nothing.
-  const WeightCodes* codes = nullptr;
-  /// Not null: these read the part, which lies as [n, k], and data means nothing.
-  const WeightNumbers* numbers = nullptr;
-  /// Of the tensor, for messages; of codes, that of their scales. Outlives the packing.
-  std::string_view name{};
-};
-
-/// How a weight will be used, which decides its layout.
-enum class WeightUse : uint8_t {
-  kLinear,         ///< linear() only
-  kGateUp,         ///< linear_silu_mul(): first half of the rows is gate, second half up
-  kEmbedding,      ///< embed() only
-  kTiedEmbedding,  ///< both embed() and linear()
-};
-
-struct WeightSpec {
-  std::vector<WeightPart> parts;  ///< stacked along n, all of the same k
-  DType storage = DType::kF32;    ///< kF32, kBF16 or kF16: how the backend keeps it
-  WeightUse use = WeightUse::kLinear;
-  /// bits != 0: kept as integers, and not as `storage`. linear() then also rounds the activations,
-  /// to int8 with a scale for each row and group of k, or takes them as they come, as
-  /// quant.activations says: Error(kUnsupported), from here, packed_bytes, restore_weight and
-  /// weight_layout, where a backend has no such kernels. Not for kEmbedding. Parts are all numbers
-  /// to be quantized (symmetric, bf16 scales, in order), or all codes of this format and of one
-  /// order.
-  QuantFormat quant = {};
-  /// Called by any thread of the packing between pieces of about a MiB; may throw to end it. Null:
-  /// nothing is called. Outlives the packing.
-  const std::function<void()>* between = nullptr;
-  /// Matrices of one shape, each stacked from as many parts: expert 0's parts first. More than one
-  /// only for experts(), of use kLinear or kGateUp.
-  int32_t experts = 1;
-};
-
-/// A weight without its numbers, [n, k] for each of its experts: what decides how it lies in
-/// memory.
-struct WeightShape {
-  int64_t n = 0;
-  int64_t k = 0;
-  DType storage = DType::kF32;
-  WeightUse use = WeightUse::kLinear;
-  QuantFormat quant = {};
-  int32_t experts = 1;
-};
-
-/// One weight matrix [n, k], or one for each expert of a layer, in a backend's own layout. Made by
-/// Backend::pack_weight or restore_weight; must be destroyed before its backend.
-class PackedWeight {
- public:
-  virtual ~PackedWeight() = default;
-  /// Of one expert's matrix.
-  int64_t n() const noexcept { return n_; }
-  int64_t k() const noexcept { return k_; }
-  int32_t experts() const noexcept { return experts_; }
-  DType storage() const noexcept { return storage_; }
-  /// Bytes of memory held, of all experts. A decode step must read those of the experts it uses.
-  size_t bytes() const noexcept { return bytes_; }
-  /// The whole weight: bytes() of device memory, which restore_weight takes.
-  const void* data() const noexcept { return data_; }
-
- protected:
-  PackedWeight(int64_t n, int64_t k, DType storage, const void* data, size_t bytes,
-               int32_t experts = 1)
-      : n_(n), k_(k), experts_(experts), storage_(storage), data_(data), bytes_(bytes) {}
-
- private:
-  int64_t n_, k_;
-  int32_t experts_;
-  DType storage_;
-  const void* data_;
-  size_t bytes_;
-};
-
-/// Ranks of an adapter's parts are rounded up to a multiple of this in lora()'s scratch.
-inline constexpr int64_t kLoraRankUnit = 16;
-
-/// What a low-rank adapter (LoRA) adds to columns [column, column + b.n) of a linear()'s output:
-/// scale * B (A x).
-struct LoraPart {
-  WeightPart a;  ///< n = rank, k = input features
-  WeightPart b;  ///< n = output features, k = rank
-  int64_t column = 0;
-  float scale = 1.0f;
-};
-
-struct LoraSpec {
-  std::vector<LoraPart> parts;  ///< columns don't overlap
-  int64_t n = 0;                ///< output features of the linear
-  int64_t k = 0;                ///< its input features
-  DType storage = DType::kF32;  ///< kF32, kBF16 or kF16: how the backend keeps A and B
-};
-
-/// What one adapter adds to one linear, in a backend's own layout. Immutable. Made by
-/// Backend::pack_lora; must be destroyed before its backend.
-class PackedLora {
- public:
-  virtual ~PackedLora() = default;
-  int64_t n() const noexcept { return n_; }
-  int64_t k() const noexcept { return k_; }
-  /// Columns it needs of lora()'s scratch: the parts' ranks, each rounded up to kLoraRankUnit.
-  int64_t scratch_columns() const noexcept { return scratch_columns_; }
-  /// Bytes of memory held; also the bytes a decode step must read.
-  size_t bytes() const noexcept { return bytes_; }
-
- protected:
-  PackedLora(int64_t n, int64_t k, int64_t scratch_columns, size_t bytes)
-      : n_(n), k_(k), scratch_columns_(scratch_columns), bytes_(bytes) {}
-
- private:
-  int64_t n_, k_, scratch_columns_;
-  size_t bytes_;
-};
-
-/// Rows of a step that use one adapter.
-struct LoraGroup {
-  const PackedLora* lora = nullptr;
-  std::span<const int32_t> rows;  ///< distinct, in no other group
-};
-
-struct KvCacheSpec {
-  int32_t num_layers = 0;
-  int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;     ///< multiple of 16, 16..256
-  int32_t block_size = 64;  ///< tokens per block: a multiple of 16
-  /// kF32, kBF16 or kF16; kI8 or kU4 with a scale for each token and head.
-  DType dtype = DType::kF32;
-};
-
-/// Keys and values of all layers, in blocks; layout is the backend's. Must be destroyed before
-/// its backend.
-class KvCache {
- public:
-  virtual ~KvCache() = default;
-  const KvCacheSpec& spec() const noexcept { return spec_; }
-  int32_t num_blocks() const noexcept { return num_blocks_; }
-
- protected:
-  KvCache(const KvCacheSpec& spec, int32_t num_blocks) : spec_(spec), num_blocks_(num_blocks) {}
-
- private:
-  KvCacheSpec spec_;
-  int32_t num_blocks_;
-};
 
 /// Heads of one layer and what happens to queries and keys before attention.
 struct QkvSpec {
@@ -365,8 +204,8 @@ class Backend {
   virtual void add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
                             TensorView out) = 0;
 
-  /// A hint: what follows the next linear() or experts() uses `weight`. Threads that wait may fetch
-  /// some of it.
+  /// A hint: what follows the next linear(), experts() or norm uses `weight`. Threads that wait may
+  /// fetch some of it, a norm may leave rows as its linear() reads them.
   virtual void expect(const PackedWeight& weight) { static_cast<void>(weight); }
 
   /// out [T, n] = x [T, k] . W^T (+ bias [n] act, may be empty). float32 accumulation. Of a W
@@ -457,6 +296,49 @@ class Backend {
   /// Attention within segments of rows, without a cache; see SegmentAttention.
   virtual void segment_attention(const SegmentAttention& args) = 0;
 
+  // --- ranks: devices that compute a model together, each with a part of its weights ----------
+  // Ranks are backends that have joined a group, used by a thread each. All are given the same
+  // steps and calls of these ops in one order, with as many rows. A call may wait for the others
+  // (but not within reserve()); it throws OtherRankFailed when one has failed: who catches what
+  // another op throws calls RankGroup::fail(). Sums run in the order of the ranks.
+
+  /// From now on this is rank `rank` of the group. Once, before anything else is asked of it; all
+  /// ranks are backends of one kind. Throws Error(kUnsupported) where a device can't.
+  virtual void join(std::shared_ptr<RankGroup> group, int32_t rank) {
+    static_cast<void>(rank);
+    throw_error(ErrorCode::kUnsupported, device_info().name, " can't share a model with ",
+                group->count() - 1, " other devices: leave tensor_parallel_size out.");
+  }
+
+  /// By all ranks once all have joined: takes what exchanges need. Throws kUnsupported, kDevice.
+  virtual void link_ranks() {}
+
+  /// embed() of a part of the table: its row i is that of token first + i. Rows of tokens that it
+  /// hasn't are 0, so that all_reduce() of what the ranks have gives every row. Of an id that a
+  /// drawn token has the same holds. REQUIRES: ids >= 0.
+  virtual void embed_part(const PackedWeight& table, int32_t first, TensorView out) {
+    HEADRACE_CHECK(false, out.rows(), " rows of ", table.n(), " tokens from ", first, ": no rank");
+  }
+
+  /// x = (rank 0's x + rank 1's) + rank 2's ..., each sum in float32, rounded once to act; the same
+  /// bits on every rank. x [T, n] act, in memory from allocate(), of the same shape on each.
+  /// Moves 2*N*T*n*act bytes in all.
+  virtual void all_reduce(TensorView x) { HEADRACE_CHECK(false, x.rows(), " rows: it is no rank"); }
+
+  /// all_reduce(delta), then add_rms_norm(): their bits.
+  virtual void all_reduce_add_rms_norm(const ReduceAddNorm& args) {
+    all_reduce(args.delta);
+    add_rms_norm(args.residual, args.delta, args.norm, args.eps, args.out);
+  }
+
+  /// out [S, sum of n] = the ranks' x [S, n] side by side, rank 0's first, all f32 or act; widths
+  /// that sum up alike are divided alike. A rank whose `out` has a shape, but no data, only gives.
+  /// No x overlaps its rank's out. Moves 2*S*(sum of n)*dtype bytes for each out.
+  virtual void gather_columns(TensorView x, TensorView out) {
+    static_cast<void>(out);
+    HEADRACE_CHECK(false, x.rows(), " rows: it is no rank");
+  }
+
   /// Draws a token for each row; the call returns when the results are on the host. No two rows
   /// name the same row of the logits.
   /// `logits` [S, V'] f32 with V' >= vocab_size; ids >= vocab_size are never drawn. Per row, in
@@ -488,6 +370,13 @@ class Backend {
   virtual bool runs_ahead() const { return false; }
   /// Most SampleRow::num_logprobs that begin_sample() takes.
   virtual int32_t most_logprobs_ahead() const { return -1; }
+  /// The step's last op where its batch has `room`, within run_step(): these are the logits that
+  /// begin_sample() will get. Where the batch says how they will be drawn from (StepBatch::draws),
+  /// a backend may draw here, so that a record has it; begin_sample() then queues nothing.
+  virtual void draw(TensorView logits, int32_t vocab_size) {
+    static_cast<void>(logits);
+    static_cast<void>(vocab_size);
+  }
   /// sample(), but it doesn't wait: end_sample() gives the results. No rows: then end_sample()
   /// waits for what was called before. REQUIRES: runs_ahead(); no forced tokens; what two steps
   /// draw, or less, has not been collected.

@@ -28,6 +28,9 @@ struct DeviceInfo {
   int32_t busy_rows = 512;       ///< rows of a step that keep it busy
   /// What activations are where they meet quantized weights: other formats are refused.
   Activations quant_activations = Activations::kInt8Groups;
+  /// It multiplies codes by codes (rounds_rows()): FP8 weights, and int8 ones that were made for
+  /// it, are kept as they come. false: they are read as numbers, and meet `quant_activations`.
+  bool code_products = false;
 
   /// GPU: kernels that failed their trial on this device, each with why; plain ones run instead.
   std::vector<std::string> replaced_kernels;
@@ -44,7 +47,6 @@ struct BackendNeeds {
   bool given_rows = false;
   bool vision = false;  ///< the ops of vision towers (vision_ops.h)
   int32_t experts = 0;  ///< of a layer; 0: route() and experts() aren't called
-  bool mtp = false;     ///< whether a block guesses tokens behind each step (mtp_block.h)
 };
 
 }  // namespace headrace

@@ -43,12 +43,23 @@ struct RouterSpec {
 
 /// What experts() works on.
 struct Experts {
-  TensorView x;                 ///< [T, H] act
-  TensorView ids;               ///< [T, top_k] i32, as route() gives them
-  TensorView weights;           ///< [T, top_k] f32
-  const PackedWeight& gate_up;  ///< [2 * I, H] for each expert, packed with kGateUp
-  const PackedWeight& down;     ///< [H, I] for each
-  TensorView out;               ///< [T, H] act
+  TensorView x;        ///< [T, H] act
+  TensorView ids;      ///< [T, top_k] i32, as route() gives them
+  TensorView weights;  ///< [T, top_k] f32
+  /// [2 * I, H] for each expert, packed with kGateUp; codes may be reordered, each expert's in its
+  /// own way.
+  const PackedWeight& gate_up;
+  const PackedWeight& down;  ///< [H, I] for each
+  TensorView out;            ///< [T, H] act
+  /// -1: the weights are of all experts. Else they are of those from this number on (a rank's), and
+  /// what other experts would give is left out of the sum: none of its own gives 0.
+  int32_t first = -1;
+
+  /// Which of its matrices an id means; none: -1.
+  int32_t own(int32_t id, int64_t experts) const noexcept {
+    if (first < 0) return id;
+    return id >= first && id - first < experts ? id - first : -1;
+  }
 };
 
 }  // namespace headrace

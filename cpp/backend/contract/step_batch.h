@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/contract/sample_op.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
@@ -37,7 +38,9 @@ enum class Modality : uint8_t {
 /// Rows of a step that stand for no token of the vocabulary: a part of an image.
 struct GivenRows {
   int32_t first_row = 0;
-  TensorView embeddings;  ///< [n, H] act, the backend's memory: in place of the table's rows
+  /// [n, H] act, the backend's memory: in place of the table's rows. Of ranks that share a model,
+  /// the first one's memory, which the others read, here and below.
+  TensorView embeddings;
   /// [n, H] act each, added to the residual behind layer 0, 1, ...; fewer than there are layers.
   std::span<const TensorView> added = {};
 };
@@ -63,6 +66,9 @@ struct StepBatch {
   std::span<const int32_t> rope_positions = {};
   /// [T], or empty: all text. For the decoder's blocks: ops don't look at it.
   std::span<const Modality> modalities = {};
+  /// [S], or empty: not known yet. What begin_sample() will be called with, the same span, for the
+  /// logits of `logit_rows`: a backend may draw as a part of the step then (Backend::draw).
+  std::span<const SampleRow> draws = {};
   /// For the decoder: rows behind the final norm are wanted of all rows (Decoder::hidden).
   bool all_hidden = false;
 

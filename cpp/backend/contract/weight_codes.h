@@ -20,7 +20,7 @@ class WeightCodes {
   /// [first, first + count).
   virtual void read(int64_t first, int64_t count, int64_t group, QuantizedGroup* out) const = 0;
   /// [k] of a reordered format: which input each position of the groups stands for, a permutation.
-  /// Empty for others.
+  /// Empty for others. One for all parts of a matrix.
   virtual const std::vector<int32_t>& order() const noexcept = 0;
 };
 

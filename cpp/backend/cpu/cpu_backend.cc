@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/contract/op_checks.h"
+#include "backend/checks/op_checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/weights/packed_panels.h"
 #include "backend/cpu/weights/quant_panels.h"
@@ -76,7 +76,7 @@ std::unique_ptr<PackedWeight> CpuBackend::pack_weight(const WeightSpec& spec) {
 // Packing has first touched most pages where they belong: this moves those at the borders, and
 // those of memory that was in use before.
 void CpuBackend::place(const PackedWeight& weight) {
-  if (pool_.num_groups() == 1) return;
+  if (nodes_.empty()) return;
   const auto& panels = dynamic_cast<const PanelWeight&>(weight);
   auto* const data = static_cast<std::byte*>(const_cast<void*>(weight.data()));
   for (int32_t group = 0; group < pool_.num_groups(); ++group) {
@@ -151,13 +151,38 @@ int32_t count_cores(const std::vector<NumaNode>& nodes) {
   return count;
 }
 
+/// A rank's threads, and its nodes: none if there aren't as many as ranks.
+void share_out(const RankPlace& rank, int32_t& threads, std::vector<NumaNode>& nodes) {
+  if (threads < rank.count) {
+    throw_error(ErrorCode::kInvalidArgument, "num_threads is ", threads, ", but each of the ",
+                rank.count,
+                " devices of tensor_parallel_size x data_parallel_size needs one: ", "raise it to ",
+                rank.count, " or more.");
+  }
+  const auto part = [&](int64_t size, int32_t index) {
+    return static_cast<int32_t>(size * index / rank.count);
+  };
+  const auto count = static_cast<int64_t>(nodes.size());
+  const int32_t first = part(count, rank.index), end = part(count, rank.index + 1);
+  if (count < rank.count || threads < count) {
+    nodes.clear();
+    threads = threads / rank.count + (rank.index < threads % rank.count ? 1 : 0);
+    return;
+  }
+  const std::vector<ThreadGroup> groups = share_threads(threads, nodes);
+  threads = 0;
+  for (int32_t i = first; i < end; ++i) threads += groups[static_cast<size_t>(i)].threads;
+  nodes = {nodes.begin() + first, nodes.begin() + end};
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
   const std::string isa = options.isa.empty() ? env_cpu_isa().value_or("") : options.isa;
   if (isa == "reference") return make_reference_backend(options.memory_limit);
   std::vector<NumaNode> nodes;
-  if (options.numa) nodes = choose_numa_nodes(options.numa_nodes);
+  const bool is_rank = options.rank.count > 1;
+  if (options.numa || is_rank) nodes = choose_numa_nodes(options.numa_nodes);
   int32_t threads = options.num_threads;
   if (threads == 0)
     threads = env_num_threads().value_or(nodes.empty() ? usable_cores() : count_cores(nodes));
@@ -165,7 +190,8 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
     throw_error(ErrorCode::kInvalidArgument, "num_threads is ", threads,
                 ": choose 1 to 1024, or 0 for the default");
   }
-  if (options.numa) {
+  if (is_rank) share_out(options.rank, threads, nodes);
+  if (!nodes.empty()) {
     return std::make_unique<CpuBackend>(select_cpu_isa(isa), threads, std::move(nodes),
                                         options.memory_limit);
   }

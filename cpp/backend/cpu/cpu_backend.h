@@ -21,6 +21,10 @@ struct CpuBackendOptions {
   /// this machine has. One that is unknown or unavailable throws Error(kUnsupported) naming those
   /// that are available.
   std::string isa{};
+  /// Of several backends that share a model's work, this one: of all their `num_threads` it has its
+  /// share, and of the NUMA nodes, if there are as many as ranks, whole ones of its own, to whose
+  /// cores its threads are confined.
+  RankPlace rank{};
   /// Upper bound on bytes_in_use(); 0 = none.
   size_t memory_limit = 0;
 };

@@ -6,6 +6,7 @@
 //   route.cc        route
 //   experts.cc      experts
 //   lora.cc         pack_lora, lora
+//   ranks.cc        join, embed_part, all_reduce, gather_columns
 //   rows.cc         embed, rope_table, rms_norm, add_rms_norm, silu_mul, add, add_gated,
 //                   gather_rows
 //   kv_cache.cc     kv_block_bytes, make_kv_cache, add_host_blocks, copy_blocks
@@ -26,13 +27,14 @@
 #include "backend/cpu/threads/numa_topology.h"
 #include "backend/cpu/threads/thread_pool.h"
 #include "backend/host/host_memory.h"
+#include "backend/ranks/host_rank.h"
 
 namespace headrace {
 
 class PanelProduct;
 struct PanelCut;
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   /// `isa` must be available on this machine.
   CpuBackend(const CpuIsa& isa, int32_t num_threads, size_t memory_limit);
@@ -96,6 +98,10 @@ class CpuBackend final : public Backend {
   void segment_attention(const SegmentAttention& args) override;
   void sample(TensorView logits, int32_t vocab_size, std::span<const SampleRow> rows,
               std::span<SampleResult> results) override;
+  void join(std::shared_ptr<RankGroup> group, int32_t rank) override;
+  void embed_part(const PackedWeight& table, int32_t first, TensorView out) override;
+  void all_reduce(TensorView x) override;
+  void gather_columns(TensorView x, TensorView out) override;
 
  private:
   /// Puts each node's part of a weight's panels near it.
@@ -122,6 +128,10 @@ class CpuBackend final : public Backend {
                        [&body](int64_t begin, int64_t end, int32_t) { body(begin, end); });
   }
 
+  /// out[i] = the row of the step's token i, of a table that begins with token `first`; 0 where it
+  /// has none.
+  void read_tokens(const PackedWeight& table, int64_t first, const TensorView& out);
+
   struct LinearOperands;
   class ExpertsStep;
   static PanelTask panel_task(const LinearOperands& op, const PanelCut& cut, int64_t panel,
@@ -139,6 +149,7 @@ class CpuBackend final : public Backend {
   const std::vector<NumaNode> nodes_;  ///< of the pool's groups; empty: threads go where they like
   HostMemory memory_;
   ThreadPool pool_;
+  HostRank rank_;
   Buffer scratch_, reordered_, router_logits_;
   bool reserving_ = false;  ///< ops take their scratch and compute nothing
   /// Only between expect() and the next linear().

@@ -135,7 +135,7 @@ struct KvFormat {
 };
 
 struct AttentionKernels {
-  KvFormat f32, bf16, f16, i8, u4;
+  KvFormat f32, bf16, f16, i8, f8, u4;
   void (*merge)(const MergeTask& task);
 };
 

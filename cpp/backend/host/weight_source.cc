@@ -29,12 +29,10 @@ void convert_run(const char* from, int64_t stride, int64_t count, float* out,
 
 /// Codes know their own extent.
 void check_codes(const WeightSpec& spec, const WeightPart& part) {
-  const WeightCodes& first = *spec.parts.front().codes;
-  HEADRACE_CHECK(part.codes != nullptr && part.codes->format() == spec.quant &&
-                     part.codes->order() == first.order(),
+  HEADRACE_CHECK(part.codes != nullptr && part.codes->format() == spec.quant,
                  "parts of a weight differ");
-  HEADRACE_CHECK(first.order().size() == (spec.quant.reordered ? static_cast<size_t>(part.k) : 0),
-                 first.order().size());
+  const size_t inputs = part.codes->order().size();
+  HEADRACE_CHECK(inputs == (spec.quant.reordered ? static_cast<size_t>(part.k) : 0), inputs);
   HEADRACE_CHECK(part.n > 0 && part.k > 0, part.n, " x ", part.k);
 }
 
@@ -73,6 +71,19 @@ void check_part(const WeightPart& part) {
                  " x ", part.k, " is too large");
 }
 
+/// All parts of a matrix have their inputs in one order.
+void check_orders(const WeightSpec& spec) {
+  HEADRACE_CHECK(!spec.quant.reordered || takes_order(spec.use, spec.experts));
+  if (!spec.quant.reordered) return;
+  for (int32_t expert = 0; expert < spec.experts; ++expert) {
+    const std::span<const WeightPart> parts = expert_parts(spec, expert);
+    for (const WeightPart& part : parts) {
+      HEADRACE_CHECK(part.codes->order() == parts.front().codes->order(),
+                     "parts of a weight differ");
+    }
+  }
+}
+
 /// Of several experts: as many parts for each, which give as many features.
 void check_experts(const WeightSpec& spec, int64_t n) {
   if (spec.experts == 1) return;
@@ -85,12 +96,6 @@ void check_experts(const WeightSpec& spec, int64_t n) {
     for (const WeightPart& part : expert_parts(spec, expert)) features += part.n;
     HEADRACE_CHECK(features * spec.experts == n, "expert ", expert, " has ", features);
   }
-  if (!spec.quant.reordered) return;
-  throw TensorError(ErrorCode::kUnsupported,
-                    str_cat("tensor ", spec.parts.front().name,
-                            " of an expert is quantized in an order of its own (act-order, "
-                            "desc_act), which works for linears outside of experts alone: take a "
-                            "checkpoint that was quantized without it."));
 }
 
 }  // namespace
@@ -114,8 +119,8 @@ WeightExtent check_weight(const WeightSpec& spec) {
   HEADRACE_CHECK(spec.parts.front().codes != nullptr ||
                      (!spec.quant.zero_points && !spec.quant.f16_scales && !spec.quant.reordered),
                  "only codes have zero points, float16 scales and an order");
-  HEADRACE_CHECK(!(spec.quant.reordered && spec.use == WeightUse::kTiedEmbedding));
   check_experts(spec, extent.n);
+  check_orders(spec);
   extent.n /= spec.experts;
   HEADRACE_CHECK(spec.use != WeightUse::kGateUp || extent.n % 2 == 0, extent.n);
   return extent;
@@ -129,8 +134,8 @@ WeightColumn find_feature(std::span<const WeightPart> parts, int64_t feature) {
   return {};
 }
 
-void check_order(const int32_t* order, int64_t k) {
-  for (int64_t i = 0; i < k; ++i) {
+void check_order(const int32_t* order, int64_t experts, int64_t k) {
+  for (int64_t i = 0; i < experts * k; ++i) {
     if (order[i] >= 0 && order[i] < k) continue;
     throw_error(ErrorCode::kCorruptFile, "a packed weight's order of inputs names ", order[i],
                 ", but it has ", k, ".");

@@ -19,8 +19,7 @@ struct WeightExtent {
 };
 
 /// [n, k] of an expert's stacked parts. Throws InternalError unless they are readable, of one k and
-/// alike for all experts, and the storage is one the CPU keeps; TensorError(kUnsupported) for
-/// several experts whose codes have an order.
+/// alike for all experts, and the storage is one the CPU keeps.
 WeightExtent check_weight(const WeightSpec& spec);
 
 /// The parts of one expert.
@@ -42,8 +41,15 @@ struct WeightColumn {
 /// Of stacked parts.
 WeightColumn find_feature(std::span<const WeightPart> parts, int64_t feature);
 
-/// Throws Error(kCorruptFile) unless all [k] name one of k inputs.
-void check_order(const int32_t* order, int64_t k);
+/// Whether inputs of a weight may have an order of its own: of experts those of gate and up, as
+/// these can give down its rows in any order.
+constexpr bool takes_order(WeightUse use, int32_t experts) {
+  return experts == 1 ? use == WeightUse::kLinear || use == WeightUse::kGateUp
+                      : use == WeightUse::kGateUp;
+}
+
+/// Throws Error(kCorruptFile) unless all [experts][k] name one of k inputs.
+void check_order(const int32_t* order, int64_t experts, int64_t k);
 
 /// What `count` says a weight takes, asked only for sides of at most 2^40. Throws
 /// Error(kLimitExceeded) if it says nothing or more than an int64_t holds.
@@ -52,7 +58,7 @@ size_t checked_weight_bytes(const WeightShape& shape, const Count& count) {
   constexpr int64_t kMaxSide = int64_t{1} << 40;
   HEADRACE_CHECK(shape.n > 0 && shape.k > 0, shape.n, " x ", shape.k);
   HEADRACE_CHECK(shape.experts >= 1 && shape.experts <= kMaxExperts, shape.experts);
-  HEADRACE_CHECK(shape.experts == 1 || !shape.quant.reordered);
+  HEADRACE_CHECK(!shape.quant.reordered || takes_order(shape.use, shape.experts));
   const bool usual = shape.n <= kMaxSide && shape.k <= kMaxSide;
   const std::optional<uint64_t> bytes = usual ? count() : std::nullopt;
   if (!bytes || *bytes > std::numeric_limits<int64_t>::max()) {

@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "backend/contract/op_checks_attention.h"
+#include "backend/checks/op_checks_attention.h"
 #include "backend/host/array_kv_cache.h"
 #include "backend/host/weight_source.h"
+#include "tensor/float8.h"
 
 namespace headrace {
 
@@ -60,6 +61,19 @@ void rotate(float* head, const RopeSpec& rope, const float* table) {
   }
 }
 
+/// What a head's key or value [d] reads as from a cache of float8_e4m3: multiples of the largest
+/// number's 448th, rounded to that type.
+void quantize_float8(int32_t d, const float* x, float* out) {
+  const auto [low, high] = std::minmax_element(x, x + d);
+  const bool finite = std::all_of(x, x + d, [](float v) { return std::isfinite(v); });
+  const float largest = std::max(-*low, *high);
+  const float step = largest / 448.0f, inverse = largest > 1e-30f ? 448.0f / largest : 0.0f;
+  for (int32_t i = 0; i < d; ++i) {
+    out[i] = finite ? step * e4m3_to_f32(f32_to_e4m3(x[i] * inverse))
+                    : std::numeric_limits<float>::quiet_NaN();
+  }
+}
+
 /// What a head's key or value [d] reads as from a cache of int8 or uint4 (kv_cache.h). In float32:
 /// rounded as the kernels round, so that the integers are the same.
 void quantize(DType dtype, int32_t d, const float* x, float* out) {
@@ -95,6 +109,10 @@ void write_row(float* qkv, const QkvSpec& spec, const RopeSpec& rope, const floa
   for (int32_t h = 0; h < 2 * spec.num_kv_heads; ++h) {
     if (dtype == DType::kI8 || dtype == DType::kU4) {
       quantize(dtype, d, k + h * d, slot + h * d);
+      continue;
+    }
+    if (dtype == DType::kF8E4M3) {
+      quantize_float8(d, k + h * d, slot + h * d);
       continue;
     }
     for (int32_t i = h * d; i < (h + 1) * d; ++i) slot[i] = round_to(dtype, k[i]);

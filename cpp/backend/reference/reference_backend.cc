@@ -6,14 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "backend/contract/op_checks.h"
-#include "backend/contract/op_checks_experts.h"
-#include "backend/contract/op_checks_vision.h"
+#include "backend/checks/op_checks.h"
+#include "backend/checks/op_checks_experts.h"
+#include "backend/checks/op_checks_vision.h"
 #include "backend/host/array_kv_cache.h"
 #include "backend/host/cpu_info.h"
 #include "backend/host/host_memory.h"
 #include "backend/host/rope_angles.h"
 #include "backend/host/weight_source.h"
+#include "backend/ranks/host_rank.h"
 #include "backend/reference/reference_attention.h"
 #include "backend/reference/reference_experts.h"
 #include "backend/reference/reference_quant.h"
@@ -28,8 +29,8 @@ namespace headrace {
 
 namespace {
 
-/// float32 [experts][n][k], rounded to the storage dtype; of a reordered format then its order,
-/// int32 [k].
+/// float32 [experts][n][k], rounded to the storage dtype; of a reordered format then its orders,
+/// int32 [experts][k].
 class ReferenceWeight final : public PackedWeight {
  public:
   ReferenceWeight(const WeightShape& shape, Backend::Buffer memory)
@@ -39,7 +40,9 @@ class ReferenceWeight final : public PackedWeight {
 
   const QuantFormat& quant() const { return quant_; }
   float* row(int64_t i) const { return static_cast<float*>(memory_.data) + i * k(); }
-  int32_t* order() const { return reinterpret_cast<int32_t*>(row(experts() * n())); }
+  int32_t* order(int64_t expert = 0) const {
+    return reinterpret_cast<int32_t*>(row(experts() * n())) + expert * k();
+  }
 
  private:
   QuantFormat quant_;
@@ -91,8 +94,10 @@ void norm_row(const float* x, const float* weight, float eps, int64_t n, float* 
 
 class ReferenceBackend final : public Backend {
  public:
-  ReferenceBackend(size_t memory_limit, Activations quant_activations)
-      : quant_activations_(quant_activations), memory_(memory_limit) {}
+  ReferenceBackend(size_t memory_limit, Activations quant_activations, bool code_products)
+      : quant_activations_(quant_activations),
+        code_products_(code_products),
+        memory_(memory_limit) {}
 
   DeviceInfo device_info() const override {
     const RawMemoryInfo memory = host_memory_info();
@@ -102,9 +107,12 @@ class ReferenceBackend final : public Backend {
             .num_threads = 1,
             .total_bytes = memory.total_bytes,
             .free_bytes = memory.free_bytes,
-            .quant_activations = quant_activations_};
+            .quant_activations = quant_activations_,
+            .code_products = code_products_};
   }
-  void require(const BackendNeeds& needs) const override { require_cpu_needs(needs); }
+  void require(const BackendNeeds& needs) const override {
+    require_cpu_needs(needs, code_products_);
+  }
   DType activation_dtype(DType) const override { return DType::kF32; }
 
   Buffer allocate(size_t bytes) override { return memory_.allocate(bytes); }
@@ -141,18 +149,21 @@ class ReferenceBackend final : public Backend {
       }
       for (int64_t j = 0; j < extent.k; ++j) row[j] = round_to(spec.storage, row[j]);
     }
-    if (spec.quant.reordered) std::ranges::copy(codes->order(), weight->order());
+    for (int32_t expert = 0; spec.quant.reordered && expert < spec.experts; ++expert) {
+      std::ranges::copy(expert_parts(spec, expert).front().codes->order(), weight->order(expert));
+    }
     return weight;
   }
 
   std::string weight_layout(DType, const QuantFormat& quant) const override {
+    if (rounds_rows(quant)) return "cpu-reference-1:rounded";
     return quant.activations == Activations::kWhole ? "cpu-reference-1:a16" : "cpu-reference-1";
   }
 
   size_t packed_bytes(const WeightShape& shape) const override {
     return checked_weight_bytes(shape, [&] {
       const auto rows =
-          static_cast<uint64_t>(shape.n * shape.experts) + (shape.quant.reordered ? 1 : 0);
+          static_cast<uint64_t>((shape.n + (shape.quant.reordered ? 1 : 0)) * shape.experts);
       return checked_mul(rows * sizeof(float), static_cast<uint64_t>(shape.k));
     });
   }
@@ -160,7 +171,7 @@ class ReferenceBackend final : public Backend {
   std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override {
     HEADRACE_CHECK(contents.bytes == packed_bytes(shape), contents.bytes);
     auto weight = std::make_unique<ReferenceWeight>(shape, std::move(contents));
-    if (shape.quant.reordered) check_order(weight->order(), shape.k);
+    if (shape.quant.reordered) check_order(weight->order(), shape.experts, shape.k);
     return weight;
   }
 
@@ -199,6 +210,36 @@ class ReferenceBackend final : public Backend {
       const float* from = weight.row(batch_.token_ids[static_cast<size_t>(i)]);
       std::copy_n(from, out.cols(), out.row<float>(i));
     }
+  }
+
+  void join(std::shared_ptr<RankGroup> group, int32_t rank) override {
+    rank_.join(std::move(group), rank);
+  }
+
+  void embed_part(const PackedWeight& table, int32_t first, TensorView out) override {
+    check_embed_part(batch_, table, first, out);
+    const auto& weight = dynamic_cast<const ReferenceWeight&>(table);
+    for (int64_t i = 0; i < out.rows(); ++i) {
+      const int64_t id = int64_t{batch_.token_ids[static_cast<size_t>(i)]} - first;
+      const bool own = id >= 0 && id < table.n();
+      std::fill_n(out.row<float>(i), out.cols(), 0.0f);
+      if (own) std::copy_n(weight.row(id), out.cols(), out.row<float>(i));
+    }
+  }
+
+  void all_reduce(TensorView x) override {
+    check_all_reduce(x);
+    rank_.all_reduce(
+        x,
+        [](const float* from, int64_t n, float* out) {
+          for (int64_t i = 0; i < n; ++i) out[i] += from[i];
+        },
+        [](int64_t count, const auto& part) { part(0, count); });
+  }
+
+  void gather_columns(TensorView x, TensorView out) override {
+    check_gather_columns(x, out);
+    rank_.gather_columns(x, out, [](int64_t count, const auto& part) { part(0, count); });
   }
 
   void rope_table(const RopeSpec& spec, TensorView out) override {
@@ -279,7 +320,8 @@ class ReferenceBackend final : public Backend {
     for (int64_t i = 0; i < args.x.rows(); ++i) {
       std::vector<double> sums(static_cast<size_t>(cols));
       for (int64_t slot = 0; slot < args.ids.cols(); ++slot) {
-        const int64_t expert = args.ids.row<int32_t>(i)[slot];
+        const int64_t expert = args.own(args.ids.row<int32_t>(i)[slot], args.down.experts());
+        if (args.first >= 0 && expert < 0) continue;
         HEADRACE_CHECK(expert >= 0 && expert < args.down.experts(), expert);
         for (int64_t j = 0; j < inner_cols; ++j) {
           const int64_t gate = expert * args.gate_up.n() + j;
@@ -412,7 +454,8 @@ class ReferenceBackend final : public Backend {
     const float* from = x.row<float>(row);
     std::vector<float> reordered;
     if (stored.quant().reordered) {
-      for (int64_t i = 0; i < weight.k(); ++i) reordered.push_back(from[stored.order()[i]]);
+      const int32_t* order = stored.order(col / weight.n());
+      for (int64_t i = 0; i < weight.k(); ++i) reordered.push_back(from[order[i]]);
       from = reordered.data();
     }
     const double sum = stored.quant().bits == 0
@@ -422,15 +465,17 @@ class ReferenceBackend final : public Backend {
   }
 
   const Activations quant_activations_;
+  const bool code_products_;
   HostMemory memory_;
+  HostRank rank_;
   StepBatch batch_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_reference_backend(size_t memory_limit,
-                                                Activations quant_activations) {
-  return std::make_unique<ReferenceBackend>(memory_limit, quant_activations);
+std::unique_ptr<Backend> make_reference_backend(size_t memory_limit, Activations quant_activations,
+                                                bool code_products) {
+  return std::make_unique<ReferenceBackend>(memory_limit, quant_activations, code_products);
 }
 
 }  // namespace headrace

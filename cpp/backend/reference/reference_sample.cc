@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "backend/contract/op_checks_attention.h"
+#include "backend/checks/op_checks_attention.h"
 #include "backend/contract/philox.h"
 
 namespace headrace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/load/describe.h"
 #include "engine/load/device.h"
 #include "engine/load/loaded_model.h"
 #include "engine/load/media_plan.h"
@@ -87,8 +88,7 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .quantization = quantization,
           .given_rows = config.vision.has_value(),
           .vision = config.vision.has_value(),
-          .experts = config.moe.router.num_experts,
-          .mtp = config.uses_mtp};
+          .experts = config.moe.router.num_experts};
 }
 
 void check_speculative(const ModelOptions& options, const ModelConfig& config) {
@@ -103,6 +103,10 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   out.options.path = options.speculative.model;
   if (options.packed_weights != kCachedWeights) out.options.packed_weights.clear();
   out.options.max_loras = 0;
+  out.options.tensor_parallel_size = 1;
+  out.options.data_parallel_size = 1;
+  out.options.devices.clear();
+  out.options.enable_expert_parallel = false;
   out.options.speculative = {};
   if (out.config.vocab_size != target.vocab_size) {
     throw_error(ErrorCode::kInvalidArgument, "the draft model ", out.options.path,
@@ -120,22 +124,55 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   return out;
 }
 
-std::unique_ptr<DecoderRunner> load_runner(const CachedModel& model, const PackedFile* packed,
-                                           const std::shared_ptr<Backend>& backend) {
-  return std::make_unique<DecoderRunner>(backend, load_decoder(model, packed), model.shape);
+/// What is loaded, but for where.
+struct ModelParts {
+  const std::string& name;
+  const ModelOptions& options;
+  const ModelConfig& config;
+  const Shapes& shapes;
+  const PackedFile* packed;
+};
+
+/// Each rank reads its part on its own thread.
+std::unique_ptr<DecoderRunner> load_runner(const ModelParts& model, const RankedBackends& ranks,
+                                           Logger& logger, LoadWatch& watch) {
+  if (model.packed != nullptr) {
+    check_packed_file(*model.packed, model.options, model.config, ranks.first(), watch);
+  }
+  std::vector<LoadedWeights> weights(ranks.backends.size());
+  ranks.threads->run([&](int32_t rank) {
+    Backend& backend = *ranks.backends[static_cast<size_t>(rank)];
+    if (rank > 0) backend.enter_thread();
+    DecoderOptions shape = model.shapes.decoder;
+    shape.rank = {rank, ranks.threads->count(), model.options.enable_expert_parallel};
+    weights[static_cast<size_t>(rank)] = load_decoder(
+        {model.name, model.options, model.config, shape, backend, logger, watch}, model.packed);
+  });
+  return std::make_unique<DecoderRunner>(ranks, std::move(weights), model.shapes.decoder);
 }
 
+/// On the first rank alone: a draft is small, and others would only wait for each other.
 std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Draft& draft,
-                                          const std::shared_ptr<Backend>& backend, Logger& logger,
+                                          const RankedBackends& ranks, Logger& logger,
                                           LoadWatch& watch) {
   const auto& [options, config, packed, shapes] = draft;
-  backend->require(needs_of(options, config, shapes));
-  return load_runner({name, options, config, shapes.decoder, *backend, logger, watch}, packed.get(),
-                     backend);
+  ranks.first().require(needs_of(options, config, shapes));
+  const RankedBackends own = {std::make_shared<RankThreads>(1), {ranks.backends.front()}};
+  return load_runner({name, options, config, shapes, packed.get()}, own, logger, watch);
 }
 
+/// The cache of each rank: of key/value heads that there are fewer of than ranks, several have the
+/// same.
+KvCacheSpec rank_cache(const KvCacheSpec& whole, const ModelConfig& config, int32_t count) {
+  KvCacheSpec out = whole;
+  out.num_kv_heads = share_config({0, count}, config).num_kv_heads;
+  return out;
+}
+
+/// What one rank asks of its device.
 MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& config,
-                             const Shapes& shapes, const Backend& backend) {
+                             const Shapes& shapes, const Backend& backend,
+                             const RankPlace& rank = {}) {
   MemoryRequest request;
   const DeviceInfo device = backend.device_info();
   request.free_bytes = device.free_bytes;
@@ -143,13 +180,15 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.utilization = options.memory_utilization;
   request.total_ratio = options.total_memory_ratio;
   request.leftover_bytes = options.memory_leftover_bytes;
+  DecoderOptions decoder = shapes.decoder;
+  decoder.rank = rank;
   request.weight_bytes =
-      Decoder::plan_weight_bytes(config, shapes.decoder.storage, shapes.decoder.quantization);
-  request.scratch_bytes = Decoder::plan_scratch_bytes(
-      config, shapes.decoder, backend.activation_dtype(shapes.decoder.storage));
+      Decoder::plan_weight_bytes(config, decoder.storage, decoder.quantization, rank);
+  request.scratch_bytes =
+      Decoder::plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
-                       plan_lora_bytes(config, shapes.decoder.storage, options.max_lora_rank);
-  request.block_bytes = backend.kv_block_bytes(shapes.cache);
+                       plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
+  request.block_bytes = backend.kv_block_bytes(rank_cache(shapes.cache, config, rank.count));
   request.block_size = options.block_size;
   request.max_num_seqs = options.max_num_seqs;
   request.model_max_len = config.max_position_embeddings;
@@ -174,6 +213,26 @@ void add_draft(const Draft& draft, const Backend& backend, MemoryRequest& reques
   request.block_bytes += own.block_bytes;
 }
 
+/// What the ranks ask for, each of its device. Keys and values of a token have as many bytes on
+/// each of them, and kv_cache_bytes is for all together; so is swap_space.
+std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const ModelConfig& config,
+                                         const Shapes& shapes, const RankedBackends& ranks,
+                                         const ReplicaPlace& replica) {
+  std::vector<MemoryRequest> out;
+  const int32_t replicas_to_come = options.data_parallel_size - replica.index;
+  const int32_t count = ranks.threads->count();
+  for (int32_t i = 0; i < count; ++i) {
+    const Backend& backend = *ranks.backends[static_cast<size_t>(i)];
+    MemoryRequest& own =
+        out.emplace_back(memory_request(options, config, shapes, backend, rank_place(options, i)));
+    own.kv_cache_bytes /= static_cast<size_t>(count);
+    own.swap_space /= count;
+    own.host_sharers = replicas_to_come;
+    if (own.device_is_host) own.sharers = replicas_to_come;
+  }
+  return out;
+}
+
 SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
                                  const MemoryPlan& plan) {
   SchedulerConfig out;
@@ -195,7 +254,9 @@ struct Runners {
 
   void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks,
                    int32_t num_host_blocks) {
-    model->make_cache(shapes.cache, num_blocks, num_host_blocks);
+    KvCacheSpec cache = shapes.cache;
+    cache.num_kv_heads = model->decoder().config().num_kv_heads;
+    model->make_cache(cache, num_blocks, num_host_blocks);
     if (draft) draft->make_cache(drafts->shapes.cache, num_blocks);
   }
 };
@@ -216,15 +277,19 @@ std::unique_ptr<MtpDrafter> mtp_drafter(const ModelOptions& options, const Shape
 
 // A GPU's memory is divided by what the largest steps have taken of it. They compute nothing: a
 // cache of one block will do.
-MemoryPlan measure_and_plan(MemoryRequest request, const SchedulerConfig& config, Runners& runners,
-                            const Shapes& shapes, const std::optional<Draft>& draft,
-                            const Backend& backend) {
+MemoryPlan measure_and_plan(std::vector<MemoryRequest> requests, const SchedulerConfig& config,
+                            Runners& runners, const Shapes& shapes,
+                            const std::optional<Draft>& draft, const RankedBackends& ranks) {
   runners.make_caches(shapes, draft, 1, 0);
   reserve_steps(*runners.model, config);
   if (runners.draft) reserve_steps(*runners.draft, config);
-  request.taken_bytes = backend.bytes_held() + request.block_bytes;  // padding rows write there
-  request.free_now = backend.device_info().free_bytes;
-  return plan_memory(request);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Backend& backend = *ranks.backends[i];
+    MemoryRequest& request = requests[i];
+    request.taken_bytes = backend.bytes_held() + request.block_bytes;  // padding rows write there
+    request.free_now = backend.device_info().free_bytes;
+  }
+  return plan_ranks(requests);
 }
 
 void warn_about_length(const std::string& name, const ModelOptions& options,
@@ -244,87 +309,53 @@ void warn_about_kernels(const DeviceInfo& device, Logger& logger) {
   }
 }
 
-ModelInfo describe_config(const std::string& name, const std::string& path,
-                          const ModelConfig& config) {
-  ModelInfo info;
-  info.name = name;
-  info.path = path;
-  info.family = config.model_type;
-  info.dtype = dtype_name(config.checkpoint_dtype);
-  info.quantization = stored_method_name(config.stored_quantization.method);
-  info.vocab_size = config.vocab_size;
-  info.hidden_size = config.hidden_size;
-  info.num_layers = config.num_layers;
-  info.num_heads = config.num_heads;
-  info.num_kv_heads = config.num_kv_heads;
-  info.head_dim = config.head_dim;
-  info.intermediate_size = config.intermediate_size;
-  info.max_model_len = config.max_position_embeddings;
-  info.eos_token_ids = config.eos_token_ids;
-  info.causal = config.causal;
-  info.generates = config.causal && config.has_head;
-  const ModelSources sources = list_sources(config, likely_naming(config));
-  info.num_parameters = sources.num_parameters();
-  info.num_active_parameters = sources.active_parameters();
-  const int32_t groups = config.moe.vision_width > 0 ? 2 : 1;
-  info.num_experts = config.moe.router.num_experts * groups;
-  info.num_active_experts = config.moe.router.top_k;
-  return info;
+/// Throws Error(kUnsupported) for what several devices don't share.
+void check_ranks(const ModelOptions& options, const ModelConfig& config, const PackedFile* packed) {
+  if (packed != nullptr) check_packed_ranks(*packed, options);
+  const int32_t count = num_ranks(options);
+  if (count == 1) return;
+  const auto refuse = [&](const std::string& what) {
+    throw_error(ErrorCode::kUnsupported, "tensor_parallel_size is ", count, ", but ", what);
+  };
+  if (options.enable_expert_parallel && config.moe.router.num_experts == 0) {
+    refuse(str_cat("enable_expert_parallel is set, and ", options.path, " has no experts."));
+  }
+  // Shares of other widths depend on the groups of the file, which adapters know nothing of.
+  const StoredMethod stored = config.stored_quantization.method;
+  const bool has_codes = stored != StoredMethod::kNone && !is_numbers(stored);
+  if (options.max_loras > 0 && has_codes && !config.stored_quantization.own_order &&
+      config.intermediate_size % (count * kMaxQuantGroup) != 0) {
+    refuse(str_cat("an intermediate size of ", config.intermediate_size, " of ",
+                   stored_method_name(stored), " weights isn't shared equally by whole groups of ",
+                   kMaxQuantGroup, ", as adapters need it: set max_loras to 0."));
+  }
+  const RankPlace last = rank_place(options, count - 1);
+  share_config(last, config);
+  ModelSources sources = list_sources(config, likely_naming(config));
+  share_sources(last, sources);
 }
 
-void describe_shapes(const ModelOptions& options, const Shapes& shapes,
-                     const SchedulerConfig& scheduler, ModelInfo& info) {
-  info.dtype = dtype_name(shapes.decoder.storage);
-  if (info.quantization.empty()) info.quantization = quantization_name(shapes.decoder.quantization);
-  info.kv_cache_dtype = dtype_name(shapes.cache.dtype);
-  info.max_model_len = scheduler.max_model_len;
-  info.max_num_seqs = scheduler.max_num_seqs;
-  info.max_num_batched_tokens = scheduler.max_num_batched_tokens;
-  info.block_size = scheduler.block_size;
-  info.num_kv_blocks = scheduler.num_blocks;
-  info.num_host_kv_blocks = scheduler.num_host_blocks;
-  info.max_loras = options.max_loras;
-  info.max_lora_rank = options.max_lora_rank;
+RankedBackends open_ranks(const DeviceOpener& open, const ModelOptions& options,
+                          const ReplicaPlace& replica, bool packed, const BackendNeeds& needs,
+                          Logger& logger) {
+  RankedBackends out;
+  const int32_t count = num_ranks(options);
+  out.threads = std::make_shared<RankThreads>(count);
+  for (int32_t rank = 0; rank < count; ++rank) {
+    const Backend* first = rank == 0 ? nullptr : &out.first();
+    out.backends.push_back(
+        open(rank_options(options, replica, rank, first), packed, needs, logger));
+    if (count > 1) out.backends.back()->join(out.threads->group(), rank);
+    warn_about_kernels(out.backends.back()->device_info(), logger);
+  }
+  if (count > 1) {
+    out.threads->run([&](int32_t rank) { out.backends[static_cast<size_t>(rank)]->link_ranks(); });
+  }
+  return out;
 }
 
-void describe_device(const DeviceInfo& device, ModelInfo& info) {
-  info.device = device.name;
-  info.isa = device.isa;
-  info.num_threads = device.num_threads;
-  info.num_nodes = device.num_nodes;
-  info.device_free_bytes = device.free_bytes;
-  info.replaced_kernels = device.replaced_kernels;
-}
-
-void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info) {
-  info.takes_embeddings = encoder.limits.refusal.empty();
-  info.vision = encoder.limits.tower != nullptr;
-  if (!info.takes_embeddings) return;
-  info.max_encoder_tokens = encoder.max_tokens;
-  info.encoder_cache_bytes = encoder.limits.cache_bytes;
-  if (info.vision) info.vision_weight_bytes = encoder.tower->weight_bytes();
-}
-
-void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
-                     const MemoryPlan& plan, ModelInfo& info) {
-  const Decoder& decoder = runner.decoder();
-  info.token_weight_bytes = decoder.token_weight_bytes();
-  info.weight_bytes = decoder.weight_bytes();
-  info.mapped_weight_bytes = decoder.adopted_bytes();
-  info.packed_weights = runner.packed_file();
-  info.scratch_bytes = decoder.scratch_bytes();
-  info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
-  info.host_kv_cache_bytes = static_cast<size_t>(plan.num_host_blocks) * request.host_block_bytes;
-}
-
-}  // namespace
-
-LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger) {
-  return load_model_on(open_device, name, options, logger);
-}
-
-LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
-                          const ModelOptions& options, Logger& logger) {
+LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
+                        const ModelOptions& options, const ReplicaPlace& replica, Logger& logger) {
   const auto start = std::chrono::steady_clock::now();
   validate_model_options(options);
   LoadWatch watch(options);
@@ -337,39 +368,40 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   shapes.decoder.quantization = quantization_of(options, config, packed.get());
   warn_about_length(name, options, config, logger);
 
-  const std::shared_ptr<Backend> backend =
-      open(options, packed != nullptr, needs_of(options, config, shapes), logger);
-  warn_about_kernels(backend->device_info(), logger);
-  shapes.decoder.quantization.activations = backend->device_info().quant_activations;
-  fit_rows(options, *backend, shapes.decoder);
+  check_ranks(options, config, packed.get());
+  const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr,
+                                          needs_of(options, config, shapes), logger);
+  const DeviceInfo device = ranks.first().device_info();
+  shapes.decoder.quantization = on_device(shapes.decoder.quantization, device);
+  fit_rows(options, ranks.first(), shapes.decoder);
   std::optional<Draft> draft = read_draft(options, config);
   if (draft) {
-    fit_rows(options, *backend, draft->shapes.decoder);
-    draft->shapes.decoder.quantization.activations = shapes.decoder.quantization.activations;
+    fit_rows(options, ranks.first(), draft->shapes.decoder);
+    draft->shapes.decoder.quantization = on_device(draft->shapes.decoder.quantization, device);
   }
-  MemoryRequest request = memory_request(options, config, shapes, *backend);
+  std::vector<MemoryRequest> requests = rank_requests(options, config, shapes, ranks, replica);
   EncoderStage::Parts encoder =
-      plan_media(options, config, shapes.decoder, *backend, needs_of(options, config, shapes));
-  request.media_bytes = encoder.limits.cache_bytes;
-  if (draft) add_draft(*draft, *backend, request);
-  MemoryPlan plan = plan_memory(request);
-  watch.expect(LoadStage::kWeights, request.weight_bytes);
-  Runners runners{load_runner({name, options, config, shapes.decoder, *backend, logger, watch},
-                              packed.get(), backend),
-                  draft ? load_draft(name, *draft, backend, logger, watch) : nullptr};
+      plan_media(options, config, shapes.decoder, ranks.first(), needs_of(options, config, shapes));
+  requests.front().media_bytes = encoder.limits.cache_bytes;
+  if (draft) add_draft(*draft, ranks.first(), requests.front());
+  MemoryPlan plan = plan_ranks(requests);
+  watch.expect(LoadStage::kWeights, sum_of(requests).weight_bytes);
+  Runners runners{load_runner({name, options, config, shapes, packed.get()}, ranks, logger, watch),
+                  draft ? load_draft(name, *draft, ranks, logger, watch) : nullptr};
   watch.finish();
   watch.enter(LoadStage::kReserving);
   if (auto tower = runners.model->take_tower()) {
-    add_tower(std::move(tower), *config.vision, options, plan.max_model_len,
-              backend->device_info().total_bytes, encoder);
-    request.media_bytes = encoder.limits.cache_bytes + encoder.limits.most_scratch;
-    plan = plan_memory(request);
+    add_tower(std::move(tower), *config.vision, options, plan.max_model_len, device.total_bytes,
+              encoder);
+    requests.front().media_bytes = encoder.limits.cache_bytes + encoder.limits.most_scratch;
+    plan = plan_ranks(requests);
   }
-  if (backend->device_info().measured_memory) {
-    plan = measure_and_plan(request, scheduler_config(options, shapes, plan), runners, shapes,
-                            draft, *backend);
+  if (device.measured_memory) {
+    plan = measure_and_plan(requests, scheduler_config(options, shapes, plan), runners, shapes,
+                            draft, ranks);
   }
-  const size_t held_bytes = backend->bytes_held();
+  const MemoryRequest request = sum_of(requests);
+  const size_t held_bytes = runners.model->memory_pool_bytes();
   runners.make_caches(shapes, draft, plan.num_kv_blocks, plan.num_host_blocks);
 
   LoadedModel out;
@@ -380,19 +412,20 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   // Keys and values of bidirectional attention depend on what comes behind them.
   out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
   ModelInfo& info = out.info = describe_config(name, options.path, config);
-  describe_shapes(options, shapes, out.scheduler, info);
-  describe_device(backend->device_info(), info);
+  describe_shapes(options, shapes.decoder, shapes.cache, out.scheduler, info);
+  describe_device(ranks, info);
   describe_memory(*runners.model, request, plan, info);
   describe_media(encoder, info);
   out.encoder = std::move(encoder);
-  if (backend->device_info().measured_memory) {
+  if (device.measured_memory) {
     info.reserved_bytes = held_bytes - info.weight_bytes - info.scratch_bytes + request.lora_bytes +
                           request.media_bytes;
   }
   if (options.max_loras > 0) {
-    out.load_lora = [backend, config, storage = shapes.decoder.storage,
-                     max_rank = options.max_lora_rank](const std::string& path) {
-      return load_lora_adapter(backend, config, storage, max_rank, path);
+    out.load_lora = [backends = ranks.backends, config,
+                     shape = shapes.decoder](const std::string& path) {
+      return load_lora_adapter(backends, config, shape.storage, shape.quantization,
+                               shape.max_lora_rank, path);
     };
   }
   if (!options.speculative.method.empty()) {
@@ -406,8 +439,37 @@ LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
   return out;
 }
 
-}  // namespace headrace::internal
+}  // namespace
 
-headrace::ModelInfo headrace::describe_model(const std::string& folder) {
-  return internal::describe_config("", folder, load_model_config(folder));
+LoadedModel load_model(const std::string& name, const ModelOptions& options,
+                       const ReplicaPlace& replica, Logger& logger) {
+  return load_model_on(open_device, name, options, replica, logger);
 }
+
+// What a GPU doesn't run may show as late as its weights do: then "auto" is the CPU all the same.
+// But several devices are of one kind, which the first has chosen.
+LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
+                          const ModelOptions& options, const ReplicaPlace& replica,
+                          Logger& logger) {
+  const bool chooses = options.device == "auto" && options.devices.empty() && replica.index == 0 &&
+                       num_ranks(options) == 1;
+  if (!chooses) return load_opened(open, name, options, replica, logger);
+  bool on_gpu = false;
+  const auto note_device = [&](const ModelOptions& own, bool packed, const BackendNeeds& needs,
+                               Logger& log) {
+    std::shared_ptr<Backend> backend = open(own, packed, needs, log);
+    on_gpu = on_gpu || !backend->device_info().host_memory;
+    return backend;
+  };
+  try {
+    return load_opened(note_device, name, options, replica, logger);
+  } catch (const Error& error) {
+    if (!on_gpu || error.code() != ErrorCode::kUnsupported) throw;
+    warn_cpu_fallback(error, logger);
+  }
+  ModelOptions on_cpu = options;
+  on_cpu.device = "cpu";
+  return load_opened(open, name, on_cpu, replica, logger);
+}
+
+}  // namespace headrace::internal

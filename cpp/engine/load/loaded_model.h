@@ -31,8 +31,16 @@ struct LoadedModel {
   LoraLoader load_lora;
 };
 
+/// Which of the replicas that ModelOptions::data_parallel_size asks for.
+struct ReplicaPlace {
+  int32_t index = 0;
+  /// Name of replica 0's device, which says where device "auto" is; "" for replica 0.
+  std::string first_device{};
+};
+
+/// Loads one replica.
 using ModelLoader = std::function<LoadedModel(const std::string& name, const ModelOptions& options,
-                                              Logger& logger)>;
+                                              const ReplicaPlace& replica, Logger& logger)>;
 
 /// Throws Error(kInvalidArgument) naming the first option out of range, its value and its range.
 void validate_model_options(const ModelOptions& options);
@@ -42,9 +50,12 @@ using DeviceOpener = std::function<std::shared_ptr<Backend>(
     const ModelOptions& options, bool packed, const BackendNeeds& needs, Logger& logger)>;
 
 /// Reads the folder, plans the memory, packs the weights and reserves the KV cache on the backend
-/// that the options name, or on the one that `open` gives.
-LoadedModel load_model(const std::string& name, const ModelOptions& options, Logger& logger);
+/// that the options name for this replica, or on the one that `open` gives.
+/// Where device "auto" is one GPU that then refuses what the model needs (Error(kUnsupported)), it
+/// is loaded on the CPU instead, with a warning.
+LoadedModel load_model(const std::string& name, const ModelOptions& options,
+                       const ReplicaPlace& replica, Logger& logger);
 LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
-                          const ModelOptions& options, Logger& logger);
+                          const ModelOptions& options, const ReplicaPlace& replica, Logger& logger);
 
 }  // namespace headrace::internal

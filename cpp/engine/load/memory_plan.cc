@@ -30,19 +30,25 @@ size_t free_bytes(const MemoryRequest& request) {
 }
 
 size_t total_budget(const MemoryRequest& request) {
+  const auto sharers = static_cast<size_t>(request.sharers);
   if (request.total_ratio > 0) {
     return memory_budget({request.total_bytes, free_bytes(request)},
-                         {request.total_ratio, request.leftover_bytes, 0});
+                         {request.total_ratio, request.leftover_bytes, 0}) /
+           sharers;
   }
-  return static_cast<size_t>(request.utilization * static_cast<double>(free_bytes(request)));
+  return static_cast<size_t>(request.utilization * static_cast<double>(free_bytes(request))) /
+         sharers;
 }
 
 std::string describe_budget(const MemoryRequest& request) {
   std::string others;
+  if (request.sharers > 1) {
+    others = str_cat(", divided by the ", request.sharers, " replicas that are still to be loaded");
+  }
   if (request.promised_bytes > 0) {
-    others = str_cat(", without the ", megabytes(request.promised_bytes),
-                     " that other models of this process may still fill (give them a smaller "
-                     "kv_cache_bytes)");
+    others += str_cat(", without the ", megabytes(request.promised_bytes),
+                      " that other models of this process may still fill (give them a smaller "
+                      "kv_cache_bytes)");
   }
   if (request.total_ratio > 0) {
     return str_cat("total_memory_ratio ", request.total_ratio, " of ",
@@ -89,12 +95,13 @@ int32_t to_blocks(size_t blocks) {
 int32_t plan_host_blocks(const MemoryRequest& request) {
   if (request.swap_space <= 0) return 0;
   const auto bytes = static_cast<size_t>(request.swap_space * static_cast<double>(1 << 30));
-  const auto most = static_cast<size_t>(kMostOfHost * static_cast<double>(request.host_free_bytes));
+  const size_t free = request.host_free_bytes / static_cast<size_t>(request.host_sharers);
+  const auto most = static_cast<size_t>(kMostOfHost * static_cast<double>(free));
   if (bytes > most) {
     throw_error(ErrorCode::kOutOfMemory, "swap_space is ", request.swap_space,
                 " GiB, but it may take no more than ", megabytes(most), ", nine tenths of the ",
-                megabytes(request.host_free_bytes),
-                " of main memory that are free: lower it or free memory.");
+                megabytes(free), " of main memory that are free",
+                request.host_sharers > 1 ? " for each replica" : "", ": lower it or free memory.");
   }
   if (bytes < request.host_block_bytes) {
     throw_error(ErrorCode::kLimitExceeded, "swap_space is ", request.swap_space,
@@ -182,6 +189,34 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   if (request.max_model_len > tokens) refuse_length(request, tokens, by_option);
   plan.max_model_len = static_cast<int32_t>(std::min<int64_t>(wanted_len, tokens));
   return plan;
+}
+
+MemoryRequest sum_of(const std::vector<MemoryRequest>& requests) {
+  MemoryRequest out = requests.front();
+  for (size_t i = 1; i < requests.size(); ++i) {
+    const MemoryRequest& other = requests[i];
+    out.weight_bytes += other.weight_bytes;
+    out.scratch_bytes += other.scratch_bytes;
+    out.lora_bytes += other.lora_bytes;
+    out.media_bytes += other.media_bytes;
+    out.block_bytes += other.block_bytes;
+    out.host_block_bytes += other.host_block_bytes;
+    out.kv_cache_bytes += other.kv_cache_bytes;
+    out.swap_space += other.swap_space;
+  }
+  return out;
+}
+
+MemoryPlan plan_ranks(const std::vector<MemoryRequest>& requests) {
+  if (requests.front().device_is_host) return plan_memory(sum_of(requests));
+  MemoryPlan out = plan_memory(requests.front());
+  for (size_t i = 1; i < requests.size(); ++i) {
+    const MemoryPlan other = plan_memory(requests[i]);
+    out.num_kv_blocks = std::min(out.num_kv_blocks, other.num_kv_blocks);
+    out.num_host_blocks = std::min(out.num_host_blocks, other.num_host_blocks);
+    out.max_model_len = std::min(out.max_model_len, other.max_model_len);
+  }
+  return out;
 }
 
 }  // namespace headrace::internal

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace headrace::internal {
 
@@ -11,7 +12,10 @@ struct MemoryRequest {
   size_t promised_bytes = 0;  ///< of these, what other models of this process have, but not touched
   size_t total_bytes = 0;     ///< of the device
   double utilization = 0.9;   ///< share of what is free that the model may take
-  double total_ratio = 0;     ///< > 0: instead, of what is there but `leftover_bytes`
+  /// Models that are still to be loaded into the memory, this one among them: each may take as
+  /// much of that. Likewise of main memory for host blocks.
+  int32_t sharers = 1, host_sharers = 1;
+  double total_ratio = 0;  ///< > 0: instead, of what is there but `leftover_bytes`
   size_t leftover_bytes = 0;
   size_t weight_bytes = 0;  ///< packed
   size_t scratch_bytes = 0;
@@ -44,5 +48,12 @@ struct MemoryPlan {
 /// was asked for and Error(kLimitExceeded) when max_model_len is larger than a KV cache of the
 /// given size or swap_space smaller than a block; all name the numbers and the remedy.
 MemoryPlan plan_memory(const MemoryRequest& request);
+
+/// What several devices ask for as one request, of those that have their memory in common.
+MemoryRequest sum_of(const std::vector<MemoryRequest>& requests);
+
+/// Divides the memory of devices that compute a model together: each has a part of every block, so
+/// that there are as many as the tightest one holds. Throws likewise.
+MemoryPlan plan_ranks(const std::vector<MemoryRequest>& requests);
 
 }  // namespace headrace::internal

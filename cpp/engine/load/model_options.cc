@@ -66,15 +66,12 @@ void validate_model_options(const ModelOptions& options) {
   if (options.path.empty()) {
     throw_error(ErrorCode::kInvalidArgument, "path is empty: name the model's folder.");
   }
-  if (!parse_device(options.device)) {
-    throw_error(ErrorCode::kUnsupported, "device '", options.device,
-                "' is not known: use auto, cpu, cpu_numa, cuda or cuda:N.");
-  }
+  check_devices(options);
   const std::array<std::string, 4> dtypes = {"auto", "float32", "bfloat16", "float16"};
   check_one_of("dtype", options.dtype, dtypes);
   parse_quantization(options.quantization, options.quantization_group_size);
-  const std::array<std::string, 6> kv_dtypes = {"auto",    "float32", "bfloat16",
-                                                "float16", "int8",    "uint4"};
+  const std::array<std::string, 7> kv_dtypes = {"auto", "float32", "bfloat16", "float16",
+                                                "int8", "fp8",     "uint4"};
   check_one_of("kv_cache_dtype", options.kv_cache_dtype, kv_dtypes);
   if (options.dummy_weights && !options.packed_weights.empty()) {
     throw_error(ErrorCode::kInvalidArgument, "packed_weights is ", options.packed_weights,

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
+#include "engine/load/device.h"
 #include "engine/load/load_watch.h"
 #include "engine/load/loaded_model.h"
 #include "engine/load/weights.h"
@@ -72,6 +73,8 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   header.written_by = str_cat("headrace ", version());
   header.storage = internal::storage_dtype(options, config, nullptr);
   header.quantization = internal::quantization_of(options, config, nullptr);
+  header.num_ranks = internal::num_ranks(options);
+  header.whole_experts = header.num_ranks > 1 && options.enable_expert_parallel;
   header.config = read_config_identity(options.path);
   const auto backend = make_backend(options, config, header.storage);
   const DeviceInfo device = backend->device_info();
@@ -80,27 +83,33 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   // It goes in for those who will use it.
   const auto is_mtp = [](const CheckpointTensor& tensor) { return is_mtp_tensor(tensor.name); };
   if (has_mtp(config) && std::ranges::any_of(checkpoint.tensors(), is_mtp)) config.uses_mtp = true;
-  const ModelSources sources = checkpoint_sources(config, checkpoint, header.quantization);
-  header.layout = packed_layout(*backend, header.storage, sources);
+  std::vector<ModelSources> ranks;
+  for (int32_t rank = 0; rank < header.num_ranks; ++rank) {
+    ranks.push_back(checkpoint_sources(config, checkpoint, header.quantization));
+    share_sources({rank, header.num_ranks, header.whole_experts}, ranks.back());
+  }
+  header.layout = packed_layout(*backend, header.storage, ranks.front());
   header.source =
       identify_source(options.path, device.num_threads, [&watch](size_t) { watch.check(); });
-  for (const PackedTensor& tensor : list_packed_tensors(sources, *backend, header.storage)) {
-    watch.expect(LoadStage::kWeights, tensor.bytes);
+  PackReport report;
+  for (const ModelSources& sources : ranks) {
+    for (const PackedTensor& tensor : list_packed_tensors(sources, *backend, header.storage)) {
+      watch.expect(LoadStage::kWeights, tensor.bytes);
+      ++report.num_tensors;
+    }
   }
   watch.enter(LoadStage::kWeights);
   WeightLoader loader(*backend, &checkpoint, header.storage, 0.0f, &watch.checker());
   internal::WatchedReader reader(loader, watch);
   AtomicFile out(file);
-  write_packed(out, header, sources, reader, *backend);
+  write_packed(out, header, ranks, reader, *backend);
   check_source_unmoved(header.source, options.path);
   checkpoint.check_unchanged();
 
-  PackReport report;
   report.file = file;
   report.layout = header.layout;
   report.dtype = dtype_name(header.storage);
   report.isa = device.isa;
-  report.num_tensors = static_cast<int64_t>(sources.matrices().size() + sources.vectors().size());
   report.file_bytes = out.size();
   out.commit();
   report.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "engine/load/device.h"
 #include "headrace/pack.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/vision/make_tower.h"
@@ -15,9 +16,11 @@ namespace headrace::internal {
 
 namespace {
 
-ModelSources packed_sources(const PackedFile& packed, const ModelConfig& config) {
+ModelSources packed_sources(const PackedFile& packed, const ModelConfig& config,
+                            const RankPlace& rank) {
   ModelSources sources = list_sources(config, likely_naming(config), packed.header().quantization);
-  if (config.stored_quantization.method != StoredMethod::kNone) packed.set_formats(sources);
+  if (config.stored_quantization.method != StoredMethod::kNone) packed.set_formats(sources, rank);
+  share_sources(rank, sources);
   return sources;
 }
 
@@ -40,6 +43,7 @@ DType parse_kv_dtype(const std::string& name, DType automatic) {
   for (DType dtype : {DType::kI8, DType::kU4}) {
     if (name == dtype_name(dtype)) return dtype;
   }
+  if (name == "fp8") return DType::kF8E4M3;
   return parse_dtype(name, automatic);
 }
 
@@ -78,7 +82,7 @@ void find_head(const std::string& folder, const PackedFile* packed, ModelConfig&
   const bool found = packed == nullptr
                          ? holds_head(config, Checkpoint(folder))
                          : std::ranges::any_of(packed->header().tensors, [](const PackedTensor& t) {
-                             return t.name == "head";
+                             return t.name == "head" || t.name == "head.rank.0";
                            });
   config.has_head = found || by_tensor;
   config.tie_word_embeddings = !found;
@@ -104,7 +108,8 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
       parse_quantization(options.quantization, options.quantization_group_size);
   const StoredQuantization& stored = config.stored_quantization;
   if (stored.method != StoredMethod::kNone && !is_numbers(stored.method) && asked.bits != 0 &&
-      (asked.bits != stored.bits || options.quantization_group_size != 0)) {
+      (asked.bits != stored.bits || asked.float8 != Float8::kNone ||
+       options.quantization_group_size != 0)) {
     throw_error(ErrorCode::kUnsupported, "quantization is ", options.quantization,
                 options.quantization_group_size == 0 ? "" : " with a group size",
                 ", but the checkpoint comes quantized (", stored_method_name(stored.method), ", ",
@@ -119,6 +124,23 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
               ": leave quantization out, or pack the model again.");
 }
 
+void check_packed_ranks(const PackedFile& packed, const ModelOptions& options) {
+  const PackedHeader& header = packed.header();
+  const auto in_numbers = [](int32_t count, bool whole_experts) {
+    return str_cat(count, count == 1 ? " device" : " devices",
+                   whole_experts ? " with whole experts" : "");
+  };
+  const int32_t count = num_ranks(options);
+  const bool whole_experts = count > 1 && options.enable_expert_parallel;
+  if (header.num_ranks == count && header.whole_experts == whole_experts) return;
+  throw_error(
+      ErrorCode::kUnsupported, packed.path(), " is packed for ",
+      in_numbers(header.num_ranks, header.whole_experts), ", but the model is to run on ",
+      in_numbers(count, whole_experts),
+      ": pack it with the tensor_parallel_size and enable_expert_parallel that it is loaded "
+      "with, or load the folder's own weights.");
+}
+
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
                        const ModelConfig& config, const Backend& backend, LoadWatch& watch) {
   if (!mtp_folder(options).empty()) {
@@ -126,11 +148,17 @@ void check_packed_file(const PackedFile& packed, const ModelOptions& options,
                 ", but weights come from the packed file ", packed.path(),
                 ", which holds the MTP block, too: leave speculative.model out.");
   }
+  check_packed_ranks(packed, options);
   const int32_t threads = backend.device_info().num_threads;
   watch.expect(LoadStage::kChecking, packed.bytes());
   watch.enter(LoadStage::kChecking);
   packed.check_identity(options.path, threads, [&watch](size_t) { watch.check(); });
-  packed.check_layout(packed_sources(packed, config), backend);
+  const PackedHeader& header = packed.header();
+  std::vector<ModelSources> ranks;
+  for (int32_t rank = 0; rank < header.num_ranks; ++rank) {
+    ranks.push_back(packed_sources(packed, config, {rank, header.num_ranks, header.whole_experts}));
+  }
+  packed.check_layout(ranks, backend);
   packed.check_contents(threads, [&watch](size_t bytes) { watch.pass(bytes); });
 }
 
@@ -141,8 +169,8 @@ LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources
   WatchedReader watched(reader, model.watch);
   model.watch.enter(LoadStage::kWeights);
   LoadedWeights out;
-  out.decoder =
-      std::make_unique<Decoder>(model.backend, model.config, sources, watched, model.shape);
+  out.decoder = std::make_unique<Decoder>(
+      model.backend, share_config(model.shape.rank, model.config), sources, watched, model.shape);
   if (sources.vision) {
     out.tower = make_vision_tower(model.backend, model.config, *sources.vision, watched,
                                   model.shape.storage);
@@ -151,8 +179,9 @@ LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources
 }
 
 LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
-  PackedReader reader(model.backend, packed, model.options.packed_copy);
-  LoadedWeights out = read_weights(model, packed_sources(packed, model.config), reader);
+  const RankPlace& rank = model.shape.rank;
+  PackedReader reader(model.backend, packed, model.options.packed_copy, rank);
+  LoadedWeights out = read_weights(model, packed_sources(packed, model.config, rank), reader);
   out.packed_file = packed.path();
   return out;
 }
@@ -174,8 +203,8 @@ LoadedWeights load_cached(const CachedModel& model) {
 
 LoadedWeights load_folder(const CachedModel& model) {
   const Checkpoint checkpoint(model.options.path, mtp_folder(model.options));
-  const ModelSources sources =
-      checkpoint_sources(model.config, checkpoint, model.shape.quantization);
+  ModelSources sources = checkpoint_sources(model.config, checkpoint, model.shape.quantization);
+  share_sources(model.shape.rank, sources);
   WeightLoader loader(model.backend, &checkpoint, model.shape.storage, 0.0f,
                       &model.watch.checker());
   LoadedWeights out = read_weights(model, sources, loader);
@@ -186,8 +215,9 @@ LoadedWeights load_folder(const CachedModel& model) {
 LoadedWeights load_dummy(const CachedModel& model) {
   WeightLoader loader(model.backend, nullptr, model.shape.storage, model.shape.dummy_spread,
                       &model.watch.checker());
-  const ModelSources sources =
+  ModelSources sources =
       list_sources(model.config, likely_naming(model.config), model.shape.quantization);
+  share_sources(model.shape.rank, sources);
   return read_weights(model, sources, loader);
 }
 
@@ -195,16 +225,16 @@ LoadedWeights load_dummy(const CachedModel& model) {
 
 LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
   const ModelOptions& options = model.options;
-  if (packed != nullptr) {
-    check_packed_file(*packed, options, model.config, model.backend, model.watch);
-    return decoder_from(model, *packed);
-  }
+  if (packed != nullptr) return decoder_from(model, *packed);
   if (options.packed_weights == kCachedWeights) {
-    const bool from_two = !mtp_folder(options).empty();
-    if (model.backend.device_info().caches_packed && !from_two) return load_cached(model);
+    const bool from_two = !mtp_folder(options).empty(), shared = model.shape.rank.count > 1;
+    if (model.backend.device_info().caches_packed && !from_two && !shared) {
+      return load_cached(model);
+    }
     model.logger.log(LogLevel::kInfo, "model '", model.name, "': ",
-                     from_two ? "its MTP block comes from another folder"
-                              : "this device keeps no packed weights",
+                     shared     ? "several devices share it"
+                     : from_two ? "its MTP block comes from another folder"
+                                : "this device keeps no packed weights",
                      ", so that their cache is not used");
   }
   return options.dummy_weights ? load_dummy(model) : load_folder(model);

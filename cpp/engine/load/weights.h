@@ -45,7 +45,10 @@ DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
 Quantization quantization_of(const ModelOptions& options, const ModelConfig& config,
                              const PackedFile* packed);
 
-/// Throws Error unless `packed` is whole and fits folder, config and backend.
+/// Throws Error(kUnsupported) unless `packed` is for as many devices as the options name.
+void check_packed_ranks(const PackedFile& packed, const ModelOptions& options);
+
+/// Throws Error unless `packed` is whole and fits folder, config, backend and number of devices.
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
                        const ModelConfig& config, const Backend& backend, LoadWatch& watch);
 
@@ -57,7 +60,8 @@ struct LoadedWeights {
   std::unique_ptr<CacheWriter> writer;  ///< null: nothing to write. To be destroyed first
 };
 
-/// A decoder with its weights, from `packed` if that isn't null.
+/// A decoder with its weights (of CachedModel::shape's rank, its part of them), from `packed` if
+/// that isn't null. REQUIRES: check_packed_file() was content with it.
 LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed);
 
 }  // namespace headrace::internal

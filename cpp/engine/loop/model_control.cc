@@ -26,7 +26,12 @@ bool ModelControl::accepts_commands() const {
   return state_ == ModelState::kRunning || state_ == ModelState::kStopping;
 }
 
-bool ModelControl::submit(PreparedRequest request) {
+bool ModelControl::takes_requests() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == ModelState::kRunning && !released_;
+}
+
+bool ModelControl::submit(PreparedRequest& request) {
   {
     const std::lock_guard lock(mutex_);
     if (state_ != ModelState::kRunning || released_) return false;

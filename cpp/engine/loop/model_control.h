@@ -45,8 +45,11 @@ class ModelControl {
   ModelState state() const;
   /// Why the state is kFailed.
   std::string failure() const;
-  /// Hands a request to the loop; false unless the model is running.
-  bool submit(PreparedRequest request);
+  /// Whether submit() would take a request now.
+  bool takes_requests() const;
+  /// Hands a request to the loop; false, and the request stays what it is, unless the model is
+  /// running.
+  bool submit(PreparedRequest& request);
   void cancel(std::shared_ptr<RequestState> request);
   /// nullopt: no loop is there to do it.
   std::optional<std::future<bool>> clear_cache();

@@ -21,6 +21,7 @@ double monotonic_seconds() {
 ModelLoop::ModelLoop(Parts parts, std::shared_ptr<ModelControl> control,
                      std::shared_ptr<Logger> logger)
     : name_(std::move(parts.name)),
+      replica_(parts.replica),
       control_(std::move(control)),
       logger_(std::move(logger)),
       runner_(std::move(parts.runner)),
@@ -142,7 +143,9 @@ void ModelLoop::apply(Command& command) {
 void ModelLoop::admit(PreparedRequest request) {
   LiveRequest live;
   live.state = request.state;
+  live.booking = std::move(request.booking);
   live.lora = std::move(request.lora);
+  if (live.lora) live.adapter = live.lora->adapters[replica_].get();
   live.sampler = std::move(request.sampler);
   live.guide = std::move(request.guide);
   live.pooler = std::move(request.pooler);
@@ -402,6 +405,7 @@ void ModelLoop::take_tokens(Round& round, const SampledSeq& sampled, const Commi
     delta.tokens.push_back(round.step.token(sampled, nth));
     if (live.wants_logprobs) delta.logprobs.push_back(round.step.take_logprobs(sampled, nth));
   }
+  live.booking.prompt_done();
   counters_.generated_tokens += delta.tokens.size();
   const int32_t confirmed = std::min(committed.num_tokens, sampled.count - 1);
   counters_.accepted_tokens += static_cast<uint64_t>(confirmed);

@@ -38,6 +38,7 @@ class ModelLoop {
 
   struct Parts {
     std::string name;
+    size_t replica = 0;  ///< which of the model's
     SchedulerConfig scheduler;
     std::unique_ptr<StepRunner> runner;
     std::unique_ptr<Speculator> speculator;  ///< null: nothing is guessed
@@ -111,6 +112,7 @@ class ModelLoop {
   void update_stats();
 
   const std::string name_;
+  const size_t replica_;
   const std::shared_ptr<ModelControl> control_;
   const std::shared_ptr<Logger> logger_;
   std::unique_ptr<StepRunner> runner_;  // changed under stats_mutex_, for stats()

@@ -51,7 +51,7 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   modalities_.clear();
   given_.clear();
   added_.clear();
-  has_axes_ = false;
+  has_axes_ = has_vision_ = false;
   pooled_.clear();
   slices_.clear();
   adapters_.clear();
@@ -111,8 +111,7 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
   }
   if (live.media) add_given(seq, *live.media, first_row);
   slices_.push_back({first_row, static_cast<int32_t>(token_ids_.size()) - first_row, seq.start_pos,
-                     seq.blocks,
-                     live.lora == nullptr ? kNoAdapter : number_of(live.lora->adapter.get())});
+                     seq.blocks, live.adapter == nullptr ? kNoAdapter : number_of(live.adapter)});
 }
 
 /// Of an adapter, among those of the step.
@@ -131,7 +130,9 @@ void Step::add_row(int32_t token, int32_t position, int32_t rope_len, const Requ
   }
   for (size_t i = 0; i < axes.size(); ++i) rope_axes_[i].push_back(axes[i]);
   if (first_vision_token_ > 0) {
-    modalities_.push_back(token >= first_vision_token_ ? Modality::kVision : Modality::kText);
+    const bool vision = token >= first_vision_token_;
+    modalities_.push_back(vision ? Modality::kVision : Modality::kText);
+    has_vision_ = has_vision_ || vision;
   }
   token_ids_.push_back(token);
   positions_.push_back(position);
@@ -231,15 +232,17 @@ void Step::pool_hidden(StepRunner& runner) {
   }
 }
 
-/// The logits of `wanted`, the rows from targets_[first] on.
-TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted) {
+/// The logits of `wanted`, the rows from targets_[first] on. `draws`: StepBatch's.
+TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted,
+                         std::span<const SampleRow> draws) {
   if (first > 0) return runner.logits(wanted);
   StepBatch batch{token_ids_, positions_, rope_lens_, slices_, wanted};
   if (has_sources_) batch.drawn = sources_;
+  batch.draws = draws;
   batch.all_hidden = keeps_rows_;
   batch.given = given_;
   batch.rope_positions = rope_positions_;
-  batch.modalities = modalities_;
+  if (has_vision_) batch.modalities = modalities_;
   return runner.forward(batch, adapters_);
 }
 
@@ -252,12 +255,12 @@ void Step::begin(StepRunner& runner) {
   const std::span<const int32_t> rows = logit_rows_;
   for (size_t first = 0; first == 0 || first < total; first += most) {
     const auto wanted = rows.subspan(first, std::min(most, total - first));
-    const TensorView logits = compute(runner, first, wanted);
     draw_rows_.clear();
     for (size_t i = 0; i < wanted.size(); ++i) {
       const Target& target = targets_[first + i];
       draw_rows_.push_back(target.live->sampler->next_row(static_cast<int32_t>(i), target.ahead));
     }
+    const TensorView logits = compute(runner, first, wanted, draw_rows_);
     runner.begin_sample(logits, draw_rows_);
     ++begun_;
   }

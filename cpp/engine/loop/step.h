@@ -14,6 +14,7 @@
 #include "engine/loop/step_runner.h"
 #include "engine/lora_table.h"
 #include "engine/media/request_media.h"
+#include "engine/replica/router.h"
 #include "engine/request/request_state.h"
 #include "sample/sampler_state.h"
 #include "sched/scheduler.h"
@@ -23,7 +24,9 @@ namespace headrace::internal {
 /// A request in the scheduler.
 struct LiveRequest {
   std::shared_ptr<RequestState> state;
+  Booking booking;
   LoraLease lora;
+  const LoraAdapter* adapter = nullptr;  ///< lora's, on this replica's devices; null: none
   std::unique_ptr<SamplerState> sampler;
   std::shared_ptr<Guide> guide;              ///< null: no constraint
   std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
@@ -116,7 +119,8 @@ class Step {
   int32_t number_of(const LoraAdapter* adapter);
   void add_row(int32_t token, int32_t position, int32_t rope_len, const RequestMedia* media);
   void add_given(const PlannedSeq& seq, const RequestMedia& media, int32_t first_row);
-  TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted);
+  TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted,
+                     std::span<const SampleRow> draws = {});
   void collect(StepRunner& runner);
   void pool_row(LiveRequest& live, int32_t position);
   void pool_logits(StepRunner& runner, const Chunk& chunk);
@@ -135,11 +139,11 @@ class Step {
   std::vector<int32_t> sources_;                            // [T]: StepBatch::drawn
   std::array<std::vector<int32_t>, 3> rope_axes_;           // [T] each
   std::vector<int32_t> rope_positions_;                     // [3][T], or empty: StepBatch's
-  std::vector<Modality> modalities_;                        // [T], or empty
+  std::vector<Modality> modalities_;                        // [T], or empty: one group of experts
   std::vector<GivenRows> given_;
   std::deque<std::vector<TensorView>> added_;  // that given_ points to
   const int32_t first_vision_token_;
-  bool has_axes_ = false;
+  bool has_axes_ = false, has_vision_ = false;
   std::vector<SeqSlice> slices_;
   std::vector<const LoraAdapter*> adapters_;  ///< that SeqSlice::adapter counts
   // [S] in row order:

@@ -58,6 +58,8 @@ class StepRunner {
   virtual void reserve(const StepBatch& batch) { static_cast<void>(batch); }
   /// Most rows that one call of forward() or logits() gives.
   virtual int32_t max_logit_rows() const = 0;
+  /// Backend::recorded_rows.
+  virtual int32_t recorded_rows() const { return 0; }
   /// Backend::sample over the model's vocabulary.
   virtual void sample(TensorView logits, std::span<const SampleRow> rows,
                       std::span<SampleResult> results) = 0;

@@ -151,7 +151,7 @@ uint64_t entropy() {
 }  // namespace
 
 PreparedRequest prepare_request(RequestOptions options, const RequestLimits& limits, LoraLease lora,
-                                const std::shared_ptr<ModelControl>& model, double now) {
+                                double now) {
   check_prompt(options.prompt_token_ids, limits);
   check_kind(options, limits);
   validate_sampling_params(options.sampling, limits.vocab_size);
@@ -164,8 +164,7 @@ PreparedRequest prepare_request(RequestOptions options, const RequestLimits& lim
   PreparedRequest out;
   const auto prompt_len = static_cast<int32_t>(options.prompt_token_ids.size());
   const uint64_t seed = options.sampling.seed ? *options.sampling.seed : entropy();
-  out.state =
-      std::make_shared<RequestState>(std::move(options.request_id), seed, prompt_len, model);
+  out.state = std::make_shared<RequestState>(std::move(options.request_id), seed, prompt_len);
 
   out.guide = make_guide(options, limits);
 

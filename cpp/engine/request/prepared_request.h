@@ -10,6 +10,7 @@
 #include "engine/lora_table.h"
 #include "engine/media/media_limits.h"
 #include "engine/media/request_media.h"
+#include "engine/replica/router.h"
 #include "engine/request/request_state.h"
 #include "headrace/request.h"
 #include "sample/sampler_state.h"
@@ -44,12 +45,14 @@ struct PreparedRequest {
   std::unique_ptr<RequestMedia> media;  ///< null: text alone
   SeqSpec spec;
   LoraLease lora;
+  Booking booking;              ///< of its replica's workload
   std::vector<int32_t> prompt;  ///< a copy; only for prompt log-probabilities
 };
 
 /// Checks everything a request can get wrong, on the caller's thread. Throws Error
 /// (kInvalidArgument, kLimitExceeded) naming value and limit. `now` is in the scheduler's clock.
+/// Nobody computes it yet: RequestState::set_replica().
 PreparedRequest prepare_request(RequestOptions options, const RequestLimits& limits, LoraLease lora,
-                                const std::shared_ptr<ModelControl>& model, double now);
+                                double now);
 
 }  // namespace headrace::internal

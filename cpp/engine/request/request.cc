@@ -18,7 +18,7 @@ ResultQueue Request::results() const { return ResultQueue(state_); }
 void Request::cancel() {
   state_->check_process();
   // Without its model the request has finished already.
-  if (const auto model = state_->model()) model->cancel(state_);
+  if (const auto model = state_->control()) model->cancel(state_);
 }
 
 void Request::wait() const {

@@ -22,9 +22,8 @@ double now() {
 
 }  // namespace
 
-RequestState::RequestState(std::string id, uint64_t seed, int32_t prompt_tokens,
-                           std::weak_ptr<ModelControl> model)
-    : id_(std::move(id)), seed_(seed), model_(std::move(model)) {
+RequestState::RequestState(std::string id, uint64_t seed, int32_t prompt_tokens)
+    : id_(std::move(id)), seed_(seed) {
   stats_.arrival_time = now();
   stats_.prompt_tokens = prompt_tokens;
 }
@@ -85,6 +84,12 @@ RequestStats RequestState::stats() const {
 bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
   std::unique_lock lock(mutex_);
   return wait_until_ready(finished_, lock, timeout, [this] { return pending_.finished; });
+}
+
+void RequestState::set_replica(size_t index, std::weak_ptr<ModelControl> replica) {
+  const std::lock_guard lock(mutex_);
+  stats_.replica = static_cast<int32_t>(index);
+  control_ = std::move(replica);
 }
 
 void RequestState::note_media(int32_t image_tokens, int32_t video_tokens) {

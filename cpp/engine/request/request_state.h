@@ -43,9 +43,8 @@ class OutputListener {
 /// and loop, so that it outlives each of them.
 class RequestState {
  public:
-  /// Arrives now. `model` may die before this object.
-  RequestState(std::string id, uint64_t seed, int32_t prompt_tokens,
-               std::weak_ptr<ModelControl> model);
+  /// Arrives now.
+  RequestState(std::string id, uint64_t seed, int32_t prompt_tokens);
 
   const std::string& id() const noexcept { return id_; }
   uint64_t seed() const noexcept { return seed_; }
@@ -71,6 +70,8 @@ class RequestState {
 
   // --- the loop thread (or whoever ends a request that never reached it) -----------------------
 
+  /// Who computes it. Before it is handed to the loop, which may die before this object.
+  void set_replica(size_t index, std::weak_ptr<ModelControl> replica);
   /// Rows of its prompt that are images' and clips'. Before it is handed to the loop.
   void note_media(int32_t image_tokens, int32_t video_tokens);
   /// Its first tokens enter a step.
@@ -82,8 +83,8 @@ class RequestState {
   /// nothing once finished.
   void publish(OutputDelta delta);
 
-  /// For ModelControl.
-  std::shared_ptr<ModelControl> model() const { return model_.lock(); }
+  /// Its replica's; null if that is gone.
+  std::shared_ptr<ModelControl> control() const { return control_.lock(); }
 
  private:
   using Callback = std::shared_ptr<std::function<void()>>;
@@ -100,7 +101,7 @@ class RequestState {
 
   const std::string id_;
   const uint64_t seed_;
-  const std::weak_ptr<ModelControl> model_;
+  std::weak_ptr<ModelControl> control_;  // unchanged once anyone else has this object
   const HomeProcess home_;
 
   mutable std::mutex mutex_;  // guards what follows; never held in a callback

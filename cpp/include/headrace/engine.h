@@ -14,7 +14,8 @@
 //
 // States of a model: installed -> running -> stopping -> stopped -> (released: the name is free
 // again). A stopped model may be started again. One whose steps keep failing is failed: it ends
-// its requests with an error and can only be released.
+// its requests with an error and can only be released. Of several replicas
+// (ModelOptions::data_parallel_size) the others go on; the model fails with the last one.
 // Every method may be called from any thread, but for callbacks (ResultQueue::on_output, LogSink):
 // they run on the threads of the models, which cannot wait for themselves, and must not start,
 // stop or release (kInvalidState). Errors are thrown as headrace::Error; kNotFound is a name that
@@ -44,8 +45,8 @@ enum class ModelState : uint8_t { kInstalled, kRunning, kStopping, kStopped, kFa
 struct ModelInfo {
   std::string name, path, family;  ///< family: the HF model_type
   std::string device, isa, dtype, kv_cache_dtype;
-  std::string quantization;  ///< "" (none), "wint8", "wint4", or what the
-                             ///< checkpoint says: "gptq", "awq", "compressed-tensors"
+  std::string quantization;  ///< "" (none), as options have it, or what the checkpoint
+                             ///< says: "gptq", "awq", "fp8", "compressed-tensors"
   int64_t num_parameters = 0;
   /// Those that one token meets: of a layer's experts the ones it is sent to.
   int64_t num_active_parameters = 0;
@@ -54,8 +55,12 @@ struct ModelInfo {
   int32_t head_dim = 0, intermediate_size = 0;
   int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
   int32_t num_kv_blocks = 0, num_threads = 0;
-  int32_t num_host_kv_blocks = 0;  ///< that swap_space holds
-  int32_t num_nodes = 0;           ///< NUMA nodes that weights and work are shared out to
+  int32_t num_host_kv_blocks = 0;    ///< that swap_space holds
+  int32_t tensor_parallel_size = 1;  ///< devices that share the model
+  /// Replicas of it. Blocks, threads and bytes are of all devices of all replicas together, but
+  /// for token_weight_bytes; limits are each replica's.
+  int32_t data_parallel_size = 1;
+  int32_t num_nodes = 0;  ///< NUMA nodes that weights and work are shared out to
   int32_t max_loras = 0, max_lora_rank = 0;
   bool causal = true;     ///< false: tokens see those behind them, too (is_causal of config.json)
   bool generates = true;  ///< text; false: not causal, or no head. RequestOptions::pooling works.
@@ -84,9 +89,10 @@ struct ModelInfo {
 /// empty or 0. max_model_len is the checkpoint's. Throws as install_model does for such a folder.
 HEADRACE_API ModelInfo describe_model(const std::string& folder);
 
-/// Counters since start_model; all but the gauges only grow.
+/// Counters since start_model, of all replicas together; all but the gauges only grow.
 struct ModelStats {
   ModelState state = ModelState::kInstalled;
+  int32_t running_replicas = 0;  ///< gauge: that take requests; one that fails leaves the others
   int32_t waiting_requests = 0, running_requests = 0;  // gauges
   int32_t total_kv_blocks = 0, free_kv_blocks = 0;     // gauges; cached blocks are free
   int32_t cached_kv_blocks = 0;                        // gauge: free, but hold a prefix

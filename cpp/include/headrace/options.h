@@ -81,15 +81,34 @@ struct ModelOptions {
   /// nodes that this process may use, a share to each, and keeps each share's part of the weights
   /// near it; the results are those of "cpu", bit for bit. On one node it is "cpu".
   std::string device = "auto";
+  /// Devices that compute the model together, each with its part of the weights and of the KV cache
+  /// (docs/parallel.md): with device "cuda" the first GPUs, with "cpu" as many groups of threads,
+  /// on NUMA nodes of their own if there are that many. Must divide the attention heads. 1..64.
+  int32_t tensor_parallel_size = 1;
+  /// The same by name: "cuda:0", "cuda:2", ..., or "cpu:0", "cpu:1", ...: each one's share is that
+  /// of its place in the list. device must be "auto" then. Empty: device says it.
+  std::vector<std::string> devices{};
+  /// Of a mixture of experts each device has some experts, whole ones; false: a part of each one.
+  /// The devices must divide the experts then. Needs several devices and a model with experts.
+  bool enable_expert_parallel = false;
+  /// Copies of the model (replicas), each on devices of its own, tensor_parallel_size of them: with
+  /// device "cuda" the GPUs in their order, with "cpu" groups of threads; `devices` names all of
+  /// them, replica after replica. Each request is computed by one replica, that which is likely to
+  /// have done it first: the one with the least work in hand, prompt tokens that its prefix cache
+  /// holds left out. Limits here (max_num_seqs, kv_cache_bytes, swap_space, ...) are each
+  /// replica's; num_threads is for all together, and memory_utilization what all may take of a
+  /// memory that they share. 1..64, and no more than 64 devices in all.
+  int32_t data_parallel_size = 1;
   std::string dtype = "auto";  ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
   /// "" (none, or the packed file's), "none", "wint8" or "wint4": weights are rounded at load to 8
   /// or 4 bits (a vision tower's to 8) with a scale for each group of inputs, and activations to 8
-  /// bits in every linear layer. A checkpoint that comes quantized is loaded as it is, and needs
-  /// none. See docs/models.md.
+  /// bits in every linear layer. On a GPU also "fp8" and "block_wise_fp8": weights and activations
+  /// of layers as FP8 e4m3. A checkpoint that comes quantized is loaded as it is, and needs none.
+  /// See docs/models.md.
   std::string quantization{};
-  int32_t quantization_group_size = 0;  ///< 32, 64 or 128; 0 = 64 for wint8, 32 for wint4
-  /// "auto" (the dtype), "float32", "bfloat16", "float16"; "int8" and "uint4" round keys and values
-  /// when they are written, with scales for each token and head (docs/models.md).
+  int32_t quantization_group_size = 0;  ///< 32, 64 or 128; 0 = 64 for wint8, 32 for wint4; FP8: 0
+  /// "auto" (the dtype), "float32", "bfloat16", "float16"; "int8", "fp8" (e4m3) and "uint4" round
+  /// keys and values when they are written, with scales for each token and head (docs/models.md).
   std::string kv_cache_dtype = "auto";
   int32_t num_threads = 0;  ///< CPU threads; 0 = HEADRACE_NUM_THREADS, else usable cores
   std::string cpu_isa{};    ///< one of available_cpu_isas(): force a CPU kernel set

@@ -28,7 +28,8 @@ struct PackReport {
 };
 
 /// Packs the weights in options.path, as install_model with these options would, into `file`. Of
-/// the options path, device, dtype, quantization, num_threads and cpu_isa count. Holds one weight
+/// the options path, device, dtype, quantization, num_threads, cpu_isa, tensor_parallel_size and
+/// enable_expert_parallel count: a file for several devices holds each one's part. Holds one weight
 /// in memory at a time. The file appears whole or not at all and replaces an older one, which
 /// models that use it keep. Any thread may call it. Throws Error: what install_model throws for the
 /// folder, kInvalidArgument for a `file` that is part of the model, kInvalidState if the folder

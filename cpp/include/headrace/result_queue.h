@@ -70,6 +70,7 @@ struct RequestStats {
   int32_t host_cached_tokens = 0;  ///< those of them that came back from host blocks (swap_space)
   int32_t generated_tokens = 0;
   int32_t preemptions = 0;
+  int32_t replica = 0;  ///< that computes it, < ModelOptions::data_parallel_size
   int32_t image_tokens = 0, video_tokens = 0;  ///< of prompt_tokens: rows of RequestOptions::media
 };
 

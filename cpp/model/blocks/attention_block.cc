@@ -1,6 +1,8 @@
 #include "model/blocks/attention_block.h"
 
+#include "base/check.h"
 #include "model/decoder/carver.h"
+#include "model/weights/weight_slice.h"
 
 namespace headrace {
 
@@ -32,6 +34,7 @@ class AttentionBlock final : public Mixer {
 
   void place(const StepLimits& limits, Carver& carver) override {
     qkv_rows_ = place_qkv(attention_, limits, carver);
+    o_.gather = place_gather(o_.gathers, o_.weight->n(), o_.weight->k(), limits, carver);
   }
 
   void mix(const BlockContext& context, const StepRows& step, KvCache& cache) override {
@@ -66,8 +69,36 @@ class AttentionBlock final : public Mixer {
 
 }  // namespace
 
+SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place) {
+  const int64_t count = place.count;
+  if (heads % count != 0 || (kv_heads % count != 0 && count % kv_heads != 0)) {
+    throw_error(ErrorCode::kUnsupported, "the model has ", heads, " attention heads and ", kv_heads,
+                " key/value heads, which ", count, " devices can't share equally: set ",
+                "tensor_parallel_size to a divisor of ", heads,
+                " that divides the key/value heads or is a multiple of them.");
+  }
+  if (kv_heads >= count) return {kv_heads / count * place.index, kv_heads / count};
+  return {place.index / (count / kv_heads), 1};
+}
+
+void AttentionSources::share(const RankPlace& place) {
+  const int64_t d = attention.head_dim, heads = attention.num_heads, kv = attention.num_kv_heads;
+  const SourceRange own_kv = share_kv_heads(heads, kv, place);
+  const int64_t own = heads / place.count;
+  const SourceRange q = {own * place.index * d, own * d};
+  const std::vector<SourceRange> rows = {q,
+                                         {(heads + own_kv.first) * d, own_kv.count * d},
+                                         {(heads + kv + own_kv.first) * d, own_kv.count * d}};
+  slice_rows(qkv.matrix, rows);
+  if (!qkv.bias.empty()) qkv.bias.ranges = rows;
+  share_inputs(o, q, place);
+  attention.num_heads = static_cast<int32_t>(own);
+  attention.num_kv_heads = static_cast<int32_t>(own_kv.count);
+}
+
 void AttentionSources::measure(const StepLimits& limits, Carver& carver) const {
   place_qkv(attention, limits, carver);
+  place_gather(o.gathers, o.matrix.n(), o.matrix.k, limits, carver);
 }
 
 std::unique_ptr<Mixer> AttentionSources::load(WeightReader& reader, int32_t layer) const {

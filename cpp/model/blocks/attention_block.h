@@ -8,6 +8,10 @@
 
 namespace headrace {
 
+/// Of the key/value heads those of a rank. Throws Error(kUnsupported) unless the ranks can share
+/// `heads` equally, and one of the two numbers of ranks and of key/value heads divides the other.
+SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place);
+
 /// Softmax attention over a KV cache, with as many key/value heads as queries or fewer.
 struct AttentionSources final : MixerSources {
   AttentionSpec attention;
@@ -19,6 +23,8 @@ struct AttentionSources final : MixerSources {
 
   std::vector<MatrixSource*> matrices() override { return {&qkv.matrix, &o.matrix}; }
   std::vector<VectorSource*> vectors() override { return {&q_norm, &k_norm, &qkv.bias, &o.bias}; }
+  /// Heads by rank. Fewer key/value heads than ranks are on several of them.
+  void share(const RankPlace& place) override;
   void measure(const StepLimits& limits, Carver& carver) const override;
   std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const override;
   int64_t mixed_columns() const override {

@@ -19,6 +19,7 @@ struct BlockContext {
   StepLoras& loras;
   const ModalityRows& modalities;  ///< of the rows that blocks are given
   float norm_eps = 1e-6f;
+  bool has_ranks = false;   ///< other ranks add to the residual, too: theirs are summed up first
   TensorView lora_scratch;  ///< for Backend::lora
 };
 

@@ -18,12 +18,17 @@ class BlockSources {
   /// Those that the block has, in the order in which it reads them.
   virtual std::vector<MatrixSource*> matrices() = 0;
   virtual std::vector<VectorSource*> vectors() = 0;
+  /// The sources become those of one rank: what the ranks' blocks add to the residual is, summed
+  /// up, what one block adds. Throws Error(kUnsupported) for what can't be shared so.
+  virtual void share(const RankPlace& place) = 0;
   /// Block::place() of the block that it makes, to learn the size.
   virtual void measure(const StepLimits& limits, Carver& carver) const = 0;
 };
 
 class FeedForwardSources : public BlockSources {
  public:
+  /// Codes are attached: those whose order of inputs another matrix can make do so (fold_order.h).
+  virtual void fold_orders() {}
   virtual std::unique_ptr<FeedForward> load(WeightReader& reader) const = 0;
 };
 

@@ -2,7 +2,10 @@
 
 #include <optional>
 
+#include "base/check.h"
 #include "model/decoder/carver.h"
+#include "model/weights/fold_order.h"
+#include "model/weights/weight_slice.h"
 
 namespace headrace {
 
@@ -44,7 +47,8 @@ class Group {
         gate_(reader.matrix(sources.gate)),
         correction_(reader.vector(sources.correction)),
         gate_up_(reader.matrix(sources.gate_up)),
-        down_(reader.matrix(sources.down)) {}
+        down_(reader.matrix(sources.down)),
+        first_(sources.first) {}
 
   const PackedWeight& first_weight() const { return *gate_; }
   int64_t hidden() const { return down_->n(); }
@@ -60,7 +64,7 @@ class Group {
     const TensorView weights = choice_.weights.first_rows(x.rows());
     backend.route(x, *gate_, {}, correction_.view, router_, ids, weights);
     backend.expect(next);
-    backend.experts({x, ids, weights, *gate_up_, *down_, out});
+    backend.experts({x, ids, weights, *gate_up_, *down_, out, first_});
   }
 
  private:
@@ -68,6 +72,7 @@ class Group {
   std::unique_ptr<PackedWeight> gate_;
   DeviceVector correction_;
   std::unique_ptr<PackedWeight> gate_up_, down_;
+  int32_t first_;  // Experts::first
   Choice choice_;
 };
 
@@ -99,8 +104,9 @@ class ExpertBlock final : public FeedForward {
     } else {
       run_apart(context, step, behind);
     }
+    if (shared_ && shared_->down().gathers) return add_whole_shared(context, step, next);
     if (shared_) add_shared(context, step, next);
-    backend.add_rms_norm(step.residual, step.delta, next.norm, context.norm_eps, step.normed);
+    run_add_norm(context, step, next.norm);
   }
 
  private:
@@ -116,6 +122,15 @@ class ExpertBlock final : public FeedForward {
     experts_.run(backend, x.first_rows(text), vision_->first_weight(), out.first_rows(text));
     vision_->run(backend, x.rows_from(text, vision), behind, out.rows_from(text, vision));
     backend.gather_rows(out, rows.places(), step.delta);
+  }
+
+  /// Every rank has all that the shared MLP gives: it is added to the ranks' sum.
+  void add_whole_shared(const BlockContext& context, const StepRows& step,
+                        const NextBlock& next) const {
+    context.backend.all_reduce(step.delta);
+    add_shared(context, step, next);
+    context.backend.add_rms_norm(step.residual, step.delta, next.norm, context.norm_eps,
+                                 step.normed);
   }
 
   /// delta += what the shared MLP gives.
@@ -160,6 +175,41 @@ std::vector<VectorSource*> ExpertSources::vectors() {
   if (shared == nullptr) return out;
   for (VectorSource* source : shared->vectors()) out.push_back(source);
   return out;
+}
+
+namespace {
+
+void share_experts(const RankPlace& place, ExpertGroup& group) {
+  const int32_t experts = group.router.num_experts, own = experts / place.count;
+  if (experts % place.count != 0) {
+    throw_error(ErrorCode::kUnsupported, "the model has ", experts, " experts in a layer, which ",
+                place.count, " devices can't share equally: set tensor_parallel_size to a divisor ",
+                "of ", experts, ", or leave enable_expert_parallel out.");
+  }
+  group.first = place.index * own;
+  for (MatrixSource* source : {&group.gate_up, &group.down}) {
+    slice_experts(*source, {group.first, own});
+  }
+}
+
+}  // namespace
+
+// Adapters may change shared experts: they keep their order.
+void ExpertSources::fold_orders() {
+  fold_order(experts.gate_up, experts.down);
+  if (vision != nullptr) fold_order(vision->gate_up, vision->down);
+}
+
+void ExpertSources::share(const RankPlace& place) {
+  const auto share_group = [&](ExpertGroup& group) {
+    if (place.whole_experts) return share_experts(place, group);
+    const SourceRange own = share_width(group.down, place);
+    slice_rows(group.gate_up, {own, {group.down.k + own.first, own.count}});
+    slice_inputs(group.down, own);
+  };
+  share_group(experts);
+  if (vision != nullptr) share_group(*vision);
+  if (shared != nullptr) shared->share(place);
 }
 
 void ExpertSources::measure(const StepLimits& limits, Carver& carver) const {

@@ -16,6 +16,7 @@ struct ExpertGroup {
   VectorSource correction;  ///< [E]; may be empty
   MatrixSource gate_up;     ///< [2 I, H] of each expert
   MatrixSource down;        ///< [H, I] of each
+  int32_t first = -1;       ///< Experts::first
 };
 
 /// A mixture of experts: each row goes through `router.top_k` gated MLPs of many, and through one
@@ -30,6 +31,9 @@ struct ExpertSources final : FeedForwardSources {
 
   std::vector<MatrixSource*> matrices() override;
   std::vector<VectorSource*> vectors() override;
+  /// Of each expert some of its inner features, or some experts; routers are everywhere.
+  void share(const RankPlace& place) override;
+  void fold_orders() override;
   void measure(const StepLimits& limits, Carver& carver) const override;
   std::unique_ptr<FeedForward> load(WeightReader& reader) const override;
 };

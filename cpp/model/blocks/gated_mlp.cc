@@ -1,6 +1,7 @@
 #include "model/blocks/gated_mlp.h"
 
 #include "model/decoder/carver.h"
+#include "model/weights/weight_slice.h"
 
 namespace headrace {
 
@@ -47,6 +48,7 @@ void GatedMlp::place(const StepLimits& limits, Carver& carver) {
   const GatedMlpScratch scratch = place_rows(width_, limits, carver);
   gated_ = scratch.gated;
   gate_up_rows_ = scratch.gate_up;
+  down_.gather = place_gather(down_.gathers, down_.weight->n(), down_.weight->k(), limits, carver);
 }
 
 TensorView GatedMlp::gate_and_up(const BlockContext& context, const TensorView& x) const {
@@ -57,8 +59,22 @@ TensorView GatedMlp::gate_and_up(const BlockContext& context, const TensorView& 
   return out;
 }
 
+SourceRange share_width(const MatrixSource& down, const RankPlace& place) {
+  const bool whole = down.quant.bits == 0 || down.whole_inputs;
+  return share_range(down.k, whole ? 1 : down.quant.group_size, place, "an intermediate size");
+}
+
+void GatedMlpSources::share(const RankPlace& place) {
+  const SourceRange own = share_width(down.matrix, place);
+  const std::vector<SourceRange> rows = {own, {width() + own.first, own.count}};
+  slice_rows(gate_up.matrix, rows);
+  if (!gate_up.bias.empty()) gate_up.bias.ranges = rows;
+  share_inputs(down, own, place);
+}
+
 void GatedMlpSources::measure(const StepLimits& limits, Carver& carver) const {
   place_rows(width(), limits, carver);
+  place_gather(down.gathers, down.matrix.n(), down.matrix.k, limits, carver);
 }
 
 std::unique_ptr<FeedForward> GatedMlpSources::load(WeightReader& reader) const {

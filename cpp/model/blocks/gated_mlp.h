@@ -7,15 +7,20 @@
 
 namespace headrace {
 
+/// Of a gated MLP's I inner features those of a rank: whole groups of what quantizes `down`, unless
+/// that has an order of inputs of its own.
+SourceRange share_width(const MatrixSource& down, const RankPlace& place);
+
 /// down(silu(gate(x)) * up(x)), I intermediate size.
 struct GatedMlpSources final : FeedForwardSources {
   LinearSource gate_up;  ///< [2 I, H]
   LinearSource down;     ///< [H, I]
 
-  int64_t width() const noexcept { return down.matrix.k; }
+  int64_t width() const noexcept { return gate_up.matrix.n() / 2; }
 
   std::vector<MatrixSource*> matrices() override { return {&gate_up.matrix, &down.matrix}; }
   std::vector<VectorSource*> vectors() override { return {&gate_up.bias, &down.bias}; }
+  void share(const RankPlace& place) override;
   void measure(const StepLimits& limits, Carver& carver) const override;
   std::unique_ptr<FeedForward> load(WeightReader& reader) const override;
 };

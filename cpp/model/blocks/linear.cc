@@ -2,6 +2,8 @@
 
 #include <span>
 
+#include "model/decoder/carver.h"
+
 namespace headrace {
 
 namespace {
@@ -12,6 +14,16 @@ void add_loras(const BlockContext& context, const Linear& linear, const TensorVi
   if (!groups.empty()) context.backend.lora(x, groups, context.lora_scratch, out);
 }
 
+void run_gathering(const BlockContext& context, const Linear& linear, const TensorView& x,
+                   const TensorView& out) {
+  const TensorView whole = linear.gather.whole.first_rows(x.rows());
+  const TensorView part = linear.gather.part.first_rows(x.rows());
+  context.backend.gather_columns(x, whole);
+  context.backend.linear(whole, *linear.weight, linear.bias.view, part);
+  add_loras(context, linear, whole, part);
+  context.backend.gather_columns(part, out);
+}
+
 }  // namespace
 
 Linear load_linear(WeightReader& reader, const LinearSource& source) {
@@ -19,11 +31,22 @@ Linear load_linear(WeightReader& reader, const LinearSource& source) {
   out.weight = reader.matrix(source.matrix);
   out.bias = reader.vector(source.bias);
   out.site = source.matrix.site;
+  out.gathers = source.gathers;
+  return out;
+}
+
+GatherScratch place_gather(bool gathers, int64_t n, int64_t k, const StepLimits& limits,
+                           Carver& carver) {
+  const int64_t rows = gathers ? limits.rows : 0;
+  GatherScratch out;
+  out.whole = carver.matrix(rows, k, limits.activation);
+  out.part = carver.matrix(rows, n, limits.activation);
   return out;
 }
 
 void run_linear(const BlockContext& context, const Linear& linear, const TensorView& x,
                 const TensorView& out) {
+  if (linear.gathers) return run_gathering(context, linear, x, out);
   context.backend.linear(x, *linear.weight, linear.bias.view, out);
   add_loras(context, linear, x, out);
 }
@@ -39,16 +62,25 @@ void run_silu_mul(const BlockContext& context, const Linear& linear, const Tenso
   context.backend.silu_mul(gate_up, out);
 }
 
+void run_add_norm(const BlockContext& context, const StepRows& step, const TensorView& norm) {
+  if (context.has_ranks) {
+    context.backend.all_reduce_add_rms_norm(
+        {step.delta, step.residual, norm, context.norm_eps, step.normed});
+  } else {
+    context.backend.add_rms_norm(step.residual, step.delta, norm, context.norm_eps, step.normed);
+  }
+}
+
 void run_add_norm(const BlockContext& context, const Linear& linear, const TensorView& x,
                   const StepRows& step, const TensorView& norm) {
-  Backend& backend = context.backend;
-  if (context.loras.groups(linear.site).empty()) {
-    backend.linear_add_rms_norm({x, *linear.weight, linear.bias.view, step.delta, step.residual,
-                                 norm, context.norm_eps, step.normed});
+  if (!context.has_ranks && context.loras.groups(linear.site).empty()) {
+    context.backend.linear_add_rms_norm({x, *linear.weight, linear.bias.view, step.delta,
+                                         step.residual, norm, context.norm_eps, step.normed});
     return;
   }
   run_linear(context, linear, x, step.delta);
-  backend.add_rms_norm(step.residual, step.delta, norm, context.norm_eps, step.normed);
+  if (!linear.gathers) return run_add_norm(context, step, norm);
+  context.backend.add_rms_norm(step.residual, step.delta, norm, context.norm_eps, step.normed);
 }
 
 }  // namespace headrace

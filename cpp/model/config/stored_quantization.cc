@@ -22,7 +22,6 @@ constexpr std::string_view kGptqHarmless[] = {
     "damp_auto_increment",
     "true_sequential",
     "static_groups",
-    "desc_act",
     "sym",
     "lm_head",
     "model_name_or_path",
@@ -100,6 +99,7 @@ StoredQuantization read_gptq(ConfigReader& reader) {
     out.zeros_less_one = format == "gptq";
     if (!out.zeros_less_one) break;
   }
+  out.own_order = reader.flag("desc_act", false) && out.group_size != 0;
   reader.require("is_marlin_format", false);
   reader.require("pack_dtype", "int32");
   // Overrides for some modules, which tensors don't show.
@@ -144,9 +144,9 @@ void read_blocks(ConfigReader& reader, const char* key, StoredQuantization& out)
   out.block_k = side(1);
 }
 
-/// Weights are read as numbers, and activations keep the model's precision.
+/// Activations have scales that are worked out from row to row.
 StoredQuantization read_fp8(ConfigReader& reader) {
-  StoredQuantization out{.method = StoredMethod::kFp8};
+  StoredQuantization out{.method = StoredMethod::kFp8, .rounded_rows = true};
   reader.require("fmt", "e4m3");
   reader.require("activation_scheme", "dynamic");
   reader.require("kv_cache_scheme", Json());
@@ -155,11 +155,10 @@ StoredQuantization read_fp8(ConfigReader& reader) {
   return out;
 }
 
-/// Activations may be rounded as linear layers here round them anyway: to 8 bits, as they come. Of
-/// weights that are read as numbers they keep the model's precision, which is more than is asked.
-void check_activations(ConfigReader& group, const char* key, StoredMethod method) {
+/// Whether activations are to be rounded: to 8 bits, as they come.
+bool read_activations(ConfigReader& group, const char* key, StoredMethod method) {
   const Json* value = group.find(key);
-  if (value == nullptr) return;
+  if (value == nullptr || value->is_null()) return false;
   const auto has = [value](const char* name, const Json& wanted) {
     return value->is_object() && value->value(name, Json()) == wanted;
   };
@@ -170,6 +169,7 @@ void check_activations(ConfigReader& group, const char* key, StoredMethod method
     group.fail_unsupported(
         key, str_cat("only null and dynamic ", type, "8", four ? " or 4" : "", " are supported"));
   }
+  return true;
 }
 
 /// Of one tensor, each feature, or blocks; the scales' shape tells the first two apart.
@@ -217,7 +217,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
   ConfigReader group(scheme, origin);
   group.find("targets");
   group.find("format");
-  check_activations(group, "input_activations", method);
+  const bool rounded = read_activations(group, "input_activations", method);
   group.require("output_activations", Json());
   const Json* weights = group.find("weights");
   if (weights == nullptr || !weights->is_object()) group.fail_value("weights", "must be an object");
@@ -225,9 +225,14 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
 
   ConfigReader reader(*weights, origin + ".weights");
   StoredQuantization out{.method = method};
-  if (method == StoredMethod::kFloat8) return read_float8_scheme(reader);
+  if (method == StoredMethod::kFloat8) {
+    out = read_float8_scheme(reader);
+    out.rounded_rows = rounded;
+    return out;
+  }
   if (method == StoredMethod::kMxfp4) return read_mxfp4_scheme(reader);
   out.bits = read_bits(reader, "num_bits");
+  out.rounded_rows = rounded && method == StoredMethod::kInt8;
   if (method == StoredMethod::kInt8 && out.bits != 8) {
     reader.fail_unsupported("num_bits", "int-quantized weights are supported with 8 bits");
   }
@@ -242,6 +247,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
     reader.fail_unsupported("strategy", "\"group\" and \"channel\" are supported");
   }
   const Json* order = reader.find("actorder");
+  out.own_order = order != nullptr && (*order == "group" || *order == true) && out.group_size != 0;
   if (order != nullptr && *order != "group" && *order != "weight" && *order != "static" &&
       *order != false && *order != true) {
     reader.fail_unsupported("actorder", "\"group\", \"weight\" and null are supported");

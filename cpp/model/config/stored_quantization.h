@@ -24,9 +24,13 @@ struct StoredQuantization {
   int32_t bits = 0;        ///< 4 or 8; 0 for what is_numbers()
   int32_t group_size = 0;  ///< inputs that share a scale, a multiple of 32; 0: all of a feature
   bool zeros_less_one = false;  ///< kGptq: zero points are stored less 1
+  /// Groups may be of inputs in an order of a layer's own (act-order), which its g_idx says.
+  bool own_order = false;
   /// FP8: features and inputs of the blocks that share a scale; 0: the scales' shape tells, one for
   /// the tensor or one for each feature.
   int32_t block_n = 0, block_k = 0;
+  /// Made for activations that are rounded row by row, to the weights' type.
+  bool rounded_rows = false;
   bool operator==(const StoredQuantization&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include "model/decoder/layer.h"
 #include "model/decoder/mtp_block.h"
 #include "model/decoder/scratch.h"
+#include "model/decoder/vocabulary.h"
 #include "model/lora/lora_config.h"
 #include "model/lora/step_loras.h"
 #include "model/weights/weight_loader.h"
@@ -23,6 +24,7 @@ constexpr int32_t kMaxRows = 1 << 20, kMaxKeptRows = 1 << 24;
 size_t scratch_bytes_of(const ScratchSizes& sizes, const ModelSources& sources) {
   Carver carver(nullptr);
   lay_out_scratch(sizes, carver);
+  Vocabulary::measure(sizes, carver);
   if (sources.mtp) MtpBlock::measure(sizes, carver);
   return share_scratch(sources.layers, sources.mtp ? &sources.mtp->layer : nullptr, carver,
                        [&](const BlockSources& block) { block.measure(sizes.limits, carver); });
@@ -68,13 +70,13 @@ struct Decoder::Impl {
   void read_logits(const StepRows& step, const TensorView& out);
   /// What of a layer comes behind its mixing of rows.
   void finish_layer(size_t index, const StepRows& step);
-  const PackedWeight& output_matrix() const { return head ? *head : *embedding; }
   TensorView hidden_rows(std::span<const int32_t> rows);
 
   Backend& backend;
   ModelConfig config;
   DecoderOptions options;
-  std::unique_ptr<PackedWeight> embedding, head;  // no head: the embedding is tied
+  const size_t bytes_before;  // of the backend
+  Vocabulary vocabulary;
   std::vector<Layer> layers;
   DeviceVector final_norm;
   std::unique_ptr<MtpBlock> mtp;  // null: the model has none, or doesn't use it
@@ -95,24 +97,24 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
     : backend(backend_in),
       config(config_in),
       options((check_options(options_in), options_in)),
+      bytes_before(backend.bytes_in_use()),
+      vocabulary(reader, sources, config.vocab_size, options.rank),
       loras(options_in.max_rows, options_in.max_loras),
       modalities(options_in.max_rows),
       context{.backend = backend,
               .loras = loras,
               .modalities = modalities,
-              .norm_eps = config.rms_norm_eps} {
-  const size_t bytes_before = backend.bytes_in_use();
-  embedding = reader.matrix(sources.embedding);
+              .norm_eps = config.rms_norm_eps,
+              .has_ranks = options.rank.count > 1} {
   for (const LayerSources& layer : sources.layers) {
     layers.push_back(load_layer(reader, layer, static_cast<int32_t>(layers.size())));
   }
   final_norm = reader.vector(sources.final_norm);
-  head = reader.matrix(sources.head);
+  vocabulary.read_head(reader, sources);
   const size_t bytes_without_mtp = backend.bytes_in_use() + reader.adopted_bytes();
   if (sources.mtp) {
-    mtp =
-        std::make_unique<MtpBlock>(config, *sources.mtp, reader,
-                                   MtpBlock::Shared{*embedding, output_matrix(), final_norm.view});
+    mtp = std::make_unique<MtpBlock>(config, *sources.mtp, reader,
+                                     MtpBlock::Shared{vocabulary, final_norm.view});
   }
   adopted_bytes = reader.adopted_bytes();
   weight_bytes = backend.bytes_in_use() - bytes_before + adopted_bytes;
@@ -131,6 +133,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
   Carver carver(scratch_memory.data);
   scratch = lay_out_scratch(sizes, carver);
   context.lora_scratch = scratch.lora;
+  vocabulary.place(sizes, carver);
   if (mtp) mtp->place(sizes, scratch, carver);
   share_scratch(layers, mtp ? &mtp->layer() : nullptr, carver,
                 [&](Block& block) { block.place(sizes.limits, carver); });
@@ -151,6 +154,7 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
   const bool whole = batch.logit_rows.size() == batch.token_ids.size() && batch.given.empty() &&
                      rows <= options.max_logit_rows;
   if (whole) batch.room = std::min(options.max_rows, options.max_logit_rows);
+  if (!whole) batch.draws = {};
   last_rows = rows;
   loras.begin(batch.seqs, adapters);
   modalities.begin(batch.modalities, rows);
@@ -165,9 +169,11 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
 
 void Decoder::Impl::run(const Pass& pass) {
   const StepRows& step = pass.step;
-  backend.embed(*embedding, step.residual);
+  vocabulary.embed(backend, step.residual);
+  vocabulary.finish_embedding(backend, step.residual);
   put_given(step, pass.given);
   backend.rope_table(config.rope, step.rope);
+  backend.expect(layers[0].mixer->first_weight());
   backend.rms_norm(step.residual, layers[0].mixer_norm.view, config.rms_norm_eps, step.normed);
   for (size_t i = 0; i < layers.size(); ++i) {
     layers[i].mixer->mix(context, step, pass.cache);
@@ -175,7 +181,11 @@ void Decoder::Impl::run(const Pass& pass) {
     finish_layer(i, step);
     add_given(i, step, pass.given);
   }
-  if (pass.whole) read_logits(step, scratch.logits.first_rows(step.rows()));
+  if (pass.whole) {
+    const TensorView out = scratch.logits.first_rows(step.rows());
+    read_logits(step, out);
+    backend.draw(out, config.vocab_size);
+  }
   if (pass.all_hidden) finish_layer(layers.size() - 1, step);
 }
 
@@ -207,7 +217,7 @@ TensorView Decoder::Impl::logits(std::span<const int32_t> rows) {
   HEADRACE_CHECK(count <= options.max_logit_rows && count <= last_rows, count);
   const TensorView out = scratch.logits.first_rows(count);
   if (count == 0) return out;
-  backend.linear(hidden_rows(rows), output_matrix(), {}, out);
+  vocabulary.read_logits(backend, hidden_rows(rows), out);
   return out;
 }
 
@@ -253,7 +263,7 @@ void Decoder::Impl::keep(std::span<const int32_t> rows, int64_t first) {
 
 void Decoder::Impl::read_logits(const StepRows& step, const TensorView& out) {
   finish_layer(layers.size() - 1, step);
-  backend.linear(step.normed, output_matrix(), {}, out);
+  vocabulary.read_logits(backend, step.normed, out);
 }
 
 void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
@@ -263,15 +273,15 @@ void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
   layer.mixer->add(context, step,
                    {layer.feed_forward_norm.view, layer.feed_forward->first_weight()});
   layer.feed_forward->add(
-      context, step, {next_norm, last ? output_matrix() : layers[index + 1].mixer->first_weight()});
+      context, step,
+      {next_norm, last ? vocabulary.output_matrix() : layers[index + 1].mixer->first_weight()});
 }
 
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
                  const DecoderOptions& options) {
   if (options.dummy_weights) checkpoint = nullptr;
   HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
-  Quantization quantization = options.quantization;
-  quantization.activations = backend.device_info().quant_activations;
+  const Quantization quantization = on_device(options.quantization, backend.device_info());
   const ModelSources sources = checkpoint == nullptr
                                    ? list_sources(config, likely_naming(config), quantization)
                                    : checkpoint_sources(config, *checkpoint, quantization);
@@ -310,28 +320,31 @@ size_t Decoder::scratch_bytes() const { return impl_->scratch_memory.bytes; }
 int64_t Decoder::num_parameters() const { return impl_->num_parameters; }
 
 size_t Decoder::token_weight_bytes() const {
-  return impl_->weight_bytes - impl_->idle_bytes - (impl_->head ? impl_->embedding->bytes() : 0);
+  return impl_->weight_bytes - impl_->idle_bytes - impl_->vocabulary.idle_bytes();
 }
 
 size_t Decoder::plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
                                    DType activation) {
   check_options(options);
-  const ModelSources sources = list_sources(config, likely_naming(config));
+  ModelSources sources = list_sources(config, likely_naming(config));
+  share_sources(options.rank, sources);
   return scratch_bytes_of(scratch_sizes(config, sources, options, activation), sources);
 }
 
 size_t Decoder::plan_weight_bytes(const ModelConfig& config, DType storage,
-                                  const Quantization& quantization) {
-  const ModelSources sources = list_sources(config, likely_naming(config), quantization);
+                                  const Quantization& quantization, const RankPlace& rank) {
+  ModelSources sources = list_sources(config, likely_naming(config), quantization);
+  share_sources(rank, sources);
   int64_t bytes = 0, vectors = 0;
   for (const MatrixSource* source : sources.matrices()) {
     const QuantFormat& quant = source->quant;
     const auto element = static_cast<int64_t>(dtype_size(source->kept_as(storage)));
-    // A group has a scale of two bytes.
+    // A group has a scale.
+    const int64_t scale = rounds_rows(quant) ? 4 : 2;
     bytes += quant.bits == 0
                  ? source->numbers() * element
                  : source->experts * source->n() * ceil_div(source->k, int64_t{quant.group_size}) *
-                       (quant.group_size * quant.bits / 8 + 2);
+                       (quant.group_size * quant.bits / 8 + scale);
   }
   for (const VectorSource* source : sources.vectors()) vectors += source->n();
   return static_cast<size_t>(bytes) + static_cast<size_t>(vectors) * dtype_size(DType::kF32);

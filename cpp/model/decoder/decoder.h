@@ -26,6 +26,7 @@ struct DecoderOptions {
   int32_t max_kept_rows = 0;    ///< of Decoder::keep, 0..2^24
   bool dummy_weights = false;   ///< pseudo-random weights; the checkpoint may be null
   float dummy_spread = 0.02f;   ///< their standard deviation (norms are 1)
+  RankPlace rank = {};          ///< of several backends that compute the model together, one
 };
 
 class LoraAdapter;
@@ -42,7 +43,10 @@ class Decoder {
   Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
           const DecoderOptions& options);
   /// The same with weights from `reader`, which is not needed any more after this; `sources` are
-  /// list_sources() of the config. Throws what the reader throws.
+  /// list_sources() of the config. Throws what the reader throws. Of a rank, sources and config are
+  /// share_sources() and share_config(), the backend has joined the others', and every method that
+  /// computes is called for all ranks at once, each on a thread of its own, with the same arguments
+  /// but for what lives on the backend.
   Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
           WeightReader& reader, const DecoderOptions& options);
   ~Decoder();
@@ -53,7 +57,7 @@ class Decoder {
   /// Rows that are given have the embeddings that the batch gives, whatever chunk they come in.
   /// REQUIRES: 1 <= T <= max_rows, S <= max_logit_rows, token ids in [0, vocab_size), a cache of
   /// this model's shape, adapters loaded for it, at most max_loras and none of a rank above
-  /// max_lora_rank.
+  /// max_lora_rank. Of ranks, the first alone has the logits: the others' are [S, 0].
   TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters,
                      KvCache& cache);
   /// Without adapters.
@@ -88,12 +92,14 @@ class Decoder {
   /// and of experts those that the row is sent to.
   size_t token_weight_bytes() const;
 
-  /// Scratch that a Decoder with these options will take, before it is made.
+  /// Scratch that a Decoder with these options will take, before it is made. The config is the
+  /// whole model's, here and below, whichever rank is asked for.
   static size_t plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
                                    DType activation);
   /// Packed weights' bytes, before they are loaded (exact up to layout padding).
   static size_t plan_weight_bytes(const ModelConfig& config, DType storage,
-                                  const Quantization& quantization = {});
+                                  const Quantization& quantization = {},
+                                  const RankPlace& rank = {});
 
  private:
   struct Impl;

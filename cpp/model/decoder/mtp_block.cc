@@ -64,8 +64,9 @@ TensorView MtpBlock::run(const BlockContext& context, const MtpStep& step, KvCac
   const StepRows chosen = choose(backend, all, wanted);
   layer_.mixer->add(context, chosen,
                     {layer_.feed_forward_norm.view, layer_.feed_forward->first_weight()});
-  layer_.feed_forward->add(context, chosen, {shared_.final_norm, shared_.head});
-  backend.linear(chosen.normed, shared_.head, {}, logits);
+  layer_.feed_forward->add(context, chosen,
+                           {shared_.final_norm, shared_.vocabulary.output_matrix()});
+  shared_.vocabulary.read_logits(backend, chosen.normed, logits);
   return logits;
 }
 
@@ -76,7 +77,8 @@ void MtpBlock::join_inputs(const BlockContext& context, const MtpStep& step, con
   const int64_t hidden = rows.residual.cols();
   const TensorView& from = step.input == MtpInput::kKept ? kept_ : scratch_.rows.normed;
   backend.gather_rows(from, step.rows, rows.delta);
-  backend.embed(shared_.embedding, rows.residual);
+  shared_.vocabulary.embed(backend, rows.residual);
+  shared_.vocabulary.finish_embedding(backend, rows.residual);
   backend.rms_norm(rows.residual, embedding_norm_.view, context.norm_eps,
                    joined.columns(0, hidden));
   backend.rms_norm(rows.delta, hidden_norm_.view, context.norm_eps, joined.columns(hidden, hidden));

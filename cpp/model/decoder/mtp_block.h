@@ -12,6 +12,7 @@
 #include "model/config/model_config.h"
 #include "model/decoder/layer.h"
 #include "model/decoder/scratch.h"
+#include "model/decoder/vocabulary.h"
 #include "model/weights/weight_reader.h"
 #include "model/weights/weight_sources.h"
 
@@ -39,8 +40,7 @@ class MtpBlock {
  public:
   /// What it has in common with the model. Outlives the block.
   struct Shared {
-    const PackedWeight& embedding;
-    const PackedWeight& head;
+    const Vocabulary& vocabulary;
     const TensorView& final_norm;
   };
 

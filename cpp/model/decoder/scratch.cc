@@ -22,7 +22,10 @@ ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& source
                    .logit_rows = options.max_logit_rows,
                    .hidden = config.hidden_size,
                    .rope = config.rope.rotary_dim,
-                   .vocab = config.vocab_size};
+                   .vocab = options.rank.index == 0 ? config.vocab_size : 0};
+  if (options.rank.count > 1) {
+    out.own_vocab = share_vocabulary(config.vocab_size, options.rank).count;
+  }
   for (const LayerSources& layer : sources.layers) {
     out.mixed = std::max(out.mixed, layer.mixer->mixed_columns());
   }

@@ -26,7 +26,8 @@ struct Scratch {
 struct ScratchSizes {
   StepLimits limits;
   int64_t logit_rows = 0, hidden = 0, mixed = 0, rope = 0, vocab = 0, lora = 0;
-  int64_t kept = 0;  ///< rows that an MTP block keeps
+  int64_t own_vocab = 0;  ///< of a rank, its part of the logits; 0: there are no ranks
+  int64_t kept = 0;       ///< rows that an MTP block keeps
 };
 
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,

@@ -35,9 +35,7 @@ std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
   const int64_t q = config.num_heads * d, kv = config.num_kv_heads * d;
   const std::vector<StoredPart> qkv =
       naming.paddle()
-          ? std::vector<StoredPart>{{.name = "self_attn.qkv_proj",
-                                     .n = q + 2 * kv,
-                                     .pieces = {q, kv, kv}}}
+          ? std::vector<StoredPart>{{"self_attn.qkv_proj", q + 2 * kv}}
           : std::vector<StoredPart>{
                 {"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
   auto out = plain_attention(config, naming.layer());
@@ -45,9 +43,8 @@ std::unique_ptr<AttentionSources> list_attention(const ModelConfig& config,
     out->q_norm = naming.norm("q_norm", "self_attn.q_norm", d);
     out->k_norm = naming.norm("k_norm", "self_attn.k_norm", d);
   }
-  out->qkv = naming.linear("qkv", qkv, hidden, config.qkv_bias, WeightUse::kLinear, SliceBy::kRows);
-  out->o = naming.linear("o", {{"self_attn.o_proj", hidden}}, q, config.o_bias, WeightUse::kLinear,
-                         SliceBy::kColumns);
+  out->qkv = naming.linear("qkv", qkv, hidden, config.qkv_bias);
+  out->o = naming.linear("o", {{"self_attn.o_proj", hidden}}, q, config.o_bias);
   return out;
 }
 
@@ -56,16 +53,12 @@ void list_gated_mlp(const ModelConfig& config, const LayerNaming& naming,
   const std::string stem = names.stem, name = names.name;
   // up_gate_proj holds the gate first, whatever its name says.
   const std::vector<StoredPart> gate_up =
-      naming.paddle() ? std::vector<StoredPart>{{.name = stem + "up_gate_proj",
-                                                 .n = 2 * names.width,
-                                                 .pieces = {names.width, names.width}}}
+      naming.paddle() ? std::vector<StoredPart>{{stem + "up_gate_proj", 2 * names.width}}
                       : std::vector<StoredPart>{{stem + "gate_proj", names.width},
                                                 {stem + "up_proj", names.width}};
   const int64_t hidden = config.hidden_size;
-  out.gate_up = naming.linear(name + "gate_up", gate_up, hidden, names.bias, WeightUse::kGateUp,
-                              SliceBy::kRows);
-  out.down = naming.linear(name + "down", {{stem + "down_proj", hidden}}, names.width, names.bias,
-                           WeightUse::kLinear, SliceBy::kColumns);
+  out.gate_up = naming.linear(name + "gate_up", gate_up, hidden, names.bias, WeightUse::kGateUp);
+  out.down = naming.linear(name + "down", {{stem + "down_proj", hidden}}, names.width, names.bias);
 }
 
 std::unique_ptr<GatedMlpSources> list_mlp(const ModelConfig& config, const LayerNaming& naming) {

@@ -47,11 +47,9 @@ std::vector<StoredPart> slices(const std::string& tensor, int32_t experts, int64
 }
 
 /// What a token of text is multiplied by counts as active.
-MatrixSource of_experts(const MoeConfig& moe, const Group& group, MatrixSource source,
-                        SliceBy slice_by) {
+MatrixSource of_experts(const MoeConfig& moe, const Group& group, MatrixSource source) {
   source.experts = moe.router.num_experts;
   source.active_experts = group.index == 0 ? moe.router.top_k : 0;
-  source.slice_by = slice_by;
   return source;
 }
 
@@ -102,18 +100,12 @@ ExpertGroup list_group(const ModelConfig& config, const LayerNaming& naming,
   ExpertGroup out;
   out.router = moe.router;
   out.gate = list_router(config, naming, names, group);
-  out.gate_up =
-      of_experts(moe, group,
-                 naming.matrix(own + "experts_gate_up", parts(gate_up), hidden, WeightUse::kGateUp),
-                 SliceBy::kRows);
+  out.gate_up = of_experts(
+      moe, group,
+      naming.matrix(own + "experts_gate_up", parts(gate_up), hidden, WeightUse::kGateUp));
   out.down = of_experts(
-      moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, hidden}}), width),
-      SliceBy::kColumns);
-  const bool fused = naming.experts() != ExpertLayout::kSeparate;
-  if (fused) list_fused(config, naming, names, out);
-  if (fused || naming.paddle()) {
-    for (StoredPart& part : out.gate_up.parts) part.pieces = {width, width};
-  }
+      moe, group, naming.matrix(own + "experts_down", parts({{names.down_proj, hidden}}), width));
+  if (naming.experts() != ExpertLayout::kSeparate) list_fused(config, naming, names, out);
   if (moe.has_correction) out.correction = list_correction(moe, naming, names, group);
   return out;
 }

@@ -31,14 +31,14 @@ struct Site {
   int32_t layer = 0;
   int32_t number = kNoSite;      ///< MatrixSource::site
   int64_t column = 0, cols = 0;  ///< of the linear's output
-  int64_t n = 0, k = 0;          ///< of the linear
+  int64_t k = 0;                 ///< of the linear
 };
 
 /// By module path.
 using Sites = std::map<std::string, Site, std::less<>>;
 
 void add_sites(const MatrixSource& matrix, int32_t layer, Sites& sites) {
-  Site site{layer, matrix.site, 0, 0, matrix.n(), matrix.k};
+  Site site{layer, matrix.site, 0, 0, matrix.k};
   for (const StoredPart& part : matrix.parts) {
     site.cols = part.n;
     sites.emplace(part.name.substr(0, part.name.rfind('.')), site);
@@ -221,24 +221,66 @@ Checkpoint open_weights(const fs::path& folder) {
   return Checkpoint(Checkpoint::SingleFile{file});
 }
 
-std::vector<std::unique_ptr<PackedLora>> pack(Backend& backend, int32_t num_sites, DType storage,
-                                              const LoraConfig& config,
+/// The linears that adapters may change, by number, as a backend has them.
+std::vector<const MatrixSource*> list_linears(const ModelSources& sources) {
+  std::vector<const MatrixSource*> out(static_cast<size_t>(sources.num_sites));
+  for (const LayerSources& layer : sources.layers) {
+    for (const MatrixSource* matrix : layer.matrices()) {
+      if (matrix->adaptable) out[static_cast<size_t>(matrix->site)] = matrix;
+    }
+  }
+  return out;
+}
+
+/// What a module adds to a linear: of a rank's part of it what concerns that.
+void add_parts(const MatrixSource& linear, const Module& module, float scale,
+               std::vector<LoraPart>& out) {
+  const Site& site = module.site;
+  LoraPart whole{as_part(*module.a), as_part(*module.b), site.column, scale};
+  if (linear.slice == nullptr) {
+    out.push_back(whole);
+    return;
+  }
+  const auto from = [](const WeightPart& part, int64_t row, int64_t column) {
+    const int64_t element = row * part.row_stride + column;
+    return static_cast<const std::byte*>(part.data) +
+           static_cast<size_t>(element) * dtype_size(part.dtype);
+  };
+  whole.a.data = from(whole.a, 0, linear.slice->first_input);
+  whole.a.k = linear.k;
+  int64_t column = 0;
+  for (const SourceRange& rows : linear.slice->rows) {
+    const int64_t first = std::max(rows.first, site.column);
+    const int64_t end = std::min(rows.first + rows.count, site.column + site.cols);
+    if (first < end) {
+      LoraPart& part = out.emplace_back(whole);
+      part.b.data = from(part.b, first - site.column, 0);
+      part.b.n = end - first;
+      part.column = column + first - rows.first;
+    }
+    column += rows.count;
+  }
+}
+
+std::vector<std::unique_ptr<PackedLora>> pack(Backend& backend, const ModelSources& sources,
+                                              DType storage, const LoraConfig& config,
                                               const Checkpoint& checkpoint,
                                               const std::vector<Module>& modules) {
-  std::vector<std::unique_ptr<PackedLora>> linears(static_cast<size_t>(num_sites));
+  const std::vector<const MatrixSource*> sites = list_linears(sources);
+  std::vector<std::unique_ptr<PackedLora>> linears(sites.size());
   for (auto first = modules.begin(); first != modules.end(); ++first) {
     std::unique_ptr<PackedLora>& packed = linears[static_cast<size_t>(first->site.number)];
     if (packed != nullptr) continue;
-    LoraSpec spec{{}, first->site.n, first->site.k, storage};
+    const MatrixSource& linear = *sites[static_cast<size_t>(first->site.number)];
+    LoraSpec spec{{}, linear.n(), linear.k, storage};
     for (auto module = first; module != modules.end(); ++module) {
       const Site& site = module->site;
       if (site.layer != first->site.layer) break;
       if (site.number != first->site.number) continue;
-      spec.parts.push_back(
-          {as_part(*module->a), as_part(*module->b), site.column, config.scale_of(module->path)});
+      add_parts(linear, *module, config.scale_of(module->path), spec.parts);
     }
     checkpoint.check_unchanged();
-    packed = backend.pack_lora(spec);
+    if (!spec.parts.empty()) packed = backend.pack_lora(spec);
   }
   checkpoint.check_unchanged();
   return linears;
@@ -258,22 +300,45 @@ LoraAdapter::LoraAdapter(std::shared_ptr<Backend> backend,
   }
 }
 
+void LoraAdapter::add_rank(std::unique_ptr<const LoraAdapter> next) {
+  bytes_ += next->bytes();
+  others_.push_back(std::move(next));
+}
+
 std::unique_ptr<const LoraAdapter> load_lora_adapter(std::shared_ptr<Backend> backend,
                                                      const ModelConfig& config, DType storage,
                                                      int32_t max_rank, const fs::path& folder) {
+  return load_lora_adapter(std::vector{std::move(backend)}, config, storage, {}, max_rank, folder);
+}
+
+std::unique_ptr<const LoraAdapter> load_lora_adapter(
+    const std::vector<std::shared_ptr<Backend>>& ranks, const ModelConfig& config, DType storage,
+    const Quantization& quantization, int32_t max_rank, const fs::path& folder) {
   const LoraConfig lora = read_config(folder);
   const Checkpoint checkpoint = open_weights(folder);
   const std::vector<Module> modules = AdapterReader(config, lora, max_rank).read(checkpoint);
   int32_t rank = 0;
   for (const Module& module : modules) rank = std::max(rank, module.rank);
-  const int32_t num_sites = list_sources(config, likely_naming(config)).num_sites;
-  auto linears = pack(*backend, num_sites, storage, lora, checkpoint, modules);
-  return std::make_unique<const LoraAdapter>(std::move(backend), std::move(linears), rank,
-                                             static_cast<int32_t>(modules.size()));
+  std::unique_ptr<LoraAdapter> out;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    ModelSources sources = list_sources(config, likely_naming(config), quantization);
+    share_sources({static_cast<int32_t>(i), static_cast<int32_t>(ranks.size())}, sources);
+    auto own = std::make_unique<LoraAdapter>(
+        ranks[i], pack(*ranks[i], sources, storage, lora, checkpoint, modules), rank,
+        static_cast<int32_t>(modules.size()));
+    if (out == nullptr) {
+      out = std::move(own);
+    } else {
+      out->add_rank(std::move(own));
+    }
+  }
+  return out;
 }
 
-size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank) {
-  const ModelSources sources = list_sources(config, likely_naming(config));
+size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank,
+                       const RankPlace& place) {
+  ModelSources sources = list_sources(config, likely_naming(config));
+  share_sources(place, sources);
   int64_t numbers = 0;
   for (const LayerSources& layer : sources.layers) {
     for (const MatrixSource* matrix : layer.matrices()) {

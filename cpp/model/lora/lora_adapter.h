@@ -10,6 +10,7 @@
 
 #include "backend/contract/backend.h"
 #include "model/config/model_config.h"
+#include "model/config/quantization.h"
 
 namespace headrace {
 
@@ -25,13 +26,19 @@ class LoraAdapter {
   size_t num_linears() const noexcept { return linears_.size(); }
   int32_t rank() const noexcept { return rank_; }  ///< the largest of its modules'
   int32_t num_modules() const noexcept { return num_modules_; }
-  size_t bytes() const noexcept { return bytes_; }
+  size_t bytes() const noexcept { return bytes_; }  ///< of all ranks
+
+  /// The same adapter for the next rank of a model that several share.
+  void add_rank(std::unique_ptr<const LoraAdapter> next);
+  /// That of a rank; of the first this one itself.
+  const LoraAdapter& of_rank(size_t rank) const { return rank == 0 ? *this : *others_[rank - 1]; }
 
  private:
   std::shared_ptr<Backend> backend_;  // first: it must outlive what lives on it
   std::vector<std::unique_ptr<PackedLora>> linears_;
   int32_t rank_, num_modules_;
   size_t bytes_ = 0;
+  std::vector<std::unique_ptr<const LoraAdapter>> others_;  ///< of the ranks behind the first
 };
 
 /// Reads and packs a folder on the calling thread; any thread, also while the model computes.
@@ -44,7 +51,14 @@ std::unique_ptr<const LoraAdapter> load_lora_adapter(std::shared_ptr<Backend> ba
                                                      int32_t max_rank,
                                                      const std::filesystem::path& folder);
 
-/// What an adapter of that rank on every linear takes, up to layout padding.
-size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank);
+/// The same for the ranks of a model, by index: each has what changes its part of the linears.
+/// `config` and `quantization` are the whole model's.
+std::unique_ptr<const LoraAdapter> load_lora_adapter(
+    const std::vector<std::shared_ptr<Backend>>& ranks, const ModelConfig& config, DType storage,
+    const Quantization& quantization, int32_t max_rank, const std::filesystem::path& folder);
+
+/// What an adapter of that rank on every linear takes on `place`, up to layout padding.
+size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank,
+                       const RankPlace& place = {});
 
 }  // namespace headrace

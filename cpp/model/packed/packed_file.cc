@@ -1,6 +1,7 @@
 #include "model/packed/packed_file.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -52,19 +53,23 @@ std::string packed_layout(const Backend& backend, DType storage, const ModelSour
   return dense;
 }
 
+std::string packed_name(const std::string& name, const RankPlace& rank) {
+  return rank.count == 1 ? name : str_cat(name, ".rank.", rank.index);
+}
+
 std::vector<PackedTensor> list_packed_tensors(const ModelSources& sources, const Backend& backend,
                                               DType storage) {
   std::vector<PackedTensor> out;
   for (const MatrixSource* source : sources.matrices()) {
     out.push_back(
-        {.name = source->name,
+        {.name = packed_name(source->name, sources.rank),
          .dtype = DType::kU8,
          .bytes = backend.packed_bytes(source->weight_shape(storage)),
          .quant = source->parts.front().codes == nullptr ? QuantFormat{} : source->quant});
   }
   const DType activation = backend.activation_dtype(storage);
   for (const VectorSource* source : sources.vectors()) {
-    out.push_back({.name = source->name,
+    out.push_back({.name = packed_name(source->name, sources.rank),
                    .dtype = activation,
                    .bytes = static_cast<uint64_t>(source->n()) * dtype_size(activation)});
   }
@@ -99,16 +104,18 @@ void PackedFile::check_identity(const fs::path& folder, int32_t threads,
   check_source(header_.source, folder, threads, path(), before_piece);
 }
 
-void PackedFile::set_formats(ModelSources& sources) const {
+void PackedFile::set_formats(ModelSources& sources, const RankPlace& rank) const {
   std::map<std::string_view, QuantFormat> formats;
   for (const PackedTensor& tensor : header_.tensors) formats[tensor.name] = tensor.quant;
   for (LayerSources& layer : sources.layers) {
     for (MatrixSource* source : layer.matrices()) {
-      if (source->role == MatrixRole::kLinear) source->quant = formats[source->name];
+      if (source->role == MatrixRole::kLinear) {
+        source->quant = formats[packed_name(source->name, rank)];
+      }
     }
   }
   const auto set_stored = [&](MatrixSource& source) {
-    const QuantFormat format = formats[source.name];
+    const QuantFormat format = formats[packed_name(source.name, rank)];
     if (format.bits != 0) source.quant = format;
   };
   if (!sources.head.empty()) set_stored(sources.head);
@@ -117,15 +124,19 @@ void PackedFile::set_formats(ModelSources& sources) const {
   for (MatrixSource* source : sources.vision->linears()) set_stored(*source);
 }
 
-void PackedFile::check_layout(const ModelSources& sources, const Backend& backend) const {
-  const std::string layout = packed_layout(backend, header_.storage, sources);
+void PackedFile::check_layout(std::span<const ModelSources> ranks, const Backend& backend) const {
+  const std::string layout = packed_layout(backend, header_.storage, ranks.front());
   if (header_.layout != layout) {
     throw_error(ErrorCode::kUnsupported, path(), " has the layout ", in_quotes(header_.layout),
                 ", but the kernels in use here (", backend.device_info().isa, ") need ",
                 in_quotes(layout), " for ", dtype_name(header_.storage),
                 ". Pack the model again on this machine.");
   }
-  const auto wanted = list_packed_tensors(sources, backend, header_.storage);
+  std::vector<PackedTensor> wanted;
+  for (const ModelSources& sources : ranks) {
+    std::ranges::move(list_packed_tensors(sources, backend, header_.storage),
+                      std::back_inserter(wanted));
+  }
   for (const PackedTensor& want : wanted) {
     const auto found =
         std::find_if(header_.tensors.begin(), header_.tensors.end(),
@@ -182,14 +193,16 @@ void PackedFile::check_contents(int32_t threads,
 std::unique_ptr<PackedWeight> PackedReader::matrix(const MatrixSource& source) {
   if (source.empty()) return nullptr;
   const WeightShape shape = source.weight_shape(file_.header().storage);
-  return backend_.restore_weight(shape, contents(source.name, backend_.packed_bytes(shape)));
+  return backend_.restore_weight(
+      shape, contents(packed_name(source.name, rank_), backend_.packed_bytes(shape)));
 }
 
 DeviceVector PackedReader::vector(const VectorSource& source) {
   DeviceVector out;
   if (source.empty()) return out;
   const DType dtype = backend_.activation_dtype(file_.header().storage);
-  out.buffer = contents(source.name, static_cast<size_t>(source.n()) * dtype_size(dtype));
+  out.buffer = contents(packed_name(source.name, rank_),
+                        static_cast<size_t>(source.n()) * dtype_size(dtype));
   out.view = TensorView(out.buffer.data, dtype, {source.n()});
   return out;
 }

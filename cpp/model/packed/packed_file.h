@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,12 @@ namespace headrace {
 /// Backend::weight_layout of all weights of a model.
 std::string packed_layout(const Backend& backend, DType storage, const ModelSources& sources);
 
-/// The tensors of a file with these weights, in their order, hashes not yet known.
+/// How a file calls a weight of that name, of a rank its part: "layers.3.qkv", or
+/// "layers.3.qkv.rank.1".
+std::string packed_name(const std::string& name, const RankPlace& rank);
+
+/// The tensors of a file with these weights, in their order, hashes not yet known. Of several
+/// ranks' they follow each other.
 std::vector<PackedTensor> list_packed_tensors(const ModelSources& sources, const Backend& backend,
                                               DType storage);
 
@@ -44,10 +50,11 @@ class PackedFile {
   void check_identity(const std::filesystem::path& folder, int32_t threads,
                       const std::function<void(size_t)>& before_piece = {}) const;
   /// Gives the matrices of a checkpoint that came quantized the formats that the header has.
-  void set_formats(ModelSources& sources) const;
+  /// `sources` are not shared yet; `rank` is who will have a part of them.
+  void set_formats(ModelSources& sources, const RankPlace& rank = {}) const;
   /// Throws Error(kUnsupported) unless the backend lays weights out as the file does, and
-  /// Error(kCorruptFile) unless its tensors are exactly those of `sources`.
-  void check_layout(const ModelSources& sources, const Backend& backend) const;
+  /// Error(kCorruptFile) unless its tensors are exactly those of `ranks`, each one's sources.
+  void check_layout(std::span<const ModelSources> ranks, const Backend& backend) const;
   /// Reads the whole file, on `threads` threads. Throws Error(kCorruptFile) naming the first tensor
   /// that is not what was written.
   void check_contents(int32_t threads, const std::function<void(size_t)>& before_piece = {}) const;
@@ -64,11 +71,12 @@ class PackedFile {
   std::map<std::string, Range, std::less<>> ranges_;
 };
 
-/// Weights from a packed file that was checked: mapped, or copied into the backend's memory.
+/// Weights, or a rank's, from a packed file that was checked: mapped, or copied into the backend's
+/// memory.
 class PackedReader final : public WeightReader {
  public:
-  PackedReader(Backend& backend, const PackedFile& file, bool copy)
-      : backend_(backend), file_(file), copy_(copy) {}
+  PackedReader(Backend& backend, const PackedFile& file, bool copy, const RankPlace& rank = {})
+      : backend_(backend), file_(file), copy_(copy), rank_(rank) {}
 
   std::unique_ptr<PackedWeight> matrix(const MatrixSource& source) override;
   DeviceVector vector(const VectorSource& source) override;
@@ -80,13 +88,14 @@ class PackedReader final : public WeightReader {
   Backend& backend_;
   const PackedFile& file_;
   bool copy_;
+  RankPlace rank_;
   size_t adopted_bytes_ = 0;
 };
 
 /// Appends a whole packed file to `file`, which is empty, with one weight in memory at a time.
 /// `header` has its fields but for the tensors, which are listed and hashed here. Throws what
-/// the reader and the file throw.
-void write_packed(AtomicFile& file, PackedHeader header, const ModelSources& sources,
+/// the reader and the file throw. `ranks`: of each rank its sources, or those of the one device.
+void write_packed(AtomicFile& file, PackedHeader header, std::span<const ModelSources> ranks,
                   WeightReader& reader, Backend& backend);
 
 /// config.json of a folder as PackedHeader::config has it. Throws Error: kNotFound, kIo,

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kVersionKey = "headrace_packed";
 constexpr JsonLimits kPartLimits{.max_bytes = 32u << 20, .max_depth = 32, .max_values = 1u << 20};
+constexpr int32_t kMostPackedRanks = 64;  // as of ModelOptions::tensor_parallel_size
 // Tensors begin on a page.
 constexpr size_t kDataAlignment = 4096;
 
@@ -129,6 +130,26 @@ class MetadataReader {
                                                                    : Activations::kInt8Groups};
   }
 
+  /// In files from before several devices could share a model there is one.
+  int32_t num_ranks() const {
+    if (!texts_.contains("tensor_parallel_size")) return 1;
+    const std::string& digits = text("tensor_parallel_size");
+    int32_t value = 0;
+    const char* end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, value);
+    if (error != std::errc() || stop != end || value < 1 || value > kMostPackedRanks) {
+      fail("tensor_parallel_size", str_cat("is ", in_quotes(digits)));
+    }
+    return value;
+  }
+
+  bool whole_experts() const {
+    if (!texts_.contains("enable_expert_parallel")) return false;
+    const std::string& flag = text("enable_expert_parallel");
+    if (flag != "0" && flag != "1") fail("enable_expert_parallel", "is neither 0 nor 1");
+    return flag == "1";
+  }
+
   std::vector<SourceFile> source() const {
     const Json object = this->object("source");
     const auto list = object.find("files");
@@ -203,6 +224,8 @@ std::string format_packed_header(const PackedHeader& header) {
       {"quantization", quantization_name(header.quantization)},
       {"quantization_group_size", std::to_string(header.quantization.group_size)},
       {"formats", format_list(header.tensors).dump()},
+      {"tensor_parallel_size", std::to_string(header.num_ranks)},
+      {"enable_expert_parallel", header.whole_experts ? "1" : "0"},
       {"config", header.config},
       {"source", Json{{"files", source_list(header.source)}}.dump()},
       {"hashes", hashes.dump()}};
@@ -228,6 +251,8 @@ PackedHeader parse_packed_header(std::string_view header, uint64_t data_bytes,
   out.layout = reader.text("layout");
   out.storage = reader.storage();
   out.quantization = reader.quantization();
+  out.num_ranks = reader.num_ranks();
+  out.whole_experts = reader.whole_experts();
   out.config = reader.text("config");
   out.source = reader.source();
   const Json hashes = reader.object("hashes");

@@ -20,7 +20,7 @@ inline constexpr uint64_t kPackedAlignment = 256;
 
 /// A tensor as it lies in the file: a matrix as bytes (kU8), a vector in the activations' dtype.
 struct PackedTensor {
-  std::string name;  ///< MatrixSource::name or VectorSource::name
+  std::string name;  ///< packed_name()
   DType dtype = DType::kU8;
   uint64_t bytes = 0;      ///< without the padding
   uint64_t hash = 0;       ///< parallel_hash of these bytes and the padding
@@ -36,7 +36,9 @@ struct PackedHeader {
   std::string layout;      ///< Backend::weight_layout
   DType storage = DType::kF32;
   Quantization quantization;
-  std::string config;  ///< text of config.json, keys sorted
+  int32_t num_ranks = 1;       ///< devices that share the weights
+  bool whole_experts = false;  ///< RankPlace::whole_experts
+  std::string config;          ///< text of config.json, keys sorted
   std::vector<SourceFile> source;
   std::vector<PackedTensor> tensors;  ///< in the order of their bytes, without gaps
 };

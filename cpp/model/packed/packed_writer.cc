@@ -1,6 +1,7 @@
 #include "model/packed/packed_writer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -43,19 +44,25 @@ void PackedWriter::finish() {
   file_.overwrite(0, text.data(), text.size());
 }
 
-void write_packed(AtomicFile& file, PackedHeader header, const ModelSources& sources,
+void write_packed(AtomicFile& file, PackedHeader header, std::span<const ModelSources> ranks,
                   WeightReader& reader, Backend& backend) {
-  header.tensors = list_packed_tensors(sources, backend, header.storage);
+  header.tensors.clear();
+  for (const ModelSources& sources : ranks) {
+    std::ranges::move(list_packed_tensors(sources, backend, header.storage),
+                      std::back_inserter(header.tensors));
+  }
   PackedWriter writer(
       file, std::move(header),
       [&backend](const void* from, void* to, size_t bytes) { backend.read_back(from, to, bytes); });
-  for (const MatrixSource* source : sources.matrices()) {
-    const auto weight = reader.matrix(*source);
-    writer.append(weight->data(), weight->bytes());
-  }
-  for (const VectorSource* source : sources.vectors()) {
-    const DeviceVector vector = reader.vector(*source);
-    writer.append(vector.view.data, vector.bytes());
+  for (const ModelSources& sources : ranks) {
+    for (const MatrixSource* source : sources.matrices()) {
+      const auto weight = reader.matrix(*source);
+      writer.append(weight->data(), weight->bytes());
+    }
+    for (const VectorSource* source : sources.vectors()) {
+      const DeviceVector vector = reader.vector(*source);
+      writer.append(vector.view.data, vector.bytes());
+    }
   }
   writer.finish();
 }

@@ -26,6 +26,12 @@ class ScaledFloat8 final : public StoredNumbers {
   DType dtype() const noexcept override { return DType::kF8E4M3; }
   void read(int64_t feature, int64_t first, int64_t count, float* out) const override;
 
+  /// A feature's codes, [k], and the scale of one of them.
+  const uint8_t* codes(int64_t feature) const noexcept { return codes_ + feature * k_; }
+  float scale(int64_t feature, int64_t input) const noexcept {
+    return scales_[static_cast<size_t>(feature / block_n_ * columns_ + input / block_k_)];
+  }
+
  private:
   void read_scales(const StoredQuantization& stored, const CheckpointTensor& scales, int64_t n,
                    int64_t k);

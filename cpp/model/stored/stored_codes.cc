@@ -69,6 +69,7 @@ void StoredCodes::read(int64_t first, int64_t count, int64_t group, QuantizedGro
   for (int64_t i = 0; i < count; ++i) {
     const float scale = layer_.scale(first + i, stored_group);
     out[i].scale = format_.f16_scales ? f32_to_f16(scale) : f32_to_bf16(scale);
+    out[i].wide_scale = scale;
     out[i].zero = static_cast<uint8_t>(layer_.zero(first + i, stored_group));
     const uint8_t most = format_.bits == 8 ? 255 : 15;
     std::memset(out[i].codes, std::min(out[i].zero, most), sizeof out[i].codes);

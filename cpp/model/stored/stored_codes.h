@@ -60,9 +60,18 @@ struct StoredLayer {
   float scale(int64_t feature, int64_t group) const noexcept;
 };
 
+/// Codes of a checkpoint, and what holds them.
+class CheckpointCodes : public WeightCodes {
+ public:
+  /// All tensors that they are made of.
+  virtual const std::vector<std::string>& tensors() const noexcept = 0;
+  /// The tensor of the scales.
+  virtual const std::string& scales() const noexcept = 0;
+};
+
 /// The groups that the kernels know are those of the file, or parts of them. The memory that the
 /// layer points to must outlive it.
-class StoredCodes final : public WeightCodes {
+class StoredCodes final : public CheckpointCodes {
  public:
   /// Of the layer's features those from `first` on. REQUIRES: a format with the layer's bits whose
   /// group_size divides the layer's, or the layer has only one group.
@@ -72,9 +81,8 @@ class StoredCodes final : public WeightCodes {
   const QuantFormat& format() const noexcept override { return format_; }
   const std::vector<int32_t>& order() const noexcept override { return layer_.order; }
   void read(int64_t first, int64_t count, int64_t group, QuantizedGroup* out) const override;
-  const std::vector<std::string>& tensors() const noexcept { return layer_.tensors; }
-  /// The tensor of the scales.
-  const std::string& scales() const noexcept { return layer_.scales.tensor; }
+  const std::vector<std::string>& tensors() const noexcept override { return layer_.tensors; }
+  const std::string& scales() const noexcept override { return layer_.scales.tensor; }
 
  private:
   void read_lines(int64_t first, int64_t count, int64_t input, int64_t inputs,

@@ -8,14 +8,11 @@ VectorSource LayerNaming::norm(const std::string& name, const std::string& modul
 }
 
 LinearSource LayerNaming::linear(const std::string& name, const std::vector<StoredPart>& modules,
-                                 int64_t k, bool bias, WeightUse use, SliceBy slice_by) const {
+                                 int64_t k, bool bias, WeightUse use) const {
   LinearSource out;
   out.matrix = matrix(name, modules, k, use);
   out.matrix.adaptable = true;
-  out.matrix.slice_by = slice_by;
-  if (!bias) return out;
-  out.bias = {.name = own(name + "_bias"), .parts = tensors(modules, ".bias")};
-  if (slice_by == SliceBy::kRows) out.bias.slice_by = slice_by;
+  if (bias) out.bias = {.name = own(name + "_bias"), .parts = tensors(modules, ".bias")};
   return out;
 }
 

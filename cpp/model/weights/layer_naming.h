@@ -54,8 +54,7 @@ class LayerNaming {
   VectorSource norm(const std::string& name, const std::string& module, int64_t n) const;
   /// Of `modules` stacked along n, their biases too if `bias`. Adapters may change it.
   LinearSource linear(const std::string& name, const std::vector<StoredPart>& modules, int64_t k,
-                      bool bias, WeightUse use = WeightUse::kLinear,
-                      SliceBy slice_by = SliceBy::kNone) const;
+                      bool bias, WeightUse use = WeightUse::kLinear) const;
   /// The weights alone, of modules stacked along n, which no adapter changes.
   MatrixSource matrix(const std::string& name, const std::vector<StoredPart>& modules, int64_t k,
                       WeightUse use = WeightUse::kLinear) const;

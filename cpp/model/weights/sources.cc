@@ -10,11 +10,19 @@ int64_t total(const std::vector<StoredPart>& parts) {
   return n;
 }
 
+int64_t total(const std::vector<SourceRange>& ranges) {
+  int64_t n = 0;
+  for (const SourceRange& range : ranges) n += range.count;
+  return n;
+}
+
 }  // namespace
 
-int64_t MatrixSource::n() const noexcept { return total(parts) / experts; }
+int64_t MatrixSource::n() const noexcept {
+  return slice == nullptr ? total(parts) / experts : total(slice->rows);
+}
 
-int64_t VectorSource::n() const noexcept { return total(parts); }
+int64_t VectorSource::n() const noexcept { return ranges.empty() ? total(parts) : total(ranges); }
 
 WeightShape MatrixSource::weight_shape(DType storage) const {
   return {.n = n(),

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "model/stored/float8_codes.h"
 #include "model/stored/scaled_float4.h"
 #include "model/stored/scaled_float8.h"
 #include "model/stored/stored_layer_reader.h"
@@ -131,9 +133,67 @@ void attach_numbers(const StoredQuantization& stored, const Checkpoint& checkpoi
   }
 }
 
+/// FP8 as it comes, where the device multiplies it and nothing else is asked for.
+bool keeps_float8(const StoredQuantization& stored, const Quantization& quantization) {
+  const bool blocks = stored.block_n == 0 || stored.block_k == kMaxQuantGroup;
+  const bool float8 = stored.method == StoredMethod::kFp8 || stored.method == StoredMethod::kFloat8;
+  return float8 && blocks && stored.rounded_rows && quantization.code_products &&
+         (quantization.bits == 0 || quantization.float8 != Float8::kNone);
+}
+
+QuantFormat float8_format(const StoredQuantization& stored) {
+  return {
+      .bits = 8,
+      .group_size = kMaxQuantGroup,
+      .activations = stored.block_n == 0 ? Activations::kFloat8Rows : Activations::kFloat8Groups};
+}
+
+/// False unless all parts are FP8.
+bool attach_float8(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                   MatrixSource& source) {
+  if (source.transposed || source.use == WeightUse::kTiedEmbedding) return false;
+  for (const StoredPart& part : source.parts) {
+    const CheckpointTensor* tensor = checkpoint.find(part.name);
+    const bool is_float8 = tensor != nullptr && tensor->dtype == DType::kF8E4M3;
+    if (!part.name.ends_with(kWeight) || !is_float8) return false;
+  }
+  source.quant = float8_format(stored);
+  for (StoredPart& part : source.parts) {
+    const Module module = module_of(source, part);
+    auto whole =
+        std::make_unique<const ScaledFloat8>(stored, checkpoint, stem_of(part), module.n, source.k);
+    part.codes =
+        std::make_shared<Float8Codes>(std::move(whole), source.quant, source.k, module.first);
+  }
+  return true;
+}
+
+/// int8 with a scale for each feature, made for rows that are rounded likewise.
+bool keeps_int8_rows(const StoredQuantization& stored, const Quantization& quantization) {
+  return stored.method == StoredMethod::kInt8 && stored.rounded_rows && stored.group_size == 0 &&
+         quantization.code_products;
+}
+
+/// Parts of one matrix have their inputs in one order; each expert's may have another. Those that
+/// come as they are get theirs, too, where others have one.
+void settle_order(const MatrixSource& source, bool reordered, std::vector<StoredLayer>& layers) {
+  const size_t each = layers.size() / static_cast<size_t>(source.experts);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].order != layers[i / each * each].order) refuse_parts(source, "g_idx differs");
+  }
+  for (StoredLayer& layer : layers) {
+    if (!reordered || !layer.order.empty()) continue;
+    layer.order.resize(static_cast<size_t>(layer.k));
+    std::iota(layer.order.begin(), layer.order.end(), 0);
+  }
+}
+
 void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoint,
-                   Activations activations, MatrixSource& source) {
-  if (is_numbers(stored.method)) return attach_numbers(stored, checkpoint, source);
+                   const Quantization& quantization, MatrixSource& source) {
+  if (is_numbers(stored.method)) {
+    if (keeps_float8(stored, quantization) && attach_float8(stored, checkpoint, source)) return;
+    return attach_numbers(stored, checkpoint, source);
+  }
   std::vector<StoredLayer> layers;
   for (const StoredPart& part : source.parts) {
     if (!is_stored_as_codes(stored, checkpoint, part)) continue;
@@ -143,17 +203,23 @@ void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoin
   if (layers.empty()) return;
   if (layers.size() != source.parts.size()) refuse_parts(source, "only some are quantized");
   const StoredLayer& first = layers.front();
+  const bool reordered =
+      std::ranges::any_of(layers, [](const StoredLayer& layer) { return !layer.order.empty(); });
+  settle_order(source, reordered, layers);
   QuantFormat format{
       .bits = stored.bits,
       .group_size = first.groups() == 1 ? kMaxQuantGroup : kernel_group(first.group_size),
       .f16_scales = true,
-      .reordered = !first.order.empty(),
-      .activations = activations};
+      .reordered = reordered,
+      .activations = quantization.activations};
   for (const StoredLayer& layer : layers) {
-    if (layer.order != first.order) refuse_parts(source, "g_idx differs");
     if (layer.scales.dtype != first.scales.dtype) refuse_parts(source, "the scales' types differ");
     format.zero_points = format.zero_points || has_zero_points(layer);
     format.f16_scales = format.f16_scales && fits_f16(layer);
+  }
+  if (keeps_int8_rows(stored, quantization) && !format.zero_points) {
+    format.f16_scales = false;
+    format.activations = Activations::kInt8Rows;
   }
   source.quant = format;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -166,29 +232,35 @@ void attach_matrix(const StoredQuantization& stored, const Checkpoint& checkpoin
 }  // namespace
 
 void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
-                  Activations activations, ModelSources& sources) {
+                  const Quantization& quantization, ModelSources& sources) {
   if (stored.method == StoredMethod::kNone) return;
+  // As likely_format() has them.
+  const bool likely =
+      !is_numbers(stored.method) || (keeps_float8(stored, quantization) && quantization.bits == 0);
   for (LayerSources& layer : sources.layers) {
     for (MatrixSource* source : layer.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
-      if (!is_numbers(stored.method)) source->quant = {};
-      attach_matrix(stored, checkpoint, activations, *source);
+      if (likely) source->quant = {};
+      attach_matrix(stored, checkpoint, quantization, *source);
     }
+    layer.feed_forward->fold_orders();
   }
-  if (!sources.head.empty()) attach_matrix(stored, checkpoint, activations, sources.head);
+  if (!sources.head.empty()) attach_matrix(stored, checkpoint, quantization, sources.head);
   if (!sources.vision) return;
   // A convolution is never stored as codes.
   MatrixSource& patches = sources.vision->patches.matrix;
-  if (patches.parts.front().shape.empty()) attach_matrix(stored, checkpoint, activations, patches);
-  for (MatrixSource* source : sources.vision->linears())
-    attach_matrix(stored, checkpoint, activations, *source);
+  if (patches.parts.front().shape.empty()) attach_matrix(stored, checkpoint, quantization, patches);
+  for (MatrixSource* source : sources.vision->linears()) {
+    attach_matrix(stored, checkpoint, quantization, *source);
+  }
 }
 
-QuantFormat likely_format(const StoredQuantization& stored, Activations activations) {
+QuantFormat likely_format(const StoredQuantization& stored, const Quantization& quantization) {
+  if (keeps_float8(stored, quantization) && quantization.bits == 0) return float8_format(stored);
   if (stored.method == StoredMethod::kNone || is_numbers(stored.method)) return {};
   return {.bits = stored.bits,
           .group_size = kernel_group(stored.group_size),
-          .activations = activations};
+          .activations = quantization.activations};
 }
 
 }  // namespace headrace

@@ -59,16 +59,12 @@ auto naming_tensor(const std::string& name, Pack pack) {
 }  // namespace
 
 WeightLoader::WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage,
-                           float dummy_spread, const std::function<void()>* between,
-                           const WeightShare& share)
+                           float dummy_spread, const std::function<void()>* between)
     : backend_(backend),
       checkpoint_(checkpoint),
       storage_(storage),
       between_(between),
-      share_(share),
-      dummy_(dummy_spread) {
-  HEADRACE_CHECK(checkpoint != nullptr || share.count == 1, share.count);
-}
+      dummy_(dummy_spread) {}
 
 std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
   if (source.empty()) return nullptr;
@@ -84,7 +80,7 @@ std::unique_ptr<PackedWeight> WeightLoader::matrix(const MatrixSource& source) {
       return backend_.pack_weight(spec);
     }
     checkpoint_->check_unchanged();
-    const SlicedParts own = slice_parts(source, stored_parts(source), share_);
+    const SlicedParts own = slice_parts(source, stored_parts(source));
     spec.parts = own.parts;
     auto packed = backend_.pack_weight(spec);
     drop(source.parts);
@@ -114,11 +110,12 @@ DeviceVector WeightLoader::vector(const VectorSource& source) {
 
 std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) const {
   std::vector<WeightPart> parts;
+  const int64_t k = source.stored_k();
   for (const StoredPart& part : source.parts) {
     if (part.codes != nullptr) {
       WeightPart& codes = parts.emplace_back();
       codes.n = part.n;
-      codes.k = source.k;
+      codes.k = k;
       codes.codes = part.codes.get();
       codes.name = part.codes->scales();
       continue;
@@ -126,8 +123,8 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
     if (part.numbers != nullptr) {
       parts.push_back({.dtype = part.numbers->dtype(),
                        .n = part.n,
-                       .k = source.k,
-                       .row_stride = source.k,
+                       .k = k,
+                       .row_stride = k,
                        .numbers = part.numbers.get(),
                        .name = part.numbers->tensors().front()});
       continue;
@@ -137,9 +134,9 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
     parts.push_back({.data = data + static_cast<size_t>(part.offset) * dtype_size(tensor.dtype),
                      .dtype = tensor.dtype,
                      .n = part.n,
-                     .k = source.k,
+                     .k = k,
                      .transposed = source.transposed,
-                     .row_stride = !source.transposed   ? source.k
+                     .row_stride = !source.transposed   ? k
                                    : part.shape.empty() ? part.n
                                                         : part.shape.back(),
                      .name = part.name});
@@ -150,9 +147,10 @@ std::vector<WeightPart> WeightLoader::stored_parts(const MatrixSource& source) c
 std::vector<float> WeightLoader::stored_numbers(const VectorSource& source) const {
   checkpoint_->check_unchanged();
   std::vector<float> out;
-  for (const StoredPart& part : source.parts) {
+  for (size_t p = 0; p < source.parts.size(); ++p) {
+    const StoredPart& part = source.parts[p];
     const CheckpointTensor& tensor = stored(part.name);
-    for (const auto& [first, count] : share_of_vector(source, part, share_)) {
+    for (const auto& [first, count] : own_numbers(source, p)) {
       for (int64_t i = first; i < first + count; ++i) {
         const int64_t element = part.offset + i;
         out.push_back(number_at(tensor, element));

@@ -19,11 +19,10 @@ namespace headrace {
 /// checkpoint page is read once and let go after it is packed. Uses the backend's thread.
 class WeightLoader final : public WeightReader {
  public:
-  /// `checkpoint` null: pseudo-random weights of the given spread. `between`: see WeightSpec. All
-  /// must outlive the loader. `share`: of linears that devices share (SliceBy) it gives that part.
-  /// REQUIRES: a checkpoint, or a share of one device; heads that the devices can share equally.
+  /// `checkpoint` null: pseudo-random weights of the given spread, which are not those of the whole
+  /// where the sources are slices. `between`: see WeightSpec. All must outlive the loader.
   WeightLoader(Backend& backend, const Checkpoint* checkpoint, DType storage, float dummy_spread,
-               const std::function<void()>* between = nullptr, const WeightShare& share = {});
+               const std::function<void()>* between = nullptr);
 
   /// Throws what Backend::pack_weight throws, naming the tensor, and what
   /// Checkpoint::check_unchanged throws.
@@ -40,7 +39,6 @@ class WeightLoader final : public WeightReader {
   const Checkpoint* checkpoint_;
   DType storage_;
   const std::function<void()>* between_;
-  WeightShare share_;
   DummyWeights dummy_;
 };
 

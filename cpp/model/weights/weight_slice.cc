@@ -1,10 +1,12 @@
 #include "model/weights/weight_slice.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace headrace {
 
@@ -65,70 +67,116 @@ void add_window(const WeightPart& whole, const Window& window, SlicedParts& out)
   }
 }
 
-/// Of `size` features or inputs, in units of `unit`.
-int64_t share_of(int64_t size, int64_t unit, const char* what, std::string_view tensor,
-                 const WeightShare& share) {
-  if (size % (share.count * unit) == 0) return size / share.count;
-  throw_error(ErrorCode::kUnsupported, "tensor ", tensor, " has ", size, " ", what, ", which ",
-              share.count, " devices can't share equally",
-              unit > 1 ? str_cat(" in groups of ", unit) : std::string(), ".");
+MatrixSlice& own_slice(MatrixSource& source) {
+  MatrixSlice slice;
+  if (source.slice != nullptr) {
+    slice = *source.slice;
+  } else {
+    slice = {.k = source.k, .experts = source.experts, .rows = {{0, source.n()}}};
+  }
+  auto own = std::make_shared<MatrixSlice>(std::move(slice));
+  source.slice = own;
+  return *own;
 }
 
-/// Of each piece of a stored part, the share's features: where they begin, and how many there are.
-std::vector<std::pair<int64_t, int64_t>> share_of_rows(const StoredPart& part,
-                                                       const WeightShare& share) {
-  std::vector<std::pair<int64_t, int64_t>> out;
-  int64_t first = 0;
-  for (const int64_t piece : part.pieces.empty() ? std::vector<int64_t>{part.n} : part.pieces) {
-    const int64_t n = share_of(piece, 1, "features", part.name, share);
-    out.emplace_back(first + share.index * n, n);
-    first += piece;
-  }
-  HEADRACE_CHECK(first == part.n, first, " of ", part.n);
-  return out;
-}
-
-void add_columns(const WeightPart& part, const QuantFormat& quant, const WeightShare& share,
-                 SlicedParts& out) {
-  if (quant.reordered) {
-    throw_error(ErrorCode::kUnsupported, "tensor ", part.name,
-                " is quantized in an order of inputs of its own (act-order, desc_act), and can't "
-                "be divided by inputs: take a checkpoint that was quantized without it.");
-  }
-  const int64_t unit = quant.bits == 0 ? 1 : quant.group_size;
-  const int64_t k = share_of(part.k, unit, "inputs", part.name, share);
-  add_window(part, {0, part.n, share.index * k, k}, out);
+/// Of features [first, first + n) of a stack those that are in the range, counted from `first`.
+SourceRange overlap(const SourceRange& range, int64_t first, int64_t n) {
+  const int64_t begin = std::max(range.first, first);
+  const int64_t end = std::min(range.first + range.count, first + n);
+  return {begin - first, std::max<int64_t>(end - begin, 0)};
 }
 
 }  // namespace
 
-SlicedParts slice_parts(const MatrixSource& source, std::span<const WeightPart> parts,
-                        const WeightShare& share) {
-  if (share.count == 1) return {.parts = {parts.begin(), parts.end()}};
-  HEADRACE_CHECK(share.count >= 1 && share.index >= 0 && share.index < share.count, share.index,
-                 " of ", share.count);
+SourceRange share_range(int64_t size, int64_t unit, const RankPlace& place, std::string_view what) {
+  const int64_t index = place.index, count = place.count;
+  if (size % (count * unit) == 0) return {size / count * index, size / count};
+  constexpr int64_t kNiceUnit = 64;
+  int64_t wide = std::max(unit, kNiceUnit);
+  while (wide > unit && (wide % unit != 0 || ceil_div(size, wide) < count)) wide /= 2;
+  const int64_t units = ceil_div(size, wide);
+  if (units < count) {
+    throw_error(ErrorCode::kUnsupported, what, " of ", size,
+                unit > 1 ? str_cat(", in groups of ", unit) : std::string(),
+                ", can't be shared by ", count, " devices: lower tensor_parallel_size.");
+  }
+  const int64_t first = units * index / count * wide;
+  return {first, std::min(units * (index + 1) / count * wide, size) - first};
+}
+
+void slice_rows(MatrixSource& source, std::vector<SourceRange> rows) {
+  if (!source.empty()) own_slice(source).rows = std::move(rows);
+}
+
+void slice_inputs(MatrixSource& source, const SourceRange& inputs) {
+  if (source.empty()) return;
+  if (source.quant.reordered) {
+    throw_error(ErrorCode::kUnsupported, "tensor ", source.parts.front().name,
+                " is quantized in an order of inputs of its own (act-order), of which config.json "
+                "says nothing (desc_act, actorder): correct it there, or set "
+                "tensor_parallel_size to 1.");
+  }
+  const int64_t unit = source.quant.bits == 0 ? 1 : source.quant.group_size;
+  if (inputs.first % unit != 0 ||
+      (inputs.count % unit != 0 && inputs.first + inputs.count != source.k)) {
+    throw_error(ErrorCode::kUnsupported, "tensor ", source.parts.front().name, " has ", source.k,
+                " inputs in groups of ", unit, ", of which a device would get ", inputs.count,
+                ": lower tensor_parallel_size or quantization_group_size.");
+  }
+  own_slice(source).first_input = inputs.first;
+  source.k = inputs.count;
+}
+
+void share_inputs(LinearSource& linear, const SourceRange& inputs, const RankPlace& place) {
+  if (!linear.matrix.whole_inputs) {
+    slice_inputs(linear.matrix, inputs);
+    if (place.index > 0) linear.bias = {};
+    return;
+  }
+  const SourceRange own = share_range(linear.matrix.n(), 1, place, "a hidden size");
+  slice_rows(linear.matrix, {own});
+  if (!linear.bias.empty()) linear.bias.ranges = {own};
+  linear.gathers = true;
+}
+
+void slice_experts(MatrixSource& source, const SourceRange& experts) {
+  if (source.empty()) return;
+  own_slice(source).first_expert = static_cast<int32_t>(experts.first);
+  source.experts = static_cast<int32_t>(experts.count);
+  source.active_experts = std::min(source.active_experts, source.experts);
+}
+
+SlicedParts slice_parts(const MatrixSource& source, std::span<const WeightPart> parts) {
+  if (source.slice == nullptr) return {.parts = {parts.begin(), parts.end()}};
   HEADRACE_CHECK(parts.size() == source.parts.size(), parts.size(), " of ", source.parts.size());
+  const MatrixSlice& slice = *source.slice;
+  const size_t each = parts.size() / static_cast<size_t>(slice.experts);
   SlicedParts out;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const WeightPart& part = parts[i];
-    if (source.slice_by == SliceBy::kRows) {
-      for (const auto& [first, n] : share_of_rows(source.parts[i], share)) {
-        add_window(part, {first, n, 0, part.k}, out);
+  for (int32_t expert = 0; expert < source.experts; ++expert) {
+    const auto own = parts.subspan(static_cast<size_t>(slice.first_expert + expert) * each, each);
+    for (const SourceRange& rows : slice.rows) {
+      int64_t first = 0;
+      for (const WeightPart& part : own) {
+        const SourceRange in = overlap(rows, first, part.n);
+        if (in.count > 0) add_window(part, {in.first, in.count, slice.first_input, source.k}, out);
+        first += part.n;
       }
-    } else if (source.slice_by == SliceBy::kColumns) {
-      add_columns(part, source.quant, share, out);
-    } else {
-      out.parts.push_back(part);
     }
   }
   return out;
 }
 
-std::vector<std::pair<int64_t, int64_t>> share_of_vector(const VectorSource& source,
-                                                         const StoredPart& part,
-                                                         const WeightShare& share) {
-  if (source.slice_by != SliceBy::kRows) return {{0, part.n}};
-  return share_of_rows(part, share);
+std::vector<SourceRange> own_numbers(const VectorSource& source, size_t index) {
+  const StoredPart& part = source.parts[index];
+  if (source.ranges.empty()) return {{0, part.n}};
+  int64_t first = 0;
+  for (size_t i = 0; i < index; ++i) first += source.parts[i].n;
+  std::vector<SourceRange> out;
+  for (const SourceRange& range : source.ranges) {
+    const SourceRange in = overlap(range, first, part.n);
+    if (in.count > 0) out.push_back(in);
+  }
+  return out;
 }
 
 }  // namespace headrace

@@ -1,10 +1,12 @@
 #pragma once
 
-// A device's share of a weight that several devices hold together.
+// A rank's share of a weight that several devices hold together: of a matrix some of its features
+// (each rank gives other outputs) or some of its inputs (a sum over the ranks stands behind it).
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,11 +15,21 @@
 
 namespace headrace {
 
-/// Device `index` of `count`.
-struct WeightShare {
-  int32_t index = 0;
-  int32_t count = 1;
-};
+/// The rank's share of [0, size): equal ones where `count` divides it into whole units, else as
+/// nearly equal as units allow, of at least `unit` and rather 64. The last one ends at `size`.
+/// Throws Error(kUnsupported) naming `what` if there is not a unit for each rank.
+SourceRange share_range(int64_t size, int64_t unit, const RankPlace& place, std::string_view what);
+
+/// The source becomes the rank's: those features of each expert's, those inputs, or those experts.
+void slice_rows(MatrixSource& source, std::vector<SourceRange> rows);
+/// Throws Error(kUnsupported) naming the tensor where inputs have an order of their own.
+void slice_inputs(MatrixSource& source, const SourceRange& inputs);
+void slice_experts(MatrixSource& source, const SourceRange& experts);
+
+/// Of a linear whose inputs the ranks make, this one those `inputs`: its part of what they sum up.
+/// Where MatrixSource::whole_inputs, it has some features of all inputs instead, and gathers.
+/// Throws as slice_inputs() does, and Error(kUnsupported) for fewer features than ranks.
+void share_inputs(LinearSource& linear, const SourceRange& inputs, const RankPlace& place);
 
 /// Parts, and what reads those that are codes or numbers.
 struct SlicedParts {
@@ -26,17 +38,11 @@ struct SlicedParts {
   std::vector<std::unique_ptr<WeightNumbers>> numbers;
 };
 
-/// What a share holds of `parts`, which are those of `source` in its order and must outlive it: of
-/// each piece of a part its features (SliceBy::kRows), or of each part its inputs (kColumns); all
-/// for kNone. Only the share's own bytes are read from it. Throws Error(kUnsupported) naming the
-/// tensor where a piece's features, or the inputs, can't be divided into `count` equal shares, of
-/// whole groups of quantized weights, or where groups are of inputs in an order of their own.
-SlicedParts slice_parts(const MatrixSource& source, std::span<const WeightPart> parts,
-                        const WeightShare& share);
+/// What a slice has of `parts`, which are those of `source` in its order and must outlive it. Only
+/// its own bytes are read from it. All of them of a source that is whole.
+SlicedParts slice_parts(const MatrixSource& source, std::span<const WeightPart> parts);
 
-/// Likewise of a stored vector: where its runs of numbers begin, and how many each has.
-std::vector<std::pair<int64_t, int64_t>> share_of_vector(const VectorSource& source,
-                                                         const StoredPart& part,
-                                                         const WeightShare& share);
+/// Of part `index` of a vector: where its runs of numbers begin, and how many each has.
+std::vector<SourceRange> own_numbers(const VectorSource& source, size_t index);
 
 }  // namespace headrace

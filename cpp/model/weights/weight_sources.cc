@@ -5,9 +5,11 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "model/blocks/attention_block.h"
 #include "model/families/family.h"
 #include "model/weights/source_checker.h"
 #include "model/weights/stored_layers.h"
+#include "model/weights/weight_slice.h"
 
 namespace headrace {
 
@@ -235,8 +237,10 @@ ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
     LayerSources& sources = out.layers.emplace_back(family->list_layer(config, layer_naming));
     for (MatrixSource* source : sources.matrices()) {
       if (source->role != MatrixRole::kLinear) continue;
-      source->quant = stored ? likely_format(config.stored_quantization, quantization.activations)
-                             : layer_format(quantization);
+      const QuantFormat likely = likely_format(config.stored_quantization, quantization);
+      const bool kept = stored || (likely.bits != 0 && source->experts == 1);
+      source->quant = kept ? likely : layer_format(quantization);
+      source->whole_inputs = config.stored_quantization.own_order && source->experts == 1;
     }
   }
   if (config.uses_mtp) {
@@ -277,11 +281,39 @@ void require_mtp(const MtpSources& mtp, const Checkpoint& checkpoint) {
 
 }  // namespace
 
+SourceRange share_vocabulary(int64_t vocab_size, const RankPlace& place) {
+  return share_range(vocab_size, 1, place, "a vocabulary");
+}
+
+void share_sources(const RankPlace& place, ModelSources& sources) {
+  if (place.count == 1) return;
+  sources.rank = place;
+  const SourceRange tokens = share_vocabulary(sources.embedding.n(), place);
+  slice_rows(sources.embedding, {tokens});
+  slice_rows(sources.head, {tokens});
+  const auto share_layer = [&](LayerSources& layer) {
+    layer.mixer->share(place);
+    layer.feed_forward->share(place);
+  };
+  for (LayerSources& layer : sources.layers) share_layer(layer);
+  if (sources.mtp) share_layer(sources.mtp->layer);
+  if (place.index > 0) sources.vision.reset();
+}
+
+ModelConfig share_config(const RankPlace& place, const ModelConfig& config) {
+  ModelConfig out = config;
+  if (place.count == 1) return out;
+  out.num_kv_heads =
+      static_cast<int32_t>(share_kv_heads(config.num_heads, config.num_kv_heads, place).count);
+  out.num_heads = config.num_heads / place.count;
+  return out;
+}
+
 ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
                                 const Quantization& quantization) {
   ModelSources out = list_sources(config, detect_naming(config, checkpoint), quantization);
   if (out.mtp) require_mtp(*out.mtp, checkpoint);
-  attach_codes(config.stored_quantization, checkpoint, quantization.activations, out);
+  attach_codes(config.stored_quantization, checkpoint, quantization, out);
   check_sources(out, checkpoint);
   return out;
 }

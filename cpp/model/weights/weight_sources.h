@@ -51,6 +51,7 @@ struct ModelSources {
   int32_t num_sites = 0;
   std::optional<MtpSources> mtp;        ///< of ModelConfig::uses_mtp
   std::optional<VisionSources> vision;  ///< of ModelConfig::vision
+  RankPlace rank;                       ///< whose part they are (share_sources)
 
   std::vector<const MatrixSource*> matrices() const;
   std::vector<const VectorSource*> vectors() const;
@@ -80,6 +81,18 @@ TensorNaming likely_naming(const ModelConfig& config);
 /// Of a checkpoint that comes quantized, the layers' formats are as likely (stored_layers.h).
 ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
                           const Quantization& quantization = {});
+
+/// Of the vocabulary the tokens whose rows of embedding and head a rank has. Throws
+/// Error(kUnsupported) if there are too few.
+SourceRange share_vocabulary(int64_t vocab_size, const RankPlace& place);
+
+/// The sources become those of one rank, which reads nothing else of the checkpoint: its part of
+/// embedding, head and blocks; of a vision tower all or, but for rank 0, nothing. Throws
+/// Error(kUnsupported) naming what the ranks can't share.
+void share_sources(const RankPlace& place, ModelSources& sources);
+
+/// The config of what one rank computes: its heads. Throws likewise.
+ModelConfig share_config(const RankPlace& place, const ModelConfig& config);
 
 /// The sources of a checkpoint, checked, with the codes it holds, which point into it. Throws what
 /// detect_naming(), attach_codes() and check_sources() throw, and Error(kNotFound) for an MTP block

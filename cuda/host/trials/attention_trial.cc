@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -21,13 +23,35 @@ static_assert(kTokens > kSplitKeys && kTokens <= 2 * kSplitKeys && kChunk * 2 > 
 
 struct AttentionCase {
   const char* name;
-  DType dtype;
+  DType dtype, cache;
   int32_t head_dim;
 };
 
-constexpr AttentionCase kCases[] = {{"bfloat16, heads of 64", DType::kBF16, 64},
-                                    {"bfloat16, heads of 128", DType::kBF16, 128},
-                                    {"float16, heads of 128", DType::kF16, 128}};
+constexpr AttentionCase kCases[] = {{"bfloat16, heads of 64", DType::kBF16, DType::kBF16, 64},
+                                    {"bfloat16, heads of 128", DType::kBF16, DType::kBF16, 128},
+                                    {"float16, heads of 128", DType::kF16, DType::kF16, 128}};
+constexpr AttentionCase kCodeCases[] = {{"int8, heads of 128", DType::kBF16, DType::kI8, 128},
+                                        {"fp8, heads of 64", DType::kF16, DType::kF8E4M3, 64},
+                                        {"uint4, heads of 128", DType::kBF16, DType::kU4, 128}};
+
+/// A token's head of a cache of codes: numbers are at most 2.
+void make_codes(DType dtype, std::mt19937& random, std::byte* codes, int64_t bytes,
+                uint32_t* scales) {
+  std::generate_n(codes, bytes, [&] {
+    const uint32_t byte = random() & 0xff;
+    if (dtype == DType::kI8) return static_cast<std::byte>(std::max(byte, 1u));
+    if (dtype == DType::kU4 || (byte & 0x7f) != 0x7f) return static_cast<std::byte>(byte);
+    return std::byte{0};
+  });
+  if (dtype == DType::kU4) {  // from -2 on
+    *scales = f32_to_bf16(1.0f / static_cast<float>(4 + random() % 28)) |
+              uint32_t{f32_to_bf16(-2.0f)} << 16;
+    return;
+  }
+  const float step =
+      (dtype == DType::kI8 ? 2.0f / 127 : 2.0f / 448) / static_cast<float>(1 + random() % 8);
+  std::memcpy(scales, &step, sizeof(step));
+}
 
 /// Of one case.
 class AttentionTrial {
@@ -63,13 +87,18 @@ class AttentionTrial {
   size_t row_bytes() const { return 2 * static_cast<size_t>(width()); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.head_dim)); }
   KvLayout layout() const { return {kKvHeads, kBlockSize, case_.head_dim}; }
-  size_t cache_numbers() const { return static_cast<size_t>(kBlocks * layout().block_elements()); }
+  bool has_codes() const { return kv_has_scales(case_.cache); }
+  int64_t cache_rows() const { return kBlocks * layout().block_rows(); }
+  int64_t cache_row_bytes() const { return kv_row_bytes(case_.cache, case_.head_dim); }
+  size_t scale_bytes() const {
+    return static_cast<size_t>(has_codes() ? cache_rows() * kKvScaleBytes : 0);
+  }
   const std::byte* row(int64_t number) const {
     return trial_->staging() + out_ + static_cast<size_t>(number) * row_bytes();
   }
 
   void plan() {
-    const AttentionKind kind{case_.dtype, case_.dtype, case_.head_dim, kBlockSize, scale()};
+    const AttentionKind kind{case_.dtype, case_.cache, case_.head_dim, kBlockSize, scale()};
     const SeqSlice seqs[] = {{0, kChunk, kTokens - kChunk, {}}, {kChunk, 1, kTokens - 1, {}}};
     for (const bool plain : {false, true}) {
       Work& work = plain ? plain_work_ : work_;
@@ -81,8 +110,10 @@ class AttentionTrial {
 
   void place() {
     q_ = inputs_.take(kRows * row_bytes());
-    keys_ = inputs_.take(2 * cache_numbers());
-    values_ = inputs_.take(2 * cache_numbers());
+    for (size_t* numbers : {&keys_, &values_}) {
+      *numbers = inputs_.take(static_cast<size_t>(cache_rows() * cache_row_bytes()));
+    }
+    for (size_t* scales : {&key_scales_, &value_scales_}) *scales = inputs_.take(scale_bytes());
     tables_ = inputs_.take(2 * kBlocks * sizeof(int32_t));
     out_ = outputs_.take(kRows * row_bytes());
     for (Work* work : {&work_, &plain_work_}) {
@@ -101,6 +132,14 @@ class AttentionTrial {
     std::generate_n(numbers, tables_ / 2, [&] { return random_half(random); });
     std::memcpy(to + q_ + (kRows - 1) * row_bytes(), to + q_ + (kRows - 2) * row_bytes(),
                 row_bytes());
+    for (int64_t row = 0; has_codes() && row < cache_rows(); ++row) {
+      const int64_t bytes = cache_row_bytes();
+      for (const auto& [codes, scales] :
+           {std::pair{keys_, key_scales_}, std::pair{values_, value_scales_}}) {
+        make_codes(case_.cache, random, to + codes + row * bytes, bytes,
+                   reinterpret_cast<uint32_t*>(to + scales) + row);
+      }
+    }
     auto* const tables = reinterpret_cast<int32_t*>(to + tables_);
     for (int32_t i = 0; i < 2 * kBlocks; ++i) tables[i] = (i + 1) * 7 % kBlocks;
     for (const Work* work : {&work_, &plain_work_}) {
@@ -124,7 +163,7 @@ class AttentionTrial {
                                      counts + which, static_cast<int32_t>(items.size())};
     };
     op_({.dtype = case_.dtype,
-         .cache_dtype = case_.dtype,
+         .cache_dtype = case_.cache,
          .shape = work.shape,
          .scale = scale(),
          .q = {in + q_, kRows, width(), width()},
@@ -132,6 +171,8 @@ class AttentionTrial {
          .layout = layout(),
          .keys = in + keys_,
          .values = in + values_,
+         .key_scales = has_codes() ? in + key_scales_ : nullptr,
+         .value_scales = has_codes() ? in + value_scales_ : nullptr,
          .num_blocks = kBlocks,
          .block_tables = reinterpret_cast<const int32_t*>(in + tables_),
          .table_stride = kBlocks,
@@ -147,11 +188,13 @@ class AttentionTrial {
 
   // Numbers are at most 2. A score, at most 4 * sqrt(d), is off by at most (d + 3) roundoffs of
   // that, twice that relative in a weight; exponentials, sums and folds add 64 more. Tensor cores
-  // see weights rounded to the dtype. Both kinds round what they give once.
+  // see weights rounded to the dtype. Both kinds round what they give once. Of codes they see what
+  // is up to twice as large as the numbers, and weights rounded to float16.
   bool values_are_right() const {
     const double d = case_.head_dim;
     const double sums = (8.0 * std::sqrt(d) * (d + 3) + 64) * 0x1p-24;
     const double rounding = case_.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+    const double products = has_codes() ? 2.0 * (8.0 * sums + 0x1p-10) : 4.0 * sums + rounding;
     const auto number = [&](const std::byte* numbers, int64_t i) {
       uint16_t bits = 0;
       std::memcpy(&bits, numbers + 2 * i, sizeof(bits));
@@ -159,8 +202,7 @@ class AttentionTrial {
     };
     for (int64_t i = 0; i < kRows * width(); ++i) {
       const double found = number(row(0), i), plain = number(plain_.data(), i);
-      const double bound =
-          2.0 * (4.0 * sums + rounding) + (std::abs(found) + std::abs(plain)) * rounding;
+      const double bound = 2.0 * products + (std::abs(found) + std::abs(plain)) * rounding;
       if (!(std::abs(found - plain) <= bound)) return false;
     }
     return true;
@@ -178,22 +220,32 @@ class AttentionTrial {
   bool has_wgmma_;
   Work work_, plain_work_;
   TrialPlaces inputs_, outputs_;
-  size_t q_ = 0, keys_ = 0, values_ = 0, tables_ = 0;  // of inputs; the first three are numbers
-  size_t out_ = 0;                                     // of outputs
-  std::vector<std::byte> plain_;                       // what plain kernels have left there
+  // Of inputs; those ahead of the tables are numbers.
+  size_t q_ = 0, keys_ = 0, values_ = 0, key_scales_ = 0, value_scales_ = 0, tables_ = 0;
+  size_t out_ = 0;                // of outputs
+  std::vector<std::byte> plain_;  // what plain kernels have left there
   std::optional<Trial> trial_;
 };
 
-}  // namespace
-
-std::string try_attention(CudaContext& context, TrialOp<AttentionArgs> op, bool has_wgmma) {
+std::string try_cases(CudaContext& context, TrialOp<AttentionArgs> op, bool has_wgmma,
+                      std::span<const AttentionCase> cases) {
   return guarded(context, [&]() -> std::string {
-    for (const AttentionCase& one : kCases) {
+    for (const AttentionCase& one : cases) {
       const std::string why = AttentionTrial(context, op, one, has_wgmma).run();
       if (!why.empty()) return why;
     }
     return "";
   });
+}
+
+}  // namespace
+
+std::string try_attention(CudaContext& context, TrialOp<AttentionArgs> op, bool has_wgmma) {
+  return try_cases(context, op, has_wgmma, kCases);
+}
+
+std::string try_code_attention(CudaContext& context, TrialOp<AttentionArgs> op) {
+  return try_cases(context, op, false, kCodeCases);
 }
 
 }  // namespace headrace::cuda

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/checked_math.h"
-#include "cuda/host/context.h"
-#include "cuda/host/pinned.h"
-#include "cuda/host/step_graphs.h"
+#include "cuda/host/memory/pinned.h"
+#include "cuda/host/runtime/context.h"
+#include "cuda/host/step/step_graphs.h"
 
 namespace headrace::cuda {
 

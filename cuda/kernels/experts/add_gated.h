@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/matrix.h"
 
 namespace headrace::cuda {

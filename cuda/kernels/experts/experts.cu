@@ -2,8 +2,10 @@
 
 #include "cuda/kernels/experts/add_experts.h"
 #include "cuda/kernels/experts/grouped_linear.h"
+#include "cuda/kernels/experts/order_pairs.h"
 #include "cuda/kernels/experts/sort_pairs.h"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/rounded/round_rows.h"
 
 namespace headrace::cuda {
 namespace {
@@ -12,21 +14,23 @@ constexpr int64_t kAlignment = 256;
 constexpr int64_t kLeastRows = 16;
 
 int64_t rows_at_once(const ExpertsShape& shape) {
-  const int64_t row_bytes =
-      shape.top_k * (shape.down.k + shape.down.n) * static_cast<int64_t>(dtype_size(shape.dtype));
+  const int64_t ordered = shape.gate_up_quant.reordered ? shape.gate_up.k : 0;
+  const int64_t row_bytes = shape.top_k * (ordered + shape.down.k + shape.down.n) *
+                            static_cast<int64_t>(dtype_size(shape.dtype));
   return least(shape.rows, greatest(shape.most_pair_bytes / row_bytes, kLeastRows));
 }
 
 /// Where things lie in the workspace.
 struct Workspace {
-  int64_t pair_rows, places, tiles, inner, results, bytes;
+  int64_t pair_rows, places, num_pairs, tiles, ordered, inner, results, rounded, bytes;
   int64_t num_tiles;
   int32_t tile_rows;
 
   Workspace(const ExpertsShape& shape, int64_t rows) {
     const auto element = static_cast<int64_t>(dtype_size(shape.dtype));
     const int64_t pairs = rows * shape.top_k;
-    tile_rows = grouped_tile_rows(shape.dtype, rows, shape.top_k, shape.experts);
+    const bool quantized = shape.gate_up_quant.bits != 0 || shape.down_quant.bits != 0;
+    tile_rows = grouped_tile_rows(shape.dtype, quantized, rows, shape.top_k, shape.experts);
     num_tiles = most_expert_tiles(rows, shape.top_k, shape.experts, tile_rows);
     bytes = 0;
     const auto place = [this](int64_t size) {
@@ -36,11 +40,21 @@ struct Workspace {
     };
     pair_rows = place(pairs * static_cast<int64_t>(sizeof(int32_t)));
     places = place(pairs * static_cast<int64_t>(sizeof(int32_t)));
+    num_pairs = place(sizeof(int32_t));
     // More rows never take less, whatever their tiles.
     const int64_t most = most_expert_tiles(rows, shape.top_k, shape.experts, 1);
     tiles = place(most * static_cast<int64_t>(sizeof(ExpertTile)));
+    const bool reordered = shape.gate_up_quant.reordered;
+    ordered = place(reordered ? pairs * shape.gate_up.stride() * element : 0);
     inner = place(pairs * inner_stride(shape) * element);
     results = place(pairs * shape.down.n * element);
+    // One product's rows have been read when the next one's are written.
+    rounded = place(greatest(rounded_bytes(shape.gate_up, shape.gate_up_quant, rows),
+                             rounded_bytes(shape.down, shape.down_quant, pairs)));
+  }
+  static int64_t rounded_bytes(const WeightLayout& layout, const QuantFormat& format,
+                               int64_t rows) {
+    return rounds_rows(format) ? RoundedRows({layout, format}, rows).bytes() : 0;
   }
   /// Rows of what gate and up give are aligned.
   static int64_t inner_stride(const ExpertsShape& shape) { return shape.down.stride(); }
@@ -48,7 +62,7 @@ struct Workspace {
 
 void check(const ExpertsArgs& args) {
   const ExpertsShape& shape = args.shape;
-  HEADRACE_CHECK(shape.gate_up.gate_up && !shape.down.gate_up);
+  HEADRACE_CHECK(shape.gate_up.gate_up && !shape.down.gate_up && !shape.down_quant.reordered);
   HEADRACE_CHECK(shape.gate_up.n == 2 * shape.down.k && shape.gate_up.k == shape.down.n,
                  shape.gate_up.n, " x ", shape.gate_up.k, " and ", shape.down.n, " x ",
                  shape.down.k);
@@ -56,13 +70,14 @@ void check(const ExpertsArgs& args) {
   HEADRACE_CHECK(args.x.cols == shape.down.n && args.out.cols == shape.down.n, args.x.cols);
 }
 
-/// `args` are of rows that are computed at once.
-void run(const ExpertsArgs& args, Stream stream) {
+/// `args` are of rows that are computed at once, the first of which is `first_row` of all.
+void run(const ExpertsArgs& args, int64_t first_row, Stream stream) {
   const ExpertsShape& shape = args.shape;
   const Workspace at(shape, shape.rows);
   auto* const memory = static_cast<char*>(args.workspace);
   auto* const pair_rows = reinterpret_cast<int32_t*>(memory + at.pair_rows);
   auto* const places = reinterpret_cast<int32_t*>(memory + at.places);
+  auto* const num_pairs = reinterpret_cast<int32_t*>(memory + at.num_pairs);
   auto* const tiles = reinterpret_cast<ExpertTile*>(memory + at.tiles);
   const int64_t pairs = shape.rows * shape.top_k;
   const Matrix inner{memory + at.inner, pairs, shape.down.k, Workspace::inner_stride(shape)};
@@ -72,10 +87,13 @@ void run(const ExpertsArgs& args, Stream stream) {
               .rows = shape.rows,
               .top_k = shape.top_k,
               .experts = static_cast<int32_t>(shape.experts),
+              .first_expert = shape.first_expert,
               .used_rows = args.used_rows,
+              .first_row = first_row,
               .tile_rows = at.tile_rows,
               .pair_rows = pair_rows,
               .places = places,
+              .num_pairs = num_pairs,
               .tiles = tiles},
              stream);
   GroupedLinearArgs product{.dtype = shape.dtype,
@@ -83,17 +101,37 @@ void run(const ExpertsArgs& args, Stream stream) {
                             .pair_rows = pair_rows,
                             .weight = args.gate_up,
                             .layout = shape.gate_up,
+                            .quant = shape.gate_up_quant,
+                            .rounded = memory + at.rounded,
                             .silu_mul = true,
                             .out = inner,
                             .tiles = tiles,
                             .num_tiles = at.num_tiles,
                             .tile_rows = at.tile_rows,
                             .multiprocessors = args.multiprocessors};
+  if (shape.gate_up_quant.reordered) {
+    const QuantLayout layout{shape.gate_up, shape.gate_up_quant};
+    const Matrix ordered{memory + at.ordered, pairs, shape.gate_up.k, shape.gate_up.stride()};
+    order_pairs({.dtype = shape.dtype,
+                 .x = args.x,
+                 .pair_rows = pair_rows,
+                 .orders = reinterpret_cast<const int32_t*>(static_cast<const char*>(args.gate_up) +
+                                                            layout.order_at(shape.experts)),
+                 .tiles = tiles,
+                 .num_tiles = at.num_tiles,
+                 .out = ordered},
+                stream);
+    product.x = ordered;
+    product.pair_rows = nullptr;
+    product.quant.reordered = false;
+  }
   grouped_linear(product, stream);
   product.x = inner;
   product.pair_rows = nullptr;
   product.weight = args.down;
   product.layout = shape.down;
+  product.quant = shape.down_quant;
+  product.used_rows = num_pairs;
   product.silu_mul = false;
   product.out = results;
   grouped_linear(product, stream);
@@ -116,7 +154,6 @@ size_t experts_workspace_bytes(const ExpertsShape& shape) {
 void experts(const ExpertsArgs& args, Stream stream) {
   check(args);
   const int64_t rows = args.shape.rows, most = rows_at_once(args.shape);
-  HEADRACE_CHECK(args.used_rows == nullptr || rows == most, rows);
   const auto element = static_cast<int64_t>(dtype_size(args.shape.dtype));
   for (int64_t first = 0; first < rows; first += most) {
     ExpertsArgs part = args;
@@ -126,7 +163,7 @@ void experts(const ExpertsArgs& args, Stream stream) {
     part.out.data = static_cast<char*>(args.out.data) + first * args.out.stride * element;
     part.ids += first * args.ids_stride;
     part.weights += first * args.weights_stride;
-    run(part, stream);
+    run(part, first, stream);
   }
 }
 

@@ -5,16 +5,21 @@
 
 #include <cstddef>
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
+#include "cuda/kernels/linear/weight_layout.h"
 #include "cuda/kernels/matrix.h"
-#include "cuda/kernels/weight_layout.h"
+#include "cuda/kernels/quant/quant_layout.h"
 
 namespace headrace::cuda {
 
 struct ExpertsShape {
-  DType dtype = DType::kF32;  ///< of x, the weights and out
+  DType dtype = DType::kF32;  ///< of x, out and weights that aren't quantized
   int64_t rows = 0, top_k = 0, experts = 0;
+  /// Ids of experts begin with it; what others would give is left out of the sums.
+  int32_t first_expert = 0;
   WeightLayout gate_up, down;  ///< of one expert: [2 * I, H] and [H, I]
+  /// As GroupedLinearArgs has it, but gate and up may be reordered: each expert's in its own way.
+  QuantFormat gate_up_quant, down_quant;
   /// Of what lies between the products: as many rows come at once, but 16 at least. At 8 experts of
   /// 2048 x 768 these are 5,900 rows.
   int64_t most_pair_bytes = int64_t{256} << 20;
@@ -41,9 +46,9 @@ struct ExpertsArgs {
 size_t experts_workspace_bytes(const ExpertsShape& shape);
 
 /// out[row] = the sum over the row's experts in ascending order, one float32 chain, of weight *
-/// (down . silu(gate . x) * up . x); each product has the bits of linear() of that row and expert
-/// alone, rounded to `dtype`. Moves the weights of all experts that some row uses, and
-/// T*top_k*(2*H + 2*I) elements.
+/// (down . silu(gate . x) * up . x); each product has the bits of linear(), or quant_linear(), of
+/// that row and expert alone, rounded to `dtype`. Moves the weights of all experts that some row
+/// uses, and T*top_k*(2*H + 2*I) elements; where gate and up are reordered, T*top_k*2*H more.
 void experts(const ExpertsArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

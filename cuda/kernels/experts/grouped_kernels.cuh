@@ -3,16 +3,23 @@
 // What the kernels of grouped_linear() share.
 
 #include "cuda/kernels/experts/grouped_linear.h"
-#include "cuda/kernels/linear_epilogue.cuh"
+#include "cuda/kernels/linear/linear_epilogue.cuh"
 
 namespace headrace::cuda {
 
 /// Rows of a tile that each kernel takes. grouped_skinny: 8 or 16.
+inline constexpr int32_t kF32TileRows = 32;
 inline constexpr int32_t kSkinnyTileRows = 16;
+/// grouped_quant and grouped_rounded: 8, 16 or this.
+inline constexpr int32_t kQuantTileRows = 64;
 
-void grouped_f32(const GroupedLinearArgs& args, Stream stream);     ///< 32
+void grouped_f32(const GroupedLinearArgs& args, Stream stream);     ///< kF32TileRows
 void grouped_skinny(const GroupedLinearArgs& args, Stream stream);  ///< up to kSkinnyTileRows
 void grouped_tiles(const GroupedLinearArgs& args, Stream stream);   ///< 64 or 128
+/// 16-bit activations, a quantized weight.
+void grouped_quant(const GroupedLinearArgs& args, Stream stream);
+/// A weight that rounds_rows(); float32 activations come in kF32TileRows.
+void grouped_rounded(const GroupedLinearArgs& args, Stream stream);
 
 template <class T>
 struct GroupedTask {

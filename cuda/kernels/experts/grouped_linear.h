@@ -2,22 +2,31 @@
 
 // Products of pairs of rows and experts with each expert's own matrix.
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/experts/expert_tile.h"
+#include "cuda/kernels/linear/weight_layout.h"
 #include "cuda/kernels/matrix.h"
-#include "cuda/kernels/weight_layout.h"
+#include "cuda/kernels/quant/quant_layout.h"
 
 namespace headrace::cuda {
 
 struct GroupedLinearArgs {
-  DType dtype = DType::kF32;  ///< of all
+  DType dtype = DType::kF32;  ///< of all, but for a quantized weight
   ConstMatrix x;              ///< [.., k]
   /// Pair i takes row pair_rows[i] of x; null: row i.
   const int32_t* pair_rows = nullptr;
   const void* weight = nullptr;  ///< of expert 0, aligned to 256; the next follows
   WeightLayout layout;           ///< of one
-  bool silu_mul = false;         ///< as LinearArgs has it
-  Matrix out;                    ///< [pairs, n], with silu_mul [pairs, n/2]
+  /// Of a weight in QuantLayout: not reordered, activations as they come or rounds_rows(). bits 0:
+  /// it is of `dtype`.
+  QuantFormat quant;
+  /// Of a format that rounds_rows(): where all rows of x lie as codes meanwhile,
+  /// RoundedRows::bytes() of x.rows, aligned to 16; and how many of them there are, on the GPU.
+  /// Null: all.
+  void* rounded = nullptr;
+  const int32_t* used_rows = nullptr;
+  bool silu_mul = false;  ///< as LinearArgs has it
+  Matrix out;             ///< [pairs, n], with silu_mul [pairs, n/2]
   const ExpertTile* tiles = nullptr;
   int64_t num_tiles = 0;  ///< of the list; those without rows do nothing
   int32_t tile_rows = 0;  ///< of one at most: what grouped_tile_rows() says
@@ -25,11 +34,12 @@ struct GroupedLinearArgs {
 };
 
 /// Rows of a tile for `rows` rows that choose top_k of `experts` experts each: decides about speed
-/// only.
-int32_t grouped_tile_rows(DType dtype, int64_t rows, int64_t top_k, int64_t experts);
+/// only. `quantized`: some of the weights are.
+int32_t grouped_tile_rows(DType dtype, bool quantized, int64_t rows, int64_t top_k,
+                          int64_t experts);
 
-/// Row i of `out` is linear() of pair i with its expert's matrix, bit for bit. Moves the weights of
-/// the experts that have tiles, once for each of their tiles.
+/// Row i of `out` is linear(), or quant_linear(), of pair i with its expert's matrix, bit for bit.
+/// Moves the weights of the experts that have tiles, once for each of their tiles.
 void grouped_linear(const GroupedLinearArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

@@ -1,5 +1,5 @@
 #include "cuda/kernels/experts/grouped_kernels.cuh"
-#include "cuda/kernels/linear_skinny.cuh"
+#include "cuda/kernels/linear/linear_skinny.cuh"
 
 namespace headrace::cuda {
 namespace {

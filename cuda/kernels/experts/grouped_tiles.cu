@@ -1,5 +1,5 @@
 #include "cuda/kernels/experts/grouped_kernels.cuh"
-#include "cuda/kernels/linear_tiles.cuh"
+#include "cuda/kernels/linear/linear_tiles.cuh"
 
 namespace headrace::cuda {
 namespace {

@@ -53,7 +53,8 @@ __device__ inline void for_pairs(const SortPairsArgs& args, int begin, int end,
       for (int j = 0; j < kIdsEach; ++j) {
         const int slot = j * kWarp + lane_id();
         const bool exists = row + i < end && slot < args.top_k;
-        ids[i][j] = exists ? args.ids[int64_t{row + i} * args.ids_stride + slot] : -1;
+        ids[i][j] =
+            exists ? args.ids[int64_t{row + i} * args.ids_stride + slot] - args.first_expert : -1;
       }
     }
     HEADRACE_UNROLL
@@ -101,7 +102,10 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   const auto rows = static_cast<int>(args.rows);
-  const int used = args.used_rows == nullptr ? rows : least(rows, *args.used_rows);
+  const int used =
+      args.used_rows == nullptr
+          ? rows
+          : least(rows, greatest(*args.used_rows - static_cast<int>(args.first_row), 0));
   const int run = divide_up(used, kWarps);
   const int begin = least(warp_id() * run, used), end = least(begin + run, used);
   int32_t* own_counts = counts + warp_id() * args.experts;
@@ -127,7 +131,10 @@ __global__ void __launch_bounds__(kThreads)
     first.pairs += own[i].pairs;
     first.tiles += own[i].tiles;
   }
-  if (thread == kThreads - 1) num_tiles = first.tiles;
+  if (thread == kThreads - 1) {
+    num_tiles = first.tiles;
+    if (args.num_pairs != nullptr) *args.num_pairs = first.pairs;
+  }
   __syncthreads();
   for (int64_t i = num_tiles + thread; i < most_tiles; i += kThreads) args.tiles[i] = {};
   for_pairs(args, begin, end, [&](int row, int slot, int32_t id) {

@@ -1,7 +1,7 @@
 #include "cuda/kernels/quant/quant_embed.h"
 
 #include "cuda/kernels/quant/quant_task.cuh"
-#include "cuda/kernels/row_copy.cuh"
+#include "cuda/kernels/rows/row_copy.cuh"
 
 namespace headrace::cuda {
 namespace {
@@ -15,7 +15,7 @@ __global__ void quant_embed_kernel(QuantWeightView table, PickedRows rows, T* ou
   wait_for_previous();
   const int64_t row = rows[blockIdx.x];
   for (int64_t k = threadIdx.x; k < cols; k += kThreads) {
-    out[blockIdx.x * stride + k] = from_float<T>(table.at(row, k));
+    out[blockIdx.x * stride + k] = from_float<T>(row < 0 ? 0.0f : table.at(row, k));
   }
 }
 
@@ -30,7 +30,7 @@ void quant_embed(const QuantEmbedArgs& args, Stream stream) {
     launch("quant_embed", quant_embed_kernel<T>,
            {.grid = {grid_size(embed.out.rows)}, .threads = kThreads, .overlaps = true}, stream,
            view_of(args.layout, embed.table.data),
-           PickedRows{embed.token_ids, embed.drawn_by, embed.drawn},
+           PickedRows{embed.token_ids, embed.drawn_by, embed.drawn, embed.first, embed.count},
            static_cast<T*>(embed.out.data), embed.out.stride, embed.out.cols);
   });
 }

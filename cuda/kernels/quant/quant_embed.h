@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cuda/kernels/embed.h"
 #include "cuda/kernels/quant/quant_layout.h"
+#include "cuda/kernels/rows/embed.h"
 
 namespace headrace::cuda {
 
@@ -10,7 +10,7 @@ struct QuantEmbedArgs {
   QuantLayout layout;
 };
 
-/// out[i] = table[token_ids[i]], rounded to out's dtype.
+/// embed(), rounded to out's dtype.
 void quant_embed(const QuantEmbedArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

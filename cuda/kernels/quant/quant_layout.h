@@ -11,7 +11,11 @@
 //
 // In int4 nibble i < 4 of a lane's word is the lower half of a[i], nibble i + 4 the upper one: a
 // shift and a mask give both. In int8 bytes 2i and 2i + 1 of 8 are a[i]. Behind all tiles a
-// reordered weight has its order, int32 [k].
+// reordered weight has its order, int32 [k]; behind those of several experts theirs, [experts][k].
+//
+// Codes that meet codes (rounds_rows()): for each unit 16 rows of 128 bytes, its k in order, as
+// products of a warpgroup take them from shared memory. Scales are float32, of each unit or one for
+// all.
 //
 // The sums of a row of x with a feature, whatever kernel computes them, 16-bit activations: inputs
 // fall into kQuantSlices runs of units, each a chain over its groups in ascending order,
@@ -22,7 +26,7 @@
 #include <cstdint>
 
 #include "backend/contract/quant_format.h"
-#include "cuda/kernels/weight_layout.h"
+#include "cuda/kernels/linear/weight_layout.h"
 
 namespace headrace::cuda {
 
@@ -40,17 +44,21 @@ struct QuantLayout {
   QuantFormat format;
 
   constexpr int64_t units() const { return (matrix.k + kQuantUnit - 1) / kQuantUnit; }
-  constexpr int64_t groups() const { return units() * (kQuantUnit / format.group_size); }
+  constexpr int64_t groups() const {
+    const bool one = rounds_rows(format) && format.activations != Activations::kFloat8Groups;
+    return one ? 1 : units() * (kQuantUnit / format.group_size);
+  }
+  constexpr int64_t scale_bytes() const { return rounds_rows(format) ? 4 : 2; }
   constexpr int64_t tiles() const { return matrix.stored_rows() / kQuantTile; }
   /// Of a tile.
   constexpr int64_t scales_at() const {
     return units() * kQuantUnit * kQuantTile * format.bits / 8;
   }
-  constexpr int64_t zeros_at() const { return scales_at() + groups() * kQuantTile * 2; }
+  constexpr int64_t zeros_at() const { return scales_at() + groups() * kQuantTile * scale_bytes(); }
   constexpr int64_t tile_bytes() const {
     return zeros_at() + (format.zero_points ? groups() * kQuantTile : 0);
   }
-  constexpr int64_t order_at() const { return tiles() * tile_bytes(); }
+  constexpr int64_t order_at(int64_t experts = 1) const { return experts * tiles() * tile_bytes(); }
   constexpr int64_t bytes() const {
     return order_at() + (format.reordered ? matrix.k * static_cast<int64_t>(sizeof(int32_t)) : 0);
   }
@@ -74,6 +82,11 @@ constexpr CodePlace code_place(int bits, int row, int64_t k) {
   const int64_t vector = step / per_vector * kWarpVector + lane * kLaneVector;
   if (bits == 8) return {vector + step % per_vector * 8 + reg * 2 + high, 0};
   return {vector + step % per_vector * 4 + high * 2 + reg / 2, reg % 2 * 4};
+}
+
+/// Where a tile has a code that meets codes.
+constexpr int64_t rounded_code_place(int row, int64_t k) {
+  return (k / kQuantUnit * kQuantTile + row) * kQuantUnit + k % kQuantUnit;
 }
 
 }  // namespace headrace::cuda

@@ -2,6 +2,7 @@
 
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/quant/reorder.h"
+#include "cuda/kernels/rounded/rounded_linear.h"
 
 namespace headrace::cuda {
 namespace {
@@ -45,27 +46,31 @@ M rows_of(const M& all, DType dtype, int64_t first, int64_t count) {
 
 }  // namespace
 
+QuantLinearArgs piece_of(const QuantLinearArgs& args, int64_t first, int64_t count) {
+  QuantLinearArgs piece = args;
+  LinearArgs& linear = piece.linear;
+  linear.x = rows_of(linear.x, linear.dtype, first, count);
+  linear.residual = rows_of(linear.residual, linear.dtype, first, count);
+  linear.out = rows_of(linear.out, linear.out_dtype, first, count);
+  return piece;
+}
+
 void quant_linear(const QuantLinearArgs& args, Stream stream) {
   check(args);
   const int64_t rows = args.linear.x.rows;
   if (rows == 0) return;
+  if (rounds_rows(args.format)) return rounded_linear(args, stream);
   if (!args.format.reordered) return multiply(args, stream);
   const QuantLayout layout{args.linear.layout, args.format};
   const auto* order = reinterpret_cast<const int32_t*>(
       static_cast<const char*>(args.linear.weight) + layout.order_at());
   for (int64_t first = 0; first < rows; first += kMostReorderedRows) {
     const int64_t count = rows - first < kMostReorderedRows ? rows - first : kMostReorderedRows;
-    QuantLinearArgs piece = args;
+    QuantLinearArgs piece = piece_of(args, first, count);
     LinearArgs& linear = piece.linear;
     const Matrix ordered{args.reordered, count, layout.matrix.k, layout.matrix.stride()};
-    reorder({.dtype = linear.dtype,
-             .x = rows_of(linear.x, linear.dtype, first, count),
-             .order = order,
-             .out = ordered},
-            stream);
+    reorder({.dtype = linear.dtype, .x = linear.x, .order = order, .out = ordered}, stream);
     linear.x = ordered;
-    linear.residual = rows_of(linear.residual, linear.dtype, first, count);
-    linear.out = rows_of(linear.out, linear.out_dtype, first, count);
     multiply(piece, stream);
   }
 }

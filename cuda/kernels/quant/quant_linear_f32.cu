@@ -1,4 +1,4 @@
-#include "cuda/kernels/linear_epilogue.cuh"
+#include "cuda/kernels/linear/linear_epilogue.cuh"
 #include "cuda/kernels/quant/quant_task.cuh"
 
 namespace headrace::cuda {

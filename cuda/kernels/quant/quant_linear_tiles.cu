@@ -1,5 +1,5 @@
-#include "cuda/kernels/linear_epilogue.cuh"
-#include "cuda/kernels/quant/quant_task.cuh"
+#include "cuda/kernels/linear/linear_epilogue.cuh"
+#include "cuda/kernels/quant/quant_stage.cuh"
 
 namespace headrace::cuda {
 namespace {
@@ -35,36 +35,6 @@ __device__ TilePlace tile_place(const TileTask<T>& task, int64_t block) {
   return {first + block % group % width, block % group / width};
 }
 
-/// What a lane needs of the weight for a stage, from global memory to registers.
-template <int kBits>
-struct StageCodes {
-  uint4 codes[kRowTiles][kBits / 4];
-  uint32_t scales[kRowTiles][kStageGroups] = {}, zeros[kRowTiles][kStageGroups] = {};
-
-  __device__ void load(const QuantWeightView& weight, const uint8_t* tile, int64_t stage) {
-    const int lane = lane_id();
-    const int64_t first = weight.groups_before(stage) * kQuantTile + lane / 4 * 2;
-    HEADRACE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) {
-      const uint8_t* from = tile + r * weight.tile_bytes;
-      HEADRACE_UNROLL
-      for (int v = 0; v < kBits / 4; ++v) {
-        codes[r][v] = *reinterpret_cast<const uint4*>(from + stage * stage_code_bytes(kBits) +
-                                                      v * kWarpVector + lane * kLaneVector);
-      }
-      HEADRACE_UNROLL
-      for (int i = 0; i < kStageGroups; ++i) {
-        if (i >= weight.stage_groups()) continue;
-        const int64_t at = first + i * kQuantTile;
-        scales[r][i] = *reinterpret_cast<const uint32_t*>(from + weight.scales_at + at * 2);
-        if (weight.zero_points) {
-          zeros[r][i] = *reinterpret_cast<const uint16_t*>(from + weight.zeros_at + at);
-        }
-      }
-    }
-  }
-};
-
 template <class T, int kBits>
 struct TileWarp {
   const TileTask<T>& task;
@@ -96,46 +66,10 @@ struct TileWarp {
     }
   }
 
-  __device__ void multiply(int64_t stage, const StageCodes<kBits>& held) {
+  __device__ void multiply(int64_t stage, const StageCodes<kBits, kRowTiles>& held) {
     const char* tokens = shared_memory() + stage % kStages * kStageBytes;
-    const int lane = lane_id();
-    const int k0 = static_cast<int>(stage % 2) * kQuantStage;  // in the unit
-    HEADRACE_UNROLL
-    for (int step = 0; step < kQuantStage / 16; ++step) {
-      const int k = k0 + 16 * step;
-      const bool second = step >= 2 && task.weight.stage_groups() == 2;
-      if (task.weight.zero_points && task.weight.begins_group(k)) {
-        HEADRACE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          zeros[r].set(second ? held.zeros[r][1] : held.zeros[r][0]);
-        }
-      }
-      uint32_t b[kTokenTiles][2];
-      HEADRACE_UNROLL
-      for (int t = 0; t < kTokenTiles; t += 2) {
-        uint32_t two[4];
-        load_matrices(two, tokens + stage_chunk_byte(first_token + 8 * t + lane / 16 * 8 + lane % 8,
-                                                     2 * step + lane / 8 % 2));
-        HEADRACE_UNROLL
-        for (int i = 0; i < 4; ++i) b[t + i / 2][i % 2] = two[i];
-      }
-      HEADRACE_UNROLL
-      for (int r = 0; r < kRowTiles; ++r) {
-        uint32_t words[kBits];
-        __builtin_memcpy(words, held.codes[r], sizeof words);
-        uint32_t a[4];
-        codes_to_a<T, kBits>(words + step * (kBits / 4), zeros[r].low, zeros[r].high, a);
-        HEADRACE_UNROLL
-        for (int t = 0; t < kTokenTiles; ++t) mma_16x8x16<T>(sums[r].products[t], a, b[t]);
-      }
-      if (step % 2 == 1 && task.weight.begins_group(k + 16)) {
-        HEADRACE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          sums[r].add_group(
-              scales_of(second ? held.scales[r][1] : held.scales[r][0], task.weight.f16_scales));
-        }
-      }
-    }
+    multiply_quant_stage(task.weight, stage, held, tokens + first_token * kStageRowBytes, zeros,
+                         sums);
   }
 
   /// A slice is complete.
@@ -168,7 +102,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   const int64_t stages = task.units * kStagesOfUnit;
   start_next();
   TileWarp<T, kBits> warp(task);
-  StageCodes<kBits> next;
+  StageCodes<kBits, kRowTiles> next;
   next.load(task.weight, warp.tile, 0);
   wait_for_previous();
   HEADRACE_UNROLL
@@ -182,7 +116,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     const int64_t end = slice_begin(task.units, slice + 1) * kStagesOfUnit;
     HEADRACE_NO_UNROLL
     for (; stage < end; ++stage) {
-      const StageCodes<kBits> held = next;
+      const StageCodes<kBits, kRowTiles> held = next;
       if (stage + 1 < stages) next.load(task.weight, warp.tile, stage + 1);
       copy_async_wait<kStages - 2>();
       __syncthreads();

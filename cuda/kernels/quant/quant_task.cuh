@@ -135,7 +135,7 @@ template <class T, int kBits>
 struct RowZeros {
   CodeZero<T, kBits> low, high;
 
-  __device__ explicit RowZeros(int symmetric)
+  __device__ explicit RowZeros(int symmetric = quant_zero(kBits))
       : low(static_cast<uint32_t>(symmetric)), high(static_cast<uint32_t>(symmetric)) {}
   /// `pair`: as the layout has them.
   __device__ void set(uint32_t pair) {

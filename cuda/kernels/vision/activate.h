@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/contract/vision_ops.h"
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/matrix.h"
 
 namespace headrace::cuda {

@@ -1,6 +1,6 @@
 #include "cuda/kernels/vision/layer_norm.h"
 
-#include "cuda/kernels/norm_row.cuh"
+#include "cuda/kernels/rows/norm_row.cuh"
 
 namespace headrace::cuda {
 namespace {

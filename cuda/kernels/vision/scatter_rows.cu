@@ -1,6 +1,6 @@
 #include "cuda/kernels/vision/scatter_rows.h"
 
-#include "cuda/kernels/row_copy.cuh"
+#include "cuda/kernels/rows/row_copy.cuh"
 
 namespace headrace::cuda {
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 #include "cuda/kernels/matrix.h"
 
 namespace headrace::cuda {

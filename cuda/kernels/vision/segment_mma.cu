@@ -1,4 +1,4 @@
-#include "cuda/kernels/attention_warp.cuh"
+#include "cuda/kernels/attention/attention_warp.cuh"
 #include "cuda/kernels/vision/segment_task.cuh"
 
 // Each of a block's 4 warps takes 16 rows of an item, all keys of its segment and all columns of a

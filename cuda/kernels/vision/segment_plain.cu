@@ -1,4 +1,4 @@
-#include "cuda/kernels/attention_scalar.cuh"
+#include "cuda/kernels/attention/attention_scalar.cuh"
 #include "cuda/kernels/vision/segment_task.cuh"
 
 // One row after the other.

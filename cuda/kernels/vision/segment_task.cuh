@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/kernels/attention_kernels.cuh"
+#include "cuda/kernels/attention/attention_kernels.cuh"
 #include "cuda/kernels/vision/segment_kernels.h"
 
 namespace headrace::cuda {

@@ -68,6 +68,8 @@ class _Bench:
             "dtype": info.dtype,
             "isa": info.isa,
             "num_threads": info.num_threads,
+            "tensor_parallel_size": info.tensor_parallel_size,
+            "data_parallel_size": info.data_parallel_size,
             "num_nodes": info.num_nodes,
             "num_parameters": info.num_parameters,
             "load_seconds": info.load_seconds,

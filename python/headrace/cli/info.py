@@ -98,6 +98,8 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "replaced_kernels": info.replaced_kernels or "none",
             "quantization": info.quantization or "none",
             "num_threads": info.num_threads,
+            "tensor_parallel_size": info.tensor_parallel_size,
+            "data_parallel_size": info.data_parallel_size,
             "num_nodes": info.num_nodes,
             "weight_bytes": info.weight_bytes,
             "token_weight_bytes": info.token_weight_bytes,

@@ -58,8 +58,10 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tokenizer", help="folder of another tokenizer")
     group.add_argument("--device", help="auto, cpu, cpu_numa, cuda or cuda:N")
     group.add_argument("--dtype", help="auto, float32, bfloat16 or float16")
-    group.add_argument("--quantization", help="wint8 or wint4")
-    group.add_argument("--kv-cache-dtype", help="auto, float32, bfloat16, float16, int8 or uint4")
+    group.add_argument("--quantization", help="wint8 or wint4, on a GPU also fp8 or block_wise_fp8")
+    group.add_argument(
+        "--kv-cache-dtype", help="auto, float32, bfloat16, float16, int8, fp8 or uint4"
+    )
     group.add_argument("--max-model-len", type=int, help="prompt and output together, in tokens")
     group.add_argument("--max-num-seqs", type=int, help="sequences that run at once")
     group.add_argument("--max-num-batched-tokens", type=int, help="tokens computed in one step")
@@ -80,6 +82,24 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="of the free memory, also of a machine without a GPU; default 0.9",
     )
     group.add_argument("--threads", type=int, dest="num_threads", help="CPU threads")
+    group.add_argument(
+        "--tensor-parallel-size",
+        type=int,
+        metavar="N",
+        help="devices that compute the model together: GPUs, or groups of CPU threads",
+    )
+    group.add_argument(
+        "--enable-expert-parallel",
+        action="store_true",
+        default=None,
+        help="each of them has some of a model's experts, not a part of each",
+    )
+    group.add_argument(
+        "--data-parallel-size",
+        type=int,
+        metavar="N",
+        help="replicas of the model, each on devices of its own",
+    )
     group.add_argument(
         "--packed-weights", help="packed file to load (see headrace pack), or auto: the cache's"
     )
@@ -200,6 +220,9 @@ def engine_arguments(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
         "kv_cache_bytes",
         "gpu_memory_utilization",
         "num_threads",
+        "tensor_parallel_size",
+        "enable_expert_parallel",
+        "data_parallel_size",
         "swap_space",
         "packed_weights",
         "packed_copy",

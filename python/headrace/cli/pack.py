@@ -21,6 +21,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--quantization", help="wint8 or wint4")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads")
     parser.add_argument(
+        "--tensor-parallel-size", type=int, default=1, help="devices that will share the model"
+    )
+    parser.add_argument(
+        "--enable-expert-parallel", action="store_true", help="with whole experts on each of them"
+    )
+    parser.add_argument(
         "--skip-if-current", action="store_true", help="do nothing if OUT fits the model already"
     )
     parser.add_argument(
@@ -36,8 +42,12 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace import packed
 
+    devices = {
+        "tensor_parallel_size": args.tensor_parallel_size,
+        "enable_expert_parallel": args.enable_expert_parallel,
+    }
     if args.check:
-        packed.check(model_path(args), args.out, dtype=args.dtype)
+        packed.check(model_path(args), args.out, dtype=args.dtype, **devices)
         print(f"{args.out} fits")
         return 0
     report = packed.pack(
@@ -48,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         num_threads=args.threads,
         skip_if_current=args.skip_if_current,
         overwrite=args.force,
+        **devices,
     )
     if report is None:
         print(f"{args.out} is current")

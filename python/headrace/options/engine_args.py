@@ -39,6 +39,8 @@ _INTS = (  # 10.0 is taken for 10, and numpy's integers for Python's
     "num_gpu_blocks_override",
     "kv_cache_bytes",
     "num_threads",
+    "tensor_parallel_size",
+    "data_parallel_size",
     "seed",
     "max_logprobs",
     "max_loras",
@@ -72,7 +74,7 @@ _SPLIT = "prompts and outputs share one pool of KV blocks"
 _DEVICE = re.compile(r"auto|cpu|cpu_numa|cuda(:[0-9]{1,4})?")
 _CHUNKS = "every step is filled to max_num_batched_tokens from all prompts in turn"
 _EXPERTS = "expert parallelism"
-_ONE_DEVICE = "there is one device"
+_ONE_DEVICE = "one process drives every device"
 _LIVE_WEIGHTS = "weights that change while the model runs"
 
 
@@ -100,6 +102,11 @@ class EngineArgs:
     device: "cpu", "cpu_numa" (weights and threads shared out to the machine's NUMA nodes), "cuda"
         (the first GPU), "cuda:N", or "auto": the first GPU if this build has the CUDA plug-in, the
         GPU is usable and runs the model, and no packed file is given; else "cpu".
+    tensor_parallel_size: devices that compute the model together, 1 .. 64: the first GPUs, or as
+        many groups of CPU threads (docs/parallel.md). It must divide the attention heads.
+    enable_expert_parallel: each of them has some of the experts, instead of a part of each.
+    data_parallel_size: replicas of the model, each on devices of its own; a request goes to the
+        one that is likely to finish it first. 1 .. 64, and no more than 64 devices in all.
     num_threads: CPU threads; 0: HEADRACE_NUM_THREADS, else the usable cores.
     seed: makes the draws of requests without a seed of their own repeatable: they take seeds from
         this one in order of submission.
@@ -115,10 +122,13 @@ class EngineArgs:
         ($HEADRACE_CACHE, ~/.cache/headrace; docs/packed.md).
     packed_copy: copy the weights out of that file instead of mapping it.
     quantization: "wint8" or "wint4" rounds the weights to 8 or 4 bits at load, a vision tower's to
-        8 (docs/models.md has the other names); None keeps them in `dtype`.
+        8; on a GPU "fp8" rounds weights and activations to FP8, with a scale for each channel and
+        row, "block_wise_fp8" with one for each 128 inputs. docs/models.md has the other names; None
+        keeps them in `dtype`.
     kv_cache_dtype: what keys and values are kept in: "auto" (as the weights), "float32",
-        "bfloat16", "float16", "int8" or "uint4" (docs/models.md). kv_cache_quant_type: the same by
-        FastDeploy's names: "int8" and "int8_zp" mean int8, "int4_zp" uint4.
+        "bfloat16", "float16", "int8", "fp8" or "uint4" (docs/models.md). kv_cache_quant_type: the
+        same by FastDeploy's names: "int8" and "int8_zp" mean int8, "int4_zp" uint4,
+        "float8_e4m3fn", "float8_e4m3fn_zp" and "block_wise_fp8" fp8.
     raise_on_error: raise EngineError for a failed request instead of reporting it in its output.
     enable_lora, max_loras, max_lora_rank: whether requests may name adapters, of which at most
         max_loras are loaded at once, none of a higher rank. Memory for them is set aside.
@@ -155,6 +165,9 @@ class EngineArgs:
     swap_space: float | None = None
     dtype: str = "auto"
     device: str = "auto"
+    tensor_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    data_parallel_size: int = 1
     num_threads: int = 0
     seed: int | None = None
     enable_logprob: bool = False
@@ -182,9 +195,6 @@ class EngineArgs:
     deploy_modality: str = "mixed"
     enable_mm: bool = False
 
-    tensor_parallel_size: int = field(default=1, metadata=_only(1))
-    data_parallel_size: int = field(default=1, metadata=_only(1))
-    enable_expert_parallel: bool = field(default=False, metadata=_only(False))
     reasoning_parser: str | None = None
     tool_call_parser: str | None = None
     tool_parser_plugin: str | os.PathLike[str] | None = None
@@ -351,6 +361,8 @@ class EngineArgs:
         _check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
         _check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)
         _check_int("num_threads", self.num_threads, 0, 1024)
+        _check_int("tensor_parallel_size", self.tensor_parallel_size, 1, 64)
+        _check_int("data_parallel_size", self.data_parallel_size, 1, 64)
         _check_int("max_loras", self.max_loras, 1, 256)
         _check_int("max_lora_rank", self.max_lora_rank, 1, 4096)
         _check_int("max_encoder_tokens", self.max_encoder_tokens, 0)
@@ -380,6 +392,7 @@ class EngineArgs:
             "raise_on_error",
             "packed_copy",
             "enable_lora",
+            "enable_expert_parallel",
             "enable_mm",
             "guided_decoding_disable_any_whitespace",
         ):
@@ -427,6 +440,9 @@ class EngineArgs:
         return {
             "path": path,
             "device": self.device,
+            "tensor_parallel_size": self.tensor_parallel_size,
+            "enable_expert_parallel": self.enable_expert_parallel,
+            "data_parallel_size": self.data_parallel_size,
             "dtype": self.dtype,
             "quantization": quantization,
             "quantization_group_size": group_size,

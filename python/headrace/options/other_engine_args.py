@@ -10,9 +10,6 @@ class OtherEngineArgs(TypedDict, total=False):
     accepts, warns or refuses."""
 
     logits_processors: list[Any] | None
-    tensor_parallel_size: int
-    data_parallel_size: int
-    enable_expert_parallel: bool
     enable_early_stop: bool
     early_stop_config: Any
     enable_mm: bool

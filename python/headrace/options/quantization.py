@@ -10,7 +10,7 @@ from headrace.errors import UnsupportedError
 from headrace.quoting import quoted
 
 # Weights of 8 or 4 bits; activations are rounded to 8 bits with either (docs/models.md), so that
-# the names of weight-only and of dynamic quantization come to the same.
+# the names of weight-only and of dynamic quantization come to the same. FP8 is for GPUs.
 _NAMES: Mapping[str, str] = {
     "wint8": "wint8",
     "a8w8": "wint8",
@@ -19,10 +19,20 @@ _NAMES: Mapping[str, str] = {
     "wint4": "wint4",
     "w4a8": "wint4",
     "a16w4": "wint4",
+    "fp8": "fp8",
+    "wfp8afp8": "fp8",
+    "block_wise_fp8": "block_wise_fp8",
 }
-_KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "uint4")
+_KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "float16", "int8", "fp8", "uint4")
 # FastDeploy's. Scales are worked out for each token and head, so that none are read from a file.
-_KV_CACHE_NAMES: Mapping[str, str] = {"int8": "int8", "int8_zp": "int8", "int4_zp": "uint4"}
+_KV_CACHE_NAMES: Mapping[str, str] = {
+    "int8": "int8",
+    "int8_zp": "int8",
+    "int4_zp": "uint4",
+    "float8_e4m3fn": "fp8",
+    "float8_e4m3fn_zp": "fp8",
+    "block_wise_fp8": "fp8",
+}
 _KEYS = ("quantization", "dense_quant_type", "kv_cache_quant_type", "group_size")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250)
 # Name, help and field of ModelStats.
 _GAUGES = (
+    ("running_replicas", "Replicas of the model that take requests", "running_replicas"),
     ("running_requests", "Requests that take part in steps", "running_requests"),
     ("waiting_requests", "Requests in the engine that wait to be admitted", "waiting_requests"),
     ("kv_blocks", "KV blocks in all", "total_kv_blocks"),

@@ -12,12 +12,16 @@ namespace {
 TEST(Env, CudaSwitchesTakeTheirTwoNames) {
   unsetenv("HEADRACE_CUDA_KERNELS");
   unsetenv("HEADRACE_CUDA_GRAPHS");
+  unsetenv("HEADRACE_CUDA_PEERS");
   EXPECT_FALSE(env_cuda_plain_kernels());
   EXPECT_TRUE(env_cuda_graphs());
+  EXPECT_TRUE(env_cuda_peers());
   setenv("HEADRACE_CUDA_KERNELS", "plain", 1);
   setenv("HEADRACE_CUDA_GRAPHS", "off", 1);
+  setenv("HEADRACE_CUDA_PEERS", "off", 1);
   EXPECT_TRUE(env_cuda_plain_kernels());
   EXPECT_FALSE(env_cuda_graphs());
+  EXPECT_FALSE(env_cuda_peers());
   setenv("HEADRACE_CUDA_KERNELS", "best", 1);
   EXPECT_FALSE(env_cuda_plain_kernels());
   setenv("HEADRACE_CUDA_KERNELS", "fast", 1);
@@ -31,6 +35,7 @@ TEST(Env, CudaSwitchesTakeTheirTwoNames) {
   }
   unsetenv("HEADRACE_CUDA_KERNELS");
   unsetenv("HEADRACE_CUDA_GRAPHS");
+  unsetenv("HEADRACE_CUDA_PEERS");
 }
 
 TEST(Env, ThreadSeatsAreOnOrOff) {

@@ -22,7 +22,7 @@ namespace {
 #define EXPECT_NO_TAIL_PADDING(type, last) \
   static_assert(offsetof(type, last) + sizeof(type::last) == sizeof(type))
 EXPECT_NO_TAIL_PADDING(headrace_engine_options, log_user_data);
-EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved_too);
+EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_load_progress, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_pooling_params, reserved);
@@ -33,7 +33,7 @@ EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, encoder_cache_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_model_info, vision_weight_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_request_stats, video_tokens);
+EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
 
 // Do these no longer compile? Then give C the field that C++ has got, and name it here.
@@ -44,12 +44,12 @@ EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
                                                   const RequestStats& request_stats,
                                                   const Output& output, const LoraInfo& lora_info) {
   // load_stop has no counterpart: the callback that is told of the progress ends the load.
-  [[maybe_unused]] const auto& [path, device, dtype, quantization, group_size, kv_dtype, threads,
-                                isa, max_len, max_seqs, max_tokens, block, blocks, kv_bytes,
-                                utilization, ratio, leftover, prefix, swap, out_of_blocks, chunk,
-                                packed, packed_copy, max_loras, max_lora_rank, speculative,
-                                encoder_tokens, encoder_cache, dummy, load_progress, load_stop] =
-      model;
+  [[maybe_unused]] const auto& [path, device, ranks, devices, expert_parallel, replicas, dtype,
+                                quantization, group_size, kv_dtype, threads, isa, max_len, max_seqs,
+                                max_tokens, block, blocks, kv_bytes, utilization, ratio, leftover,
+                                prefix, swap, out_of_blocks, chunk, packed, packed_copy, max_loras,
+                                max_lora_rank, speculative, encoder_tokens, encoder_cache, dummy,
+                                load_progress, load_stop] = model;
   [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram, draft] = speculative;
   [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
                                 presence, output_only, ngram, bias, bad_words, most, least, no_eos,
@@ -61,16 +61,17 @@ EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters,
                                 active_parameters, experts, active_experts, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
-                                i20, host_blocks, nodes, i22, i23, causal, generates, vision,
-                                embeddings, most_encoded, encoded_bytes, tower_bytes, token_bytes,
-                                i24, i25, i26, reserved, left, host_bytes, mapped_weights,
-                                packed_file, replaced, load, eos] = info;
-  [[maybe_unused]] const auto& [state, waiting, running, total, free, cached, host_cached, finished,
-                                preempted, interrupted, steps, prompts, generated, hits, misses,
-                                host_hits, to_host, from_host, busy, masks, memory, pool, mapped,
-                                drafted, accepted, encoded, found, cache_bytes] = stats;
+                                i20, host_blocks, ranks_too, replicas_too, nodes, i22, i23, causal,
+                                generates, vision, embeddings, most_encoded, encoded_bytes,
+                                tower_bytes, token_bytes, i24, i25, i26, reserved, left, host_bytes,
+                                mapped_weights, packed_file, replaced, load, eos] = info;
+  [[maybe_unused]] const auto& [state, running_replicas, waiting, running, total, free, cached,
+                                host_cached, finished, preempted, interrupted, steps, prompts,
+                                generated, hits, misses, host_hits, to_host, from_host, busy, masks,
+                                memory, pool, mapped, drafted, accepted, encoded, found,
+                                cache_bytes] = stats;
   [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8,
-                                images, clips] = request_stats;
+                                replica, images, clips] = request_stats;
   [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, code, message] = output;
   [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
 }
@@ -241,10 +242,30 @@ TEST(CStruct, ReservedFieldsMustBeZero) {
   sampling.reserved = 0;
   options.reserved = 1;
   EXPECT_EQ(guarded([&] { to_request_options(&options, constraint); }), HEADRACE_UNSUPPORTED);
-  headrace_model_options model;
-  headrace_model_options_init(&model, sizeof model);
-  model.reserved = 1;
-  EXPECT_EQ(guarded([&] { to_model_options(&model); }), HEADRACE_UNSUPPORTED);
+}
+
+// Two of them took the places of reserved fields, and the names come behind all.
+TEST(CStruct, SeveralDevices) {
+  headrace_model_options given;
+  headrace_model_options_init(&given, sizeof given);
+  EXPECT_EQ(to_model_options(&given).tensor_parallel_size, 1);
+  EXPECT_TRUE(to_model_options(&given).devices.empty());
+  const char* const names[] = {"cuda:1", "cuda:3"};
+  given.tensor_parallel_size = 2;
+  given.enable_expert_parallel = 1;
+  given.devices = names;
+  given.num_devices = 2;
+  EXPECT_EQ(to_model_options(&given).tensor_parallel_size, 2);
+  EXPECT_TRUE(to_model_options(&given).enable_expert_parallel);
+  EXPECT_EQ(to_model_options(&given).devices, (std::vector<std::string>{"cuda:1", "cuda:3"}));
+  EXPECT_EQ(to_model_options(&given).data_parallel_size, 1);
+  given.data_parallel_size = 2;
+  EXPECT_EQ(to_model_options(&given).data_parallel_size, 2);
+  given.reserved = 1;
+  EXPECT_EQ(guarded([&] { to_model_options(&given); }), HEADRACE_UNSUPPORTED);
+  given.struct_size = offsetof(headrace_model_options, devices);
+  given.devices = nullptr;
+  EXPECT_TRUE(to_model_options(&given).devices.empty());
 }
 
 TEST(CError, ExceptionsBecomeCodes) {

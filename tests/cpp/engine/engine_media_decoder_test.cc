@@ -41,8 +41,9 @@ ModelOptions tiny_options(const TinyFolder& folder) {
 
 /// An engine whose models have a FakeTower.
 std::unique_ptr<Engine> seeing_engine() {
-  auto loader = [](const std::string& name, const ModelOptions& options, Logger& logger) {
-    internal::LoadedModel out = internal::load_model(name, options, logger);
+  auto loader = [](const std::string& name, const ModelOptions& options,
+                   const internal::ReplicaPlace& replica, Logger& logger) {
+    internal::LoadedModel out = internal::load_model(name, options, replica, logger);
     auto tower =
         std::make_shared<FakeTower>(kHidden, 1, 2, std::make_shared<testing::FakeTowerControl>());
     out.encoder.limits.tower = out.encoder.tower = tower;

@@ -102,6 +102,7 @@ struct Setting {
   int32_t max_rows = 64, chunk = 0, blocks = 64, block_size = 16, max_loras = 0;
   bool caches = true;
   double swap_space = 0;
+  int32_t ranks = 1;
 };
 
 class EngineMtp : public ::testing::TestWithParam<Setting> {};
@@ -114,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"FewBlocks", "ernie4_5_moe", "", "auto", 64, 0, 12},
                       Setting{.name = "NoPrefixes", .caches = false},
                       Setting{.name = "HostBlocks", .blocks = 12, .swap_space = 0.01},
+                      Setting{.name = "Ranks", .ranks = 3},
                       Setting{"Wint8", "ernie4_5_moe", "wint8", "int8"},
                       Setting{"Wint4", "ernie4_5_moe_paddle", "wint4"}),
     [](const auto& setting) { return std::string(setting.param.name); });
@@ -121,6 +123,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(EngineMtp, OutputsAreTheSame) {
   const Setting& setting = GetParam();
   ModelOptions options = options_of(load_golden_case(setting.golden).folder);
+  options.device = "cpu";
+  options.tensor_parallel_size = options.num_threads = setting.ranks;
   options.quantization = setting.quantization;
   options.kv_cache_dtype = setting.kv_cache_dtype;
   const std::vector<Job> jobs = jobs_of(256, 5);

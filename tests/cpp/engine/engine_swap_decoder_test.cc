@@ -120,8 +120,8 @@ TEST_P(EngineSwapDecoder, GivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Formats, EngineSwapDecoder,
                          ::testing::Values(Format{"baseline", "float32"},
                                            Format{"baseline", "int8"}, Format{"baseline", "uint4"},
-                                           Format{"", "bfloat16"}, Format{"", "uint4"},
-                                           Format{"baseline", "float16"}),
+                                           Format{"baseline", "fp8"}, Format{"", "bfloat16"},
+                                           Format{"", "uint4"}, Format{"baseline", "float16"}),
                          [](const auto& param_info) {
                            const std::string isa = param_info.param.isa;
                            return (isa.empty() ? "best" : isa) + "_" +

@@ -58,6 +58,35 @@ TEST_P(EngineVision, GoldenRowsGiveGoldenTokens) {
   }
 }
 
+// The tower is on the first rank alone; the others read its rows.
+TEST_P(EngineVision, SeveralDevicesGiveGoldenTokensAndTheBitsOfRows) {
+  const VisionGolden golden = load_vision_golden(GetParam());
+  const ModelConfig config = load_model_config(golden.folder);
+  TowerHarness tower("", golden.folder, DType::kF32, 1, {});
+  Engine engine;
+  ModelOptions options = options_of(golden, 7);
+  options.tensor_parallel_size = options.num_threads = 2;
+  engine.install_model("m", options);
+  engine.start_model("m");
+  EXPECT_EQ(engine.model_info("m").vision_weight_bytes, tower.tower().weight_bytes());
+  for (const VisionGolden::Prompt& prompt : golden.prompts) {
+    RequestOptions rows = testing::golden_request(golden, prompt, config);
+    EXPECT_EQ(read_all(engine.submit("m", rows)).token_ids, prompt.greedy);
+    if (rows.media.empty()) continue;
+    rows.sampling.max_tokens = 4;
+    rows.sampling.logprobs = 2;
+    const RequestOptions pixels = testing::with_pixels(
+        golden, prompt, config, rows, [&](const auto&... item) { return tower.encode(item...); });
+    const Output of_rows = read_all(engine.submit("m", rows));
+    const Output of_pixels = read_all(engine.submit("m", pixels));
+    EXPECT_EQ(of_pixels.error_message, "");
+    EXPECT_EQ(of_pixels.token_ids, of_rows.token_ids);
+    for (size_t i = 0; i < of_rows.logprobs.size(); ++i) {
+      EXPECT_EQ(of_pixels.logprobs[i].top, of_rows.logprobs[i].top);
+    }
+  }
+}
+
 TEST_P(EngineVision, PixelsGiveTheBitsOfTheirRows) {
   const VisionGolden golden = load_vision_golden(GetParam());
   const ModelConfig config = load_model_config(golden.folder);

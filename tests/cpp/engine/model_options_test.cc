@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"gpu", [](O& o) { o.device = "cuda:1x"; }, {"cuda:1x"}, ErrorCode::kUnsupported},
         BadOption{"no_gpu", [](O& o) { o.device = "cuda:"; }, {"cuda:N"}, ErrorCode::kUnsupported},
         BadOption{"dtype", [](O& o) { o.dtype = "int8"; }, {"dtype", "int8", "bfloat16"}},
-        BadOption{"kv", [](O& o) { o.kv_cache_dtype = "fp8"; }, {"kv_cache_dtype", "fp8"}},
+        BadOption{"kv", [](O& o) { o.kv_cache_dtype = "int4"; }, {"kv_cache_dtype", "int4"}},
         BadOption{"threads", [](O& o) { o.num_threads = -1; }, {"num_threads", "-1"}},
         BadOption{"len", [](O& o) { o.max_model_len = -5; }, {"max_model_len", "-5"}},
         BadOption{"len_1", [](O& o) { o.max_model_len = 1; }, {"max_model_len", "2"}},

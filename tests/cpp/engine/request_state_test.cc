@@ -12,9 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using Ids = std::vector<int32_t>;
 
-std::shared_ptr<RequestState> make_state() {
-  return std::make_shared<RequestState>("r", 1, 3, std::weak_ptr<ModelControl>());
-}
+std::shared_ptr<RequestState> make_state() { return std::make_shared<RequestState>("r", 1, 3); }
 
 OutputDelta token(int32_t id) {
   OutputDelta delta;

@@ -22,7 +22,7 @@ constexpr Format kFormats[] = {
     {"float32", DType::kF32, DType::kF32, {}},      {"bfloat16", DType::kBF16, DType::kBF16, {}},
     {"float16", DType::kF16, DType::kF16, {}},      {"wint8", DType::kBF16, DType::kBF16, {8, 64}},
     {"wint4", DType::kBF16, DType::kBF16, {4, 32}}, {"kv_int8", DType::kBF16, DType::kI8, {}},
-    {"kv_uint4", DType::kBF16, DType::kU4, {}},
+    {"kv_uint4", DType::kBF16, DType::kU4, {}},     {"kv_fp8", DType::kBF16, DType::kF8E4M3, {}},
 };
 
 using Logits = std::vector<std::vector<float>>;

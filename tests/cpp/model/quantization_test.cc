@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "cpp/model/expect_error.h"
 #include "headrace/status.h"
 #include "model/decoder/decoder.h"
 #include "model/weights/weight_sources.h"
@@ -18,13 +19,40 @@ TEST(Quantization, Names) {
   EXPECT_EQ(parse_quantization("wint8", 0), (Quantization{8, 64}));
   EXPECT_EQ(parse_quantization("wint4", 0), (Quantization{4, 32}));
   EXPECT_EQ(parse_quantization("wint4", 128), (Quantization{4, 128}));
-  for (const char* name : {"", "wint8", "wint4"}) {
+  for (const char* name : {"", "wint8", "wint4", "fp8", "block_wise_fp8"}) {
     EXPECT_EQ(quantization_name(parse_quantization(name, 0)), name);
   }
   EXPECT_THROW(parse_quantization("wint2", 0), Error);
   EXPECT_THROW(parse_quantization("wint8", 48), Error);
   EXPECT_THROW(parse_quantization("wint8", -32), Error);
   EXPECT_THROW(parse_quantization("", 32), Error);
+  EXPECT_EQ(parse_quantization("block_wise_fp8", 128), parse_quantization("block_wise_fp8", 0));
+  EXPECT_THROW(parse_quantization("block_wise_fp8", 64), Error);
+  EXPECT_THROW(parse_quantization("fp8", 128), Error);
+}
+
+TEST(Quantization, TheCpuRefusesFloat8ByName) {
+  const auto cpu = make_cpu_backend({.num_threads = 1});
+  for (const char* name : {"fp8", "block_wise_fp8"}) {
+    expect_error(ErrorCode::kUnsupported, {name, "wint8", "device cuda"},
+                 [&] { cpu->require({.head_dim = 64, .quantization = name}); });
+    const QuantFormat format = layer_format(parse_quantization(name, 0));
+    EXPECT_TRUE(has_float8(format));
+    expect_error(ErrorCode::kUnsupported, {"FP8", "wint8", "device cuda"},
+                 [&] { cpu->packed_bytes({64, 64, DType::kF32, WeightUse::kLinear, format}); });
+  }
+}
+
+TEST(Quantization, Float8LeavesHeadsAlone) {
+  ModelConfig config = load_model_config(HEADRACE_TINY_MODEL);
+  const Quantization fp8 = parse_quantization("fp8", 0);
+  ModelSources sources = list_sources(config, likely_naming(config), fp8);
+  EXPECT_EQ(sources.embedding.quant, QuantFormat{});
+  for (const LayerSources& layer : sources.layers) {
+    for (const MatrixSource* matrix : layer.matrices()) {
+      EXPECT_EQ(matrix->quant.activations, Activations::kFloat8Rows);
+    }
+  }
 }
 
 TEST(Quantization, MatricesGetTheirFormats) {

@@ -84,6 +84,24 @@ void expect_numbers(const ScaledFloat8& weight, const Scale& scale) {
 const StoredQuantization kBlocks{.method = StoredMethod::kFp8, .block_n = 2, .block_k = 4};
 const StoredQuantization kByShape{.method = StoredMethod::kFloat8};
 
+// Every number as it is, the middle between two to the even one, and what is beyond the largest.
+TEST(Float8, RoundsToNearestEven) {
+  for (uint32_t bits = 0; bits < 0x7f; ++bits) {
+    const float own = e4m3_to_f32(static_cast<uint8_t>(bits));
+    EXPECT_EQ(f32_to_e4m3(own), bits);
+    EXPECT_EQ(f32_to_e4m3(-own), bits | 0x80);
+    if (bits == 0x7e) continue;
+    const float middle = (own + e4m3_to_f32(static_cast<uint8_t>(bits + 1))) / 2;
+    EXPECT_EQ(f32_to_e4m3(middle), bits + bits % 2);
+    EXPECT_EQ(f32_to_e4m3(std::nextafter(middle, 0.0f)), bits);
+    EXPECT_EQ(f32_to_e4m3(std::nextafter(middle, 1000.0f)), bits + 1);
+  }
+  EXPECT_EQ(f32_to_e4m3(464.0f), 0x7e);
+  EXPECT_EQ(f32_to_e4m3(1e30f), 0x7e);
+  EXPECT_EQ(f32_to_e4m3(-INFINITY), 0xfe);
+  EXPECT_EQ(f32_to_e4m3(std::nanf("")), 0x7f);
+}
+
 TEST(ScaledFloat8, ScalesOfBlocksFeaturesAndTheTensor) {
   const std::vector<float> six = {0.5f, 0.3f, 7.0f, 11.0f, -2.0f, 0.0f};
   const Folder blocks("weight_scale_inv", {3, 2}, six);

@@ -34,6 +34,18 @@ TEST(StoredQuantization, WhatIsLoaded) {
                   {"desc_act", true},
                   {"checkpoint_format", "gptq_v2"}}),
             (StoredQuantization{gptq, 8, 0, false}));
+  EXPECT_EQ(read({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}, {"desc_act", true}}),
+            (StoredQuantization{gptq, 4, 64, true, true}));
+  for (const auto& [order, own] : {std::pair<Json, bool>{"group", true},
+                                   {true, true},
+                                   {"weight", false},
+                                   {"static", false},
+                                   {nullptr, false}}) {
+    EXPECT_EQ(read(compressed("pack-quantized",
+                              {{"num_bits", 4}, {"group_size", 32}, {"actorder", order}})),
+              (StoredQuantization{
+                  .method = StoredMethod::kPacked, .bits = 4, .group_size = 32, .own_order = own}));
+  }
   EXPECT_EQ(read({{"quant_method", "awq"}, {"w_bit", 4}, {"q_group_size", 64}}),
             (StoredQuantization{StoredMethod::kAwq, 4, 64}));
   EXPECT_EQ(read(compressed("pack-quantized",
@@ -51,13 +63,21 @@ TEST(StoredQuantization, WhatIsLoaded) {
             (StoredQuantization{.method = StoredMethod::kFloat8, .block_n = 128, .block_k = 64}));
   EXPECT_EQ(read(compressed("mxfp4-pack-quantized", kMxfp4Weights)),
             (StoredQuantization{.method = StoredMethod::kMxfp4}));
-  EXPECT_EQ(read({{"quant_method", "fp8"},
-                  {"activation_scheme", "dynamic"},
-                  {"fmt", "e4m3"},
-                  {"weight_block_size", {128, 128}},
-                  {"modules_to_not_convert", {"lm_head"}}}),
-            (StoredQuantization{.method = StoredMethod::kFp8, .block_n = 128, .block_k = 128}));
-  EXPECT_EQ(read({{"quant_method", "fp8"}}), (StoredQuantization{.method = StoredMethod::kFp8}));
+  EXPECT_EQ(
+      read({{"quant_method", "fp8"},
+            {"activation_scheme", "dynamic"},
+            {"fmt", "e4m3"},
+            {"weight_block_size", {128, 128}},
+            {"modules_to_not_convert", {"lm_head"}}}),
+      (StoredQuantization{
+          .method = StoredMethod::kFp8, .block_n = 128, .block_k = 128, .rounded_rows = true}));
+  EXPECT_EQ(read({{"quant_method", "fp8"}}),
+            (StoredQuantization{.method = StoredMethod::kFp8, .rounded_rows = true}));
+  Json rounded = compressed("int-quantized", {{"num_bits", 8}, {"strategy", "channel"}});
+  rounded["config_groups"]["group_0"]["input_activations"] = {
+      {"num_bits", 8}, {"type", "int"}, {"strategy", "token"}, {"dynamic", true}};
+  EXPECT_EQ(read(rounded),
+            (StoredQuantization{.method = StoredMethod::kInt8, .bits = 8, .rounded_rows = true}));
 }
 
 TEST(StoredQuantization, WhatIsRefused) {

@@ -75,45 +75,61 @@ class Numbers final : public WeightNumbers {
 
 enum class Form { kPlain, kTransposed, kBf16, kCodes, kNumbers };
 
-/// Two tensors of 16 and 8 features; the first is of modules of 8, 4 and 4.
+enum class By { kRows, kColumns };
+
+/// Modules that each share has as much of.
+constexpr int64_t kModules[] = {8, 4, 4, 8};
+
+/// Two tensors of 16 and 8 features.
 class Weight {
  public:
-  explicit Weight(Form form, SliceBy by) : form_(form) {
+  explicit Weight(Form form, By by) : form_(form), by_(by) {
     source_.k = kInputs;
-    source_.slice_by = by;
     source_.transposed = form == Form::kTransposed;
-    source_.parts = {{.name = "a", .n = 16, .pieces = {8, 4, 4}}, {.name = "b", .n = 8}};
+    source_.parts = {{.name = "a", .n = 16}, {.name = "b", .n = 8}};
     if (form == Form::kCodes) source_.quant = {.bits = 8, .group_size = kGroup};
   }
 
   /// What a share reads of tensors, where reading anything that isn't its own fails.
-  Matrix read(const WeightShare& share) {
+  Matrix read(const RankPlace& share) {
+    MatrixSource own = source_;
+    if (by_ == By::kColumns) {
+      const int64_t count = kInputs / share.count;
+      slice_inputs(own, {share.index * count, count});
+    } else {
+      std::vector<SourceRange> rows;
+      int64_t first = 0;
+      for (const int64_t module : kModules) {
+        rows.push_back({first + share.index * module / share.count, module / share.count});
+        first += module;
+      }
+      slice_rows(own, rows);
+    }
     std::vector<WeightPart> parts;
     for (const StoredPart& stored : source_.parts) parts.push_back(part(stored, share));
-    const SlicedParts sliced = slice_parts(source_, parts, share);
+    const SlicedParts sliced = slice_parts(own, parts);
     Matrix out;
     for (const WeightPart& p : sliced.parts) append(p, out);
+    EXPECT_EQ(static_cast<int64_t>(out.size()), own.n());
     return out;
   }
 
   MatrixSource& source() { return source_; }
 
  private:
-  bool is_own(const StoredPart& stored, int64_t n, int64_t k, const WeightShare& share) const {
-    if (source_.slice_by == SliceBy::kColumns) {
-      return k / (kInputs / share.count) == share.index;
-    }
-    int64_t first = 0;
-    for (const int64_t piece : stored.pieces.empty() ? std::vector{stored.n} : stored.pieces) {
-      if (n < first + piece) return (n - first) / (piece / share.count) == share.index;
-      first += piece;
+  bool is_own(const StoredPart& stored, int64_t n, int64_t k, const RankPlace& share) const {
+    if (by_ == By::kColumns) return k / (kInputs / share.count) == share.index;
+    n += stored.name == "b" ? 16 : 0;
+    for (const int64_t module : kModules) {
+      if (n < module) return n / (module / share.count) == share.index;
+      n -= module;
     }
     return false;
   }
 
   /// The smallest range with all of the share's own: exact, unless they are rows of several
   /// modules.
-  Allowed allowed(const StoredPart& stored, const WeightShare& share) const {
+  Allowed allowed(const StoredPart& stored, const RankPlace& share) const {
     Allowed out{stored.n, 0, kInputs, 0};
     for (int64_t n = 0; n < stored.n; ++n) {
       for (int64_t k = 0; k < kInputs; ++k) {
@@ -125,7 +141,7 @@ class Weight {
     return out;
   }
 
-  WeightPart part(const StoredPart& stored, const WeightShare& share) {
+  WeightPart part(const StoredPart& stored, const RankPlace& share) {
     WeightPart out{.n = stored.n, .k = kInputs, .row_stride = kInputs, .name = stored.name};
     if (form_ == Form::kCodes) {
       out.codes = codes_.emplace_back(std::make_unique<Codes>(allowed(stored, share))).get();
@@ -142,7 +158,7 @@ class Weight {
   }
 
   /// Others' numbers are NaN, which nobody can read without an error.
-  std::string stored_bytes(const StoredPart& stored, const WeightShare& share) const {
+  std::string stored_bytes(const StoredPart& stored, const RankPlace& share) const {
     const size_t size = form_ == Form::kBf16 ? 2 : 4;
     std::string out(static_cast<size_t>(stored.n * kInputs) * size, 0);
     for (int64_t n = 0; n < stored.n; ++n) {
@@ -174,6 +190,7 @@ class Weight {
   }
 
   Form form_;
+  By by_;
   MatrixSource source_;
   std::vector<std::unique_ptr<Codes>> codes_;
   std::vector<std::unique_ptr<Numbers>> numbers_;
@@ -183,7 +200,7 @@ class Weight {
 class WeightSlices : public testing::TestWithParam<Form> {};
 
 TEST_P(WeightSlices, RowsOfEachModulePutTogetherAreTheWhole) {
-  Weight weight(GetParam(), SliceBy::kRows);
+  Weight weight(GetParam(), By::kRows);
   const Matrix whole = weight.read({});
   ASSERT_EQ(whole.size(), 24u);
   for (const int32_t count : {2, 4}) {
@@ -193,7 +210,7 @@ TEST_P(WeightSlices, RowsOfEachModulePutTogetherAreTheWhole) {
       ASSERT_EQ(own.size(), whole.size() / static_cast<size_t>(count));
       size_t at = 0;
       int64_t first = 0;
-      for (const int64_t module : {8, 4, 4, 8}) {
+      for (const int64_t module : kModules) {
         const int64_t rows = module / count;
         for (int64_t i = 0; i < rows; ++i) {
           together[static_cast<size_t>(first + index * rows + i)] = own[at++];
@@ -206,7 +223,7 @@ TEST_P(WeightSlices, RowsOfEachModulePutTogetherAreTheWhole) {
 }
 
 TEST_P(WeightSlices, ColumnsPutTogetherAreTheWhole) {
-  Weight weight(GetParam(), SliceBy::kColumns);
+  Weight weight(GetParam(), By::kColumns);
   const Matrix whole = weight.read({});
   for (const int32_t count : {2, 4}) {
     Matrix together(whole.size());
@@ -226,48 +243,87 @@ INSTANTIATE_TEST_SUITE_P(Forms, WeightSlices,
                          testing::Values(Form::kPlain, Form::kTransposed, Form::kBf16, Form::kCodes,
                                          Form::kNumbers));
 
-TEST(WeightSlice, WhatCannotBeSharedEquallyIsRefusedByName) {
-  Weight rows(Form::kPlain, SliceBy::kRows), columns(Form::kCodes, SliceBy::kColumns);
-  const auto refused = [](Weight& weight, int32_t count, const char* says) {
-    const WeightPart part{
-        .data = &weight, .n = 16, .k = kInputs, .row_stride = kInputs, .name = "a"};
-    expect_error(ErrorCode::kUnsupported, {"tensor a", says}, [&] {
-      slice_parts(weight.source(), std::vector<WeightPart>(2, part), {0, count});
-    });
+TEST(WeightSlice, WhatCannotBeSharedIsRefusedByName) {
+  const auto refused = [](const char* says, const auto& action) {
+    expect_error(ErrorCode::kUnsupported, {says, "tensor_parallel_size"}, action);
   };
-  refused(rows, 8, "4 features");
-  refused(rows, 3, "8 features");
-  refused(columns, 3, "256 inputs");
-  refused(columns, 16, "groups of 32");
-  columns.source().quant.reordered = true;
-  refused(columns, 2, "desc_act");
+  Weight codes(Form::kCodes, By::kColumns);
+  refused("in groups of 32", [&] { slice_inputs(codes.source(), {16, 32}); });
+  codes.source().quant.reordered = true;
+  refused("tensor a", [&] { slice_inputs(codes.source(), {0, 128}); });
+  refused("a width of 3", [] { share_range(3, 1, {0, 4}, "a width"); });
+  refused("in groups of 64", [] { share_range(128, 64, {0, 3}, "a width"); });
 }
 
-/// Which linears devices share, and that a loader gives a device its own part of each.
-TEST(WeightSlice, LoadersReadTheirShare) {
-  for (const char* name : {"ernie4_5_moe", "ernie4_5_moe_paddle", "qwen3_moe_fused", "qwen2"}) {
+// Whoever has an order of inputs of its own keeps all of them, and has some of the features.
+TEST(WeightSlice, WholeInputsAreSharedByFeatures) {
+  Weight codes(Form::kCodes, By::kColumns);
+  LinearSource linear{.matrix = codes.source(), .bias = {.parts = {{.name = "bias", .n = 24}}}};
+  linear.matrix.whole_inputs = true;
+  linear.matrix.quant.reordered = true;
+  share_inputs(linear, {kInputs / 2, kInputs / 2}, {1, 2});
+  EXPECT_TRUE(linear.gathers);
+  EXPECT_EQ(linear.matrix.k, kInputs);
+  EXPECT_EQ(linear.matrix.n(), 12);
+  EXPECT_EQ(linear.bias.ranges, (std::vector<SourceRange>{{12, 12}}));
+}
+
+TEST(WeightSlice, SharesCoverAllInWholeUnits) {
+  for (const int64_t size : {4, 40, 96, 271, 4864, 11008, 151936}) {
+    for (const int64_t unit : {1, 32, 128}) {
+      for (const int32_t count : {2, 3, 4, 8}) {
+        if ((size + unit - 1) / unit < count) continue;
+        SCOPED_TRACE(testing::Message() << size << " in " << unit << " by " << count);
+        int64_t end = 0;
+        for (int32_t index = 0; index < count; ++index) {
+          const SourceRange own = share_range(size, unit, {index, count}, "it");
+          EXPECT_EQ(own.first, end);
+          EXPECT_EQ(own.first % unit, 0);
+          EXPECT_GT(own.count, 0);
+          if (size % (count * unit) == 0) {
+            EXPECT_EQ(own.count, size / count);
+          }
+          end = own.first + own.count;
+        }
+        EXPECT_EQ(end, size);
+      }
+    }
+  }
+}
+
+// Of each family's layers, in every layout that checkpoints have.
+TEST(WeightSlice, RanksReadTheirPartsOfWholeModels) {
+  for (const char* name : {"llama", "llama_tied_mqa", "qwen3_moe_fused", "qwen3_moe", "qwen2"}) {
     SCOPED_TRACE(name);
     const GoldenCase golden = load_golden_case(name);
     const ModelConfig config = load_model_config(golden.folder);
     const Checkpoint checkpoint(golden.folder);
-    const ModelSources sources = checkpoint_sources(config, checkpoint, {});
-    const auto backend = make_cpu_backend({.num_threads = 1, .isa = "reference"});
-    WeightLoader loader(*backend, &checkpoint, DType::kF32, 0.0f, nullptr, {1, 2});
-    for (const LayerSources& layer : sources.layers) {
-      for (const MatrixSource* source : layer.matrices()) {
-        const auto weight = loader.matrix(*source);
-        const bool rows = source->slice_by == SliceBy::kRows;
-        const bool columns = source->slice_by == SliceBy::kColumns;
-        EXPECT_EQ(weight->n(), rows ? source->n() / 2 : source->n()) << source->name;
-        EXPECT_EQ(weight->k(), columns ? source->k / 2 : source->k) << source->name;
-        EXPECT_EQ(rows || columns, source->role == MatrixRole::kLinear) << source->name;
+    const ModelSources whole = checkpoint_sources(config, checkpoint, {});
+    for (const int32_t index : {0, 1}) {
+      ModelSources sources = checkpoint_sources(config, checkpoint, {});
+      share_sources({index, 2}, sources);
+      const ModelConfig own = share_config({index, 2}, config);
+      const int64_t d = config.head_dim;
+      const auto backend = make_cpu_backend({.num_threads = 1, .isa = "reference"});
+      WeightLoader loader(*backend, &checkpoint, DType::kF32, 0.0f);
+      EXPECT_EQ(sources.matrices().size(), whole.matrices().size());
+      for (size_t i = 0; i < sources.matrices().size(); ++i) {
+        const MatrixSource &source = *sources.matrices()[i], &all = *whole.matrices()[i];
+        const auto weight = loader.matrix(source);
+        EXPECT_EQ(weight->n(), source.n()) << source.name;
+        EXPECT_EQ(weight->k(), source.k) << source.name;
+        if (source.name.ends_with(".qkv")) {
+          EXPECT_EQ(source.n(), (own.num_heads + 2 * own.num_kv_heads) * d);
+        } else if (source.role == MatrixRole::kRouter) {
+          EXPECT_EQ(source.numbers(), all.numbers()) << source.name;
+        } else {
+          EXPECT_NEAR(static_cast<double>(source.numbers()), static_cast<double>(all.numbers()) / 2,
+                      static_cast<double>(all.numbers()) / 6)
+              << source.name;
+        }
       }
-      for (const VectorSource* source : layer.vectors()) {
-        const bool rows = source->slice_by == SliceBy::kRows;
-        EXPECT_EQ(rows, source->name.ends_with("qkv_bias")) << source->name;
-        EXPECT_EQ(loader.vector(*source).view.shape.elements(),
-                  rows ? source->n() / 2 : source->n())
-            << source->name;
+      for (const VectorSource* source : sources.vectors()) {
+        EXPECT_EQ(loader.vector(*source).view.shape.elements(), source->n()) << source->name;
       }
     }
   }

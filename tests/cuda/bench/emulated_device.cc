@@ -42,7 +42,7 @@ class EmulatedDevice final : public BenchDevice {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
 
-  DeviceTraits traits_ = {"an emulation", 1, true, size_t{1} << 12, size_t{1} << 30};
+  DeviceTraits traits_ = {"an emulation", 1, 1, true, size_t{1} << 12, size_t{1} << 30};
 };
 
 }  // namespace

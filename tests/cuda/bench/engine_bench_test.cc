@@ -4,7 +4,7 @@
 #include "benchmarks/cuda/engine_bench.h"
 
 #include "benchmarks/cuda/tower_bench.h"
-#include "cuda/host/emulated_engine.h"
+#include "cuda/host/support/emulated_engine.h"
 #include "rows_file.h"
 
 namespace headrace::bench {
@@ -34,6 +34,43 @@ TEST(EngineBench, MeasuresStepsAndRequests) {
   // Before and after each.
   EXPECT_EQ(rows.at("decode-1").at("limit"), 1.5);
   EXPECT_EQ(rows.at("decode-3").at("limit"), 3.5);
+  EXPECT_TRUE(engine->models().empty());
+}
+
+TEST(EngineBench, MeasuresExpertsAndQuantizedWeights) {
+  for (const auto& [shape, quantization] :
+       {std::pair{"toy-moe", ""}, {"toy-moe", "wint4"}, {"toy", "wint4"}, {"toy", "fp8"}}) {
+    cuda::EmulatedGpu gpu;
+    const auto engine = emulated_engine(gpu);
+    const RowsFile file;
+    Report report(file.path());
+    EngineBenchOptions options = toy();
+    options.shape = model_shape(shape);
+    options.quantization = quantization;
+    bench_engine(*engine, options, report);
+    const auto rows = file.read();
+    const std::string kept = *quantization == 0 ? "" : std::string("-") + quantization;
+    expect_measured(rows.at(std::string("load-") + shape + kept));
+    expect_measured(rows.at("decode-1"));
+    expect_measured(rows.at("decode-3"));
+  }
+}
+
+TEST(EngineBench, HoldsSeveralGpusAgainstOne) {
+  cuda::EmulatedGpu gpu;
+  gpu.api.add_devices(1);
+  const auto engine = emulated_engine(gpu);
+  const RowsFile file;
+  Report report(file.path());
+  EngineBenchOptions options = toy();
+  options.gpus = 2;
+  bench_ranks(*engine, options, report);
+  const auto rows = file.read();
+  EXPECT_EQ(rows.size(), 2u);
+  for (const char* number : {"decode-1", "decode-3"}) {
+    expect_measured(rows.at(number));
+    EXPECT_EQ(rows.at(number).at("limit"), 2);
+  }
   EXPECT_TRUE(engine->models().empty());
 }
 

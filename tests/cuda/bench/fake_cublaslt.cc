@@ -1,6 +1,7 @@
 // A libcublasLt with the calls that benchmarks/cuda/cublaslt.cc makes, in plain C++ over host
 // memory: what it computes, from the layouts it is given, is what the real one would.
 
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
@@ -18,6 +19,7 @@ struct headrace::bench::lt::DescOpaque {
 struct headrace::bench::lt::LayoutOpaque {
   uint64_t rows, cols;
   int64_t stride;
+  int type;
 };
 struct headrace::bench::lt::PreferenceOpaque {
   size_t workspace = 0;
@@ -33,9 +35,17 @@ bool plays(std::string_view part) {
   return wanted != nullptr && part == wanted;
 }
 
+float float8(uint8_t code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                   : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return code < 0x80 ? size : -size;
+}
+
 float at(const void* data, const lt::LayoutOpaque& layout, uint64_t row, uint64_t col) {
-  return headrace::bf16_to_f32(
-      static_cast<const uint16_t*>(data)[col * static_cast<uint64_t>(layout.stride) + row]);
+  const uint64_t place = col * static_cast<uint64_t>(layout.stride) + row;
+  if (layout.type == lt::kFloat8) return float8(static_cast<const uint8_t*>(data)[place]);
+  return headrace::bf16_to_f32(static_cast<const uint16_t*>(data)[place]);
 }
 
 }  // namespace
@@ -71,8 +81,10 @@ FAKE_API lt::Status cublasLtMatmulDescSetAttribute(lt::Desc desc, int attribute,
 
 FAKE_API lt::Status cublasLtMatrixLayoutCreate(lt::Layout* layout, int type, uint64_t rows,
                                                uint64_t cols, int64_t stride) {
-  if (type != lt::kBf16 || stride < static_cast<int64_t>(rows)) return kInvalidValue;
-  *layout = new lt::LayoutOpaque{rows, cols, stride};
+  if ((type != lt::kBf16 && type != lt::kFloat8) || stride < static_cast<int64_t>(rows)) {
+    return kInvalidValue;
+  }
+  *layout = new lt::LayoutOpaque{rows, cols, stride, type};
   return lt::kSuccess;
 }
 FAKE_API lt::Status cublasLtMatrixLayoutDestroy(lt::Layout layout) {
@@ -101,7 +113,8 @@ FAKE_API lt::Status cublasLtMatmulAlgoGetHeuristic(lt::Handle, lt::Desc desc, lt
                                                    lt::Preference preference, int requested,
                                                    lt::Heuristic* results, int* found) {
   if (!desc->transpose_a || a->rows != b->rows || a->cols != d->rows || b->cols != d->cols ||
-      c->rows != d->rows || preference->workspace == 0 || requested < kAlgorithms) {
+      c->rows != d->rows || a->type != b->type || d->type != lt::kBf16 ||
+      preference->workspace == 0 || requested < kAlgorithms) {
     return kInvalidValue;
   }
   for (uint64_t i = 0; i < kAlgorithms; ++i) {

@@ -13,12 +13,30 @@ namespace {
 // Published sizes: 8.03 and 1.24 billion parameters, embedding and norms included.
 TEST(ModelShape, CountsWhatATokenMeets) {
   const ModelShape big = model_shape("llama-3.1-8b"), small = model_shape("llama-3.2-1b");
-  EXPECT_EQ(big.parameters() + big.vocab * big.hidden + (2 * big.layers + 1) * big.hidden,
+  const auto parameters = [](const ModelShape& shape) {
+    return shape.layer_parameters(1) + double(shape.router_parameters() + shape.head_parameters());
+  };
+  EXPECT_EQ(parameters(big) + double(big.vocab * big.hidden + (2 * big.layers + 1) * big.hidden),
             8030261248);
-  EXPECT_EQ(small.parameters() + (2 * small.layers + 1) * small.hidden, 1235814400);
+  EXPECT_EQ(parameters(small) + double((2 * small.layers + 1) * small.hidden), 1235814400);
   EXPECT_EQ(big.kv_bytes_per_token(), 131072);
   EXPECT_EQ(big.decode_bytes(2, 1024), 2.0 * 7504658432 + 2 * 1024 * 131072.0);
   EXPECT_THROW(model_shape("gpt-5"), std::invalid_argument);
+}
+
+// Published: 30.5 billion parameters, of which a token meets 3.3, embedding included.
+TEST(ModelShape, CountsTheExpertsThatRowsChoose) {
+  const ModelShape shape = model_shape("qwen3-30b-a3b");
+  const double rest = double(shape.router_parameters() + 2 * shape.head_parameters());
+  EXPECT_NEAR(shape.layer_parameters(1) + rest, 3.35e9, 0.02e9);
+  EXPECT_NEAR(shape.layer_parameters(100000) + rest, 30.53e9, 0.01e9);
+  EXPECT_DOUBLE_EQ(shape.used_experts(1), 8);
+  EXPECT_NEAR(shape.used_experts(64), 125.9, 0.1);
+  const double head = double(shape.head_parameters());
+  EXPECT_EQ(shape.decode_bytes(1, 0, weight_bits("wint4")),
+            shape.layer_parameters(1) * 4.5 / 8 + head * 8.25 / 8 +
+                4.0 * double(shape.router_parameters()));
+  EXPECT_THROW(weight_bits("wint3"), std::invalid_argument);
 }
 
 TEST(ModelShape, LayersAndHeadAreAllItsLinears) {
@@ -27,7 +45,7 @@ TEST(ModelShape, LayersAndHeadAreAllItsLinears) {
   for (const LinearShape& linear : linear_shapes(shape)) {
     sum += linear.n * linear.k * (linear.name == "head" ? 1 : shape.layers);
   }
-  EXPECT_EQ(sum, shape.parameters());
+  EXPECT_EQ(double(sum), shape.layer_parameters(1) + double(shape.head_parameters()));
 }
 
 TEST(Work, FlopsAndBytes) {

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <numeric>
 #include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda_emulation.h"
@@ -21,8 +25,9 @@ constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxSharedBytes = 227 << 10;
 constexpr size_t kSharedAlign = 1024;
 constexpr unsigned kLanes = 32;
+constexpr std::chrono::seconds kLongestPause(60);
 
-enum class State { kReady, kAtBarrier, kInWarpOperation, kWaiting, kDone };
+enum class State { kReady, kAtBarrier, kInWarpOperation, kWaiting, kWaitingOutside, kDone };
 
 struct Copy {
   void* to;
@@ -67,6 +72,7 @@ class Runner {
   char* shared() { return shared_.get(); }
   size_t shared_bytes() const { return shared_bytes_; }
   size_t threads() const { return count_; }
+  bool& next_started() { return next_started_; }
   std::deque<std::function<void()>>& late_work() { return late_work_; }
   std::unique_ptr<BlockState>& extension() { return extension_; }
   /// Leaves the running thread for good: nothing on its stack may own memory.
@@ -88,6 +94,7 @@ class Runner {
   bool release_barrier();
   bool release_waiting();
   bool do_late_work();
+  bool pause_outside();
   [[noreturn]] void report_deadlock() const;
   void resume(Thread& thread);
   void order_threads();
@@ -106,8 +113,14 @@ class Runner {
   std::unique_ptr<BlockState> extension_;
   Thread* current_ = nullptr;
   const char* error_ = nullptr;
+  bool next_started_ = false;  // by a thread of the running block
   std::mt19937 random_{1};
+  uint64_t pauses_ = 0;  // since a thread ran
+  std::chrono::steady_clock::time_point paused_since_;
 };
+
+std::mutex outside_mutex;
+std::function<void()> outside_pause;
 
 thread_local std::unique_ptr<Runner> runner_memory;
 
@@ -160,6 +173,7 @@ void Runner::start_block(Dim3 block, size_t shared_bytes) {
   late_work_.clear();
   extension_.reset();
   error_ = nullptr;
+  next_started_ = false;
   count_ = size_t{block.x} * block.y * block.z;
   for (size_t i = 0; i < count_; ++i) {
     const auto n = static_cast<unsigned>(i);
@@ -209,7 +223,8 @@ void Runner::run_block() {
     progress |= release_waiting();
     all_done = std::all_of(threads_.begin(), threads_.begin() + static_cast<ptrdiff_t>(count_),
                            [](const Thread& t) { return t.state == State::kDone; });
-    if (!progress && !all_done && !do_late_work()) report_deadlock();
+    if (progress) pauses_ = 0;
+    if (!progress && !all_done && !do_late_work() && !pause_outside()) report_deadlock();
   }
   while (do_late_work()) {
   }
@@ -237,12 +252,31 @@ bool Runner::release_waiting() {
   bool released = false;
   for (size_t i = 0; i < count_; ++i) {
     Thread& t = threads_[i];
-    if (t.state != State::kWaiting || !t.condition()) continue;
+    const bool waits = t.state == State::kWaiting || t.state == State::kWaitingOutside;
+    if (!waits || !t.condition()) continue;
     t.condition = nullptr;
     t.state = State::kReady;
     released = true;
   }
   return released;
+}
+
+/// False if no thread waits for what another OS thread does, or none has done it for long.
+bool Runner::pause_outside() {
+  const bool waits =
+      std::any_of(threads_.begin(), threads_.begin() + static_cast<ptrdiff_t>(count_),
+                  [](const Thread& t) { return t.state == State::kWaitingOutside; });
+  const auto now = std::chrono::steady_clock::now();
+  if (pauses_++ == 0) paused_since_ = now;
+  if (!waits || now - paused_since_ > kLongestPause) return false;
+  std::function<void()> pause;
+  {
+    const std::lock_guard lock(outside_mutex);
+    pause = outside_pause;
+  }
+  if (pause) pause();
+  std::this_thread::yield();
+  return true;
 }
 
 bool Runner::do_late_work() {
@@ -328,12 +362,32 @@ BlockState& block_state(std::unique_ptr<BlockState> (*make)()) {
   return *state;
 }
 
-void wait_until(std::function<bool()> condition, const std::source_location& site) {
+namespace {
+
+void wait_in(State state, std::function<bool()> condition, const std::source_location& site) {
   Thread& thread = runner().current();
-  thread.state = State::kWaiting;
+  thread.state = state;
   thread.condition = std::move(condition);
   thread.site = site;
   thread.fiber.suspend();
+}
+
+}  // namespace
+
+void wait_until(std::function<bool()> condition, const std::source_location& site) {
+  wait_in(State::kWaiting, std::move(condition), site);
+}
+
+void start_next() { runner().next_started() = true; }
+
+void wait_outside(std::function<bool()> condition, const std::source_location& site) {
+  if (runner().next_started()) fail("waits for another GPU behind start_next()", site);
+  wait_in(State::kWaitingOutside, std::move(condition), site);
+}
+
+void set_pause_outside(std::function<void()> pause) {
+  const std::lock_guard lock(outside_mutex);
+  outside_pause = std::move(pause);
 }
 
 void block_barrier(const std::source_location& site) {

@@ -57,6 +57,14 @@ unsigned thread_number();
 
 /// Suspends the thread until the condition, asked while no thread runs, is met.
 void wait_until(std::function<bool()> condition, const std::source_location& site);
+/// The same, but the condition is met by another OS thread, as by another GPU: other threads of the
+/// block run on, and while none can, `pause_outside` is called again and again. An error in a block
+/// that has let the next kernel start, whose blocks could take what the other GPU's kernels need.
+void wait_outside(std::function<bool()> condition, const std::source_location& site);
+/// The running block lets the next kernel start.
+void start_next();
+/// What to do meanwhile; at first, and with null, the OS thread yields.
+void set_pause_outside(std::function<void()> pause);
 /// Work that the hardware does by itself some time: done when all threads wait, in the order that
 /// the schedule says.
 void do_late(std::function<void()> work);

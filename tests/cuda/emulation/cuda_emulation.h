@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "block_runner.h"
+#include "codes8.h"
 #include "hopper.h"
 
 #define __global__
@@ -20,7 +21,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __shared__ static
+#define __shared__ static thread_local
 
 using dim3 = headrace::emulation::Dim3;
 

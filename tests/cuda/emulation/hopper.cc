@@ -60,6 +60,40 @@ void land(char* to, const TensorMap& map, int32_t column, int32_t row) {
   }
 }
 
+void land_tiles(char* to, const TensorMap& map, int32_t tile, int32_t unit) {
+  for (int r = 0; r < map.box_rows; ++r) {
+    const int64_t row = int64_t{tile} * map.tile_rows + r;
+    for (int chunk = 0; chunk < kRowBytes; chunk += 16) {
+      char values[16] = {};
+      if (row < map.rows && unit < map.cols) {
+        const int64_t in_tile = (int64_t{unit} * map.tile_rows + row % map.tile_rows) * kRowBytes;
+        std::memcpy(values, map.data + row / map.tile_rows * map.stride_bytes + in_tile + chunk,
+                    sizeof values);
+      }
+      const uint32_t address = shared_address_of(to) + static_cast<uint32_t>(r * kRowBytes + chunk);
+      std::memcpy(shared_pointer(swizzled(address, 3)), values, sizeof values);
+    }
+  }
+}
+
+template <class Land>
+void copy_late(void* shared, const TensorMap& map, uint64_t* barrier,
+               const std::source_location& site, const Land& land_all) {
+  const auto bytes = static_cast<size_t>(map.box_rows) * kRowBytes;
+  const uint32_t address = shared_address_of(shared);
+  if (address % kRowBytes != 0 || !in_shared_memory(address, bytes)) {
+    fail("a box out of place in shared memory", site);
+  }
+  load_checked(barrier, site);
+  std::memset(shared, 0xff, bytes);
+  do_late([=] {
+    land_all(static_cast<char*>(shared));
+    Barrier state = load(barrier);
+    state.bytes -= static_cast<int64_t>(bytes);
+    store(barrier, state);
+  });
+}
+
 }  // namespace
 
 uint32_t swizzled(uint32_t address, int bits) {
@@ -109,19 +143,14 @@ void barrier_wait(uint64_t* barrier, uint32_t parity, const std::source_location
 
 void copy_box(void* shared, const TensorMap& map, int32_t column, int32_t row, uint64_t* barrier,
               const std::source_location& site) {
-  const auto bytes = static_cast<size_t>(map.box_rows) * kRowBytes;
-  const uint32_t address = shared_address_of(shared);
-  if (address % kRowBytes != 0 || !in_shared_memory(address, bytes)) {
-    fail("a box out of place in shared memory", site);
-  }
-  load_checked(barrier, site);
-  std::memset(shared, 0xff, bytes);
-  do_late([=] {
-    land(static_cast<char*>(shared), map, column, row);
-    Barrier state = load(barrier);
-    state.bytes -= static_cast<int64_t>(bytes);
-    store(barrier, state);
-  });
+  if (map.tile_rows != 0) fail("a box of a map of tiles", site);
+  copy_late(shared, map, barrier, site, [=](char* to) { land(to, map, column, row); });
+}
+
+void copy_unit(void* shared, const TensorMap& map, int32_t tile, int32_t unit, uint64_t* barrier,
+               const std::source_location& site) {
+  if (map.tile_rows == 0 || tile < 0 || unit < 0) fail("tiles of another map", site);
+  copy_late(shared, map, barrier, site, [=](char* to) { land_tiles(to, map, tile, unit); });
 }
 
 void named_barrier(int number, int threads, bool wait, const std::source_location& site) {

@@ -17,11 +17,13 @@
 namespace headrace::emulation {
 
 /// Boxes of `box_rows` rows x 64 columns (128 bytes, swizzled) of a matrix of 16-bit elements;
-/// zeros beyond its edges.
+/// zeros beyond its edges. Or, with `tile_rows`, of tiles of so many rows, stride_bytes apart, each
+/// `cols` times its rows of 128 bytes.
 struct TensorMap {
   const char* data;
   int64_t rows, cols, stride_bytes;
   int box_rows;
+  int tile_rows = 0;
 };
 
 /// Throws EmulationError if the driver would refuse it.
@@ -37,12 +39,15 @@ void barrier_wait(uint64_t* barrier, uint32_t parity, const std::source_location
 void copy_box(void* shared, const TensorMap& map, int32_t column, int32_t row, uint64_t* barrier,
               const std::source_location& site);
 
+void copy_unit(void* shared, const TensorMap& map, int32_t tile, int32_t unit, uint64_t* barrier,
+               const std::source_location& site);
+
 /// One of 15; `wait`: until all `threads` have arrived.
 void named_barrier(int number, int threads, bool wait, const std::source_location& site);
 
 void change_registers(int registers, bool more, const std::source_location& site);
 
-/// c [64, n] = (keep ? c : 0) + a [64, 16] . b [n, 16]^T of the calling warpgroup.
+/// c [64, n] = (keep ? c : 0) + a [64, 16] . b [n, 16]^T of the calling warpgroup, or of 32 e4m3.
 struct Product {
   float* c;  ///< the lane's n / 2 accumulators
   int n;
@@ -50,7 +55,7 @@ struct Product {
   uint64_t a, b;                ///< descriptors
   bool b_is_n_major;
   bool keep;
-  float (*value)(uint16_t);  ///< of an element
+  float (*value)(uint16_t);  ///< of an element; null: it is two e4m3
 };
 
 void issue_product(const Product& product, const std::source_location& site);

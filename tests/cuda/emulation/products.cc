@@ -1,10 +1,13 @@
 // wgmma: see hopper.h. A warp's 32 lanes meet for each step; the warps of a group need not.
 
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
+#include "codes8.h"
 #include "hopper_state.h"
 
 namespace headrace::emulation {
@@ -187,15 +190,22 @@ const char* check_unchanged(const IssuedProduct& product, unsigned warp) {
   return a == product.a ? nullptr : kChanged;
 }
 
-/// Products are exact in double; one rounding, as a tensor core has no more.
+/// Number k of row `row` of operands as read_matrix() leaves them.
+double number_at(const Product& product, const uint16_t* words, int row, int k) {
+  if (product.value != nullptr) {
+    return static_cast<double>(product.value(words[row * kDepth + k]));
+  }
+  return float8_number(static_cast<uint8_t>(words[row * kDepth + k / 2] >> k % 2 * 8));
+}
+
+/// Products are exact in double; one rounding, as a tensor core has no more (of e4m3 it has: its
+/// sums are shorter).
 void add_product(const IssuedProduct& product, float* sums) {
-  const int n = product.args.n;
-  const auto value = product.args.value;
-  std::vector<double> b(product.b.size()), total(static_cast<size_t>(n));
+  const int n = product.args.n, depth = product.args.value != nullptr ? kDepth : 2 * kDepth;
+  std::vector<double> b(static_cast<size_t>(n * depth)), total(static_cast<size_t>(n));
   for (int j = 0; j < n; ++j) {
-    for (int k = 0; k < kDepth; ++k) {
-      b[static_cast<size_t>(k * n + j)] =
-          static_cast<double>(value(product.b[static_cast<size_t>(j * kDepth + k)]));
+    for (int k = 0; k < depth; ++k) {
+      b[static_cast<size_t>(k * n + j)] = number_at(product.args, product.b.data(), j, k);
     }
   }
   for (int row = 0; row < kRows; ++row) {
@@ -203,8 +213,8 @@ void add_product(const IssuedProduct& product, float* sums) {
     for (int j = 0; j < n; ++j) {
       total[static_cast<size_t>(j)] = product.args.keep ? static_cast<double>(to[j]) : 0.0;
     }
-    for (int k = 0; k < kDepth; ++k) {
-      const auto a = static_cast<double>(value(product.a[static_cast<size_t>(row * kDepth + k)]));
+    for (int k = 0; k < depth; ++k) {
+      const double a = number_at(product.args, product.a.data(), row, k);
       const double* from = b.data() + k * n;
       double* at = total.data();
       for (int j = 0; j < n; ++j) at[j] += a * from[j];
@@ -271,6 +281,31 @@ void fence_products(const std::source_location& site) { call(&fence, {}, 0, site
 void commit_products(const std::source_location& site) { call(&commit, {}, 0, site); }
 void wait_products(int groups_left, const std::source_location& site) {
   call(&wait, {}, groups_left, site);
+}
+
+double float8_number(uint8_t code) {
+  static const auto kNumbers = [] {
+    std::array<double, 256> out{};
+    for (int i = 0; i < 256; ++i) {
+      const int exponent = i >> 3 & 15, mantissa = i & 7;
+      const double size =
+          exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+      const bool is_nan = exponent == 15 && mantissa == 7;
+      out[static_cast<size_t>(i)] = is_nan ? std::nan("") : i < 128 ? size : -size;
+    }
+    return out;
+  }();
+  return kNumbers[code];
+}
+
+void multiply_16x8x32(const double (&a)[16][32], const double (&b)[32][8], double (&sums)[16][8]) {
+  for (int row = 0; row < 16; ++row) {
+    double own[8] = {};
+    for (int k = 0; k < 32; ++k) {
+      for (int j = 0; j < 8; ++j) own[j] += a[row][k] * b[k][j];
+    }
+    std::memcpy(sums[row], own, sizeof own);
+  }
 }
 
 }  // namespace headrace::emulation

@@ -5,12 +5,13 @@
 
 #include <functional>
 
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 
 namespace headrace::cuda {
 
 /// Runs `work` now, or, while `stream` is being captured, records it into the graph, which runs it
-/// at every replay. Defined by the fake runtime (tests/cuda/fake_cuda_api.cc).
-void submit(Stream stream, std::function<void()> work);
+/// at every replay. `kernel`: what is loaded at its first launch, or null. Defined by the fake
+/// runtime (tests/cuda/host/support/fake_cuda_api.cc).
+void submit(Stream stream, const void* kernel, std::function<void()> work);
 
 }  // namespace headrace::cuda

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/host/emulated_engine.h"
-#include "cuda/host/engine_requests.h"
+#include "cuda/host/support/emulated_engine.h"
+#include "cuda/host/support/engine_requests.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -93,6 +93,32 @@ TEST_F(CudaAhead, NoStepWaitsForTheOneBefore) {
   EXPECT_EQ(gpu_.api.calls("synchronize"), 0);
   // Of 59: about every other one also runs the step behind it, which need not be waited for then.
   EXPECT_GE(gpu_.api.covered_waits() - covered, 25);
+}
+
+// Of decodes that begin ahead: the copy of inputs and the launch of the record with its draws, for
+// greedy requests and others.
+TEST_F(CudaAhead, AStepIsOneCopyAndOneLaunch) {
+  const auto engine = emulated_engine(gpu_);
+  engine->install_model("m", small_options());
+  engine->start_model("m");
+  const auto calls = [&](int32_t tokens, float temperature) {
+    RequestOptions one = small_request(5, 1, tokens);
+    one.sampling.temperature = temperature;
+    one.sampling.top_p = 0.9f;
+    one.sampling.seed = 3;
+    gpu_.api.reset_calls();
+    EXPECT_EQ(read_all(engine->submit("m", std::move(one)).results()).error_message, "");
+    std::vector<int> out;
+    for (const char* call : {"launch", "kernel", "copy"}) out.push_back(gpu_.api.calls(call));
+    return out;
+  };
+  calls(60, 0.0f);
+  for (const float temperature : {0.0f, 0.8f}) {
+    const std::vector<int> few = calls(20, temperature), many = calls(60, temperature);
+    EXPECT_EQ(many[0] - few[0], 40);
+    EXPECT_EQ(many[1] - few[1], 0);
+    EXPECT_EQ(many[2] - few[2], 40);
+  }
 }
 
 TEST_F(CudaAhead, AnErrorFoundLateEndsBothSteps) {

@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "cuda/host/device_kv_cache.h"
-#include "cuda/host/emulated_gpu.h"
-#include "cuda/host/generate.h"
+#include "cuda/host/memory/device_kv_cache.h"
+#include "cuda/host/support/emulated_gpu.h"
+#include "cuda/host/support/generate.h"
+#include "cuda/host/support/uploaded.h"
+#include "model/config/quantization.h"
+#include "parity/parity.h"
 
 namespace headrace {
 namespace {
@@ -56,6 +61,71 @@ TEST_F(CudaBackendTest, AnAdapterOverwritesNothingThatIsStillRead) {
   EXPECT_EQ(got.front(), 7.0f) << "the adapter got other memory: this tests nothing";
 }
 
+constexpr int64_t kRows = 3, kCols = 136, kOutputs = 16;
+
+// A linear takes what a norm has rounded for it, unless anything was launched or written between
+// them, or it reads other rows or another format.
+TEST_F(CudaBackendTest, RowsThatNormsRound) {
+  constexpr DType kType = DType::kBF16;
+  const auto gpu = gpu_.backend(kType);
+  const auto numbers = random_values(kOutputs * kCols, 1, DType::kF32);
+  const parity::StoredMatrix matrix(numbers, kOutputs, kCols, DType::kF32);
+  const auto pack = [&](Activations kind) {
+    return gpu->pack_weight({{matrix.part()},
+                             kType,
+                             WeightUse::kLinear,
+                             {.bits = 8, .group_size = 128, .activations = kind}});
+  };
+  const auto rows = pack(Activations::kFloat8Rows), groups = pack(Activations::kFloat8Groups);
+  const auto more = random_values(kRows * kCols, 2, kType);
+  const Uploaded x(*gpu, kType, kRows, kCols, more), y(*gpu, kType, kRows, kCols);
+  const Uploaded scale(*gpu, kType, 1, kCols, random_values(kCols, 3, kType));
+  const Uploaded out(*gpu, DType::kF32, kRows, kOutputs);
+  const auto norm = [&](const Uploaded& to) {
+    gpu->rms_norm(x.view(), scale.vector(), 1e-5f, to.view());
+  };
+  /// Launches of a linear of the norm's first `count` rows, and what it gives.
+  const auto run = [&](const PackedWeight* expected, const PackedWeight& weight,
+                       const std::function<void()>& between, int64_t count = kRows) {
+    if (expected != nullptr) gpu->expect(*expected);
+    norm(y);
+    between();
+    const int before = gpu_.api.calls("kernel");
+    gpu->linear(y.view().first_rows(count), weight, {}, out.view().first_rows(count));
+    const int launches = gpu_.api.calls("kernel") - before;
+    return std::pair{launches, out.read()};
+  };
+  const auto nothing = [] {};
+  const auto apart = run(nullptr, *rows, nothing), in_groups = run(nullptr, *groups, nothing);
+  EXPECT_EQ(apart.first, 2);
+  EXPECT_EQ(run(rows.get(), *rows, nothing), std::pair(1, apart.second));
+  EXPECT_EQ(run(rows.get(), *rows, nothing, 2), apart);  // row 2 is as it was
+  EXPECT_EQ(run(groups.get(), *groups, nothing), std::pair(1, in_groups.second));
+  EXPECT_EQ(run(rows.get(), *groups, nothing), in_groups);
+  const Uploaded other(*gpu, kType, kRows, kCols);
+  EXPECT_EQ(run(rows.get(), *rows, [&] { norm(other); }), apart);
+  const auto write = [&] { gpu->write_rows(std::vector<float>(kRows * kCols, 0.0f), y.view()); };
+  EXPECT_EQ(run(rows.get(), *rows, write),
+            std::pair(2, std::vector<float>(kRows * kOutputs, 0.0f)));
+}
+
+// One by one, as it is recorded, and from the record.
+TEST_F(CudaBackendTest, RecordedNormsRound) {
+  DecoderHarness harness(gpu_.backend(DType::kBF16), llama_folder(),
+                         {.storage = DType::kBF16,
+                          .kv_dtype = DType::kBF16,
+                          .quantization = parse_quantization("fp8", 0)});
+  std::vector<float> first;
+  for (int32_t i = 0; i < 4; ++i) {
+    harness.start(i, 5);
+    harness.step({{i, prompt(5, 1)}});
+    const auto logits = harness.step({{i, {9}}}).back();
+    if (i == 0) first = logits;
+    EXPECT_EQ(logits, first) << i;
+  }
+  EXPECT_EQ(gpu_.api.calls("launch"), 3);
+}
+
 TEST_F(CudaBackendTest, GivesEverythingBack) {
   {
     DecoderHarness harness(gpu_.backend(DType::kBF16), llama_folder(), {.storage = DType::kBF16});
@@ -97,21 +167,10 @@ TEST_F(CudaBackendTest, RefusesByName) {
   BackendNeeds needs{DType::kF32, DType::kF32, 64, 64};
   needs.experts = 64;
   EXPECT_NO_THROW(backend->require(needs));
-  needs.mtp = true;
-  expect_refused([&] { backend->require(needs); }, "MTP");
-  needs.mtp = false;
   needs.vision = needs.given_rows = true;
   EXPECT_NO_THROW(backend->require(needs));
-  needs.quantization = "int8";
-  expect_refused([&] { backend->require(needs); }, "int8");
-  const std::vector<float> values(2 * 8 * 8, 1.0f);
-  WeightSpec spec{{}, DType::kF32, WeightUse::kLinear, {.bits = 8, .group_size = 32}};
-  spec.quant.activations = Activations::kWhole;
-  spec.experts = 2;
-  for (const float* data : {&values[0], &values[64]}) {
-    spec.parts.push_back({data, DType::kF32, 8, 8, false, 8});
-  }
-  expect_refused([&] { backend->pack_weight(spec); }, "experts");
+  needs.head_dim = 24;
+  expect_refused([&] { backend->require(needs); }, "head_dim 16, 32, ..., 256, not 24");
 }
 
 // The fake GPU runs what it is given as late as it may.
@@ -176,6 +235,27 @@ TEST_F(CudaBackendTest, HostBlocksThatCannotBePinnedNameTheOption) {
         << error.what();
   }
   EXPECT_FALSE(backend->lost());
+}
+
+// Codes and their scales, in blocks of a head of 48: 8, 8 and 4 bits, the last in rows of 32 bytes.
+TEST_F(CudaBackendTest, QuantizedCachesTakeWhatTheyHold) {
+  const auto backend = gpu_.backend(DType::kBF16);
+  KvCacheSpec spec{.num_layers = 3, .num_kv_heads = 2, .head_dim = 48, .block_size = 16};
+  const size_t rows = 2 * 3 * 2 * 16;
+  for (const auto& [dtype, bytes] :
+       {std::pair{DType::kBF16, 96}, {DType::kI8, 52}, {DType::kF8E4M3, 52}, {DType::kU4, 36}}) {
+    spec.dtype = dtype;
+    EXPECT_EQ(backend->kv_block_bytes(spec), rows * static_cast<size_t>(bytes));
+    const auto cache = backend->make_kv_cache(spec, 2);
+    const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
+    EXPECT_EQ(device.key_scales(0) == nullptr, dtype == DType::kBF16);
+    if (dtype == DType::kBF16) continue;
+    const auto* const first = device.first_part(0);
+    const size_t codes = rows * static_cast<size_t>(bytes - 4) * 3;
+    EXPECT_EQ(static_cast<std::byte*>(device.key_scales(0)) - first, static_cast<ptrdiff_t>(codes));
+    EXPECT_EQ(static_cast<std::byte*>(device.value_scales(2)) - first,
+              static_cast<ptrdiff_t>(codes + 5 * 2 * 16 * 4 * 3));
+  }
 }
 
 TEST_F(CudaBackendTest, APassingErrorFailsItsStepAlone) {

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cpp/engine/expect_error.h"
-#include "cuda/host/emulated_engine.h"
-#include "cuda/host/engine_requests.h"
+#include "cuda/host/support/emulated_engine.h"
+#include "cuda/host/support/engine_requests.h"
+#include "every_case.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -137,8 +139,9 @@ TEST_F(CudaEngine, TooLittleMemoryNamesRemedies) {
   engine->install_model("m", small_options());
 }
 
-/// Runs a step of `rows` sequences of one token each, all sampled from.
-TensorView decode(internal::StepRunner& runner, int32_t rows) {
+/// Runs a step of `rows` sequences of one token each, all sampled from. `draws`: StepBatch's.
+TensorView decode(internal::StepRunner& runner, int32_t rows,
+                  std::span<const SampleRow> draws = {}) {
   const auto count = static_cast<size_t>(rows);
   std::vector<int32_t> tokens(count, 3), positions(count, 0), lens(count, 1), numbers(count);
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -146,20 +149,28 @@ TensorView decode(internal::StepRunner& runner, int32_t rows) {
   for (int32_t i = 0; i < rows; ++i) {
     slices.push_back({i, 1, 0, std::span(numbers).subspan(static_cast<size_t>(i), 1)});
   }
-  return runner.forward({tokens, positions, lens, slices, numbers}, {});
+  StepBatch batch{tokens, positions, lens, slices, numbers};
+  batch.draws = draws;
+  return runner.forward(batch, {});
 }
 
-TEST_F(CudaEngine, DecodesOfUpTo256SequencesAreOneLaunch) {
+/// For up to 300 sequences.
+internal::LoadedModel large_model(cuda::EmulatedGpu& gpu) {
   ModelOptions many = small_options();
   many.max_num_seqs = many.max_num_batched_tokens = 300;
   many.num_kv_blocks = 300;
   const auto open = [&](const ModelOptions&, bool, const BackendNeeds& needs, Logger&) {
-    return gpu_.backend(needs.storage);
+    return gpu.backend(needs.storage);
   };
   Logger logger;
-  const internal::LoadedModel model = internal::load_model_on(open, "m", many, logger);
+  return internal::load_model_on(open, "m", many, {}, logger);
+}
+
+TEST_F(CudaEngine, DecodesOfUpTo256SequencesAreOneLaunch) {
+  const internal::LoadedModel model = large_model(gpu_);
   internal::StepRunner& runner = *model.runner;
   for (const int32_t rows : {1, 128, 129, 200, 256}) {
+    if (!every_case() && (rows == 128 || rows == 200)) continue;
     SCOPED_TRACE(rows);
     decode(runner, rows);
     for (int again = 0; again < 2; ++again) {
@@ -171,12 +182,97 @@ TEST_F(CudaEngine, DecodesOfUpTo256SequencesAreOneLaunch) {
   }
 }
 
+// What the first request decodes by has been recorded at start-up.
+TEST_F(CudaEngine, TheFirstDecodesAreRecordedAlready) {
+  const auto engine = emulated_engine(gpu_);
+  engine->install_model("m", small_options());
+  engine->start_model("m");
+  EXPECT_GE(gpu_.api.calls("upload"), 1);
+  gpu_.api.reset_calls();
+  EXPECT_EQ(read_all(engine->submit("m", small_request(9, 1, 6)).results()).error_message, "");
+  EXPECT_EQ(gpu_.api.calls("begin_capture"), 0);
+  EXPECT_EQ(gpu_.api.calls("launch"), 5);
+}
+
+std::vector<int32_t> drawn_from(internal::StepRunner& runner, const TensorView& logits,
+                                std::span<const SampleRow> draws) {
+  runner.begin_sample(logits, draws);
+  std::vector<SampleResult> results(draws.size());
+  runner.end_sample(results);
+  std::vector<int32_t> out;
+  for (const SampleResult& result : results) out.push_back(result.finite ? result.token : -1);
+  return out;
+}
+
+// Rows of all plain kinds, with padding behind them: the ids are those of draws behind the step.
+TEST_F(CudaEngine, DrawsArePartOfTheRecordedStep) {
+  const internal::LoadedModel model = large_model(gpu_);
+  internal::StepRunner& runner = *model.runner;
+  for (const int32_t rows : {1, 3, 20}) {
+    SCOPED_TRACE(rows);
+    std::vector<SampleRow> draws(static_cast<size_t>(rows));
+    for (size_t i = 0; i < draws.size(); ++i) {
+      draws[i].logits_row = static_cast<int32_t>(i);
+      draws[i].greedy = i % 3 == 1;
+      draws[i].seed = i;
+      draws[i].temperature = i % 2 == 0 ? 1.0f : 3.0f;
+      draws[i].top_k = i % 4 == 0 ? 0 : 20;
+      draws[i].top_p = i % 5 == 0 ? 1.0f : 0.9f;
+    }
+    for (uint64_t position = 0; position < 4; ++position) {  // run, recorded, launched, launched
+      SCOPED_TRACE(position);
+      for (SampleRow& row : draws) row.position = position;
+      const std::vector<int32_t> want = drawn_from(runner, decode(runner, rows), draws);
+      gpu_.api.reset_calls();
+      const TensorView logits = decode(runner, rows, draws);
+      EXPECT_EQ(gpu_.api.calls("launch"), position > 0 ? 1 : 0);
+      // A recording passes by as kernels that are launched.
+      if (position > 1) {
+        EXPECT_EQ(gpu_.api.calls("kernel"), 0);
+      }
+      EXPECT_GE(gpu_.api.calls("copy"), 1);  // of the step's inputs
+      gpu_.api.reset_calls();
+      EXPECT_EQ(drawn_from(runner, logits, draws), want);
+      for (const char* call : {"launch", "kernel", "copy", "malloc_pinned", "malloc_device"}) {
+        EXPECT_EQ(gpu_.api.calls(call), 0) << call;
+      }
+    }
+  }
+}
+
+// One row that asks for more: all of the step's are drawn behind it.
+TEST_F(CudaEngine, DrawsThatAreNotPlainComeBehindTheStep) {
+  const internal::LoadedModel model = large_model(gpu_);
+  internal::StepRunner& runner = *model.runner;
+  const std::vector<int32_t> ids = {3, 5};
+  const std::vector<LogitBias> bias = {{3, 1.0f}};
+  std::vector<SampleRow> special(4);
+  special[0].masked = ids;
+  special[1].banned = ids;
+  special[2].bias = bias;
+  special[3].num_logprobs = 2;
+  std::vector<SampleRow> draws(2);
+  draws[1].logits_row = 1;
+  for (const SampleRow& row : special) {
+    draws[0] = row;
+    decode(runner, 2, draws);  // nobody collects this one
+    for (int again = 0; again < 2; ++again) {
+      const std::vector<int32_t> want = drawn_from(runner, decode(runner, 2), draws);
+      const TensorView logits = decode(runner, 2, draws);
+      gpu_.api.reset_calls();
+      EXPECT_EQ(drawn_from(runner, logits, draws), want);
+      EXPECT_EQ(gpu_.api.calls("kernel"), 2);
+    }
+  }
+}
+
 // Prompts by turns that don't fit the cache together: what goes to host memory comes back as it
 // was.
-TEST_F(CudaEngine, SwapSpaceGivesTheSameTokens) {
-  const auto engine = emulated_engine(gpu_);
+void expect_swapping(cuda::EmulatedGpu& gpu, const std::string& kv_cache_dtype) {
+  const auto engine = emulated_engine(gpu);
   ModelOptions small = small_options();
   small.num_kv_blocks = 16;
+  small.kv_cache_dtype = kv_cache_dtype;
   engine->install_model("without", small);
   small.swap_space = 1.0 / 16;
   engine->install_model("with", small);
@@ -184,7 +280,7 @@ TEST_F(CudaEngine, SwapSpaceGivesTheSameTokens) {
   std::vector<std::vector<int32_t>> answers[2];
   for (const std::string name : {"without", "with"}) {
     engine->start_model(name);
-    gpu_.api.reset_calls();
+    gpu.api.reset_calls();
     for (int32_t turn = 0; turn < 4; ++turn) {
       Request one = engine->submit(name, small_request(180, turn % 2, 6));
       const Output out = read_all(one.results());
@@ -194,29 +290,25 @@ TEST_F(CudaEngine, SwapSpaceGivesTheSameTokens) {
         EXPECT_EQ(one.results().stats().host_cached_tokens > 0, name == "with");
       }
     }
-    EXPECT_EQ(gpu_.api.calls("malloc_pinned") + gpu_.api.calls("malloc_device"), 0);
-    EXPECT_EQ(gpu_.api.calls("copy_rows") > 0, name == "with");
+    EXPECT_EQ(gpu.api.calls("malloc_pinned") + gpu.api.calls("malloc_device"), 0);
+    EXPECT_EQ(gpu.api.calls("copy_rows") > 0, name == "with");
   }
   EXPECT_EQ(answers[0], answers[1]);
-  gpu_.api.fail("copy_rows", 999);
+  gpu.api.fail("copy_rows", 999);
   Request failed = engine->submit("with", small_request(180, 0, 6));
   EXPECT_EQ(read_all(failed.results()).error_code, ErrorCode::kDevice);
   Request again = engine->submit("with", small_request(180, 0, 6));
   EXPECT_EQ(read_all(again.results()).token_ids, answers[0][0]);
 }
 
-TEST_F(CudaEngine, WhatItCannotRunIsRefusedByName) {
-  const auto engine = emulated_engine(gpu_);
-  ModelOptions keys = small_options();
-  keys.kv_cache_dtype = "int8";
-  expect_error(ErrorCode::kUnsupported, {"not as int8: set kv_cache_dtype"},
-               [&] { engine->install_model("m", keys); });
-  ModelOptions quantized = small_options();
-  quantized.path = load_golden_case("qwen3_moe").folder;
-  quantized.quantization = "wint4";
-  expect_error(ErrorCode::kUnsupported,
-               {"no quantized experts", "model's are wint4: leave quantization out"},
-               [&] { engine->install_model("m", quantized); });
+TEST_F(CudaEngine, SwapSpaceGivesTheSameTokens) { expect_swapping(gpu_, "auto"); }
+
+TEST_F(CudaEngine, SwapSpaceTakesScalesAlong) {
+  for (const std::string dtype : {"int8", "fp8", "uint4"}) {
+    if (!every_case() && dtype != "uint4") continue;
+    SCOPED_TRACE(dtype);
+    expect_swapping(gpu_, dtype);
+  }
 }
 
 }  // namespace

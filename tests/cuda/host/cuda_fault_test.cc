@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cpp/engine/expect_error.h"
-#include "cuda/host/emulated_engine.h"
-#include "cuda/host/engine_requests.h"
+#include "cuda/host/support/emulated_engine.h"
+#include "cuda/host/support/engine_requests.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {

@@ -10,10 +10,11 @@
 
 #include "backend/reference/reference_backend.h"
 #include "base/check.h"
-#include "cuda/host/generate.h"
-#include "cuda/host/gpu_under_test.h"
-#include "cuda/host/uploaded.h"
+#include "cuda/host/support/generate.h"
+#include "cuda/host/support/gpu_under_test.h"
+#include "cuda/host/support/uploaded.h"
 #include "parity/sample_harness.h"
+#include "parity/vision/segment_contract.h"
 
 namespace headrace {
 namespace {
@@ -94,8 +95,12 @@ TEST_P(CudaParity, Linear) {
   const auto gpu = make_gpu_under_test(dtype);
   const auto reference = make_reference_backend();
   uint32_t seed = 1;
-  for (const LinearShape& s :
-       {LinearShape{1, 64, 64}, {3, 100, 72}, {17, 257, 192}, {33, 130, 520}, {70, 96, 1040}}) {
+  for (const LinearShape& s : {LinearShape{1, 64, 64},
+                               {3, 100, 72},
+                               {17, 257, 192},
+                               {33, 130, 520},
+                               {70, 96, 1040},
+                               {140, 130, 136}}) {
     SCOPED_TRACE(str_cat(s.rows, " x ", s.n, " x ", s.k));
     const auto x = random_values(static_cast<size_t>(s.rows * s.k), ++seed, dtype);
     const auto w = random_values(static_cast<size_t>(s.n * s.k), ++seed, dtype);
@@ -147,6 +152,59 @@ TEST_P(CudaParity, AttentionOfEveryMask) {
     }
   }
 }
+
+class CudaQuantizedCache : public testing::TestWithParam<std::tuple<DType, DType>> {};
+
+// Both round the same numbers to the same codes. Products see what is up to twice the largest
+// number, probabilities are rounded to float16, results to the dtype.
+TEST_P(CudaQuantizedCache, AttentionIsAsTheReferences) {
+  const auto [dtype, kv] = GetParam();
+  constexpr int32_t kHeads = 4, kRows = 70, kBlock = 16;
+  const std::vector<int32_t> blocks = {4, 0, 3, 1, 2};
+  const std::vector<SeqSlice> seqs = {{0, kRows, 0, blocks}};
+  std::vector<int32_t> positions(kRows);
+  std::iota(positions.begin(), positions.end(), 0);
+  const auto gpu = make_gpu_under_test(dtype);
+  const auto reference = make_reference_backend();
+  for (const int32_t d : {64, 80, 128, 48}) {
+    SCOPED_TRACE(d);
+    const int64_t width = kHeads * d, all = width + 2 * d;
+    const auto qkv = random_values(static_cast<size_t>(kRows * all), 7, dtype);
+    const AttentionSpec spec{kHeads, 1, d, 0.125f};
+    const auto run = [&, kv = kv](Backend& backend, DType act) {
+      const auto cache = backend.make_kv_cache({2, 1, d, kBlock, kv}, 5);
+      const Uploaded in(backend, act, kRows, all, qkv), out(backend, act, kRows, width);
+      backend.begin_step({positions, positions, positions, seqs, {}});
+      backend.rope_kv_write(in.view(), {kHeads, 1, d, {}, {}, 1e-6f}, {}, {}, *cache, 1);
+      backend.attention(in.view().columns(0, width), spec, *cache, 1, out.view());
+      return out.read();
+    };
+    const auto want = run(*reference, DType::kF32), got = run(*gpu, dtype);
+    const double largest = 5.0;  // of some ten thousand normal numbers
+    const double bound = largest * (rounding(dtype) + 0x1p-15) +
+                         (dtype == DType::kF32 ? 0.0 : 2 * largest * 0x1p-10);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], bound) << i;
+  }
+}
+
+// In float32 keys differ from the reference's by what rotating them rounds, seldom by a code.
+TEST_P(CudaQuantizedCache, AModelGivesTheReferencesTokens) {
+  const auto [dtype, kv] = GetParam();
+  if (dtype != DType::kF32) GTEST_SKIP() << "the reference's activations are float32";
+  DecoderHarness gpu(make_gpu_under_test(dtype), llama_folder(), {.kv_dtype = kv});
+  DecoderHarness reference("reference", llama_folder(), {.kv_dtype = kv});
+  const Rows want = generate_alone(reference, 0, prompt(40, 2), 12);
+  const Rows got = generate_alone(gpu, 0, prompt(40, 2), 12);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(argmax(got[i]), argmax(want[i])) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, CudaQuantizedCache,
+                         testing::Combine(testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                                          testing::Values(DType::kI8, DType::kF8E4M3, DType::kU4)),
+                         [](const auto& test) {
+                           return std::string(dtype_name(std::get<0>(test.param))) + "_" +
+                                  dtype_name(std::get<1>(test.param));
+                         });
 
 TEST_P(CudaParity, AddRmsNorm) {
   const DType dtype = GetParam();
@@ -268,30 +326,7 @@ TEST_P(CudaParity, SegmentAttentionAndItsPieces) {
 TEST(CudaVisionOps, RefuseWhatBreaksTheirContracts) {
   const auto gpu = make_gpu_under_test(DType::kF32);
   const Uploaded x(*gpu, DType::kF32, 4, 16), out(*gpu, DType::kF32, 4, 16);
-  const std::vector<int32_t> ends = {1, 4}, short_ends = {1, 3}, backwards = {3, 3, 4};
-  const SegmentAttention good{.q = x.view(),
-                              .k = x.view(),
-                              .v = x.view(),
-                              .segment_ends = ends,
-                              .heads = 2,
-                              .head_dim = 8,
-                              .out = out.view()};
-  EXPECT_NO_THROW(gpu->segment_attention(good));
-  const auto expect_refused = [&](const auto& spoil) {
-    SegmentAttention bad = good;
-    spoil(bad);
-    EXPECT_THROW(gpu->segment_attention(bad), InternalError);
-  };
-  expect_refused([&](SegmentAttention& a) { a.segment_ends = short_ends; });
-  expect_refused([&](SegmentAttention& a) { a.segment_ends = backwards; });
-  expect_refused([&](SegmentAttention& a) { a.segment_ends = {}; });
-  expect_refused([&](SegmentAttention& a) { a.first = 1; });
-  expect_refused([&](SegmentAttention& a) { a.first = -1; });
-  expect_refused([&](SegmentAttention& a) { a.heads = 1; });
-  expect_refused([&](SegmentAttention& a) { a.heads = 4, a.head_dim = 4; });
-  expect_refused([&](SegmentAttention& a) { a.products = DType::kF16; });
-  expect_refused([&](SegmentAttention& a) { a.out = out.view().first_rows(3); });
-  expect_refused([&](SegmentAttention& a) { a.v = x.view().first_rows(3); });
+  parity::expect_segment_contract(*gpu, x.view(), out.view());
   const std::vector<int32_t> beyond = {0, 4}, twice = {2, 2};
   const TensorView two = x.view().first_rows(2);
   EXPECT_THROW(gpu->scatter_rows(two, beyond, out.view()), InternalError);

@@ -7,7 +7,8 @@
 #include "backend/host/weight_source.h"
 #include "backend/reference/reference_backend.h"
 #include "cpp/model/expect_error.h"
-#include "cuda/host/gpu_under_test.h"
+#include "cuda/host/support/gpu_under_test.h"
+#include "cuda/host/support/uploaded.h"
 #include "parity/random_codes.h"
 
 namespace headrace {
@@ -22,38 +23,6 @@ std::vector<float> rounded(std::vector<float> values, DType dtype) {
   for (float& x : values) x = round_to(dtype, x);
   return values;
 }
-
-/// A matrix in a backend's memory, as `dtype`.
-class Uploaded {
- public:
-  Uploaded(Backend& backend, DType dtype, int64_t rows, int64_t cols,
-           const std::vector<float>& values = {})
-      : backend_(backend),
-        buffer_(backend.allocate(static_cast<size_t>(rows * cols) * dtype_size(dtype))),
-        view_(buffer_.data, dtype, {rows, cols}) {
-    if (values.empty()) return;
-    if (dtype == DType::kF32) {
-      backend.upload(values.data(), buffer_.data, buffer_.bytes);
-      return;
-    }
-    std::vector<uint16_t> half;
-    for (const float x : values)
-      half.push_back(dtype == DType::kBF16 ? f32_to_bf16(x) : f32_to_f16(x));
-    backend.upload(half.data(), buffer_.data, buffer_.bytes);
-  }
-  const TensorView& view() const { return view_; }
-  /// Of float32.
-  std::vector<float> read() const {
-    std::vector<float> out(static_cast<size_t>(view_.rows() * view_.cols()));
-    backend_.read_back(buffer_.data, out.data(), out.size() * sizeof(float));
-    return out;
-  }
-
- private:
-  Backend& backend_;
-  Backend::Buffer buffer_;
-  TensorView view_;
-};
 
 /// x [rows, kInputs] of `dtype` times the weight, in float32.
 std::vector<float> multiply(Backend& backend, DType dtype, const PackedWeight& weight,
@@ -248,8 +217,11 @@ TEST(CudaQuantRefusals, ByName) {
   expect_error(ErrorCode::kUnsupported, {"W4A8", "use W4A16"},
                [&] { gpu->weight_layout(DType::kBF16, rounded_activations); });
   WeightShape many{64, 64, DType::kBF16, WeightUse::kLinear, whole, 8};
-  expect_error(ErrorCode::kUnsupported, {"no quantized experts", "8 of 4 bits", "device cpu"},
-               [&] { gpu->packed_bytes(many); });
+  const WeightShape one{64, 64, DType::kBF16, WeightUse::kLinear, whole};
+  EXPECT_EQ(gpu->packed_bytes(many), 8 * gpu->packed_bytes(one));
+  many.use = WeightUse::kGateUp;
+  many.quant.reordered = true;
+  EXPECT_EQ(gpu->packed_bytes(many), 8 * (gpu->packed_bytes(one) + 64 * sizeof(int32_t)));
   for (const int64_t side : {int64_t{1} << 40, int64_t{1} << 62}) {
     expect_error(ErrorCode::kLimitExceeded, {"more than any memory holds"},
                  [&] { gpu->packed_bytes({side, side, DType::kBF16, WeightUse::kLinear, whole}); });

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cpp/model/checkpoint_files.h"
-#include "cuda/host/emulated_engine.h"
-#include "cuda/host/engine_requests.h"
-#include "cuda/host/quantized_checkpoint.h"
+#include "cpp/model/quantized_checkpoint.h"
+#include "cuda/host/support/emulated_engine.h"
+#include "cuda/host/support/engine_requests.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -48,13 +48,15 @@ Answer read_answer(Request& request) {
 struct Weights {
   std::string dtype, quantization;
   bool reordered = false;  ///< codes with an order of their own, from the checkpoint
+  std::string kv = "auto", model = "llama";
 };
 
 class CudaSameBits : public ::testing::TestWithParam<Weights> {
  protected:
   void SetUp() override {
     if (!GetParam().reordered) return;
-    write_quantized(llama_folder(), Tool::kGptqActOrder, quantized_.path(), plain_.path());
+    write_quantized(load_golden_case(GetParam().model).folder, Tool::kGptqActOrder,
+                    quantized_.path(), plain_.path());
   }
 
   struct Setting {
@@ -66,8 +68,10 @@ class CudaSameBits : public ::testing::TestWithParam<Weights> {
 
   std::vector<Answer> answers(Setting setting, ModelStats* stats = nullptr) {
     cuda::EmulatedGpu gpu{.record_steps = setting.record_steps};
+    setting.options.path = load_golden_case(GetParam().model).folder;
     setting.options.dtype = GetParam().dtype;
     setting.options.quantization = GetParam().quantization;
+    setting.options.kv_cache_dtype = GetParam().kv;
     if (GetParam().reordered) setting.options.path = quantized_.path();
     const auto engine = emulated_engine(gpu);
     engine->install_model("m", setting.options);
@@ -113,14 +117,21 @@ TEST_P(CudaSameBits, WhateverElseGoesOn) {
   EXPECT_GT(stats.prefix_hit_tokens, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, CudaSameBits,
-                         ::testing::Values(Weights{"float32", ""}, Weights{"bfloat16", ""},
-                                           Weights{"float16", ""}, Weights{"float16", "wint4"},
-                                           Weights{"bfloat16", "", true}),
-                         [](const auto& test) {
-                           const Weights& own = test.param;
-                           return own.dtype + own.quantization + (own.reordered ? "reordered" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Dtypes, CudaSameBits,
+    ::testing::Values(Weights{"float32", ""}, Weights{"bfloat16", ""}, Weights{"float16", ""},
+                      Weights{"float16", "wint4"}, Weights{"bfloat16", "", true},
+                      Weights{"bfloat16", "", true, "auto", "qwen3_moe"},
+                      Weights{"bfloat16", "", false, "auto", "qwen3_moe"},
+                      Weights{"bfloat16", "wint4", false, "auto", "ernie4_5_moe"},
+                      Weights{"bfloat16", "", false, "int8", "ernie4_5"},
+                      Weights{"float16", "", false, "fp8", "llama3_rope"},
+                      Weights{"bfloat16", "", false, "uint4", "llama_yarn"}),
+    [](const auto& test) {
+      const Weights& own = test.param;
+      return own.dtype + own.quantization + (own.reordered ? "reordered" : "") +
+             (own.kv == "auto" ? "" : own.kv) + "_" + own.model;
+    });
 
 }  // namespace
 }  // namespace headrace

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/reference/reference_backend.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
-#include "cuda/host/gpu_under_test.h"
+#include "cuda/host/support/gpu_under_test.h"
 
 namespace headrace {
 namespace {
@@ -60,6 +61,25 @@ TEST_P(CudaTower, Float16IsAnEighthOfBfloat16) {
   const Error error = error_of(golden, DType::kF16);
   EXPECT_LE(error.largest, kLuckOfLargest / 8 * golden.bfloat16_max);
   EXPECT_LE(error.root_mean_square, kLuckOfRows / 8 * golden.bfloat16_rms);
+}
+
+// Linears in int8, activations as they come: the rows of the reference from the same weights.
+TEST_P(CudaTower, Int8RowsAreTheReferences) {
+  const VisionGolden golden = load_vision_golden(GetParam());
+  Quantization quantization = parse_quantization("wint8", 0);
+  quantization.activations = Activations::kWhole;
+  TowerHarness gpu(make_gpu_under_test(DType::kF32), golden.folder, DType::kF32, quantization);
+  TowerHarness reference(make_reference_backend(0, Activations::kWhole), golden.folder, DType::kF32,
+                         quantization);
+  TowerHarness plain(make_gpu_under_test(DType::kF32), golden.folder, DType::kF32);
+  EXPECT_LT(gpu.tower().weight_bytes(), plain.tower().weight_bytes());
+  const VisionGolden::Item& item = golden.items.front();
+  const std::vector<float> rows = gpu.encode(item.patches, item.grid);
+  const std::vector<float> expected = reference.encode(item.patches, item.grid);
+  ASSERT_EQ(rows.size(), expected.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_NEAR(rows[i], expected[i], golden.row_tolerance) << i;
+  }
 }
 
 // What comes of a grid over time doesn't depend on others.

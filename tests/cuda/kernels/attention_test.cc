@@ -1,12 +1,13 @@
 // attention() in the emulation, against softmax in double, and against itself under other schedules
 // of the same tokens.
 
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "device_data.h"
+#include "base/check.h"
+#include "kv_array.h"
 
 namespace headrace::cuda {
 namespace {
@@ -33,40 +34,36 @@ class AttentionCase {
         layout_{shape.kv_heads, shape.block_size, shape.head_dim},
         blocks_((tokens + shape.block_size - 1) / shape.block_size),
         tables_(static_cast<size_t>(sequences * blocks_)),
-        keys_(shape.cache, sequences * blocks_, layout_.block_elements()),
-        values_(shape.cache, sequences * blocks_, layout_.block_elements()) {
+        keys_(shape.cache, layout_, sequences * blocks_),
+        values_(shape.cache, layout_, sequences * blocks_) {
     for (size_t i = 0; i < tables_.size(); ++i) tables_[i] = static_cast<int32_t>(i);
     std::shuffle(tables_.begin(), tables_.end(), std::mt19937(7));
     const int64_t count = int64_t{sequences} * tokens;
     q_ = random.uniforms(shape.dtype, count * shape.heads * shape.head_dim, -2.0f, 2.0f);
-    k_ = random.uniforms(shape.cache, count * shape.kv_heads * shape.head_dim);
-    v_ = random.uniforms(shape.cache, count * shape.kv_heads * shape.head_dim);
+    const DType numbers = kv_has_scales(shape.cache) ? DType::kF32 : shape.cache;
+    written_k_ = random.uniforms(numbers, count * shape.kv_heads * shape.head_dim);
+    written_v_ = random.uniforms(numbers, count * shape.kv_heads * shape.head_dim);
+    k_ = KvArray::round(shape.cache, written_k_, shape.head_dim);
+    v_ = KvArray::round(shape.cache, written_v_, shape.head_dim);
   }
 
   void use_wgmma(bool use) { shape_.wgmma = use; }
 
   /// What blocks hold that other sequences have used.
   void fill(float value) {
-    for (DeviceMatrix* cache : {&keys_, &values_}) {
-      for (int64_t i = 0; i < static_cast<int64_t>(tables_.size()); ++i) {
-        for (int64_t j = 0; j < layout_.block_elements(); ++j) cache->set(i, j, value);
-      }
-    }
+    keys_.fill(value);
+    values_.fill(value);
   }
 
   /// Writes what positions [0, end) of the sequences hold.
   void write(int32_t end) {
-    const int64_t d = shape_.head_dim;
     for (int32_t s = 0; s * blocks_ < static_cast<int32_t>(tables_.size()); ++s) {
       for (int32_t p = 0; p < end; ++p) {
         for (int32_t h = 0; h < shape_.kv_heads; ++h) {
           const int64_t slot =
               int64_t{table(s)[p / shape_.block_size]} * shape_.block_size + p % shape_.block_size;
-          const int64_t at = layout_.offset(slot, h), block = layout_.block_elements();
-          for (int64_t j = 0; j < d; ++j) {
-            keys_.set(at / block, at % block + j, k_[kv(s, p, h) + size_t(j)]);
-            values_.set(at / block, at % block + j, v_[kv(s, p, h) + size_t(j)]);
-          }
+          keys_.write(slot, h, &written_k_[kv(s, p, h)]);
+          values_.write(slot, h, &written_v_[kv(s, p, h)]);
         }
       }
     }
@@ -118,6 +115,8 @@ class AttentionCase {
                .layout = layout_,
                .keys = keys_.data(),
                .values = values_.data(),
+               .key_scales = keys_.scales(),
+               .value_scales = values_.scales(),
                .num_blocks = static_cast<int64_t>(tables_.size()),
                .block_tables = block_tables.data(),
                .table_stride = blocks_,
@@ -160,12 +159,19 @@ class AttentionCase {
       }
       // A score is off by at most (d + 3) roundoffs of |q| . |k| * scale <= 2 * sqrt(d), twice that
       // relative in a weight; exp2, the sums and the folds add 64 more; tensor cores see weights
-      // rounded to the dtype; the output is rounded once.
-      const double f32 = (4.0 * std::sqrt(double(d)) * (double(d) + 3) + 64) * 0x1p-24;
+      // rounded to the dtype; the output is rounded once. Of codes products see what is up to twice
+      // as large as a key, and up to 2 of a value; weights are rounded to float16, whose smallest
+      // step is 2^-24.
+      const bool codes = kv_has_scales(shape_.cache);
+      const double f32 =
+          ((codes ? 12.0 : 4.0) * std::sqrt(double(d)) * (double(d) + 3) + 64) * 0x1p-24;
       const double rounding = shape_.dtype == DType::kF32 ? 0.0 : roundoff(shape_.dtype);
+      const double weights = codes ? std::min(rounding, 0x1p-11) : rounding;
+      const double smallest = codes ? double(end - first) * 2 * 0x1p-25 : 0.0;
       for (size_t j = 0; j < d; ++j) {
         out.push_back(sums[j] / total);
-        bounds.push_back(sizes[j] / total * (2 * f32 + rounding) + std::abs(out.back()) * rounding);
+        const double size = codes ? 2.0 : sizes[j] / total;
+        bounds.push_back(size * (2 * f32 + weights) + smallest + std::abs(out.back()) * rounding);
       }
     }
     out.insert(out.end(), bounds.begin(), bounds.end());
@@ -187,8 +193,9 @@ class AttentionCase {
   KvLayout layout_;
   int32_t blocks_;
   std::vector<int32_t> tables_;
-  DeviceMatrix keys_, values_;
-  std::vector<float> q_, k_, v_;
+  KvArray keys_, values_;
+  std::vector<float> q_, k_, v_;  // as the cache has them
+  std::vector<float> written_k_, written_v_;
 };
 
 class Attention : public KernelTest {
@@ -233,6 +240,35 @@ TEST_P(Attention, MixedStepsMatchExactSoftmax) {
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 4, 331, random_);
+    c.write(331);
+    expect_close(c, chunks);
+  }
+}
+
+// Codes with their scales: by tensor cores, whatever the head, and without.
+TEST_P(Attention, CodesMatchExactSoftmax) {
+  SCOPED_TRACE(random_.trace());
+  const std::vector<Chunk> chunks = {{0, 330, 1}, {1, 5, 1}, {2, 0, 40}, {1, 240, 30}};
+  const Shape shapes[] = {
+      {.head_dim = 64, .cache = DType::kI8},
+      {.dtype = DType::kF16, .heads = 2, .head_dim = 80, .cache = DType::kI8},
+      {.heads = 3, .kv_heads = 1, .head_dim = 96, .window = 70, .cache = DType::kI8},
+      {.heads = 1, .kv_heads = 1, .head_dim = 256, .cache = DType::kI8},
+      {.heads = 2, .kv_heads = 1, .head_dim = 128, .cache = DType::kF8E4M3, .causal = false},
+      {.dtype = DType::kF16, .heads = 1, .kv_heads = 1, .head_dim = 80, .cache = DType::kF8E4M3},
+      {.heads = 17, .kv_heads = 1, .head_dim = 64, .cache = DType::kF8E4M3},
+      {.heads = 2, .kv_heads = 2, .head_dim = 64, .block_size = 64, .cache = DType::kU4},
+      {.dtype = DType::kF16, .heads = 1, .kv_heads = 1, .head_dim = 80, .cache = DType::kU4},
+      {.heads = 1, .kv_heads = 1, .head_dim = 96, .window = 70, .cache = DType::kU4},
+      {.heads = 4, .kv_heads = 1, .head_dim = 128, .cache = DType::kU4},
+      {.heads = 1, .kv_heads = 1, .head_dim = 256, .cache = DType::kU4},
+      {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 48, .cache = DType::kI8},
+      {.heads = 2, .kv_heads = 1, .head_dim = 32, .cache = DType::kF8E4M3},
+      {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 80, .cache = DType::kU4},
+  };
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(str_cat(dtype_name(shape.cache), " x ", shape.head_dim));
+    AttentionCase c(shape, 3, 331, random_);
     c.write(331);
     expect_close(c, chunks);
   }
@@ -314,6 +350,28 @@ TEST_P(Attention, ChunkingDoesNotChangeBits) {
   }
 }
 
+TEST_P(Attention, ChunkingDoesNotChangeBitsOfCodes) {
+  SCOPED_TRACE(random_.trace());
+  const Shape shapes[] = {
+      {.heads = 4, .kv_heads = 1, .head_dim = 128, .cache = DType::kI8},
+      {.dtype = DType::kF16, .heads = 2, .kv_heads = 1, .window = 200, .cache = DType::kF8E4M3},
+      {.heads = 2, .kv_heads = 1, .head_dim = 80, .block_size = 24, .cache = DType::kU4},
+      {.heads = 1, .kv_heads = 1, .head_dim = 256, .cache = DType::kF8E4M3},
+  };
+  for (const Shape& shape : shapes) {
+    AttentionCase c(shape, 1, 300, random_);
+    const auto width = static_cast<ptrdiff_t>(c.width());
+    c.write(281);
+    const auto row = c.run({{0, 280, 1}});
+    c.write(290);
+    const auto chunk = c.run({{0, 230, 60}});
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), chunk.begin() + 50 * width));
+    const auto few = c.run({{0, 278, 3}});
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), few.begin() + 2 * width));
+    ASSERT_EQ(c.run({{0, 280, 1}}, 0), row);
+  }
+}
+
 // A sequence's last block was another's: whatever it left there, zero times it isn't in the sum.
 TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
   SCOPED_TRACE(random_.trace());
@@ -324,6 +382,11 @@ TEST_P(Attention, LeftoversInBlocksDoNotChangeBits) {
       {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kF32},
       {.heads = 2, .kv_heads = 1},
       {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70},
+      {.heads = 2, .kv_heads = 1, .cache = DType::kI8},
+      {.heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70, .cache = DType::kF8E4M3},
+      {.heads = 2, .kv_heads = 1, .cache = DType::kU4, .causal = false},
+      {.heads = 1, .kv_heads = 1, .head_dim = 256, .cache = DType::kU4},
+      {.dtype = DType::kF32, .heads = 2, .kv_heads = 1, .head_dim = 16, .cache = DType::kI8},
   };
   for (const Shape& shape : shapes) {
     AttentionCase c(shape, 2, 290, random_);

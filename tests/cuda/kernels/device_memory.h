@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "cuda/host/runtime/cuda_check.h"
+
 namespace headrace::cuda {
 
 #if defined(HEADRACE_CUDA_EMULATION)
@@ -18,6 +20,10 @@ std::shared_ptr<char> allocate_device(size_t bytes);
 
 /// Of compute capability 9.0?
 bool device_has_wgmma();
+
+/// The calling thread's stream, where its kernels wait for other threads' ones. One at a time,
+/// given back by that thread. Null where launches are calls.
+std::shared_ptr<CUstream_st> make_stream();
 
 /// In which order emulated threads run: forward, backward, shuffled.
 void set_device_schedule(int schedule);

@@ -17,10 +17,12 @@ std::shared_ptr<char> allocate_device(size_t bytes) {
 
 bool device_has_wgmma() { return true; }
 
+std::shared_ptr<CUstream_st> make_stream() { return nullptr; }
+
 void set_device_schedule(int schedule) {
   emulation::set_schedule(static_cast<emulation::Schedule>(schedule));
 }
 
-void submit(Stream, std::function<void()> work) { work(); }
+void submit(Stream, const void*, std::function<void()> work) { work(); }
 
 }  // namespace headrace::cuda

@@ -93,6 +93,17 @@ TEST(Emulation, FindsDivergence) {
   run(divergent_kernel, 1, 64, 0, 5);
 }
 
+__global__ void wait_outside_kernel(bool lets_next_start) {
+  if (threadIdx.x == 0 && lets_next_start) start_next();
+  __syncthreads();
+  emulation::wait_outside([] { return true; }, std::source_location::current());
+}
+
+TEST(Emulation, FindsWaitsForOtherGpusBehindTheNextKernelsStart) {
+  run(wait_outside_kernel, 2, 64, 0, false);
+  expect_error("behind start_next()", [] { run(wait_outside_kernel, 2, 64, 0, true); });
+}
+
 TEST(Emulation, RefusesWhatNoGpuTakes) {
   expect_error("no GPU takes", [] { run(divergent_kernel, 1, 1025, 0, 5); });
   expect_error("no GPU takes", [] { run(divergent_kernel, 1, 32, 228 << 10, 5); });

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "cuda/kernels/experts/add_gated.h"
-#include "cuda/kernels/experts/route.h"
 #include "cuda/kernels/experts/sort_pairs.h"
+#include "cuda/kernels/route/route.h"
 #include "random_ids.h"
 
 namespace headrace::cuda {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "cuda/kernels/linear.h"
+#include "cuda/kernels/linear/linear.h"
 #include "random_ids.h"
 
 namespace headrace::cuda {
@@ -269,6 +269,17 @@ TEST_P(ExpertKernels, PartsAndGapsDoNotShow) {
     EXPECT_EQ(run_experts(layer, x, c, {.most_pair_bytes = 1}), want);  // 16 rows at once
     EXPECT_EQ(run_experts(layer, x, c, {.gap = 3}), want);
   }
+}
+
+// The padding begins in the second of three parts of 16 rows, and is all of the third.
+TEST_P(ExpertKernels, PaddingInParts) {
+  SCOPED_TRACE(random_.trace());
+  const Layer layer(DType::kBF16, 4, 48, 24, random_);
+  const auto x = random_.uniforms(DType::kBF16, 37 * 48);
+  const Choices c{2, random_ids(random_, 37, 2, 4), random_.uniforms(DType::kF32, 37 * 2)};
+  auto want = run_experts(layer, x, c);
+  std::fill(want.begin() + 21 * 48, want.end(), 0.0f);
+  EXPECT_EQ(run_experts(layer, x, c, {.most_pair_bytes = 1, .used = 21}), want);
 }
 
 TEST_P(ExpertKernels, PaddingBecomesZeros) {

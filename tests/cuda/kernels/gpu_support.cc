@@ -8,14 +8,24 @@
 #include <new>
 
 #include "base/check.h"
-#include "cuda/host/cuda_check.h"
+#include "cuda/host/runtime/cuda_check.h"
 #include "device_memory.h"
 
 namespace headrace::cuda {
 
+namespace {
+
+/// Of a thread whose kernels wait for those of other threads: the device as a whole must not be
+/// waited for there.
+thread_local cudaStream_t own_stream = nullptr;
+
+}  // namespace
+
 void check_launch(const char* kernel) {
   cudaError_t status = cudaGetLastError();
-  if (status == cudaSuccess) status = cudaDeviceSynchronize();
+  if (status == cudaSuccess) {
+    status = own_stream == nullptr ? cudaDeviceSynchronize() : cudaStreamSynchronize(own_stream);
+  }
   HEADRACE_CHECK(status == cudaSuccess, kernel, ": ", cudaGetErrorString(status));
 }
 
@@ -30,6 +40,17 @@ bool device_has_wgmma() {
   int major = 0;
   return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
          major == 9;
+}
+
+std::shared_ptr<CUstream_st> make_stream() {
+  cudaStream_t stream = nullptr;
+  const cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  HEADRACE_CHECK(status == cudaSuccess, cudaGetErrorString(status));
+  own_stream = stream;
+  return {stream, [](cudaStream_t made) {
+            own_stream = nullptr;
+            cudaStreamDestroy(made);
+          }};
 }
 
 void set_device_schedule(int) {}

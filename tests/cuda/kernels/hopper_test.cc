@@ -8,8 +8,9 @@
 
 #include "cuda/device/wgmma.cuh"
 #include "cuda/kernels/launch.cuh"
-#include "cuda/kernels/tensor_map.h"
+#include "cuda/kernels/linear/tensor_map.h"
 #include "device_data.h"
+#include "tensor/float8.h"
 
 namespace headrace::cuda {
 namespace {
@@ -160,6 +161,74 @@ TEST_P(Hopper, ProductsOfCopiedTilesAreExact) {
   EXPECT_LE((product_error<F16, 64, true>(random_, DType::kF16)), kBound);
   EXPECT_LE((product_error<Bf16, 128, true>(random_, DType::kBF16)), kBound);
   EXPECT_LE((product_error<Bf16, 256, true>(random_, DType::kBF16)), kBound);
+}
+
+/// c [64, n] = a [64, 128] . b [n, 128]^T of e4m3, a in tiles of 16 rows.
+template <int n>
+__global__ void code_product_kernel(const __grid_constant__ TensorMap a,
+                                    const __grid_constant__ TensorMap b, int32_t tile, int32_t unit,
+                                    float* out) {
+  char* tile_a = shared_memory() + 1024;
+  char* tile_b = tile_a + 64 * kRowBytes;
+  auto* full = reinterpret_cast<uint64_t*>(shared_memory());
+  if (threadIdx.x == 0) {
+    barrier_init(full, 1);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    barrier_expect_bytes(full, (64 + n) * kRowBytes);
+    copy_unit(tile_a, &a, tile, unit, full);
+    copy_box(tile_b, &b, unit * kUnit, 0, full);
+  }
+  barrier_wait(full, 0);
+  float c[n / 2];
+  products_fence();
+  for (uint32_t k = 0; k < 4; ++k) {
+    wgmma_64xk32<n>(c, tile_descriptor(tile_a, k * 32), tile_descriptor(tile_b, k * 32), k > 0);
+  }
+  products_commit();
+  products_wait<0>();
+  for (int i = 0; i < n / 2; ++i) {
+    const int row = warp_id() * 16 + lane_id() / 4 + i / 2 % 2 * 8;
+    out[row * n + i / 4 * 8 + lane_id() % 4 * 2 + i % 2] = c[i];
+  }
+}
+
+// The second of three units of rows 32 to 95; of 80 there are none behind the 80th.
+TEST_P(Hopper, ProductsOfCodesAreThoseOfTheirNumbers) {
+  constexpr int kRows = 80, kUnits = 3, kN = 16, kTileBytes = kUnits * 2048 + 64;
+  const auto code = [&] {
+    return static_cast<uint8_t>(random_.integer(0, 0x7d) | random_.integer(0, 1) << 7);
+  };
+  std::vector<uint8_t> tiles(kRows / 16 * kTileBytes), rows(kN * kUnits * 128);
+  for (uint8_t& one : tiles) one = code();
+  for (uint8_t& one : rows) one = code();
+  const DeviceArray<uint8_t> a{std::span<const uint8_t>(tiles)}, b{std::span<const uint8_t>(rows)};
+  std::vector<float> out(64 * kN);
+  run(code_product_kernel<kN>, 128, 1024 + (64 + kN) * kRowBytes,
+      make_tile_map({a.data(), kRows / 16, kTileBytes, kUnits}, 4),
+      make_tensor_map({b.data(), kN, kUnits * kUnit, kUnits * kUnit}, DType::kF16, kN), 2, 1,
+      out.data());
+  for (int i = 0; i < 64; ++i) {
+    for (int j = 0; j < kN; ++j) {
+      double want = 0.0, size = 0.0;
+      for (int k = 0; k < 128 && i < kRows - 32; ++k) {
+        const int row = 32 + i;
+        const size_t at = size_t(row / 16 * kTileBytes + (16 + row % 16) * 128 + k);
+        const double term = double(e4m3_to_f32(tiles[at])) *
+                            double(e4m3_to_f32(rows[size_t((j * kUnits + 1) * 128 + k)]));
+        want += term;
+        size += std::abs(term);
+      }
+      ASSERT_NEAR(out[size_t(i * kN + j)], want, 4 * size * 0x1p-24) << i << ", " << j;
+    }
+  }
+  expect_error("tiles of another map", [&] {
+    const TensorMap wrong =
+        make_tensor_map({b.data(), kN, kUnits * kUnit, kUnits * kUnit}, DType::kF16, kN);
+    run(code_product_kernel<kN>, 128, 1024 + (64 + kN) * kRowBytes, wrong, wrong, 0, 0, out.data());
+  });
 }
 
 TEST_P(Hopper, FindsSlips) {

@@ -1,11 +1,11 @@
 // linear() in the emulation, against sums in double, and against itself in other company.
 
-#include "cuda/kernels/linear.h"
+#include "cuda/kernels/linear/linear.h"
 
 #include <cmath>
 
-#include "cuda/kernels/linear_kernels.h"
-#include "cuda/kernels/silu_mul.h"
+#include "cuda/kernels/linear/linear_kernels.h"
+#include "cuda/kernels/rows/silu_mul.h"
 #include "device_data.h"
 
 namespace headrace::cuda {

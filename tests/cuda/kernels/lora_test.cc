@@ -1,6 +1,6 @@
 // lora() in the emulation, against sums in double.
 
-#include "cuda/kernels/lora.h"
+#include "cuda/kernels/rows/lora.h"
 
 #include <cmath>
 

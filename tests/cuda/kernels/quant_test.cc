@@ -6,7 +6,7 @@
 
 #include "cuda/kernels/quant/quant_embed.h"
 #include "cuda/kernels/quant/quant_linear.h"
-#include "cuda/kernels/silu_mul.h"
+#include "cuda/kernels/rows/silu_mul.h"
 #include "device_data.h"
 
 namespace headrace::cuda {
@@ -261,6 +261,27 @@ TEST(QuantRows, SameBitsFrom1To300) {
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < 16; ++j)
         ASSERT_EQ(some.at(i, j), all.at(i, j)) << i << " of " << rows;
+    }
+  }
+}
+
+// Slices of many stages, whose copies run far ahead, with k that ends within a stage.
+TEST(QuantRows, LongRowsHaveTheBitsOfTiles) {
+  Random random(49);
+  constexpr int64_t kInputs = 5208;
+  bool wide = false;  // blocks of four tiles, or of two
+  for (const QuantFormat& format : formats()) {
+    if (format.reordered) continue;
+    SCOPED_TRACE(trace(format));
+    const DType dtype = format.zero_points ? DType::kF16 : DType::kBF16;
+    const QuantCase c(dtype, format, 64, kInputs, false, random);
+    for (const int64_t rows : {7, 13, 25}) {
+      const auto x = random.uniforms(dtype, (rows - wide) * kInputs);
+      const DeviceMatrix few = c.run(x, {.multiprocessors = wide ? 0 : 132});
+      ASSERT_EQ(few.values(), c.run(x, {.tiles = true}).values()) << rows;
+      const auto [want, size] = c.exact(x, 5, 63, false);
+      ASSERT_NEAR(few.at(5, 63), want, c.bound(size));
+      wide = !wide;
     }
   }
 }

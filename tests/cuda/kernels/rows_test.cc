@@ -1,18 +1,20 @@
 // Kernels that work row by row, in the emulation, against the CPU's reference.
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/host/rope_angles.h"
 #include "backend/reference/reference_attention.h"
-#include "cuda/kernels/embed.h"
-#include "cuda/kernels/gather_rows.h"
-#include "cuda/kernels/rms_norm.h"
-#include "cuda/kernels/rope_kv_write.h"
-#include "cuda/kernels/rope_table.h"
-#include "cuda/kernels/silu_mul.h"
-#include "device_data.h"
+#include "base/check.h"
+#include "cuda/kernels/rows/embed.h"
+#include "cuda/kernels/rows/gather_rows.h"
+#include "cuda/kernels/rows/rms_norm.h"
+#include "cuda/kernels/rows/rope_kv_write.h"
+#include "cuda/kernels/rows/rope_table.h"
+#include "cuda/kernels/rows/silu_mul.h"
+#include "kv_array.h"
 
 namespace headrace::cuda {
 namespace {
@@ -212,8 +214,7 @@ class KvWriteRun {
   std::vector<float> got() {
     const DeviceMatrix x(c_.dtype, 4, width_, x_), norms(c_.dtype, 2, c_.head_dim, norms_);
     const KvLayout layout{c_.kv_heads, 16, c_.head_dim};
-    const DeviceMatrix keys(c_.cache, 3, layout.block_elements());
-    const DeviceMatrix values(c_.cache, 3, layout.block_elements());
+    const KvArray keys(c_.cache, layout, 3), values(c_.cache, layout, 3);
     RopeKvWriteArgs args{.dtype = c_.dtype, .qkv = x.matrix(), .num_heads = c_.heads};
     if (c_.norms) {
       args.q_norm = norms.data();
@@ -229,14 +230,13 @@ class KvWriteRun {
     args.layout = layout;
     args.keys = keys.data();
     args.values = values.data();
+    args.key_scales = keys.scales();
+    args.value_scales = values.scales();
     args.slots = slots.data();
     rope_kv_write(args, nullptr);
     std::vector<float> out;
-    const auto read = [&](const DeviceMatrix& cache, int64_t slot, int32_t head) {
-      const int64_t at = layout.offset(slot, head), block = layout.block_elements();
-      for (int32_t i = 0; i < c_.head_dim; ++i) {
-        out.push_back(cache.at(at / block, at % block + i));
-      }
+    const auto read = [&](const KvArray& cache, int64_t slot, int32_t head) {
+      for (int32_t i = 0; i < c_.head_dim; ++i) out.push_back(cache.read(slot, head, i));
     };
     for (int64_t row = 0; row < 4; ++row) {
       for (int64_t j = 0; j < int64_t{c_.heads} * c_.head_dim; ++j) out.push_back(x.at(row, j));
@@ -246,6 +246,12 @@ class KvWriteRun {
       }
     }
     return out;
+  }
+
+  /// All of the first value head of a row.
+  void set_value_head(int64_t row, float value) {
+    const int64_t first = row * width_ + int64_t{c_.heads + c_.kv_heads} * c_.head_dim;
+    std::fill_n(x_.begin() + first, c_.head_dim, value);
   }
 
  private:
@@ -278,6 +284,56 @@ TEST_P(RowKernels, RopeKvWriteMatchesTheReference) {
       const double bound = 2 * largest * (norm_bound(DType::kF32, c.head_dim) + 4 * 0x1p-24) +
                            round * static_cast<double>(std::abs(want[i]));
       ASSERT_NEAR(got[i], want[i], bound) << i << " of head_dim " << c.head_dim;
+    }
+  }
+}
+
+// A key's number may fall to the other side of a boundary between codes: it is off by a step then.
+// Values are rounded as they are, to the reference's codes. A head of zeros reads as zeros; one
+// with a number that isn't finite as NaN.
+TEST_P(RowKernels, RopeKvWriteRoundsToCodesAsTheReferenceDoes) {
+  SCOPED_TRACE(random_.trace());
+  const KvCase cases[] = {
+      {DType::kBF16, DType::kI8, 4, 2, 128, 128, false, true},
+      {DType::kF16, DType::kI8, 2, 1, 80, 32, false, false},
+      {DType::kF32, DType::kF8E4M3, 2, 2, 64, 64, true, false},
+      {DType::kBF16, DType::kF8E4M3, 1, 1, 256, 0, false, true},
+      {DType::kBF16, DType::kU4, 2, 2, 64, 64, false, false},
+      {DType::kF32, DType::kU4, 1, 1, 80, 80, false, true},
+  };
+  for (const KvCase& c : cases) {
+    SCOPED_TRACE(str_cat(dtype_name(c.cache), " x ", c.head_dim));
+    KvWriteRun run(c, *reference_, random_);
+    run.set_value_head(0, 0.0f);
+    run.set_value_head(3, INFINITY);
+    const auto want = run.want(), got = run.got();
+    ASSERT_EQ(got.size(), want.size());
+    const auto d = static_cast<size_t>(c.head_dim), q = static_cast<size_t>(c.heads) * d;
+    const size_t row = q + 2 * static_cast<size_t>(c.kv_heads) * d;
+    for (size_t head = 0; head < want.size(); head += d) {
+      const size_t place = head % row;
+      if (place < q) continue;  // the test above
+      if ((place - q) / d % 2 == 1) {
+        for (size_t i = head; i < head + d; ++i) {
+          if (std::isnan(want[i])) {
+            EXPECT_TRUE(std::isnan(got[i]));
+          } else {
+            ASSERT_EQ(got[i], want[i]) << i;
+          }
+        }
+        continue;
+      }
+      const auto [low, high] = std::minmax_element(&want[head], &want[head] + d);
+      const float largest = std::max(-*low, *high);
+      const float step = c.cache == DType::kI8   ? largest / 127
+                         : c.cache == DType::kU4 ? (*high - *low) / 15 + 0x1p-7f * largest
+                                                 : largest / 14;  // from 416 to 448
+      size_t differ = 0;
+      for (size_t i = head; i < head + d; ++i) {
+        ASSERT_NEAR(got[i], want[i], 1.01f * step) << i;
+        if (std::abs(got[i] - want[i]) > 0x1p-16f * largest) ++differ;
+      }
+      EXPECT_LE(differ, d / 16);
     }
   }
 }

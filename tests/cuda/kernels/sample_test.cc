@@ -1,6 +1,6 @@
 // sample() in the emulation, against the CPU's reference.
 
-#include "cuda/kernels/sample.h"
+#include "cuda/kernels/sample/sample.h"
 
 #include "device_data.h"
 #include "parity/sample_harness.h"

@@ -5,7 +5,7 @@
 
 #include "backend/host/rope_angles.h"
 #include "backend/reference/reference_vision.h"
-#include "cuda/kernels/rope_table.h"
+#include "cuda/kernels/rows/rope_table.h"
 #include "cuda/kernels/vision/activate.h"
 #include "cuda/kernels/vision/add.h"
 #include "cuda/kernels/vision/layer_norm.h"

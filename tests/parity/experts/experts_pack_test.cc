@@ -156,24 +156,32 @@ TEST_P(ExpertsRefused, PartsThatDiffer) {
   EXPECT_THROW(backend->packed_bytes(huge), InternalError);
 }
 
-TEST_P(ExpertsRefused, AnOrderOfTheirOwn) {
+/// Gate and up of two experts, and what of an order of inputs isn't one weight.
+TEST_P(ExpertsRefused, OrdersThatAreNone) {
   const auto backend = make_backend(GetParam());
   Random random(86);
   const QuantFormat format{.bits = 4, .group_size = 32, .f16_scales = true, .reordered = true};
-  std::vector<int32_t> order(64);
-  for (int32_t i = 0; i < 64; ++i) order[size_t(i)] = 63 - i;
-  const RandomCodes codes(random, format, {16, 64}, order);
-  WeightSpec spec{{codes.part(), codes.part()}, DType::kBF16, WeightUse::kLinear, format};
+  const RandomCodes one(random, format, {16, 64}, shuffled(random, 64));
+  const RandomCodes other(random, format, {16, 64}, shuffled(random, 64));
+  WeightSpec spec{{one.part(), one.part(), other.part(), other.part()},
+                  DType::kBF16,
+                  WeightUse::kGateUp,
+                  format};
   spec.experts = 2;
-  for (WeightPart& part : spec.parts) part.name = "experts.0.down_proj";
-  try {
-    backend->pack_weight(spec);
-    FAIL() << "it was packed";
-  } catch (const TensorError& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_NE(std::string(error.what()).find("experts.0.down_proj"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("act-order"), std::string::npos);
-  }
+  const auto weight = backend->pack_weight(spec);
+  const WeightShape shape = shape_of(*weight, spec);
+  std::vector<std::byte> damaged = bytes_of(*weight);
+  const int32_t wrong = 64;
+  std::memcpy(damaged.data() + damaged.size() - 4, &wrong, 4);
+  const Backend::Buffer buffer = backend->allocate(damaged.size());
+  backend->upload(damaged.data(), buffer.data, damaged.size());
+  EXPECT_THROW(backend->restore_weight(shape, buffer), Error);
+  WeightSpec mixed = spec;
+  std::swap(mixed.parts[1], mixed.parts[2]);
+  EXPECT_THROW(backend->pack_weight(mixed), InternalError);
+  WeightSpec down{{one.part(), other.part()}, DType::kBF16, WeightUse::kLinear, format};
+  down.experts = 2;
+  EXPECT_THROW(backend->pack_weight(down), InternalError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, ExpertsRefused, testing::Values("baseline", "reference"));

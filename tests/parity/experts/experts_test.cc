@@ -92,38 +92,46 @@ TEST_P(ExpertsParity, SumsWhatTheirLinearsGive) {
   }
 }
 
-// Weights that come as codes, zero points and float16 scales among them: as their linears, too.
+// Weights that come as codes, zero points, float16 scales and inputs in an order of each expert's
+// own among them: as their linears, too.
 TEST_P(ExpertsParity, Codes) {
   if (format().quant.bits == 0) GTEST_SKIP() << "no codes";
   const auto backend = make_backend(isa());
   Random random(72);
   SCOPED_TRACE(random.trace());
   const int64_t experts = 3, hidden = 70, inner = 45;
-  for (const bool zero_points : {false, true}) {
+  for (const auto& [zero_points, reordered] :
+       {std::pair{false, false}, {true, false}, {true, true}}) {
     QuantFormat quant = format().quant;
     quant.zero_points = zero_points;
     quant.f16_scales = zero_points;
+    const QuantFormat in_order = quant;
+    quant.reordered = reordered;
     std::vector<std::unique_ptr<RandomCodes>> kept;
-    const auto codes = [&](Shape shape) {
-      kept.push_back(std::make_unique<RandomCodes>(random, quant, shape, std::vector<int32_t>{}));
+    const auto codes = [&](Shape shape, const QuantFormat& own, std::vector<int32_t> order) {
+      kept.push_back(std::make_unique<RandomCodes>(random, own, shape, std::move(order)));
       return kept.back()->part();
     };
     WeightSpec gate_up{{}, DType::kBF16, WeightUse::kGateUp, quant};
-    WeightSpec down{{}, DType::kBF16, WeightUse::kLinear, quant};
+    WeightSpec down{{}, DType::kBF16, WeightUse::kLinear, in_order};
     std::vector<PackedExperts> each;
     for (int64_t e = 0; e < experts; ++e) {
-      const WeightPart gate = codes({inner, hidden}), up = codes({inner, hidden});
-      const WeightPart back = codes({hidden, inner});
+      const auto order = reordered ? shuffled(random, hidden) : std::vector<int32_t>{};
+      const WeightPart gate = codes({inner, hidden}, quant, order);
+      const WeightPart up = codes({inner, hidden}, quant, order);
+      const WeightPart back = codes({hidden, inner}, in_order, {});
       gate_up.parts.insert(gate_up.parts.end(), {gate, up});
       down.parts.push_back(back);
       each.push_back({backend->pack_weight({{gate, up}, DType::kBF16, WeightUse::kGateUp, quant}),
-                      backend->pack_weight({{back}, DType::kBF16, WeightUse::kLinear, quant})});
+                      backend->pack_weight({{back}, DType::kBF16, WeightUse::kLinear, in_order})});
     }
     gate_up.experts = down.experts = static_cast<int32_t>(experts);
     const PackedExperts layer{backend->pack_weight(gate_up), backend->pack_weight(down)};
-    const Routes routes = Routes::random(random, 11, 2, experts);
-    const std::vector<float> x = random.uniforms(11 * hidden);
-    expect_sums_of(*backend, each, routes, x, run_experts(*backend, layer, routes, x));
+    for (const int64_t rows : {1, 11, 40}) {
+      const Routes routes = Routes::random(random, rows, 2, experts);
+      const std::vector<float> x = random.uniforms(rows * hidden);
+      expect_sums_of(*backend, each, routes, x, run_experts(*backend, layer, routes, x));
+    }
   }
 }
 

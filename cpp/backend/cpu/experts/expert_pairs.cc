@@ -36,24 +36,25 @@ size_t ExpertPairs::bytes(int64_t rows, int64_t top_k, int64_t experts) {
   return places_of(rows, top_k, experts).bytes;
 }
 
-ExpertPairs::ExpertPairs(std::byte* memory, const TensorView& ids, const TensorView& weights,
-                         int64_t experts) {
-  const Places places = places_of(ids.rows(), ids.cols(), experts);
+ExpertPairs::ExpertPairs(std::byte* memory, const Experts& args) {
+  const int64_t experts = args.gate_up.experts();
+  const Places places = places_of(args.ids.rows(), args.ids.cols(), experts);
   rows_ = reinterpret_cast<int32_t*>(memory + places.rows);
   weights_ = reinterpret_cast<float*>(memory + places.weights);
   ends_ = reinterpret_cast<int32_t*>(memory + places.ends);
   group_memory_ = reinterpret_cast<ExpertGroup*>(memory + places.groups);
-  count(ids, experts);
-  sort(ids, weights);
+  count(args, experts);
+  sort(args, experts);
   group(experts);
 }
 
 /// Each expert's first pair.
-void ExpertPairs::count(const TensorView& ids, int64_t experts) {
+void ExpertPairs::count(const Experts& args, int64_t experts) {
   std::fill_n(ends_, experts, 0);
-  for (int64_t row = 0; row < ids.rows(); ++row) {
-    for (int64_t i = 0; i < ids.cols(); ++i) {
-      const int32_t id = ids.row<int32_t>(row)[i];
+  for (int64_t row = 0; row < args.ids.rows(); ++row) {
+    for (int64_t i = 0; i < args.ids.cols(); ++i) {
+      const int32_t id = args.own(args.ids.row<int32_t>(row)[i], experts);
+      if (args.first >= 0 && id < 0) continue;
       HEADRACE_CHECK(id >= 0 && id < experts, "expert ", id, " of ", experts);
       ++ends_[id];
     }
@@ -65,12 +66,14 @@ void ExpertPairs::count(const TensorView& ids, int64_t experts) {
   }
 }
 
-void ExpertPairs::sort(const TensorView& ids, const TensorView& weights) {
-  for (int64_t row = 0; row < ids.rows(); ++row) {
-    for (int64_t i = 0; i < ids.cols(); ++i) {
-      const int32_t pair = ends_[ids.row<int32_t>(row)[i]]++;
+void ExpertPairs::sort(const Experts& args, int64_t experts) {
+  for (int64_t row = 0; row < args.ids.rows(); ++row) {
+    for (int64_t i = 0; i < args.ids.cols(); ++i) {
+      const int32_t id = args.own(args.ids.row<int32_t>(row)[i], experts);
+      if (id < 0) continue;
+      const int32_t pair = ends_[id]++;
       rows_[pair] = static_cast<int32_t>(row);
-      weights_[pair] = weights.row<float>(row)[i];
+      weights_[pair] = args.weights.row<float>(row)[i];
     }
   }
 }

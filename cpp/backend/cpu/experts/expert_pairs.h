@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tensor/tensor_view.h"
+#include "backend/contract/backend.h"
 
 namespace headrace {
 
@@ -17,7 +17,8 @@ struct ExpertGroup {
   int32_t rows;
 };
 
-/// Pairs of a row and one of its experts, sorted by expert, then by row, in memory that is given.
+/// Pairs of a row and one of its experts, of those that a backend has, sorted by expert, then by
+/// row, in memory that is given.
 class ExpertPairs {
  public:
   /// Most rows of a group: more of one expert make several groups.
@@ -26,8 +27,9 @@ class ExpertPairs {
   /// What `rows` rows with `top_k` of `experts` experts take, whatever their ids.
   static size_t bytes(int64_t rows, int64_t top_k, int64_t experts);
 
-  /// `memory`: bytes(), aligned to 64. Throws InternalError for an id out of [0, experts).
-  ExpertPairs(std::byte* memory, const TensorView& ids, const TensorView& weights, int64_t experts);
+  /// `memory`: bytes(), aligned to 64. Throws InternalError for an id out of [0, experts), unless
+  /// others have experts, too (Experts::first).
+  ExpertPairs(std::byte* memory, const Experts& args);
 
   /// Of each pair.
   const int32_t* rows() const noexcept { return rows_; }
@@ -36,8 +38,8 @@ class ExpertPairs {
   std::span<const ExpertGroup> groups() const noexcept { return groups_; }
 
  private:
-  void count(const TensorView& ids, int64_t experts);
-  void sort(const TensorView& ids, const TensorView& weights);
+  void count(const Experts& args, int64_t experts);
+  void sort(const Experts& args, int64_t experts);
   void group(int64_t experts);
 
   int32_t* rows_;

@@ -1,10 +1,11 @@
 #include <algorithm>
 
-#include "backend/contract/op_checks_experts.h"
+#include "backend/checks/op_checks_experts.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/experts/expert_pairs.h"
 #include "backend/cpu/ops/panel_product.h"
 #include "backend/cpu/ops/panel_runs.h"
+#include "backend/cpu/weights/quant_panels.h"
 #include "base/check.h"
 #include "base/checked_math.h"
 
@@ -24,6 +25,11 @@ constexpr int64_t kBlockPairs = ExpertPairs::kMostGroupRows;
 constexpr int64_t kManyRunsPerThread = 16;
 
 constexpr int64_t kFloatBytes = sizeof(float);
+
+const QuantPanels* find_reordered(const PackedWeight& weight) {
+  const auto* quantized = dynamic_cast<const QuantPanels*>(&weight);
+  return quantized != nullptr && quantized->format().reordered ? quantized : nullptr;
+}
 
 }  // namespace
 
@@ -45,6 +51,8 @@ class CpuBackend::ExpertsStep {
   void pack_input();
   void run_block(Groups groups, bool is_first);
   void gather(Groups groups);
+  /// Where the experts' inputs have orders: each pair's row in its expert's.
+  void gather_ordered(Groups groups);
   void multiply_gate_up(Groups groups);
   void pack_inner(Groups groups);
   void multiply_down(Groups groups, bool is_first);
@@ -68,11 +76,13 @@ class CpuBackend::ExpertsStep {
   CpuBackend& backend_;
   const Experts& args_;
   const PanelProduct gate_up_, down_;
+  const QuantPanels* reordered_;  ///< gate_up, if its inputs have orders; else null
   const int64_t inner_cols_;
   const int64_t most_pairs_;  ///< of a block
   std::byte *pairs_memory_, *accumulators_;
   std::byte* singles_;      ///< [rows], packed one by one
   std::byte* tiles_;        ///< of a block's pairs: rows in tiles,
+  float* ordered_;          ///< [pairs][H] rows in the order of their experts' inputs
   float* inner_;            ///< what gate and up give [pairs][inner_cols_],
   std::byte* inner_tiles_;  ///< the same in tiles
   const ExpertPairs* pairs_ = nullptr;
@@ -84,6 +94,7 @@ CpuBackend::ExpertsStep::ExpertsStep(CpuBackend& backend, const Experts& args)
       args_(args),
       gate_up_(args.gate_up, *backend.isa_),
       down_(args.down, *backend.isa_),
+      reordered_(find_reordered(args.gate_up)),
       inner_cols_(args.gate_up.n() / 2),
       most_pairs_(std::min(args.x.rows() * args.ids.cols(), kBlockPairs)),
       accumulator_bytes_(accumulators_of(gate_up_, RowBlocks::kMostRows)) {
@@ -97,6 +108,8 @@ CpuBackend::ExpertsStep::ExpertsStep(CpuBackend& backend, const Experts& args)
       static_cast<int64_t>(ExpertPairs::bytes(rows(), args.ids.cols(), args.gate_up.experts())));
   const int64_t singles = place(rows() * gate_up_.row_bytes());
   const int64_t tiles = place(most_pairs_ * gate_up_.row_bytes());
+  const int64_t ordered =
+      place(reordered_ == nullptr ? 0 : most_pairs_ * args.x.cols() * kFloatBytes);
   const int64_t inner = place(most_pairs_ * inner_cols_ * kFloatBytes);
   const int64_t inner_tiles = place(most_pairs_ * down_.row_bytes());
   const int64_t accumulators = place(threads() * accumulator_bytes_);
@@ -104,16 +117,17 @@ CpuBackend::ExpertsStep::ExpertsStep(CpuBackend& backend, const Experts& args)
   pairs_memory_ = memory + pairs;
   singles_ = memory + singles;
   tiles_ = memory + tiles;
+  ordered_ = reinterpret_cast<float*>(memory + ordered);
   inner_ = reinterpret_cast<float*>(memory + inner);
   inner_tiles_ = memory + inner_tiles;
   accumulators_ = memory + accumulators;
 }
 
 void CpuBackend::ExpertsStep::run() {
-  const ExpertPairs pairs(pairs_memory_, args_.ids, args_.weights, args_.gate_up.experts());
+  const ExpertPairs pairs(pairs_memory_, args_);
   pairs_ = &pairs;
   const Groups groups = pairs.groups();
-  pack_input();
+  if (reordered_ == nullptr) pack_input();
   for (size_t first = 0; first < groups.size();) {
     size_t last = first;
     int64_t count = 0;
@@ -123,6 +137,11 @@ void CpuBackend::ExpertsStep::run() {
     run_block(groups.subspan(first, last - first), first == 0);
     first = last;
   }
+  // None of the rows' experts is here (Experts::first).
+  for (int64_t row = 0; groups.empty() && row < rows(); ++row) {
+    std::fill_n(args_.out.row<float>(row), args_.out.cols(), 0.0f);
+  }
+  pairs_ = nullptr;
 }
 
 void CpuBackend::ExpertsStep::pack_input() {
@@ -134,7 +153,7 @@ void CpuBackend::ExpertsStep::pack_input() {
 }
 
 void CpuBackend::ExpertsStep::run_block(Groups groups, bool is_first) {
-  gather(groups);
+  reordered_ == nullptr ? gather(groups) : gather_ordered(groups);
   multiply_gate_up(groups);
   pack_inner(groups);
   multiply_down(groups, is_first);
@@ -170,6 +189,26 @@ void CpuBackend::ExpertsStep::gather(Groups groups) {
                 const int64_t pair = group.first + row;
                 gate_up_.gather_rows(singles_, pairs_->rows() + pair, count, tile_rows,
                                      tiles_ + (pair - first) * row_bytes);
+              });
+  });
+}
+
+void CpuBackend::ExpertsStep::gather_ordered(Groups groups) {
+  const int64_t first = groups.front().first;
+  const int64_t pairs = groups.back().first + groups.back().rows - first;
+  const int64_t row_bytes = gate_up_.row_bytes(), cols = args_.x.cols();
+  const TensorView ordered(ordered_, DType::kF32, {pairs, cols});
+  backend_.for_rows(pairs, row_bytes + 2 * cols * kFloatBytes, [&](int64_t begin, int64_t end) {
+    for_tiles(gate_up_, groups, first + begin, first + end,
+              [&](const ExpertGroup& group, int64_t row, int64_t count, int64_t tile_rows) {
+                const int64_t pair = group.first + row - first;
+                const int32_t* const order = reordered_->order(group.expert);
+                for (int64_t i = pair; i < pair + count; ++i) {
+                  const float* const from = args_.x.row<float>(pairs_->rows()[first + i]);
+                  float* const to = ordered.row<float>(i);
+                  for (int64_t j = 0; j < cols; ++j) to[j] = from[order[j]];
+                }
+                gate_up_.pack_rows(ordered, pair, count, tile_rows, tiles_ + pair * row_bytes);
               });
   });
 }
@@ -228,8 +267,9 @@ void CpuBackend::ExpertsStep::multiply_gate_up(Groups groups) {
     const ExpertGroup& group = groups[static_cast<size_t>(number)];
     const int64_t first = group.first - first_pair;
     const std::byte* const activations =
-        group.rows == 1 ? singles_ + pairs_->rows()[group.first] * gate_up_.row_bytes()
-                        : tiles_ + first * gate_up_.row_bytes();
+        group.rows == 1 && reordered_ == nullptr
+            ? singles_ + pairs_->rows()[group.first] * gate_up_.row_bytes()
+            : tiles_ + first * gate_up_.row_bytes();
     multiply(gate_up_, group, activations, panels * run / runs, panels * (run + 1) / runs, thread,
              [&](int64_t row, int64_t column, PanelTask& task) {
                task.out = inner_ + (first + row) * inner_cols_ + column;

@@ -1,4 +1,4 @@
-#include "backend/contract/op_checks_experts.h"
+#include "backend/checks/op_checks_experts.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/experts/route_row.h"
 

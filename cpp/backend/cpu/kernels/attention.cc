@@ -10,6 +10,7 @@ void write_kv_f32(const KvWriteTask& task);
 void write_kv_bf16(const KvWriteTask& task);
 void write_kv_f16(const KvWriteTask& task);
 void write_kv_i8(const KvWriteTask& task);
+void write_kv_f8(const KvWriteTask& task);
 void write_kv_u4(const KvWriteTask& task);
 
 namespace {
@@ -271,9 +272,12 @@ using ProductsBF16 = FloatProducts<KvBF16>;
 #endif
 
 extern const AttentionKernels kAttentionKernels;
-const AttentionKernels kAttentionKernels = {
-    {write_kv_f32, attend<FloatProducts<KvF32>>}, {write_kv_bf16, attend<ProductsBF16>},
-    {write_kv_f16, attend<FloatProducts<KvF16>>}, {write_kv_i8, attend<PairProducts<DotI8>>},
-    {write_kv_u4, attend<PairProducts<DotU4>>},   merge};
+const AttentionKernels kAttentionKernels = {{write_kv_f32, attend<FloatProducts<KvF32>>},
+                                            {write_kv_bf16, attend<ProductsBF16>},
+                                            {write_kv_f16, attend<FloatProducts<KvF16>>},
+                                            {write_kv_i8, attend<PairProducts<DotI8>>},
+                                            {write_kv_f8, attend<Float8Products>},
+                                            {write_kv_u4, attend<PairProducts<DotU4>>},
+                                            merge};
 
 }  // namespace headrace::HEADRACE_ISA

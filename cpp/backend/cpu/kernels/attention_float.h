@@ -116,5 +116,62 @@ struct FloatProducts {
   }
 };
 
+/// Of float8_e4m3: a token's key has its scale behind the product, its value in the probability.
+struct Float8Products {
+  using Plain = FloatProducts<KvF8>;
+  struct Weights {
+    alignas(64) float p[kBlockRows][kTileTokens];
+  };
+  static constexpr bool kMasksValues = true;
+  static constexpr int kValueStep = 1;
+  static constexpr float kUnit = 256.0f;  ///< KvF8's numbers are that many times smaller
+
+  static void pack_query(const float* q, int row, int head_dim, float* block) {
+    Plain::pack_query(q, row, head_dim, block);
+  }
+
+  template <int Rows, int Vectors>
+  HEADRACE_SIMD_INLINE static void dot_keys(const Tile& tile, const float* block, int first,
+                                            float* scores) {
+    Plain::template dot_keys<Rows, Vectors>(tile, block, first, scores);
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) {
+      const int key = first + v * kLanes;
+      const F32 scale = mul(load(scales(tile.key_scales, key)), set1(kUnit));
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        float* const score = scores + r * kTileTokens + key;
+        store(score, mul(load(score), scale));
+      }
+    }
+  }
+
+  static void weigh(const Tile& tile, const float* p, Visible visible, int row, Weights& weights) {
+    for (int key = visible.first; key < visible.end; ++key) {
+      weights.p[row][key] = p[key] * (*scales(tile.value_scales, key) * kUnit);
+    }
+  }
+
+  template <int Rows, int Vectors>
+  HEADRACE_SIMD_INLINE static void add_columns(const Tile& tile, const Weights& weights, int first,
+                                               int end, int column, float* sums) {
+    Plain::Weights plain;
+    for (int r = 0; r < Rows; ++r) plain.rows[r] = weights.p[r];
+    Plain::template add_columns<Rows, Vectors>(tile, plain, first, end, column, sums);
+  }
+
+  static void add_row(const Tile& tile, const Weights& weights, int row, int first, int end,
+                      float* sums) {
+    const Plain::Weights one{{weights.p[row]}};
+    add_values<Plain, 1>(tile, one, first, end, sums);
+  }
+
+ private:
+  HEADRACE_SIMD_INLINE static const float* scales(const uint8_t* const (&groups)[kTileGroups],
+                                                  int key) {
+    return reinterpret_cast<const float*>(groups[key / kKvLanes]) + key % kKvLanes;
+  }
+};
+
 }  // namespace
 }  // namespace headrace::HEADRACE_ISA

@@ -58,6 +58,16 @@ struct KvF16 : PlainLayout<uint16_t> {
   static void narrow(uint16_t* p, F32 v) { store_f16(p, v); }
 };
 
+/// Times 1/256, and without the tokens' scales.
+struct KvF8 : PlainLayout<uint8_t> {
+  static F32 keys(const uint8_t* group, int dim, int lane) {
+    return load_f8_part(group + key_place(dim, lane));
+  }
+  static F32 values(const uint8_t* group, int lane, int dim, int head_dim) {
+    return load_f8_part(group + value_place(lane, dim, head_dim));
+  }
+};
+
 struct KvBF16 : PairLayout<uint16_t> {
   static F32 keys(const uint16_t* group, int dim, int lane) {
     return load_half(group + key_place(dim & ~1, lane), dim % 2);

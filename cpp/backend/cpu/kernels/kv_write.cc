@@ -148,6 +148,44 @@ void write_kv_quantized_i8(const KvWriteTask& task) {
   scatter<PairLayout<int8_t>>(key, value, head_dim, place);
 }
 
+/// To float8_e4m3, nearest, ties to even; beyond 464 and NaN: 0x7f. See tensor/float8.h.
+HEADRACE_SIMD_INLINE uint8_t to_f8(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  const uint32_t sign = bits >> 24 & 0x80u, rest = bits & 0x7fffffffu;
+  if (rest > 0x43e80000u) return static_cast<uint8_t>(sign | 0x7fu);
+  if (rest < 0x3c800000u) {
+    float size;
+    __builtin_memcpy(&size, &rest, sizeof size);
+    size += 0x1p14f;  // leaves multiples of 2^-9
+    uint32_t sum;
+    __builtin_memcpy(&sum, &size, sizeof sum);
+    return static_cast<uint8_t>(sign | (sum - 0x46800000u));
+  }
+  const uint32_t rounded = rest + 0x7ffffu + (rest >> 20 & 1u);
+  return static_cast<uint8_t>(sign | (rounded - 0x3c000000u) >> 20);
+}
+
+/// x = scale * out; the scale goes to `scale` [4 bytes].
+void quantize_f8(const float* x, int head_dim, uint8_t* out, uint8_t* scale) {
+  const Range range = range_of(x, head_dim);
+  const float largest = -range.low > range.high ? -range.low : range.high;
+  const float inverse = largest > kSmallestRange ? 448.0f / largest : 0.0f;
+  for (int i = 0; i < head_dim; ++i) out[i] = to_f8(x[i] * inverse);
+  const float step = largest / 448.0f + range.taint;
+  __builtin_memcpy(scale, &step, sizeof step);
+}
+
+void write_kv_quantized_f8(const KvWriteTask& task) {
+  prepare_heads(task);
+  const int head_dim = task.cache->head_dim;
+  const Place place = place_of(task);
+  uint8_t key[kMaxHeadDim], value[kMaxHeadDim];
+  quantize_f8(task.key, head_dim, key, place.key_scale);
+  quantize_f8(task.value, head_dim, value, place.value_scale);
+  scatter<KvF8>(key, value, head_dim, place);
+}
+
 /// x = low + scale * out; the scale and `low` go to `scale` [4 bytes] as bf16.
 void quantize_u4(const float* x, int head_dim, int8_t* out, uint8_t* scale) {
   const Range range = range_of(x, head_dim);
@@ -196,12 +234,14 @@ void write_kv_f32(const KvWriteTask& task);
 void write_kv_bf16(const KvWriteTask& task);
 void write_kv_f16(const KvWriteTask& task);
 void write_kv_i8(const KvWriteTask& task);
+void write_kv_f8(const KvWriteTask& task);
 void write_kv_u4(const KvWriteTask& task);
 
 void write_kv_f32(const KvWriteTask& task) { write_kv<KvF32>(task); }
 void write_kv_bf16(const KvWriteTask& task) { write_kv<KvBF16>(task); }
 void write_kv_f16(const KvWriteTask& task) { write_kv<KvF16>(task); }
 void write_kv_i8(const KvWriteTask& task) { write_kv_quantized_i8(task); }
+void write_kv_f8(const KvWriteTask& task) { write_kv_quantized_f8(task); }
 void write_kv_u4(const KvWriteTask& task) { write_kv_quantized_u4(task); }
 
 }  // namespace headrace::HEADRACE_ISA

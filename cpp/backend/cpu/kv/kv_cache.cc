@@ -3,15 +3,18 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/contract/op_checks_attention.h"
+#include "backend/checks/op_checks_attention.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "tensor/float8.h"
 
 namespace headrace {
 namespace {
 
-bool is_quantized(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU4; }
+bool is_quantized(DType dtype) {
+  return dtype == DType::kI8 || dtype == DType::kF8E4M3 || dtype == DType::kU4;
+}
 
 /// Bytes of the keys, or of the values, of 16 tokens of one head.
 int64_t group_bytes(const KvCacheSpec& spec) {
@@ -52,6 +55,9 @@ class TokenReader {
     if (dtype_ == DType::kF32 || dtype_ == DType::kF16) {
       return number(keys_, int64_t{dim} * kKvLanes + lane_);
     }
+    if (dtype_ == DType::kF8E4M3) {
+      return number(keys_, int64_t{dim} * kKvLanes + lane_, key_scale_);
+    }
     if (dtype_ != DType::kU4) return number(keys_, pair(dim, lane_, kKvLanes), key_scale_);
     const uint8_t byte = keys_[(dim / 4 * kKvLanes + lane_) * 2 + dim % 2];
     return nibble(byte, dim / 2 % 2, key_scale_);
@@ -59,6 +65,9 @@ class TokenReader {
   float value(int32_t dim) const {
     if (dtype_ == DType::kF32 || dtype_ == DType::kF16) {
       return number(values_, int64_t{lane_} * head_dim_ + dim);
+    }
+    if (dtype_ == DType::kF8E4M3) {
+      return number(values_, int64_t{lane_} * head_dim_ + dim, value_scale_);
     }
     if (dtype_ != DType::kU4) return number(values_, pair(lane_, dim, head_dim_), value_scale_);
     const int32_t bytes = round_up(head_dim_, 32) / 2;
@@ -80,6 +89,8 @@ class TokenReader {
     switch (dtype_) {
       case DType::kI8:
         return read<float>(scale) * static_cast<float>(read<int8_t>(base + place));
+      case DType::kF8E4M3:
+        return read<float>(scale) * e4m3_to_f32(base[place]);
       case DType::kF32:
         return read<float>(base + place * 4);
       case DType::kBF16:
@@ -149,6 +160,8 @@ const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
       return kernels.f16;
     case DType::kI8:
       return kernels.i8;
+    case DType::kF8E4M3:
+      return kernels.f8;
     case DType::kU4:
       return kernels.u4;
     default:

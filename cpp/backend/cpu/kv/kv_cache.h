@@ -16,6 +16,7 @@
 //   float16  [head_dim][16]            [16][head_dim]
 //   bfloat16 [head_dim / 2][16][2]     [8][head_dim][2]
 //   int8     [head_dim / 2][16][2]     [8][head_dim][2]
+//   float8   [head_dim][16]            [16][head_dim]
 //   uint4    [head_dim / 4][16][2]     [8][head_dim / 32, rounded up][16][2]
 //
 // The last index of [2] counts a pair of dimensions (keys) or of tokens (values): dot products take
@@ -25,6 +26,7 @@
 // Quantized keys and values have 4 bytes of scales for each token and head, made of that token
 // alone when it is written:
 //   int8   x = scale * i, |i| <= 127, scale float32 = largest |x| / 127
+//   float8 x = scale * i, i of float8_e4m3, scale float32 = largest |x| / 448
 //   uint4  x = low + scale * i, i <= 15; scale and low bfloat16, next to each other
 // A token with a number that is not finite has a scale of NaN.
 //

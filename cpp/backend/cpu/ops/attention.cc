@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/contract/op_checks_attention.h"
+#include "backend/checks/op_checks_attention.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/kv/kv_cache.h"
 #include "base/check.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/contract/op_checks.h"
+#include "backend/checks/op_checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/ops/panel_product.h"
 #include "backend/cpu/ops/panel_runs.h"

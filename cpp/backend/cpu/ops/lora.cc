@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/contract/op_checks.h"
+#include "backend/checks/op_checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/weights/packed_lora.h"
 #include "base/check.h"

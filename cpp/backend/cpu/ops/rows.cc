@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/contract/op_checks.h"
-#include "backend/contract/op_checks_experts.h"
+#include "backend/checks/op_checks.h"
+#include "backend/checks/op_checks_experts.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/weights/packed_panels.h"
 #include "backend/cpu/weights/quant_panels.h"
@@ -52,24 +52,26 @@ void embed_half(const PackedPanels& table, int64_t id, const RowKernels& kernels
 
 void CpuBackend::embed(const PackedWeight& weight, TensorView out) {
   check_embed(step_, weight, out);
-  if (const auto* quantized = dynamic_cast<const QuantPanels*>(&weight)) {
-    HEADRACE_CHECK(!quantized->cut().gate_up);
-    for_rows(out.rows(), out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        quantized->read_row(step_.token_ids[static_cast<size_t>(i)], out.row<float>(i));
-      }
-    });
-    return;
-  }
+  read_tokens(weight, 0, out);
+}
+
+void CpuBackend::read_tokens(const PackedWeight& weight, int64_t first, const TensorView& out) {
+  const auto* quantized = dynamic_cast<const QuantPanels*>(&weight);
   const auto* table = dynamic_cast<const PackedPanels*>(&weight);
-  HEADRACE_CHECK(table != nullptr && !table->layout().gate_up);
+  HEADRACE_CHECK(quantized != nullptr ? !quantized->cut().gate_up
+                                      : table != nullptr && !table->layout().gate_up);
   for_rows(out.rows(), out.cols() * kFloatBytes, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t id = step_.token_ids[static_cast<size_t>(i)];
-      if (table->storage() == DType::kF32) {
-        embed_f32(*table, id, out.row<float>(i));
+      const int64_t id = step_.token_ids[static_cast<size_t>(i)] - first;
+      float* const row = out.row<float>(i);
+      if (id < 0 || id >= weight.n()) {
+        std::fill_n(row, out.cols(), 0.0f);
+      } else if (quantized != nullptr) {
+        quantized->read_row(id, row);
+      } else if (table->storage() == DType::kF32) {
+        embed_f32(*table, id, row);
       } else {
-        embed_half(*table, id, *isa_->rows, out.row<float>(i));
+        embed_half(*table, id, *isa_->rows, row);
       }
     }
   });

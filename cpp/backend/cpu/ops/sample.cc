@@ -1,4 +1,4 @@
-#include "backend/contract/op_checks_attention.h"
+#include "backend/checks/op_checks_attention.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/ops/sample_row.h"
 

@@ -114,6 +114,13 @@ HEADRACE_SIMD_INLINE void store_bf16(uint16_t* p, F32 v) {
 HEADRACE_SIMD_INLINE F32 load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+HEADRACE_SIMD_INLINE F32 load_f8_part(const uint8_t* p) {
+  // Exponent and mantissa where a float16 has them.
+  const __m128i bits = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m128i sign = _mm_slli_epi16(_mm_and_si128(bits, _mm_set1_epi16(0x80)), 8);
+  const __m128i rest = _mm_slli_epi16(_mm_and_si128(bits, _mm_set1_epi16(0x7f)), 7);
+  return _mm256_cvtph_ps(_mm_or_si128(sign, rest));
+}
 HEADRACE_SIMD_INLINE void store_f16(uint16_t* p, F32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

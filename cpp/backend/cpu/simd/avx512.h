@@ -108,6 +108,13 @@ HEADRACE_SIMD_INLINE void store_bf16(uint16_t* p, F32 v) {
 HEADRACE_SIMD_INLINE F32 load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+HEADRACE_SIMD_INLINE F32 load_f8_part(const uint8_t* p) {
+  // Exponent and mantissa where a float16 has them.
+  const __m256i bits = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(bits, _mm256_set1_epi16(0x80)), 8);
+  const __m256i rest = _mm256_slli_epi16(_mm256_and_si256(bits, _mm256_set1_epi16(0x7f)), 7);
+  return _mm512_cvtph_ps(_mm256_or_si256(sign, rest));
+}
 HEADRACE_SIMD_INLINE void store_f16(uint16_t* p, F32 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

@@ -96,6 +96,17 @@ HEADRACE_SIMD_INLINE void store_bf16(uint16_t* p, F32 v) {
   const __m128i nan = _mm_castps_si128(_mm_cmpunord_ps(v, v));
   store_low_halves(p, select_bits(nan, quiet, rounded));
 }
+HEADRACE_SIMD_INLINE F32 load_f8_part(const uint8_t* p) {
+  int four;
+  __builtin_memcpy(&four, p, sizeof four);
+  const __m128i none = _mm_setzero_si128();
+  const __m128i bits = _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(four), none), none);
+  const __m128i sign = _mm_slli_epi32(_mm_and_si128(bits, _mm_set1_epi32(0x80)), 24);
+  const __m128i rest = _mm_slli_epi32(_mm_and_si128(bits, _mm_set1_epi32(0x7f)), 20);
+  // 2^112: the exponent's bias from 7 to 127, less 8.
+  const F32 size = mul(_mm_castsi128_ps(rest), set1(0x1p112f));
+  return _mm_or_ps(size, _mm_castsi128_ps(sign));
+}
 HEADRACE_SIMD_INLINE F32 load_f16(const uint16_t* p) {
   const __m128i bits =
       _mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), _mm_setzero_si128());

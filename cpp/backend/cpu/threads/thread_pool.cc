@@ -59,6 +59,7 @@ ThreadPool::ThreadPool(int32_t num_threads)
 
 ThreadPool::ThreadPool(const std::vector<ThreadGroup>& groups)
     : groups_(line_up(groups)),
+      confined_(groups_.front().cpus.count() > 0),
       num_threads_(groups_.back().end_thread),
       // With more threads than cores a spinning thread only keeps a working one waiting.
       spin_nanoseconds_(num_threads_ <= usable_cores() ? kSpinNanoseconds : 0),
@@ -183,7 +184,7 @@ int32_t ThreadPool::group_of(int32_t thread) const noexcept {
 }
 
 void ThreadPool::adopt_caller() noexcept {
-  if (num_groups() > 1) set_thread_affinity(0, groups_.front().cpus);
+  if (confined_) set_thread_affinity(0, groups_.front().cpus);
   seats_.adopt_caller();
 }
 
@@ -222,7 +223,7 @@ bool ThreadPool::run_chunk(Share& share, uint32_t number, int32_t thread) {
 }
 
 void ThreadPool::worker(int32_t thread) {
-  if (num_groups() > 1) {
+  if (confined_) {
     set_thread_affinity(0, groups_[static_cast<size_t>(group_of(thread))].cpus);
   }
   uint32_t number = 0;

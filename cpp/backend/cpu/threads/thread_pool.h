@@ -18,7 +18,7 @@ namespace headrace {
 /// Threads of a pool that run on the same cores, and memory near them.
 struct ThreadGroup {
   int32_t threads = 1;
-  CpuMask cpus;  ///< those they may run on
+  CpuMask cpus;  ///< those they may run on; none, of a single group: any
 };
 
 /// Owned and driven by one thread at a time; loops don't nest. Workers spin for some tens of
@@ -45,8 +45,8 @@ class ThreadPool {
   };
   Range part_of(int32_t group, int64_t count) const noexcept;
   /// By the engine's own thread that will drive the pool from now on: it may be moved between cores
-  /// while it is in a loop (thread_seats.h), and if there are several groups it is confined to the
-  /// first one's.
+  /// while it is in a loop (thread_seats.h), and if groups have cores it is confined to the first
+  /// one's.
   void adopt_caller() noexcept;
 
   /// The first index that `thread` takes of a loop over `count` with grain 1.
@@ -149,6 +149,7 @@ class ThreadPool {
   void wait_for_chunks();
 
   std::vector<Group> groups_;
+  const bool confined_;  ///< each group to its cores
   const int32_t num_threads_;
   const int64_t spin_nanoseconds_;
   ThreadSeats seats_;

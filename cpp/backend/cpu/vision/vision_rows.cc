@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/contract/op_checks_vision.h"
+#include "backend/checks/op_checks_vision.h"
 #include "backend/cpu/cpu_backend_impl.h"
 
 namespace headrace {

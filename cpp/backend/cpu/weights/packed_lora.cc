@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/contract/op_checks.h"
+#include "backend/checks/op_checks.h"
 #include "backend/host/weight_source.h"
 #include "base/check.h"
 #include "base/checked_math.h"

@@ -130,12 +130,20 @@ class CodePacker {
   std::vector<QuantizedGroup> groups_;
 };
 
-/// Where the order is, right behind the panels, whose bytes are a multiple of 16.
-int64_t order_offset(const QuantPanels& weight) { return weight.expert_bytes(); }
+/// Where an expert's order is, behind all panels, whose bytes are a multiple of 16.
+int64_t order_offset(const QuantPanels& weight, int64_t expert) {
+  const auto size = static_cast<int64_t>(sizeof(int32_t));
+  return weight.experts() * weight.expert_bytes() + expert * weight.k() * size;
+}
 
 /// Activations are rounded before every product with codes here.
 void check_activations(const QuantFormat& format) {
   if (format.activations == Activations::kInt8Groups) return;
+  if (rounds_rows(format)) {
+    throw_error(ErrorCode::kUnsupported, "the CPU backend has no products of ",
+                has_float8(format) ? "FP8" : "int8 with a scale for each row",
+                ": use wint8, or device cuda.");
+  }
   throw_error(ErrorCode::kUnsupported, "the CPU backend has no kernels for W", format.bits,
               "A16, weights of ", format.bits, " bits with activations that aren't rounded: use W",
               format.bits, "A8 (Activations::kInt8Groups), or leave the weights unquantized.");
@@ -147,8 +155,7 @@ void check_format(const QuantFormat& format, WeightUse use) {
   HEADRACE_CHECK(
       format.group_size == 32 || format.group_size == 64 || format.group_size == kMaxQuantGroup,
       format.group_size);
-  HEADRACE_CHECK(use != WeightUse::kEmbedding &&
-                 !(format.reordered && use == WeightUse::kTiedEmbedding));
+  HEADRACE_CHECK(use != WeightUse::kEmbedding);
 }
 
 }  // namespace
@@ -163,10 +170,10 @@ QuantPanels::QuantPanels(const WeightShape& shape, const QuantKernels& kernels,
                   std::move(memory)),
       format_(shape.quant) {}
 
-const int32_t* QuantPanels::order() const noexcept {
+const int32_t* QuantPanels::order(int64_t expert) const noexcept {
   if (!format_.reordered) return nullptr;
   return reinterpret_cast<const int32_t*>(static_cast<const std::byte*>(data()) +
-                                          order_offset(*this));
+                                          order_offset(*this, expert));
 }
 
 void QuantPanels::read_row(int64_t n, float* out) const {
@@ -206,9 +213,9 @@ std::unique_ptr<QuantPanels> pack_quantized(const WeightSpec& spec, const CpuIsa
                       QuantPacker(*weight, isa).pack(parts, panel, out);
                     }
                   });
-  if (spec.quant.reordered) {
-    const std::vector<int32_t>& order = spec.parts.front().codes->order();
-    std::memcpy(data + order_offset(*weight), order.data(), order.size() * sizeof(int32_t));
+  for (int32_t expert = 0; spec.quant.reordered && expert < spec.experts; ++expert) {
+    const std::vector<int32_t>& order = expert_parts(spec, expert).front().codes->order();
+    std::memcpy(data + order_offset(*weight, expert), order.data(), order.size() * sizeof(int32_t));
   }
   return weight;
 }
@@ -224,7 +231,8 @@ size_t packed_quant_bytes(const WeightShape& shape, const QuantKernels& kernels)
   return checked_weight_bytes(shape, [&]() -> std::optional<uint64_t> {
     const auto panels = count_panel_bytes(QuantPanels(shape, kernels, {}));
     if (!panels || !shape.quant.reordered) return panels;
-    return checked_add(*panels, static_cast<uint64_t>(shape.k) * sizeof(int32_t));
+    const auto inputs = static_cast<uint64_t>(shape.k) * static_cast<uint64_t>(shape.experts);
+    return checked_add(*panels, inputs * sizeof(int32_t));
   });
 }
 
@@ -233,7 +241,7 @@ std::unique_ptr<QuantPanels> restore_quantized(const WeightShape& shape,
                                                Backend::Buffer contents) {
   HEADRACE_CHECK(contents.bytes == packed_quant_bytes(shape, kernels), contents.bytes);
   auto weight = std::make_unique<QuantPanels>(shape, kernels, std::move(contents));
-  if (shape.quant.reordered) check_order(weight->order(), shape.k);
+  if (shape.quant.reordered) check_order(weight->order(), shape.experts, shape.k);
   return weight;
 }
 

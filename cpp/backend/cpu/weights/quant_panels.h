@@ -14,14 +14,15 @@
 
 namespace headrace {
 
-/// Each panel is a sequence of groups; behind all of them is the order of a reordered format.
+/// Each panel is a sequence of groups; behind all of them are the orders of a reordered
+/// format.
 class QuantPanels final : public PanelWeight {
  public:
   QuantPanels(const WeightShape& shape, const QuantKernels& kernels, Backend::Buffer memory);
 
   const QuantFormat& format() const noexcept { return format_; }
-  /// [k] of a reordered format, null for others.
-  const int32_t* order() const noexcept;
+  /// [k] of an expert of a reordered format, null for others.
+  const int32_t* order(int64_t expert = 0) const noexcept;
   /// Row `n` as float32 [k]. REQUIRES: not gate_up, not reordered, one expert.
   void read_row(int64_t n, float* out) const;
 

@@ -210,11 +210,11 @@ void expect_packed_bits(const VisionGolden& g, const Quantization& quantization)
                 .storage = DType::kBF16,
                 .quantization = quantization,
                 .config = read_config_identity(g.folder)},
-               sources, loader, backend);
+               {&sources, 1}, loader, backend);
   file.commit();
   const PackedFile packed(path);
   packed.check_contents(1);
-  packed.check_layout(sources, backend);
+  packed.check_layout({&sources, 1}, backend);
   PackedReader reader(backend, packed, false);
   std::vector<std::vector<float>> rows;
   for (const auto& item : g.items) rows.push_back(harness.encode(item.patches, item.grid));

@@ -33,21 +33,26 @@ _GROUP_SIZES = (32, 64, 128)
 DATA_TYPES = ("auto", "float32", "bfloat16", "float16")
 
 
-def device(kind: str, ids: Sequence[int]) -> str:
-    """The engine's device for "CPU", "CPU_NUMA" or "CUDA" with device ids. Raises AsException."""
+def device(kind: str, ids: Sequence[int]) -> dict[str, Any]:
+    """The engine's options for "CPU", "CPU_NUMA" or "CUDA" with device ids. Raises AsException.
+
+    Several GPUs share the model; several ids of a CPU are NUMA nodes.
+    """
     if kind == "CPU" and len(ids) > 1:
-        kind = "CPU_NUMA"  # several ids of a CPU are NUMA nodes
+        kind = "CPU_NUMA"
     name = DEVICES.get(kind)
     if name == "cuda":
-        if len(ids) != 1:
-            raise _refusal(f"one GPU runs a model, but the device ids are {list(ids)}: pass one")
-        return f"cuda:{ids[0]}"
+        if len(ids) == 1:
+            return {"device": f"cuda:{ids[0]}"}
+        if len(set(ids)) != len(ids):
+            raise _refusal(f"the device ids are {list(ids)}: pass those of different GPUs")
+        return {"devices": [f"cuda:{number}" for number in ids]}
     if name is None:
         raise _refusal(
             f"the device {quoted(kind)} is not available here, and Headrace does not switch to "
             f"another by itself: pass TargetDevice.CPU (available: {_names(DEVICES)})"
         )
-    return name
+    return {"device": name}
 
 
 def kv_cache_dtype(mode: AsCacheMode) -> str:

@@ -39,7 +39,7 @@ def plan_installation(config: AsModelConfig) -> Installation:
         quantization = capabilities.weight_quantization(settings, files.folder) or quantization
     options: dict[str, Any] = {
         "path": str(files.folder),
-        "device": capabilities.device(kind, ids),
+        **capabilities.device(kind, ids),
         "dtype": capabilities.data_type(files.data_type or config.data_type),
         **quantization,
         "kv_cache_dtype": capabilities.kv_cache_dtype(config.cache_mode),
@@ -60,7 +60,7 @@ def plan_installation(config: AsModelConfig) -> Installation:
         logger.warning("install_model: %s", line)
     options.update(environment.memory_options())
     if config.enable_prefix_cache:
-        options.update(environment.swap_options(options["device"]))
+        options.update(environment.swap_options("cuda" if kind == "CUDA" else "cpu"))
     return Installation(files.folder, options)
 
 

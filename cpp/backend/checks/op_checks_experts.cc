@@ -1,0 +1,80 @@
+#include "backend/checks/op_checks_experts.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace headrace {
+
+namespace {
+
+void check_matrix(const TensorView& x, int64_t rows, int64_t cols, DType dtype = DType::kF32) {
+  HEADRACE_CHECK(x.shape.rank() == 2 && x.dtype == dtype, x.shape.rank(), " ", dtype_name(x.dtype));
+  HEADRACE_CHECK(x.rows() == rows && x.cols() == cols, x.rows(), " x ", x.cols(), ", not ", rows,
+                 " x ", cols);
+  HEADRACE_CHECK(x.row_stride >= cols && (x.data != nullptr || rows == 0), x.row_stride);
+}
+
+void check_vector(const TensorView& x, int64_t n) {
+  HEADRACE_CHECK(x.data != nullptr && x.dtype == DType::kF32 && x.shape.elements() == n,
+                 x.shape.elements(), " and ", n);
+}
+
+}  // namespace
+
+void check_router(const RouterSpec& spec) {
+  HEADRACE_CHECK(spec.num_experts >= 1 && spec.num_experts <= kMaxExperts, spec.num_experts);
+  HEADRACE_CHECK(spec.top_k >= 1 && spec.top_k <= spec.num_experts && spec.top_k <= kMaxTopExperts,
+                 spec.top_k, " of ", spec.num_experts);
+  HEADRACE_CHECK(spec.num_groups >= 1 && spec.num_experts % spec.num_groups == 0, spec.num_groups);
+  HEADRACE_CHECK(spec.top_groups >= 1 && spec.top_groups <= spec.num_groups &&
+                     spec.top_groups <= kMaxTopExperts &&
+                     spec.num_experts / spec.num_groups * spec.top_groups >= spec.top_k,
+                 spec.top_groups, " of ", spec.num_groups);
+  HEADRACE_CHECK(std::isfinite(spec.norm_min) && std::isfinite(spec.norm_eps) &&
+                     std::isfinite(spec.scale) && spec.norm_min >= 0.0f && spec.norm_eps >= 0.0f,
+                 spec.norm_min, " ", spec.norm_eps, " ", spec.scale);
+}
+
+void check_route(const TensorView& x, const PackedWeight& gate, const TensorView& logit_bias,
+                 const TensorView& correction, const RouterSpec& spec, const TensorView& ids,
+                 const TensorView& weights) {
+  check_router(spec);
+  HEADRACE_CHECK(
+      gate.storage() == DType::kF32 && gate.experts() == 1 && gate.n() == spec.num_experts,
+      dtype_name(gate.storage()), " ", gate.n());
+  check_matrix(x, x.shape[0], gate.k());
+  check_matrix(ids, x.rows(), spec.top_k, DType::kI32);
+  check_matrix(weights, x.rows(), spec.top_k);
+  if (logit_bias.data != nullptr) check_vector(logit_bias, spec.num_experts);
+  if (correction.data != nullptr) check_vector(correction, spec.num_experts);
+}
+
+void check_experts(const Experts& args) {
+  const int64_t rows = args.x.shape[0], top_k = args.ids.shape[1];
+  HEADRACE_CHECK(args.gate_up.experts() == args.down.experts() &&
+                     args.gate_up.n() == 2 * args.down.k() && args.gate_up.k() == args.down.n(),
+                 args.gate_up.experts(), " of ", args.gate_up.n(), " x ", args.gate_up.k(), " and ",
+                 args.down.experts(), " of ", args.down.n(), " x ", args.down.k());
+  HEADRACE_CHECK(
+      top_k >= 1 && (args.first >= 0 || top_k <= args.gate_up.experts()) && top_k <= kMaxTopExperts,
+      top_k);
+  check_matrix(args.x, rows, args.gate_up.k());
+  check_matrix(args.ids, rows, top_k, DType::kI32);
+  check_matrix(args.weights, rows, top_k);
+  check_matrix(args.out, rows, args.down.n());
+}
+
+void check_add(const TensorView& x, const TensorView& out) {
+  check_matrix(x, out.shape[0], out.shape[1]);
+  check_matrix(out, out.shape[0], out.shape[1]);
+}
+
+void check_add_gated(const TensorView& x, const TensorView& gate, const TensorView& delta,
+                     const TensorView& out) {
+  check_add(delta, out);
+  check_matrix(x, out.rows(), x.shape[1]);
+  check_vector(gate, x.cols());
+}
+
+}  // namespace headrace

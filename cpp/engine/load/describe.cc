@@ -1,0 +1,93 @@
+#include "engine/load/describe.h"
+
+#include "model/weights/weight_sources.h"
+
+namespace headrace::internal {
+
+ModelInfo describe_config(const std::string& name, const std::string& path,
+                          const ModelConfig& config) {
+  ModelInfo info;
+  info.name = name;
+  info.path = path;
+  info.family = config.model_type;
+  info.dtype = dtype_name(config.checkpoint_dtype);
+  info.quantization = stored_method_name(config.stored_quantization.method);
+  info.vocab_size = config.vocab_size;
+  info.hidden_size = config.hidden_size;
+  info.num_layers = config.num_layers;
+  info.num_heads = config.num_heads;
+  info.num_kv_heads = config.num_kv_heads;
+  info.head_dim = config.head_dim;
+  info.intermediate_size = config.intermediate_size;
+  info.max_model_len = config.max_position_embeddings;
+  info.eos_token_ids = config.eos_token_ids;
+  info.causal = config.causal;
+  info.generates = config.causal && config.has_head;
+  const ModelSources sources = list_sources(config, likely_naming(config));
+  info.num_parameters = sources.num_parameters();
+  info.num_active_parameters = sources.active_parameters();
+  const int32_t groups = config.moe.vision_width > 0 ? 2 : 1;
+  info.num_experts = config.moe.router.num_experts * groups;
+  info.num_active_experts = config.moe.router.top_k;
+  return info;
+}
+
+void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
+                     const KvCacheSpec& cache, const SchedulerConfig& scheduler, ModelInfo& info) {
+  info.dtype = dtype_name(decoder.storage);
+  if (info.quantization.empty()) info.quantization = quantization_name(decoder.quantization);
+  info.kv_cache_dtype = dtype_name(cache.dtype);
+  info.max_model_len = scheduler.max_model_len;
+  info.max_num_seqs = scheduler.max_num_seqs;
+  info.max_num_batched_tokens = scheduler.max_num_batched_tokens;
+  info.block_size = scheduler.block_size;
+  info.num_kv_blocks = scheduler.num_blocks;
+  info.num_host_kv_blocks = scheduler.num_host_blocks;
+  info.max_loras = options.max_loras;
+  info.max_lora_rank = options.max_lora_rank;
+}
+
+void describe_device(const RankedBackends& ranks, ModelInfo& info) {
+  const DeviceInfo device = ranks.first().device_info();
+  info.device = device.name;
+  info.isa = device.isa;
+  info.tensor_parallel_size = ranks.threads->count();
+  for (const auto& backend : ranks.backends) {
+    const DeviceInfo each = backend->device_info();
+    info.num_threads += each.num_threads;
+    info.num_nodes += each.num_nodes;
+  }
+  // Groups of threads that share a node, or GPUs.
+  if (device.name != "cpu_numa") info.num_nodes = 1;
+  info.device_free_bytes = device.free_bytes;
+  info.replaced_kernels = device.replaced_kernels;
+}
+
+void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info) {
+  info.takes_embeddings = encoder.limits.refusal.empty();
+  info.vision = encoder.limits.tower != nullptr;
+  if (!info.takes_embeddings) return;
+  info.max_encoder_tokens = encoder.max_tokens;
+  info.encoder_cache_bytes = encoder.limits.cache_bytes;
+  if (info.vision) info.vision_weight_bytes = encoder.tower->weight_bytes();
+}
+
+void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
+                     const MemoryPlan& plan, ModelInfo& info) {
+  for (int32_t rank = 0; rank < runner.num_ranks(); ++rank) {
+    const Decoder& decoder = runner.decoder(rank);
+    info.token_weight_bytes += decoder.token_weight_bytes();
+    info.weight_bytes += decoder.weight_bytes();
+    info.mapped_weight_bytes += decoder.adopted_bytes();
+    info.scratch_bytes += decoder.scratch_bytes();
+  }
+  info.packed_weights = runner.packed_file();
+  info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
+  info.host_kv_cache_bytes = static_cast<size_t>(plan.num_host_blocks) * request.host_block_bytes;
+}
+
+}  // namespace headrace::internal
+
+headrace::ModelInfo headrace::describe_model(const std::string& folder) {
+  return internal::describe_config("", folder, load_model_config(folder));
+}

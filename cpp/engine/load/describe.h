@@ -1,0 +1,29 @@
+#pragma once
+
+// What a ModelInfo says, subject by subject.
+
+#include <string>
+
+#include "backend/contract/backend.h"
+#include "engine/load/memory_plan.h"
+#include "engine/loop/decoder_runner.h"
+#include "engine/media/encoder_stage.h"
+#include "headrace/engine.h"
+#include "headrace/options.h"
+#include "model/config/model_config.h"
+#include "model/decoder/decoder.h"
+#include "sched/scheduler.h"
+
+namespace headrace::internal {
+
+ModelInfo describe_config(const std::string& name, const std::string& path,
+                          const ModelConfig& config);
+void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
+                     const KvCacheSpec& cache, const SchedulerConfig& scheduler, ModelInfo& info);
+void describe_device(const RankedBackends& ranks, ModelInfo& info);
+void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info);
+/// `request` is of all ranks.
+void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
+                     const MemoryPlan& plan, ModelInfo& info);
+
+}  // namespace headrace::internal

@@ -1,0 +1,96 @@
+#include "cuda/host/memory/device_kv_cache.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace::cuda {
+
+DeviceKvCache::DeviceKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage)
+    : KvCache(spec, num_blocks), storage_(std::move(storage)) {}
+
+KvLayout DeviceKvCache::layout() const {
+  return {spec().num_kv_heads, spec().block_size, spec().head_dim};
+}
+
+size_t DeviceKvCache::block_bytes(const KvCacheSpec& spec) {
+  const KvLayout layout{spec.num_kv_heads, spec.block_size, spec.head_dim};
+  const int64_t row_bytes =
+      kv_row_bytes(spec.dtype, spec.head_dim) + (kv_has_scales(spec.dtype) ? kKvScaleBytes : 0);
+  return static_cast<size_t>(2 * int64_t{spec.num_layers} * layout.block_rows() * row_bytes);
+}
+
+DeviceKvCache::Parts DeviceKvCache::numbers() const {
+  return {static_cast<std::byte*>(storage_.data),
+          static_cast<size_t>(layout().block_rows() * kv_row_bytes(spec().dtype, spec().head_dim))};
+}
+
+DeviceKvCache::Parts DeviceKvCache::all_scales() const {
+  const Parts codes = numbers();
+  const int64_t bytes = kv_has_scales(spec().dtype) ? layout().block_rows() * kKvScaleBytes : 0;
+  return {codes.first + num_arrays() * array_bytes(codes), static_cast<size_t>(bytes)};
+}
+
+void* DeviceKvCache::half(int32_t index) const {
+  const Parts parts = numbers();
+  return parts.first + static_cast<size_t>(index) * array_bytes(parts);
+}
+
+void* DeviceKvCache::scales(int32_t index) const {
+  const Parts parts = all_scales();
+  if (parts.bytes == 0) return nullptr;
+  return parts.first + static_cast<size_t>(index) * array_bytes(parts);
+}
+
+std::byte* DeviceKvCache::first_part(int32_t block) const {
+  return numbers().first + static_cast<size_t>(block) * numbers().bytes;
+}
+
+DeviceKvCache::~DeviceKvCache() {
+  if (context_ == nullptr) return;
+  static_cast<void>(context_->api().set_device(context_->device()));
+  if (copies_ != nullptr) static_cast<void>(context_->api().synchronize(copies_));
+}
+
+void DeviceKvCache::add_host_blocks(CudaContext& context, int32_t count) {
+  const auto bytes = checked_mul(static_cast<uint64_t>(count), block_bytes(spec()));
+  HEADRACE_CHECK(count > 0 && context_ == nullptr && bytes.has_value(), count);
+  try {
+    host_storage_ = PinnedBuffer(context, *bytes);
+  } catch (const Error& error) {
+    if (context.lost()) throw;
+    throw_error(ErrorCode::kOutOfMemory, "the system refused ", *bytes >> 20,
+                " MiB of page-locked memory for swap_space (", error.what(),
+                "): lower swap_space, or raise the limit of locked memory.");
+  }
+  context_ = &context;
+  num_host_blocks_ = count;
+}
+
+void DeviceKvCache::copy_blocks(std::span<const BlockCopy> copies, Stream stream) {
+  copies_ = stream;
+  const Parts codes = numbers(), scales = all_scales();
+  for (const BlockCopy& copy : copies) {
+    HEADRACE_CHECK(copy.block >= 0 && copy.block < num_blocks(), "block ", copy.block);
+    HEADRACE_CHECK(copy.host_block >= 0 && copy.host_block < num_host_blocks_, "host block ",
+                   copy.host_block, " of ", num_host_blocks_);
+    std::byte* const host = host_storage_.data() + static_cast<size_t>(copy.host_block) *
+                                                       num_arrays() * (codes.bytes + scales.bytes);
+    copy_parts(copy, codes, host, stream);
+    if (scales.bytes > 0) copy_parts(copy, scales, host + num_arrays() * codes.bytes, stream);
+  }
+}
+
+void DeviceKvCache::copy_parts(const BlockCopy& copy, const Parts& parts, std::byte* host,
+                               Stream stream) {
+  std::byte* const own = parts.first + static_cast<size_t>(copy.block) * parts.bytes;
+  const CopyRows out{host, parts.bytes, own, array_bytes(parts), parts.bytes, num_arrays()};
+  const CopyRows in{own, array_bytes(parts), host, parts.bytes, parts.bytes, num_arrays()};
+  context_->check(context_->api().copy_rows(
+                      copy.to_host ? out : in,
+                      copy.to_host ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice, stream),
+                  "copying KV blocks");
+}
+
+}  // namespace headrace::cuda

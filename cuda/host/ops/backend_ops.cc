@@ -1,0 +1,177 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/host/cuda_backend.h"
+#include "cuda/host/ops/op_views.h"
+#include "cuda/kernels/linear/linear.h"
+#include "cuda/kernels/rows/embed.h"
+#include "cuda/kernels/rows/gather_rows.h"
+#include "cuda/kernels/rows/rms_norm.h"
+#include "cuda/kernels/rows/rope_table.h"
+#include "cuda/kernels/rows/silu_mul.h"
+
+namespace headrace::cuda {
+
+void CudaBackend::embed(const PackedWeight& table, TensorView out) {
+  for (const int32_t id : step_.batch.token_ids) {
+    HEADRACE_CHECK(id >= 0 && id < table.n(), "token ", id, " of ", table.n());
+  }
+  run_embed(table, 0, static_cast<int32_t>(table.n()), out);
+}
+
+void CudaBackend::run_embed(const PackedWeight& table, int32_t first, int32_t count,
+                            const TensorView& out) {
+  HEADRACE_CHECK(
+      out.rows() == step_.rows && out.cols() == table.k() && out.dtype == table.storage(),
+      out.rows(), " x ", out.cols());
+  graphs_.note("embed", &table, out, step_.token_ids, step_.drawn_by, drawn_.data);
+  EmbedArgs args{.dtype = out.dtype,
+                 .token_ids = step_.token_ids,
+                 .out = matrix(out),
+                 .drawn_by = step_.drawn_by,
+                 .drawn = static_cast<const int32_t*>(drawn_.data),
+                 .first = first,
+                 .count = count};
+  if (embed_quantized(table, args)) return;
+  const DeviceWeight& weight = device_weight(table);
+  HEADRACE_CHECK(!weight.layout().gate_up);
+  args.table = weight.rows();
+  launch(cuda::embed, args);
+}
+
+const CudaBackend::RopeFrequencies& CudaBackend::frequencies(const RopeSpec& spec) {
+  for (const RopeFrequencies& known : rope_frequencies_) {
+    if (known.inv_freq == spec.inv_freq && known.axes == spec.axes) return known;
+  }
+  HEADRACE_CHECK(!graphs_.recording());
+  const size_t bytes = spec.inv_freq.size() * sizeof(float);
+  RopeFrequencies added{spec.inv_freq, spec.axes, memory_.allocate(bytes + spec.axes.size())};
+  upload(spec.inv_freq.data(), added.device.data, bytes);
+  if (!spec.axes.empty()) {
+    auto* const behind = static_cast<std::byte*>(added.device.data) + bytes;
+    upload(spec.axes.data(), behind, spec.axes.size());
+    added.device_axes = reinterpret_cast<const uint8_t*>(behind);
+  }
+  rope_frequencies_.push_back(std::move(added));
+  return rope_frequencies_.back();
+}
+
+void CudaBackend::rope_table(const RopeSpec& spec, TensorView out) {
+  HEADRACE_CHECK(spec.rotary_dim > 0 && spec.rotary_dim % 2 == 0 &&
+                     spec.inv_freq.size() == static_cast<size_t>(spec.rotary_dim / 2),
+                 spec.rotary_dim, " ", spec.inv_freq.size());
+  HEADRACE_CHECK(spec.axes.empty() ||
+                     (spec.axes.size() == spec.inv_freq.size() && std::ranges::max(spec.axes) <= 2),
+                 spec.axes.size());
+  HEADRACE_CHECK(
+      out.rows() == step_.rows && out.cols() == spec.rotary_dim && out.dtype == DType::kF32,
+      out.rows(), " x ", out.cols());
+  const RopeFrequencies& known = frequencies(spec);
+  const auto* const inv_freq = static_cast<const float*>(known.device.data);
+  // Without positions on axes of their own, those of a row are its position.
+  const uint8_t* const axes = step_.axis_positions == nullptr ? nullptr : known.device_axes;
+  const int32_t* const axis_positions = axes == nullptr ? nullptr : step_.axis_positions;
+  graphs_.note("rope_table", inv_freq, spec.rotary_dim, spec.attention_factor,
+               spec.dynamic_original_max, spec.dynamic_base, spec.dynamic_factor, out,
+               step_.positions, step_.rope_lens, axis_positions, axes);
+  launch(cuda::rope_table, {.angles = {.inv_freq = inv_freq,
+                                       .rotary_dim = spec.rotary_dim,
+                                       .attention_factor = spec.attention_factor,
+                                       .dynamic_original_max = spec.dynamic_original_max,
+                                       .dynamic_base = spec.dynamic_base,
+                                       .dynamic_factor = spec.dynamic_factor},
+                            .positions = step_.positions,
+                            .rope_lens = step_.rope_lens,
+                            .axis_positions = axis_positions,
+                            .axes = axes,
+                            .rows = out.rows(),
+                            .out = static_cast<float*>(out.data),
+                            .out_stride = out.row_stride});
+}
+
+void CudaBackend::rms_norm(TensorView x, TensorView weight, float eps, TensorView out) {
+  check_same(x, out);
+  check_vector(weight, x.cols(), x.dtype);
+  graphs_.note("rms_norm", x, weight, eps, out);
+  run_norm(
+      {.dtype = x.dtype, .x = matrix(x), .weight = weight.data, .eps = eps, .out = matrix(out)});
+}
+
+void CudaBackend::add_rms_norm(TensorView residual, TensorView delta, TensorView weight, float eps,
+                               TensorView out) {
+  check_same(residual, delta);
+  check_same(residual, out);
+  check_vector(weight, residual.cols(), residual.dtype);
+  graphs_.note("add_rms_norm", residual, delta, weight, eps, out);
+  run_norm({.dtype = residual.dtype,
+            .x = matrix(residual),
+            .delta = matrix(delta),
+            .weight = weight.data,
+            .eps = eps,
+            .out = matrix(out)});
+}
+
+void CudaBackend::run_norm(RmsNormArgs args) {
+  round_ahead(args);
+  launch(cuda::rms_norm, args);
+  note_rounded(args);
+}
+
+void CudaBackend::run_linear(const TensorView& x, const PackedWeight& packed,
+                             const TensorView& bias, const TensorView& out, Epilogue epilogue) {
+  HEADRACE_CHECK(x.dtype == packed.storage(), dtype_name(x.dtype), " x ",
+                 dtype_name(packed.storage()));
+  if (bias.data != nullptr) check_vector(bias, packed.n(), x.dtype);
+  LinearArgs args{.dtype = x.dtype,
+                  .x = matrix(x),
+                  .bias = bias.data,
+                  .silu_mul = epilogue == Epilogue::kSiluMul,
+                  .out_dtype = out.dtype,
+                  .out = matrix(out),
+                  .multiprocessors = context_.properties().multiprocessors,
+                  .has_wgmma = has_wgmma_};
+  if (epilogue == Epilogue::kAdd) args.residual = matrix(out);
+  graphs_.note("linear", x, &packed, bias, out, epilogue);
+  if (run_quantized(packed, args)) return;
+  const DeviceWeight& weight = device_weight(packed);
+  args.weight = weight.data();
+  args.layout = weight.layout();
+  launch(cuda::linear, args);
+}
+
+void CudaBackend::linear(TensorView x, const PackedWeight& weight, TensorView bias,
+                         TensorView out) {
+  run_linear(x, weight, bias, out, Epilogue::kPlain);
+}
+
+void CudaBackend::linear_add_rms_norm(const LinearAddNorm& args) {
+  run_linear(args.x, args.weight, args.bias, args.residual, Epilogue::kAdd);
+  rms_norm(args.residual, args.norm, args.eps, args.out);
+}
+
+void CudaBackend::linear_silu_mul(TensorView x, const PackedWeight& weight, TensorView bias,
+                                  TensorView out) {
+  run_linear(x, weight, bias, out, Epilogue::kSiluMul);
+}
+
+void CudaBackend::silu_mul(TensorView gate_up, TensorView out) {
+  HEADRACE_CHECK(gate_up.rows() == out.rows() && gate_up.cols() == 2 * out.cols() &&
+                     gate_up.dtype == out.dtype,
+                 gate_up.rows(), " x ", gate_up.cols());
+  graphs_.note("silu_mul", gate_up, out);
+  launch(cuda::silu_mul, {.dtype = out.dtype, .gate_up = matrix(gate_up), .out = matrix(out)});
+}
+
+void CudaBackend::gather_rows(TensorView x, std::span<const int32_t> rows, TensorView out) {
+  HEADRACE_CHECK(out.rows() == static_cast<int64_t>(rows.size()) && out.cols() == x.cols() &&
+                     out.dtype == x.dtype,
+                 out.rows(), " x ", out.cols());
+  for (const int32_t row : rows) HEADRACE_CHECK(row >= 0 && row < x.rows(), row, " of ", x.rows());
+  const int32_t* const device_rows = arena_.put(rows);
+  arena_.flush();
+  graphs_.note("gather_rows", x, device_rows, out);
+  launch(cuda::gather_rows,
+         {.dtype = x.dtype, .x = matrix(x), .rows = device_rows, .out = matrix(out)});
+}
+
+}  // namespace headrace::cuda

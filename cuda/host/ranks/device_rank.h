@@ -1,0 +1,84 @@
+#pragma once
+
+// One GPU of several that compute a model together (Backend::join).
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/ranks/rank_group.h"
+#include "cuda/host/memory/device_memory.h"
+#include "cuda/host/memory/pinned.h"
+#include "cuda/host/ranks/nccl.h"
+#include "cuda/kernels/ranks/rank_links.h"
+
+namespace headrace::cuda {
+
+/// How GPUs of a model meet.
+struct RankWays {
+  bool use_peers = true;  ///< CudaBackendOptions::use_peers
+  std::string nccl;       ///< CudaBackendOptions::nccl
+  /// Drops the rank's recorded steps. On RankGroup::reset()'s thread.
+  std::function<void()> drop_records;
+};
+
+/// The memory in which this GPU meets the others, and where theirs is; or, if two of them don't
+/// reach each other's, NCCL's communicator. The other ranks' may be used until their DeviceRank
+/// goes: backends of a group end their steps before the first one goes, and a backend's recorded
+/// steps go before its DeviceRank.
+class DeviceRank final : public RankGroup::Member, public PartsCarrier {
+ public:
+  /// Takes 16 MiB. Throws Error(kUnsupported) for more than kMostRanks, and Error(kOutOfMemory) or
+  /// Error(kDevice).
+  DeviceRank(CudaContext& context, DeviceMemory& memory, std::shared_ptr<RankGroup> group,
+             int32_t rank, RankWays ways);
+  ~DeviceRank() override;
+  DeviceRank(const DeviceRank&) = delete;
+  DeviceRank& operator=(const DeviceRank&) = delete;
+
+  int32_t rank() const noexcept { return links_.rank; }
+  /// What kernels take. The first call, and by NCCL the first behind a failure, waits for the other
+  /// ranks': throws OtherRankFailed, what Nccl::load() throws, and Error(kDevice).
+  const RankLinks& links();
+  /// Where the columns of each rank begin, the last one's end behind them, for a matrix of `all`
+  /// columns of which this rank has `own`. The first call with these waits for the other ranks'.
+  const std::vector<int64_t>& columns(int64_t own, int64_t all);
+
+  void failed(int32_t first) noexcept override;
+  void drop_records() noexcept override;
+  void settle() noexcept override;
+  void forget() noexcept override;
+
+  void all_gather(std::byte* memory, int64_t bytes, Stream stream) override;
+
+ private:
+  void link();
+  bool reaches(const DeviceRank& other);
+  void link_peers();
+  void link_by_nccl();
+  void clear_words();
+  std::shared_ptr<NcclClique> clique();
+
+  struct Columns {
+    int64_t own, all;
+    std::vector<int64_t> begins;
+  };
+
+  CudaContext& context_;
+  const std::shared_ptr<RankGroup> group_;
+  const RankWays ways_;
+  Backend::Buffer memory_;  // two pieces, then words
+  PinnedBuffer stop_;
+  RankLinks links_;
+  bool linked_ = false;
+  const DeviceRank* others_[kMostRanks] = {};  // while they link
+  bool reaches_all_ = false;                   // likewise; the others read it
+  std::mutex clique_mutex_;
+  std::shared_ptr<NcclClique> clique_;  // guarded by clique_mutex_; null: not by NCCL
+  std::vector<Columns> columns_;
+};
+
+}  // namespace headrace::cuda

@@ -1,0 +1,58 @@
+#pragma once
+
+// One GPU as one backend uses it: its API, its stream, and whether it still works.
+
+#include <atomic>
+#include <cstdint>
+
+#include "cuda/host/runtime/cuda_api.h"
+
+namespace headrace::cuda {
+
+/// Threads: any thread may call enter(), check() and lost(); the stream is the backend's.
+class CudaContext {
+ public:
+  /// Throws what require_device throws, and Error(kDevice). `api` must outlive this.
+  CudaContext(CudaApi& api, int32_t device);
+  ~CudaContext();
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+
+  CudaApi& api() const noexcept { return api_; }
+  int32_t device() const noexcept { return device_; }
+  const DeviceProperties& properties() const noexcept { return properties_; }
+  Stream stream() const noexcept { return stream_; }
+
+  /// Makes this GPU the calling thread's. Call before any other call of the API on a thread that
+  /// others may have used for another GPU. Throws Error(kDevice).
+  void enter();
+  /// Throws Error(kDevice) naming `what` unless the status is kSuccess. An error that stays (the
+  /// GPU's work broke off, the GPU fell off the bus) makes the context lost.
+  void check(Status status, const char* what);
+  /// After a call that has failed: whether it is an error that stays makes the context lost.
+  void note_failure() noexcept;
+  /// If calls have failed since this was last called, waits for what they left on the stream.
+  /// Throws Error(kDevice).
+  void settle();
+  /// Waits for everything on the stream. Throws Error(kDevice).
+  void wait();
+  /// From now on kernels on the stream may wait for other GPUs of this process.
+  void share_work() noexcept { shares_work_.store(true, std::memory_order_relaxed); }
+  /// Before a call in which CUDA may wait for the GPU, and keep other threads of the process from
+  /// launching anything meanwhile (taking memory): waits first, outside of it, for work that may
+  /// wait for launches of other threads. Throws Error(kDevice).
+  void finish_shared_work();
+  /// Whether nothing on this GPU can go on but giving it back.
+  bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  CudaApi& api_;
+  const int32_t device_;
+  const DeviceProperties properties_;
+  Stream stream_ = nullptr;
+  std::atomic<bool> lost_{false};
+  std::atomic<bool> unsettled_{false};
+  std::atomic<bool> shares_work_{false};
+};
+
+}  // namespace headrace::cuda

@@ -1,0 +1,39 @@
+#include "cuda/kernels/attention/attention_long.cuh"
+#include "cuda/kernels/attention/attention_short.cuh"
+
+namespace headrace::cuda {
+
+bool can_use_mma(const AttentionArgs& args) {
+  const int32_t d = args.shape.head_dim;
+  const auto aligned = [](const void* data, int64_t stride) {
+    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 8 == 0;
+  };
+  return (args.dtype == DType::kBF16 || args.dtype == DType::kF16) &&
+         (args.dtype == args.cache_dtype || kv_has_scales(args.cache_dtype)) &&
+         (d == 64 || d == 80 || d == 96 || d == 128 || d == 256) && args.scale > 0.0f &&
+         args.layout.block_size % kResolvedKeys == 0 && aligned(args.q.data, args.q.stride) &&
+         aligned(args.out.data, args.out.stride) && aligned(args.keys, 0) &&
+         aligned(args.values, 0) && aligned(args.key_scales, 0) && aligned(args.value_scales, 0);
+}
+
+void attention_mma_long(const AttentionArgs& args, Stream stream) {
+  if (args.long_items.expected <= 0) return;
+  with_half(args.dtype, [&](auto element) {
+    with_mma_head_dim(args.shape.head_dim, [&](auto head_dim) {
+      using T = decltype(element);
+      long_pieces::run<long_pieces::Config<T, T, decltype(head_dim)::value>>(args, stream);
+    });
+  });
+}
+
+void attention_mma_short(const AttentionArgs& args, Stream stream) {
+  if (args.short_items.expected <= 0) return;
+  with_half(args.dtype, [&](auto element) {
+    with_mma_head_dim(args.shape.head_dim, [&](auto head_dim) {
+      using T = decltype(element);
+      short_pieces::run<short_pieces::Config<T, T, decltype(head_dim)::value>>(args, stream);
+    });
+  });
+}
+
+}  // namespace headrace::cuda

@@ -1,0 +1,196 @@
+#pragma once
+
+// Attention on sm_90a: how a block shares its work out, and the warp that copies tiles of keys and
+// values into shared memory for the two warpgroups that multiply (attention_sm90.cu).
+
+#include "cuda/device/hopper.cuh"
+#include "cuda/kernels/attention/attention_kernels.cuh"
+#include "cuda/kernels/linear/tensor_map.h"
+
+namespace headrace::cuda::wgmma {
+
+inline constexpr int kGroupThreads = 128;
+inline constexpr int kGroups = 2;  // warpgroups that multiply; one more copies
+inline constexpr int kThreads = (kGroups + 1) * kGroupThreads;
+inline constexpr int kConsumers = kGroups * kGroupThreads;
+inline constexpr int kGroupRows = 64;
+inline constexpr int kRowBytes = 2 * kBoxColumns;
+inline constexpr int kBarrierBytes = 1024;  // keeps what follows aligned
+static_assert(kGroups * kGroupRows == kWgmmaRows && kGroupRows == kLongRows);
+
+// Registers of a thread that copies, and of one that multiplies; together what the launch has
+// taken.
+inline constexpr int kCopyRegisters = 40, kMultiplyRegisters = 232;
+static_assert(kGroupThreads * kCopyRegisters + kConsumers * kMultiplyRegisters <=
+              (64 << 10) / kThreads / 8 * 8 * kThreads);
+
+// Named barriers: a group's turn to multiply, and a group's own. 0 is the block's.
+inline constexpr int kTurn = 1, kWithin = kTurn + kGroups;
+
+template <class T_, int kHeadDim_>
+struct Config {
+  using T = T_;
+  static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kBoxes = kHeadDim / kBoxColumns;
+  // Each group takes 64 rows; or, where a row's sums are too many for registers, both take the same
+  // rows, and half of the columns each.
+  static constexpr bool kSharesRows = kHeadDim > 128;
+  static constexpr int kColumns = kSharesRows ? kHeadDim / kGroups : kHeadDim;  // of a group
+  // Two kinds of loops would need more registers than there are.
+  static constexpr bool kAlwaysMasks = kHeadDim > 128;
+  static constexpr int kStages = kHeadDim > 128 ? 2 : 5;               // of keys, and of values
+  static constexpr int kQueryBytes = kBoxes * kGroupRows * kRowBytes;  // of a group
+  static constexpr int kTileBytes = kBoxes * kTileKeys * kRowBytes;    // of keys or values
+  static constexpr int kSharedBytes =
+      kBarrierBytes + kGroups * kQueryBytes + 2 * kStages * kTileBytes;
+  static_assert(kSharedBytes <= 227 << 10);
+};
+
+template <class C>
+using Task = AttentionTask<typename C::T, typename C::T>;
+
+#if defined(HEADRACE_HOPPER)
+
+/// Stages that hold the block's tiles in turn: full once a tile has landed, empty again once both
+/// groups have multiplied by it.
+template <int kStages, int kBytes>
+struct Ring {
+  uint64_t* full;
+  uint64_t* empty;
+  char* memory;
+
+  /// A place for tile n of the block.
+  __device__ char* wait_empty(uint32_t n) const {
+    barrier_wait(&empty[n % kStages], n / kStages % 2 ^ 1);
+    return memory + n % kStages * kBytes;
+  }
+  /// Tile n.
+  __device__ const char* wait_full(uint32_t n) const {
+    barrier_wait(&full[n % kStages], n / kStages % 2);
+    return memory + n % kStages * kBytes;
+  }
+  __device__ uint64_t* full_barrier(uint32_t n) const { return &full[n % kStages]; }
+  /// By each warp of the groups.
+  __device__ void free(uint32_t n) const {
+    if (lane_id() == 0) barrier_arrive(&empty[n % kStages]);
+  }
+  /// By one thread.
+  __device__ void init() const {
+    for (int i = 0; i < kStages; ++i) {
+      barrier_init(&full[i], 1);
+      barrier_init(&empty[i], kConsumers / kWarp);
+    }
+  }
+};
+
+template <class C>
+struct Shared {
+  struct Head {
+    uint64_t keys_full[C::kStages], keys_empty[C::kStages];
+    uint64_t values_full[C::kStages], values_empty[C::kStages];
+    uint64_t values_landed;  // of a tile that the copying warp has to finish
+    uint32_t never_written;  // see finish_first()
+  };
+  static_assert(sizeof(Head) <= kBarrierBytes);
+  Head* head;
+  char* queries;                         // [group][box of columns][row], as products take them
+  Ring<C::kStages, C::kTileBytes> keys;  // tiles: [box of columns][key]
+  Ring<C::kStages, C::kTileBytes> values;
+
+  __device__ explicit Shared(char* memory)
+      : head(reinterpret_cast<Head*>(memory)),
+        queries(memory + kBarrierBytes),
+        keys{head->keys_full, head->keys_empty, queries + kGroups * C::kQueryBytes},
+        values{head->values_full, head->values_empty, keys.memory + C::kStages * C::kTileBytes} {}
+};
+
+/// Tiles [begin, end) of keys that the piece's rows see.
+struct TileRange {
+  int32_t begin, end;
+};
+
+__device__ inline TileRange tiles_of(KeyRange seen) {
+  return {seen.first / kTileKeys, divide_up(seen.end, kTileKeys)};
+}
+
+/// Calls f(piece) for the block's share: head after head, so that blocks which run together read
+/// the same keys; of a head's items the last, and longest, first; every other round backwards, so
+/// that who had the longest piece of one has the shortest of the next.
+template <class C, class F>
+__device__ void for_each_piece(const Task<C>& task, F&& f) {
+  const auto items = static_cast<uint32_t>(*task.count);
+  const uint32_t parts = static_cast<uint32_t>(task.shape.parts());
+  const uint32_t count = items * static_cast<uint32_t>(task.shape.num_kv_heads) * parts;
+  uint32_t place = blockIdx.x;
+  HEADRACE_NO_UNROLL
+  for (uint32_t first = 0; first < count; first += gridDim.x) {
+    const uint32_t p = first + place;
+    place = gridDim.x - 1 - place;
+    if (p >= count) continue;
+    const uint32_t unit = p / items;
+    f(AttentionPiece{task.items[items - 1 - p % items], static_cast<int32_t>(unit / parts),
+                     static_cast<int32_t>(unit % parts)});
+  }
+}
+
+/// Starts copies of the tile's blocks that hold keys which the piece sees. By a whole warp.
+template <class C>
+__device__ void copy_tile(const Task<C>& task, const AttentionPiece& piece, KeyRange seen,
+                          int32_t tile, const TensorMap* map, char* to, uint64_t* full) {
+  const int32_t base = tile * kTileKeys, size = task.layout.block_size;
+  const int32_t rows = least(size, kTileKeys);
+  const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
+  const int32_t first = greatest(seen.first - base, 0) / rows;
+  const int32_t end = divide_up(least(seen.end - base, kTileKeys), rows);
+  if (lane_id() == 0) {
+    barrier_expect_bytes(full, static_cast<uint32_t>((end - first) * rows * kRowBytes * C::kBoxes));
+  }
+  __syncwarp();
+  for (int32_t i = first * C::kBoxes + lane_id(); i < end * C::kBoxes; i += kWarp) {
+    const int32_t part = i / C::kBoxes * rows, box = i % C::kBoxes;
+    const int32_t position = base + part;
+    const int32_t row = (table[position / size] * task.layout.num_kv_heads + piece.kv_head) * size +
+                        position % size;
+    copy_box(to + (box * kTileKeys + part) * kRowBytes, map, box * kBoxColumns, row, full);
+  }
+}
+
+/// Zeros in the tile's rows that aren't in [first, end): nothing times 0 is to be NaN.
+template <class C>
+__device__ void clear_rows(char* tile, int32_t first, int32_t end) {
+  for (int i = lane_id(); i < C::kTileBytes / 16; i += kWarp) {
+    const int row = i / (kRowBytes / 16) % kTileKeys;
+    if (row < first || row >= end) *reinterpret_cast<uint4*>(tile + i * 16) = {0, 0, 0, 0};
+  }
+  shared_writes_fence();
+  __syncwarp();
+}
+
+/// One warp's work: fills stage after stage as the groups free them.
+template <class C>
+__device__ void copy_tiles(const Task<C>& task, const TensorMap* keys, const TensorMap* values,
+                           const Shared<C>& shared) {
+  uint32_t n = 0, finished = 0;
+  for_each_piece<C>(task, [&](const AttentionPiece& piece) {
+    const KeyRange seen = keys_of(piece.item, task.shape);
+    const TileRange tiles = tiles_of(seen);
+    HEADRACE_NO_UNROLL
+    for (int32_t tile = tiles.begin; tile < tiles.end; ++tile, ++n) {
+      char* to = shared.keys.wait_empty(n);
+      copy_tile<C>(task, piece, seen, tile, keys, to, shared.keys.full_barrier(n));
+      to = shared.values.wait_empty(n);
+      const int32_t first = seen.first - tile * kTileKeys, end = seen.end - tile * kTileKeys;
+      const bool whole = first <= 0 && end >= kTileKeys;
+      copy_tile<C>(task, piece, seen, tile, values, to,
+                   whole ? shared.values.full_barrier(n) : &shared.head->values_landed);
+      if (whole) continue;
+      barrier_wait(&shared.head->values_landed, finished++ % 2);
+      clear_rows<C>(to, first, end);
+      if (lane_id() == 0) barrier_arrive(shared.values.full_barrier(n));
+    }
+  });
+}
+
+#endif
+
+}  // namespace headrace::cuda::wgmma

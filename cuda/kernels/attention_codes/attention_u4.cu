@@ -1,0 +1,8 @@
+#include "cuda/kernels/attention_codes/attend_codes.cuh"
+
+namespace headrace::cuda {
+
+template void attention_codes_short<CodeU4>(const AttentionArgs& args, Stream stream);
+template void attention_codes_long<CodeU4>(const AttentionArgs& args, Stream stream);
+
+}  // namespace headrace::cuda

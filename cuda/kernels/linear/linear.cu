@@ -1,0 +1,41 @@
+#include "cuda/kernels/linear/linear.h"
+
+#include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/linear/linear_kernels.h"
+
+namespace headrace::cuda {
+namespace {
+
+void check(const LinearArgs& args) {
+  const WeightLayout& layout = args.layout;
+  const int64_t cols = args.silu_mul ? layout.n / 2 : layout.n;
+  HEADRACE_CHECK(layout.n >= 1 && layout.k >= 1 && (!layout.gate_up || layout.n % 2 == 0), layout.n,
+                 " x ", layout.k);
+  HEADRACE_CHECK(!args.silu_mul || layout.gate_up);
+  HEADRACE_CHECK(args.x.cols == layout.k && args.out.cols == cols && args.out.rows == args.x.rows,
+                 args.x.cols, " to ", args.out.cols);
+  HEADRACE_CHECK(args.out_dtype == args.dtype || args.out_dtype == DType::kF32,
+                 dtype_name(args.out_dtype));
+}
+
+}  // namespace
+
+bool can_use_wgmma(const LinearArgs& args) {
+  const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
+  return args.has_wgmma && args.dtype != DType::kF32 && aligned(args.x.data) &&
+         aligned(args.weight) && args.x.stride % 8 == 0 && args.x.rows <= 0x7fffffff &&
+         args.layout.stored_rows() <= 0x7fffffff && args.layout.stride() <= 0x7fffffff;
+}
+
+void linear(const LinearArgs& args, Stream stream) {
+  check(args);
+  const int64_t rows = args.x.rows;
+  if (rows == 0) return;
+  if (args.dtype == DType::kF32) return linear_f32(args, stream);
+  if (can_use_wgmma(args)) {
+    return rows <= kMaxStreamRows ? linear_stream(args, stream) : linear_wgmma(args, stream);
+  }
+  return rows <= kMaxSkinnyRows ? linear_skinny(args, stream) : linear_tiles(args, stream);
+}
+
+}  // namespace headrace::cuda

@@ -1,0 +1,30 @@
+#pragma once
+
+// The kernels behind linear(); linear.cu chooses. Those for 16-bit elements give the same bits.
+
+#include "cuda/kernels/linear/linear.h"
+
+namespace headrace::cuda {
+
+/// float32, any number of rows.
+void linear_f32(const LinearArgs& args, Stream stream);
+
+/// 16-bit, up to kMaxSkinnyRows rows: each warp streams 16 rows of the weight past its tokens.
+inline constexpr int64_t kMaxSkinnyRows = 16;
+void linear_skinny(const LinearArgs& args, Stream stream);
+
+/// 16-bit, any number of rows: tiles by mma.sync.
+void linear_tiles(const LinearArgs& args, Stream stream);
+
+/// May wgmma's kernels take these? (Rows are aligned to 16 bytes, sizes fit tensor copies.)
+bool can_use_wgmma(const LinearArgs& args);
+
+/// 16-bit, up to kMaxStreamRows rows: a block has 64 features, or 32, and all tokens.
+/// REQUIRES: can_use_wgmma(args).
+inline constexpr int64_t kMaxStreamRows = 128;
+void linear_stream(const LinearArgs& args, Stream stream);
+
+/// 16-bit, many rows: tiles of 128 rows x 256, 128 or 64 features. REQUIRES: can_use_wgmma(args).
+void linear_wgmma(const LinearArgs& args, Stream stream);
+
+}  // namespace headrace::cuda

@@ -1,0 +1,276 @@
+#pragma once
+
+// The scan of one slice by one block: everything that the draw needs of most of its tokens.
+
+#include "cuda/device/overlap.cuh"
+#include "cuda/device/reduce.cuh"
+#include "cuda/kernels/sample/sample_edits.cuh"
+
+namespace headrace::cuda {
+
+inline constexpr int kScanWarps = kSampleThreads / kWarp;
+/// Threads' maxima are put into that many groups, each from all over the slice.
+inline constexpr int kScanGroups = 128;
+inline constexpr int kGroupWarps = kScanGroups / kWarp;
+
+struct ScanShared {
+  float maxima[kSampleThreads];
+  float groups[kScanGroups];
+  float thresholds[kGroupWarps], largest[kGroupWarps];
+  bool bad[kScanWarps], some[kScanWarps];
+  Amount amounts[kScanWarps];
+  uint32_t listed;
+  int32_t best_token;
+};
+
+/// The larger one; NaN if either is.
+__device__ inline float larger_or_nan(float a, float b) {
+#if defined(HEADRACE_CUDA_EMULATION)
+  return is_nan(a) || is_nan(b) ? NAN : greatest(a, b);
+#else
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+#endif
+}
+
+/// 2^x, of a relative error up to 2^-22.
+__device__ inline float fast_exp2(float x) {
+#if defined(HEADRACE_CUDA_EMULATION)
+  return exp2f(x);
+#else
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#endif
+}
+
+/// A thread's logits of the slice: 16 bytes each from kSliceQuads places.
+struct SliceValues {
+  static constexpr int kCount = 4 * kSliceQuads;
+  float at[kCount];
+
+  __device__ static int32_t token(int32_t first, int i) {
+    const int quad = i / 4 * kSampleThreads + static_cast<int>(threadIdx.x);
+    return first + 4 * quad + i % 4;
+  }
+
+  /// -inf beyond the vocabulary.
+  __device__ void load(const float* logits, int32_t first, int32_t vocab_size) {
+    const bool aligned = (reinterpret_cast<uintptr_t>(logits) & 15u) == 0;
+    if (aligned && first + kSliceSize <= vocab_size) {
+      HEADRACE_UNROLL
+      for (int i = 0; i < kCount; i += 4) {
+        const float4 quad = *reinterpret_cast<const float4*>(logits + token(first, i));
+        at[i] = quad.x;
+        at[i + 1] = quad.y;
+        at[i + 2] = quad.z;
+        at[i + 3] = quad.w;
+      }
+      return;
+    }
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; i += 4) {
+      const float* const from = logits + token(first, i);
+      const int32_t left = vocab_size - token(first, i);
+      HEADRACE_UNROLL
+      for (int j = 0; j < 4; ++j) at[i + j] = kNever;
+      if (left <= 0) continue;
+      HEADRACE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if (j < left) at[i + j] = from[j];
+      }
+    }
+  }
+  __device__ float largest_or_nan() const {
+    float largest = at[0];
+    HEADRACE_UNROLL
+    for (int i = 1; i < kCount; ++i) largest = larger_or_nan(largest, at[i]);
+    return largest;
+  }
+  __device__ void mask(const uint32_t* allowed, int32_t first, int32_t vocab_size) {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; i += 4) {
+      const int32_t t = token(first, i);
+      const uint32_t bits = t < vocab_size ? allowed[t / 32] >> (t % 32) : 0;
+      HEADRACE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if ((bits >> j & 1u) == 0) at[i + j] = kNever;
+      }
+    }
+  }
+  __device__ void drop_nan() {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; ++i) at[i] = is_nan(at[i]) ? kNever : at[i];
+  }
+};
+
+/// The slice's largest value, and one that at least kSureTokens reach, if that many are above -inf:
+/// in each of kGroupWarps times 32 groups, half of the maxima do. Called by the block, once all
+/// maxima are written.
+__device__ inline void find_threshold(ScanShared* shared) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < kScanGroups) {
+    float own = shared->maxima[thread];
+    HEADRACE_UNROLL
+    for (int i = kScanGroups; i < kSampleThreads; i += kScanGroups) {
+      own = greatest(own, shared->maxima[thread + i]);
+    }
+    shared->groups[thread] = own;
+    __syncwarp();
+    const float* const others = shared->groups + warp_id() * kWarp;
+    int place = 0;
+    HEADRACE_UNROLL
+    for (int i = 0; i < kWarp; ++i) {
+      const float other = others[i];
+      const int before = i < lane_id() ? 1 : 0;  // no branches
+      place += (other > own ? 1 : 0) | ((other == own ? 1 : 0) & before);
+    }
+    if (place == 0) shared->largest[warp_id()] = own;
+    static_assert(kSureTokens == kScanGroups / 2);
+    if (place == kWarp / 2 - 1) shared->thresholds[warp_id()] = own;
+  }
+  __syncthreads();
+}
+
+__device__ inline uint32_t count_from(const SliceValues& values, float floor) {
+  uint32_t count = 0;
+  HEADRACE_UNROLL
+  for (int i = 0; i < SliceValues::kCount; ++i) count += values.at[i] >= floor ? 1u : 0u;
+  return count;
+}
+
+/// A threshold that kSureTokens to kSliceList values of the slice reach, where too many reach
+/// `floor` (neighbours are alike). Ties may leave it too low. Called by the block.
+__device__ inline float raise_threshold(const SliceValues& values, float floor, float largest,
+                                        ScanShared* shared) {
+  constexpr int kMostTries = 12;
+  HEADRACE_NO_UNROLL
+  for (int i = 0; i < kMostTries; ++i) {
+    const float middle = floor + 0.5f * (largest - floor);
+    if (!(middle > floor && middle < largest)) break;
+    const uint32_t count = block_reduce(count_from(values, middle), Sum{},
+                                        reinterpret_cast<uint32_t*>(shared->groups));
+    if (count >= kSureTokens) floor = middle;
+    if (count < kSureTokens) largest = middle;
+    if (count >= kSureTokens && count <= kSliceList) break;
+  }
+  return floor;
+}
+
+/// Sum of exp((value - largest) / temperature) by this thread's warp, in a fixed order.
+__device__ inline Amount warp_amount(const SliceValues& values, float largest, float temperature) {
+  constexpr float kLog2E = 1.44269504088896340736f;
+  const float scale = kLog2E / temperature;
+  float sum = 0.0f;
+  HEADRACE_UNROLL
+  for (int i = 0; i < SliceValues::kCount; ++i) {
+    sum += fast_exp2((values.at[i] - largest) * scale);
+  }
+  if (largest == INFINITY) {  // only what is there itself weighs anything
+    sum = 0.0f;
+    for (int i = 0; i < SliceValues::kCount; ++i) sum += values.at[i] == INFINITY ? 1.0f : 0.0f;
+  }
+  return static_cast<Amount>(warp_reduce(sum, Sum{}) * kAmountUnit);
+}
+
+/// Lists what is at least `floor`.
+__device__ inline void list_tokens(const SliceValues& values, int32_t first, float floor,
+                                   OrderCode* list, ScanShared* shared) {
+  const uint32_t count = count_from(values, floor);
+  if (count == 0) return;
+  uint32_t place = atomicAdd(&shared->listed, count);
+  HEADRACE_UNROLL
+  for (int i = 0; i < SliceValues::kCount; ++i) {
+    if (!(values.at[i] >= floor)) continue;
+    if (place < kSliceList) list[place] = order_code(values.at[i], SliceValues::token(first, i));
+    ++place;
+  }
+}
+
+/// Lists what is at least `floor`, or a part of it. Returns from where on it is complete. Called by
+/// the block.
+__device__ inline float list_slice(const SliceValues& values, int32_t first, float floor,
+                                   float largest, OrderCode* list, ScanShared* shared) {
+  constexpr float kLowest = -0x1.fffffep127f;  // above -inf
+  if (!(largest > kNever)) return floor;
+  floor = greatest(floor, kLowest);
+  list_tokens(values, first, floor, list, shared);
+  __syncthreads();
+  const bool fits = shared->listed <= kSliceList;
+  __syncthreads();
+  if (!fits) {
+    if (threadIdx.x == 0) shared->listed = 0;
+    floor = raise_threshold(values, floor, largest, shared);
+    __syncthreads();
+    list_tokens(values, first, floor, list, shared);
+  }
+  return floor > kLowest ? floor : kNever;
+}
+
+/// The first token of the largest value.
+__device__ inline void find_first(const SliceValues& values, int32_t first, float largest,
+                                  ScanShared* shared) {
+  int32_t token = kMaxVocabulary;
+  HEADRACE_UNROLL
+  for (int i = SliceValues::kCount - 1; i >= 0; --i) {
+    if (values.at[i] == largest) token = SliceValues::token(first, i);
+  }
+  atomicMin(&shared->best_token, token);
+}
+
+/// One slice of a row. Reads it once, or twice where there are edits, which it makes.
+__device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& row, int32_t first,
+                                  SliceFound* found, OrderCode* list, ScanShared* shared) {
+  float* const logits = args.logits + row.logits_row * args.stride;
+  SliceValues values;
+  values.load(logits, first, args.vocab_size);
+  float own = values.largest_or_nan();
+  const uint32_t bad = __ballot_sync(kAllLanes, is_nan(own) || own == INFINITY);
+  const uint32_t some = __ballot_sync(kAllLanes, own > kNever);
+  if (lane_id() == 0) {
+    shared->bad[warp_id()] = bad != 0;
+    shared->some[warp_id()] = some != 0;
+  }
+  const bool edited = has_edits(row);
+  if (edited) {
+    RowEdits(args, row, logits, first, least(first + kSliceSize, args.vocab_size)).apply();
+    values.load(logits, first, args.vocab_size);
+  }
+  if (row.allowed != nullptr) values.mask(row.allowed, first, args.vocab_size);
+  if (edited || row.allowed != nullptr || is_nan(own)) {
+    values.drop_nan();
+    own = values.largest_or_nan();
+  }
+  shared->maxima[threadIdx.x] = own;
+  if (threadIdx.x == 0) {
+    shared->listed = 0;
+    shared->best_token = kMaxVocabulary;
+  }
+  __syncthreads();
+  find_threshold(shared);
+  float floor = shared->thresholds[0], largest = shared->largest[0];
+  for (int w = 1; w < kGroupWarps; ++w) {
+    floor = least(floor, shared->thresholds[w]);
+    largest = greatest(largest, shared->largest[w]);
+  }
+  if (own == largest && largest > kNever) find_first(values, first, largest, shared);
+  const bool sums = needs_total(row) && largest > kNever;
+  if (sums) {
+    const Amount amount = warp_amount(values, largest, row.temperature);
+    if (lane_id() == 0) shared->amounts[warp_id()] = amount;
+  }
+  if (draws(row)) floor = list_slice(values, first, floor, largest, list, shared);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  SliceFound out{.floor = floor, .listed = shared->listed};
+  if (largest > kNever) out.best = order_code(largest, shared->best_token);
+  for (int w = 0; w < kScanWarps; ++w) {
+    if (sums) out.amount += shared->amounts[w];
+    out.bad = out.bad || shared->bad[w];
+    out.some = out.some || shared->some[w];
+  }
+  *found = out;
+}
+
+}  // namespace headrace::cuda

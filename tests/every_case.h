@@ -1,0 +1,22 @@
+#pragma once
+
+// Sanitizers make tests slow: there some leave out cases that repeat what others show.
+
+#include <cstdlib>
+#include <string_view>
+
+namespace headrace {
+
+/// False in builds with sanitizers, unless HEADRACE_TEST_CASES is "all"; "some" asks for fewer
+/// cases in any build. Each kind of case, branch and edge has one left then.
+inline bool every_case() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::string_view kUnlessTold = "some";
+#else
+  constexpr std::string_view kUnlessTold = "all";
+#endif
+  const char* const told = std::getenv("HEADRACE_TEST_CASES");
+  return (told == nullptr ? kUnlessTold : std::string_view(told)) == "all";
+}
+
+}  // namespace headrace
