@@ -133,7 +133,7 @@ struct ModelParts {
   const PackedFile* packed;
 };
 
-/// Each rank reads its part on its own thread.
+/// Each rank reads its part on its own thread. What ends one of them ends the others.
 std::unique_ptr<DecoderRunner> load_runner(const ModelParts& model, const RankedBackends& ranks,
                                            Logger& logger, LoadWatch& watch) {
   if (model.packed != nullptr) {
@@ -141,12 +141,17 @@ std::unique_ptr<DecoderRunner> load_runner(const ModelParts& model, const Ranked
   }
   std::vector<LoadedWeights> weights(ranks.backends.size());
   ranks.threads->run([&](int32_t rank) {
-    Backend& backend = *ranks.backends[static_cast<size_t>(rank)];
-    if (rank > 0) backend.enter_thread();
-    DecoderOptions shape = model.shapes.decoder;
-    shape.rank = {rank, ranks.threads->count(), model.options.enable_expert_parallel};
-    weights[static_cast<size_t>(rank)] = load_decoder(
-        {model.name, model.options, model.config, shape, backend, logger, watch}, model.packed);
+    try {
+      Backend& backend = *ranks.backends[static_cast<size_t>(rank)];
+      if (rank > 0) backend.enter_thread();
+      DecoderOptions shape = model.shapes.decoder;
+      shape.rank = {rank, ranks.threads->count(), model.options.enable_expert_parallel};
+      weights[static_cast<size_t>(rank)] = load_decoder(
+          {model.name, model.options, model.config, shape, backend, logger, watch}, model.packed);
+    } catch (...) {
+      watch.fail();
+      throw;
+    }
   });
   return std::make_unique<DecoderRunner>(ranks, std::move(weights), model.shapes.decoder);
 }
@@ -225,9 +230,11 @@ std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const Mode
     const Backend& backend = *ranks.backends[static_cast<size_t>(i)];
     MemoryRequest& own =
         out.emplace_back(memory_request(options, config, shapes, backend, rank_place(options, i)));
-    own.kv_cache_bytes /= static_cast<size_t>(count);
+    if (own.kv_cache_bytes > 0) {
+      own.kv_cache_bytes = std::max<size_t>(1, own.kv_cache_bytes / static_cast<size_t>(count));
+    }
     own.swap_space /= count;
-    own.host_sharers = replicas_to_come;
+    own.host_sharers = own.device_is_host ? replicas_to_come : replicas_to_come * count;
     if (own.device_is_host) own.sharers = replicas_to_come;
   }
   return out;
@@ -314,21 +321,7 @@ void check_ranks(const ModelOptions& options, const ModelConfig& config, const P
   if (packed != nullptr) check_packed_ranks(*packed, options);
   const int32_t count = num_ranks(options);
   if (count == 1) return;
-  const auto refuse = [&](const std::string& what) {
-    throw_error(ErrorCode::kUnsupported, "tensor_parallel_size is ", count, ", but ", what);
-  };
-  if (options.enable_expert_parallel && config.moe.router.num_experts == 0) {
-    refuse(str_cat("enable_expert_parallel is set, and ", options.path, " has no experts."));
-  }
-  // Shares of other widths depend on the groups of the file, which adapters know nothing of.
-  const StoredMethod stored = config.stored_quantization.method;
-  const bool has_codes = stored != StoredMethod::kNone && !is_numbers(stored);
-  if (options.max_loras > 0 && has_codes && !config.stored_quantization.own_order &&
-      config.intermediate_size % (count * kMaxQuantGroup) != 0) {
-    refuse(str_cat("an intermediate size of ", config.intermediate_size, " of ",
-                   stored_method_name(stored), " weights isn't shared equally by whole groups of ",
-                   kMaxQuantGroup, ", as adapters need it: set max_loras to 0."));
-  }
+  check_expert_parallel(options, config);
   const RankPlace last = rank_place(options, count - 1);
   share_config(last, config);
   ModelSources sources = list_sources(config, likely_naming(config));
@@ -422,10 +415,10 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
                           request.media_bytes;
   }
   if (options.max_loras > 0) {
-    out.load_lora = [backends = ranks.backends, config,
-                     shape = shapes.decoder](const std::string& path) {
-      return load_lora_adapter(backends, config, shape.storage, shape.quantization,
-                               shape.max_lora_rank, path);
+    out.load_lora = [places = runners.model->lora_places(), config,
+                     storage = shapes.decoder.storage,
+                     max_rank = options.max_lora_rank](const std::string& path) {
+      return load_lora_adapter(places, config, storage, max_rank, path);
     };
   }
   if (!options.speculative.method.empty()) {

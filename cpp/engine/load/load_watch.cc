@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/ranks/rank_group.h"
 #include "base/check.h"
 
 namespace headrace::internal {
@@ -11,6 +12,7 @@ LoadWatch::LoadWatch(const ModelOptions& options)
 
 void LoadWatch::check() const {
   if (stop_.stop_requested()) throw_error(ErrorCode::kCancelled, "the load was cancelled.");
+  if (failed_) throw OtherRankFailed();
 }
 
 void LoadWatch::report() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <mutex>
@@ -11,9 +12,9 @@
 
 namespace headrace::internal {
 
-/// Tells how far a load is, and ends it when its owner asks for that. Any thread may call any
-/// method; each throws Error(kCancelled) once the stop is requested, and what the owner's callback
-/// throws.
+/// Tells how far a load is, and ends it when its owner asks for that, or when a rank has failed.
+/// Any thread may call any method; each throws Error(kCancelled) once the stop is requested, and
+/// what the owner's callback throws.
 class LoadWatch {
  public:
   explicit LoadWatch(const ModelOptions& options);
@@ -28,6 +29,8 @@ class LoadWatch {
   /// Whatever was expected of the stage entered last, all of it has passed.
   void finish();
   void check() const;
+  /// A rank has failed: the others' calls throw OtherRankFailed from now on.
+  void fail() noexcept { failed_ = true; }
   /// check(), for what takes a function. Lives as long as the watch.
   const std::function<void()>& checker() const noexcept { return checker_; }
 
@@ -41,6 +44,7 @@ class LoadWatch {
   const LoadProgressSink sink_;
   const std::stop_token stop_;
   const std::function<void()> checker_;
+  std::atomic<bool> failed_{false};
   std::mutex mutex_;  // guards what follows, and calls of the sink
   LoadStage stage_ = LoadStage::kOpening;
   std::array<Amount, 4> amounts_;

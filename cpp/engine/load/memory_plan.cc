@@ -98,10 +98,14 @@ int32_t plan_host_blocks(const MemoryRequest& request) {
   const size_t free = request.host_free_bytes / static_cast<size_t>(request.host_sharers);
   const auto most = static_cast<size_t>(kMostOfHost * static_cast<double>(free));
   if (bytes > most) {
-    throw_error(ErrorCode::kOutOfMemory, "swap_space is ", request.swap_space,
-                " GiB, but it may take no more than ", megabytes(most), ", nine tenths of the ",
-                megabytes(free), " of main memory that are free",
-                request.host_sharers > 1 ? " for each replica" : "", ": lower it or free memory.");
+    const std::string each =
+        request.host_sharers > 1
+            ? str_cat(" for each of the ", request.host_sharers, " devices or replicas")
+            : "";
+    throw_error(ErrorCode::kOutOfMemory, "swap_space comes to ", request.swap_space, " GiB", each,
+                ", but it may take no more than ", megabytes(most), ", nine tenths of the ",
+                megabytes(free), " of main memory that are free", each,
+                ": lower it or free memory.");
   }
   if (bytes < request.host_block_bytes) {
     throw_error(ErrorCode::kLimitExceeded, "swap_space is ", request.swap_space,

@@ -40,9 +40,10 @@ void check_target(const fs::path& file, const fs::path& folder) {
 
 std::unique_ptr<Backend> make_backend(const ModelOptions& options, const ModelConfig& config,
                                       DType storage) {
-  if (options.device != "auto" && options.device != "cpu" && options.device != "cpu_numa") {
-    throw_error(ErrorCode::kUnsupported, "packed files are for the CPU, but device is ",
-                options.device, ": use cpu; a GPU loads the folder's own weights.");
+  const std::string& device = options.devices.empty() ? options.device : options.devices.front();
+  if (device.starts_with("cuda")) {
+    throw_error(ErrorCode::kUnsupported, "packed files are for the CPU, but device is ", device,
+                ": use cpu; a GPU loads the folder's own weights.");
   }
   auto backend = make_cpu_backend({.num_threads = options.num_threads, .isa = options.cpu_isa});
   backend->require({.storage = storage, .kv_dtype = storage, .head_dim = config.head_dim});
@@ -68,6 +69,7 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
   internal::LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);
   ModelConfig config = internal::read_model_config(options);
+  internal::check_expert_parallel(options, config);
   internal::find_head(options.path, nullptr, config);
   PackedHeader header;
   header.written_by = str_cat("headrace ", version());
@@ -119,6 +121,7 @@ PackReport v0::pack_model(const ModelOptions& options, const std::string& file) 
 void v0::check_packed(const ModelOptions& options) {
   internal::validate_model_options(options);
   ModelConfig config = internal::read_model_config(options);
+  internal::check_expert_parallel(options, config);
   const auto packed = internal::open_packed(options);
   if (packed == nullptr) {
     throw_error(ErrorCode::kInvalidArgument, "packed_weights is ",

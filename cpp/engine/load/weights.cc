@@ -19,7 +19,8 @@ namespace {
 ModelSources packed_sources(const PackedFile& packed, const ModelConfig& config,
                             const RankPlace& rank) {
   ModelSources sources = list_sources(config, likely_naming(config), packed.header().quantization);
-  if (config.stored_quantization.method != StoredMethod::kNone) packed.set_formats(sources, rank);
+  const StoredMethod stored = config.stored_quantization.method;
+  if (stored != StoredMethod::kNone && !is_numbers(stored)) packed.set_formats(sources, rank);
   share_sources(rank, sources);
   return sources;
 }
@@ -124,6 +125,12 @@ Quantization quantization_of(const ModelOptions& options, const ModelConfig& con
               ": leave quantization out, or pack the model again.");
 }
 
+void check_expert_parallel(const ModelOptions& options, const ModelConfig& config) {
+  if (!options.enable_expert_parallel || config.moe.router.num_experts > 0) return;
+  throw_error(ErrorCode::kUnsupported, "enable_expert_parallel is set, but ", options.path,
+              " has no experts: leave it out.");
+}
+
 void check_packed_ranks(const PackedFile& packed, const ModelOptions& options) {
   const PackedHeader& header = packed.header();
   const auto in_numbers = [](int32_t count, bool whole_experts) {
@@ -175,6 +182,7 @@ LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources
     out.tower = make_vision_tower(model.backend, model.config, *sources.vision, watched,
                                   model.shape.storage);
   }
+  out.linears = list_adapted(sources);
   return out;
 }
 

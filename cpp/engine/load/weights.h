@@ -4,12 +4,14 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/contract/backend.h"
 #include "engine/cache/weight_cache.h"
 #include "headrace/options.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
+#include "model/lora/lora_adapter.h"
 #include "model/packed/packed_file.h"
 #include "model/vision/vision_tower.h"
 
@@ -45,6 +47,9 @@ DType storage_dtype(const ModelOptions& options, const ModelConfig& config,
 Quantization quantization_of(const ModelOptions& options, const ModelConfig& config,
                              const PackedFile* packed);
 
+/// Throws Error(kUnsupported) if the options share experts out that the model hasn't.
+void check_expert_parallel(const ModelOptions& options, const ModelConfig& config);
+
 /// Throws Error(kUnsupported) unless `packed` is for as many devices as the options name.
 void check_packed_ranks(const PackedFile& packed, const ModelOptions& options);
 
@@ -57,6 +62,7 @@ struct LoadedWeights {
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<VisionTower> tower;   ///< null: the model has none
   std::string packed_file;              ///< that they come from, or ""
+  std::vector<AdaptedLinear> linears;   ///< that adapters may change
   std::unique_ptr<CacheWriter> writer;  ///< null: nothing to write. To be destroyed first
 };
 

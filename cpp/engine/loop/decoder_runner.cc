@@ -68,6 +68,12 @@ std::shared_ptr<VisionTower> DecoderRunner::take_tower() {
   return {owner, owner->tower.get()};
 }
 
+std::vector<LoraPlace> DecoderRunner::lora_places() const {
+  std::vector<LoraPlace> out;
+  for (const Rank& rank : ranks_) out.push_back({rank.backend, rank.weights.linears});
+  return out;
+}
+
 // Before the thread is confined to some cores, which the writer would share.
 void DecoderRunner::enter_thread() {
   if (first().weights.writer != nullptr) first().weights.writer->start();

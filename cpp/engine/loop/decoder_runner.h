@@ -45,6 +45,8 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   /// backend.
   std::shared_ptr<VisionTower> take_tower();
   const std::string& packed_file() const noexcept { return first().weights.packed_file; }
+  /// Where adapters go, by rank.
+  std::vector<LoraPlace> lora_places() const;
 
   /// The weights' packed file is written from then on, if it is to be.
   void enter_thread() override;

@@ -15,6 +15,7 @@ constexpr uint32_t kStop = 1;
 
 RankThreads::RankThreads(int32_t count)
     : group_(std::make_shared<RankGroup>(count)), failures_(static_cast<size_t>(count)) {
+  threads_.reserve(static_cast<size_t>(count - 1));  // or a thread may have no place
   try {
     for (int32_t rank = 1; rank < count; ++rank) {
       threads_.emplace_back([this, rank] { wait_for_work(rank); });
@@ -23,6 +24,9 @@ RankThreads::RankThreads(int32_t count)
     stop();
     throw_error(ErrorCode::kIo, "the system refuses a thread for one of ", count,
                 " devices: ", error.what(), ".");
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 

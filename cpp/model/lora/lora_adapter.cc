@@ -221,19 +221,8 @@ Checkpoint open_weights(const fs::path& folder) {
   return Checkpoint(Checkpoint::SingleFile{file});
 }
 
-/// The linears that adapters may change, by number, as a backend has them.
-std::vector<const MatrixSource*> list_linears(const ModelSources& sources) {
-  std::vector<const MatrixSource*> out(static_cast<size_t>(sources.num_sites));
-  for (const LayerSources& layer : sources.layers) {
-    for (const MatrixSource* matrix : layer.matrices()) {
-      if (matrix->adaptable) out[static_cast<size_t>(matrix->site)] = matrix;
-    }
-  }
-  return out;
-}
-
 /// What a module adds to a linear: of a rank's part of it what concerns that.
-void add_parts(const MatrixSource& linear, const Module& module, float scale,
+void add_parts(const AdaptedLinear& linear, const Module& module, float scale,
                std::vector<LoraPart>& out) {
   const Site& site = module.site;
   LoraPart whole{as_part(*module.a), as_part(*module.b), site.column, scale};
@@ -262,17 +251,16 @@ void add_parts(const MatrixSource& linear, const Module& module, float scale,
   }
 }
 
-std::vector<std::unique_ptr<PackedLora>> pack(Backend& backend, const ModelSources& sources,
-                                              DType storage, const LoraConfig& config,
+std::vector<std::unique_ptr<PackedLora>> pack(const LoraPlace& place, DType storage,
+                                              const LoraConfig& config,
                                               const Checkpoint& checkpoint,
                                               const std::vector<Module>& modules) {
-  const std::vector<const MatrixSource*> sites = list_linears(sources);
-  std::vector<std::unique_ptr<PackedLora>> linears(sites.size());
+  std::vector<std::unique_ptr<PackedLora>> linears(place.linears.size());
   for (auto first = modules.begin(); first != modules.end(); ++first) {
     std::unique_ptr<PackedLora>& packed = linears[static_cast<size_t>(first->site.number)];
     if (packed != nullptr) continue;
-    const MatrixSource& linear = *sites[static_cast<size_t>(first->site.number)];
-    LoraSpec spec{{}, linear.n(), linear.k, storage};
+    const AdaptedLinear& linear = place.linears[static_cast<size_t>(first->site.number)];
+    LoraSpec spec{{}, linear.n, linear.k, storage};
     for (auto module = first; module != modules.end(); ++module) {
       const Site& site = module->site;
       if (site.layer != first->site.layer) break;
@@ -280,7 +268,7 @@ std::vector<std::unique_ptr<PackedLora>> pack(Backend& backend, const ModelSourc
       add_parts(linear, *module, config.scale_of(module->path), spec.parts);
     }
     checkpoint.check_unchanged();
-    if (!spec.parts.empty()) packed = backend.pack_lora(spec);
+    if (!spec.parts.empty()) packed = place.backend->pack_lora(spec);
   }
   checkpoint.check_unchanged();
   return linears;
@@ -305,27 +293,38 @@ void LoraAdapter::add_rank(std::unique_ptr<const LoraAdapter> next) {
   others_.push_back(std::move(next));
 }
 
+std::vector<AdaptedLinear> list_adapted(const ModelSources& sources) {
+  std::vector<AdaptedLinear> out(static_cast<size_t>(sources.num_sites));
+  for (const LayerSources& layer : sources.layers) {
+    for (const MatrixSource* matrix : layer.matrices()) {
+      if (!matrix->adaptable) continue;
+      out[static_cast<size_t>(matrix->site)] = {matrix->n(), matrix->k, matrix->slice};
+    }
+  }
+  return out;
+}
+
 std::unique_ptr<const LoraAdapter> load_lora_adapter(std::shared_ptr<Backend> backend,
                                                      const ModelConfig& config, DType storage,
                                                      int32_t max_rank, const fs::path& folder) {
-  return load_lora_adapter(std::vector{std::move(backend)}, config, storage, {}, max_rank, folder);
+  const LoraPlace place{std::move(backend),
+                        list_adapted(list_sources(config, likely_naming(config)))};
+  return load_lora_adapter({&place, 1}, config, storage, max_rank, folder);
 }
 
-std::unique_ptr<const LoraAdapter> load_lora_adapter(
-    const std::vector<std::shared_ptr<Backend>>& ranks, const ModelConfig& config, DType storage,
-    const Quantization& quantization, int32_t max_rank, const fs::path& folder) {
+std::unique_ptr<const LoraAdapter> load_lora_adapter(std::span<const LoraPlace> ranks,
+                                                     const ModelConfig& config, DType storage,
+                                                     int32_t max_rank, const fs::path& folder) {
   const LoraConfig lora = read_config(folder);
   const Checkpoint checkpoint = open_weights(folder);
   const std::vector<Module> modules = AdapterReader(config, lora, max_rank).read(checkpoint);
   int32_t rank = 0;
   for (const Module& module : modules) rank = std::max(rank, module.rank);
   std::unique_ptr<LoraAdapter> out;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    ModelSources sources = list_sources(config, likely_naming(config), quantization);
-    share_sources({static_cast<int32_t>(i), static_cast<int32_t>(ranks.size())}, sources);
-    auto own = std::make_unique<LoraAdapter>(
-        ranks[i], pack(*ranks[i], sources, storage, lora, checkpoint, modules), rank,
-        static_cast<int32_t>(modules.size()));
+  for (const LoraPlace& place : ranks) {
+    auto own = std::make_unique<LoraAdapter>(place.backend,
+                                             pack(place, storage, lora, checkpoint, modules), rank,
+                                             static_cast<int32_t>(modules.size()));
     if (out == nullptr) {
       out = std::move(own);
     } else {

@@ -6,13 +6,32 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backend/contract/backend.h"
 #include "model/config/model_config.h"
-#include "model/config/quantization.h"
+#include "model/weights/sources.h"
 
 namespace headrace {
+
+struct ModelSources;
+struct RankPlace;
+
+/// A linear that adapters may change, as a rank has it.
+struct AdaptedLinear {
+  int64_t n = 0, k = 0;
+  std::shared_ptr<const MatrixSlice> slice = {};  ///< null: all of it
+};
+
+/// Those of a rank's sources, by number (MatrixSource::site).
+std::vector<AdaptedLinear> list_adapted(const ModelSources& sources);
+
+/// A rank that has its part of each adapter.
+struct LoraPlace {
+  std::shared_ptr<Backend> backend;
+  std::vector<AdaptedLinear> linears;
+};
 
 /// An adapter for one model. Immutable; keeps its backend alive.
 class LoraAdapter {
@@ -52,10 +71,11 @@ std::unique_ptr<const LoraAdapter> load_lora_adapter(std::shared_ptr<Backend> ba
                                                      const std::filesystem::path& folder);
 
 /// The same for the ranks of a model, by index: each has what changes its part of the linears.
-/// `config` and `quantization` are the whole model's.
-std::unique_ptr<const LoraAdapter> load_lora_adapter(
-    const std::vector<std::shared_ptr<Backend>>& ranks, const ModelConfig& config, DType storage,
-    const Quantization& quantization, int32_t max_rank, const std::filesystem::path& folder);
+/// `config` is the whole model's.
+std::unique_ptr<const LoraAdapter> load_lora_adapter(std::span<const LoraPlace> ranks,
+                                                     const ModelConfig& config, DType storage,
+                                                     int32_t max_rank,
+                                                     const std::filesystem::path& folder);
 
 /// What an adapter of that rank on every linear takes on `place`, up to layout padding.
 size_t plan_lora_bytes(const ModelConfig& config, DType storage, int32_t rank,

@@ -105,7 +105,7 @@ void PackedFile::check_identity(const fs::path& folder, int32_t threads,
 }
 
 void PackedFile::set_formats(ModelSources& sources, const RankPlace& rank) const {
-  std::map<std::string_view, QuantFormat> formats;
+  std::map<std::string, QuantFormat, std::less<>> formats;
   for (const PackedTensor& tensor : header_.tensors) formats[tensor.name] = tensor.quant;
   for (LayerSources& layer : sources.layers) {
     for (MatrixSource* source : layer.matrices()) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/ranks/rank_group.h"
 #include "base/check.h"
 
 namespace headrace {
@@ -49,6 +50,8 @@ auto naming_tensor(const std::string& name, Pack pack) {
   } catch (const InternalError&) {
     throw;
   } catch (const TensorError&) {
+    throw;
+  } catch (const OtherRankFailed&) {
     throw;
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kCancelled) throw;

@@ -104,6 +104,21 @@ TEST(PackedRanks, OfOtherNumbersAreRefusedWithTheRemedy) {
   refused(two, whole, {"packed for 2 devices,", "2 devices with whole experts"});
 }
 
+TEST(PackedRanks, WhatCannotBeLoadedIsNotPacked) {
+  const PackedModel model("llama");
+  const auto refused = [&](const ModelOptions& options, std::initializer_list<std::string> words) {
+    expect_error(ErrorCode::kUnsupported, words, [&] { model.pack(options); });
+    model.pack(shared(model, 2));
+    expect_error(ErrorCode::kUnsupported, words, [&] { check_packed(options); });
+  };
+  ModelOptions options = shared(model, 2);
+  options.enable_expert_parallel = true;
+  refused(options, {"enable_expert_parallel", "no experts", "leave it out"});
+  options = model.options();
+  options.devices = {"cuda:0", "cuda:1"};
+  refused(options, {"for the CPU", "cuda:0"});
+}
+
 // A draft model is on the first device alone.
 TEST(PackedRanks, ADraftModelPackedForSeveralIsRefused) {
   const PackedModel model("llama"), draft("llama");

@@ -12,6 +12,7 @@
 #include "cpp/engine/packed_model.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/quantized_checkpoint.h"
 #include "every_case.h"
 #include "headrace/pack.h"
 
@@ -45,6 +46,39 @@ TEST_P(PackedBits, AreThoseOfTheCheckpoint) {
       EXPECT_EQ(answer_of(copied), want);
     }
   }
+}
+
+// The layers come as small floats; what they are rounded to is in the file.
+TEST(PackedQuantized, ACheckpointOfNumbersRoundedAgain) {
+  for (const auto& [name, quantization] :
+       {std::pair{"llama_fp8", "wint8"}, std::pair{"llama_mxfp4", "wint4"}}) {
+    SCOPED_TRACE(name);
+    const PackedModel model(name);
+    ModelOptions options = model.options();
+    options.quantization = quantization;
+    model.pack(options);
+    ModelOptions plain = options;
+    plain.packed_weights.clear();
+    EXPECT_EQ(answer_of(options), answer_of(plain));
+  }
+}
+
+// Formats are found by name: of a name that the header has not, there is none.
+TEST(PackedQuantized, AHeaderWithoutALayerIsAnError) {
+  const PackedModel model("llama");
+  const TempFolder quantized, plain;
+  write_quantized(model.options().path, Tool::kGptq, quantized.path(), plain.path());
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    fs::copy_file(quantized.path() / file, model.file(file), fs::copy_options::overwrite_existing);
+  }
+  model.pack();
+  EXPECT_EQ(answer_of(model.options()).tokens.size(), 12u);
+  model.edit_header([](Json& header) {
+    for (auto at = header.begin(); at != header.end();) {
+      at = at.key().starts_with("layers.") ? header.erase(at) : std::next(at);
+    }
+  });
+  expect_error(ErrorCode::kCorruptFile, {}, [&] { answer_of(model.options()); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, PackedBits, testing::ValuesIn(golden_case_names()));

@@ -11,10 +11,12 @@
 
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/cpu_isa.h"
+#include "backend/ranks/rank_group.h"
 #include "base/log.h"
 #include "cpp/engine/expect_error.h"
 #include "cpp/model/golden_case.h"
 #include "engine/engine_access.h"
+#include "engine/load/load_watch.h"
 #include "engine/load/loaded_model.h"
 #include "fakes/fake_model.h"
 
@@ -146,6 +148,17 @@ TEST(EngineRanksFailure, AFailedStepEndsItsRequestsAndNoOthers) {
       }
     }
   }
+}
+
+// Whatever they do next: their weights are of no use to anyone.
+TEST(EngineRanksFailure, WhileLoadingEndsTheOthersLoads) {
+  internal::LoadWatch watch({});
+  watch.enter(LoadStage::kWeights);
+  watch.check();
+  watch.fail();
+  EXPECT_THROW(watch.check(), OtherRankFailed);
+  EXPECT_THROW(watch.checker()(), OtherRankFailed);
+  EXPECT_THROW(watch.pass(1), OtherRankFailed);
 }
 
 TEST(EngineRanksFailure, ThreeInARowFailTheModelWhichGivesItsMemoryBack) {

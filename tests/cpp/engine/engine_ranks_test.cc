@@ -232,7 +232,7 @@ TEST(EngineRanksWith, EmbeddingsComeFromAllRanks) {
   for (size_t i = 0; i < pooled[0].size(); ++i) EXPECT_NEAR(pooled[0][i], pooled[1][i], 1e-4);
 }
 
-TEST(EngineRanksMemory, EachReadsItsPartAlone) {
+TEST(EngineRanksMemory, EachHoldsItsPartAlone) {
   const TinyFolder folder;
   ModelOptions options = options_for(folder.path(), 1);
   options.dummy_weights = true;
@@ -295,6 +295,10 @@ TEST(EngineRanksErrors, NameWhatCannotBeSharedAndTheRemedy) {
   options.packed_weights = (folder.path() / "packed").string();
   refused(options, ErrorCode::kUnsupported,
           {"packed for 1 device,", "run on 2 devices", "folder's own weights"});
+  options = options_for(llama, 2);
+  options.num_kv_blocks = 0;
+  options.kv_cache_bytes = 1;
+  refused(options, ErrorCode::kLimitExceeded, {"less than one KV block"});
   for (const int32_t size : {0, -1, 65}) {
     refused(options_for(llama, size), ErrorCode::kInvalidArgument, {"tensor_parallel_size must"});
   }

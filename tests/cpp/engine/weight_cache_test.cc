@@ -144,6 +144,15 @@ Answer plain_answer(ModelOptions options) {
   return answer_of(options);
 }
 
+TEST_F(WeightCacheTest, OfACheckpointOfNumbersThatAreRoundedAgain) {
+  const PackedModel model("llama_fp8");
+  ModelOptions rounded = options(model);
+  rounded.quantization = "wint8";
+  const Answer want = plain_answer(rounded);
+  expect_first(rounded, want);
+  expect_mapped(rounded, want);
+}
+
 TEST_F(WeightCacheTest, TheSecondStartMapsAndGivesTheSameBits) {
   const PackedModel model;
   size_t entries = 0;

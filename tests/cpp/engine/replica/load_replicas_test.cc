@@ -178,7 +178,7 @@ TEST(ReplicaMemory, IsSharedByThoseThatAreToCome) {
   request.swap_space = 6.0 / 1024;
   EXPECT_EQ(plan_memory(request).num_host_blocks, 6 << 10);
   request.host_sharers = 2;
-  expect_error(ErrorCode::kOutOfMemory, {"swap_space", "for each replica"},
+  expect_error(ErrorCode::kOutOfMemory, {"swap_space", "for each of the"},
                [&] { plan_memory(request); });
 }
 
