@@ -67,8 +67,9 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   return out;
 }
 
-/// What a step may hold depends on the device.
-void fit_rows(const ModelOptions& options, const Backend& backend, DecoderOptions& decoder) {
+/// What a step may hold, and what quantized weights meet, depends on the device.
+void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder) {
+  decoder.quantization = on_device(decoder.quantization, backend.device_info());
   decoder.max_logit_rows =
       std::max(decoder.max_logit_rows, std::min(options.max_num_seqs, backend.recorded_rows()));
   decoder.max_rows = options.max_num_batched_tokens > 0
@@ -354,34 +355,62 @@ RankedBackends open_ranks(const DeviceOpener& open, const ModelOptions& options,
   return out;
 }
 
+/// What a model's folder says, before any device is open.
+struct OpenedModel {
+  ModelConfig config;
+  std::unique_ptr<PackedFile> packed;
+  Shapes shapes;
+};
+
+OpenedModel open_model(const std::string& name, const ModelOptions& options, Logger& logger) {
+  OpenedModel out{read_model_config(options), open_packed(options), {}};
+  ModelConfig& config = out.config;
+  const PackedFile* packed = out.packed.get();
+  if (!options.dummy_weights) find_head(options.path, packed, config);
+  check_speculative(options, config);
+  out.shapes = choose_shapes(options, config, storage_dtype(options, config, packed));
+  out.shapes.decoder.quantization = quantization_of(options, config, packed);
+  warn_about_length(name, options, config, logger);
+  check_ranks(options, config, packed);
+  return out;
+}
+
+/// The loaded model, but for what computes it and what describes it.
+LoadedModel loaded_model(const ModelOptions& options, const ModelConfig& config,
+                         const Shapes& shapes, const MemoryPlan& plan,
+                         const RankedBackends& ranks) {
+  LoadedModel out;
+  out.scheduler = scheduler_config(options, shapes, plan);
+  // Keys and values of bidirectional attention depend on what comes behind them.
+  out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
+  out.dynamic_rope_max = config.rope.dynamic_original_max;
+  out.has_head = config.has_head;
+  out.first_vision_token = config.moe.first_vision_token;
+  if (options.max_loras > 0) {
+    out.load_lora = [backends = ranks.backends, config,
+                     shape = shapes.decoder](const std::string& path) {
+      return load_lora_adapter(backends, config, shape.storage, shape.quantization,
+                               shape.max_lora_rank, path);
+    };
+  }
+  return out;
+}
+
 LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
                         const ModelOptions& options, const ReplicaPlace& replica, Logger& logger) {
   const auto start = std::chrono::steady_clock::now();
   validate_model_options(options);
   LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);
-  ModelConfig config = read_model_config(options);
-  const auto packed = open_packed(options);
-  if (!options.dummy_weights) find_head(options.path, packed.get(), config);
-  check_speculative(options, config);
-  Shapes shapes = choose_shapes(options, config, storage_dtype(options, config, packed.get()));
-  shapes.decoder.quantization = quantization_of(options, config, packed.get());
-  warn_about_length(name, options, config, logger);
-
-  check_ranks(options, config, packed.get());
-  const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr,
-                                          needs_of(options, config, shapes), logger);
+  auto [config, packed, shapes] = open_model(name, options, logger);
+  const BackendNeeds needs = needs_of(options, config, shapes);
+  const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr, needs, logger);
   const DeviceInfo device = ranks.first().device_info();
-  shapes.decoder.quantization = on_device(shapes.decoder.quantization, device);
-  fit_rows(options, ranks.first(), shapes.decoder);
+  fit_to(ranks.first(), options, shapes.decoder);
   std::optional<Draft> draft = read_draft(options, config);
-  if (draft) {
-    fit_rows(options, ranks.first(), draft->shapes.decoder);
-    draft->shapes.decoder.quantization = on_device(draft->shapes.decoder.quantization, device);
-  }
+  if (draft) fit_to(ranks.first(), options, draft->shapes.decoder);
   std::vector<MemoryRequest> requests = rank_requests(options, config, shapes, ranks, replica);
-  EncoderStage::Parts encoder =
-      plan_media(options, config, shapes.decoder, ranks.first(), needs_of(options, config, shapes));
+  EncoderStage::Parts encoder = plan_media(options, config, shapes.decoder, ranks.first(), needs);
   requests.front().media_bytes = encoder.limits.cache_bytes;
   if (draft) add_draft(*draft, ranks.first(), requests.front());
   MemoryPlan plan = plan_ranks(requests);
@@ -400,34 +429,21 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
     plan = measure_and_plan(requests, scheduler_config(options, shapes, plan), runners, shapes,
                             draft, ranks);
   }
-  const MemoryRequest request = sum_of(requests);
   const size_t held_bytes = runners.model->memory_pool_bytes();
   runners.make_caches(shapes, draft, plan.num_kv_blocks, plan.num_host_blocks);
 
-  LoadedModel out;
-  out.scheduler = scheduler_config(options, shapes, plan);
-  out.dynamic_rope_max = config.rope.dynamic_original_max;
-  out.has_head = config.has_head;
-  out.first_vision_token = config.moe.first_vision_token;
-  // Keys and values of bidirectional attention depend on what comes behind them.
-  out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
+  LoadedModel out = loaded_model(options, config, shapes, plan, ranks);
   ModelInfo& info = out.info = describe_config(name, options.path, config);
   describe_shapes(options, shapes.decoder, shapes.cache, out.scheduler, info);
   describe_device(ranks, info);
+  const MemoryRequest request = sum_of(requests);
   describe_memory(*runners.model, request, plan, info);
   describe_media(encoder, info);
-  out.encoder = std::move(encoder);
   if (device.measured_memory) {
     info.reserved_bytes = held_bytes - info.weight_bytes - info.scratch_bytes + request.lora_bytes +
                           request.media_bytes;
   }
-  if (options.max_loras > 0) {
-    out.load_lora = [backends = ranks.backends, config,
-                     shape = shapes.decoder](const std::string& path) {
-      return load_lora_adapter(backends, config, shape.storage, shape.quantization,
-                               shape.max_lora_rank, path);
-    };
-  }
+  out.encoder = std::move(encoder);
   if (!options.speculative.method.empty()) {
     out.speculator = std::make_unique<Speculator>(
         options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
