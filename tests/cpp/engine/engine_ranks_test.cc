@@ -287,6 +287,14 @@ TEST(EngineRanksErrors, NameWhatCannotBeSharedAndTheRemedy) {
   options = options_for(load_golden_case("mixtral").folder, 3);
   options.enable_expert_parallel = true;
   refused(options, ErrorCode::kUnsupported, {"5 experts", "3 devices", "divisor"});
+  const TinyFolder gptq(R"(, "quantization_config":
+      {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": true, "desc_act": false})");
+  options = options_for(gptq.path(), 2);
+  options.dummy_weights = true;
+  options.max_loras = 1;
+  refused(options, ErrorCode::kUnsupported,
+          {"tensor_parallel_size is 2", "intermediate size of 96 of gptq weights",
+           "whole groups of 128", "adapters", "set max_loras to 0"});
   const TempFolder folder;
   options = options_for(llama, 1);
   pack_model(options, (folder.path() / "packed").string());
