@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/load/check_ranks.h"
 #include "engine/load/describe.h"
 #include "engine/load/device.h"
 #include "engine/load/loaded_model.h"
@@ -122,6 +123,13 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()));
   out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());
+  return out;
+}
+
+std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& target,
+                                const Backend& backend) {
+  std::optional<Draft> out = read_draft(options, target);
+  if (out) fit_to(backend, options, out->shapes.decoder);
   return out;
 }
 
@@ -276,6 +284,14 @@ std::unique_ptr<MtpDrafter> mtp_drafter(const ModelOptions& options, const Shape
                                  shapes.decoder.max_kept_rows});
 }
 
+std::unique_ptr<Speculator> make_speculator(const ModelOptions& options, const ModelConfig& config,
+                                            const Shapes& shapes, const MemoryPlan& plan,
+                                            const std::optional<Draft>& draft, Runners& runners) {
+  return std::make_unique<Speculator>(
+      options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
+      config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
+}
+
 // A GPU's memory is divided by what the largest steps have taken of it. They compute nothing: a
 // cache of one block will do.
 MemoryPlan measure_and_plan(std::vector<MemoryRequest> requests, const SchedulerConfig& config,
@@ -308,32 +324,6 @@ void warn_about_kernels(const DeviceInfo& device, Logger& logger) {
                "): kernels failed their trial and are replaced: ", replaced,
                ". Please report it with the driver's version.");
   }
-}
-
-/// Throws Error(kUnsupported) for what several devices don't share.
-void check_ranks(const ModelOptions& options, const ModelConfig& config, const PackedFile* packed) {
-  if (packed != nullptr) check_packed_ranks(*packed, options);
-  const int32_t count = num_ranks(options);
-  if (count == 1) return;
-  const auto refuse = [&](const std::string& what) {
-    throw_error(ErrorCode::kUnsupported, "tensor_parallel_size is ", count, ", but ", what);
-  };
-  if (options.enable_expert_parallel && config.moe.router.num_experts == 0) {
-    refuse(str_cat("enable_expert_parallel is set, and ", options.path, " has no experts."));
-  }
-  // Shares of other widths depend on the groups of the file, which adapters know nothing of.
-  const StoredMethod stored = config.stored_quantization.method;
-  const bool has_codes = stored != StoredMethod::kNone && !is_numbers(stored);
-  if (options.max_loras > 0 && has_codes && !config.stored_quantization.own_order &&
-      config.intermediate_size % (count * kMaxQuantGroup) != 0) {
-    refuse(str_cat("an intermediate size of ", config.intermediate_size, " of ",
-                   stored_method_name(stored), " weights isn't shared equally by whole groups of ",
-                   kMaxQuantGroup, ", as adapters need it: set max_loras to 0."));
-  }
-  const RankPlace last = rank_place(options, count - 1);
-  share_config(last, config);
-  ModelSources sources = list_sources(config, likely_naming(config));
-  share_sources(last, sources);
 }
 
 RankedBackends open_ranks(const DeviceOpener& open, const ModelOptions& options,
@@ -407,8 +397,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr, needs, logger);
   const DeviceInfo device = ranks.first().device_info();
   fit_to(ranks.first(), options, shapes.decoder);
-  std::optional<Draft> draft = read_draft(options, config);
-  if (draft) fit_to(ranks.first(), options, draft->shapes.decoder);
+  const std::optional<Draft> draft = open_draft(options, config, ranks.first());
   std::vector<MemoryRequest> requests = rank_requests(options, config, shapes, ranks, replica);
   EncoderStage::Parts encoder = plan_media(options, config, shapes.decoder, ranks.first(), needs);
   requests.front().media_bytes = encoder.limits.cache_bytes;
@@ -429,6 +418,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
     plan = measure_and_plan(requests, scheduler_config(options, shapes, plan), runners, shapes,
                             draft, ranks);
   }
+  const MemoryRequest request = sum_of(requests);
   const size_t held_bytes = runners.model->memory_pool_bytes();
   runners.make_caches(shapes, draft, plan.num_kv_blocks, plan.num_host_blocks);
 
@@ -436,18 +426,15 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   ModelInfo& info = out.info = describe_config(name, options.path, config);
   describe_shapes(options, shapes.decoder, shapes.cache, out.scheduler, info);
   describe_device(ranks, info);
-  const MemoryRequest request = sum_of(requests);
   describe_memory(*runners.model, request, plan, info);
   describe_media(encoder, info);
+  out.encoder = std::move(encoder);
   if (device.measured_memory) {
     info.reserved_bytes = held_bytes - info.weight_bytes - info.scratch_bytes + request.lora_bytes +
                           request.media_bytes;
   }
-  out.encoder = std::move(encoder);
   if (!options.speculative.method.empty()) {
-    out.speculator = std::make_unique<Speculator>(
-        options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
-        config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
+    out.speculator = make_speculator(options, config, shapes, plan, draft, runners);
   }
   out.runner = std::move(runners.model);
   info.load_seconds =
