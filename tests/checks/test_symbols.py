@@ -35,7 +35,7 @@ def libraries() -> list[Path]:
 
 
 def objects(folder: str) -> list[Path]:
-    """Of the Python module, or of the CUDA plug-in, whose host side is always built with the tests."""
+    """Of the Python module, or of the CUDA plug-in: its host side is built with the tests."""
     assert BUILD is not None
     return sorted((Path(BUILD) / folder).rglob("CMakeFiles/**/*.o"))
 
