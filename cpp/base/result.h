@@ -31,11 +31,6 @@ class [[nodiscard]] Result {
   T&& value() && { return require(), std::get<0>(std::move(state_)); }
   /// REQUIRES: !ok().
   const Failure& failure() const { return std::get<1>(state_); }
-  /// The value, or throws Error with the failure's code and message.
-  T value_or_throw() && {
-    if (!ok()) throw Error(failure().code, failure().message);
-    return std::get<0>(std::move(state_));
-  }
 
  private:
   void require() const { HEADRACE_CHECK(ok(), failure().message); }

@@ -34,16 +34,19 @@ def libraries() -> list[Path]:
     return sorted((Path(BUILD) / "cpp").rglob("libheadrace_*.a"))
 
 
-def other_objects() -> list[Path]:
-    """The Python module's, and the CUDA plug-in's: its host side is always built with the tests."""
+def objects(folder: str) -> list[Path]:
+    """Of the Python module, or of the CUDA plug-in: its host side is built with the tests."""
     assert BUILD is not None
-    folders = (Path(BUILD) / "python/bindings", Path(BUILD) / "cuda")
-    return sorted(obj for folder in folders for obj in folder.rglob("CMakeFiles/**/*.o"))
+    return sorted((Path(BUILD) / folder).rglob("CMakeFiles/**/*.o"))
 
 
-def nvcc_calls(obj: Path) -> set[str]:
-    """What nvcc puts into the host's copies of device functions, which nobody calls."""
-    return {"exit"} if obj.name.endswith(".cu.o") else set()
+def forbidden_calls(files: list[Path], allowed: frozenset[str] = frozenset()) -> list[str]:
+    return [
+        f"{file.name}: {name}"
+        for file in files
+        for kind, name in nm(file)
+        if kind == "U" and name.split("@")[0] in FORBIDDEN - allowed
+    ]
 
 
 def isa_objects() -> list[Path]:
@@ -53,15 +56,23 @@ def isa_objects() -> list[Path]:
 
 def test_the_library_never_aborts_exits_or_prints() -> None:
     assert libraries(), f"no libraries in {BUILD}"
-    found = {path.name for path in other_objects()}
-    assert {"cuda_backend.cc.o", "module.cc.o"} <= found, found
-    bad = [
-        f"{lib.name}: {name}"
-        for lib in libraries() + other_objects()
-        for kind, name in nm(lib)
-        if kind == "U" and name.split("@")[0] in FORBIDDEN - nvcc_calls(lib)
-    ]
-    assert not bad, bad
+    others = objects("python/bindings") + objects("cuda/host")
+    assert {"cuda_backend.cc.o", "module.cc.o"} <= {path.name for path in others}, others
+    assert forbidden_calls(libraries() + others) == []
+
+
+def test_the_cuda_plugin_never_aborts_exits_or_prints() -> None:
+    """With what nvcc made, which is there at the end of the stage `cuda`."""
+    assert BUILD is not None
+    if not (Path(BUILD) / "libheadrace_cuda.so").exists():
+        pytest.skip("the CUDA plug-in is not built")
+    files = objects("cuda")
+    by_nvcc = [file for file in files if file.name.endswith(".cu.o")]
+    sources = list((HEADERS.parents[2] / "cuda/kernels").rglob("*.cu"))
+    assert {f"{source.name}.o" for source in sources} <= {file.name for file in by_nvcc}
+    assert forbidden_calls([file for file in files if file not in by_nvcc]) == []
+    # nvcc has the host's copies of device functions, which nobody calls, end in exit().
+    assert forbidden_calls(by_nvcc, frozenset({"exit"})) == []
 
 
 def exported(demangled: bool = False) -> list[str]:

@@ -217,7 +217,8 @@ run_ranks() {
 }
 
 # There is no faster order of sums that could be switched to: every kernel that a row of the table runs
-# gives the bits of every other one. These tests say so on this GPU, or the row has no verdict.
+# gives the bits of every other one. These tests say so on this GPU, or the row has no number; with them it
+# is what attention-prefill lacks of sums in any order (benchmarks/cuda/table.py).
 run_cost() {
   local row='"missing": "kernels differ in bits"'
   step cost-linears 40 "$build/tests/cuda/gpu_kernels_test" --gtest_brief=1 \

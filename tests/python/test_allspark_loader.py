@@ -111,6 +111,10 @@ def test_quantization_happens_when_it_is_installed() -> None:
     model.serialize_to_memory(engine, enable_quant=True, customized_quant_config=settings)
     with pytest.raises(RuntimeError, match="instant_quant, weight_only, fp8_e4m3 are not avail"):
         engine.install_model(config(model))
+    settings["compute_method"] = "activate_quant"  # DashInfer's FP8, which the engine has on GPUs
+    model.serialize_to_memory(engine, enable_quant=True, customized_quant_config=settings)
+    with pytest.raises(RuntimeError, match="no products of FP8, as quantization fp8 asks for"):
+        engine.install_model(config(model))
     settings = {"quant_method": "instant_quant", "weight_format": "int8"}
     model.serialize_to_memory(engine, enable_quant=True, customized_quant_config=settings)
     engine.install_model(config(model))

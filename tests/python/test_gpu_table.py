@@ -54,13 +54,20 @@ def test_what_is_missing_is_named() -> None:
     assert "not measured: no cuBLASLt" in text
 
 
-def test_one_path_is_a_verdict() -> None:
-    (target,) = [target for target in table.TARGETS if target.one_path]
-    good = {"number": target.number, "one_path": True}
-    bad = {"number": target.number, "missing": "kernels differ in bits"}
-    line = line_of(table.report({target.number: good}), target.title)
-    assert "| one path | met |" in " ".join(line.split())
-    assert "not measured: kernels differ" in table.report({target.number: bad})
+def test_what_the_same_bits_cost_is_what_attention_lacks() -> None:
+    (target,) = [target for target in table.TARGETS if target.number == "same-bits"]
+    one_path = {"same-bits": {"number": "same-bits", "one_path": True}}
+
+    def line(measured: float) -> str:
+        rows = {**one_path, "attention-prefill": row("attention-prefill", measured)}
+        return " ".join(line_of(table.report(rows), target.title).split())
+
+    assert "| 28.3 % | 477 (TFLOP/s, sums in any order) | 72% | <= 5 | MISSED |" in line(342)
+    assert "| 4.612 % |" in line(455)
+    assert line(455).endswith("| met |")
+    assert "it needs attention-prefill" in line_of(table.report(one_path), target.title)
+    differ = {"same-bits": {"number": "same-bits", "missing": "kernels differ in bits"}}
+    assert "not measured: kernels differ" in line_of(table.report(differ), target.title)
 
 
 def test_details_come_first_with_their_conditions() -> None:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/load/check_ranks.h"
 #include "engine/load/describe.h"
 #include "engine/load/device.h"
 #include "engine/load/loaded_model.h"
@@ -67,8 +68,9 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   return out;
 }
 
-/// What a step may hold depends on the device.
-void fit_rows(const ModelOptions& options, const Backend& backend, DecoderOptions& decoder) {
+/// What a step may hold, and what quantized weights meet, depends on the device.
+void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder) {
+  decoder.quantization = on_device(decoder.quantization, backend.device_info());
   decoder.max_logit_rows =
       std::max(decoder.max_logit_rows, std::min(options.max_num_seqs, backend.recorded_rows()));
   decoder.max_rows = options.max_num_batched_tokens > 0
@@ -121,6 +123,13 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()));
   out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());
+  return out;
+}
+
+std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& target,
+                                const Backend& backend) {
+  std::optional<Draft> out = read_draft(options, target);
+  if (out) fit_to(backend, options, out->shapes.decoder);
   return out;
 }
 
@@ -282,6 +291,14 @@ std::unique_ptr<MtpDrafter> mtp_drafter(const ModelOptions& options, const Shape
                                  shapes.decoder.max_kept_rows});
 }
 
+std::unique_ptr<Speculator> make_speculator(const ModelOptions& options, const ModelConfig& config,
+                                            const Shapes& shapes, const MemoryPlan& plan,
+                                            const std::optional<Draft>& draft, Runners& runners) {
+  return std::make_unique<Speculator>(
+      options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
+      config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
+}
+
 // A GPU's memory is divided by what the largest steps have taken of it. They compute nothing: a
 // cache of one block will do.
 MemoryPlan measure_and_plan(std::vector<MemoryRequest> requests, const SchedulerConfig& config,
@@ -316,18 +333,6 @@ void warn_about_kernels(const DeviceInfo& device, Logger& logger) {
   }
 }
 
-/// Throws Error(kUnsupported) for what several devices don't share.
-void check_ranks(const ModelOptions& options, const ModelConfig& config, const PackedFile* packed) {
-  if (packed != nullptr) check_packed_ranks(*packed, options);
-  const int32_t count = num_ranks(options);
-  if (count == 1) return;
-  check_expert_parallel(options, config);
-  const RankPlace last = rank_place(options, count - 1);
-  share_config(last, config);
-  ModelSources sources = list_sources(config, likely_naming(config));
-  share_sources(last, sources);
-}
-
 RankedBackends open_ranks(const DeviceOpener& open, const ModelOptions& options,
                           const ReplicaPlace& replica, bool packed, const BackendNeeds& needs,
                           Logger& logger) {
@@ -347,34 +352,60 @@ RankedBackends open_ranks(const DeviceOpener& open, const ModelOptions& options,
   return out;
 }
 
+/// What a model's folder says, before any device is open.
+struct OpenedModel {
+  ModelConfig config;
+  std::unique_ptr<PackedFile> packed;
+  Shapes shapes;
+};
+
+OpenedModel open_model(const std::string& name, const ModelOptions& options, Logger& logger) {
+  OpenedModel out{read_model_config(options), open_packed(options), {}};
+  ModelConfig& config = out.config;
+  const PackedFile* packed = out.packed.get();
+  if (!options.dummy_weights) find_head(options.path, packed, config);
+  check_speculative(options, config);
+  out.shapes = choose_shapes(options, config, storage_dtype(options, config, packed));
+  out.shapes.decoder.quantization = quantization_of(options, config, packed);
+  warn_about_length(name, options, config, logger);
+  check_ranks(options, config, packed);
+  return out;
+}
+
+/// The loaded model, but for what computes it and what describes it.
+LoadedModel loaded_model(const ModelOptions& options, const ModelConfig& config,
+                         const Shapes& shapes, const MemoryPlan& plan,
+                         const DecoderRunner& runner) {
+  LoadedModel out;
+  out.scheduler = scheduler_config(options, shapes, plan);
+  // Keys and values of bidirectional attention depend on what comes behind them.
+  out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
+  out.dynamic_rope_max = config.rope.dynamic_original_max;
+  out.has_head = config.has_head;
+  out.first_vision_token = config.moe.first_vision_token;
+  if (options.max_loras > 0) {
+    out.load_lora = [places = runner.lora_places(), config, storage = shapes.decoder.storage,
+                     max_rank = options.max_lora_rank](const std::string& path) {
+      return load_lora_adapter(places, config, storage, max_rank, path);
+    };
+  }
+  return out;
+}
+
 LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
                         const ModelOptions& options, const ReplicaPlace& replica, Logger& logger) {
   const auto start = std::chrono::steady_clock::now();
   validate_model_options(options);
   LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);
-  ModelConfig config = read_model_config(options);
-  const auto packed = open_packed(options);
-  if (!options.dummy_weights) find_head(options.path, packed.get(), config);
-  check_speculative(options, config);
-  Shapes shapes = choose_shapes(options, config, storage_dtype(options, config, packed.get()));
-  shapes.decoder.quantization = quantization_of(options, config, packed.get());
-  warn_about_length(name, options, config, logger);
-
-  check_ranks(options, config, packed.get());
-  const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr,
-                                          needs_of(options, config, shapes), logger);
+  auto [config, packed, shapes] = open_model(name, options, logger);
+  const BackendNeeds needs = needs_of(options, config, shapes);
+  const RankedBackends ranks = open_ranks(open, options, replica, packed != nullptr, needs, logger);
   const DeviceInfo device = ranks.first().device_info();
-  shapes.decoder.quantization = on_device(shapes.decoder.quantization, device);
-  fit_rows(options, ranks.first(), shapes.decoder);
-  std::optional<Draft> draft = read_draft(options, config);
-  if (draft) {
-    fit_rows(options, ranks.first(), draft->shapes.decoder);
-    draft->shapes.decoder.quantization = on_device(draft->shapes.decoder.quantization, device);
-  }
+  fit_to(ranks.first(), options, shapes.decoder);
+  const std::optional<Draft> draft = open_draft(options, config, ranks.first());
   std::vector<MemoryRequest> requests = rank_requests(options, config, shapes, ranks, replica);
-  EncoderStage::Parts encoder =
-      plan_media(options, config, shapes.decoder, ranks.first(), needs_of(options, config, shapes));
+  EncoderStage::Parts encoder = plan_media(options, config, shapes.decoder, ranks.first(), needs);
   requests.front().media_bytes = encoder.limits.cache_bytes;
   if (draft) add_draft(*draft, ranks.first(), requests.front());
   MemoryPlan plan = plan_ranks(requests);
@@ -397,13 +428,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   const size_t held_bytes = runners.model->memory_pool_bytes();
   runners.make_caches(shapes, draft, plan.num_kv_blocks, plan.num_host_blocks);
 
-  LoadedModel out;
-  out.scheduler = scheduler_config(options, shapes, plan);
-  out.dynamic_rope_max = config.rope.dynamic_original_max;
-  out.has_head = config.has_head;
-  out.first_vision_token = config.moe.first_vision_token;
-  // Keys and values of bidirectional attention depend on what comes behind them.
-  out.scheduler.enable_prefix_caching = out.scheduler.enable_prefix_caching && config.causal;
+  LoadedModel out = loaded_model(options, config, shapes, plan, *runners.model);
   ModelInfo& info = out.info = describe_config(name, options.path, config);
   describe_shapes(options, shapes.decoder, shapes.cache, out.scheduler, info);
   describe_device(ranks, info);
@@ -414,17 +439,8 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
     info.reserved_bytes = held_bytes - info.weight_bytes - info.scratch_bytes + request.lora_bytes +
                           request.media_bytes;
   }
-  if (options.max_loras > 0) {
-    out.load_lora = [places = runners.model->lora_places(), config,
-                     storage = shapes.decoder.storage,
-                     max_rank = options.max_lora_rank](const std::string& path) {
-      return load_lora_adapter(places, config, storage, max_rank, path);
-    };
-  }
   if (!options.speculative.method.empty()) {
-    out.speculator = std::make_unique<Speculator>(
-        options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
-        config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
+    out.speculator = make_speculator(options, config, shapes, plan, draft, runners);
   }
   out.runner = std::move(runners.model);
   info.load_seconds =

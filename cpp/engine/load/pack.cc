@@ -22,6 +22,20 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
+void check_options(const ModelOptions& options) {
+  internal::validate_model_options(options);
+  if (options.dummy_weights || !options.packed_weights.empty()) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "a packed file is made from a folder's own weights: leave dummy_weights and "
+                "packed_weights out.");
+  }
+  if (!internal::mtp_folder(options).empty()) {
+    throw_error(ErrorCode::kUnsupported, "speculative.model is ", options.speculative.model,
+                ": a packed file holds the weights of one folder; leave it out, or put the MTP "
+                "block's tensors into the model's.");
+  }
+}
+
 void check_target(const fs::path& file, const fs::path& folder) {
   std::error_code ignored;
   if (file.empty() || !file.has_filename() || fs::is_directory(file, ignored)) {
@@ -54,17 +68,7 @@ std::unique_ptr<Backend> make_backend(const ModelOptions& options, const ModelCo
 
 PackReport v0::pack_model(const ModelOptions& options, const std::string& file) {
   const auto start = steady_clock::now();
-  internal::validate_model_options(options);
-  if (options.dummy_weights || !options.packed_weights.empty()) {
-    throw_error(ErrorCode::kInvalidArgument,
-                "a packed file is made from a folder's own weights: leave dummy_weights and "
-                "packed_weights out.");
-  }
-  if (!internal::mtp_folder(options).empty()) {
-    throw_error(ErrorCode::kUnsupported, "speculative.model is ", options.speculative.model,
-                ": a packed file holds the weights of one folder; leave it out, or put the MTP "
-                "block's tensors into the model's.");
-  }
+  check_options(options);
   check_target(file, options.path);
   internal::LoadWatch watch(options);
   watch.enter(LoadStage::kOpening);

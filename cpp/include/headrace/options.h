@@ -101,10 +101,10 @@ struct ModelOptions {
   int32_t data_parallel_size = 1;
   std::string dtype = "auto";  ///< "auto" (the checkpoint's), "float32", "bfloat16", "float16"
   /// "" (none, or the packed file's), "none", "wint8" or "wint4": weights are rounded at load to 8
-  /// or 4 bits (a vision tower's to 8) with a scale for each group of inputs, and activations to 8
-  /// bits in every linear layer. On a GPU also "fp8" and "block_wise_fp8": weights and activations
-  /// of layers as FP8 e4m3. A checkpoint that comes quantized is loaded as it is, and needs none.
-  /// See docs/models.md.
+  /// or 4 bits (a vision tower's to 8) with a scale for each group of inputs; the CPU rounds
+  /// activations to 8 bits, too, in every linear layer. On a GPU also "fp8" and "block_wise_fp8":
+  /// weights and activations of layers as FP8 e4m3. A checkpoint that comes quantized is loaded as
+  /// it is, and needs none. See docs/models.md.
   std::string quantization{};
   int32_t quantization_group_size = 0;  ///< 32, 64 or 128; 0 = 64 for wint8, 32 for wint4; FP8: 0
   /// "auto" (the dtype), "float32", "bfloat16", "float16"; "int8", "fp8" (e4m3) and "uint4" round

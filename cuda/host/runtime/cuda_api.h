@@ -48,8 +48,7 @@ struct DeviceProperties {
   int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0;
   size_t total_bytes = 0;
-  size_t max_shared_bytes = 0;  ///< of shared memory that a block may ask for
-  std::string uuid;             ///< in hexadecimal
+  std::string uuid;  ///< in hexadecimal
 };
 
 class CudaApi {

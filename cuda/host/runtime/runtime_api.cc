@@ -85,13 +85,9 @@ class RuntimeApi final : public CudaApi {
     cudaDeviceProp found;
     const cudaError_t status = cudaGetDeviceProperties(&found, device);
     if (status != cudaSuccess) return done(status);
-    *properties = {found.name,
-                   found.major,
-                   found.minor,
-                   found.multiProcessorCount,
-                   found.totalGlobalMem,
-                   found.sharedMemPerBlockOptin,
-                   hexadecimal(found.uuid.bytes)};
+    *properties = {found.name,           found.major,
+                   found.minor,          found.multiProcessorCount,
+                   found.totalGlobalMem, hexadecimal(found.uuid.bytes)};
     return kSuccess;
   }
 

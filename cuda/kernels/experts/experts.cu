@@ -70,6 +70,26 @@ void check(const ExpertsArgs& args) {
   HEADRACE_CHECK(args.x.cols == shape.down.n && args.out.cols == shape.down.n, args.x.cols);
 }
 
+/// Each pair's row of x in its expert's order, at `ordered`: what `product` reads from then on.
+void put_in_order(const ExpertsArgs& args, void* ordered, GroupedLinearArgs& product,
+                  Stream stream) {
+  const ExpertsShape& shape = args.shape;
+  const QuantLayout layout{shape.gate_up, shape.gate_up_quant};
+  const Matrix out{ordered, shape.rows * shape.top_k, shape.gate_up.k, shape.gate_up.stride()};
+  order_pairs({.dtype = shape.dtype,
+               .x = args.x,
+               .pair_rows = product.pair_rows,
+               .orders = reinterpret_cast<const int32_t*>(static_cast<const char*>(args.gate_up) +
+                                                          layout.order_at(shape.experts)),
+               .tiles = product.tiles,
+               .num_tiles = product.num_tiles,
+               .out = out},
+              stream);
+  product.x = out;
+  product.pair_rows = nullptr;
+  product.quant.reordered = false;
+}
+
 /// `args` are of rows that are computed at once, the first of which is `first_row` of all.
 void run(const ExpertsArgs& args, int64_t first_row, Stream stream) {
   const ExpertsShape& shape = args.shape;
@@ -109,22 +129,7 @@ void run(const ExpertsArgs& args, int64_t first_row, Stream stream) {
                             .num_tiles = at.num_tiles,
                             .tile_rows = at.tile_rows,
                             .multiprocessors = args.multiprocessors};
-  if (shape.gate_up_quant.reordered) {
-    const QuantLayout layout{shape.gate_up, shape.gate_up_quant};
-    const Matrix ordered{memory + at.ordered, pairs, shape.gate_up.k, shape.gate_up.stride()};
-    order_pairs({.dtype = shape.dtype,
-                 .x = args.x,
-                 .pair_rows = pair_rows,
-                 .orders = reinterpret_cast<const int32_t*>(static_cast<const char*>(args.gate_up) +
-                                                            layout.order_at(shape.experts)),
-                 .tiles = tiles,
-                 .num_tiles = at.num_tiles,
-                 .out = ordered},
-                stream);
-    product.x = ordered;
-    product.pair_rows = nullptr;
-    product.quant.reordered = false;
-  }
+  if (shape.gate_up_quant.reordered) put_in_order(args, memory + at.ordered, product, stream);
   grouped_linear(product, stream);
   product.x = inner;
   product.pair_rows = nullptr;

@@ -16,7 +16,6 @@ inline constexpr int32_t kMaxVocabulary = 1 << 19;
 
 inline constexpr int kSliceQuads = 4;  // of a thread: 16 bytes each
 inline constexpr int kSliceSize = 4 * kSliceQuads * kSampleThreads;
-inline constexpr int kMaxSlices = kMaxVocabulary / kSliceSize;
 /// Most tokens that a slice lists; usually it lists about 114.
 inline constexpr int kSliceList = 256;
 /// A slice's list has that many of its first tokens at least (or all, or it is not complete).

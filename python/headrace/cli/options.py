@@ -53,6 +53,27 @@ def add_model_option(
         parser.add_argument("-m", "--model", help=text)
 
 
+def _add_several_devices(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--tensor-parallel-size",
+        type=int,
+        metavar="N",
+        help="devices that compute the model together: GPUs, or groups of CPU threads",
+    )
+    group.add_argument(
+        "--enable-expert-parallel",
+        action="store_true",
+        default=None,
+        help="each of them has some of a model's experts, not a part of each",
+    )
+    group.add_argument(
+        "--data-parallel-size",
+        type=int,
+        metavar="N",
+        help="replicas of the model, each on devices of its own",
+    )
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("engine")
     group.add_argument("--tokenizer", help="folder of another tokenizer")
@@ -82,24 +103,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="of the free memory, also of a machine without a GPU; default 0.9",
     )
     group.add_argument("--threads", type=int, dest="num_threads", help="CPU threads")
-    group.add_argument(
-        "--tensor-parallel-size",
-        type=int,
-        metavar="N",
-        help="devices that compute the model together: GPUs, or groups of CPU threads",
-    )
-    group.add_argument(
-        "--enable-expert-parallel",
-        action="store_true",
-        default=None,
-        help="each of them has some of a model's experts, not a part of each",
-    )
-    group.add_argument(
-        "--data-parallel-size",
-        type=int,
-        metavar="N",
-        help="replicas of the model, each on devices of its own",
-    )
+    _add_several_devices(group)
     group.add_argument(
         "--packed-weights", help="packed file to load (see headrace pack), or auto: the cache's"
     )

@@ -73,7 +73,8 @@ _SERVING = "it is about serving, and this is offline inference"
 _SPLIT = "prompts and outputs share one pool of KV blocks"
 _DEVICE = re.compile(r"auto|cpu|cpu_numa|cuda(:[0-9]{1,4})?")
 _CHUNKS = "every step is filled to max_num_batched_tokens from all prompts in turn"
-_EXPERTS = "expert parallelism"
+_BALANCE = "the balancing of experts over devices"
+_EARLY_STOP = "stopping early on repetition"
 _ONE_DEVICE = "one process drives every device"
 _LIVE_WEIGHTS = "weights that change while the model runs"
 
@@ -200,16 +201,10 @@ class EngineArgs:
     tool_parser_plugin: str | os.PathLike[str] | None = None
     guided_decoding_backend: str = "auto"
     guided_decoding_disable_any_whitespace: bool = False
-    enable_early_stop: bool = field(
-        default=False, metadata=_missing("stopping early on repetition")
-    )
-    early_stop_config: Any = field(default=None, metadata=_missing("stopping early on repetition"))
-    routing_replay_config: Any = field(
-        default=None, metadata=_missing("the replay of expert routing")
-    )
-    enable_keep_sampling_mask: bool = field(
-        default=False, metadata=_missing("the output of sampling masks")
-    )
+    enable_early_stop: bool = field(default=False, metadata=_missing(_EARLY_STOP))
+    early_stop_config: Any = field(default=None, metadata=_missing(_EARLY_STOP))
+    routing_replay_config: Any = field(default=None, metadata=_missing("replays of expert routing"))
+    enable_keep_sampling_mask: bool = field(default=False, metadata=_missing("masks of sampling"))
     enable_entropy: bool = field(default=False, metadata=_missing("the output of entropies"))
     runner: str = field(default="auto", metadata=_missing("pooling models", "generate"))
     convert: str = field(default="auto", metadata=_missing("pooling models", "none"))
@@ -217,9 +212,11 @@ class EngineArgs:
     model_impl: str = field(
         default="auto", metadata=_missing("other implementations of a model", "fastdeploy")
     )
-    use_internode_ll_two_stage: bool = field(default=False, metadata=_missing(_EXPERTS))
-    enable_eplb: bool = field(default=False, metadata=_missing(_EXPERTS))
-    eplb_config: Any = field(default=None, metadata=_missing(_EXPERTS))
+    use_internode_ll_two_stage: bool = field(
+        default=False, metadata=_missing("experts on several machines")
+    )
+    enable_eplb: bool = field(default=False, metadata=_missing(_BALANCE))
+    eplb_config: Any = field(default=None, metadata=_missing(_BALANCE))
     task: str = field(default="generate", metadata=_missing("other tasks"))
     model_config_name: str = field(default="config.json", metadata=_only("config.json"))
     tokenizer_base_url: str | None = field(default=None, metadata=_missing("remote tokenizers"))

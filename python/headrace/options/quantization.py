@@ -9,8 +9,8 @@ from typing import Any
 from headrace.errors import UnsupportedError
 from headrace.quoting import quoted
 
-# Weights of 8 or 4 bits; activations are rounded to 8 bits with either (docs/models.md), so that
-# the names of weight-only and of dynamic quantization come to the same. FP8 is for GPUs.
+# Weights of 8 or 4 bits. The CPU rounds activations to 8 bits, a GPU doesn't (docs/models.md), so
+# that the names of weight-only and of dynamic quantization come to the same. FP8 is for GPUs.
 _NAMES: Mapping[str, str] = {
     "wint8": "wint8",
     "a8w8": "wint8",

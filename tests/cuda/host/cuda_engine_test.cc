@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpp/engine/expect_error.h"
+#include "cpp/engine/tiny_folder.h"
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
 #include "every_case.h"
@@ -45,6 +46,37 @@ TEST_F(CudaEngine, NoStepTakesMemory) {
   EXPECT_GT(gpu_.api.calls("launch"), 0);
   EXPECT_EQ(gpu_.api.calls("malloc_device"), 0);
   EXPECT_EQ(gpu_.api.calls("malloc_pinned"), 0);
+}
+
+/// What a greedy decode of one sequence launches, in bfloat16.
+int kernels_of_decode(const std::string& layers, const std::string& quantization = "") {
+  cuda::EmulatedGpu gpu{.record_steps = false};
+  const testing::TinyFolder folder(R"(, "head_dim": 64)", layers);
+  const auto engine = emulated_engine(gpu);
+  ModelOptions options = small_options();
+  options.path = folder.path();
+  options.dtype = "bfloat16";
+  options.quantization = quantization;
+  options.dummy_weights = true;
+  engine->install_model("m", options);
+  engine->start_model("m");
+  const auto launched = [&](int32_t tokens) {
+    gpu.api.reset_calls();
+    EXPECT_EQ(read_all(engine->submit("m", small_request(5, 1, tokens)).results()).error_message,
+              "");
+    return gpu.api.calls("kernel");
+  };
+  launched(2);
+  const int fewer = launched(4);
+  return launched(5) - fewer;
+}
+
+// docs/cuda_kernels.md says so.
+TEST(CudaDecode, IsEightKernelsALayerAndSixMore) {
+  EXPECT_EQ(kernels_of_decode("2"), 2 * 8 + 6);
+  EXPECT_EQ(kernels_of_decode("3"), 3 * 8 + 6);
+  EXPECT_EQ(kernels_of_decode("3", "wint4"), 3 * 8 + 6);
+  EXPECT_EQ(kernels_of_decode("3", "fp8"), 3 * 10 + 6);
 }
 
 constexpr size_t kMiB = size_t{1} << 20;

@@ -143,7 +143,7 @@ void submit(Stream stream, const void* kernel, std::function<void()> work) {
   fake(stream)->put(std::move(work));
 }
 
-FakeCudaApi::FakeCudaApi() : devices{{"Fake GPU", 9, 0, 4, size_t{1} << 30, 227 << 10, "00ff"}} {}
+FakeCudaApi::FakeCudaApi() : devices{{"Fake GPU", 9, 0, 4, size_t{1} << 30, "00ff"}} {}
 
 void FakeCudaApi::add_devices(int count) {
   for (int i = 0; i < count; ++i) devices.push_back(devices.front());
@@ -211,8 +211,7 @@ Status FakeCudaApi::runtime_version(int* version) {
 Status FakeCudaApi::device_count(int* count) {
   *count = static_cast<int>(devices.size());
   const Status status = enter("device_count", false);
-  if (status != kSuccess) return status;
-  return devices.empty() ? kErrorNoDevice : kSuccess;
+  return status == kSuccess && devices.empty() ? kErrorNoDevice : status;
 }
 
 Status FakeCudaApi::device_properties(int device, DeviceProperties* properties) {
@@ -277,26 +276,24 @@ Status FakeCudaApi::malloc_device(void** data, size_t bytes) {
   return allocate(device_memory_, data, bytes);
 }
 
+std::set<Stream> FakeCudaApi::open_streams() const {
+  const std::lock_guard lock(mutex_);
+  return streams_;
+}
+
 // A lost device runs nothing any more.
 void FakeCudaApi::abandon_if_lost() {
-  std::set<Stream> streams;
   {
     const std::lock_guard lock(mutex_);
     if (sticky_ == kSuccess) return;
-    streams = streams_;
   }
-  for (const Stream stream : streams) fake(stream)->abandon();
+  for (const Stream stream : open_streams()) fake(stream)->abandon();
 }
 
 void FakeCudaApi::wait_within_call() {
   if (!waits_within_calls) return;
   const std::lock_guard waits(driver_);
-  std::set<Stream> streams;
-  {
-    const std::lock_guard lock(mutex_);
-    streams = streams_;
-  }
-  for (const Stream stream : streams) {
+  for (const Stream stream : open_streams()) {
     if (fake(stream)->device == current_device_of_thread) fake(stream)->drain();
   }
 }

@@ -109,6 +109,7 @@ class FakeCudaApi final : public CudaApi {
   void expect_pinned(const void* to, const void* from, size_t bytes, CopyKind kind) const;
   Status allocate(std::map<void*, size_t>& live, void** data, size_t bytes);
   Status release(std::map<void*, size_t>& live, void* data);
+  std::set<Stream> open_streams() const;
   void abandon_if_lost();
   void wait_within_call();
   friend void submit(Stream stream, const void* kernel, std::function<void()> work);

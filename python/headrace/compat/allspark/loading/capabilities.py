@@ -21,13 +21,16 @@ KV_CACHE_MODES: Mapping[AsCacheMode, str | None] = {
     AsCacheMode.AsCacheQuantI8: "int8",
     AsCacheMode.AsCacheQuantU4: "uint4",
 }
-# (quant_method, compute_method, weight_format). Activations are rounded to 8 bits in any case.
-_INSTANT = {"int8": "wint8", "uint8": "wint8", "int4": "wint4", "uint4": "wint4"}
-WEIGHT_QUANTIZATION: Mapping[tuple[str, str, str], str | None] = {
-    (method, compute, weights): _INSTANT.get(weights) if method == "instant_quant" else None
-    for method in ("instant_quant", "gptq")
-    for compute in ("weight_only", "activate_quant")
-    for weights in ("int8", "uint8", "int4", "uint4", "fp8_e4m3")
+# (quant_method, compute_method, weight_format). Of integers both methods are one: the device
+# chooses (docs/models.md). FP8 weights meet FP8 activations alone, and are for GPUs, as there.
+_INTEGERS = {"int8": "wint8", "uint8": "wint8", "int4": "wint4", "uint4": "wint4"}
+WEIGHT_QUANTIZATION: Mapping[tuple[str, str, str], str] = {
+    **{
+        ("instant_quant", compute, weights): name
+        for compute in ("weight_only", "activate_quant")
+        for weights, name in _INTEGERS.items()
+    },
+    ("instant_quant", "activate_quant", "fp8_e4m3"): "fp8",
 }
 _GROUP_SIZES = (32, 64, 128)
 DATA_TYPES = ("auto", "float32", "bfloat16", "float16")
@@ -94,7 +97,8 @@ def weight_quantization(
     if name is None:
         raise _refusal(
             f"weights quantized as {', '.join(wanted)} are not available here "
-            f"(available: {_names(WEIGHT_QUANTIZATION)}): serialize without enable_quant"
+            f"(available: {_names(WEIGHT_QUANTIZATION)}): choose one of these, or serialize "
+            "without enable_quant"
         )
     size = settings.get("group_size", -1)
     return {
@@ -120,7 +124,7 @@ def data_type(name: str) -> str:
     return name
 
 
-def _names(table: Mapping[Any, str | None]) -> str:
+def _names(table: Mapping[Any, str | None] | Mapping[Any, str]) -> str:
     found = [
         " ".join(key) if isinstance(key, tuple) else getattr(key, "name", key)
         for key, name in table.items()

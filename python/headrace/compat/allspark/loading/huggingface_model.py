@@ -303,8 +303,8 @@ class HuggingFaceModel(LLM):
 def _log_no_effect(weight_only_quant: bool, multinode_mode: bool) -> None:
     if weight_only_quant:
         logger.warning(
-            "weight_only_quant=True has no effect: beside quantized weights, activations are "
-            "rounded to 8 bits"
+            "weight_only_quant=True has no effect: the device decides whether activations are "
+            "rounded, too"
         )
     if not multinode_mode:
         logger.warning("multinode_mode=False has no effect: nothing is split for nodes")
