@@ -1,11 +1,23 @@
 #include "engine/lora_table.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
 
 namespace headrace::internal {
+
+namespace {
+
+/// They are all alike. Null: there is none.
+const LoraAdapter* first_of(const LoadedLora& lora) {
+  const auto found =
+      std::ranges::find_if(lora.adapters, [](const auto& each) { return each != nullptr; });
+  return found == lora.adapters.end() ? nullptr : found->get();
+}
+
+}  // namespace
 
 LoraTable::LoraTable(std::string model, int32_t max_loras, std::vector<LoraLoader> loaders)
     : model_(std::move(model)),
@@ -25,6 +37,10 @@ void LoraTable::load(const std::string& name, const std::string& path) {
     made->name = name;
     made->path = path;
     for (const LoraLoader& loader : loaders) made->adapters.push_back(loader(path));
+    if (!loaders.empty() && first_of(*made) == nullptr) {
+      throw_error(ErrorCode::kInvalidState, "adapter '", name, "' can't be loaded: model '", model_,
+                  "' has failed.");
+    }
   } catch (...) {
     const std::lock_guard lock(mutex_);
     loading_.erase(name);
@@ -82,9 +98,9 @@ std::vector<LoraInfo> LoraTable::list() const {
   std::vector<LoraInfo> out;
   const std::lock_guard lock(mutex_);
   for (const auto& [name, lora] : loaded_) {
-    const LoraAdapter& first = *lora->adapters.front();
+    const LoraAdapter& first = *first_of(*lora);
     size_t bytes = 0;
-    for (const auto& adapter : lora->adapters) bytes += adapter->bytes();
+    for (const auto& adapter : lora->adapters) bytes += adapter ? adapter->bytes() : 0;
     out.push_back({.name = name,
                    .path = lora->path,
                    .rank = first.rank(),

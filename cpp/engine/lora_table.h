@@ -19,12 +19,14 @@ struct LoadedLora {
   std::string name, path;
   /// From 1 upwards, never given twice: the same name with other weights is another identity.
   uint32_t identity = 0;
-  std::vector<std::unique_ptr<const LoraAdapter>> adapters;  ///< on the devices of each replica
+  /// On the devices of each replica; null for one that had failed before.
+  std::vector<std::unique_ptr<const LoraAdapter>> adapters;
 };
 
 /// A request's hold on its adapter, null for none: what is held is not unloaded.
 using LoraLease = std::shared_ptr<const LoadedLora>;
 
+/// Null: the replica has failed, and takes no requests any more.
 using LoraLoader = std::function<std::unique_ptr<const LoraAdapter>(const std::string& path)>;
 
 /// The adapters of one model by name. Any thread; folders are read on the caller's, with no lock
@@ -35,7 +37,8 @@ class LoraTable {
   LoraTable(std::string model, int32_t max_loras, std::vector<LoraLoader> loaders);
 
   /// Error(kInvalidArgument) for an empty name or path, kInvalidState for one that is taken,
-  /// kLimitExceeded if the table is full, and what the loader throws.
+  /// kLimitExceeded if the table is full, what a loader throws, and kInvalidState if all replicas
+  /// have failed.
   void load(const std::string& name, const std::string& path);
   /// Error(kNotFound), or kInvalidState while a request holds it.
   void unload(const std::string& name);

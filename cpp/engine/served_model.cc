@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
@@ -29,34 +30,27 @@ const char* state_name(ModelState state) {
   return "unknown";
 }
 
-/// What every replica takes.
-RequestLimits make_limits(const std::vector<LoadedModel>& replicas) {
-  const LoadedModel& loaded = replicas.front();
-  RequestLimits limits;
-  limits.vocab_size = loaded.info.vocab_size;
-  limits.hidden_size = loaded.info.hidden_size;
-  limits.max_num_batched_tokens = loaded.scheduler.max_num_batched_tokens;
-  limits.max_prefill_chunk = loaded.scheduler.max_prefill_chunk;
-  limits.causal = loaded.info.causal;
-  limits.generates = loaded.info.generates;
-  limits.has_head = loaded.has_head;
-  limits.max_model_len = loaded.scheduler.max_model_len;
-  limits.num_kv_blocks = loaded.scheduler.num_blocks;
-  for (const LoadedModel& each : replicas) {
-    limits.max_model_len = std::min(limits.max_model_len, each.scheduler.max_model_len);
-    limits.num_kv_blocks = std::min(limits.num_kv_blocks, each.scheduler.num_blocks);
-  }
-  limits.block_size = loaded.scheduler.block_size;
-  limits.dynamic_rope_max = loaded.dynamic_rope_max;
-  limits.eos_token_ids = loaded.info.eos_token_ids;
-  limits.media = loaded.encoder.limits;
-  return limits;
+/// One replica's: null once it has failed.
+LoraLoader unless_failed(LoraLoader loader, std::shared_ptr<ModelControl> control) {
+  return [loader = std::move(loader), control = std::move(control)](
+             const std::string& path) -> std::unique_ptr<const LoraAdapter> {
+    const auto failed = [&] { return control->state() == ModelState::kFailed; };
+    if (failed()) return nullptr;
+    try {
+      return loader(path);
+    } catch (...) {
+      if (failed()) return nullptr;
+      throw;
+    }
+  };
 }
 
-std::vector<LoraLoader> lora_loaders(std::vector<LoadedModel>& replicas) {
+std::vector<LoraLoader> lora_loaders(std::vector<LoadedModel>& loaded,
+                                     const std::vector<std::unique_ptr<Replica>>& replicas) {
   std::vector<LoraLoader> out;
-  for (LoadedModel& each : replicas) {
-    if (each.load_lora) out.push_back(std::move(each.load_lora));
+  for (size_t i = 0; i < loaded.size(); ++i) {
+    if (!loaded[i].load_lora) continue;
+    out.push_back(unless_failed(std::move(loaded[i].load_lora), replicas[i]->control()));
   }
   return out;
 }
@@ -89,8 +83,8 @@ ServedModel::ServedModel(std::vector<LoadedModel> loaded, std::shared_ptr<Logger
     : info_(sum_info(loaded)),
       logger_(std::move(logger)),
       replicas_(make_replicas(loaded, logger_)),
-      loras_(info_.name, info_.max_loras, lora_loaders(loaded)),
-      limits_(make_limits(loaded)),
+      loras_(info_.name, info_.max_loras, lora_loaders(loaded, replicas_)),
+      limits_(common_limits(loaded)),
       router_(make_router(loaded)) {
   limits_.fits = [this](int64_t prompt_tokens, int64_t max_tokens) {
     return std::ranges::all_of(replicas_, [&](const auto& replica) {
@@ -98,7 +92,8 @@ ServedModel::ServedModel(std::vector<LoadedModel> loaded, std::shared_ptr<Logger
     });
   };
   limits_.fits_step = [this](int64_t prompt_tokens) {
-    return replicas_.front()->loop().fits_step(prompt_tokens);
+    return std::ranges::all_of(
+        replicas_, [&](const auto& replica) { return replica->loop().fits_step(prompt_tokens); });
   };
 }
 
@@ -147,41 +142,52 @@ void ServedModel::begin() {
 }
 
 void ServedModel::begin_replicas() {
-  std::vector<Replica*> begun;
-  try {
-    for (const auto& replica : replicas_) {
-      if (!replica->can_begin()) continue;
-      replica->begin();
-      begun.push_back(replica.get());
+  std::exception_ptr failure;
+  {
+    const std::lock_guard turn(turn_mutex_);
+    try {
+      for (const auto& replica : replicas_) {
+        if (replica->can_begin()) {
+          replica->begin();
+        } else {
+          replica->forget_counters();
+        }
+      }
+      return;
+    } catch (...) {
+      failure = std::current_exception();
+      for (const auto& replica : replicas_) replica->control()->drain();
     }
-  } catch (...) {
-    for (Replica* replica : begun) replica->control()->stop(std::nullopt);
-    throw;
   }
+  wait_stopped(std::nullopt);
+  std::rethrow_exception(failure);
 }
 
 bool ServedModel::stop(std::optional<std::chrono::nanoseconds> timeout) {
-  using std::chrono::nanoseconds, std::chrono::steady_clock;
   refuse_on_own_thread("stopped");
-  if (state() == ModelState::kInstalled) {
-    throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be stopped: it is ",
-                state_name(ModelState::kInstalled), ".");
-  }
-  const auto start = steady_clock::now();
-  const auto stop_all = [this](const auto& left) {
-    bool all = true;
-    for (const auto& replica : replicas_) {
-      ModelControl& control = *replica->control();
-      if (control.state() != ModelState::kInstalled) all = control.stop(left()) && all;
+  {
+    const std::lock_guard turn(turn_mutex_);
+    if (state() == ModelState::kInstalled) {
+      throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be stopped: it is ",
+                  state_name(ModelState::kInstalled), ".");
     }
-    return all;
-  };
-  // All of them refuse requests before one is waited for.
-  if (stop_all([] { return nanoseconds(0); })) return true;
-  return stop_all([&]() -> std::optional<nanoseconds> {
-    if (!timeout) return std::nullopt;
-    return std::max(nanoseconds(0), *timeout - (steady_clock::now() - start));
-  });
+    // All of them refuse requests before one is waited for.
+    for (const auto& replica : replicas_) replica->control()->drain();
+  }
+  return wait_stopped(timeout);
+}
+
+/// Tells nobody to stop: one that has begun again meanwhile goes on.
+bool ServedModel::wait_stopped(std::optional<std::chrono::nanoseconds> timeout) {
+  using std::chrono::nanoseconds, std::chrono::steady_clock;
+  const auto start = steady_clock::now();
+  bool all = true;
+  for (const auto& replica : replicas_) {
+    std::optional<nanoseconds> left = timeout;
+    if (left) left = std::max(nanoseconds(0), *timeout - (steady_clock::now() - start));
+    all = replica->control()->wait_stopped(left) && all;
+  }
+  return all;
 }
 
 bool ServedModel::release() {
@@ -256,32 +262,41 @@ ModelStats ServedModel::stats() const {
   ModelStats out;
   std::vector<ModelState> states;
   for (const auto& replica : replicas_) {
-    const ModelStats each = replica->stats();
+    ModelStats each = replica->stats();
     states.push_back(each.state);
+    if (replicas_.size() > 1 && each.state == ModelState::kFailed) drop_blocks(each);
     add_stats(each, out);
   }
   out.state = common_state(states);
   return out;
 }
 
+// A thread of the model's own can't wait for itself, nor for another of them, which may be waiting
+// for this one, nor for a lock that is held by who waits for either.
 void ServedModel::clear_prefix_cache() {
-  for (const auto& replica : replicas_) clear_prefix_cache(*replica);
+  const bool own_thread = on_own_thread();
+  for (const auto& replica : replicas_) {
+    if (own_thread) {
+      replica->control()->clear_cache_soon();
+    } else {
+      clear_prefix_cache(*replica);
+    }
+  }
   if (router_) router_->forget_prefixes();
 }
 
 void ServedModel::clear_prefix_cache(Replica& replica) {
   for (;;) {
     if (auto done = replica.control()->clear_cache()) {
-      // Its own thread can't wait for itself: the cache is cleared before the next step. Nor can
-      // another's, which this one may be waiting for.
-      if (on_own_thread() || done->get()) return;
+      if (done->get()) return;
       continue;
     }
     const std::lock_guard lock(lifecycle_mutex_);
     const ModelState now = replica.control()->state();
     if (now == ModelState::kRunning || now == ModelState::kStopping) continue;
+    if (released_ || now == ModelState::kFailed) return;
     replica.join();
-    if (!released_ && now != ModelState::kFailed) replica.clear_prefix_cache();
+    replica.clear_prefix_cache();
     return;
   }
 }

@@ -52,6 +52,7 @@ class ServedModel {
   void refuse_on_own_thread(const char* action) const;
   void begin();
   void begin_replicas();
+  bool wait_stopped(std::optional<std::chrono::nanoseconds> timeout);
   void clear_prefix_cache(Replica& replica);
   [[noreturn]] void refuse_request() const;
 
@@ -64,6 +65,7 @@ class ServedModel {
 
   std::mutex lifecycle_mutex_;  // start and release, which may take long
   bool released_ = false;       // guarded by lifecycle_mutex_
+  std::mutex turn_mutex_;       // all replicas begin, or all are told to stop
 };
 
 }  // namespace headrace::internal

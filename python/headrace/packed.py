@@ -34,6 +34,7 @@ _FACTS = (
     "quantization",
     "quantization_group_size",
     "tensor_parallel_size",
+    "enable_expert_parallel",
 )
 _KEPT_DTYPES = ("bfloat16", "float16")
 
@@ -136,8 +137,8 @@ def check(
 
 def describe(file: PathLike) -> dict[str, str]:
     """What the header of a packed file says of it: `layout`, `dtype`, `quantization`,
-    `quantization_group_size`, `tensor_parallel_size`, `written_by` (docs/packed.md). Its contents
-    are not checked.
+    `quantization_group_size`, `tensor_parallel_size`, `enable_expert_parallel`, `written_by`
+    (docs/packed.md). Its contents are not checked.
 
     Raises OSError, and ValueError for a file that is no packed file.
     """
@@ -171,10 +172,23 @@ def _is_current(options: _core.ModelOptions, file: PathLike, dtype: str) -> bool
     return True
 
 
-def is_current(model: PathLike, file: PathLike, *, dtype: str = "auto") -> bool:
+def is_current(
+    model: PathLike,
+    file: PathLike,
+    *,
+    dtype: str = "auto",
+    tensor_parallel_size: int = 1,
+    enable_expert_parallel: bool = False,
+) -> bool:
     """Whether `check` finds nothing."""
     try:
-        check(model, file, dtype=dtype)
+        check(
+            model,
+            file,
+            dtype=dtype,
+            tensor_parallel_size=tensor_parallel_size,
+            enable_expert_parallel=enable_expert_parallel,
+        )
     except _core.HeadraceError:
         return False
     return True

@@ -88,6 +88,15 @@ def test_current_and_stale(model: Path, tmp_path: Path) -> None:
     assert packed.is_current(model, file)
 
 
+def test_current_for_a_number_of_devices(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "m.headrace"
+    packed.pack(model, file, tensor_parallel_size=2)
+    assert packed.is_current(model, file, tensor_parallel_size=2)
+    assert not packed.is_current(model, file)
+    facts = packed.describe(file)
+    assert (facts["tensor_parallel_size"], facts["enable_expert_parallel"]) == ("2", "0")
+
+
 def test_a_changed_config_is_named(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "m.headrace"
     packed.pack(model, file)

@@ -44,6 +44,10 @@ def test_the_arguments_of_engines_and_actors() -> None:
         ({"model": "m", "numa": True, "num_gpus": 1}, "numa is for engines on CPUs"),
         ({"model": "m", "num_cpus": 0}, "num_cpus must be at least 1"),
         ({"model": "m", "num_gpus": -1}, "num_gpus must not be negative"),
+        (
+            {"model": "m", "num_gpus": 2, "engine_kwargs": {"tensor_parallel_size": 4}},
+            "num_gpus is 2, but each engine takes 4 GPUs",
+        ),
         ({"model": "m", "task_type": "classify"}, 'task_type must be "generate" or "embed"'),
     ],
 )
@@ -64,6 +68,10 @@ def node(cpus: int, gpus: int = 0) -> dict[str, Any]:
         ([node(8), node(4)], 2, 0, (2, 6)),
         ([node(8, 2), node(8)], None, 1, (4, 2)),
         ([node(8)], None, 1, (1, 0)),
+        ([node(8, 4)], None, 2, (4, 2)),
+        ([node(8, 4), node(8, 3), node(8, 1)], None, 2, (4, 3)),
+        ([node(8, 4)], 3, 2, (3, 2)),
+        ([node(8, 1)], None, 2, (1, 0)),
         ([], None, 0, (1, 0)),
     ],
 )

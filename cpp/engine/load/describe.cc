@@ -1,5 +1,6 @@
 #include "engine/load/describe.h"
 
+#include "engine/load/weights.h"
 #include "model/weights/weight_sources.h"
 
 namespace headrace::internal {
@@ -36,7 +37,7 @@ void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
                      const KvCacheSpec& cache, const SchedulerConfig& scheduler, ModelInfo& info) {
   info.dtype = dtype_name(decoder.storage);
   if (info.quantization.empty()) info.quantization = quantization_name(decoder.quantization);
-  info.kv_cache_dtype = dtype_name(cache.dtype);
+  info.kv_cache_dtype = kv_dtype_name(cache.dtype);
   info.max_model_len = scheduler.max_model_len;
   info.max_num_seqs = scheduler.max_num_seqs;
   info.max_num_batched_tokens = scheduler.max_num_batched_tokens;
@@ -47,20 +48,24 @@ void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
   info.max_lora_rank = options.max_lora_rank;
 }
 
-void describe_device(const RankedBackends& ranks, ModelInfo& info) {
+void describe_device(const RankedBackends& ranks, int32_t replicas, ModelInfo& info) {
   const DeviceInfo device = ranks.first().device_info();
   info.device = device.name;
   info.isa = device.isa;
   info.tensor_parallel_size = ranks.threads->count();
+  const bool several = info.tensor_parallel_size * replicas > 1;
   for (const auto& backend : ranks.backends) {
     const DeviceInfo each = backend->device_info();
     info.num_threads += each.num_threads;
     info.num_nodes += each.num_nodes;
+    info.device_free_bytes += each.free_bytes;
+    for (const std::string& kernel : each.replaced_kernels) {
+      info.replaced_kernels.push_back(several ? each.name + ": " + kernel : kernel);
+    }
   }
   // Groups of threads that share a node, or GPUs.
   if (device.name != "cpu_numa") info.num_nodes = 1;
-  info.device_free_bytes = device.free_bytes;
-  info.replaced_kernels = device.replaced_kernels;
+  if (device.host_memory) info.device_free_bytes = device.free_bytes;
 }
 
 void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info) {

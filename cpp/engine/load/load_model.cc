@@ -136,6 +136,7 @@ std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& 
 /// What is loaded, but for where.
 struct ModelParts {
   const std::string& name;
+  const ReplicaPlace& replica;
   const ModelOptions& options;
   const ModelConfig& config;
   const Shapes& shapes;
@@ -162,17 +163,21 @@ std::unique_ptr<DecoderRunner> load_runner(const ModelParts& model, const Ranked
       throw;
     }
   });
+  // One file is enough for all.
+  if (model.replica.index > 0) {
+    for (LoadedWeights& own : weights) own.writer.reset();
+  }
   return std::make_unique<DecoderRunner>(ranks, std::move(weights), model.shapes.decoder);
 }
 
 /// On the first rank alone: a draft is small, and others would only wait for each other.
-std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Draft& draft,
-                                          const RankedBackends& ranks, Logger& logger,
-                                          LoadWatch& watch) {
+std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const ReplicaPlace& replica,
+                                          const Draft& draft, const RankedBackends& ranks,
+                                          Logger& logger, LoadWatch& watch) {
   const auto& [options, config, packed, shapes] = draft;
   ranks.first().require(needs_of(options, config, shapes));
   const RankedBackends own = {std::make_shared<RankThreads>(1), {ranks.backends.front()}};
-  return load_runner({name, options, config, shapes, packed.get()}, own, logger, watch);
+  return load_runner({name, replica, options, config, shapes, packed.get()}, own, logger, watch);
 }
 
 /// The cache of each rank: of key/value heads that there are fewer of than ranks, several have the
@@ -233,7 +238,6 @@ std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const Mode
                                          const Shapes& shapes, const RankedBackends& ranks,
                                          const ReplicaPlace& replica) {
   std::vector<MemoryRequest> out;
-  const int32_t replicas_to_come = options.data_parallel_size - replica.index;
   const int32_t count = ranks.threads->count();
   for (int32_t i = 0; i < count; ++i) {
     const Backend& backend = *ranks.backends[static_cast<size_t>(i)];
@@ -243,8 +247,14 @@ std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const Mode
       own.kv_cache_bytes = std::max<size_t>(1, own.kv_cache_bytes / static_cast<size_t>(count));
     }
     own.swap_space /= count;
-    own.host_sharers = own.device_is_host ? replicas_to_come : replicas_to_come * count;
-    if (own.device_is_host) own.sharers = replicas_to_come;
+    if (own.device_is_host) {
+      own.sharers = options.data_parallel_size - replica.index;
+      own.sharers_before = replica.index;
+    }
+    // GPUs of one model take theirs beside each other. Some of the other replicas, who are loaded
+    // beside each other, may have theirs already.
+    own.host_sharers =
+        (own.device_is_host ? 1 : count) * (replica.index == 0 ? options.data_parallel_size : 1);
   }
   return out;
 }
@@ -410,8 +420,9 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   if (draft) add_draft(*draft, ranks.first(), requests.front());
   MemoryPlan plan = plan_ranks(requests);
   watch.expect(LoadStage::kWeights, sum_of(requests).weight_bytes);
-  Runners runners{load_runner({name, options, config, shapes, packed.get()}, ranks, logger, watch),
-                  draft ? load_draft(name, *draft, ranks, logger, watch) : nullptr};
+  Runners runners{
+      load_runner({name, replica, options, config, shapes, packed.get()}, ranks, logger, watch),
+      draft ? load_draft(name, replica, *draft, ranks, logger, watch) : nullptr};
   watch.finish();
   watch.enter(LoadStage::kReserving);
   if (auto tower = runners.model->take_tower()) {
@@ -431,7 +442,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   LoadedModel out = loaded_model(options, config, shapes, plan, *runners.model);
   ModelInfo& info = out.info = describe_config(name, options.path, config);
   describe_shapes(options, shapes.decoder, shapes.cache, out.scheduler, info);
-  describe_device(ranks, info);
+  describe_device(ranks, options.data_parallel_size, info);
   describe_memory(*runners.model, request, plan, info);
   describe_media(encoder, info);
   out.encoder = std::move(encoder);

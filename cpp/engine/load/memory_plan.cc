@@ -29,21 +29,28 @@ size_t free_bytes(const MemoryRequest& request) {
   return less(request.free_bytes, request.promised_bytes);
 }
 
+// Of what was free in the beginning, F, and n replicas each may take u * F / n. The b before have
+// done so at most, so that F * (1 - b * u / n) is free now.
 size_t total_budget(const MemoryRequest& request) {
-  const auto sharers = static_cast<size_t>(request.sharers);
+  const int32_t all = request.sharers + request.sharers_before;
   if (request.total_ratio > 0) {
-    return memory_budget({request.total_bytes, free_bytes(request)},
-                         {request.total_ratio, request.leftover_bytes, 0}) /
-           sharers;
+    const size_t whole = memory_budget({request.total_bytes, request.total_bytes},
+                                       {request.total_ratio, request.leftover_bytes, 0});
+    return std::min(whole / static_cast<size_t>(all),
+                    free_bytes(request) / static_cast<size_t>(request.sharers));
   }
-  return static_cast<size_t>(request.utilization * static_cast<double>(free_bytes(request))) /
-         sharers;
+  const double u = request.utilization;
+  return static_cast<size_t>(u * static_cast<double>(free_bytes(request)) /
+                             (all - request.sharers_before * u));
 }
 
 std::string describe_budget(const MemoryRequest& request) {
   std::string others;
-  if (request.sharers > 1) {
-    others = str_cat(", divided by the ", request.sharers, " replicas that are still to be loaded");
+  if (const int32_t all = request.sharers + request.sharers_before; all > 1) {
+    others = str_cat(", for ", all, " replicas");
+    if (request.sharers < all) {
+      others += str_cat(", of which ", request.sharers_before, " have been loaded");
+    }
   }
   if (request.promised_bytes > 0) {
     others += str_cat(", without the ", megabytes(request.promised_bytes),

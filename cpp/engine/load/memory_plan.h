@@ -12,9 +12,12 @@ struct MemoryRequest {
   size_t promised_bytes = 0;  ///< of these, what other models of this process have, but not touched
   size_t total_bytes = 0;     ///< of the device
   double utilization = 0.9;   ///< share of what is free that the model may take
-  /// Models that are still to be loaded into the memory, this one among them: each may take as
-  /// much of that. Likewise of main memory for host blocks.
-  int32_t sharers = 1, host_sharers = 1;
+  /// Replicas that are still to be loaded into the memory, this one among them, and those that
+  /// have been: each may take as much of what the first one found.
+  int32_t sharers = 1, sharers_before = 0;
+  /// Devices and replicas that host blocks are still to be taken for, where nobody knows it of the
+  /// others.
+  int32_t host_sharers = 1;
   double total_ratio = 0;  ///< > 0: instead, of what is there but `leftover_bytes`
   size_t leftover_bytes = 0;
   size_t weight_bytes = 0;  ///< packed

@@ -41,11 +41,14 @@ DType parse_dtype(const std::string& name, DType automatic) {
 }
 
 DType parse_kv_dtype(const std::string& name, DType automatic) {
-  for (DType dtype : {DType::kI8, DType::kU4}) {
-    if (name == dtype_name(dtype)) return dtype;
+  for (DType dtype : {DType::kI8, DType::kF8E4M3, DType::kU4}) {
+    if (name == kv_dtype_name(dtype)) return dtype;
   }
-  if (name == "fp8") return DType::kF8E4M3;
   return parse_dtype(name, automatic);
+}
+
+std::string kv_dtype_name(DType dtype) {
+  return dtype == DType::kF8E4M3 ? "fp8" : dtype_name(dtype);
 }
 
 std::string mtp_folder(const ModelOptions& options) {

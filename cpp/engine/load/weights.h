@@ -19,8 +19,10 @@ namespace headrace::internal {
 
 /// The dtype of that name, or `automatic`.
 DType parse_dtype(const std::string& name, DType automatic);
-/// The same for a KV cache, which may also be int8 or uint4.
+/// The same for a KV cache, which may also be int8, fp8 or uint4.
 DType parse_kv_dtype(const std::string& name, DType automatic);
+/// What parse_kv_dtype() calls it.
+std::string kv_dtype_name(DType dtype);
 
 /// The config of the folder, with the MTP block that the options may ask for. Throws what
 /// load_model_config() throws, and Error(kUnsupported) for a family without such blocks.

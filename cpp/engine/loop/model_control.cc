@@ -63,21 +63,31 @@ std::optional<std::future<bool>> ModelControl::clear_cache() {
   return done;
 }
 
+void ModelControl::clear_cache_soon() {
+  {
+    const std::lock_guard lock(mutex_);
+    clear_soon_ = true;
+  }
+  work_.notify_one();
+}
+
 void ModelControl::begin() {
   const std::lock_guard lock(mutex_);
   HEADRACE_CHECK(state_ == ModelState::kInstalled || state_ == ModelState::kStopped);
   state_ = ModelState::kRunning;
 }
 
-bool ModelControl::stop(std::optional<std::chrono::nanoseconds> timeout) {
-  std::unique_lock lock(mutex_);
-  if (state_ == ModelState::kInstalled) {
-    throw_error(ErrorCode::kInvalidState, "the model has not been started.");
-  }
-  if (state_ == ModelState::kRunning) {
+void ModelControl::drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ != ModelState::kRunning) return;
     state_ = ModelState::kStopping;
-    work_.notify_one();
   }
+  work_.notify_one();
+}
+
+bool ModelControl::wait_stopped(std::optional<std::chrono::nanoseconds> timeout) {
+  std::unique_lock lock(mutex_);
   return wait_until_ready(state_changed_, lock, timeout,
                           [this] { return state_ != ModelState::kStopping; });
 }
@@ -95,10 +105,11 @@ ModelControl::Order ModelControl::take(std::vector<Command>& out, bool idle) {
   std::unique_lock lock(mutex_);
   if (idle) {
     work_.wait(lock, [this] {
-      return !commands_.empty() || released_ || state_ == ModelState::kStopping;
+      return !commands_.empty() || clear_soon_ || released_ || state_ == ModelState::kStopping;
     });
   }
   out.swap(commands_);
+  if (std::exchange(clear_soon_, false)) out.emplace_back(ClearCacheCommand{});
   pending_requests_ = 0;
   if (released_) return Order::kRelease;
   return state_ == ModelState::kStopping ? Order::kDrain : Order::kServe;

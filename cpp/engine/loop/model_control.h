@@ -53,14 +53,17 @@ class ModelControl {
   void cancel(std::shared_ptr<RequestState> request);
   /// nullopt: no loop is there to do it.
   std::optional<std::future<bool>> clear_cache();
+  /// For those who can't wait: before the next step, of this start or the next one.
+  void clear_cache_soon();
   /// Submitted, not yet taken by the loop.
   size_t pending_requests() const;
 
   /// To kRunning. REQUIRES: installed or stopped.
   void begin();
-  /// From running to stopping, then waits for the loop to finish; false if `timeout` passed first.
-  /// No effect on a model that is stopped or failed. Throws Error(kInvalidState) before begin().
-  bool stop(std::optional<std::chrono::nanoseconds> timeout);
+  /// From running to stopping; no effect in other states.
+  void drain();
+  /// Waits until it isn't stopping; false if `timeout` passed first.
+  bool wait_stopped(std::optional<std::chrono::nanoseconds> timeout);
   /// From now on nothing is accepted and the loop cancels what it has. Final.
   void release();
 
@@ -81,6 +84,7 @@ class ModelControl {
   std::condition_variable state_changed_;
   ModelState state_ = ModelState::kInstalled;
   bool released_ = false;
+  bool clear_soon_ = false;
   std::string failure_;
   std::vector<Command> commands_;
   size_t pending_requests_ = 0;

@@ -62,12 +62,9 @@ void ModelLoop::free_memory() {
   gone = std::move(runner_);
 }
 
-bool ModelLoop::fits(int64_t prompt_tokens, int64_t max_tokens) const {
-  return scheduler_->fits(prompt_tokens, max_tokens);
-}
-
-bool ModelLoop::fits_step(int64_t prompt_tokens) const {
-  return scheduler_->fits_step(prompt_tokens);
+void ModelLoop::forget_counters() {
+  const std::lock_guard lock(stats_mutex_);
+  stats_ = {.mapped_bytes = stats_.mapped_bytes};
 }
 
 ModelStats ModelLoop::stats() const {
@@ -470,6 +467,7 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
   {
     const std::lock_guard lock(stats_mutex_);
     stats_.waiting_requests = stats_.running_requests = 0;
+    stats_.encoder_cache_bytes = 0;
   }
   std::vector<Command> late = control_->finish(ModelState::kFailed, ending);
   encoder_.reset();

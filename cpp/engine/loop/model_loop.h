@@ -64,12 +64,16 @@ class ModelLoop {
 
   // --- any thread -----------------------------------------------------------------------------
 
+  /// REQUIRES: the loop has failed, so that it counts no more.
+  void forget_counters();
   /// As of the last plan or commit; state and requests on their way are for the caller to add.
   ModelStats stats() const;
   /// Whether a request of that size fits the KV cache at all.
-  bool fits(int64_t prompt_tokens, int64_t max_tokens) const;
+  bool fits(int64_t prompt_tokens, int64_t max_tokens) const {
+    return scheduler_->fits(prompt_tokens, max_tokens);
+  }
   /// Whether one step has room for a prompt.
-  bool fits_step(int64_t prompt_tokens) const;
+  bool fits_step(int64_t prompt_tokens) const { return scheduler_->fits_step(prompt_tokens); }
 
  private:
   void serve();

@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "engine/load/device.h"
 #include "engine/replica/on_each.h"
 
 namespace headrace::internal {
@@ -54,6 +55,7 @@ class SharedProgress {
 
 std::vector<LoadedModel> load_replicas(const ModelLoader& loader, const std::string& name,
                                        const ModelOptions& options, Logger& logger) {
+  check_devices(options);  // before anything is made for each of them
   std::vector<LoadedModel> out;
   if (options.data_parallel_size <= 1) {
     out.push_back(loader(name, options, {}, logger));

@@ -34,6 +34,8 @@ class Replica {
   void warm_up();
   /// Runs the thread, and takes requests. Throws Error(kIo) if there is no thread.
   void begin();
+  /// Of one that has failed, when the others begin: what it counted was before.
+  void forget_counters() { loop_->forget_counters(); }
   void join();
   /// What is left to do is for the thread.
   void detach();

@@ -10,7 +10,14 @@ ModelInfo sum_info(const std::vector<LoadedModel>& replicas) {
   sum.data_parallel_size = static_cast<int32_t>(replicas.size());
   for (size_t i = 1; i < replicas.size(); ++i) {
     const ModelInfo& each = replicas[i].info;
-    sum.max_model_len = std::min(sum.max_model_len, each.max_model_len);
+    for (int32_t ModelInfo::* limit :
+         {&ModelInfo::max_model_len, &ModelInfo::max_num_batched_tokens,
+          &ModelInfo::max_encoder_tokens}) {
+      sum.*limit = std::min(sum.*limit, each.*limit);
+    }
+    sum.takes_embeddings = sum.takes_embeddings && each.takes_embeddings;
+    // Groups of threads that share a node, or GPUs, have one in common.
+    if (sum.device == "cpu_numa") sum.num_nodes += each.num_nodes;
     sum.num_kv_blocks += each.num_kv_blocks;
     sum.num_host_kv_blocks += each.num_host_kv_blocks;
     sum.num_threads += each.num_threads;
@@ -27,11 +34,47 @@ ModelInfo sum_info(const std::vector<LoadedModel>& replicas) {
       continue;
     }
     sum.device_free_bytes += each.device_free_bytes;
-    for (const std::string& kernel : each.replaced_kernels) {
-      sum.replaced_kernels.push_back(each.device + ": " + kernel);
-    }
+    sum.replaced_kernels.insert(sum.replaced_kernels.end(), each.replaced_kernels.begin(),
+                                each.replaced_kernels.end());
   }
   return sum;
+}
+
+namespace {
+
+void keep_common(const MediaLimits& other, MediaLimits& limits) {
+  if (limits.refusal.empty()) limits.refusal = other.refusal;
+  limits.cache_bytes = std::min(limits.cache_bytes, other.cache_bytes);
+  limits.most_scratch = std::min(limits.most_scratch, other.most_scratch);
+}
+
+}  // namespace
+
+RequestLimits common_limits(const std::vector<LoadedModel>& replicas) {
+  const LoadedModel& first = replicas.front();
+  RequestLimits limits;
+  limits.vocab_size = first.info.vocab_size;
+  limits.hidden_size = first.info.hidden_size;
+  limits.max_num_batched_tokens = first.scheduler.max_num_batched_tokens;
+  limits.max_prefill_chunk = first.scheduler.max_prefill_chunk;
+  limits.causal = first.info.causal;
+  limits.generates = first.info.generates;
+  limits.has_head = first.has_head;
+  limits.max_model_len = first.scheduler.max_model_len;
+  limits.num_kv_blocks = first.scheduler.num_blocks;
+  limits.block_size = first.scheduler.block_size;
+  limits.dynamic_rope_max = first.dynamic_rope_max;
+  limits.eos_token_ids = first.info.eos_token_ids;
+  limits.media = first.encoder.limits;
+  for (const LoadedModel& each : replicas) {
+    const SchedulerConfig& own = each.scheduler;
+    limits.max_num_batched_tokens =
+        std::min(limits.max_num_batched_tokens, own.max_num_batched_tokens);
+    limits.max_model_len = std::min(limits.max_model_len, own.max_model_len);
+    limits.num_kv_blocks = std::min(limits.num_kv_blocks, own.num_blocks);
+    keep_common(each.encoder.limits, limits.media);
+  }
+  return limits;
 }
 
 ModelState common_state(const std::vector<ModelState>& states) {
@@ -40,6 +83,11 @@ ModelState common_state(const std::vector<ModelState>& states) {
     if (std::ranges::find(states, state) != states.end()) return state;
   }
   return ModelState::kFailed;
+}
+
+void drop_blocks(ModelStats& replica) {
+  replica.total_kv_blocks = replica.free_kv_blocks = 0;
+  replica.cached_kv_blocks = replica.cached_host_kv_blocks = 0;
 }
 
 void add_stats(const ModelStats& replica, ModelStats& sum) {

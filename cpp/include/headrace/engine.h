@@ -73,13 +73,14 @@ struct ModelInfo {
   size_t weight_bytes = 0, kv_cache_bytes = 0, scratch_bytes = 0;
   /// Of a GPU, besides: what the largest steps, adapters and a draft model take.
   size_t reserved_bytes = 0;
-  size_t device_free_bytes = 0;    ///< left on the device when the model had been loaded
+  size_t device_free_bytes = 0;    ///< left on the devices when the model had been loaded
   size_t host_kv_cache_bytes = 0;  ///< of num_host_kv_blocks, in main memory
   /// Of weight_bytes: pages of a packed file, shared between processes; the system may drop them
   /// and read them again.
   size_t mapped_weight_bytes = 0;
   std::string packed_weights{};  ///< the packed file that the weights come from, "" = none
-  /// Kernels that failed their trial on this GPU, and what runs in their place: text for people.
+  /// Kernels that failed their trial on a GPU, and what runs in their place, with the GPU in front
+  /// if there are several: text for people.
   std::vector<std::string> replaced_kernels{};
   double load_seconds = 0;
   std::vector<int32_t> eos_token_ids;  ///< config.json and generation_config.json together
@@ -94,9 +95,10 @@ struct ModelStats {
   ModelState state = ModelState::kInstalled;
   int32_t running_replicas = 0;  ///< gauge: that take requests; one that fails leaves the others
   int32_t waiting_requests = 0, running_requests = 0;  // gauges
-  int32_t total_kv_blocks = 0, free_kv_blocks = 0;     // gauges; cached blocks are free
-  int32_t cached_kv_blocks = 0;                        // gauge: free, but hold a prefix
-  int32_t cached_host_kv_blocks = 0;                   // gauge: host blocks that hold a prefix
+  // Gauges; cached blocks are free, and those of a replica that has failed count as none.
+  int32_t total_kv_blocks = 0, free_kv_blocks = 0;
+  int32_t cached_kv_blocks = 0;       // gauge: free, but hold a prefix
+  int32_t cached_host_kv_blocks = 0;  // gauge: host blocks that hold a prefix
   uint64_t finished_requests = 0, preemptions = 0, interruptions = 0, steps = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0;
@@ -149,8 +151,8 @@ class HEADRACE_API Engine {
   Request submit(const std::string& name, RequestOptions options);
 
   /// Reads a PEFT folder (adapter_config.json, adapter_model.safetensors) for requests to use by
-  /// `lora_name`, in any state of the model and while it computes. The folder is read on the
-  /// caller's thread. kInvalidState if the name is taken, kLimitExceeded beyond max_loras or
+  /// `lora_name`, in any state of the model but failed, and while it computes. The folder is read
+  /// on the caller's thread. kInvalidState if the name is taken, kLimitExceeded beyond max_loras or
   /// max_lora_rank; kNotFound, kCorruptFile and kUnsupported name file and tensor or key.
   void load_lora(const std::string& name, const std::string& lora_name, const std::string& path);
   /// Gives its memory back. kNotFound if there is none of that name, kInvalidState while a request
@@ -163,6 +165,7 @@ class HEADRACE_API Engine {
   std::vector<std::string> models() const;
 
   /// Drops every block of the prefix cache that no running request uses; returns when it is done.
+  /// From a callback, which can't wait for that, before the next step.
   void clear_prefix_cache(const std::string& name);
 
  private:

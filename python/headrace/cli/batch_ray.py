@@ -28,14 +28,15 @@ def ray_answerer(
     except ImportError:
         raise UsageError("--ray needs Ray: pip install 'headrace[ray]'") from None
     from headrace.ray.answerer import RayAnswerer
-    from headrace.ray.config import HeadraceConfig
+    from headrace.ray.config import HeadraceConfig, device_count
 
     began = not ray.is_initialized()
     if began:
         ray.init(address=args.ray or None, log_to_driver=False, include_dashboard=False)
     try:
         path = model_path(args)
-        gpus = 1 if str(options.get("device", "")).startswith("cuda") else 0
+        on_gpus = str(options.get("device", "")).startswith("cuda")
+        gpus = device_count(options) if on_gpus else 0
         cpus, room = _room([node for node in ray.nodes() if node["Alive"]], args.num_threads, gpus)
         count = room if args.ray_workers is None else args.ray_workers
         if not 1 <= count <= room:
@@ -61,13 +62,15 @@ def ray_answerer(
 
 
 def _room(nodes: Sequence[Mapping[str, Any]], threads: int | None, gpus: int) -> tuple[int, int]:
-    """CPUs of each engine, and how many engines fit: by default one in each node, or for each GPU.
+    """CPUs of each engine, and how many engines fit: by default one in each node, or one for each
+    `gpus` GPUs of a node.
 
     nodes: as ray.nodes() has them.
     """
     sizes = [(int(n["Resources"].get("CPU", 0)), int(n["Resources"].get("GPU", 0))) for n in nodes]
-    usable = [(cpu, gpu) for cpu, gpu in sizes if cpu and (gpu or not gpus)]
+    # CPUs of each node, and the engines that its GPUs are enough for.
+    usable = [(cpu, gpu // gpus if gpus else 1) for cpu, gpu in sizes if cpu and gpu >= gpus]
     if not usable:
         return 1, 0
-    cpus = threads or min(cpu // gpu if gpus else cpu for cpu, gpu in usable) or 1
-    return cpus, sum(min(cpu // cpus, gpu) if gpus else cpu // cpus for cpu, gpu in usable)
+    cpus = threads or min(cpu // most for cpu, most in usable) or 1
+    return cpus, sum(min(cpu // cpus, most) if gpus else cpu // cpus for cpu, most in usable)

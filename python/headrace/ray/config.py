@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ class HeadraceConfig:
     concurrency: actors; (least, most): as many as there is work for.
     num_cpus: of each actor, and the threads of its engine unless engine_kwargs says num_threads.
     num_gpus: of each actor; with any, the engine runs on "cuda" unless engine_kwargs says device.
+        data_parallel_size x tensor_parallel_size, where engine_kwargs has them.
     numa: each actor stays on the CPUs of one NUMA node, which no other actor here has; its engine
         has a thread for each of them unless engine_kwargs says num_threads.
     batch_size: rows of a dataset in one call of an actor. max_concurrent_batches: calls that an
@@ -53,6 +55,13 @@ class HeadraceConfig:
                 raise ValueError(f"{name} must be at least 1, got {quoted(value)}")
         if not self.num_gpus >= 0:
             raise ValueError(f"num_gpus must not be negative, got {quoted(self.num_gpus)}")
+        devices = device_count(self.engine_kwargs)
+        on_gpus = self.num_gpus and self.engine_kwargs.get("device", "cuda") != "cpu"
+        if on_gpus and devices > 1 and self.num_gpus < devices:
+            raise ValueError(
+                f"num_gpus is {quoted(self.num_gpus)}, but each engine takes {devices} GPUs "
+                "(data_parallel_size x tensor_parallel_size): give each actor as many"
+            )
         if self.numa and self.num_gpus:
             raise ValueError("numa is for engines on CPUs: leave num_gpus out")
         given = self.concurrency
@@ -89,6 +98,12 @@ class HeadraceConfig:
     def actor_options(self) -> dict[str, Any]:
         """Ray's, of each actor: it is started again whenever it dies, and its work repeated."""
         return {**self.resources(), "max_restarts": -1, "max_task_retries": -1}
+
+
+def device_count(engine_kwargs: Mapping[str, Any]) -> int:
+    """GPUs, or groups of CPU threads, that an engine with these keywords takes."""
+    sizes = (engine_kwargs.get(f"{kind}_parallel_size") for kind in ("data", "tensor"))
+    return math.prod(1 if size is None else int(size) for size in sizes)
 
 
 def _is_count(value: object) -> bool:

@@ -227,6 +227,16 @@ TEST_F(EngineLoad, CreatingAndClosingAgainAndAgainKeepsNothing) {
   EXPECT_LT(::mallinfo2().uordblks, before + kCycles * 256);
 }
 
+TEST_F(EngineLoad, TheDtypeOfTheKvCacheIsCalledAsInTheOptions) {
+  for (const char* dtype : {"float32", "bfloat16", "float16", "int8", "fp8", "uint4"}) {
+    ModelOptions options = from_folder();
+    options.kv_cache_dtype = dtype;
+    Engine engine;
+    engine.install_model("m", options);
+    EXPECT_EQ(engine.model_info("m").kv_cache_dtype, dtype);
+  }
+}
+
 TEST_F(EngineLoad, EmptyPathsAreRefused) {
   Engine engine;
   const auto refused = [](const auto& action) {

@@ -55,6 +55,15 @@ class Log {
     seen_ = end;
     return out;
   }
+  /// How often it has been logged.
+  int count(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    int times = 0;
+    for (size_t at = text_.find(text); at != std::string::npos; at = text_.find(text, at + 1)) {
+      ++times;
+    }
+    return times;
+  }
 
  private:
   std::mutex mutex_;
@@ -186,6 +195,27 @@ TEST_F(WeightCacheTest, TiedHeadsBiasesAndNorms) {
     expect_first(cached, want);
     expect_mapped(cached, want);
   }
+}
+
+TEST_F(WeightCacheTest, OneOfSeveralReplicasWritesIt) {
+  const PackedModel model;
+  ModelOptions cached = options(model);
+  cached.data_parallel_size = 2;
+  cached.num_threads = 2;
+  const Answer want = plain_answer(cached);
+  Log log;
+  {
+    Engine engine(log.engine());
+    engine.install_model("m", cached);
+    engine.start_model("m");
+    EXPECT_EQ(ask(engine, "m"), want);
+    EXPECT_NE(log.wait_for({kWritten, kNotWritten, kLeftOut}), "");
+  }
+  EXPECT_EQ(log.count(kMissing), 2);
+  EXPECT_EQ(log.count(kWritten), 1);
+  EXPECT_EQ(log.count(kNotWritten) + log.count(kLeftOut), 0);
+  cached.data_parallel_size = 1;
+  expect_mapped(cached, want);
 }
 
 TEST_F(WeightCacheTest, TheDraftModelToo) {

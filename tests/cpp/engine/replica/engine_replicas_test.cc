@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 
 #include "cpp/engine/expect_error.h"
 #include "engine/engine_access.h"
+#include "engine/loop/model_control.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -74,6 +76,18 @@ class Replicas : public ::testing::Test {
   }
   void resume() {
     for (const auto& control : controls) control->resume();
+  }
+  /// The device of a replica is lost while it computes.
+  void fail(size_t replica) {
+    const int32_t left = engine->model_stats("m").running_replicas - 1;
+    hold();
+    controls[replica]->lost = true;
+    controls[replica]->fail_steps(-1);
+    std::vector<Request> requests;
+    for (int32_t i = 0; i < 1 + left; ++i) requests.push_back(submit({1, 2, 3}));
+    resume();
+    for (const Request& request : requests) request.wait();
+    wait_for([&](const ModelStats& now) { return now.running_replicas == left; });
   }
   /// Until the engine says so.
   void wait_for(const std::function<bool(const ModelStats&)>& done) {
@@ -256,6 +270,135 @@ TEST_F(Replicas, ACallbackOfOneCantWaitForAnother) {
   b.wait();
   engine->stop_model("m");
   EXPECT_EQ(codes, (std::vector<ErrorCode>{ErrorCode::kInvalidState, ErrorCode::kInvalidState}));
+}
+
+TEST_F(Replicas, OneThatHasFailedTakesNoAdapter) {
+  ModelOptions options = FakeEngine::default_options();
+  options.max_loras = 2;
+  make(2, options);
+  fail(0);
+  controls[0]->fail_loading = true;
+  engine->load_lora("m", "l", "4");
+  ASSERT_EQ(engine->loras("m").size(), 1u);
+  EXPECT_EQ(engine->loras("m")[0].rank, 4);
+  const Request request = submit({1, 2, 3}, 5, "l");
+  EXPECT_EQ(replica_of(request), 1);
+  EXPECT_EQ(read_all(request.results()).token_ids, fake_greedy({1, 2, 3}, 5, 50, 4));
+  engine->unload_lora("m", "l");
+  controls[1]->lost = true;
+  controls[1]->fail_steps(-1);
+  submit({1, 2, 3}).wait();
+  wait_for([](const ModelStats& now) { return now.state == ModelState::kFailed; });
+  expect_error(ErrorCode::kInvalidState, {"'l'", "model 'm' has failed"},
+               [&] { engine->load_lora("m", "l", "4"); });
+}
+
+TEST_F(Replicas, WhatAFailedOneCountedEndsWithTheNextStart) {
+  make(2);
+  fail(1);
+  ModelStats now = engine->model_stats("m");
+  EXPECT_GE(now.finished_requests, 2u);
+  EXPECT_EQ(now.total_kv_blocks, 64) << "nobody can use the other's";
+  EXPECT_EQ(now.free_kv_blocks, 64);
+  engine->stop_model("m");
+  engine->start_model("m");
+  now = engine->model_stats("m");
+  EXPECT_EQ(now.running_replicas, 1);
+  EXPECT_EQ(now.finished_requests, 0u);
+  EXPECT_EQ(now.steps, 0u);
+  EXPECT_EQ(now.total_kv_blocks, 64);
+}
+
+TEST_F(Replicas, AStartBesideAStopIsOfAllOrNone) {
+  make(4);
+  for (int round = 0; round < 200; ++round) {
+    engine->stop_model("m");
+    std::atomic<bool> started{false};
+    std::thread stopping([&] {
+      while (!started) engine->stop_model("m");
+    });
+    engine->start_model("m");
+    started = true;
+    stopping.join();
+    const ModelStats now = engine->model_stats("m");
+    ASSERT_EQ(now.running_replicas, now.state == ModelState::kRunning ? 4 : 0) << round;
+  }
+}
+
+TEST(ModelControl, WhoWaitsForAStopTellsNobodyToStop) {
+  internal::ModelControl control;
+  control.begin();
+  EXPECT_TRUE(control.wait_stopped(0ms));
+  EXPECT_EQ(control.state(), ModelState::kRunning);
+  control.drain();
+  EXPECT_FALSE(control.wait_stopped(1ms));
+}
+
+TEST_F(Replicas, ACallbackClearsPrefixesBesideARelease) {
+  make(2);
+  fail(1);
+  controls[0]->hold();
+  const Request request = submit({1, 2}, 50);
+  std::atomic<bool> entered{false}, cleared{false};
+  request.results().on_output([&] {
+    if (entered.exchange(true)) return;
+    try {
+      for (;; std::this_thread::sleep_for(1ms)) submit({1}, 1);
+    } catch (const Error&) {  // the release has begun, and waits for this thread
+    }
+    engine->clear_prefix_cache("m");
+    cleared = true;
+  });
+  controls[0]->resume();
+  while (!entered) std::this_thread::sleep_for(1ms);
+  engine->release_model("m");
+  EXPECT_TRUE(cleared);
+}
+
+TEST_F(Replicas, CallbacksOfThoseThatFailClearPrefixes) {
+  make(2);
+  hold();
+  std::atomic<int> cleared{0};
+  std::vector<Request> requests;  // of each replica's, some are in no step
+  for (int32_t i = 0; i < 40; ++i) requests.push_back(submit({1 + i}));
+  for (const Request& request : requests) {
+    request.results().on_output([&] {
+      engine->clear_prefix_cache("m");
+      ++cleared;
+    });
+  }
+  for (const auto& control : controls) {
+    control->lost = true;
+    control->fail_steps(-1);
+  }
+  resume();
+  wait_for([](const ModelStats& now) { return now.state == ModelState::kFailed; });
+  engine->release_model("m");
+  EXPECT_EQ(cleared, 40);
+}
+
+TEST_F(Replicas, AStoppedOneIsClearedWhenItBegins) {
+  make(2);
+  hold();
+  const Request a = submit(tokens(48, 0)), b = submit(tokens(48, 20));
+  ASSERT_EQ(replica_of(b), 1);
+  resume();
+  a.wait();
+  b.wait();
+  controls[0]->hold();
+  const Request last = submit({9});
+  ASSERT_EQ(replica_of(last), 0);
+  last.results().on_output([&] { engine->clear_prefix_cache("m"); });
+  EXPECT_FALSE(engine->stop_model("m", 20ms));
+  controls[0]->resume();
+  engine->stop_model("m");
+  engine->start_model("m");
+  controls[0]->hold();
+  const Request other = submit(tokens(60, 3)), again = submit(tokens(48, 20));
+  ASSERT_EQ(replica_of(again), 1);
+  again.wait();
+  EXPECT_EQ(again.results().stats().cached_tokens, 0);
+  controls[0]->resume();
 }
 
 TEST_F(Replicas, ManyThreadsSubmitAndCancel) {
