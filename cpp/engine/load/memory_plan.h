@@ -15,7 +15,7 @@ struct MemoryRequest {
   /// Replicas that are still to be loaded into the memory, this one among them, and those that
   /// have been: each may take as much of what the first one found.
   int32_t sharers = 1, sharers_before = 0;
-  /// Replicas that host blocks are still to be taken for, where nobody knows it of the others.
+  /// Replicas that will each take host blocks of the main memory that is free now.
   int32_t host_sharers = 1;
   double total_ratio = 0;  ///< > 0: instead, of what is there but `leftover_bytes`
   size_t leftover_bytes = 0;
