@@ -34,12 +34,12 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity, HEADRACE_SITE) {
 inline void copy_box(void* shared, const void* map, int32_t column, int32_t row, uint64_t* barrier,
                      HEADRACE_SITE) {
   emulation::copy_box(shared, *static_cast<const emulation::TensorMap*>(map), column, row, barrier,
-                      site);
+                      emulation::own_block(), site);
 }
 inline void copy_unit(void* shared, const void* map, int32_t tile, int32_t unit, uint64_t* barrier,
                       HEADRACE_SITE) {
   emulation::copy_unit(shared, *static_cast<const emulation::TensorMap*>(map), tile, unit, barrier,
-                       site);
+                       emulation::own_block(), site);
 }
 inline void prefetch_map(const void*) {}
 inline void shared_writes_fence() {}
