@@ -1,7 +1,8 @@
 #pragma once
 
 // Clusters of blocks on sm_90a: copies that land in the shared memory of several blocks, barriers
-// of another block. The emulation runs blocks one after the other and knows clusters of one alone.
+// of another block. Their kernels have no __shared__ variables, of which the emulation has one for
+// all blocks of a cluster.
 
 #include "cuda/device/hopper.cuh"
 
@@ -11,18 +12,23 @@ namespace headrace::cuda {
 
 #if defined(HEADRACE_CUDA_EMULATION)
 
-__device__ inline uint32_t cluster_rank() { return 0; }
-inline void cluster_sync(HEADRACE_SITE) { __syncthreads(site); }
+inline uint32_t cluster_rank() { return emulation::cluster_rank(); }
+inline void cluster_sync(HEADRACE_SITE) {
+  emulation::cluster_arrive(site);
+  emulation::cluster_wait(site);
+}
 inline void copy_box_to_cluster(void* shared, const void* map, int32_t column, int32_t row,
-                                uint64_t* barrier, uint16_t, HEADRACE_SITE) {
-  copy_box(shared, map, column, row, barrier, site);
+                                uint64_t* barrier, uint16_t blocks, HEADRACE_SITE) {
+  emulation::copy_box(shared, *static_cast<const emulation::TensorMap*>(map), column, row, barrier,
+                      blocks, site);
 }
 inline void copy_unit_to_cluster(void* shared, const void* map, int32_t tile, int32_t unit,
-                                 uint64_t* barrier, uint16_t, HEADRACE_SITE) {
-  copy_unit(shared, map, tile, unit, barrier, site);
+                                 uint64_t* barrier, uint16_t blocks, HEADRACE_SITE) {
+  emulation::copy_unit(shared, *static_cast<const emulation::TensorMap*>(map), tile, unit, barrier,
+                       blocks, site);
 }
-inline void barrier_arrive_at(uint64_t* barrier, uint32_t, HEADRACE_SITE) {
-  barrier_arrive(barrier, site);
+inline void barrier_arrive_at(uint64_t* barrier, uint32_t rank, HEADRACE_SITE) {
+  emulation::barrier_arrive_at(barrier, rank, 0, site);
 }
 
 #else

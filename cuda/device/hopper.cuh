@@ -7,10 +7,6 @@
 #include "cuda/device/named_barrier.cuh"
 #include "cuda/device/platform.cuh"
 
-#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
-#include <cstdio>
-#endif
-
 #if defined(HEADRACE_HOPPER)
 
 namespace headrace::cuda {
@@ -34,12 +30,12 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity, HEADRACE_SITE) {
 inline void copy_box(void* shared, const void* map, int32_t column, int32_t row, uint64_t* barrier,
                      HEADRACE_SITE) {
   emulation::copy_box(shared, *static_cast<const emulation::TensorMap*>(map), column, row, barrier,
-                      site);
+                      emulation::own_block(), site);
 }
 inline void copy_unit(void* shared, const void* map, int32_t tile, int32_t unit, uint64_t* barrier,
                       HEADRACE_SITE) {
   emulation::copy_unit(shared, *static_cast<const emulation::TensorMap*>(map), tile, unit, barrier,
-                       site);
+                       emulation::own_block(), site);
 }
 inline void prefetch_map(const void*) {}
 inline void shared_writes_fence() {}
@@ -94,13 +90,8 @@ __device__ inline void barrier_expect_bytes(uint64_t* barrier, uint32_t bytes) {
 /// Waits until the phase of this parity is over; a wait of seconds names its barrier and ends
 /// the kernel.
 __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
-  constexpr uint64_t kLongest = 2'000'000'000;  // nanoseconds
-  const auto now = [] {
-    uint64_t time;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-    return time;
-  };
-  const uint64_t begin = now();
+  constexpr uint64_t kLongest = 2'000'000'000;
+  const uint64_t begin = nanoseconds();
   for (;;) {
     uint32_t done;
     asm volatile(
@@ -113,7 +104,7 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
         : "r"(shared_word(barrier)), "r"(parity)
         : "memory");
     if (done != 0) return;
-    if (now() - begin > kLongest) {
+    if (nanoseconds() - begin > kLongest) {
       printf(
           "block %u,%u,%u thread %u: parity %u of the barrier at byte %u of shared memory "
           "doesn't come (state %llx)\n",

@@ -40,7 +40,8 @@ __device__ inline void peers_fence() {
 #endif
 }
 
-/// Waits until *word is `target` or later (counters wrap), or *stop isn't zero.
+/// Waits until *word is `target` or later (counters wrap), or *stop isn't zero. With
+/// HEADRACE_CUDA_DEBUG_BARRIERS a wait of 20 seconds says so and ends the kernel.
 #if defined(HEADRACE_CUDA_EMULATION)
 inline void await_peer(uint32_t* word, uint32_t target, uint32_t* stop, HEADRACE_SITE) {
   emulation::wait_outside(
@@ -50,8 +51,20 @@ inline void await_peer(uint32_t* word, uint32_t target, uint32_t* stop, HEADRACE
 #else
 __device__ inline void await_peer(uint32_t* word, uint32_t target, uint32_t* stop) {
   constexpr int kLooksAtStop = 256;  // it lies in the host's memory
+#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
+  const uint64_t begin = nanoseconds();
+#endif
   for (int n = 1; static_cast<int32_t>(hear_peer(word) - target) < 0; ++n) {
-    if (n % kLooksAtStop == 0 && hear_peer(stop) != 0) return;
+    if (n % kLooksAtStop != 0) continue;
+    if (hear_peer(stop) != 0) return;
+#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
+    if (nanoseconds() - begin > 20'000'000'000) {
+      printf("block %u,%u,%u thread %u: another GPU's word %p stays at %u, not %u\n", blockIdx.x,
+             blockIdx.y, blockIdx.z, threadIdx.x, static_cast<void*>(word), hear_peer(word),
+             target);
+      __trap();
+    }
+#endif
   }
 }
 #endif

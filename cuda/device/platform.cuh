@@ -11,6 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
+#include <cstdio>
+#endif
 
 /// Code for sm_90a alone has a body: there, and in the emulation.
 #if defined(HEADRACE_CUDA_EMULATION) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -69,6 +72,15 @@ __device__ inline void keep_in_register(T& value) {
   static_cast<void>(value);
 #endif
 }
+
+#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
+/// For waits that say what they wait for when they take long.
+__device__ inline uint64_t nanoseconds() {
+  uint64_t time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+}
+#endif
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp_id() { return static_cast<int>(threadIdx.x) / kWarp; }

@@ -45,7 +45,8 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
             const Args&... args) {
 #if defined(HEADRACE_CUDA_EMULATION)
   submit(stream, reinterpret_cast<const void*>(kernel), [=] {
-    emulation::run_grid(name, shape.grid, {shape.threads, 1, 1}, shape.shared_bytes,
+    emulation::run_grid(name,
+                        {shape.grid, {shape.threads, 1, 1}, shape.shared_bytes, shape.cluster},
                         [&] { kernel(static_cast<Params>(args)...); });
   });
 #else

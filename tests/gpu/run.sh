@@ -248,7 +248,8 @@ sanitized() {
     --gtest_brief=1 --gtest_filter="$4"
 }
 
-# Linears of 1 to 140 rows, by every kernel; weights of int4, int8 and FP8; experts; attention.
+# Linears of 1 to 620 rows, by every kernel, with and without wgmma; weights of int4, int8 and FP8; experts;
+# attention; LoRA; and what ranks do to each other's memory, by kernels that wait for each other.
 run_sanitize() {
   local tool
   command -v compute-sanitizer >/dev/null || { skip sanitizer "no compute-sanitizer"; return; }
@@ -258,7 +259,11 @@ run_sanitize() {
     sanitized $tool quantized host/gpu_quantized_test \
       '*CudaQuantCodes.MatchesTheReference/bfloat16_*_g128_*:*CudaRoundedFormat.MatchesTheReference*'
     sanitized $tool experts host/gpu_moe_test '*CudaExperts.SumWhatTheirLinearsGive*bfloat16*'
+    sanitized $tool kernels gpu_kernels_test \
+      '*Linear.RowsDoNotDependOn*:*Linear.RowsByWgmma*:*Linear.PairsOfBlocks*:*Lora.*'
   done
+  CUDA_MODULE_LOADING=EAGER sanitized memcheck exchanges gpu_kernels_test \
+    '*RankExchange.S*:*RankExchange.PartsCome*:*RankExchange.ASum*:*RankExchange.WordsOf*'
 }
 
 # The third launch of each kernel of a benchmark, until there are 16.

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -179,6 +181,25 @@ def test_numbers_with_targets_fit_into_a_call() -> None:
     most = int(script.split("HEADRACE_GPU_SECONDS:-")[1].split("}")[0])
     assert seconds["kernels"] + seconds["decodes"] <= most
     assert sum(seconds[stage] for stage in REST if stage in seconds) <= most
+
+
+def test_the_sanitizer_gets_tests_that_there_are(machine: Machine) -> None:
+    code, text = machine.run("sanitize")
+    assert code == 0
+    for name in ("memcheck-kernels", "racecheck-kernels", "synccheck-ops", "memcheck-exchanges"):
+        assert f"ok       {name} " in text
+    sources = "".join(file.read_text() for file in (ROOT / "tests/cuda").rglob("*_test.cc"))
+    tests = [
+        f"{suite}.{name}" for suite, name in re.findall(r"TEST(?:_P)?\((\w+), (\w+)\)", sources)
+    ]
+    script = (ROOT / "tests/gpu/run.sh").read_text()
+    body = script.split("run_sanitize() {")[1].split("\n}\n")[0]
+    patterns = [one for found in re.findall(r"'(\*[^']*)'", body) for one in found.split(":")]
+    assert len(patterns) > 8
+    for pattern in patterns:
+        # Without what a parameter adds.
+        plain = pattern.split("/")[0].removesuffix("*bfloat16*") + "*"
+        assert any(fnmatch(test, plain) for test in tests), pattern
 
 
 def test_the_row_of_the_same_bits_is_a_tests_verdict(machine: Machine) -> None:

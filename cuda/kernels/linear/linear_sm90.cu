@@ -30,11 +30,7 @@ struct Tile {
 };
 
 // Two blocks share a tile of the weight, each of which copies half of it for both.
-#if defined(HEADRACE_CUDA_EMULATION)
-constexpr int kCluster = 1;
-#else
 constexpr int kCluster = 2;
-#endif
 
 struct WgmmaTask {
   int32_t units;  // of k

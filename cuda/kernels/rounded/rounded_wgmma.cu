@@ -37,13 +37,9 @@ struct Shape {
   // ends.
   static constexpr int kBlocks = kGroups == 1 && kTokens <= 64 ? 2 : 1;
   static_assert(kBlocks * (kSharedBytes + 1024) <= 228 << 10);
-// Two blocks with neighbouring rows share a tile of the weight, each of which copies half of it for
-// both.
-#if defined(HEADRACE_CUDA_EMULATION)
-  static constexpr int kCluster = 1;
-#else
+  // Two blocks with neighbouring rows share a tile of the weight, each of which copies half of it
+  // for both.
   static constexpr int kCluster = kGroups;
-#endif
 };
 
 struct WgmmaTask {

@@ -1,80 +1,40 @@
 #include "block_runner.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <new>
-#include <numeric>
 #include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "cuda_emulation.h"
-#include "fiber.h"
+#include "running_block.h"
 
 namespace headrace::emulation {
 namespace {
 
-constexpr size_t kStackBytes = 256 << 10;
-constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxSharedBytes = 227 << 10;
-constexpr size_t kSharedAlign = 1024;
-constexpr unsigned kLanes = 32;
+constexpr unsigned kMaxCluster = 8;
 constexpr std::chrono::seconds kLongestPause(60);
-
-enum class State { kReady, kAtBarrier, kInWarpOperation, kWaiting, kWaitingOutside, kDone };
-
-struct Copy {
-  void* to;
-  const void* from;
-  size_t bytes, zeros;
-};
-
-struct Thread {
-  Fiber fiber;
-  unsigned number = 0;
-  Dim3 index;
-  State state = State::kDone;
-  std::source_location site;
-  uint32_t lanes = 0;
-  WarpOperation operation = nullptr;
-  void* payload = nullptr;
-  std::function<bool()> condition;
-  std::deque<std::vector<Copy>> copy_groups;
-  std::vector<Copy> open_copies;
-};
-
-struct FreeShared {
-  void operator()(char* memory) const { ::operator delete(memory, std::align_val_t{kSharedAlign}); }
-};
-
-std::string place(const std::source_location& site) {
-  const char* file = std::strrchr(site.file_name(), '/');
-  return std::string(file == nullptr ? site.file_name() : file + 1) + ":" +
-         std::to_string(site.line());
-}
-
-bool same_site(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
-}
 
 class Runner {
  public:
-  void run(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
-           const std::function<void()>& kernel);
+  void run(const char* name, const Grid& grid, const std::function<void()>& kernel);
 
   Thread& current() { return *current_; }
-  char* shared() { return shared_.get(); }
-  size_t shared_bytes() const { return shared_bytes_; }
-  size_t threads() const { return count_; }
-  bool& next_started() { return next_started_; }
-  std::deque<std::function<void()>>& late_work() { return late_work_; }
-  std::unique_ptr<BlockState>& extension() { return extension_; }
+  /// The running thread's, or the one whose threads are being released.
+  RunningBlock& block() { return *block_; }
+  RunningBlock& block(unsigned rank) { return *blocks_[rank]; }
+  unsigned cluster_size() const { return cluster_; }
+  /// Rounds of the cluster's barrier that are over.
+  unsigned cluster_rounds() const { return cluster_rounds_; }
+  void do_late(unsigned rank, std::function<void()> work, const std::source_location& site) {
+    late_work_.push_back({rank, std::move(work), site});
+  }
   /// Leaves the running thread for good: nothing on its stack may own memory.
   [[noreturn]] void fail(const char* error, const std::source_location& site) {
     error_ = error;
@@ -86,34 +46,38 @@ class Runner {
   Schedule schedule = Schedule::kForward;
 
  private:
-  void check(Dim3 grid, Dim3 block, size_t shared_bytes) const;
-  void start_block(Dim3 block, size_t shared_bytes);
-  void run_block();
-  bool run_warp(size_t first);
-  bool release_warp(size_t first);
-  bool release_barrier();
-  bool release_waiting();
+  struct LateWork {
+    unsigned rank;
+    std::function<void()> work;
+    std::source_location site;
+  };
+
+  void start_cluster(Dim3 first);
+  void run_cluster();
+  bool run_a_block();
+  bool run_threads();
+  void order_blocks();
+  void enter(RunningBlock& block);
+  bool release_cluster();
   bool do_late_work();
   bool pause_outside();
-  [[noreturn]] void report_deadlock() const;
+  bool all_over();
+  void end_block();
+  [[noreturn]] void report_deadlock();
   void resume(Thread& thread);
-  void order_threads();
-  [[noreturn]] void report(const std::string& message) const;
   static void thread_main(void* runner);
 
   const char* name_ = nullptr;
   const std::function<void()>* kernel_ = nullptr;
-  std::unique_ptr<char[]> stacks_{new char[kStackBytes * kMaxThreads]};
-  std::vector<Thread> threads_{kMaxThreads};
-  size_t count_ = 0;
-  std::vector<unsigned> order_;
-  std::unique_ptr<char, FreeShared> shared_;
-  size_t shared_bytes_ = 0;
-  std::deque<std::function<void()>> late_work_;
-  std::unique_ptr<BlockState> extension_;
+  Grid grid_;
+  std::vector<std::unique_ptr<RunningBlock>> blocks_;  // as many as a cluster ever had
+  unsigned cluster_ = 1;
+  unsigned cluster_rounds_ = 0;
+  std::vector<unsigned> block_order_;
+  std::deque<LateWork> late_work_;
   Thread* current_ = nullptr;
+  RunningBlock* block_ = nullptr;
   const char* error_ = nullptr;
-  bool next_started_ = false;  // by a thread of the running block
   std::mt19937 random_{1};
   uint64_t pauses_ = 0;  // since a thread ran
   std::chrono::steady_clock::time_point paused_since_;
@@ -129,70 +93,62 @@ Runner& runner() {
   return *runner_memory;
 }
 
-void Runner::report(const std::string& message) const {
-  throw EmulationError(std::string(name_) + ", block (" + std::to_string(blockIdx.x) + ", " +
-                       std::to_string(blockIdx.y) + ", " + std::to_string(blockIdx.z) +
-                       "): " + message);
-}
-
-void Runner::check(Dim3 grid, Dim3 block, size_t shared_bytes) const {
+void check(const char* name, const Grid& grid) {
+  const Dim3 &blocks = grid.blocks, &block = grid.threads;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  const bool fits = threads >= 1 && threads <= kMaxThreads && block.z <= 64 && grid.x >= 1 &&
-                    grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 &&
-                    grid.z <= 65535 && shared_bytes <= kMaxSharedBytes;
+  const bool fits = threads >= 1 && threads <= kMaxThreads && block.z <= 64 && blocks.x >= 1 &&
+                    blocks.y >= 1 && blocks.z >= 1 && blocks.x <= 0x7fffffffu &&
+                    blocks.y <= 65535 && blocks.z <= 65535 &&
+                    grid.shared_bytes <= kMaxSharedBytes && grid.cluster >= 1 &&
+                    grid.cluster <= kMaxCluster && blocks.x % grid.cluster == 0;
   if (!fits) {
-    throw EmulationError(std::string(name_) + ": no GPU takes this launch: " +
-                         std::to_string(grid.x) + " x " + std::to_string(grid.y) + " x " +
-                         std::to_string(grid.z) + " blocks of " + std::to_string(threads) +
-                         " threads with " + std::to_string(shared_bytes) + " bytes shared");
+    throw EmulationError(
+        std::string(name) + ": no GPU takes this launch: " + std::to_string(blocks.x) + " x " +
+        std::to_string(blocks.y) + " x " + std::to_string(blocks.z) + " blocks of " +
+        std::to_string(threads) + " threads with " + std::to_string(grid.shared_bytes) +
+        " bytes shared, in clusters of " + std::to_string(grid.cluster));
   }
 }
 
-void Runner::run(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
-                 const std::function<void()>& kernel) {
+void Runner::run(const char* name, const Grid& grid, const std::function<void()>& kernel) {
+  check(name, grid);
   name_ = name;
   kernel_ = &kernel;
-  check(grid, block, shared_bytes);
-  gridDim = grid;
-  blockDim = block;
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
-        start_block(block, shared_bytes);
-        run_block();
+  grid_ = grid;
+  cluster_ = grid.cluster;
+  gridDim = grid.blocks;
+  blockDim = grid.threads;
+  while (blocks_.size() < cluster_) blocks_.push_back(std::make_unique<RunningBlock>());
+  for (unsigned z = 0; z < grid.blocks.z; ++z) {
+    for (unsigned y = 0; y < grid.blocks.y; ++y) {
+      for (unsigned x = 0; x < grid.blocks.x; x += cluster_) {
+        start_cluster({x, y, z});
+        run_cluster();
       }
     }
   }
 }
 
-void Runner::start_block(Dim3 block, size_t shared_bytes) {
-  shared_.reset(static_cast<char*>(::operator new(shared_bytes, std::align_val_t{kSharedAlign})));
-  std::memset(shared_.get(), 0xff, shared_bytes);
-  shared_bytes_ = shared_bytes;
+void Runner::start_cluster(Dim3 first) {
   late_work_.clear();
-  extension_.reset();
   error_ = nullptr;
-  next_started_ = false;
-  count_ = size_t{block.x} * block.y * block.z;
-  for (size_t i = 0; i < count_; ++i) {
-    const auto n = static_cast<unsigned>(i);
-    Thread& thread = threads_[i];
-    thread.number = n;
-    thread.index = {n % block.x, n / block.x % block.y, n / block.x / block.y};
-    thread.state = State::kReady;
-    thread.copy_groups.clear();
-    thread.open_copies.clear();
-    thread.fiber.start(stacks_.get() + i * kStackBytes, kStackBytes, &Runner::thread_main, this);
+  cluster_rounds_ = 0;
+  for (unsigned rank = 0; rank < cluster_; ++rank) {
+    blocks_[rank]->start({name_, {first.x + rank, first.y, first.z}, rank}, grid_.threads,
+                         grid_.shared_bytes, &Runner::thread_main, this);
+    blocks_[rank]->order_threads(schedule, random_);
   }
-  order_threads();
+  order_blocks();
 }
 
-void Runner::order_threads() {
-  order_.resize(count_);
-  std::iota(order_.begin(), order_.end(), 0u);
-  if (schedule == Schedule::kBackward) std::reverse(order_.begin(), order_.end());
-  if (schedule == Schedule::kShuffled) std::shuffle(order_.begin(), order_.end(), random_);
+void Runner::order_blocks() {
+  block_order_.resize(cluster_);
+  for (unsigned i = 0; i < cluster_; ++i) {
+    block_order_[i] = schedule == Schedule::kBackward ? cluster_ - 1 - i : i;
+  }
+  if (schedule == Schedule::kShuffled && cluster_ > 1) {
+    std::shuffle(block_order_.begin(), block_order_.end(), random_);
+  }
 }
 
 void Runner::thread_main(void* self) {
@@ -207,65 +163,102 @@ void Runner::resume(Thread& thread) {
   threadIdx = thread.index;
   thread.fiber.resume();
   current_ = nullptr;
-  if (error_ != nullptr) report(place(thread.site) + ": " + error_);
+  if (error_ != nullptr) block_->report(place(thread.site) + ": " + error_);
 }
 
-void Runner::run_block() {
-  for (bool all_done = false; !all_done;) {
-    bool progress = false;
-    for (const unsigned number : order_) {
-      if (threads_[number].state != State::kReady) continue;
-      resume(threads_[number]);
-      progress = true;
+void Runner::enter(RunningBlock& block) {
+  block_ = &block;
+  blockIdx = block.place().in_grid;
+}
+
+bool Runner::all_over() {
+  for (unsigned rank = 0; rank < cluster_; ++rank) {
+    if (!blocks_[rank]->over()) return false;
+  }
+  return true;
+}
+
+void Runner::run_cluster() {
+  while (!all_over()) {
+    if (run_a_block()) {
+      pauses_ = 0;
+      continue;
     }
-    for (size_t first = 0; first < count_; first += kLanes) progress |= release_warp(first);
-    progress |= release_barrier();
-    progress |= release_waiting();
-    all_done = std::all_of(threads_.begin(), threads_.begin() + static_cast<ptrdiff_t>(count_),
-                           [](const Thread& t) { return t.state == State::kDone; });
-    if (progress) pauses_ = 0;
-    if (!progress && !all_done && !do_late_work() && !pause_outside()) report_deadlock();
+    order_blocks();
+    if (!release_cluster() && !do_late_work() && !pause_outside()) report_deadlock();
   }
-  while (do_late_work()) {
+  for (unsigned rank = 0; rank < cluster_; ++rank) {
+    enter(*blocks_[rank]);
+    const char* error = block_->extension == nullptr ? nullptr : block_->extension->at_end();
+    if (error != nullptr) block_->report(error);
   }
-  const char* error = extension_ == nullptr ? nullptr : extension_->at_end();
-  if (error != nullptr) report(error);
 }
 
-void Runner::report_deadlock() const {
+/// Some threads of the block furthest ahead in the order that can go on: false if none can.
+bool Runner::run_a_block() {
+  for (const unsigned rank : block_order_) {
+    enter(*blocks_[rank]);
+    if (!run_threads()) continue;
+    if (block_->over()) end_block();
+    return true;
+  }
+  return false;
+}
+
+bool Runner::run_threads() {
+  bool progress = false;
+  for (const unsigned number : block_->order()) {
+    Thread& thread = block_->thread(number);
+    if (thread.state != State::kReady) continue;
+    resume(thread);
+    progress = true;
+  }
+  return block_->release() || progress;
+}
+
+void Runner::end_block() {
+  for (const LateWork& late : late_work_) {
+    if (late.rank != block_->place().rank) continue;
+    block_->report(place(late.site) + ": the block has ended before this copy into it has landed");
+  }
+}
+
+void Runner::report_deadlock() {
   std::string message = "threads wait for each other:";
-  const Thread* last = nullptr;
-  for (size_t i = 0; i < count_; ++i) {
-    const Thread& t = threads_[i];
-    if (last != nullptr && last->state == t.state && same_site(last->site, t.site)) continue;
-    last = &t;
-    const char* where = t.state == State::kAtBarrier         ? " barrier "
-                        : t.state == State::kInWarpOperation ? " warp "
-                                                             : " waits ";
-    message +=
-        " from " + std::to_string(i) + (t.state == State::kDone ? " done" : where + place(t.site));
+  RunningBlock* first = nullptr;
+  for (unsigned rank = 0; rank < cluster_; ++rank) {
+    RunningBlock& block = *blocks_[rank];
+    if (first == nullptr && !block.over()) first = &block;
+    if (cluster_ > 1) message += " in block " + std::to_string(rank) + " of the cluster";
+    message += block.waits();
   }
-  report(message);
+  first->report(message);
 }
 
-bool Runner::release_waiting() {
-  bool released = false;
-  for (size_t i = 0; i < count_; ++i) {
-    Thread& t = threads_[i];
-    const bool waits = t.state == State::kWaiting || t.state == State::kWaitingOutside;
-    if (!waits || !t.condition()) continue;
-    t.condition = nullptr;
-    t.state = State::kReady;
-    released = true;
+/// A round of the cluster's barrier, once all threads that haven't ended are there.
+bool Runner::release_cluster() {
+  const Thread* first = nullptr;
+  for (unsigned rank = 0; rank < cluster_; ++rank) {
+    for (const Thread& t : *blocks_[rank]) {
+      if (t.state == State::kDone) continue;
+      if (t.turns.arrivals == cluster_rounds_) return false;
+      if (first == nullptr) first = &t;
+      if (!same_site(t.arrival, first->arrival)) {
+        blocks_[rank]->report("threads are at different barriers of the cluster: " +
+                              place(first->arrival) + " and " + place(t.arrival));
+      }
+    }
   }
-  return released;
+  ++cluster_rounds_;
+  return true;
 }
 
 /// False if no thread waits for what another OS thread does, or none has done it for long.
 bool Runner::pause_outside() {
-  const bool waits =
-      std::any_of(threads_.begin(), threads_.begin() + static_cast<ptrdiff_t>(count_),
-                  [](const Thread& t) { return t.state == State::kWaitingOutside; });
+  bool waits = false;
+  for (unsigned rank = 0; rank < cluster_; ++rank) {
+    for (const Thread& t : *blocks_[rank]) waits |= t.state == State::kWaitingOutside;
+  }
   const auto now = std::chrono::steady_clock::now();
   if (pauses_++ == 0) paused_since_ = now;
   if (!waits || now - paused_since_ > kLongestPause) return false;
@@ -283,53 +276,9 @@ bool Runner::do_late_work() {
   if (late_work_.empty()) return false;
   size_t next = schedule == Schedule::kBackward ? late_work_.size() - 1 : 0;
   if (schedule == Schedule::kShuffled) next = random_() % late_work_.size();
-  const auto work = std::move(late_work_[next]);
+  const auto work = std::move(late_work_[next].work);
   late_work_.erase(late_work_.begin() + static_cast<ptrdiff_t>(next));
   work();
-  return true;
-}
-
-/// Finishes the operations of a warp that all their lanes have reached.
-bool Runner::release_warp(size_t first) {
-  const size_t end = std::min(first + kLanes, count_);
-  bool released = false;
-  for (size_t i = first; i < end; ++i) {
-    const Thread& leader = threads_[i];
-    if (leader.state != State::kInWarpOperation) continue;
-    void* payloads[kLanes] = {};
-    uint32_t arrived = 0;
-    for (size_t j = first; j < end; ++j) {
-      const Thread& t = threads_[j];
-      if (t.state != State::kInWarpOperation || t.lanes != leader.lanes ||
-          t.operation != leader.operation || !same_site(t.site, leader.site)) {
-        continue;
-      }
-      payloads[j - first] = t.payload;
-      arrived |= 1u << (j - first);
-    }
-    if ((arrived & leader.lanes) != leader.lanes) continue;
-    if (const char* error = leader.operation(payloads)) report(place(leader.site) + ": " + error);
-    const uint32_t lanes = leader.lanes;
-    for (size_t j = first; j < end; ++j) {
-      if (((lanes >> (j - first)) & 1u) != 0) threads_[j].state = State::kReady;
-    }
-    released = true;
-  }
-  return released;
-}
-
-bool Runner::release_barrier() {
-  const auto begin = threads_.begin();
-  const auto end = begin + static_cast<ptrdiff_t>(count_);
-  if (!std::all_of(begin, end, [](const Thread& t) { return t.state == State::kAtBarrier; })) {
-    return false;
-  }
-  for (auto t = begin; t != end; ++t) {
-    if (!same_site(t->site, begin->site)) {
-      report("threads are at different barriers: " + place(begin->site) + " and " + place(t->site));
-    }
-    t->state = State::kReady;
-  }
   return true;
 }
 
@@ -339,30 +288,6 @@ void finish(const std::vector<Copy>& copies) {
     if (copy.zeros > 0) std::memset(static_cast<char*>(copy.to) + copy.bytes, 0, copy.zeros);
   }
 }
-
-}  // namespace
-
-void set_schedule(Schedule schedule) { runner().schedule = schedule; }
-
-void run_grid(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
-              const std::function<void()>& kernel) {
-  runner().run(name, grid, block, shared_bytes, kernel);
-}
-
-char* dynamic_shared_memory() { return runner().shared(); }
-size_t shared_memory_bytes() { return runner().shared_bytes(); }
-size_t block_threads() { return runner().threads(); }
-unsigned thread_number() { return runner().current().number; }
-void fail(const char* error, const std::source_location& site) { runner().fail(error, site); }
-void do_late(std::function<void()> work) { runner().late_work().push_back(std::move(work)); }
-
-BlockState& block_state(std::unique_ptr<BlockState> (*make)()) {
-  auto& state = runner().extension();
-  if (state == nullptr) state = make();
-  return *state;
-}
-
-namespace {
 
 void wait_in(State state, std::function<bool()> condition, const std::source_location& site) {
   Thread& thread = runner().current();
@@ -374,14 +299,66 @@ void wait_in(State state, std::function<bool()> condition, const std::source_loc
 
 }  // namespace
 
+void set_schedule(Schedule schedule) { runner().schedule = schedule; }
+
+void run_grid(const char* name, const Grid& grid, const std::function<void()>& kernel) {
+  runner().run(name, grid, kernel);
+}
+
+char* dynamic_shared_memory() { return runner().block().shared(); }
+size_t shared_memory_bytes() { return runner().block().shared_bytes(); }
+char* shared_memory_of(unsigned rank) { return runner().block(rank).shared(); }
+size_t block_threads() { return runner().block().num_threads(); }
+unsigned thread_number() { return runner().current().number; }
+void fail(const char* error, const std::source_location& site) { runner().fail(error, site); }
+void do_late(unsigned rank, std::function<void()> work, const std::source_location& site) {
+  runner().do_late(rank, std::move(work), site);
+}
+
+BlockState& block_state(unsigned rank, std::unique_ptr<BlockState> (*make)()) {
+  auto& state = runner().block(rank).extension;
+  if (state == nullptr) state = make();
+  return *state;
+}
+
+unsigned cluster_rank() { return runner().block().place().rank; }
+unsigned cluster_size() { return runner().cluster_size(); }
+bool block_is_over(unsigned rank) { return runner().block(rank).over(); }
+ClusterTurns cluster_turns() { return runner().current().turns; }
+
+unsigned cluster_waits() {
+  unsigned most = 0;
+  for (const Thread& t : runner().block()) most = std::max(most, t.turns.waits);
+  return most;
+}
+
+void cluster_arrive(const std::source_location& site) {
+  Thread& thread = runner().current();
+  if (thread.turns.arrivals != thread.turns.waits) {
+    fail("arrives at the cluster's barrier again without a wait", site);
+  }
+  ++thread.turns.arrivals;
+  thread.arrival = site;
+}
+
+void cluster_wait(const std::source_location& site) {
+  Thread& thread = runner().current();
+  if (thread.turns.arrivals == thread.turns.waits) {
+    fail("waits at the cluster's barrier without having arrived", site);
+  }
+  const unsigned round = thread.turns.waits;
+  wait_until([round] { return runner().cluster_rounds() > round; }, site);
+  ++thread.turns.waits;
+}
+
 void wait_until(std::function<bool()> condition, const std::source_location& site) {
   wait_in(State::kWaiting, std::move(condition), site);
 }
 
-void start_next() { runner().next_started() = true; }
+void start_next() { runner().block().next_started = true; }
 
 void wait_outside(std::function<bool()> condition, const std::source_location& site) {
-  if (runner().next_started()) fail("waits for another GPU behind start_next()", site);
+  if (runner().block().next_started) fail("waits for another GPU behind start_next()", site);
   wait_in(State::kWaitingOutside, std::move(condition), site);
 }
 

@@ -1,15 +1,15 @@
 #pragma once
 
-// Runs emulated kernels: blocks one after the other, each thread of a block a fiber, all on the
-// calling OS thread. A thread runs until it waits at a barrier or a warp-wide operation, or is
-// done, so that without the synchronization that a kernel needs its threads see stale data: every
-// test should run under each Schedule.
+// Runs emulated kernels: clusters of blocks one after the other, each thread of a block a fiber,
+// all on the calling OS thread. A thread runs until it waits at a barrier or a warp-wide operation,
+// or is done, so that without the synchronization that a kernel needs its threads see stale data:
+// every test should run under each Schedule. Of a cluster's blocks one goes ahead of all others as
+// far as it can.
 //
 // Finds, and reports by EmulationError: barriers and warp operations that not all threads named
-// reach (divergence), reads from lanes that take no part, configurations that no GPU accepts.
-// hopper.h adds what sm_90a has.
-// Shared memory starts as 0xff bytes (NaN); out-of-bounds and misaligned accesses are the
-// sanitizers' job.
+// reach (divergence), reads from lanes that take no part, configurations that no GPU accepts,
+// blocks that end before copies into them have landed. hopper.h adds what sm_90a has. Shared memory
+// starts as 0xff bytes (NaN); out-of-bounds and misaligned accesses are the sanitizers' job.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,15 +30,22 @@ class EmulationError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The order in which a block's threads get to run between synchronizations.
+/// The order in which a block's threads get to run between synchronizations, and which of a
+/// cluster's blocks is ahead: the first, the last, or any, another one each time all wait.
 enum class Schedule { kForward, kBackward, kShuffled };
 
 /// For launches from now on.
 void set_schedule(Schedule schedule);
 
+/// Of a launch. `cluster`: blocks of one, along x.
+struct Grid {
+  Dim3 blocks, threads;
+  size_t shared_bytes = 0;
+  unsigned cluster = 1;
+};
+
 /// Runs `kernel` once for each thread of the grid. Throws EmulationError.
-void run_grid(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
-              const std::function<void()>& kernel);
+void run_grid(const char* name, const Grid& grid, const std::function<void()>& kernel);
 
 // --- for the emulated intrinsics: called by the running thread --------------------------------
 
@@ -65,21 +72,41 @@ void wait_outside(std::function<bool()> condition, const std::source_location& s
 void start_next();
 /// What to do meanwhile; at first, and with null, the OS thread yields.
 void set_pause_outside(std::function<void()> pause);
-/// Work that the hardware does by itself some time: done when all threads wait, in the order that
-/// the schedule says.
-void do_late(std::function<void()> work);
+/// Work that the hardware does by itself some time, on the shared memory of block `rank` of the
+/// cluster: done when all threads wait, in the order that the schedule says. The block must not end
+/// before.
+void do_late(unsigned rank, std::function<void()> work, const std::source_location& site);
 
 /// What an extension keeps of a block, made when it is first asked for.
 class BlockState {
  public:
   virtual ~BlockState() = default;
-  /// Once all threads are done: null, or what is wrong.
+  /// Once all threads of the cluster are done: null, or what is wrong.
   virtual const char* at_end() = 0;
 };
-BlockState& block_state(std::unique_ptr<BlockState> (*make)());
-/// Threads of the running block, and its dynamic shared memory.
+/// Of block `rank` of the cluster.
+BlockState& block_state(unsigned rank, std::unique_ptr<BlockState> (*make)());
+/// Threads of a block, and its dynamic shared memory.
 size_t block_threads();
 size_t shared_memory_bytes();
+char* shared_memory_of(unsigned rank);
+
+/// The running block's.
+unsigned cluster_rank();
+unsigned cluster_size();
+/// Have all its threads ended?
+bool block_is_over(unsigned rank);
+
+/// The barrier of all threads of the cluster that haven't ended.
+void cluster_arrive(const std::source_location& site);
+void cluster_wait(const std::source_location& site);
+/// How often a thread has done each.
+struct ClusterTurns {
+  unsigned arrivals = 0, waits = 0;
+};
+ClusterTurns cluster_turns();
+/// The most waits of any thread of the running block.
+unsigned cluster_waits();
 
 /// A copy that takes effect at the wait for its group.
 void queue_copy(void* to, const void* from, size_t bytes, size_t zeros);

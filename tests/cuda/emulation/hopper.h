@@ -9,10 +9,16 @@
 // product's issue to the wait for its group. Found and reported: operands in shared memory that
 // change between issue and wait, accumulators written meanwhile, products without a fence ahead or
 // never waited for, warps of a group that differ in their products, barriers that were never
-// initialised or get more arrivals than they take.
+// initialised, get more arrivals than they take, or at the end have a part of what they wait for.
+//
+// Of clusters: another block's barrier that no round of the cluster's barrier has followed since it
+// was initialised, and a block that waits neither for an arrival from another one nor, at the
+// cluster's barrier, for the thread that makes it. Whatever the schedule is.
 
 #include <cstdint>
 #include <source_location>
+
+#include "block_runner.h"
 
 namespace headrace::emulation {
 
@@ -35,12 +41,18 @@ uint32_t shared_address_of(const void* pointer);
 void barrier_init(uint64_t* barrier, uint32_t arrivals, const std::source_location& site);
 /// Announces `bytes`, then arrives.
 void barrier_arrive(uint64_t* barrier, uint32_t bytes, const std::source_location& site);
+/// At the barrier of block `rank` of the cluster that lies where `barrier` does in this one.
+void barrier_arrive_at(uint64_t* barrier, unsigned rank, uint32_t bytes,
+                       const std::source_location& site);
 void barrier_wait(uint64_t* barrier, uint32_t parity, const std::source_location& site);
-void copy_box(void* shared, const TensorMap& map, int32_t column, int32_t row, uint64_t* barrier,
-              const std::source_location& site);
 
+/// To the same place in each block of the cluster whose bit is set; the bytes count at the same
+/// barrier of each.
+void copy_box(void* shared, const TensorMap& map, int32_t column, int32_t row, uint64_t* barrier,
+              uint32_t blocks, const std::source_location& site);
 void copy_unit(void* shared, const TensorMap& map, int32_t tile, int32_t unit, uint64_t* barrier,
-               const std::source_location& site);
+               uint32_t blocks, const std::source_location& site);
+inline uint32_t own_block() { return 1u << cluster_rank(); }
 
 /// One of 15; `wait`: until all `threads` have arrived.
 void named_barrier(int number, int threads, bool wait, const std::source_location& site);

@@ -5,12 +5,15 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "block_runner.h"
 #include "hopper.h"
 
 namespace headrace::emulation {
+
+inline constexpr uint32_t kSharedStart = 1024;  // what a GPU keeps to itself
 
 /// Bits 4 to 3 + `bits` of an address are crossed with those from 7 on.
 uint32_t swizzled(uint32_t address, int bits);
@@ -43,6 +46,20 @@ struct WarpProducts {
   bool fenced = false;
 };
 
+/// What a barrier's word has no room for.
+struct BarrierUse {
+  unsigned arrivals_before = 0;  // of the thread that initialised it, at the cluster's barrier
+  uint64_t phases = 0;           // that are over
+  uint64_t seen = 0;             // of these, as a wait has seen
+  uint64_t peer_phase = 0;       // the last one, from 1 on, that another block had a part in,
+  unsigned peer_arrivals = 0;    // having arrived at the cluster's barrier so often
+
+  void note_peer(unsigned arrivals) {
+    peer_phase = phases + 1;
+    peer_arrivals = arrivals > peer_arrivals ? arrivals : peer_arrivals;
+  }
+};
+
 struct HopperState : BlockState {
   struct Named {
     int threads = 0, arrived = 0;
@@ -50,12 +67,15 @@ struct HopperState : BlockState {
   };
 
   HopperState();
-  /// Of the running block.
+  /// Of block `rank` of the cluster; of the running one.
+  static HopperState& of(unsigned rank);
   static HopperState& current();
   const char* at_end() override;
+  const char* check_barriers();
 
   std::array<Named, 16> named;
-  std::vector<int> registers;  // of each thread
+  std::vector<int> registers;               // of each thread
+  std::map<uint32_t, BarrierUse> barriers;  // key: address
   std::vector<WarpProducts> warps;
   /// What each warpgroup has issued so far.
   std::vector<std::vector<Product>> groups;

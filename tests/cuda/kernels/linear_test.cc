@@ -234,6 +234,32 @@ TEST_P(Linear, RowsDoNotDependOnTheirCompany) {
   }
 }
 
+// Odd numbers of tiles for pairs of blocks that copy for each other, in every size of tile, against
+// blocks on their own.
+TEST_P(Linear, PairsOfBlocksGiveTheBitsOfSingleOnes) {
+  SCOPED_TRACE(random_.trace());
+  struct Shape {
+    int64_t n, k, rows;
+    int32_t multiprocessors;
+  };
+  constexpr int64_t kPiece = 100;  // rows of linear_stream
+  for (const Shape& shape : {Shape{130, 72, 257, 132}, {72, 520, 300, 3}, {300, 200, 620, 5}}) {
+    const LinearCase c(DType::kBF16, shape.n, shape.k, false, random_);
+    const auto x = random_.uniforms(DType::kBF16, shape.rows * shape.k);
+    Options o{.bias = true, .out_dtype = DType::kBF16, .multiprocessors = shape.multiprocessors};
+    const auto got = c.run(x, o).values();
+    std::vector<float> want;
+    o.multiprocessors = 132;
+    for (auto at = x.begin(); at != x.end();) {
+      const auto end = at + std::min<int64_t>(kPiece * shape.k, x.end() - at);
+      const auto piece = c.run({at, end}, o).values();
+      want.insert(want.end(), piece.begin(), piece.end());
+      at = end;
+    }
+    ASSERT_EQ(got, want) << shape.rows << " rows";
+  }
+}
+
 TEST_P(Linear, GatedOutputHasTheBitsOfTheSeparateOps) {
   for (const DType dtype : kDTypes) {
     const LinearCase c(dtype, 72, 136, true, random_);

@@ -293,6 +293,32 @@ TEST_P(RoundedLinear, RowsByWgmmaDoNotDependOnTheirCompany) {
   }
 }
 
+// Odd numbers of tiles for pairs of blocks that copy for each other, against blocks on their own.
+TEST_P(RoundedLinear, PairsOfBlocksGiveTheBitsOfSingleOnes) {
+  SCOPED_TRACE(random_.trace());
+  struct Shape {
+    int64_t n, k, rows;
+    int32_t multiprocessors;
+  };
+  constexpr int64_t kPiece = 100;
+  for (const Activations kind : {Activations::kFloat8Rows, Activations::kFloat8Groups}) {
+    for (const Shape& shape : {Shape{136, 712, 150, 1}, {136, 328, 400, 5}, {300, 200, 420, 7}}) {
+      const RoundedCase c(DType::kBF16, kind, shape.n, shape.k, false, random_);
+      const auto x = numbers(DType::kBF16, shape.rows * shape.k);
+      Options o{.bias = true, .multiprocessors = shape.multiprocessors, .wgmma = true};
+      const auto got = c.run(x, o).values();
+      std::vector<float> want;
+      for (auto at = x.begin(); at != x.end();) {
+        const auto end = at + std::min<int64_t>(kPiece * shape.k, x.end() - at);
+        const auto piece = c.run({at, end}, o).values();
+        want.insert(want.end(), piece.begin(), piece.end());
+        at = end;
+      }
+      ASSERT_EQ(got, want) << shape.rows << " rows";
+    }
+  }
+}
+
 TEST_P(RoundedLinear, RowsThatAreZeroOrNotFinite) {
   for (const Activations kind : kKinds) {
     const RoundedCase c(DType::kF16, kind, 16, 300, false, random_);
