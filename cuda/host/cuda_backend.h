@@ -51,6 +51,8 @@
 
 namespace headrace::cuda {
 
+struct AttentionHeads;  // cuda/host/trials/kernel_trials.h
+
 class CudaBackend : public Backend {
  public:
   /// Throws what CudaContext's constructor throws. `api` must outlive this.
@@ -200,7 +202,7 @@ class CudaBackend : public Backend {
   void try_needed_kernels();
   /// What one model needs besides, once.
   void try_model_kernels(const BackendNeeds& needs);
-  void try_heads(const BackendNeeds& needs);
+  void try_heads(const AttentionHeads& heads);
   void try_exchanges();
   /// Notes that kernels failed a trial, unless `why` is empty: whether they did.
   bool fails(const char* kernels, const std::string& why, const char* instead);
@@ -269,7 +271,7 @@ class CudaBackend : public Backend {
   struct Refused {
     std::string linears, quant, rounded, experts, rounded_experts;
     std::string norms, copies, half_writes, code_writes;
-    std::string choices, lora, towers;
+    std::string attention, choices, lora, towers;
   };
   Refused refused_;
   const DType storage_;  ///< of the model's weights, hence the dtype of its activations

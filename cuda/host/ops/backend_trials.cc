@@ -81,8 +81,7 @@ void CudaBackend::try_needed_kernels() {
                refused_.code_writes);
 }
 
-void CudaBackend::try_heads(const BackendNeeds& needs) {
-  const AttentionHeads heads{needs.storage, needs.kv_dtype, needs.head_dim, needs.block_size};
+void CudaBackend::try_heads(const AttentionHeads& heads) {
   if (kv_has_scales(heads.cache)) {
     attends_codes_plainly_ =
         attends_codes_plainly_ ||
@@ -114,11 +113,18 @@ void CudaBackend::try_model_kernels(const BackendNeeds& needs) {
     trial();
     if (replaced_kernels_.size() == failures) record.keep();
   };
-  if (mma_can_attend({needs.storage, needs.kv_dtype, needs.head_dim, needs.block_size, 1.0f})) {
-    once(str_cat("Attention by heads of ", needs.head_dim, " in ", dtype_name(needs.storage),
-                 " over blocks of ", needs.block_size, " in ", dtype_name(needs.kv_dtype),
-                 attends_by_wgmma_ ? "" : ", not by wgmma"),
-         [&] { try_heads(needs); });
+  const AttentionHeads heads{needs.storage, needs.kv_dtype, needs.head_dim, needs.block_size};
+  const std::string name =
+      str_cat("heads of ", heads.head_dim, " in ", dtype_name(heads.dtype), " over blocks of ",
+              heads.block_size, " in ", dtype_name(heads.cache));
+  if (mma_can_attend({heads.dtype, heads.cache, heads.head_dim, heads.block_size, 1.0f})) {
+    once(str_cat("Attention by ", name, attends_by_wgmma_ ? "" : ", not by wgmma"),
+         [&] { try_heads(heads); });
+  } else if (heads.dtype != DType::kF32 && heads.dtype == heads.cache) {
+    once(str_cat("Plain attention by ", name), [&] {
+      note_refused("plain attention", try_plain_heads(context_, cuda::attention, heads),
+                   refused_.attention);
+    });
   }
   if (needs.storage == DType::kF32) return;
   const char* const dtype = dtype_name(needs.storage);
@@ -178,6 +184,7 @@ void CudaBackend::refuse_model(const BackendNeeds& needs) const {
   refuse(refused_.norms);
   refuse(refused_.half_writes);
   refuse(refused_.copies);
+  refuse(refused_.attention);
   if (needs.experts > 0) refuse(refused_.choices);
   if (needs.adapters) refuse(refused_.lora);
   if (needs.vision) refuse(refused_.towers);

@@ -80,6 +80,26 @@ class AttentionTrial {
     return "";
   }
 
+  /// Of plain kernels, against what the host makes of caches of 16 bits.
+  std::string run_plain() {
+    make_inputs();
+    const std::vector<std::byte> inputs(trial_->staging(), trial_->staging() + inputs_.bytes());
+    const std::vector<double> wanted = host_values(inputs.data());
+    for (const char* how : kTrialRuns) {
+      trial_->clear_outputs();
+      trial_->run(1, [&] { launch(true); });
+      trial_->download();
+      for (int64_t i = 0; i < kRows * width(); ++i) {
+        const double want = wanted[static_cast<size_t>(i)];
+        const double error = std::abs(half_at(case_.dtype, row(0), i) - want);
+        if (!(error <= 8.0 * sums_error() + 1.01 * std::abs(want) * rounding())) {
+          return str_cat("values are wrong in ", name_of(case_), how);
+        }
+      }
+    }
+    return "";
+  }
+
  private:
   int64_t width() const { return int64_t{kHeads} * case_.head_dim; }
   size_t row_bytes() const { return 2 * static_cast<size_t>(width()); }
@@ -190,19 +210,53 @@ class AttentionTrial {
   // see weights rounded to the dtype. Both kinds round what they give once. Of codes they see what
   // is up to twice as large as the numbers, and weights rounded to float16.
   bool values_are_right() const {
-    const double d = case_.head_dim;
-    const double sums = (8.0 * std::sqrt(d) * (d + 3) + 64) * 0x1p-24;
-    const double rounding = case_.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
-    const double products = has_codes() ? 2.0 * (8.0 * sums + 0x1p-10) : 4.0 * sums + rounding;
+    const double products =
+        has_codes() ? 2.0 * (8.0 * sums_error() + 0x1p-10) : 4.0 * sums_error() + rounding();
     const auto number = [&](const std::byte* numbers, int64_t i) {
       return double{half_at(case_.dtype, numbers, i)};
     };
     for (int64_t i = 0; i < kRows * width(); ++i) {
       const double found = number(row(0), i), plain = number(plain_.data(), i);
-      const double bound = 2.0 * products + (std::abs(found) + std::abs(plain)) * rounding;
+      const double bound = 2.0 * products + (std::abs(found) + std::abs(plain)) * rounding();
       if (!(std::abs(found - plain) <= bound)) return false;
     }
     return true;
+  }
+
+  double sums_error() const {
+    const double d = case_.head_dim;
+    return (8.0 * std::sqrt(d) * (d + 3) + 64) * 0x1p-24;
+  }
+  double rounding() const { return case_.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11; }
+
+  std::vector<double> host_values(const std::byte* inputs) const {
+    const auto* const tables = reinterpret_cast<const int32_t*>(inputs + tables_);
+    const int64_t d = case_.head_dim;
+    std::vector<double> out(static_cast<size_t>(kRows * width()));
+    for (int64_t i = 0; i < kRows; ++i) {
+      const int64_t seq = i / kChunk, tokens = seq > 0 ? kTokens : kTokens - kChunk + i + 1;
+      for (int64_t first = i * width(); first < (i + 1) * width(); first += d) {
+        double total = 0.0;
+        for (int64_t token = 0; token < tokens; ++token) {
+          const int64_t block = tables[seq * blocks() + token / case_.block_size];
+          const int64_t key =
+              d * layout().row(block * case_.block_size + token % case_.block_size, 0);
+          double score = 0.0;
+          for (int64_t k = 0; k < d; ++k) {
+            score += double{half_at(case_.dtype, inputs + q_, first + k)} *
+                     half_at(case_.dtype, inputs + keys_, key + k);
+          }
+          const double weight = std::exp(score * scale());
+          total += weight;
+          for (int64_t k = 0; k < d; ++k) {
+            out[static_cast<size_t>(first + k)] +=
+                weight * half_at(case_.dtype, inputs + values_, key + k);
+          }
+        }
+        for (int64_t k = 0; k < d; ++k) out[static_cast<size_t>(first + k)] /= total;
+      }
+    }
+    return out;
   }
 
   /// Of the kernels on trial, or of the plain ones: places are of inputs or outputs.
@@ -248,6 +302,11 @@ std::string try_code_attention(CudaContext& context, TrialOp<AttentionArgs> op) 
 std::string try_heads(CudaContext& context, TrialOp<AttentionArgs> op, bool has_wgmma,
                       const AttentionHeads& heads) {
   return try_cases(context, op, has_wgmma && !kv_has_scales(heads.cache), {&heads, 1});
+}
+
+std::string try_plain_heads(CudaContext& context, TrialOp<AttentionArgs> op,
+                            const AttentionHeads& heads) {
+  return guarded(context, [&] { return AttentionTrial(context, op, heads, false).run_plain(); });
 }
 
 }  // namespace headrace::cuda

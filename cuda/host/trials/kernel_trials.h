@@ -66,6 +66,11 @@ struct AttentionHeads {
 std::string try_heads(CudaContext& context, TrialOp<AttentionArgs> op, bool has_wgmma,
                       const AttentionHeads& heads);
 
+/// Plain attention over a cache of 16 bits with one model's heads: the host's values, within what
+/// rounding allows.
+std::string try_plain_heads(CudaContext& context, TrialOp<AttentionArgs> op,
+                            const AttentionHeads& heads);
+
 /// The linears of int4 and int8 weights. A row must have the same bits for few rows and for many,
 /// launched and from a graph, and the values of its numbers' products within what rounding allows.
 std::string try_quant_linears(CudaContext& context, TrialOp<QuantLinearArgs> op);

@@ -169,6 +169,19 @@ TEST_F(KernelTrial, AttentionIsTriedWithAModelsHeads) {
       "a decode and a prompt differ in float16, heads of 64");
 }
 
+void another_plain_scale(const AttentionArgs& args, Stream stream) {
+  AttentionArgs bad = args;
+  if (args.plain) bad.scale *= 1.1f;
+  attention(bad, stream);
+}
+
+TEST_F(KernelTrial, HeadsThatHavePlainKernelsAlone) {
+  EXPECT_EQ(try_plain_heads(context_, attention, {DType::kBF16, DType::kBF16, 32, 16}), "");
+  EXPECT_EQ(try_plain_heads(context_, attention, {DType::kF16, DType::kF16, 112, 64}), "");
+  EXPECT_EQ(try_plain_heads(context_, another_plain_scale, {DType::kF16, DType::kF16, 48, 64}),
+            "values are wrong in float16, heads of 48");
+}
+
 /// Values' scales are the keys'.
 void other_scales(const AttentionArgs& args, Stream stream) {
   AttentionArgs bad = args;

@@ -185,13 +185,15 @@ TEST(KernelTrialAtLoad, AModelsKernelsAreReplacedOrRefused) {
       << of_heads[0];
   needs.kv_dtype = DType::kU4;
   EXPECT_EQ(after(needs)[0].find("attention over quantized KV caches"), 0u);
-  needs.head_dim = 32;  // which has plain kernels alone
-  BackendNeeds adapters = needs, experts = needs, tower = needs;
+  needs.head_dim = 32;  // which has plain kernels alone, and over codes no trial
+  BackendNeeds adapters = needs, plain = needs, experts = needs, tower = needs;
+  plain.kv_dtype = DType::kF16;
   adapters.adapters = true;
   experts.experts = 8;
   tower.vision = true;
   tower.tower_head_dim = 64;
   for (const auto& [kernels, model] : {std::pair{"adapters", adapters},
+                                       {"plain attention", plain},
                                        {"choices of experts", experts},
                                        {"vision towers", tower}}) {
     expect_error(ErrorCode::kUnsupported, {kernels, "fake error 98", "Fake GPU", "CUDA 13.0"},
