@@ -29,7 +29,7 @@ class TimedBackend final : public Backend {
 
   DeviceInfo device_info() const override { return inner_.device_info(); }
   void enter_thread() override { inner_.enter_thread(); }
-  void require(const BackendNeeds& needs) const override { inner_.require(needs); }
+  void require(const BackendNeeds& needs) override { inner_.require(needs); }
   DType activation_dtype(DType storage) const override { return inner_.activation_dtype(storage); }
   Buffer allocate(size_t bytes) override { return inner_.allocate(bytes); }
   Buffer adopt(const void* data, size_t bytes, std::shared_ptr<void> owner) override {

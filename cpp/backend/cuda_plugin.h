@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/contract/backend.h"
+#include "headrace/gpu.h"
 
 namespace headrace {
 
@@ -44,6 +46,9 @@ struct CudaPlugin {
   void (*require_device)(int32_t device) = nullptr;
   /// Throws what require_device throws, and Error(kDevice).
   std::unique_ptr<Backend> (*make_backend)(const CudaBackendOptions& options) = nullptr;
+  /// Those that the driver shows, whether they can be used or not. Throws Error(kUnsupported) for
+  /// no driver, one too old, no GPU.
+  std::vector<GpuInfo> (*list_devices)() = nullptr;
 };
 
 /// Type of the plug-in's only export.

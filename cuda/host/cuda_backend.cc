@@ -8,8 +8,6 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/memory/device_kv_cache.h"
-#include "cuda/host/trials/kernel_trials.h"
-#include "cuda/host/trials/trial_record.h"
 #include "cuda/host/weights/quant_weight.h"
 
 namespace headrace::cuda {
@@ -53,47 +51,10 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
       arena_(context_, memory_),
       sample_arena_(context_, memory_),
       writer_(context_),
-      graphs_(context_, kCheckReplays) {
-  if (options.try_kernels) try_kernels(options.trials_folder);
-}
-
-void CudaBackend::try_kernels(const std::string& folder) {
-  const DeviceProperties& gpu = context_.properties();
-  const TrialRecord record(
-      folder, str_cat("All CUDA kernels have passed their trials.\n", context_.api().build(), "\n",
-                      gpu.name, " ", gpu.uuid, has_wgmma_ ? "\n" : " without wgmma\n"));
-  if (record.passed()) return;
-  const auto fails = [&](const char* kernels, const std::string& why, const char* instead) {
-    if (!why.empty()) replaced_kernels_.push_back(str_cat(kernels, " (", why, "): ", instead));
-    return !why.empty();
-  };
-  const char* const same = "those by mma.sync run, with the same results";
-  if (has_wgmma_ && fails("linears by wgmma", try_wgmma_linears(context_, cuda::linear), same)) {
-    has_wgmma_ = false;
-  }
-  if (codes_by_wgmma_ &&
-      fails("FP8 linears by wgmma", try_wgmma_codes(context_, cuda::quant_linear),
-            "those by mma.sync run, slower, with sums in another order")) {
-    codes_by_wgmma_ = false;
-  }
-  if (attends_by_wgmma_ &&
-      fails("attention by wgmma", try_attention(context_, cuda::attention, true), same)) {
-    attends_by_wgmma_ = false;
-  }
-  if (!attends_by_wgmma_) {
-    attends_plainly_ =
-        fails("attention by tensor cores", try_attention(context_, cuda::attention, false),
-              "plain kernels run, slower");
-  }
-  attends_codes_plainly_ = attends_plainly_ || fails("attention over quantized KV caches",
-                                                     try_code_attention(context_, cuda::attention),
-                                                     "plain kernels run, slower");
-  samples_on_host_ =
-      fails("sampling", try_sampling(context_, cuda::sample), "the host draws, slower");
-  try_needed_kernels();
-  norms_round_ = !fails("norms that round rows", try_rounding_norms(context_, cuda::rms_norm),
-                        "rows are rounded apart, with the same results");
-  if (replaced_kernels_.empty()) record.keep();
+      graphs_(context_, kCheckReplays),
+      tries_kernels_(options.try_kernels),
+      trials_folder_(options.trials_folder) {
+  if (tries_kernels_) try_kernels();
 }
 
 CudaBackend::~CudaBackend() {
@@ -121,8 +82,7 @@ DeviceInfo CudaBackend::device_info() const {
   return info;
 }
 
-void CudaBackend::require(const BackendNeeds& needs) const {
-  if (needs.storage != DType::kF32) refuse(refused_.norms);
+void CudaBackend::require(const BackendNeeds& needs) {
   if (!storable(needs.storage)) {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend keeps weights as float32, bfloat16 or ",
                 "float16, not as ", dtype_name(needs.storage), ": set dtype.");
@@ -131,6 +91,8 @@ void CudaBackend::require(const BackendNeeds& needs) const {
     throw_error(ErrorCode::kUnsupported, "the CUDA backend runs head_dim 16, 32, ..., 256, not ",
                 needs.head_dim, ": use device cpu.");
   }
+  if (tries_kernels_) try_model_kernels(needs);
+  refuse_model(needs);
 }
 
 DType CudaBackend::activation_dtype(DType storage) const {

@@ -11,7 +11,7 @@
 //   backend_ranks.cc  join, and what ranks do together
 //   backend_sample.cc  sample, begin_sample, end_sample
 //   backend_draw.cc  draws that are a part of a recorded step
-//   backend_trials.cc  kernels that nothing replaces
+//   backend_trials.cc  trials of kernels: what is replaced, what is refused
 //   backend_vision.cc  the ops of vision towers, rows from the host
 //
 // Ops return when they are queued on the backend's stream; read_back(), sample() and end_sample()
@@ -23,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -38,6 +39,7 @@
 #include "cuda/host/runtime/context.h"
 #include "cuda/host/step/step_arena.h"
 #include "cuda/host/step/step_graphs.h"
+#include "cuda/host/trials/trial_record.h"
 #include "cuda/host/weights/device_weight.h"
 #include "cuda/host/weights/uploader.h"
 #include "cuda/kernels/attention/attention.h"
@@ -49,6 +51,8 @@
 
 namespace headrace::cuda {
 
+struct AttentionHeads;  // cuda/host/trials/kernel_trials.h
+
 class CudaBackend : public Backend {
  public:
   /// Throws what CudaContext's constructor throws. `api` must outlive this.
@@ -56,7 +60,7 @@ class CudaBackend : public Backend {
   ~CudaBackend() override;
 
   DeviceInfo device_info() const override;
-  void require(const BackendNeeds& needs) const override;
+  void require(const BackendNeeds& needs) override;
   DType activation_dtype(DType storage) const override;
   bool lost() const noexcept override { return context_.lost(); }
 
@@ -194,8 +198,18 @@ class CudaBackend : public Backend {
       throw;
     }
   }
-  void try_kernels(const std::string& folder);
+  void try_kernels();
   void try_needed_kernels();
+  /// What one model needs besides, once.
+  void try_model_kernels(const BackendNeeds& needs);
+  void try_heads(const AttentionHeads& heads);
+  void try_exchanges();
+  /// Notes that kernels failed a trial, unless `why` is empty: whether they did.
+  bool fails(const char* kernels, const std::string& why, const char* instead);
+  /// The same of kernels that nothing replaces.
+  void note_refused(const char* kernels, const std::string& why, std::string& refused);
+  TrialRecord trial_record(const std::string& trials) const;
+  void refuse_model(const BackendNeeds& needs) const;
   /// Throws Error(kUnsupported) naming `kernels`, the card and the driver, unless it is empty.
   void refuse(const std::string& kernels) const;
   void refuse_weight(const QuantFormat& quant, DType storage, int32_t experts) const;
@@ -255,7 +269,9 @@ class CudaBackend : public Backend {
   std::vector<std::string> replaced_kernels_;
   /// Kernels of each kind, and why this GPU isn't trusted with them; empty: it is.
   struct Refused {
-    std::string quant, rounded, experts, norms, code_writes;
+    std::string linears, quant, rounded, experts, rounded_experts;
+    std::string norms, copies, half_writes, code_writes;
+    std::string attention, choices, lora, towers;
   };
   Refused refused_;
   const DType storage_;  ///< of the model's weights, hence the dtype of its activations
@@ -292,8 +308,11 @@ class CudaBackend : public Backend {
   std::vector<PlannedAttention> attentions_;
   std::vector<Segments> segments_;
   uint64_t segment_uses_ = 0;
-  std::unique_ptr<DeviceRank> rank_;   ///< null: the model is on this GPU alone
-  StepGraphs graphs_;                  ///< they go before rank_
+  std::unique_ptr<DeviceRank> rank_;  ///< null: the model is on this GPU alone
+  StepGraphs graphs_;                 ///< they go before rank_
+  const bool tries_kernels_;          ///< CudaBackendOptions, as the next one
+  const std::string trials_folder_;
+  std::set<std::string> tried_;        ///< trials of models
   std::unique_ptr<SwapStream> swaps_;  ///< null: no cache has host blocks
   Step step_;
   int step_generation_ = 0;        // of arena_, where the step began

@@ -15,7 +15,9 @@ std::unique_ptr<Backend> make(const CudaBackendOptions& options) {
   return std::make_unique<CudaBackend>(runtime_api(), options);
 }
 
-constexpr CudaPlugin kPlugin = {kCudaInterface, HEADRACE_VERSION, require, make};
+std::vector<GpuInfo> list() { return list_devices(runtime_api()); }
+
+constexpr CudaPlugin kPlugin = {kCudaInterface, HEADRACE_VERSION, require, make, list};
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "engine_holder.h"
 #include "headrace/cpu.h"
 #include "headrace/engine.h"
+#include "headrace/gpu.h"
 #include "headrace/output_selector.h"
 #include "loading.h"
 #include "py_callback.h"
@@ -259,6 +260,17 @@ void bind_engine(py::module_& module) {
       .def_readonly("huge_pages", &CpuInfo::huge_pages)
       .def("__repr__", short_repr);
   module.def("describe_cpu", describe_cpu);
+  py::class_<GpuInfo>(module, "GpuInfo")
+      .def_readonly("device", &GpuInfo::device)
+      .def_readonly("name", &GpuInfo::name)
+      .def_readonly("compute_capability", &GpuInfo::compute_capability)
+      .def_readonly("total_bytes", &GpuInfo::total_bytes)
+      .def_readonly("unusable", &GpuInfo::unusable)
+      .def("__repr__", short_repr);
+  module.def("describe_gpus", [] {
+    const GilRelease release;
+    return describe_gpus();
+  });
   module.def(
       "model_family",
       [](const std::string& folder) {

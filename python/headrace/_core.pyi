@@ -586,6 +586,15 @@ class CpuInfo:
     huge_pages: str
 
 def describe_cpu() -> CpuInfo: ...
+
+class GpuInfo:
+    device: str
+    name: str
+    compute_capability: str
+    total_bytes: int
+    unusable: str
+
+def describe_gpus() -> list[GpuInfo]: ...
 def model_family(folder: str) -> ModelInfo:
     """Shapes of a model folder from its config alone; no weights are read.
 

@@ -22,6 +22,7 @@ from fake_types import (
     CpuInfo,
     CpuIsaInfo,
     FinishReason,
+    GpuInfo,
     HeadraceError,
     InvalidArgumentError,
     LogprobsKind,
@@ -50,6 +51,7 @@ __all__ = [
     "CpuIsaInfo",
     "Engine",
     "FinishReason",
+    "GpuInfo",
     "HeadraceError",
     "InvalidArgumentError",
     "LogprobsKind",
@@ -76,6 +78,7 @@ __all__ = [
     "available_cpu_isas",
     "check_packed",
     "describe_cpu",
+    "describe_gpus",
     "model_family",
     "pack_model",
 ]
@@ -485,3 +488,7 @@ def available_cpu_isas() -> list[str]:
 
 def describe_cpu() -> CpuInfo:
     return CpuInfo()
+
+
+def describe_gpus() -> list[GpuInfo]:
+    return [GpuInfo(), GpuInfo("cuda:1", "Old GPU", "7.5", 1 << 29, "it is too old")]

@@ -288,6 +288,15 @@ class CpuInfo:
 
 
 @dataclass
+class GpuInfo:
+    device: str = "cuda:0"
+    name: str = "Toy GPU"
+    compute_capability: str = "9.0"
+    total_bytes: int = 1 << 30
+    unusable: str = ""
+
+
+@dataclass
 class PackReport:
     file: str = ""
     layout: str = "toy-1"

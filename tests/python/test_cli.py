@@ -361,6 +361,22 @@ class TestInfo:
         assert facts["isa"].strip() == facts["isas available"].strip() == "toy"
         assert facts["isas unavailable"].strip() == "toy_plus (no PLUS)"
         assert facts["numa nodes"].strip() == "0-1"
+        assert facts["gpus"].strip() == (
+            "cuda:0: Toy GPU, compute capability 9.0, 1 GiB; "
+            "cuda:1: Old GPU, compute capability 7.5, 512 MiB (unusable: it is too old)"
+        )
+
+    def test_a_machine_without_gpus(
+        self, run: Run, fake_engine: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def none() -> list[Any]:
+            raise fake_engine.HeadraceError("no NVIDIA driver is installed")
+
+        monkeypatch.setattr(fake_engine, "describe_gpus", none)
+        facts = json.loads(run("info", "--json")[1])
+        assert (facts["gpus"], facts["no_gpus"]) == ([], "no NVIDIA driver is installed")
+        text = dict(line.split("  ", 1) for line in run("info")[1].splitlines())
+        assert text["gpus"].strip() == "none"
 
     def test_a_packed_folder(self, run: Run, tmp_path: Path, toy_folder: Path) -> None:
         (tmp_path / "config.json").write_text((toy_folder / "config.json").read_text())

@@ -83,8 +83,9 @@ class Backend {
   virtual DeviceInfo device_info() const = 0;
   /// By the thread that will run the steps from now on, which may be confined to some cores.
   virtual void enter_thread() {}
-  /// Throws Error(kUnsupported) naming what this backend cannot run.
-  virtual void require(const BackendNeeds& needs) const = 0;
+  /// Throws Error(kUnsupported) naming what this backend cannot run. A GPU tries kernels first that
+  /// it hasn't tried yet.
+  virtual void require(const BackendNeeds& needs) = 0;
   /// Dtype of activations for a model whose weights are kept in `storage`.
   virtual DType activation_dtype(DType storage) const = 0;
   /// Whether the device has failed for good: no op will work again. Any thread.

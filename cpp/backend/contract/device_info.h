@@ -32,7 +32,8 @@ struct DeviceInfo {
   /// it, are kept as they come. false: they are read as numbers, and meet `quant_activations`.
   bool code_products = false;
 
-  /// GPU: kernels that failed their trial on this device, each with why; plain ones run instead.
+  /// GPU: kernels that failed their trial on this device, each with why, and what runs in their
+  /// place, or is refused.
   std::vector<std::string> replaced_kernels;
 };
 
@@ -46,7 +47,9 @@ struct BackendNeeds {
   /// Steps with StepBatch::given or rope_positions.
   bool given_rows = false;
   bool vision = false;  ///< the ops of vision towers (vision_ops.h)
-  int32_t experts = 0;  ///< of a layer; 0: route() and experts() aren't called
+  int32_t tower_head_dim = 0;
+  int32_t experts = 0;    ///< of a layer; 0: route() and experts() aren't called
+  bool adapters = false;  ///< lora()
 };
 
 }  // namespace headrace

@@ -40,7 +40,7 @@ DeviceInfo CpuBackend::device_info() const {
   return info;
 }
 
-void CpuBackend::require(const BackendNeeds& needs) const { require_cpu_needs(needs); }
+void CpuBackend::require(const BackendNeeds& needs) { require_cpu_needs(needs); }
 
 DType CpuBackend::activation_dtype(DType) const { return DType::kF32; }
 

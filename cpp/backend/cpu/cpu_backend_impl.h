@@ -44,7 +44,7 @@ class CpuBackend : public Backend {
 
   DeviceInfo device_info() const override;
   void enter_thread() override { pool_.adopt_caller(); }
-  void require(const BackendNeeds& needs) const override;
+  void require(const BackendNeeds& needs) override;
   DType activation_dtype(DType storage) const override;
 
   Buffer allocate(size_t bytes) override;

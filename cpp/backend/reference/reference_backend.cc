@@ -110,9 +110,7 @@ class ReferenceBackend final : public Backend {
             .quant_activations = quant_activations_,
             .code_products = code_products_};
   }
-  void require(const BackendNeeds& needs) const override {
-    require_cpu_needs(needs, code_products_);
-  }
+  void require(const BackendNeeds& needs) override { require_cpu_needs(needs, code_products_); }
   DType activation_dtype(DType) const override { return DType::kF32; }
 
   Buffer allocate(size_t bytes) override { return memory_.allocate(bytes); }

@@ -90,7 +90,9 @@ BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
           .quantization = quantization,
           .given_rows = config.vision.has_value(),
           .vision = config.vision.has_value(),
-          .experts = config.moe.router.num_experts};
+          .tower_head_dim = config.vision ? config.vision->head_dim : 0,
+          .experts = config.moe.router.num_experts,
+          .adapters = options.max_loras > 0};
 }
 
 void check_speculative(const ModelOptions& options, const ModelConfig& config) {
@@ -127,9 +129,11 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
 }
 
 std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& target,
-                                const Backend& backend) {
+                                Backend& backend) {
   std::optional<Draft> out = read_draft(options, target);
-  if (out) fit_to(backend, options, out->shapes.decoder);
+  if (!out) return out;
+  backend.require(needs_of(out->options, out->config, out->shapes));
+  fit_to(backend, options, out->shapes.decoder);
   return out;
 }
 
@@ -335,10 +339,11 @@ void warn_about_length(const std::string& name, const ModelOptions& options,
   }
 }
 
-void warn_about_kernels(const DeviceInfo& device, Logger& logger) {
-  for (const std::string& replaced : device.replaced_kernels) {
+/// `known`: of the kernels, which were told of already.
+void warn_about_kernels(const DeviceInfo& device, size_t known, Logger& logger) {
+  for (size_t i = known; i < device.replaced_kernels.size(); ++i) {
     logger.log(LogLevel::kWarning, device.name, " (", device.description,
-               "): kernels failed their trial and are replaced: ", replaced,
+               "): kernels failed their trial: ", device.replaced_kernels[i],
                ". Please report it with the driver's version.");
   }
 }
@@ -354,11 +359,11 @@ RankedBackends open_ranks(const DeviceOpener& open, const ModelOptions& options,
     out.backends.push_back(
         open(rank_options(options, replica, rank, first), packed, needs, logger));
     if (count > 1) out.backends.back()->join(out.threads->group(), rank);
-    warn_about_kernels(out.backends.back()->device_info(), logger);
   }
   if (count > 1) {
     out.threads->run([&](int32_t rank) { out.backends[static_cast<size_t>(rank)]->link_ranks(); });
   }
+  for (const auto& backend : out.backends) warn_about_kernels(backend->device_info(), 0, logger);
   return out;
 }
 
@@ -414,6 +419,9 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
   const DeviceInfo device = ranks.first().device_info();
   fit_to(ranks.first(), options, shapes.decoder);
   const std::optional<Draft> draft = open_draft(options, config, ranks.first());
+  if (draft) {
+    warn_about_kernels(ranks.first().device_info(), device.replaced_kernels.size(), logger);
+  }
   std::vector<MemoryRequest> requests = rank_requests(options, config, shapes, ranks, replica);
   EncoderStage::Parts encoder = plan_media(options, config, shapes.decoder, ranks.first(), needs);
   requests.front().media_bytes = encoder.limits.cache_bytes;

@@ -42,7 +42,7 @@ std::optional<size_t> scratch_of(const VisionTower& tower, PatchGrid grid) {
 }  // namespace
 
 EncoderStage::Parts plan_media(const ModelOptions& options, const ModelConfig& config,
-                               const DecoderOptions& decoder, const Backend& backend,
+                               const DecoderOptions& decoder, Backend& backend,
                                BackendNeeds needs) {
   EncoderStage::Parts out;
   MediaLimits& limits = out.limits;

@@ -24,6 +24,7 @@ void CudaBackend::link_ranks() {
   HEADRACE_CHECK(rank_ != nullptr);
   context_.enter();
   rank_->links();
+  if (tries_kernels_) try_exchanges();
 }
 
 // Rank 0 alone draws: the others get what it has drawn from it.

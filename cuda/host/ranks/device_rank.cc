@@ -83,8 +83,11 @@ const RankLinks& DeviceRank::links() {
 void DeviceRank::link() {
   const std::span<const RankGroup::Shown> all = group_->exchange(links_.rank, {.more = this});
   reaches_all_ = ways_.use_peers;
+  gpus_.clear();
   for (int32_t r = 0; r < links_.count; ++r) {
     others_[r] = static_cast<const DeviceRank*>(all[static_cast<size_t>(r)].more);
+    const DeviceProperties& gpu = others_[r]->context_.properties();
+    gpus_ += str_cat(r == 0 ? "" : ", ", gpu.name, " ", gpu.uuid);
     reaches_all_ = reaches_all_ && reaches(*others_[r]);
   }
   group_->meet();
@@ -146,6 +149,22 @@ void DeviceRank::link_by_nccl() {
     all_gather(links_.pieces[0], bytes, context_.stream());
   }
   context_.wait();
+}
+
+std::string DeviceRank::agree(const std::string& reason) {
+  const std::string mine = reason.empty() ? "" : str_cat("cuda:", context_.device(), ": ", reason);
+  std::string out;
+  for (const RankGroup::Shown& other : group_->exchange(links_.rank, {.more = &mine})) {
+    if (out.empty()) out = *static_cast<const std::string*>(other.more);
+  }
+  group_->meet();
+  return out;
+}
+
+// Words count no exchanges by NCCL, and nobody waits for them.
+void DeviceRank::leave_peers() {
+  ways_.use_peers = false;
+  link();
 }
 
 std::shared_ptr<NcclClique> DeviceRank::clique() {

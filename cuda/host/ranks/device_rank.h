@@ -47,6 +47,16 @@ class DeviceRank final : public RankGroup::Member, public PartsCarrier {
   /// columns of which this rank has `own`. The first call with these waits for the other ranks'.
   const std::vector<int64_t>& columns(int64_t own, int64_t all);
 
+  /// The first reason that a rank gives, with its GPU's name, the same on every rank; "": none
+  /// does. All ranks call it. Throws OtherRankFailed.
+  std::string agree(const std::string& reason);
+  /// Whether NCCL brings the parts. Behind links().
+  bool is_carried() const noexcept { return links_.carrier != nullptr; }
+  /// The ranks' GPUs, in order. Behind links().
+  const std::string& gpus() const noexcept { return gpus_; }
+  /// The ranks meet by NCCL from now on. All ranks call it. Throws what links() throws.
+  void leave_peers();
+
   void failed(int32_t first) noexcept override;
   void drop_records() noexcept override;
   void settle() noexcept override;
@@ -69,11 +79,12 @@ class DeviceRank final : public RankGroup::Member, public PartsCarrier {
 
   CudaContext& context_;
   const std::shared_ptr<RankGroup> group_;
-  const RankWays ways_;
+  RankWays ways_;
   Backend::Buffer memory_;  // two pieces, then words
   PinnedBuffer stop_;
   RankLinks links_;
   bool linked_ = false;
+  std::string gpus_;
   const DeviceRank* others_[kMostRanks] = {};  // while they link
   bool reaches_all_ = false;                   // likewise; the others read it
   std::mutex clique_mutex_;

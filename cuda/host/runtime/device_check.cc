@@ -74,4 +74,26 @@ DeviceProperties require_device(CudaApi& api, int32_t device) {
   return properties;
 }
 
+std::vector<GpuInfo> list_devices(CudaApi& api) {
+  require_driver(api);
+  const int count = count_devices(api);
+  std::vector<GpuInfo> out;
+  for (int device = 0; device < count; ++device) {
+    GpuInfo& gpu = out.emplace_back();
+    gpu.device = str_cat("cuda:", device);
+    DeviceProperties properties;
+    if (api.device_properties(device, &properties) == kSuccess) {
+      gpu.name = properties.name;
+      gpu.compute_capability = str_cat(properties.major, ".", properties.minor);
+      gpu.total_bytes = properties.total_bytes;
+    }
+    try {
+      require_device(api, device);
+    } catch (const Error& error) {
+      gpu.unusable = error.what();
+    }
+  }
+  return out;
+}
+
 }  // namespace headrace::cuda

@@ -17,22 +17,20 @@ namespace {
 // A chunk of kChunk tokens behind others, in long pieces, and its last token once more as a decode
 // beside it, in a short piece for each of two splits.
 constexpr int32_t kTokens = 290, kChunk = 40, kRows = kChunk + 1;
-constexpr int32_t kHeads = 2, kKvHeads = 1, kBlockSize = 16;
-constexpr int32_t kBlocks = (kTokens + kBlockSize - 1) / kBlockSize;
+constexpr int32_t kHeads = 2, kKvHeads = 1;
 static_assert(kTokens > kSplitKeys && kTokens <= 2 * kSplitKeys && kChunk * 2 > kShortRows);
 
-struct AttentionCase {
-  const char* name;
-  DType dtype, cache;
-  int32_t head_dim;
-};
+constexpr AttentionHeads kCases[] = {{DType::kBF16, DType::kBF16, 64},
+                                     {DType::kBF16, DType::kBF16, 128},
+                                     {DType::kF16, DType::kF16, 128}};
+constexpr AttentionHeads kCodeCases[] = {{DType::kBF16, DType::kI8, 128},
+                                         {DType::kF16, DType::kF8E4M3, 64},
+                                         {DType::kBF16, DType::kU4, 128}};
 
-constexpr AttentionCase kCases[] = {{"bfloat16, heads of 64", DType::kBF16, DType::kBF16, 64},
-                                    {"bfloat16, heads of 128", DType::kBF16, DType::kBF16, 128},
-                                    {"float16, heads of 128", DType::kF16, DType::kF16, 128}};
-constexpr AttentionCase kCodeCases[] = {{"int8, heads of 128", DType::kBF16, DType::kI8, 128},
-                                        {"fp8, heads of 64", DType::kF16, DType::kF8E4M3, 64},
-                                        {"uint4, heads of 128", DType::kBF16, DType::kU4, 128}};
+std::string name_of(const AttentionHeads& one) {
+  return str_cat(one.cache == DType::kF8E4M3 ? "fp8" : dtype_name(one.cache), ", heads of ",
+                 one.head_dim);
+}
 
 /// A token's head of a cache of codes: numbers are at most 2.
 void make_codes(DType dtype, std::mt19937& random, std::byte* codes, int64_t bytes,
@@ -56,7 +54,7 @@ void make_codes(DType dtype, std::mt19937& random, std::byte* codes, int64_t byt
 /// Of one case.
 class AttentionTrial {
  public:
-  AttentionTrial(CudaContext& context, TrialOp<AttentionArgs> op, const AttentionCase& one,
+  AttentionTrial(CudaContext& context, TrialOp<AttentionArgs> op, const AttentionHeads& one,
                  bool has_wgmma)
       : op_(op), case_(one), has_wgmma_(has_wgmma) {
     plan();
@@ -75,9 +73,29 @@ class AttentionTrial {
       trial_->run(0, [&] { launch(false); });
       trial_->download();
       if (std::memcmp(row(kRows - 1), row(kRows - 2), row_bytes()) != 0) {
-        return str_cat("a decode and a prompt differ in ", case_.name, how);
+        return str_cat("a decode and a prompt differ in ", name_of(case_), how);
       }
-      if (!values_are_right()) return str_cat("values are wrong in ", case_.name, how);
+      if (!values_are_right()) return str_cat("values are wrong in ", name_of(case_), how);
+    }
+    return "";
+  }
+
+  /// Of plain kernels, against what the host makes of caches of 16 bits.
+  std::string run_plain() {
+    make_inputs();
+    const std::vector<std::byte> inputs(trial_->staging(), trial_->staging() + inputs_.bytes());
+    const std::vector<double> wanted = host_values(inputs.data());
+    for (const char* how : kTrialRuns) {
+      trial_->clear_outputs();
+      trial_->run(1, [&] { launch(true); });
+      trial_->download();
+      for (int64_t i = 0; i < kRows * width(); ++i) {
+        const double want = wanted[static_cast<size_t>(i)];
+        const double error = std::abs(half_at(case_.dtype, row(0), i) - want);
+        if (!(error <= 8.0 * sums_error() + 1.01 * std::abs(want) * rounding())) {
+          return str_cat("values are wrong in ", name_of(case_), how);
+        }
+      }
     }
     return "";
   }
@@ -86,9 +104,10 @@ class AttentionTrial {
   int64_t width() const { return int64_t{kHeads} * case_.head_dim; }
   size_t row_bytes() const { return 2 * static_cast<size_t>(width()); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.head_dim)); }
-  KvLayout layout() const { return {kKvHeads, kBlockSize, case_.head_dim}; }
+  KvLayout layout() const { return {kKvHeads, case_.block_size, case_.head_dim}; }
+  int32_t blocks() const { return (kTokens + case_.block_size - 1) / case_.block_size; }
   bool has_codes() const { return kv_has_scales(case_.cache); }
-  int64_t cache_rows() const { return kBlocks * layout().block_rows(); }
+  int64_t cache_rows() const { return blocks() * layout().block_rows(); }
   int64_t cache_row_bytes() const { return kv_row_bytes(case_.cache, case_.head_dim); }
   size_t scale_bytes() const {
     return static_cast<size_t>(has_codes() ? cache_rows() * kKvScaleBytes : 0);
@@ -98,7 +117,7 @@ class AttentionTrial {
   }
 
   void plan() {
-    const AttentionKind kind{case_.dtype, case_.cache, case_.head_dim, kBlockSize, scale()};
+    const AttentionKind kind{case_.dtype, case_.cache, case_.head_dim, case_.block_size, scale()};
     const SeqSlice seqs[] = {{0, kChunk, kTokens - kChunk, {}}, {kChunk, 1, kTokens - 1, {}}};
     for (const bool plain : {false, true}) {
       Work& work = plain ? plain_work_ : work_;
@@ -114,7 +133,7 @@ class AttentionTrial {
       *numbers = inputs_.take(static_cast<size_t>(cache_rows() * cache_row_bytes()));
     }
     for (size_t* scales : {&key_scales_, &value_scales_}) *scales = inputs_.take(scale_bytes());
-    tables_ = inputs_.take(2 * kBlocks * sizeof(int32_t));
+    tables_ = inputs_.take(2 * static_cast<size_t>(blocks()) * sizeof(int32_t));
     out_ = outputs_.take(kRows * row_bytes());
     for (Work* work : {&work_, &plain_work_}) {
       work->short_items = inputs_.take(work->plan.short_items.size() * sizeof(AttentionItem));
@@ -141,7 +160,7 @@ class AttentionTrial {
       }
     }
     auto* const tables = reinterpret_cast<int32_t*>(to + tables_);
-    for (int32_t i = 0; i < 2 * kBlocks; ++i) tables[i] = (i + 1) * 7 % kBlocks;
+    for (int32_t i = 0; i < 2 * blocks(); ++i) tables[i] = (i + 1) * 7 % blocks();
     for (const Work* work : {&work_, &plain_work_}) {
       const AttentionPlan& plan = work->plan;
       const int32_t counts[] = {static_cast<int32_t>(plan.short_items.size()),
@@ -173,9 +192,9 @@ class AttentionTrial {
          .values = in + values_,
          .key_scales = has_codes() ? in + key_scales_ : nullptr,
          .value_scales = has_codes() ? in + value_scales_ : nullptr,
-         .num_blocks = kBlocks,
+         .num_blocks = blocks(),
          .block_tables = reinterpret_cast<const int32_t*>(in + tables_),
-         .table_stride = kBlocks,
+         .table_stride = blocks(),
          .short_items = list(work.short_items, work.plan.short_items, 0),
          .long_items = list(work.long_items, work.plan.long_items, 1),
          .partials = reinterpret_cast<float*>(trial_->outputs() + work.partials),
@@ -191,21 +210,53 @@ class AttentionTrial {
   // see weights rounded to the dtype. Both kinds round what they give once. Of codes they see what
   // is up to twice as large as the numbers, and weights rounded to float16.
   bool values_are_right() const {
-    const double d = case_.head_dim;
-    const double sums = (8.0 * std::sqrt(d) * (d + 3) + 64) * 0x1p-24;
-    const double rounding = case_.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
-    const double products = has_codes() ? 2.0 * (8.0 * sums + 0x1p-10) : 4.0 * sums + rounding;
+    const double products =
+        has_codes() ? 2.0 * (8.0 * sums_error() + 0x1p-10) : 4.0 * sums_error() + rounding();
     const auto number = [&](const std::byte* numbers, int64_t i) {
-      uint16_t bits = 0;
-      std::memcpy(&bits, numbers + 2 * i, sizeof(bits));
-      return double{case_.dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits)};
+      return double{half_at(case_.dtype, numbers, i)};
     };
     for (int64_t i = 0; i < kRows * width(); ++i) {
       const double found = number(row(0), i), plain = number(plain_.data(), i);
-      const double bound = 2.0 * products + (std::abs(found) + std::abs(plain)) * rounding;
+      const double bound = 2.0 * products + (std::abs(found) + std::abs(plain)) * rounding();
       if (!(std::abs(found - plain) <= bound)) return false;
     }
     return true;
+  }
+
+  double sums_error() const {
+    const double d = case_.head_dim;
+    return (8.0 * std::sqrt(d) * (d + 3) + 64) * 0x1p-24;
+  }
+  double rounding() const { return case_.dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11; }
+
+  std::vector<double> host_values(const std::byte* inputs) const {
+    const auto* const tables = reinterpret_cast<const int32_t*>(inputs + tables_);
+    const int64_t d = case_.head_dim;
+    std::vector<double> out(static_cast<size_t>(kRows * width()));
+    for (int64_t i = 0; i < kRows; ++i) {
+      const int64_t seq = i / kChunk, tokens = seq > 0 ? kTokens : kTokens - kChunk + i + 1;
+      for (int64_t first = i * width(); first < (i + 1) * width(); first += d) {
+        double total = 0.0;
+        for (int64_t token = 0; token < tokens; ++token) {
+          const int64_t block = tables[seq * blocks() + token / case_.block_size];
+          const int64_t key =
+              d * layout().row(block * case_.block_size + token % case_.block_size, 0);
+          double score = 0.0;
+          for (int64_t k = 0; k < d; ++k) {
+            score += double{half_at(case_.dtype, inputs + q_, first + k)} *
+                     half_at(case_.dtype, inputs + keys_, key + k);
+          }
+          const double weight = std::exp(score * scale());
+          total += weight;
+          for (int64_t k = 0; k < d; ++k) {
+            out[static_cast<size_t>(first + k)] +=
+                weight * half_at(case_.dtype, inputs + values_, key + k);
+          }
+        }
+        for (int64_t k = 0; k < d; ++k) out[static_cast<size_t>(first + k)] /= total;
+      }
+    }
+    return out;
   }
 
   /// Of the kernels on trial, or of the plain ones: places are of inputs or outputs.
@@ -216,7 +267,7 @@ class AttentionTrial {
   };
 
   TrialOp<AttentionArgs> op_;
-  const AttentionCase& case_;
+  const AttentionHeads& case_;
   bool has_wgmma_;
   Work work_, plain_work_;
   TrialPlaces inputs_, outputs_;
@@ -228,9 +279,9 @@ class AttentionTrial {
 };
 
 std::string try_cases(CudaContext& context, TrialOp<AttentionArgs> op, bool has_wgmma,
-                      std::span<const AttentionCase> cases) {
+                      std::span<const AttentionHeads> cases) {
   return guarded(context, [&]() -> std::string {
-    for (const AttentionCase& one : cases) {
+    for (const AttentionHeads& one : cases) {
       const std::string why = AttentionTrial(context, op, one, has_wgmma).run();
       if (!why.empty()) return why;
     }
@@ -246,6 +297,16 @@ std::string try_attention(CudaContext& context, TrialOp<AttentionArgs> op, bool 
 
 std::string try_code_attention(CudaContext& context, TrialOp<AttentionArgs> op) {
   return try_cases(context, op, false, kCodeCases);
+}
+
+std::string try_heads(CudaContext& context, TrialOp<AttentionArgs> op, bool has_wgmma,
+                      const AttentionHeads& heads) {
+  return try_cases(context, op, has_wgmma && !kv_has_scales(heads.cache), {&heads, 1});
+}
+
+std::string try_plain_heads(CudaContext& context, TrialOp<AttentionArgs> op,
+                            const AttentionHeads& heads) {
+  return guarded(context, [&] { return AttentionTrial(context, op, heads, false).run_plain(); });
 }
 
 }  // namespace headrace::cuda

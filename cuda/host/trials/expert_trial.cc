@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <vector>
+#include <span>
 
 #include "base/check.h"
 #include "cuda/host/trials/kernel_trials.h"
@@ -32,12 +32,27 @@ constexpr ExpertCase kCases[] = {
      DType::kF16,
      {.bits = 8, .group_size = 128, .f16_scales = true, .activations = Activations::kWhole},
      64}};
+constexpr ExpertCase kRoundedCases[] = {
+    {"int8 with int8 rows",
+     DType::kBF16,
+     {.bits = 8, .group_size = 128, .activations = Activations::kInt8Rows},
+     64},
+    {"FP8",
+     DType::kBF16,
+     {.bits = 8, .group_size = 128, .activations = Activations::kFloat8Rows},
+     64},
+    {"FP8 in groups",
+     DType::kF16,
+     {.bits = 8, .group_size = 128, .activations = Activations::kFloat8Groups},
+     64}};
 constexpr std::array<int32_t, 4> kTileRows = {8, 16, 64, 128};
 constexpr size_t kMostTiles = 8;
 
 constexpr size_t kMostExpertBytes = 2 * static_cast<size_t>(kMatrix.elements());
 constexpr size_t kSlotBytes = size_t{2} * kRows * kFeatures;
-static_assert(kRows == kNumPairs);
+/// Codes of rows and their scales.
+constexpr size_t kRoundedBytes = kRows * kInner + 4 * 32 * (kInner / kQuantUnit);
+static_assert(kRows == kNumPairs && kRows <= 32);
 
 size_t expert_bytes(const ExpertCase& one) {
   if (one.quant.bits == 0) return kMostExpertBytes;
@@ -55,15 +70,16 @@ class ExpertTrial {
         pair_rows_(inputs_.take(kNumPairs * sizeof(int32_t))),
         tiles_(inputs_.take(kTileRows.size() * kMostTiles * sizeof(ExpertTile))),
         out_(outputs_.take((kPairs.size() + kTileRows.size()) * kSlotBytes)),
+        rounded_(outputs_.take(kRoundedBytes)),
         trial_(context, inputs_.bytes(), outputs_.bytes()) {}
 
-  std::string run() {
-    for (const ExpertCase& one : kCases) {
+  std::string run(std::span<const ExpertCase> cases) {
+    for (const ExpertCase& one : cases) {
       make_inputs(one);
       for (const char* how : kTrialRuns) {
         trial_.clear_outputs();
         for (size_t e = 0; e < kPairs.size(); ++e) launch_alone(one, e);
-        trial_.run(&one - kCases, [&] {
+        trial_.run(&one - cases.data(), [&] {
           for (size_t i = 0; i < kTileRows.size(); ++i) launch(one, i);
         });
         const int32_t rows = first_difference(one);
@@ -84,17 +100,27 @@ class ExpertTrial {
     auto* const tiles = reinterpret_cast<ExpertTile*>(to + tiles_);
     std::fill_n(tiles, kTileRows.size() * kMostTiles, ExpertTile{});
     for (size_t i = 0; i < kTileRows.size(); ++i) list_tiles(kTileRows[i], tiles + i * kMostTiles);
-    if (one.quant.bits == 8) {  // any byte is a code; scales are numbers from 1 to 2
-      const QuantLayout layout{kMatrix, one.quant};
-      for (size_t e = 0; e < kPairs.size(); ++e) {
-        std::byte* const weight = to + weights_ + e * expert_bytes(one);
-        for (int64_t tile = 0; tile < layout.tiles(); ++tile) {
-          std::generate_n(weight + tile * layout.tile_bytes(), layout.scales_at(),
-                          [&] { return static_cast<std::byte>(random()); });
-        }
-      }
+    for (size_t e = 0; e < kPairs.size() && one.quant.bits == 8; ++e) {
+      make_codes({kMatrix, one.quant}, random, to + weights_ + e * expert_bytes(one));
     }
     trial_.upload();
+  }
+
+  /// Any byte is a code of int8, but of FP8 those with all of the exponent's and the mantissa's
+  /// bits. Scales of 2 bytes are numbers from 1 to 2 already; those of 4 are so large that float16
+  /// has what comes out.
+  static void make_codes(const QuantLayout& layout, std::mt19937& random, std::byte* weight) {
+    const bool rounds = rounds_rows(layout.format);
+    for (int64_t tile = 0; tile < layout.tiles(); ++tile, weight += layout.tile_bytes()) {
+      std::generate_n(weight, layout.scales_at(), [&] {
+        const auto code = static_cast<uint8_t>(random());
+        return std::byte{has_float8(layout.format) && (code & 0x7f) == 0x7f ? uint8_t{0} : code};
+      });
+      for (int64_t i = 0; rounds && i < layout.groups() * kQuantTile; ++i) {
+        const float scale = 0x1p-6f + static_cast<float>(random() & 0xff) * 0x1p-14f;
+        std::memcpy(weight + layout.scales_at() + 4 * i, &scale, sizeof scale);
+      }
+    }
   }
 
   static void list_tiles(int32_t tile_rows, ExpertTile* to) {
@@ -111,6 +137,10 @@ class ExpertTrial {
     return {trial_.outputs() + out_ + number * kSlotBytes, kRows, kFeatures, kFeatures};
   }
 
+  void* rounded(const ExpertCase& one) const {
+    return rounds_rows(one.quant) ? trial_.outputs() + rounded_ : nullptr;
+  }
+
   void launch_alone(const ExpertCase& one, size_t expert) {
     const CudaContext& context = trial_.context();
     const LinearArgs args{.dtype = one.dtype,
@@ -121,7 +151,7 @@ class ExpertTrial {
                           .out = slot(expert),
                           .multiprocessors = context.properties().multiprocessors};
     if (one.quant.bits == 0) return linear(args, context.stream());
-    quant_linear({.linear = args, .format = one.quant}, context.stream());
+    quant_linear({.linear = args, .format = one.quant, .rounded = rounded(one)}, context.stream());
   }
 
   void launch(const ExpertCase& one, size_t size) {
@@ -134,6 +164,7 @@ class ExpertTrial {
          .weight = in + weights_,
          .layout = kMatrix,
          .quant = one.quant,
+         .rounded = rounded(one),
          .out = slot(kPairs.size() + size),
          .tiles = reinterpret_cast<const ExpertTile*>(in + tiles_) + size * kMostTiles,
          .num_tiles = kMostTiles,
@@ -165,14 +196,18 @@ class ExpertTrial {
   TrialOp<GroupedLinearArgs> op_;
   TrialPlaces inputs_, outputs_;
   size_t weights_, x_, pair_rows_, tiles_;  // of inputs; those ahead of pair_rows_ are numbers
-  size_t out_;                              // of outputs
+  size_t out_, rounded_;                    // of outputs
   Trial trial_;
 };
 
 }  // namespace
 
 std::string try_experts(CudaContext& context, TrialOp<GroupedLinearArgs> op) {
-  return guarded(context, [&] { return ExpertTrial(context, op).run(); });
+  return guarded(context, [&] { return ExpertTrial(context, op).run(kCases); });
+}
+
+std::string try_rounded_experts(CudaContext& context, TrialOp<GroupedLinearArgs> op) {
+  return guarded(context, [&] { return ExpertTrial(context, op).run(kRoundedCases); });
 }
 
 }  // namespace headrace::cuda

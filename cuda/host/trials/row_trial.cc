@@ -1,25 +1,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
+#include <iterator>
 #include <vector>
 
 #include "base/check.h"
 #include "cuda/host/trials/kernel_trials.h"
 #include "cuda/host/trials/trial.h"
-#include "tensor/float8.h"
 
 namespace headrace::cuda {
 
 namespace {
 
 constexpr float kEps = 1e-5f;
-
-float half(DType dtype, const std::byte* from, int64_t i) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, from + 2 * i, sizeof bits);
-  return dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-}
 
 struct NormCase {
   const char* name;
@@ -82,18 +75,17 @@ class NormTrial {
       double squares = 0.0;
       for (int64_t i = 0; i < one.cols; ++i) {
         const int64_t at = row * one.cols + i;
-        const float sum =
-            half(one.dtype, inputs_.data(), at) + half(one.dtype, inputs_.data() + kNormBytes, at);
         const float kept =
-            one.dtype == DType::kBF16 ? bf16_to_f32(f32_to_bf16(sum)) : f16_to_f32(f32_to_f16(sum));
+            rounded_to(one.dtype, half_at(one.dtype, inputs_.data(), at) +
+                                      half_at(one.dtype, inputs_.data() + kNormBytes, at));
         sums[static_cast<size_t>(i)] = kept;
         squares += double{kept} * kept;
       }
       const double factor = 1.0 / std::sqrt(squares / static_cast<double>(one.cols) + kEps);
       for (int64_t i = 0; i < one.cols; ++i) {
         const double want = sums[static_cast<size_t>(i)] * factor *
-                            half(one.dtype, inputs_.data() + 2 * kNormBytes, i);
-        const double got = half(one.dtype, found, row * one.cols + i);
+                            half_at(one.dtype, inputs_.data() + 2 * kNormBytes, i);
+        const double got = half_at(one.dtype, found, row * one.cols + i);
         // 2^-24: the smallest step of float16.
         if (!(std::abs(got - want) <= each * std::abs(want) + 0x1p-24)) return false;
       }
@@ -106,162 +98,203 @@ class NormTrial {
   std::vector<std::byte> inputs_;
 };
 
-// One query head, two of keys and values; tokens go to places in two blocks.
-constexpr int64_t kTokens = 5, kSlotStep = 7;
-constexpr int32_t kHeadDim = 64, kKvHeads = 2, kBlockSize = 16, kBlocks = 2;
-constexpr int64_t kWidth = (1 + 2 * kKvHeads) * kHeadDim;
-constexpr KvLayout kLayout{kKvHeads, kBlockSize, kHeadDim};
-constexpr int64_t kCacheRows = kBlocks * kKvHeads * kBlockSize;
-static_assert((kTokens - 1) * kSlotStep < int64_t{kBlocks} * kBlockSize);
+// A table of more rows than are asked for. The last token's number is known on the GPU alone.
+constexpr int64_t kTableRows = 13, kEmbedCols = 72, kTokens = 5;
+constexpr int32_t kIds[kTokens] = {4, 12, 0, 3, 0}, kDrawnBy[kTokens] = {-1, -1, -1, -1, 1};
+constexpr int32_t kDrawn[] = {2, 9}, kGathered[] = {3, 1, 4};
+constexpr int32_t kFirst = 3;  // of the table's tokens: those below it give zeros
 
-struct CodeCase {
-  const char* name;
-  DType cache;
-};
-constexpr CodeCase kCodes[] = {
-    {"int8", DType::kI8}, {"fp8", DType::kF8E4M3}, {"uint4", DType::kU4}};
-
-class CodeWriteTrial {
+class CopyTrial {
  public:
-  CodeWriteTrial(CudaContext& context, TrialOp<RopeKvWriteArgs> op)
-      : op_(op),
-        qkv_(inputs_.take(2 * kTokens * kWidth)),
-        table_(inputs_.take(sizeof(float) * kTokens * kHeadDim)),
-        slots_(inputs_.take(sizeof(int64_t) * kTokens)) {
-    for (size_t part = 0; part < 2; ++part) {
-      codes_[part] = outputs_.take(kCacheRows * kHeadDim);
-      scales_[part] = outputs_.take(kCacheRows * kKvScaleBytes);
-    }
-    trial_.emplace(context, inputs_.bytes(), outputs_.bytes());
-  }
+  CopyTrial(CudaContext& context, const CopyOps& ops)
+      : ops_(ops),
+        table_(inputs_.take(2 * kTableRows * kEmbedCols)),
+        ids_(inputs_.take(sizeof kIds)),
+        drawn_by_(inputs_.take(sizeof kDrawnBy)),
+        drawn_(inputs_.take(sizeof kDrawn)),
+        gathered_(inputs_.take(sizeof kGathered)),
+        out_(outputs_.take(2 * kTokens * kEmbedCols)),
+        rows_(outputs_.take(2 * kTokens * kEmbedCols)),
+        trial_(context, inputs_.bytes(), outputs_.bytes()) {}
 
   std::string run() {
-    for (const CodeCase& one : kCodes) {
-      for (const char* how : kTrialRuns) {
-        make_inputs();
-        trial_->clear_outputs();
-        trial_->run(&one - kCodes, [&] { launch(one); });
-        trial_->download();
-        if (!is_right(one)) return str_cat("codes are wrong in ", one.name, how);
-      }
+    std::mt19937 random(12);
+    std::byte* const to = trial_.staging();
+    std::generate_n(reinterpret_cast<uint16_t*>(to), ids_ / 2, [&] { return random_half(random); });
+    std::memcpy(to + ids_, kIds, sizeof kIds);
+    std::memcpy(to + drawn_by_, kDrawnBy, sizeof kDrawnBy);
+    std::memcpy(to + drawn_, kDrawn, sizeof kDrawn);
+    std::memcpy(to + gathered_, kGathered, sizeof kGathered);
+    const std::vector<std::byte> table(to, to + ids_);
+    trial_.upload();
+    for (const char* how : kTrialRuns) {
+      trial_.clear_outputs();
+      trial_.run(0, [this] { launch(); });
+      trial_.download();
+      if (!is_right(table.data())) return str_cat("rows are wrong", how);
     }
     return "";
   }
 
  private:
-  void make_inputs() {
-    std::mt19937 random(7);
-    std::byte* const to = trial_->staging();
-    auto* const numbers = reinterpret_cast<uint16_t*>(to + qkv_);
-    std::generate_n(numbers, kTokens * kWidth, [&] { return random_half(random); });
-    auto* const table = reinterpret_cast<float*>(to + table_);
-    auto* const slots = reinterpret_cast<int64_t*>(to + slots_);
-    for (int64_t t = 0; t < kTokens; ++t) {
-      slots[t] = t * kSlotStep;
-      for (int64_t i = 0; i < kHeadDim / 2; ++i) {
-        const float angle = static_cast<float>(t * kHeadDim + i);
-        table[t * kHeadDim + i] = std::cos(angle);
-        table[t * kHeadDim + kHeadDim / 2 + i] = std::sin(angle);
-      }
-    }
-    kept_.assign(to, to + inputs_.bytes());
-    trial_->upload();
+  static constexpr size_t kEmbedBytes = 2 * kEmbedCols;
+
+  void launch() {
+    const std::byte* const in = trial_.inputs();
+    const auto list = [&](size_t place) { return reinterpret_cast<const int32_t*>(in + place); };
+    const Stream stream = trial_.context().stream();
+    const Matrix out{trial_.outputs() + out_, kTokens, kEmbedCols, kEmbedCols};
+    ops_.embed({.dtype = DType::kBF16,
+                .table = {in + table_, kTableRows, kEmbedCols, kEmbedCols},
+                .token_ids = list(ids_),
+                .out = out,
+                .drawn_by = list(drawn_by_),
+                .drawn = list(drawn_),
+                .first = kFirst,
+                .count = kTableRows - kFirst},
+               stream);
+    ops_.gather_rows(
+        {.dtype = DType::kBF16,
+         .x = out,
+         .rows = list(gathered_),
+         .out = {trial_.outputs() + rows_, std::size(kGathered), kEmbedCols, kEmbedCols}},
+        stream);
   }
 
-  void launch(const CodeCase& one) {
-    std::byte *const in = trial_->inputs(), *const out = trial_->outputs();
-    op_({.dtype = DType::kBF16,
-         .qkv = {in + qkv_, kTokens, kWidth, kWidth},
-         .num_heads = 1,
-         .rope_table = reinterpret_cast<const float*>(in + table_),
-         .rope_stride = kHeadDim,
-         .rotary_dim = kHeadDim,
-         .cache_dtype = one.cache,
-         .layout = kLayout,
-         .keys = out + codes_[0],
-         .values = out + codes_[1],
-         .key_scales = out + scales_[0],
-         .value_scales = out + scales_[1],
-         .slots = reinterpret_cast<const int64_t*>(in + slots_)},
-        trial_->context().stream());
-  }
-
-  /// What a token's head of keys (part 0) or values is, in float32.
-  std::vector<float> head(int64_t token, int32_t kv_head, size_t part) const {
-    const int64_t first =
-        token * kWidth + (1 + static_cast<int64_t>(part) * kKvHeads + kv_head) * kHeadDim;
-    std::vector<float> out(kHeadDim);
-    for (int64_t i = 0; i < kHeadDim; ++i) {
-      out[static_cast<size_t>(i)] = half(DType::kBF16, kept_.data() + qkv_, first + i);
+  bool is_right(const std::byte* table) const {
+    const std::byte* const out = trial_.staging() + out_;
+    const std::vector<std::byte> zeros(kEmbedBytes);
+    for (size_t i = 0; i < kTokens; ++i) {
+      const int32_t id = kDrawnBy[i] < 0 ? kIds[i] : kDrawn[kDrawnBy[i]];
+      const std::byte* const want =
+          id < kFirst ? zeros.data() : table + static_cast<size_t>(id - kFirst) * kEmbedBytes;
+      if (std::memcmp(out + i * kEmbedBytes, want, kEmbedBytes) != 0) return false;
     }
-    const auto* const table =
-        reinterpret_cast<const float*>(kept_.data() + table_) + token * kHeadDim;
-    for (size_t i = 0; part == 0 && i < kHeadDim / 2; ++i) {
-      const float a = out[i], b = out[i + kHeadDim / 2];
-      const float cosine = table[i], sine = table[i + kHeadDim / 2];
-      out[i] = a * cosine - b * sine;
-      out[i + kHeadDim / 2] = b * cosine + a * sine;
-    }
-    return out;
-  }
-
-  /// Each number within half a step of what its code means, and the steps no larger than need be.
-  bool is_right(const CodeCase& one) const {
-    for (int64_t token = 0; token < kTokens; ++token) {
-      for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
-        for (size_t part = 0; part < 2; ++part) {
-          const int64_t row = kLayout.row(token * kSlotStep, kv_head);
-          const std::byte* const codes =
-              trial_->staging() + codes_[part] + row * kv_row_bytes(one.cache, kHeadDim);
-          uint32_t scale = 0;
-          std::memcpy(&scale, trial_->staging() + scales_[part] + row * kKvScaleBytes,
-                      sizeof scale);
-          if (!is_near(one.cache, head(token, kv_head, part), codes, scale)) return false;
-        }
-      }
+    for (size_t i = 0; i < std::size(kGathered); ++i) {
+      const std::byte* const want = out + static_cast<size_t>(kGathered[i]) * kEmbedBytes;
+      const std::byte* const got = trial_.staging() + rows_ + i * kEmbedBytes;
+      if (std::memcmp(got, want, kEmbedBytes) != 0) return false;
     }
     return true;
   }
 
-  static bool is_near(DType cache, const std::vector<float>& numbers, const std::byte* codes,
-                      uint32_t scale) {
-    const auto [low, high] = std::ranges::minmax(numbers);
-    const double top = std::max(std::abs(low), std::abs(high));
-    const bool narrow = cache == DType::kU4;
-    float step = 0.0f, from = 0.0f;
-    std::memcpy(&step, &scale, sizeof step);
-    if (narrow) {
-      step = bf16_to_f32(static_cast<uint16_t>(scale));
-      from = bf16_to_f32(static_cast<uint16_t>(scale >> 16));
-    }
-    const double want = narrow                ? (double{high} - low) / 15
-                        : cache == DType::kI8 ? top / 127
-                                              : top / 448;
-    if (!(std::abs(step - want) <= want * 0x1p-6)) return false;
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const auto byte = static_cast<uint8_t>(codes[narrow ? i / 2 : i]);
-      const double x = numbers[i];
-      double meant = 0.0, bound = 0.51 * step;
-      if (narrow) {
-        meant = from + double{step} * (i % 2 == 0 ? byte & 15 : byte >> 4);
-        bound += (15 * step + std::abs(from)) * 0x1p-7;  // both are bfloat16
-      } else if (cache == DType::kI8) {
-        meant = double{step} * (byte - 128);
-      } else {
-        meant = double{step} * e4m3_to_f32(byte);
-        bound = std::abs(x) * 0x1.01p-4 + step * 0x1p-9;
-      }
-      if (!(std::abs(meant - x) <= bound)) return false;
-    }
-    return true;
-  }
-
-  TrialOp<RopeKvWriteArgs> op_;
+  const CopyOps& ops_;
   TrialPlaces inputs_, outputs_;
-  size_t qkv_, table_, slots_;             // of inputs
-  size_t codes_[2] = {}, scales_[2] = {};  // of outputs
+  size_t table_, ids_, drawn_by_, drawn_, gathered_;  // of inputs
+  size_t out_, rows_;                                 // of outputs
+  Trial trial_;
+};
+
+// Three rows: of an adapter with two parts, of one with one of these, and of none.
+constexpr int64_t kLoraRows = 3, kLoraInner = 72, kLoraCols = 40, kScratchCols = 32;
+constexpr int32_t kRank = 16, kPartCols = 20, kColumns[] = {0, 20};
+constexpr float kScales[] = {0.5f, -1.5f};
+constexpr LoraRowArgs kAdapted[] = {{0, 0, 1}, {2, 0, 2}};
+
+class LoraTrial {
+ public:
+  LoraTrial(CudaContext& context, TrialOp<LoraArgs> op, DType dtype)
+      : op_(op),
+        dtype_(dtype),
+        x_(inputs_.take(2 * kLoraRows * kLoraInner)),
+        out_(inputs_.take(2 * kLoraRows * kLoraCols)),
+        a_(inputs_.take(2 * 2 * kRank * kLoraInner)),
+        b_(inputs_.take(2 * 2 * kRank * kPartCols)),
+        parts_(inputs_.take(2 * sizeof(LoraPartArgs))),
+        rows_(inputs_.take(sizeof kAdapted)),
+        sums_(outputs_.take(2 * kLoraRows * kLoraCols)),
+        scratch_(outputs_.take(sizeof(float) * std::size(kAdapted) * kScratchCols)),
+        trial_(context, inputs_.bytes(), outputs_.bytes()) {}
+
+  std::string run() {
+    std::mt19937 random(13);
+    std::byte* const to = trial_.staging();
+    std::generate_n(reinterpret_cast<uint16_t*>(to), parts_ / 2,
+                    [&] { return random_half(random); });
+    for (int32_t i = 0; i < 2; ++i) {
+      const LoraPartArgs part{trial_.inputs() + a_ + 2 * i * kRank * kLoraInner,
+                              trial_.inputs() + b_ + 2 * i * kRank * kPartCols,
+                              kRank,
+                              kPartCols,
+                              kColumns[i],
+                              i * kRank,
+                              kScales[i]};
+      std::memcpy(to + parts_ + static_cast<size_t>(i) * sizeof part, &part, sizeof part);
+    }
+    std::memcpy(to + rows_, kAdapted, sizeof kAdapted);
+    kept_.assign(to, to + inputs_.bytes());
+    trial_.upload();
+    for (const char* how : kTrialRuns) {
+      trial_.clear_outputs();
+      trial_.keep(out_, sums_, 2 * kLoraRows * kLoraCols);
+      trial_.run(0, [this] { launch(); });
+      trial_.download();
+      if (!is_right()) return str_cat("values are wrong in ", dtype_name(dtype_), how);
+    }
+    return "";
+  }
+
+ private:
+  void launch() {
+    const std::byte* const in = trial_.inputs();
+    op_({.dtype = dtype_,
+         .storage = dtype_,
+         .x = {in + x_, kLoraRows, kLoraInner, kLoraInner},
+         .parts = reinterpret_cast<const LoraPartArgs*>(in + parts_),
+         .rows = reinterpret_cast<const LoraRowArgs*>(in + rows_),
+         .num_rows = std::size(kAdapted),
+         .max_parts = 2,
+         .max_rank = kRank,
+         .max_cols = kPartCols,
+         .scratch = {trial_.outputs() + scratch_, std::size(kAdapted), kScratchCols, kScratchCols},
+         .out = {trial_.outputs() + sums_, kLoraRows, kLoraCols, kLoraCols}},
+        trial_.context().stream());
+  }
+
+  double number(size_t place, int64_t i) const { return half_at(dtype_, kept_.data() + place, i); }
+
+  bool is_right() const {
+    const double each = (dtype_ == DType::kBF16 ? 0x1p-8 : 0x1p-11);
+    for (int64_t row = 0; row < kLoraRows; ++row) {
+      const auto* const adapted = std::ranges::find(kAdapted, row, &LoraRowArgs::row);
+      const int32_t parts = adapted == std::end(kAdapted) ? 0 : adapted->num_parts;
+      for (int64_t column = 0; column < kLoraCols; ++column) {
+        double want = number(out_, row * kLoraCols + column), sizes = 0.0;
+        for (int32_t part = 0; part < parts; ++part) want += added(part, row, column, &sizes);
+        const double got = half_at(dtype_, trial_.staging() + sums_, row * kLoraCols + column);
+        const double rounding = (kLoraInner + kRank + 8) * 0x1p-23;
+        if (!(std::abs(got - want) <= std::abs(want) * each + sizes * rounding)) return false;
+      }
+    }
+    return true;
+  }
+
+  double added(int32_t part, int64_t row, int64_t column, double* sizes) const {
+    const int64_t at = column - kColumns[part];
+    if (at < 0 || at >= kPartCols) return 0.0;
+    double sum = 0.0;
+    for (int64_t r = 0; r < kRank; ++r) {
+      double inner = 0.0, size = 0.0;
+      for (int64_t k = 0; k < kLoraInner; ++k) {
+        const double product =
+            number(x_, row * kLoraInner + k) * number(a_, (part * kRank + r) * kLoraInner + k);
+        inner += product;
+        size += std::abs(product);
+      }
+      const double b = number(b_, (part * kPartCols + at) * kRank + r) * kScales[part];
+      sum += inner * b;
+      *sizes += size * std::abs(b);
+    }
+    return sum;
+  }
+
+  TrialOp<LoraArgs> op_;
+  const DType dtype_;
+  TrialPlaces inputs_, outputs_;
+  size_t x_, out_, a_, b_, parts_, rows_;  // of inputs; those ahead of the parts are numbers
+  size_t sums_, scratch_;                  // of outputs
   std::vector<std::byte> kept_;            // inputs
-  std::optional<Trial> trial_;
+  Trial trial_;
 };
 
 }  // namespace
@@ -270,8 +303,12 @@ std::string try_norms(CudaContext& context, TrialOp<RmsNormArgs> op) {
   return guarded(context, [&] { return NormTrial(context, op).run(); });
 }
 
-std::string try_code_writes(CudaContext& context, TrialOp<RopeKvWriteArgs> op) {
-  return guarded(context, [&] { return CodeWriteTrial(context, op).run(); });
+std::string try_copies(CudaContext& context, const CopyOps& ops) {
+  return guarded(context, [&] { return CopyTrial(context, ops).run(); });
+}
+
+std::string try_lora(CudaContext& context, TrialOp<LoraArgs> op, DType dtype) {
+  return guarded(context, [&] { return LoraTrial(context, op, dtype).run(); });
 }
 
 }  // namespace headrace::cuda

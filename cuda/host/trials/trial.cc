@@ -30,6 +30,12 @@ void Trial::clear_outputs() {
   context_.check(context_.api().fill_zero(outputs(), output_bytes_, context_.stream()), "a trial");
 }
 
+void Trial::keep(size_t from, size_t to, size_t bytes) {
+  context_.check(context_.api().copy(outputs() + to, inputs() + from, bytes,
+                                     CopyKind::kDeviceToDevice, context_.stream()),
+                 "a trial");
+}
+
 void Trial::download() {
   context_.check(context_.api().copy(staging(), outputs(), output_bytes_, CopyKind::kDeviceToHost,
                                      context_.stream()),

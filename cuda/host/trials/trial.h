@@ -3,6 +3,7 @@
 // What trials share.
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -11,6 +12,7 @@
 #include "cuda/host/memory/pinned.h"
 #include "cuda/host/runtime/context.h"
 #include "cuda/host/step/step_graphs.h"
+#include "tensor/dtype.h"
 
 namespace headrace::cuda {
 
@@ -58,6 +60,8 @@ class Trial {
   std::byte* staging() const { return staging_.data(); }
   void upload();
   void clear_outputs();
+  /// Copies what kernels have left in the inputs to the outputs: places of both.
+  void keep(size_t from, size_t to, size_t bytes);
   void download();
   /// Calls what launches kernels the first time, records and launches it the second, and launches
   /// the record from then on. `what`: says which kernels, the same for the same ones.
@@ -79,6 +83,17 @@ inline constexpr const char* kTrialRuns[] = {"", ", recorded", ", from a graph"}
 /// Numbers from 1 to 2 as float16, and from 1/128 to 2 as bfloat16, of both signs.
 inline uint16_t random_half(std::mt19937& random) {
   return static_cast<uint16_t>(0x3c00 | (random() & 0x83ff));
+}
+
+/// Element `i` of 16-bit floats that lie anywhere.
+inline float half_at(DType dtype, const std::byte* from, int64_t i) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, from + 2 * i, sizeof bits);
+  return dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+}
+/// The number, rounded to 16 bits.
+inline float rounded_to(DType dtype, float number) {
+  return dtype == DType::kBF16 ? bf16_to_f32(f32_to_bf16(number)) : f16_to_f32(f32_to_f16(number));
 }
 
 /// What `trial` returns; an error that it throws is a reason, too, unless the GPU is lost.

@@ -51,6 +51,9 @@ struct AttentionKind {
   float scale = 0.0f;
 };
 
+/// Whether tensor cores can compute it, of rows aligned to 16 bytes.
+bool mma_can_attend(const AttentionKind& kind);
+
 /// Whether wgmma can compute long pieces; codes aren't among what it takes. Rows are aligned to 16
 /// bytes then.
 bool wgmma_can_attend(const AttentionKind& kind);

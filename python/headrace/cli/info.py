@@ -48,6 +48,7 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
         **weights,
         **_kv_needs(info, shapes["dtype"], args.max_model_len or info.max_model_len),
         **_machine(native.describe_cpu()),
+        **_gpus(),
     }
 
 
@@ -86,6 +87,25 @@ def _machine(cpu: Any) -> dict[str, Any]:
         "numa_nodes": cpu.numa_nodes,
         "huge_pages": cpu.huge_pages,
     }
+
+
+def _gpus() -> dict[str, Any]:
+    """What the driver shows, or why there is nothing."""
+    from headrace import native
+
+    try:
+        gpus = native.describe_gpus()
+    except native.HeadraceError as error:
+        return {"gpus": [], "no_gpus": str(error)}
+    names = ("device", "name", "compute_capability", "total_bytes", "unusable")
+    return {"gpus": [{name: getattr(gpu, name) for name in names} for gpu in gpus]}
+
+
+def _gpu_text(gpu: dict[str, Any]) -> str:
+    """One line of the list."""
+    card = f"{gpu['device']}: {gpu['name']}, compute capability {gpu['compute_capability']}"
+    text = f"{card}, {_size(gpu['total_bytes'])}"
+    return f"{text} (unusable: {gpu['unusable']})" if gpu["unusable"] else text
 
 
 def _loaded(args: argparse.Namespace) -> dict[str, Any]:
@@ -150,6 +170,8 @@ def _kv_needs(info: Any, dtype: str, context: int) -> dict[str, Any]:
 
 
 def _shown(name: str, value: Any) -> str:
+    if name == "gpus":
+        return "; ".join(map(_gpu_text, value)) or "none"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, int) and "bytes" in name:

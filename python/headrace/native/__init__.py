@@ -36,6 +36,7 @@ from headrace.native.engine import (
     LoadProgress,
     available_cpu_isas,
     describe_cpu,
+    describe_gpus,
     describe_model,
 )
 from headrace.native.output import Output
@@ -70,5 +71,6 @@ __all__ = [
     "SpeculativeOptions",
     "available_cpu_isas",
     "describe_cpu",
+    "describe_gpus",
     "describe_model",
 ]

@@ -406,6 +406,14 @@ def describe_cpu() -> _core.CpuInfo:
     return _core.describe_cpu()
 
 
+def describe_gpus() -> list[_core.GpuInfo]:
+    """The GPUs that the NVIDIA driver shows, each with why it can't be used, if it can't.
+
+    Raises HeadraceError where there are none, saying what is missing.
+    """
+    return _core.describe_gpus()
+
+
 def available_cpu_isas() -> list[str]:
     """The CPU kernel sets that run on this machine, the best one first."""
     return _core.available_cpu_isas()

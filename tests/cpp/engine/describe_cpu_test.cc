@@ -5,6 +5,8 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/threads/numa_topology.h"
 #include "headrace/cpu.h"
+#include "headrace/gpu.h"
+#include "headrace/status.h"
 
 namespace headrace {
 namespace {
@@ -29,6 +31,15 @@ TEST(DescribeCpu, SaysWhatABackendWouldUse) {
   for (const std::string& node : info.numa_nodes) cores += parse_cpu_list(node).value().count();
   EXPECT_EQ(cores, info.cores);
   EXPECT_FALSE(info.huge_pages.empty());
+}
+
+// With or without a plug-in, a driver and GPUs.
+TEST(DescribeGpus, ListsThemOrSaysWhatIsMissing) {
+  try {
+    for (const GpuInfo& gpu : describe_gpus()) EXPECT_EQ(gpu.device.find("cuda:"), 0u);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cuda/host/support/fake_cuda_api.h"
 #include "headrace/status.h"
@@ -77,6 +78,32 @@ TEST(RequireDevice, TakesAmpereAndTheSameMajorVersionsDriver) {
   api.runtime = 13020;
   api.devices[0].major = 8;
   EXPECT_EQ(require_device(api, 0).major, 8);
+}
+
+TEST(ListDevices, NamesThoseThatCannotBeUsedWithTheReason) {
+  FakeCudaApi api;
+  api.add_devices(1);
+  api.devices[1].name = "Tesla V100";
+  api.devices[1].major = 7;
+  const std::vector<GpuInfo> gpus = list_devices(api);
+  ASSERT_EQ(gpus.size(), 2u);
+  EXPECT_EQ(gpus[0].device, "cuda:0");
+  EXPECT_EQ(gpus[0].name, "Fake GPU");
+  EXPECT_EQ(gpus[0].compute_capability, "9.0");
+  EXPECT_EQ(gpus[0].total_bytes, size_t{1} << 30);
+  EXPECT_EQ(gpus[0].unusable, "");
+  EXPECT_EQ(gpus[1].device, "cuda:1");
+  EXPECT_NE(gpus[1].unusable.find("7.0, but 8.0 or later is needed"), std::string::npos)
+      << gpus[1].unusable;
+}
+
+TEST(ListDevices, SaysWhatIsMissingWhereThereAreNone) {
+  FakeCudaApi api;
+  api.driver = 0;
+  EXPECT_THROW(list_devices(api), Error);
+  api.driver = 13000;
+  api.devices.clear();
+  EXPECT_THROW(list_devices(api), Error);
 }
 
 }  // namespace

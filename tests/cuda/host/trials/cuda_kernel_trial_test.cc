@@ -4,28 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <functional>
-#include <iterator>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "base/log.h"
-#include "cpp/engine/expect_error.h"
-#include "cpp/model/decoder_harness.h"
-#include "cpp/model/golden_case.h"
 #include "cuda/host/support/emulated_gpu.h"
-#include "cuda/host/support/engine_requests.h"
-#include "engine/engine_access.h"
-#include "engine/load/loaded_model.h"
-#include "fakes/fake_model.h"
-#include "model/config/quantization.h"
 
 namespace headrace::cuda {
 namespace {
-
-using headrace::testing::read_all;
 
 class KernelTrial : public ::testing::Test {
  protected:
@@ -37,6 +22,7 @@ class KernelTrial : public ::testing::Test {
 
 TEST_F(KernelTrial, GoodKernelsPassAndLeaveNothing) {
   EXPECT_EQ(reason(linear), "");
+  EXPECT_EQ(try_linears(context_, linear), "");
   EXPECT_EQ(try_wgmma_codes(context_, quant_linear), "");
   EXPECT_EQ(try_attention(context_, attention, true), "");
   EXPECT_EQ(try_attention(context_, attention, false), "");
@@ -44,11 +30,15 @@ TEST_F(KernelTrial, GoodKernelsPassAndLeaveNothing) {
   EXPECT_EQ(try_quant_linears(context_, quant_linear), "");
   EXPECT_EQ(try_rounded_linears(context_, quant_linear), "");
   EXPECT_EQ(try_experts(context_, grouped_linear), "");
+  EXPECT_EQ(try_rounded_experts(context_, grouped_linear), "");
   EXPECT_EQ(try_norms(context_, rms_norm), "");
   EXPECT_EQ(try_rounding_norms(context_, rms_norm), "");
+  EXPECT_EQ(try_half_writes(context_, rope_kv_write), "");
   EXPECT_EQ(try_code_writes(context_, rope_kv_write), "");
+  EXPECT_EQ(try_copies(context_, {}), "");
   EXPECT_EQ(try_sampling(context_, sample), "");
   EXPECT_GT(api_.calls("launch"), 0);
+  EXPECT_LE(api_.calls("kernel"), 600);  // they are a part of a card's first load
   EXPECT_EQ(api_.device_bytes(), 0u);
 }
 
@@ -78,6 +68,37 @@ void wrong_with_silu(const LinearArgs& args, Stream stream) {
 
 TEST_F(KernelTrial, EveryEpilogueAndTypeIsTried) {
   EXPECT_EQ(reason(wrong_with_silu), "of 1 rows in float16 with SiLU they differ");
+}
+
+/// Of so many rows (0: any) by mma.sync, one of the arguments is changed.
+template <int64_t kBadRows, void (*kChange)(LinearArgs&)>
+void changed(const LinearArgs& args, Stream stream) {
+  LinearArgs bad = args;
+  if (kBadRows == 0 || args.x.rows == kBadRows) kChange(bad);
+  linear(bad, stream);
+}
+void other_numbers(LinearArgs& args) { args.x.data = static_cast<const char*>(args.x.data) + 16; }
+void no_bias(LinearArgs& args) { args.bias = nullptr; }
+void no_residual(LinearArgs& args) { args.residual = {}; }
+void up_of_gate(LinearArgs& args) {  // 8 features on, all gates are ups and ups gates
+  if (!args.silu_mul) return;
+  args.weight = static_cast<const char*>(args.weight) + 2 * kGateUpGroup * args.layout.stride();
+  args.layout.n -= 64;
+  args.out.cols -= 32;
+}
+
+TEST_F(KernelTrial, WrongLinearsByMmaAreSeen) {
+  EXPECT_EQ(try_linears(context_, changed<9, other_numbers>),
+            "of 9 rows they differ in bfloat16 with a bias");
+  EXPECT_EQ(try_linears(context_, changed<40, other_numbers>),
+            "of 40 rows they differ in bfloat16 with a bias");
+  EXPECT_EQ(try_linears(context_, changed<0, other_numbers>),
+            "values are wrong in bfloat16 with a bias");
+  EXPECT_EQ(try_linears(context_, changed<0, no_bias>), "values are wrong in bfloat16 with a bias");
+  EXPECT_EQ(try_linears(context_, changed<0, up_of_gate>),
+            "values are wrong in bfloat16 with SiLU");
+  EXPECT_EQ(try_linears(context_, changed<0, no_residual>),
+            "values are wrong in bfloat16 with a residual");
 }
 
 /// By wgmma, of `kBadRows` rows or any (0), features are 16 off.
@@ -131,6 +152,34 @@ TEST_F(KernelTrial, WrongAttentionIsSeen) {
             "a decode and a prompt differ in bfloat16, heads of 64");
   EXPECT_EQ(try_attention(context_, other_decodes<DType::kF16>, false),
             "a decode and a prompt differ in float16, heads of 128");
+}
+
+// Any model's heads: those that kernels of their own serve, and others' blocks.
+TEST_F(KernelTrial, AttentionIsTriedWithAModelsHeads) {
+  for (const AttentionHeads& heads : {AttentionHeads{DType::kBF16, DType::kBF16, 80, 64},
+                                      {DType::kF16, DType::kF16, 64, 32},
+                                      {DType::kF16, DType::kI8, 96, 8},
+                                      {DType::kBF16, DType::kBF16, 256, 16}}) {
+    EXPECT_EQ(try_heads(context_, attention, true, heads), "") << heads.head_dim;
+  }
+  EXPECT_EQ(try_heads(context_, another_scale, true, {DType::kBF16, DType::kBF16, 96, 64}),
+            "values are wrong in bfloat16, heads of 96");
+  EXPECT_EQ(
+      try_heads(context_, other_decodes<DType::kF16>, true, {DType::kF16, DType::kF16, 64, 16}),
+      "a decode and a prompt differ in float16, heads of 64");
+}
+
+void another_plain_scale(const AttentionArgs& args, Stream stream) {
+  AttentionArgs bad = args;
+  if (args.plain) bad.scale *= 1.1f;
+  attention(bad, stream);
+}
+
+TEST_F(KernelTrial, HeadsThatHavePlainKernelsAlone) {
+  EXPECT_EQ(try_plain_heads(context_, attention, {DType::kBF16, DType::kBF16, 32, 16}), "");
+  EXPECT_EQ(try_plain_heads(context_, attention, {DType::kF16, DType::kF16, 112, 64}), "");
+  EXPECT_EQ(try_plain_heads(context_, another_plain_scale, {DType::kF16, DType::kF16, 48, 64}),
+            "values are wrong in float16, heads of 48");
 }
 
 /// Values' scales are the keys'.
@@ -208,6 +257,23 @@ TEST_F(KernelTrial, WrongCodeLinearsAreSeen) {
             "values are wrong with FP8 weights and rows in groups");
 }
 
+/// Of such codes, rows that lie in order are taken.
+template <Activations kBad>
+void other_rows_of(const GroupedLinearArgs& args, Stream stream) {
+  GroupedLinearArgs bad = args;
+  if (args.quant.activations == kBad && args.tile_rows == 16) bad.pair_rows = nullptr;
+  grouped_linear(bad, stream);
+}
+
+TEST_F(KernelTrial, WrongExpertsOfRoundedRowsAreSeen) {
+  EXPECT_EQ(try_rounded_experts(context_, other_rows_of<Activations::kInt8Rows>),
+            "in tiles of 16 rows they differ in int8 with int8 rows");
+  EXPECT_EQ(try_rounded_experts(context_, other_rows_of<Activations::kFloat8Rows>),
+            "in tiles of 16 rows they differ in FP8");
+  EXPECT_EQ(try_rounded_experts(context_, other_rows_of<Activations::kFloat8Groups>),
+            "in tiles of 16 rows they differ in FP8 in groups");
+}
+
 /// In tiles of so many rows, of weights of so many bits (0: 16-bit floats), rows are in order.
 template <int32_t kTileRows, int32_t kBits>
 void other_rows(const GroupedLinearArgs& args, Stream stream) {
@@ -257,10 +323,10 @@ TEST_F(KernelTrial, WrongCodesOfNormsAreSeen) {
             "codes are wrong in fp8 by groups");
 }
 
-/// Neighbours are pairs.
+/// Neighbours are pairs where they aren't.
 void other_pairs(const RopeKvWriteArgs& args, Stream stream) {
   RopeKvWriteArgs bad = args;
-  bad.interleaved = true;
+  bad.interleaved = !bad.interleaved;
   rope_kv_write(bad, stream);
 }
 
@@ -270,6 +336,18 @@ void swapped(const RopeKvWriteArgs& args, Stream stream) {
   RopeKvWriteArgs bad = args;
   if (args.cache_dtype == kBad) std::swap(bad.keys, bad.values);
   rope_kv_write(bad, stream);
+}
+
+void no_query_norm(const RopeKvWriteArgs& args, Stream stream) {
+  RopeKvWriteArgs bad = args;
+  bad.q_norm = nullptr;
+  rope_kv_write(bad, stream);
+}
+
+TEST_F(KernelTrial, WrongWritesAreSeen) {
+  EXPECT_EQ(try_half_writes(context_, other_pairs), "values are wrong in bfloat16");
+  EXPECT_EQ(try_half_writes(context_, no_query_norm), "values are wrong in bfloat16");
+  EXPECT_EQ(try_half_writes(context_, swapped<DType::kF16>), "values are wrong in float16");
 }
 
 TEST_F(KernelTrial, WrongCodeWritesAreSeen) {
@@ -285,205 +363,6 @@ TEST_F(KernelTrial, ARefusedLaunchIsAReasonAndALostGpuAnError) {
   api_.fail("kernel", kFakeLaunchFailure, 3, true);
   EXPECT_THROW(reason(linear), Error);
   EXPECT_EQ(api_.device_bytes(), 0u);
-}
-
-/// Kernels that a trial launches one by one.
-template <class Try>
-int launches(const Try& run) {
-  FakeCudaApi api;
-  CudaContext context(api, 0);
-  EXPECT_EQ(run(context), "");
-  return api.calls("kernel");
-}
-
-// A fault in each trial in turn: its kernels are replaced, by name, and requests are answered as
-// ever.
-TEST(KernelTrialAtLoad, WhatFailsIsReplacedWithAWarning) {
-  const int linears = launches([](CudaContext& c) { return try_wgmma_linears(c, linear); });
-  const int products = launches([](CudaContext& c) { return try_wgmma_codes(c, quant_linear); });
-  const int attends = launches([](CudaContext& c) { return try_attention(c, attention, true); });
-  const int codes = launches([](CudaContext& c) { return try_code_attention(c, attention); });
-  struct Fault {
-    int nth;
-    const char* kernels;
-  };
-  std::vector<int32_t> expected;
-  for (const Fault& fault :
-       {Fault{0, ""}, Fault{3, "linears by wgmma"}, Fault{linears + 3, "FP8 linears by wgmma"},
-        Fault{linears + products + 3, "attention by wgmma"},
-        Fault{linears + products + attends + 1, "attention over quantized KV caches"},
-        Fault{linears + products + attends + codes + 1, "sampling"}}) {
-    SCOPED_TRACE(fault.kernels);
-    EmulatedGpu gpu;
-    gpu.try_kernels = fault.nth > 0;
-    if (gpu.try_kernels) gpu.api.fail("kernel", 98, fault.nth);
-    const std::shared_ptr<Backend> backend = gpu.backend(DType::kF32);
-    const std::vector<std::string> replaced = backend->device_info().replaced_kernels;
-    ASSERT_EQ(replaced.size(), fault.nth > 0 ? 1u : 0u);
-    if (fault.nth > 0) {
-      EXPECT_EQ(replaced[0].find(fault.kernels), 0u) << replaced[0];
-      EXPECT_NE(replaced[0].find("fake error 98"), std::string::npos) << replaced[0];
-    }
-    const auto open = [&](const ModelOptions&, bool, const BackendNeeds&, Logger&) {
-      return backend;
-    };
-    const auto engine = internal::EngineAccess::make(
-        {}, [&](const std::string& name, const ModelOptions& options,
-                const internal::ReplicaPlace& replica, Logger& logger) {
-          return internal::load_model_on(open, name, options, replica, logger);
-        });
-    engine->install_model("m", small_options());
-    engine->start_model("m");
-    EXPECT_EQ(engine->model_info("m").replaced_kernels, replaced);
-    Request request = engine->submit("m", small_request(20, 3, 6));
-    const auto answer = read_all(request.results());
-    EXPECT_EQ(answer.error_message, "");
-    if (expected.empty()) expected = answer.token_ids;
-    EXPECT_EQ(answer.token_ids, expected);
-  }
-}
-
-/// What a trial's kernels are needed for.
-struct Needed {
-  const char* kernels;
-  int launches;
-  std::function<void(CudaBackend&)> use;
-};
-
-// Nothing replaces these: what needs them is refused by name, and nothing else.
-TEST(KernelTrialAtLoad, WhatNothingReplacesIsRefused) {
-  WeightSpec int4{.storage = DType::kBF16,
-                  .quant = {.bits = 4, .group_size = 32, .activations = Activations::kWhole}};
-  WeightSpec fp8{.storage = DType::kBF16,
-                 .quant = {.bits = 8, .group_size = 128, .activations = Activations::kFloat8Rows}};
-  WeightSpec experts{.storage = DType::kBF16, .experts = 2};
-  const std::vector<Needed> all = {
-      {"linears of int4 and int8 weights",
-       launches([](CudaContext& c) { return try_quant_linears(c, quant_linear); }),
-       [&](CudaBackend& gpu) { gpu.pack_weight(int4); }},
-      {"linears of FP8 and int8 weights and rows",
-       launches([](CudaContext& c) { return try_rounded_linears(c, quant_linear); }),
-       [&](CudaBackend& gpu) { gpu.pack_weight(fp8); }},
-      {"products of experts",
-       launches([](CudaContext& c) { return try_experts(c, grouped_linear); }),
-       [&](CudaBackend& gpu) { gpu.pack_weight(experts); }},
-      {"RMS norms", launches([](CudaContext& c) { return try_norms(c, rms_norm); }),
-       [](CudaBackend& gpu) { gpu.require({.storage = DType::kBF16, .head_dim = 64}); }},
-      {"writes to quantized KV caches",
-       launches([](CudaContext& c) { return try_code_writes(c, rope_kv_write); }),
-       [](CudaBackend& gpu) { gpu.make_kv_cache({1, 1, 64, 16, DType::kI8}, 1); }}};
-  int before = launches([](CudaContext& c) { return try_attention(c, attention, false); }) +
-               launches([](CudaContext& c) { return try_code_attention(c, attention); }) +
-               launches([](CudaContext& c) { return try_sampling(c, sample); });
-  for (const Needed& needed : all) {
-    SCOPED_TRACE(needed.kernels);
-    EmulatedGpu gpu{.plain_kernels = true, .try_kernels = true};
-    gpu.api.fail("kernel", 98, before + 1);
-    before += needed.launches;
-    const std::shared_ptr<CudaBackend> backend = gpu.backend(DType::kBF16);
-    ASSERT_EQ(backend->device_info().replaced_kernels.size(), 1u);
-    EXPECT_EQ(backend->device_info().replaced_kernels[0].find(needed.kernels), 0u);
-    headrace::testing::expect_error(
-        ErrorCode::kUnsupported,
-        {needed.kernels, "fake error 98", "Fake GPU", "CUDA 13.0", "use device cpu"},
-        [&] { needed.use(*backend); });
-    if (needed.kernels != std::string("RMS norms")) {
-      backend->require({.storage = DType::kBF16, .head_dim = 64});
-    }
-    backend->make_kv_cache({1, 1, 64, 16, DType::kBF16}, 1);
-  }
-}
-
-struct Decode {
-  std::vector<float> logits;
-  int kernels;
-};
-
-/// A prompt, then one more token.
-Decode decode(EmulatedGpu& gpu, const std::string& format) {
-  gpu.record_steps = false;
-  const HarnessOptions options{.storage = DType::kBF16,
-                               .kv_dtype = DType::kBF16,
-                               .quantization = parse_quantization(format, 0)};
-  DecoderHarness harness(gpu.backend(DType::kBF16), load_golden_case("llama").folder, options);
-  harness.start(0, 5);
-  harness.step({{0, {3, 1, 4, 1, 5}}});
-  const int before = gpu.api.calls("kernel");
-  auto logits = harness.step({{0, {9}}}).back();
-  return {std::move(logits), gpu.api.calls("kernel") - before};
-}
-
-// Norms round the rows of two linears of each layer. Where they fail their trial, each of these has
-// one kernel more, and the same bits.
-TEST(KernelTrialAtLoad, NormsThatRoundAreReplaced) {
-  const int trial = launches([](CudaContext& c) { return try_rounding_norms(c, rms_norm); });
-  EmulatedGpu tried{.plain_kernels = true, .try_kernels = true};
-  tried.backend(DType::kBF16);
-  const int first = tried.api.calls("kernel") - trial + 1;
-  for (const char* format : {"fp8", "block_wise_fp8"}) {
-    EmulatedGpu whole{.plain_kernels = true};
-    EmulatedGpu faulty{.plain_kernels = true, .try_kernels = true};
-    faulty.api.fail("kernel", 98, first);
-    const Decode wanted = decode(faulty, format), got = decode(whole, format);
-    EXPECT_EQ(got.logits, wanted.logits);
-    constexpr int kLayers = 2;
-    EXPECT_EQ(got.kernels, wanted.kernels - 2 * kLayers) << format;
-  }
-}
-
-// Once for each build and GPU, and again after a failure; what others may have written is no proof.
-TEST(KernelTrialAtLoad, AGpuThatHasPassedIsRemembered) {
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) / "trials" / "of_kernels";
-  std::filesystem::remove_all(folder);
-  const auto launches = [&](const std::string& build, int failing = 0) {
-    EmulatedGpu gpu{.plain_kernels = true, .try_kernels = true, .trials_folder = folder};
-    gpu.api.build_name = build;
-    if (failing > 0) gpu.api.fail("kernel", 98, failing);
-    gpu.backend(DType::kF32);
-    return gpu.api.calls("kernel");
-  };
-  EXPECT_GT(launches("one build", 3), 0);
-  EXPECT_GT(launches("one build"), 0);
-  EXPECT_EQ(launches("one build"), 0);
-  EXPECT_GT(launches("another build"), 0);
-  EXPECT_EQ(launches("another build"), 0);
-  namespace fs = std::filesystem;
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
-  for (const fs::path& file : fs::directory_iterator(folder)) {
-    fs::permissions(file, fs::perms::others_write, fs::perm_options::add);
-  }
-  EXPECT_GT(launches("one build"), 0);
-  for (const fs::path& file : fs::directory_iterator(folder)) fs::resize_file(file, 10);
-  EXPECT_GT(launches("one build"), 0);
-  EXPECT_EQ(launches("one build"), 0);
-  fs::remove_all(folder);
-}
-
-// A folder that can't be made costs nothing but the trials.
-TEST(KernelTrialAtLoad, WithoutAFolderKernelsAreTriedEachTime) {
-  for (const char* folder : {"", "relative", "/dev/null/folder"}) {
-    for (int i = 0; i < 2; ++i) {
-      EmulatedGpu gpu{.plain_kernels = true, .try_kernels = true, .trials_folder = folder};
-      gpu.backend(DType::kF32);
-      EXPECT_GT(gpu.api.calls("kernel"), 0) << folder;
-    }
-  }
-  EXPECT_FALSE(std::filesystem::exists("relative"));
-}
-
-TEST(KernelTrialAtLoad, TheLogWarns) {
-  EmulatedGpu gpu;
-  gpu.try_kernels = true;
-  gpu.api.fail("kernel", 98, 3);
-  std::string warnings;
-  Logger logger([&](LogLevel, std::string_view text) { warnings += text; }, LogLevel::kWarning);
-  const auto open = [&](const ModelOptions&, bool, const BackendNeeds& needs, Logger&) {
-    return gpu.backend(needs.storage);
-  };
-  internal::load_model_on(open, "m", small_options(), {}, logger);
-  EXPECT_NE(warnings.find("linears by wgmma"), std::string::npos) << warnings;
-  EXPECT_NE(warnings.find("fake error 98"), std::string::npos) << warnings;
 }
 
 }  // namespace
