@@ -178,6 +178,32 @@ TEST(CudaTensorParallelFaults, AStepThatFailsOnOneGpuCostsItsRequestsAlone) {
   }
 }
 
+// A prompt in chunks that nobody waits for: while one is queued and fails, the one before still runs
+// on the GPUs, and its exchanges are cut short. What it wrote must not be found again.
+TEST(CudaTensorParallelFaults, ChunksThatAFailureCutsShortAreNotCached) {
+  const auto behind = [](RankDevices& devices) {
+    RequestOptions request = small_request(70, 3, 6);
+    request.sampling.presence_penalty = 1e-30f;  // of no effect, but that steps don't begin ahead
+    request.sampling.logprobs = 3;
+    return testing::read_all(devices.engine().submit("m", std::move(request)).results());
+  };
+  ModelOptions options = small_options();
+  options.max_num_batched_tokens = 16;
+  Output want;
+  for (const int nth : {0, 40, 60, 80}) {
+    SCOPED_TRACE(nth);
+    RankDevices devices(2);
+    devices.start(options, 2);
+    if (nth == 0) {
+      want = behind(devices);
+      continue;
+    }
+    devices.api().fail("kernel", 98, nth);
+    EXPECT_NE(behind(devices).error_message.find("fake error 98"), std::string::npos);
+    expect_same({behind(devices)}, {want});
+  }
+}
+
 // The request that waits is answered. Three failures in a row end the model, and its memory is
 // given back on all GPUs.
 TEST(CudaTensorParallelFaults, OthersGoOnUntilThreeStepsInARowFail) {
