@@ -178,8 +178,23 @@ TEST(CudaTensorParallelFaults, AStepThatFailsOnOneGpuCostsItsRequestsAlone) {
   }
 }
 
-// A prompt in chunks that nobody waits for: while one is queued and fails, the one before still runs
-// on the GPUs, and its exchanges are cut short. What it wrote must not be found again.
+// Nor does a failure whose message there is no memory for end the process, also where a rank meets
+// it that is to begin anew.
+TEST(CudaTensorParallelFaults, NoMemoryForTheMessageEndsTheRequestAlone) {
+  RankDevices devices(2);
+  devices.start(small_options(), 2);
+  const std::vector<Output> want = devices.run({prompt(20, 3)}, 6, false);
+  devices.api().has_memory_for_text = false;
+  devices.api().fail("kernel", 98, 9);
+  devices.api().fail("current_device", 98);
+  EXPECT_EQ(devices.run({prompt(21, 8)}, 6, false)[0].error_code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(devices.api().calls("current_device"), 4);  // of two ranks twice
+  devices.api().has_memory_for_text = true;
+  expect_same(devices.run({prompt(20, 3)}, 6, false), want);
+}
+
+// A prompt in chunks that nobody waits for: while one is queued and fails, the one before still
+// runs on the GPUs, and its exchanges are cut short. What it wrote must not be found again.
 TEST(CudaTensorParallelFaults, ChunksThatAFailureCutsShortAreNotCached) {
   const auto behind = [](RankDevices& devices) {
     RequestOptions request = small_request(70, 3, 6);
