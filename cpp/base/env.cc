@@ -58,9 +58,14 @@ bool env_cuda_peers() { return !is_second("HEADRACE_CUDA_PEERS", "on", "off"); }
 std::optional<std::string> env_nccl() { return get("HEADRACE_NCCL"); }
 
 std::optional<std::string> env_cache_folder() {
-  if (auto folder = get("HEADRACE_CACHE")) return folder;
-  if (auto base = get("XDG_CACHE_HOME"); base && base->front() == '/') return *base + "/headrace";
-  if (auto home = get("HOME")) return *home + "/.cache/headrace";
+  const auto is_absolute = [](const auto& path) { return path && path->front() == '/'; };
+  if (auto folder = get("HEADRACE_CACHE")) {
+    if (is_absolute(folder)) return folder;
+    throw_error(ErrorCode::kInvalidArgument, "HEADRACE_CACHE is '", *folder,
+                "', no absolute path: set it to the path of a folder, or unset it.");
+  }
+  if (auto base = get("XDG_CACHE_HOME"); is_absolute(base)) return *base + "/headrace";
+  if (auto home = get("HOME"); is_absolute(home)) return *home + "/.cache/headrace";
   return std::nullopt;
 }
 

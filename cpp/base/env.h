@@ -34,7 +34,8 @@ bool env_cuda_peers();
 std::optional<std::string> env_nccl();
 
 /// Where packed_weights="auto" and trials of GPUs keep their files: HEADRACE_CACHE, else
-/// $XDG_CACHE_HOME/headrace, else $HOME/.cache/headrace.
+/// $XDG_CACHE_HOME/headrace, else $HOME/.cache/headrace, of which those that are no absolute paths
+/// count as unset. Such a HEADRACE_CACHE throws Error(kInvalidArgument).
 std::optional<std::string> env_cache_folder();
 
 /// HEADRACE_LOG_LEVEL: "debug", "info", "warning" (default), "error" or "off".

@@ -9,7 +9,9 @@
 #include "base/check.h"
 #include "base/home_process.h"
 #include "engine/engine_access.h"
+#include "engine/load/device.h"
 #include "engine/replica/load_replicas.h"
+#include "engine/run_apart.h"
 #include "engine/served_model.h"
 
 namespace headrace {
@@ -40,8 +42,10 @@ class Engine::Impl {
     reserve_name(name);
     std::shared_ptr<ServedModel> model;
     try {
-      model = std::make_shared<ServedModel>(
-          internal::load_replicas(loader_, name, options, *logger_), logger_);
+      internal::run_apart(internal::may_open_gpu(options), [&] {
+        model = std::make_shared<ServedModel>(
+            internal::load_replicas(loader_, name, options, *logger_), logger_);
+      });
       log_installed(model->info());
     } catch (...) {
       const std::lock_guard lock(mutex_);

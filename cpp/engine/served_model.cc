@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "engine/replica/on_each.h"
 #include "engine/replica/sums.h"
+#include "engine/run_apart.h"
 
 namespace headrace::internal {
 
@@ -135,8 +136,10 @@ void ServedModel::begin() {
     throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be started: it is ",
                 released_ ? "released" : state_name(now), ".");
   }
-  on_each(replicas_.size(), [this](size_t i) {
-    if (replicas_[i]->can_begin()) replicas_[i]->warm_up();
+  run_apart(on_gpu(), [this] {
+    on_each(replicas_.size(), [this](size_t i) {
+      if (replicas_[i]->can_begin()) replicas_[i]->warm_up();
+    });
   });
   begin_replicas();
 }
@@ -205,8 +208,10 @@ bool ServedModel::release() {
     released_ = true;
     for (const auto& replica : replicas_) replica->control()->release();
     for (const auto& replica : replicas_) replica->join();
-    loras_.close();
-    for (const auto& replica : replicas_) replica->free_memory();
+    run_apart(on_gpu(), [this] {
+      loras_.close();
+      for (const auto& replica : replicas_) replica->free_memory();
+    });
     malloc_trim(0);
   }
   logger_->log(LogLevel::kInfo, "model '", info_.name, "' is released");
@@ -214,12 +219,12 @@ bool ServedModel::release() {
 }
 
 void ServedModel::load_lora(const std::string& name, const std::string& path) {
-  loras_.load(name, path);
+  run_apart(on_gpu(), [&] { loras_.load(name, path); });
   logger_->log(LogLevel::kInfo, "model '", info_.name, "': adapter '", name, "' is loaded");
 }
 
 void ServedModel::unload_lora(const std::string& name) {
-  loras_.unload(name);
+  run_apart(on_gpu(), [&] { loras_.unload(name); });
   malloc_trim(0);
   logger_->log(LogLevel::kInfo, "model '", info_.name, "': adapter '", name, "' is unloaded");
 }

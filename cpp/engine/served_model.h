@@ -49,6 +49,7 @@ class ServedModel {
 
  private:
   ModelState state() const;
+  bool on_gpu() const { return info_.device.starts_with("cuda"); }
   void refuse_on_own_thread(const char* action) const;
   void begin();
   void begin_replicas();

@@ -5,7 +5,7 @@
 # Together they fill the table. Stages, by name:
 # build: the plug-in, tests and benchmarks for this GPU. tests: the kernels and all ops against the
 # CPU's. Numbers that have targets (docs/cuda.md): kernels, decodes, serving (and start-up), experts,
-# ranks (two GPUs against one), cost (of the same bits). sanitize: compute-sanitizer. more: the engine
+# ranks (two GPUs: what the CPU says, and how long one takes), cost (of the same bits). sanitize: compute-sanitizer. more: the engine
 # against the CPU's, goldens. ncu: where the kernels' time goes. details: numbers without targets.
 # python: start-up, throughput and, where torch is, transformers beside, through Python;
 # HEADRACE_GPU_SECONDS must be raised for that.
@@ -211,8 +211,9 @@ run_experts() {
   engine_bench bench-moe 90 --shape qwen3-30b-a3b --part decode
 }
 
-# Says so where there is one GPU.
+# Both say so where there is one GPU.
 run_ranks() {
+  tests two-gpus 60 "$build/tests/cuda/host/gpu_engine_test" '*TwoGpus*'
   engine_bench bench-ranks 90 --shape llama-3.1-8b --part ranks
 }
 
@@ -236,7 +237,7 @@ run_details() {
 }
 
 run_more() {
-  tests engine 60 "$build/tests/cuda/host/gpu_engine_test"
+  tests engine 60 "$build/tests/cuda/host/gpu_engine_test" '-*TwoGpus*'
   step goldens 120 "$build/tests/cuda/host/gpu_golden_test" --gtest_brief=1 \
     --gtest_also_run_disabled_tests --gtest_filter='*All*:*Lora*'
   tests towers 60 "$build/tests/cuda/host/gpu_tower_test"

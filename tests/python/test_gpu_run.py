@@ -210,6 +210,20 @@ def test_the_row_of_the_same_bits_is_a_tests_verdict(machine: Machine) -> None:
     assert "kernels differ" in text  # what was found before
 
 
+def test_two_gpus_are_held_against_the_cpu(machine: Machine) -> None:
+    machine.put("build/tests/cuda/host/gpu_engine_test", 'echo "$*"')
+    code, text = machine.run("ranks", "more")
+    assert code == 0
+    for name, tests in (("two-gpus", "*TwoGpus*"), ("engine", "-*TwoGpus*")):
+        (row,) = [line for line in text.splitlines() if line.startswith(f"ok       {name} ")][:1]
+        assert row.endswith(f"--gtest_brief=1 --gtest_filter={tests}")
+    machine.put("build/tests/cuda/host/gpu_engine_test", "echo 'tokens differ'; exit 1")
+    code, text = machine.run("ranks")
+    assert code == 1
+    assert "FAILED   two-gpus " in text
+    assert "ok       bench-ranks " in text
+
+
 def test_serving_costs_no_other_row(machine: Machine) -> None:
     slow = 'case "$*" in *"part serving"*) exit 1;; esac\n' + rows(("decode-8b", 2000))
     machine.put("build/benchmarks/cuda/gpu_engine_bench", slow)

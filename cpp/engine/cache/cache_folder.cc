@@ -14,15 +14,10 @@ namespace headrace::internal {
 namespace fs = std::filesystem;
 
 fs::path cache_folder() {
-  const auto name = env_cache_folder();
-  const fs::path folder = name.value_or("");
-  if (!folder.is_absolute()) {
-    throw_error(ErrorCode::kInvalidArgument, "packed_weights is auto, but ",
-                name ? str_cat("the cache folder is ", *name, ", no absolute path")
-                     : std::string("the environment names no cache folder and no home"),
-                ": set HEADRACE_CACHE to the path of a folder, or leave packed_weights out.");
-  }
-  return folder;
+  if (const auto folder = env_cache_folder()) return *folder;
+  throw_error(ErrorCode::kInvalidArgument,
+              "packed_weights is auto, but the environment names no cache folder and no home: set "
+              "HEADRACE_CACHE to the path of a folder, or leave packed_weights out.");
 }
 
 void make_cache_folder(const fs::path& folder) {

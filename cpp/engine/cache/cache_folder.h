@@ -8,7 +8,7 @@
 namespace headrace::internal {
 
 /// env_cache_folder(). It need not exist. Throws Error(kInvalidArgument) naming HEADRACE_CACHE if
-/// the environment tells of none, or of one that isn't absolute.
+/// the environment tells of none, and what env_cache_folder() throws.
 std::filesystem::path cache_folder();
 
 /// Makes the folder, for this user alone, and those above it. Throws Error(kIo).

@@ -93,7 +93,7 @@ void CacheWriter::start() {
 
 // A thread of low priority that holds a log sink's locks would hold up all who wait for them: this
 // one waits for it, and logs.
-void CacheWriter::run(const std::stop_token& stop) noexcept {
+void CacheWriter::run(const std::stop_token& stop) noexcept try {
   const auto begin = steady_clock::now();
   try {
     std::exception_ptr failure;
@@ -116,6 +116,7 @@ void CacheWriter::run(const std::stop_token& stop) noexcept {
     logger_.log(LogLevel::kWarning, "model '", entry_.model,
                 "': its weights are not in the cache: ", error.what());
   }
+} catch (...) {  // no memory to say it
 }
 
 void CacheWriter::write(const std::stop_token& stop) {

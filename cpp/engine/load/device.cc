@@ -178,6 +178,11 @@ ModelOptions rank_options(const ModelOptions& options, const ReplicaPlace& repli
   return out;
 }
 
+bool may_open_gpu(const ModelOptions& options) {
+  const std::string& device = options.devices.empty() ? options.device : options.devices.front();
+  return device == "auto" ? has_nvidia_gpu() : device.starts_with("cuda");
+}
+
 void log_cpu_fallback(const Error& why, Logger& logger, const std::string& root) {
   if (has_nvidia_gpu(root)) {
     warn_cpu_fallback(why, logger);

@@ -33,6 +33,9 @@ RankPlace rank_place(const ModelOptions& options, int32_t rank);
 /// Throws Error(kInvalidArgument) for devices or a number of them that can't be.
 void check_devices(const ModelOptions& options);
 
+/// Whether the device that they name is a GPU, or may turn out to be one.
+bool may_open_gpu(const ModelOptions& options);
+
 /// The options that open_device() takes for one rank of a replica: `device` is the rank's,
 /// tensor_parallel_size says how many devices all replicas have, and `devices` is empty. `first`:
 /// rank 0's, for the others.

@@ -41,9 +41,8 @@ void DecoderRunner::wait_for_all(const Wait& wait) {
 }
 
 DecoderRunner::~DecoderRunner() {
-  if (!devices_wait_) return;
   try {
-    wait_for_all([this] { backend().read_back(nullptr, nullptr, 0); });
+    settle();
   } catch (...) {  // a device that has failed: nothing of it goes on
   }
 }
@@ -198,6 +197,10 @@ void DecoderRunner::end_sample(std::span<SampleResult> results) {
   if (draw.failures != threads_->num_failures()) {
     std::rethrow_exception(threads_->last_failure());
   }
+}
+
+void DecoderRunner::settle() {
+  if (devices_wait_) wait_for_all([this] { backend().read_back(nullptr, nullptr, 0); });
 }
 
 size_t DecoderRunner::memory_bytes() const {

@@ -69,6 +69,8 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   int32_t most_logprobs_ahead() const override { return backend().most_logprobs_ahead(); }
   void begin_sample(TensorView logits, std::span<const SampleRow> rows) override;
   void end_sample(std::span<SampleResult> results) override;
+  /// A rank that fails ends what the others' devices wait for, whichever step it belongs to.
+  void settle() override;
   size_t memory_bytes() const override;
   size_t memory_pool_bytes() const override;
   bool lost() const noexcept override;

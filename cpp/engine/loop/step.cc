@@ -196,6 +196,8 @@ void Step::run(StepRunner& runner, MaskWorkers* masks) {
     }
   }
   pool_hidden(runner);
+  // What it has written will be found by others: a step that fails later must not take it along.
+  if (targets_.empty() && pooled_.empty()) runner.settle();
   list_tokens();
 }
 

@@ -73,6 +73,9 @@ class StepRunner {
   virtual void end_sample(std::span<SampleResult> results) {
     HEADRACE_CHECK(false, results.size(), " results: it does not run ahead");
   }
+  /// Returns when nothing is under way that the failure of a later call would cut short. Behind
+  /// sample(), end_sample() and read() nothing is.
+  virtual void settle() {}
   /// Memory the model uses now, without what is mapped from files, and what has been taken from the
   /// system for it. Any thread.
   virtual size_t memory_bytes() const = 0;

@@ -204,7 +204,7 @@ void DeviceRank::drop_records() noexcept try {
   if (clique() == nullptr) return;
   const Visit visit(context_);
   ways_.drop_records();
-} catch (const Error&) {
+} catch (...) {  // as in settle(), or there is no memory to say it
 }
 
 // No kernel waits any more: what is queued ends. If the GPU is lost, the next step says so.
@@ -212,7 +212,7 @@ void DeviceRank::settle() noexcept try {
   const Visit visit(context_);
   if (const auto mine = clique()) mine->abort(links_.rank);
   context_.wait();
-} catch (const Error&) {
+} catch (...) {
 }
 
 void DeviceRank::forget() noexcept try {
@@ -224,7 +224,7 @@ void DeviceRank::forget() noexcept try {
   }
   clear_words();
   word(stop_).store(0, std::memory_order_release);
-} catch (const Error&) {
+} catch (...) {
 }
 
 }  // namespace headrace::cuda

@@ -43,7 +43,9 @@ void CudaContext::settle() {
 // Of all exchanges between GPUs that some rank hasn't launched, the first one's late ranks have
 // only earlier ones on their streams, which end: so each of them gets to launch it.
 void CudaContext::finish_shared_work() {
-  if (shares_work_.load(std::memory_order_relaxed)) wait();
+  if (!shares_work_.load(std::memory_order_relaxed)) return;
+  const auto no_recording = record_alone();
+  wait();
 }
 
 void CudaContext::wait() { check(api_.synchronize(stream_), "waiting for its work"); }

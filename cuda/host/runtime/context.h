@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "cuda/host/runtime/cuda_api.h"
 
@@ -42,6 +43,11 @@ class CudaContext {
   /// launching anything meanwhile (taking memory): waits first, outside of it, for work that may
   /// wait for launches of other threads. Throws Error(kDevice).
   void finish_shared_work();
+  /// While it is held the stream is recorded: other threads' finish_shared_work() waits for its
+  /// end, for a wait for the stream would end the recording instead.
+  std::unique_lock<std::recursive_mutex> record_alone() {
+    return std::unique_lock(recording_mutex_);
+  }
   /// Whether nothing on this GPU can go on but giving it back.
   bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
@@ -53,6 +59,7 @@ class CudaContext {
   std::atomic<bool> lost_{false};
   std::atomic<bool> unsettled_{false};
   std::atomic<bool> shares_work_{false};
+  std::recursive_mutex recording_mutex_;  // who records and waits all the same gets CUDA's error
 };
 
 }  // namespace headrace::cuda

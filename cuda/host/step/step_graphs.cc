@@ -51,8 +51,9 @@ void StepGraphs::check_replay(const StepTrace& recorded, const std::function<voi
   recorded.expect(now);
 }
 
-GraphExec StepGraphs::record(const std::function<void()>& ops, StepTrace& trace) {
+Graph StepGraphs::capture(const std::function<void()>& ops, StepTrace& trace) {
   CudaApi& api = context_.api();
+  const auto alone = context_.record_alone();
   context_.check(api.begin_capture(context_.stream()), "recording a step");
   Graph graph = nullptr;
   recording_ = true;
@@ -71,6 +72,12 @@ GraphExec StepGraphs::record(const std::function<void()>& ops, StepTrace& trace)
   recording_ = false;
   trace_ = nullptr;
   context_.check(api.end_capture(context_.stream(), &graph), "recording a step");
+  return graph;
+}
+
+GraphExec StepGraphs::record(const std::function<void()>& ops, StepTrace& trace) {
+  CudaApi& api = context_.api();
+  const Graph graph = capture(ops, trace);
   GraphExec exec = nullptr;
   const Status status = api.instantiate(&exec, graph);
   static_cast<void>(api.destroy_graph(graph));

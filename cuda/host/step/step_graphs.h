@@ -68,6 +68,7 @@ class StepGraphs {
   };
 
   GraphExec record(const std::function<void()>& ops, StepTrace& trace);
+  Graph capture(const std::function<void()>& ops, StepTrace& trace);
   void check_replay(const StepTrace& recorded, const std::function<void()>& ops);
   void drop_oldest();
   void destroy(const Record& step) noexcept;

@@ -1,5 +1,6 @@
 #include "cuda/host/trials/trial_record.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,8 +16,23 @@ namespace headrace::cuda {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Into a file that wasn't there, and no other: whoever else may write to the folder could have put
+/// a link there.
+bool write_new(const fs::path& path, const std::string& text) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file < 0) return false;
+  const bool written = std::cmp_equal(::write(file, text.data(), text.size()), text.size());
+  if (::close(file) == 0 && written) return true;
+  ::unlink(path.c_str());
+  return false;
+}
+
+}  // namespace
+
 TrialRecord::TrialRecord(const std::string& folder, std::string key) : key_(std::move(key)) {
-  if (!fs::path(folder).is_absolute()) return;
+  if (folder.empty()) return;
   path_ = fs::path(folder) /
           str_cat("cuda-kernels-", hash_text(content_hash(key_.data(), key_.size())), ".txt");
 }
@@ -41,17 +57,10 @@ void TrialRecord::keep() const noexcept try {
   // Under its name at once and whole; of two processes the later one's replaces the same text.
   fs::path part = path_;
   part += str_cat(".", ::getpid());
-  {
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file.write(key_.data(), static_cast<std::streamsize>(key_.size()));
-    file.close();
-    if (file) {
-      fs::permissions(part, fs::perms::owner_read | fs::perms::owner_write, error);
-      fs::rename(part, path_, error);
-      if (!error) return;
-    }
-  }
-  fs::remove(part, error);
+  fs::remove(part, error);  // of a process that ended meanwhile
+  if (!write_new(part, key_)) return;
+  fs::rename(part, path_, error);
+  if (error) fs::remove(part, error);
 } catch (...) {  // no memory: as if there were no folder
 }
 

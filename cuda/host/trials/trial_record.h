@@ -9,8 +9,8 @@ namespace headrace::cuda {
 /// for each build, driver and GPU. Failures aren't remembered: they are tried again.
 class TrialRecord {
  public:
-  /// `key`: all that what the kernels do may depend on. A `folder` that is no absolute path:
-  /// nothing is remembered.
+  /// `key`: all that what the kernels do may depend on. No `folder`: nothing is
+  /// remembered.
   TrialRecord(const std::string& folder, std::string key);
 
   /// Whether keep() was called with this key. A file that isn't the user's own, that others can

@@ -9,10 +9,12 @@
 
 #include "cpp/engine/expect_error.h"
 #include "cpp/engine/tiny_folder.h"
+#include "cpp/model/lora_files.h"
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
 #include "every_case.h"
 #include "fakes/fake_model.h"
+#include "model/config/model_config.h"
 
 namespace headrace {
 namespace {
@@ -77,6 +79,43 @@ TEST(CudaDecode, IsEightKernelsALayerAndSixMore) {
   EXPECT_EQ(kernels_of_decode("3"), 3 * 8 + 6);
   EXPECT_EQ(kernels_of_decode("3", "wint4"), 3 * 8 + 6);
   EXPECT_EQ(kernels_of_decode("3", "fp8"), 3 * 10 + 6);
+}
+
+// A program's own code for GPUs goes on where it was: which GPU is current is its thread's matter.
+TEST_F(CudaEngine, TheCallersGpuStaysTheCurrentOne) {
+  gpu_.api.add_devices(2);
+  const TempFolder adapter;
+  write_adapter(adapter, load_model_config(llama_folder()), {});
+  const auto expect_current = [&](const char* behind) {
+    int current = -1;
+    EXPECT_EQ(gpu_.api.current_device(&current), cuda::kSuccess);
+    EXPECT_EQ(current, 2) << behind;
+  };
+  ASSERT_EQ(gpu_.api.set_device(2), cuda::kSuccess);
+  for (const auto& devices : {std::vector<std::string>{"cuda:1"}, {"cuda:0", "cuda:1"}}) {
+    SCOPED_TRACE(devices.size());
+    const auto engine = emulated_engine(gpu_);
+    ModelOptions options = small_options();
+    options.device = "auto";
+    options.devices = devices;
+    options.max_loras = 1;
+    gpu_.api.fail("malloc_device", 98);
+    EXPECT_THROW(engine->install_model("m", options), Error);
+    expect_current("an install that fails");
+    engine->install_model("m", options);
+    expect_current("install_model");
+    engine->start_model("m");
+    expect_current("start_model");
+    engine->load_lora("m", "a", adapter.path().string());
+    expect_current("load_lora");
+    EXPECT_EQ(read_all(engine->submit("m", small_request(9, 1, 3)).results()).error_message, "");
+    engine->unload_lora("m", "a");
+    EXPECT_GT(engine->model_stats("m").memory_bytes, 0u);
+    expect_current("unload_lora");
+    engine->release_model("m");
+    expect_current("release_model");
+  }
+  ASSERT_EQ(gpu_.api.set_device(0), cuda::kSuccess);
 }
 
 constexpr size_t kMiB = size_t{1} << 20;

@@ -56,6 +56,7 @@ int launches_before_quant() {
   add([](CudaContext& c) { try_attention(c, attention, false); });
   add([](CudaContext& c) { try_code_attention(c, attention); });
   add([](CudaContext& c) { try_sampling(c, sample); });
+  add([](CudaContext& c) { try_linears(c, linear); });
   return out;
 }
 

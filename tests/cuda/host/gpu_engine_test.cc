@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,11 +45,15 @@ RequestOptions request(int32_t number) {
 
 constexpr int32_t kRequests = 12;
 
-std::vector<Output> answers(const std::string& device, const std::string& dtype, bool together) {
+std::vector<Output> answers(const std::string& device, const std::string& dtype, bool together,
+                            int32_t gpus = 1) {
   Engine engine;
-  engine.install_model("m", options(device, dtype));
+  ModelOptions wanted = options(device, dtype);
+  wanted.tensor_parallel_size = gpus;
+  engine.install_model("m", wanted);
   engine.start_model("m");
   EXPECT_EQ(engine.model_info("m").device.substr(0, device.size()), device);
+  EXPECT_EQ(engine.model_info("m").tensor_parallel_size, gpus);
   std::vector<Output> out;
   std::vector<Request> running;
   for (int32_t i = 0; i < kRequests; ++i) {
@@ -62,6 +68,59 @@ TEST(GpuEngine, SaysWhatTheCpuSays) {
   const std::vector<Output> cpu = answers("cpu", "float32", true);
   const std::vector<Output> gpu = answers("cuda", "float32", true);
   for (size_t i = 0; i < cpu.size(); ++i) EXPECT_EQ(gpu[i].token_ids, cpu[i].token_ids) << i;
+}
+
+/// A variable of the environment, which is as before when this goes.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    ::setenv(name, value, 1);
+  }
+  ~Variable() {
+    if (before_) {
+      ::setenv(name_, before_->c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+/// What a machine lacks that a model can't be installed there; "" if it can.
+std::string why_not(const std::string& device, int32_t gpus) {
+  Engine engine;
+  ModelOptions wanted = options(device, "float32");
+  wanted.tensor_parallel_size = gpus;
+  try {
+    engine.install_model("m", wanted);
+    return "";
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    return error.what();
+  }
+}
+
+// By each other's memory, where they reach it, and by NCCL.
+TEST(GpuEngine, TwoGpusSayWhatTheCpuSays) {
+  const std::string no_second = why_not("cuda:1", 1);
+  if (!no_second.empty()) GTEST_SKIP() << no_second;
+  const std::vector<Output> cpu = answers("cpu", "float32", true);
+  for (const char* peers : {"on", "off"}) {
+    SCOPED_TRACE(peers);
+    const Variable variable("HEADRACE_CUDA_PEERS", peers);
+    const std::string no_nccl = why_not("cuda", 2);
+    if (!no_nccl.empty()) GTEST_SKIP() << no_nccl;
+    for (const bool together : {true, false}) {
+      const std::vector<Output> two = answers("cuda", "float32", together, 2);
+      for (size_t i = 0; i < cpu.size(); ++i) EXPECT_EQ(two[i].token_ids, cpu[i].token_ids) << i;
+    }
+  }
 }
 
 TEST(GpuEngine, ARequestsBitsDependOnNothingElse) {

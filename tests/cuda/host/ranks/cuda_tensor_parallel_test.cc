@@ -178,6 +178,47 @@ TEST(CudaTensorParallelFaults, AStepThatFailsOnOneGpuCostsItsRequestsAlone) {
   }
 }
 
+// Nor does a failure whose message there is no memory for end the process, also where a rank meets
+// it that is to begin anew.
+TEST(CudaTensorParallelFaults, NoMemoryForTheMessageEndsTheRequestAlone) {
+  RankDevices devices(2);
+  devices.start(small_options(), 2);
+  const std::vector<Output> want = devices.run({prompt(20, 3)}, 6, false);
+  devices.api().has_memory_for_text = false;
+  devices.api().fail("kernel", 98, 9);
+  devices.api().fail("current_device", 98);
+  EXPECT_EQ(devices.run({prompt(21, 8)}, 6, false)[0].error_code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(devices.api().calls("current_device"), 4);  // of two ranks twice
+  devices.api().has_memory_for_text = true;
+  expect_same(devices.run({prompt(20, 3)}, 6, false), want);
+}
+
+// A prompt in chunks that nobody waits for: while one is queued and fails, the one before still
+// runs on the GPUs, and its exchanges are cut short. What it wrote must not be found again.
+TEST(CudaTensorParallelFaults, ChunksThatAFailureCutsShortAreNotCached) {
+  const auto behind = [](RankDevices& devices) {
+    RequestOptions request = small_request(70, 3, 6);
+    request.sampling.presence_penalty = 1e-30f;  // of no effect, but that steps don't begin ahead
+    request.sampling.logprobs = 3;
+    return testing::read_all(devices.engine().submit("m", std::move(request)).results());
+  };
+  ModelOptions options = small_options();
+  options.max_num_batched_tokens = 16;
+  Output want;
+  for (const int nth : {0, 40, 60, 80}) {
+    SCOPED_TRACE(nth);
+    RankDevices devices(2);
+    devices.start(options, 2);
+    if (nth == 0) {
+      want = behind(devices);
+      continue;
+    }
+    devices.api().fail("kernel", 98, nth);
+    EXPECT_NE(behind(devices).error_message.find("fake error 98"), std::string::npos);
+    expect_same({behind(devices)}, {want});
+  }
+}
+
 // The request that waits is answered. Three failures in a row end the model, and its memory is
 // given back on all GPUs.
 TEST(CudaTensorParallelFaults, OthersGoOnUntilThreeStepsInARowFail) {

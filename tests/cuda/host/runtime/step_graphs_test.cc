@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/host/support/fake_cuda_api.h"
@@ -34,6 +36,22 @@ TEST_F(StepGraphsTest, RunsThenRecordsThenLaunches) {
   EXPECT_EQ(api_.calls("launch"), 1);
   EXPECT_FALSE(computes(3));
   EXPECT_EQ(api_.calls("launch"), 2);
+}
+
+// Another thread takes memory while a step is recorded, as one that loads an adapter does.
+TEST_F(StepGraphsTest, WhoeverWaitsForSharedWorkWaitsForTheRecordingToEnd) {
+  context_.share_work();
+  computes(3);
+  const int waits = api_.calls("synchronize");
+  std::thread other;
+  graphs_.run({nullptr, nullptr, 3, 1}, 0, [&] {
+    other = std::thread([&] { context_.finish_shared_work(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(api_.calls("synchronize"), waits);
+  });
+  other.join();
+  EXPECT_EQ(api_.calls("synchronize"), waits + 1);
+  EXPECT_FALSE(computes(3));
 }
 
 TEST_F(StepGraphsTest, TheOneUsedLongestAgoMakesRoom) {

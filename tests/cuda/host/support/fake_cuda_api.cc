@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -82,6 +83,10 @@ struct FakeStream {
   bool has_run(uint64_t end) {
     const std::lock_guard lock(mutex);
     return num_run >= end;
+  }
+  bool is_capturing() {
+    const std::lock_guard lock(mutex);
+    return capturing;
   }
   bool is_empty() {
     const std::lock_guard lock(mutex);
@@ -196,7 +201,10 @@ Status FakeCudaApi::enter(const char* method, bool touches_device) {
   return failure.status;
 }
 
-std::string FakeCudaApi::describe(Status status) const { return str_cat("fake error ", status); }
+std::string FakeCudaApi::describe(Status status) const {
+  if (!has_memory_for_text) throw std::bad_alloc();
+  return str_cat("fake error ", status);
+}
 
 Status FakeCudaApi::driver_version(int* version) {
   *version = driver;
@@ -300,7 +308,7 @@ void FakeCudaApi::wait_within_call() {
 
 // As prepare_kernel() does, it waits for the stream before the call that may wait for the device.
 void FakeCudaApi::load_kernel(Stream stream, const void* kernel) {
-  if (!waits_within_calls || kernel == nullptr || fake(stream)->capturing) return;
+  if (!waits_within_calls || kernel == nullptr || fake(stream)->is_capturing()) return;
   {
     const std::lock_guard lock(mutex_);
     if (!loaded_kernels_.emplace(current_device_of_thread, kernel).second) return;
@@ -357,7 +365,7 @@ Status FakeCudaApi::destroy_stream(Stream stream) {
 Status FakeCudaApi::synchronize(Stream stream) {
   const Status status = enter("synchronize");
   if (status != kSuccess) return status;
-  EXPECT_FALSE(fake(stream)->capturing) << "synchronize in a capture";
+  EXPECT_FALSE(fake(stream)->is_capturing()) << "synchronize in a capture";
   fake(stream)->drain();
   return kSuccess;
 }
@@ -450,14 +458,19 @@ Status FakeCudaApi::fill_zero(void* data, size_t bytes, Stream stream) {
 Status FakeCudaApi::begin_capture(Stream stream) {
   const Status status = enter("begin_capture");
   if (status != kSuccess) return status;
+  const std::lock_guard lock(fake(stream)->mutex);
   fake(stream)->capturing = true;
   return kSuccess;
 }
 
 Status FakeCudaApi::end_capture(Stream stream, Graph* graph) {
   FakeStream& from = *fake(stream);
-  from.capturing = false;
-  std::vector<Work> captured = std::exchange(from.captured, {});
+  std::vector<Work> captured;
+  {
+    const std::lock_guard lock(from.mutex);
+    from.capturing = false;
+    captured = std::exchange(from.captured, {});
+  }
   const Status status = enter("end_capture");
   if (status != kSuccess) return status;
   *graph = reinterpret_cast<Graph>(new FakeGraph(std::move(captured)));

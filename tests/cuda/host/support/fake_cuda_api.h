@@ -35,8 +35,9 @@ class FakeCudaApi final : public CudaApi {
   std::vector<DeviceProperties> devices;  ///< one of compute capability 9.0
   std::string build_name = "a build";
   size_t total_bytes = size_t{1} << 30;
-  bool reachable = true;    ///< devices reach each other's memory
-  size_t others_bytes = 0;  ///< of total_bytes, held by other processes
+  bool reachable = true;            ///< devices reach each other's memory
+  size_t others_bytes = 0;          ///< of total_bytes, held by other processes
+  bool has_memory_for_text = true;  ///< false: describe() throws std::bad_alloc
   /// Calls in which CUDA may wait for a device (taking memory, building a record, a kernel's first
   /// launch) do so, and hold up launches of all threads meanwhile. A launch that waits too long for
   /// one fails the test.
