@@ -92,4 +92,36 @@ void expect_bfloat16_answers(DecoderHarness& harness, const GoldenCase& golden, 
   testing::Test::RecordProperty("rms_share", str_cat(errors.rms() / golden.bfloat16.logits_rms));
 }
 
+// A row's numbers are off by 2^-4 of themselves at most, evenly: by 2^-4 / sqrt(3) in the root mean
+// square, and so are sums of products with them, relative to their own root mean square. With
+// errors that are independent in the seven linears of each layer, logits are off by up to
+// 2^-4 / sqrt(3) sqrt(7 layers) of their own root mean square.
+void expect_rounded_answers(DecoderHarness& harness, DecoderHarness& oracle,
+                            const GoldenCase& golden) {
+  Errors differences, rounding, sizes;
+  size_t other_tokens = 0, tokens = 0;
+  for (const GoldenPrompt& entry : golden.prompts) {
+    std::vector<std::vector<float>> prompt_rows;
+    const auto got = follow(harness, entry, &prompt_rows);
+    const auto want = follow(oracle, entry, &prompt_rows);
+    for (size_t s = 0; s < got.size(); ++s, ++tokens) {
+      differences.add(got[s], want[s].data());
+      other_tokens += argmax(got[s]) != argmax(want[s]) ? 1 : 0;
+    }
+    for (size_t i = 0; i < golden.steps.size(); ++i) {
+      const auto& row = want[static_cast<size_t>(golden.steps[i])];
+      rounding.add(row, entry.logits.data() + i * row.size());
+      sizes.add(row, std::vector<float>(row.size()).data());
+    }
+  }
+  const double layers = harness.config().num_layers;
+  EXPECT_GT(rounding.rms(), 10 * golden.logit_tolerance) << "nothing is rounded";
+  EXPECT_LE(rounding.rms(), 0x1p-4 / std::sqrt(3.0) * std::sqrt(7 * layers) * sizes.rms());
+  EXPECT_LE(differences.rms(), rounding.rms() / 10);
+  EXPECT_LE(other_tokens, tokens / 50);
+  testing::Test::RecordProperty("difference_share", str_cat(differences.rms() / rounding.rms()));
+  testing::Test::RecordProperty("rounding_share", str_cat(rounding.rms() / sizes.rms()));
+  testing::Test::RecordProperty("other_tokens", str_cat(other_tokens, " of ", tokens));
+}
+
 }  // namespace headrace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/reference/reference_backend.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/golden_expect.h"
 #include "cuda/host/support/gpu_under_test.h"
@@ -14,6 +15,7 @@ namespace {
 
 class CudaGolden : public testing::TestWithParam<std::string> {};
 class CudaGoldenBfloat16 : public CudaGolden {};
+class CudaGoldenRounded : public CudaGolden {};
 
 TEST_P(CudaGolden, Float32SaysWhatTransformersSay) {
   const GoldenCase golden = load_golden_case(GetParam());
@@ -34,6 +36,14 @@ TEST_P(CudaGoldenBfloat16, IsNoWorseThanTransformers) {
   expect_bfloat16_answers(harness, golden, 1.5);
 }
 
+// FP8 of which transformers multiplied the numbers: here rows are rounded, too.
+TEST_P(CudaGoldenRounded, SaysWhatTheReferenceSaysOfRoundedRows) {
+  const GoldenCase golden = load_golden_case(GetParam());
+  DecoderHarness harness(make_gpu_under_test(DType::kF32), golden.folder, {});
+  DecoderHarness oracle(make_reference_backend(0, Activations::kWhole, true), golden.folder, {});
+  expect_rounded_answers(harness, oracle, golden);
+}
+
 /// What PEFT answers with adapters that it saved: tests/golden/make_lora.py.
 TEST(CudaGoldenLora, AnswersAsPeftDoes) {
   const std::filesystem::path golden = HEADRACE_GOLDEN_DIR;
@@ -52,15 +62,15 @@ TEST(CudaGoldenLora, AnswersAsPeftDoes) {
   }
 }
 
-std::vector<std::string> float32_cases() {
+/// Those whose rows are rounded, or the others.
+std::vector<std::string> float32_cases(bool rounded) {
   std::vector<std::string> out;
   for (const std::string& name : golden_case_names()) {
     const std::filesystem::path folder = load_golden_case(name).folder;
     const Json config = Json::parse(read_small_file(folder / "config.json", 1 << 20));
     const auto found = config.find("quantization_config");
-    // Transformers answered with activations as they come (cuda_quantized_rounded_test.cc).
-    if (found == config.end() || !read_stored_quantization(*found).rounded_rows)
-      out.push_back(name);
+    const bool own = found != config.end() && read_stored_quantization(*found).rounded_rows;
+    if (own == rounded) out.push_back(name);
   }
   return out;
 }
@@ -87,15 +97,19 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5
 #else
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden,
                          testing::Values("ernie4_5_bias_paddle", "ernie4_5_moe", "llama3_rope",
-                                         "qwen2_yarn", "qwen3_window"),
+                                         "mistral_window", "mixtral", "qwen2_moe_norm",
+                                         "qwen2_yarn", "qwen3_moe_one", "qwen3_window"),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenRounded, testing::Values("llama_fp8"), name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,
                          testing::Values("ernie4_5", "llama_bf16", "qwen2_window", "qwen3"),
                          name_of);
 #endif
 // All of them: tests/gpu/run.sh has them run on a GPU.
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGolden,  // minutes in the emulation
-                         testing::ValuesIn(float32_cases()), name_of);
+                         testing::ValuesIn(float32_cases(false)), name_of);
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenRounded, testing::ValuesIn(float32_cases(true)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenBfloat16,  // minutes in the emulation
                          testing::ValuesIn(bfloat16_cases()), name_of);
 

@@ -1,5 +1,5 @@
-// Models that see on two GPUs of the fake runtime. The tower is on the first one alone; the others
-// read its rows, those added behind layers too, and the same positions on three axes.
+// Models that see on several GPUs of the fake runtime. The tower is on the first one alone; the
+// others read its rows, those added behind layers too, and the same positions on three axes.
 
 #include <gtest/gtest.h>
 
@@ -19,16 +19,21 @@ using testing::read_all;
 
 constexpr int32_t kTokens = 6;
 
-class CudaRanksVision : public ::testing::TestWithParam<std::string> {};
+struct Run {
+  std::string name;
+  int32_t ranks;
+};
+
+class CudaRanksVision : public ::testing::TestWithParam<Run> {};
 
 // Transformers' tokens from its rows; from pixels the bits of the rows that the tower makes of
 // them, which is on another GPU. All at once: prefills beside decodes, which are recorded.
 TEST_P(CudaRanksVision, GoldenTokensAndPixelsWithTheBitsOfTheirRows) {
-  const VisionGolden golden = load_vision_golden(GetParam());
+  const VisionGolden golden = load_vision_golden(GetParam().name);
   const ModelConfig config = load_model_config(golden.folder);
   cuda::EmulatedGpu alone;
   TowerHarness tower(alone.backend(DType::kF32), golden.folder, DType::kF32);
-  RankDevices devices(2);
+  RankDevices devices(GetParam().ranks);
   devices.start({.path = golden.folder.string(),
                  .dtype = "float32",
                  .max_model_len = 192,
@@ -37,7 +42,7 @@ TEST_P(CudaRanksVision, GoldenTokensAndPixelsWithTheBitsOfTheirRows) {
                  .block_size = 16,
                  .num_kv_blocks = 64,
                  .encoder_cache_bytes = 1 << 20},
-                2);
+                GetParam().ranks);
   Engine& engine = devices.engine();
   EXPECT_EQ(engine.model_info("m").vision_weight_bytes, tower.tower().weight_bytes());
   std::vector<Request> goldens, of_rows, of_pixels;
@@ -62,9 +67,25 @@ TEST_P(CudaRanksVision, GoldenTokensAndPixelsWithTheBitsOfTheirRows) {
   expect_same({read_all(of_pixels[0].results())}, {read_all(of_rows[0].results())});
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, CudaRanksVision,
-                         ::testing::Values("qwen2_5_vl", "qwen3_vl", "ernie4_5_vl_moe"),
-                         [](const auto& test) { return test.param; });
+/// All have four heads.
+std::vector<Run> golden_runs() {
+  std::vector<Run> out;
+  for (const std::string& name : vision_golden_names()) {
+    for (const int32_t ranks : {2, 4}) out.push_back({name, ranks});
+  }
+  return out;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Run>& test) {
+  return test.param.name + "_" + std::to_string(test.param.ranks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CudaRanksVision,
+                         ::testing::Values(Run{"qwen2_5_vl", 2}, Run{"qwen3_vl", 2},
+                                           Run{"ernie4_5_vl_moe", 2}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksVision,  // a minute in the emulation
+                         ::testing::ValuesIn(golden_runs()), name_of);
 
 }  // namespace
 }  // namespace headrace

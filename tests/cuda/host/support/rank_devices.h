@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,9 +37,11 @@ class RankDevices {
   cuda::FakeCudaApi& api() { return gpu_.api; }
   Engine& engine() { return *engine_; }
 
-  Request submit(const std::vector<int32_t>& prompt, int32_t max_tokens) {
+  Request submit(const std::vector<int32_t>& prompt, int32_t max_tokens,
+                 const std::string& lora = "") {
     RequestOptions request;
     request.prompt_token_ids = prompt;
+    request.lora_name = lora;
     request.sampling.temperature = 0;
     request.sampling.max_tokens = max_tokens;
     request.sampling.ignore_eos = true;
@@ -46,10 +50,10 @@ class RankDevices {
   }
 
   std::vector<Output> run(const std::vector<std::vector<int32_t>>& prompts, int32_t max_tokens,
-                          bool together) {
+                          bool together, const std::string& lora = "") {
     std::vector<Request> requests;
     for (const auto& prompt : prompts) {
-      requests.push_back(submit(prompt, max_tokens));
+      requests.push_back(submit(prompt, max_tokens, lora));
       if (!together) requests.back().wait();
     }
     std::vector<Output> out;
@@ -91,6 +95,21 @@ inline void expect_same(const std::vector<Output>& a, const std::vector<Output>&
     };
     EXPECT_TRUE(std::ranges::equal(a[i].logprobs, b[i].logprobs, same));
   }
+}
+
+/// The largest distance between log-probabilities of the same tokens.
+inline double distance(const std::vector<Output>& a, const std::vector<Output>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double out = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    EXPECT_EQ(a[i].error_message, "");
+    EXPECT_EQ(a[i].token_ids, b[i].token_ids) << i;
+    EXPECT_FALSE(a[i].logprobs.empty());
+    for (size_t t = 0; t < std::min(a[i].logprobs.size(), b[i].logprobs.size()); ++t) {
+      out = std::max(out, std::abs(double{a[i].logprobs[t].logprob} - b[i].logprobs[t].logprob));
+    }
+  }
+  return out;
 }
 
 }  // namespace headrace

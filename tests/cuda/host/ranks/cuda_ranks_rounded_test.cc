@@ -1,14 +1,19 @@
-// Experts in FP8 on several GPUs of the fake runtime.
+// FP8 whose rows are rounded, too, on several GPUs of the fake runtime. (Golden models are narrower
+// than a group of 128 inputs for each.)
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "backend/host/weight_source.h"
+#include "backend/reference/reference_backend.h"
 #include "cpp/model/checkpoint_files.h"
+#include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/quantized_checkpoint.h"
 #include "cuda/host/support/engine_requests.h"
@@ -58,39 +63,58 @@ void write_wide(const std::filesystem::path& to) {
   std::ofstream(to / "model.safetensors", std::ios::binary) << safetensors_file(out);
 }
 
-// FP8 with rounded activations: two GPUs share each expert's 256 inputs, a group of 128 each, or
-// have 10 experts each. Codes and their products are those of one GPU; their sums' order differs.
-void expect_shared_experts() {
+double logprob(const std::vector<float>& logits, int32_t token) {
+  const double best = std::ranges::max(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - best);
+  return logits[static_cast<size_t>(token)] - best - std::log(sum);
+}
+
+/// The largest distance from what the oracle, whose sums are double, says of the same tokens.
+double distance_from(DecoderHarness& oracle, const std::vector<std::vector<int32_t>>& prompts,
+                     const std::vector<Output>& got) {
+  double out = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].error_message, "");
+    oracle.start(0, static_cast<int32_t>(prompts[i].size()));
+    std::vector<float> logits = oracle.step({{0, prompts[i]}}).back();
+    for (size_t t = 0; t < got[i].logprobs.size(); ++t) {
+      const int32_t token = got[i].token_ids[t];
+      out = std::max(out, std::abs(got[i].logprobs[t].logprob - logprob(logits, token)));
+      logits = oracle.step({{0, {token}}}).back();
+    }
+  }
+  return out;
+}
+
+// Two GPUs share each expert's 256 inputs, a group of 128 each, or have 10 experts each. Codes and
+// their products are those of one GPU, whose distance d from exact sums is what float32 does to
+// this model; where sums have another order it may be 4 d, as tests/golden/README.md derives.
+TEST(CudaTensorParallelFloat8, ExpertsAnswerAsOnOneGpu) {
   const TempFolder plain, quantized;
   write_wide(plain.path());
   write_rounded(plain.path(), RoundedTool::kFloat8Blocks, quantized.path());
+  DecoderHarness oracle(make_reference_backend(0, Activations::kWhole, true), quantized.path(), {});
   ModelOptions options = options_for(load_golden_case("qwen3_moe"));
   options.path = quantized.path();
   const std::vector<std::vector<int32_t>> prompts = {prompt(30, 3), prompt(7, 9)};
-  std::vector<Output> alone;
-  struct Run {
-    int32_t ranks;
-    bool whole_experts = false;
+  const auto answers = [&](int32_t ranks, bool whole_experts) {
+    RankDevices devices(ranks);
+    options.enable_expert_parallel = whole_experts;
+    devices.start(options, ranks);
+    return devices.run(prompts, 8, true);
   };
-  for (const Run& run : {Run{1}, Run{2}, Run{2, true}}) {
-    SCOPED_TRACE(::testing::Message()
-                 << run.ranks << " GPUs, whole experts: " << run.whole_experts);
-    RankDevices devices(run.ranks);
-    options.enable_expert_parallel = run.whole_experts;
-    devices.start(options, run.ranks);
-    const std::vector<Output> got = devices.run(prompts, 8, true);
-    if (alone.empty()) alone = got;
-    for (size_t i = 0; i < got.size(); ++i) {
-      ASSERT_EQ(got[i].error_message, "");
-      ASSERT_EQ(got[i].token_ids, alone[i].token_ids);
-      for (size_t t = 0; t < got[i].logprobs.size(); ++t) {
-        EXPECT_NEAR(got[i].logprobs[t].logprob, alone[i].logprobs[t].logprob, 1e-4) << t;
-      }
-    }
+  const std::vector<Output> alone = answers(1, false);
+  const double error = distance_from(oracle, prompts, alone);
+  EXPECT_GT(error, 0.0);
+  EXPECT_LT(error, 1e-4) << "rows were rounded to other codes";
+  for (const bool whole_experts : {false, true}) {
+    SCOPED_TRACE(whole_experts);
+    const std::vector<Output> several = answers(2, whole_experts);
+    EXPECT_LE(distance_from(oracle, prompts, several), 4 * error);
+    EXPECT_LE(distance(several, alone), 5 * error);
   }
 }
-
-TEST(CudaTensorParallelFloat8, ExpertsAnswerAsOnOneGpu) { expect_shared_experts(); }
 
 }  // namespace
 }  // namespace headrace
