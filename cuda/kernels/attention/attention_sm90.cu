@@ -357,7 +357,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   wait_for_previous();
   if (group < 0) {
     give_registers<kCopyRegisters>();
-    if (warp_id() == 0) copy_tiles<C>(task, &keys, &values, shared);
+    const int warp = __shfl_sync(kAllLanes, warp_id(), 0);
+    if (warp < 2) copy_tiles<C>(task, warp == 0 ? &keys : &values, warp == 1, shared);
     return;
   }
   take_registers<kMultiplyRegisters>();

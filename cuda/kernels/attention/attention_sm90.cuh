@@ -1,7 +1,7 @@
 #pragma once
 
-// Attention on sm_90a: how a block shares its work out, and the warp that copies tiles of keys and
-// values into shared memory for the two warpgroups that multiply (attention_sm90.cu).
+// Attention on sm_90a: how a block shares its work out, and the two warps that copy tiles of keys
+// and of values into shared memory for the warpgroups that multiply (attention_sm90.cu).
 
 #include "cuda/device/hopper.cuh"
 #include "cuda/kernels/attention/attention_kernels.cuh"
@@ -133,7 +133,7 @@ __device__ void for_each_piece(const Task<C>& task, F&& f) {
   }
 }
 
-/// What a lane of the copying warp copies of a tile, which lies in the cache in parts: a block's
+/// What a lane of a copying warp copies of a tile, which lies in the cache in parts: a block's
 /// keys, or the whole tile where blocks are larger. It has one part's columns of one box.
 struct TileBox {
   bool seen;       ///< by the piece: some key of it
@@ -147,51 +147,53 @@ class TileBoxes {
  public:
   __device__ TileBoxes(const Task<C>& task, const AttentionPiece& piece, KeyRange seen,
                        int32_t tile)
-      : table_(task.block_tables + piece.item.sequence * task.table_stride),
+      : task_(task),
+        table_(task.block_tables + piece.item.sequence * task.table_stride),
         seen_(seen),
-        size_(task.layout.block_size),
-        rows_(least(size_, kTileKeys)),
-        parts_(kTileKeys / rows_),
-        position_(tile * kTileKeys + part() * rows_),
-        block_(position_ / size_),
-        place_(position_ - block_ * size_) {
+        kv_head_(piece.kv_head),
+        parts_(kTileKeys / rows()),
+        position_(tile * kTileKeys + part() * rows()),
+        block_(position_ / size()),
+        place_(position_ - block_ * size()) {
     static_assert(kTileKeys / 8 * C::kBoxes <= kWarp);
   }
 
   /// Of the next tile. Nothing waits for the block's number until it is used.
   __device__ TileBox next() {
     TileBox box{false, 0, place_};
-    box.seen = part() < parts_ && position_ < seen_.end && position_ + rows_ > seen_.first;
+    box.seen = part() < parts_ && position_ < seen_.end && position_ + rows() > seen_.first;
     if (box.seen) box.number = table_[block_];
     position_ += kTileKeys;
-    if (size_ <= kTileKeys) {
+    if (size() <= kTileKeys) {
       block_ += parts_;
-    } else if ((place_ += kTileKeys) == size_) {
+    } else if ((place_ += kTileKeys) == size()) {
       place_ = 0;
       ++block_;
     }
     return box;
   }
 
-  /// Starts copies of what the piece sees of a tile of keys or values. By the whole warp. `row`: of
-  /// the cache, where the lane's box begins.
-  __device__ void copy(bool seen, int32_t row, const TensorMap* map, char* to,
-                       uint64_t* full) const {
-    const int32_t bytes = rows_ * kRowBytes, box = lane_id() % C::kBoxes;
-    const int32_t count = __popc(__ballot_sync(kAllLanes, seen));
+  /// Starts copies of what the piece sees of a tile of keys or values. By the whole warp.
+  __device__ void copy(const TileBox& box, const TensorMap* map, char* to, uint64_t* full) const {
+    const int32_t bytes = rows() * kRowBytes, column = lane_id() % C::kBoxes;
+    const int32_t row = (box.number * task_.layout.num_kv_heads + kv_head_) * size() + box.place;
+    const int32_t count = __popc(__ballot_sync(kAllLanes, box.seen));
     if (lane_id() == 0) barrier_expect_bytes(full, static_cast<uint32_t>(count * bytes));
     __syncwarp();
-    if (!seen) return;
-    copy_box(to + box * kTileKeys * kRowBytes + part() * bytes, map, box * kBoxColumns, row, full);
+    if (!box.seen) return;
+    copy_box(to + column * kTileKeys * kRowBytes + part() * bytes, map, column * kBoxColumns, row,
+             full);
   }
 
  private:
   __device__ static int32_t part() { return lane_id() / C::kBoxes; }
+  __device__ int32_t size() const { return task_.layout.block_size; }
+  __device__ int32_t rows() const { return least(size(), kTileKeys); }  // of a part
 
+  const Task<C>& task_;
   const int32_t* table_;
   KeyRange seen_;
-  int32_t size_;
-  int32_t rows_;           // of a part
+  int32_t kv_head_;
   int32_t parts_;          // of a tile
   int32_t position_;       // of the first key of the lane's part
   int32_t block_, place_;  // where it is: which of the sequence's blocks, and where in it
@@ -200,6 +202,7 @@ class TileBoxes {
 /// Zeros in the tile's rows that aren't in [first, end): nothing times 0 is to be NaN.
 template <class C>
 __device__ void clear_rows(char* tile, int32_t first, int32_t end) {
+  HEADRACE_NO_UNROLL
   for (int i = lane_id(); i < C::kTileBytes / 16; i += kWarp) {
     const int row = i / (kRowBytes / 16) % kTileKeys;
     if (row < first || row >= end) *reinterpret_cast<uint4*>(tile + i * 16) = {0, 0, 0, 0};
@@ -208,10 +211,12 @@ __device__ void clear_rows(char* tile, int32_t first, int32_t end) {
   __syncwarp();
 }
 
-/// One warp's work: fills stage after stage as the groups free them.
+/// One warp's work: fills stage after stage of keys, or of values, as the groups free them.
 template <class C>
-__device__ void copy_tiles(const Task<C>& task, const TensorMap* keys, const TensorMap* values,
+__device__ void copy_tiles(const Task<C>& task, const TensorMap* map, bool of_values,
                            const Shared<C>& shared) {
+  const Ring<C::kStages, C::kTileBytes> ring = of_values ? shared.values : shared.keys;
+  uint64_t* const landed = &shared.head->values_landed;
   uint32_t n = 0, finished = 0;
   for_each_piece<C>(task, [&](const AttentionPiece& piece) {
     const KeyRange seen = keys_of(piece.item, task.shape);
@@ -222,20 +227,14 @@ __device__ void copy_tiles(const Task<C>& task, const TensorMap* keys, const Ten
     for (int32_t tile = tiles.begin; tile < tiles.end; ++tile, ++n) {
       const TileBox box = next;
       next = boxes.next();  // on its way while this tile waits for room
-      char* to = shared.keys.wait_empty(n);
-      const KvLayout& layout = task.layout;
-      const int32_t row =
-          (box.number * layout.num_kv_heads + piece.kv_head) * layout.block_size + box.place;
-      boxes.copy(box.seen, row, keys, to, shared.keys.full_barrier(n));
-      to = shared.values.wait_empty(n);
+      char* const to = ring.wait_empty(n);
       const int32_t first = seen.first - tile * kTileKeys, end = seen.end - tile * kTileKeys;
-      const bool whole = first <= 0 && end >= kTileKeys;
-      boxes.copy(box.seen, row, values, to,
-                 whole ? shared.values.full_barrier(n) : &shared.head->values_landed);
-      if (whole) continue;
-      barrier_wait(&shared.head->values_landed, finished++ % 2);
+      const bool done = !of_values || (first <= 0 && end >= kTileKeys);
+      boxes.copy(box, map, to, done ? ring.full_barrier(n) : landed);
+      if (done) continue;
+      barrier_wait(landed, finished++ % 2);
       clear_rows<C>(to, first, end);
-      if (lane_id() == 0) barrier_arrive(shared.values.full_barrier(n));
+      if (lane_id() == 0) barrier_arrive(ring.full_barrier(n));
     }
   });
 }
