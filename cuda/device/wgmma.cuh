@@ -44,8 +44,9 @@ inline void wgmma_64xk16(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep, H
   emulation::issue_product({c, n, nullptr, a, b, false, keep, &element_value<T>}, site);
 }
 template <class T, int n>
-inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b, HEADRACE_SITE) {
-  emulation::issue_product({c, n, a, 0, b, true, true, &element_value<T>}, site);
+inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b, bool keep,
+                         HEADRACE_SITE) {
+  emulation::issue_product({c, n, a, 0, b, true, keep, &element_value<T>}, site);
 }
 
 template <int n>
@@ -55,13 +56,14 @@ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep, H
 
 #else
 
-/// Both from tile_descriptor(). Without `keep`, what c held counts as 0.
+/// Both from tile_descriptor(). Without `keep`, what c held counts as 0, whatever it is.
 template <class T, int n>
 __device__ inline void wgmma_64xk16(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep);
 
 /// `a`: a lane's registers, as mma_16x8x16 has them. `b`: from transposed_descriptor().
 template <class T, int n>
-__device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b);
+__device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b,
+                                    bool keep);
 
 /// e4m3; both from tile_descriptor().
 template <int n>
@@ -101,15 +103,18 @@ __device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, b
                  : HEADRACE_SUMS_##sums(0) \
                  : "l"(a), "l"(b), "r"(static_cast<int>(keep))); \
   }
-// a's are operands p, q, r and s, and b is t.
-#define HEADRACE_WGMMA_REGISTERS(T, type, n, sums, p, q, r, s, t) \
+// a's are operands p, q, r and s, b is t and keep u.
+#define HEADRACE_WGMMA_REGISTERS(T, type, n, sums, p, q, r, s, t, u) \
   template <> \
-  __device__ inline void wgmma_64xk16<T, n>(float (&c)[sums], const uint32_t (&a)[4], uint64_t b) { \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+  __device__ inline void wgmma_64xk16<T, n>(float (&c)[sums], const uint32_t (&a)[4], uint64_t b, \
+                                            bool keep) { \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" #u ", 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
                  " {" HEADRACE_NAMES_##sums "}, {%" #p ", %" #q ", %" #r ", %" #s "}, %" #t \
-                 ", 1, 1, 1, 1;" \
+                 ", keep, 1, 1, 1;\n}" \
                  : HEADRACE_SUMS_##sums(0) \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), \
+                   "r"(static_cast<int>(keep))); \
   }
 
 #define HEADRACE_WGMMA(T, type) \
@@ -119,9 +124,9 @@ __device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, b
   HEADRACE_WGMMA_SHARED(T, type, 64, 32, 32, 33, 34) \
   HEADRACE_WGMMA_SHARED(T, type, 128, 64, 64, 65, 66) \
   HEADRACE_WGMMA_SHARED(T, type, 256, 128, 128, 129, 130) \
-  HEADRACE_WGMMA_REGISTERS(T, type, 64, 32, 32, 33, 34, 35, 36) \
-  HEADRACE_WGMMA_REGISTERS(T, type, 128, 64, 64, 65, 66, 67, 68) \
-  HEADRACE_WGMMA_REGISTERS(T, type, 256, 128, 128, 129, 130, 131, 132)
+  HEADRACE_WGMMA_REGISTERS(T, type, 64, 32, 32, 33, 34, 35, 36, 37) \
+  HEADRACE_WGMMA_REGISTERS(T, type, 128, 64, 64, 65, 66, 67, 68, 69) \
+  HEADRACE_WGMMA_REGISTERS(T, type, 256, 128, 128, 129, 130, 131, 132, 133)
 #define HEADRACE_WGMMA_E4M3(n, sums, x, y, z) \
   template <> \
   __device__ inline void wgmma_64xk32<n>(float (&c)[sums], uint64_t a, uint64_t b, bool keep) { \

@@ -11,7 +11,8 @@ namespace headrace::cuda {
 
 namespace {
 
-constexpr int64_t kFeatures = 192, kInner = 200;
+// Nine units of 128 inputs, more than there are stages; the last of them isn't whole.
+constexpr int64_t kFeatures = 192, kInner = 1096;
 
 /// A launch by wgmma. `multiprocessors` 0: the GPU's. One takes large tiles, several in turn.
 struct Run {

@@ -8,14 +8,16 @@
 #include "base/check.h"
 #include "cuda/host/trials/kernel_trials.h"
 #include "cuda/host/trials/trial.h"
+#include "cuda/kernels/rounded/round_rows.h"
 #include "tensor/float8.h"
 
 namespace headrace::cuda {
 
 namespace {
 
-// Three units of 128 inputs, the last of them not whole.
-constexpr int64_t kFeatures = 80, kInner = 264;
+// Seventeen units of 128 inputs, the last of them not whole: each of four slices has more stages of
+// 64 than a ring holds.
+constexpr int64_t kFeatures = 80, kInner = 2120;
 // The last one's are the rows that all are held against; up to 32 have kernels of their own.
 constexpr std::array<int64_t, 4> kRows = {1, 9, 32, 70};
 constexpr int64_t kMostRows = kRows.back();
@@ -57,10 +59,12 @@ constexpr size_t most_weight_bytes() {
   for (const QuantCase& one : kRounded) most = std::max(most, layout_of(one.format).bytes());
   return static_cast<size_t>(most);
 }
-constexpr int64_t kMostUnits = 3;
+constexpr int64_t kMostUnits = 17;
+static_assert(kMostUnits == ceil_div(kInner, int64_t{kQuantUnit}));
 constexpr size_t kSlotElements = kMostRows * kFeatures;
-/// Codes of rows and their scales.
-constexpr size_t kRoundedBytes = kMostRows * kMostUnits * (kQuantUnit + 4);
+/// Codes of rows and their scales, of which 32 rows' lie side by side (RoundedRows).
+constexpr size_t kRoundedBytes =
+    kMostUnits * (kMostRows * kQuantUnit + (kMostRows + 31) / 32 * 32 * 4);
 
 /// Of one case after the other.
 class QuantTrial {
@@ -186,7 +190,11 @@ class QuantTrial {
                                     .out_dtype = DType::kF32,
                                     .multiprocessors = context.properties().multiprocessors},
                          .format = one.format};
-    if (rounds_rows(one.format)) args.rounded = trial_.outputs() + rounded_;
+    if (rounds_rows(one.format)) {
+      const RoundedRows rounded(layout_of(one.format), rows);
+      HEADRACE_CHECK(static_cast<size_t>(rounded.bytes()) <= kRoundedBytes, rounded.bytes());
+      args.rounded = trial_.outputs() + rounded_;
+    }
     args.linear.out = {trial_.outputs() + out_ + run * kSlotElements * sizeof(float), rows,
                        kFeatures, kFeatures};
     op_(args, context.stream());

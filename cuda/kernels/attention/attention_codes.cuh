@@ -10,8 +10,8 @@
 //   values   a weight is to be times the value's step, which the exponent does: log2(step) is added
 //            to the score. What is summed up for the total is the weight over the step. So a weight
 //            is at most 1, and float16 loses nothing to speak of, whatever the steps are. The
-//            values' lows (int8: 128 steps) are a sum of their own, `zeros`, that all columns
-//            share.
+//            values' lows (int8: 128 steps, of the weights as float16) are a sum of their own,
+//            `zeros`, that all columns share.
 //
 // Scores are in units of log2 then, with a scale of 1 for what attention_fold.cuh does to them.
 
@@ -58,6 +58,14 @@ __host__ __device__ constexpr int code_columns() {
   }
 }
 
+/// 8 bytes, aligned, of a row of queries.
+template <class T>
+__device__ void load_four(const T* from, T (&to)[4]) {
+  static_assert(sizeof to == 8);
+  const uint2 raw = *reinterpret_cast<const uint2*>(from);
+  __builtin_memcpy(to, &raw, sizeof to);
+}
+
 /// What the queries of a lane's two rows are multiplied by, and what the scores are made of.
 template <class Code>
 struct CodeQueries {
@@ -69,14 +77,20 @@ struct CodeQueries {
   __device__ void load(const AttentionTask<T, Code>& task, const AttentionPiece& piece,
                        const LaneRows& rows) {
     constexpr int kLane = kHeadDim / 4;
+    static_assert(kLane % 4 == 0);
     for (int i = 0; i < 2; ++i) {
       const T* const from = query_row<kHeadDim>(task, piece, rows, i) + kLane * lane_place().q;
       float largest = 0.0f, total = 0.0f;
       HEADRACE_NO_UNROLL
-      for (int j = 0; j < kLane && rows.exists[i]; ++j) {
-        const float x = to_float(from[j]);
-        largest = fmaxf(largest, fabsf(x));
-        total += x;
+      for (int j = 0; j < kLane && rows.exists[i]; j += 4) {
+        T four[4];
+        load_four(from + j, four);
+        HEADRACE_UNROLL
+        for (const T& element : four) {
+          const float x = to_float(element);
+          largest = fmaxf(largest, fabsf(x));
+          total += x;
+        }
       }
       for (int lane = 1; lane <= 2; lane *= 2) {
         largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, lane));
@@ -191,6 +205,13 @@ __device__ void scale_scores(const TileScales& scales, const CodeQueries<Code>& 
   }
 }
 
+/// Adds two weights as the product takes them: a value of 0 gets nothing of what rounding leaves.
+__device__ inline void add_rounded(const float* weights, float (&to)[2]) {
+  const uint32_t pair = pack_pair<F16>(weights[0], weights[1]);
+  to[0] += to_float(F16{static_cast<uint16_t>(pair)});
+  to[1] += to_float(F16{static_cast<uint16_t>(pair >> 16)});
+}
+
 /// A lane's part of a tile, for both of its rows.
 struct CodeTotals {
   float total[2];  // of the weights
@@ -216,9 +237,10 @@ __device__ CodeTotals soften_codes(const TileScales& scales, const float (&base)
         score = weight_of(score, 1.0f, base[i]);
         totals[i][c] = fmaf(score, inverse, totals[i][c]);
         if constexpr (kHasLow) zeros[i][c] = fmaf(score, low, zeros[i][c]);
-        if constexpr (kHasZero) zeros[i][c] += score;
       }
     }
+    HEADRACE_UNROLL
+    for (int i = 0; i < kRows && kHasZero; ++i) add_rounded(scores[j] + 2 * i, zeros[i]);
   }
   CodeTotals out;
   HEADRACE_UNROLL

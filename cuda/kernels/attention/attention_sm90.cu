@@ -68,6 +68,9 @@ __device__ void load_queries(const Task<C>& task, const AttentionPiece& piece, i
   shared_writes_fence();
 }
 
+/// A split's first product begins from nothing. A piece may begin within a split, with sums of 0.
+__device__ inline bool begins_split(int32_t tile) { return tile % (kSplitKeys / kTileKeys) == 0; }
+
 /// Of a lane's rows, in the split that is under way and in those before it.
 template <class C>
 struct GroupState {
@@ -96,14 +99,14 @@ __device__ void multiply_keys(const char* queries, const char* keys, GroupState<
   products_commit();
 }
 
-/// `values`: from the group's first column on.
+/// `values`: from the group's first column on. `keeps`: adds them to the sums so far.
 template <class C>
-__device__ void multiply_values(const char* values, GroupState<C>& state) {
+__device__ void multiply_values(const char* values, bool keeps, GroupState<C>& state) {
   const uint64_t b = transposed_descriptor(values, kTileKeys * kRowBytes);
   HEADRACE_UNROLL
   for (int k = 0; k < kTileKeys / 16; ++k) {
     wgmma_64xk16<typename C::T, C::kColumns>(state.sums, state.weights[k],
-                                             behind(b, k * 16 * kRowBytes));
+                                             behind(b, k * 16 * kRowBytes), k > 0 || keeps);
   }
   products_commit();
 }
@@ -256,7 +259,7 @@ __device__ void next_tile(const GroupWork<C>& work, int32_t tile, uint32_t n,
   multiply_keys<C>(work.queries, keys, state);
   const char* values = work.wait_values(n - 1);
   products_fence();
-  multiply_values<C>(values, state);
+  multiply_values<C>(values, !begins_split(tile - 1), state);
   named_barrier_arrive(kTurn + (work.group ^ 1), kConsumers);
   products_wait<1>();
   hold_registers(state.scores);
@@ -272,8 +275,6 @@ __device__ void next_tile(const GroupWork<C>& work, int32_t tile, uint32_t n,
   shared.values.free(n - 1);
   if constexpr (kBegins) {
     fold_sums<C>(state, fold_keep, fold_add);
-    HEADRACE_UNROLL
-    for (float& sum : state.sums) sum = 0.0f;
   } else if (__any_sync(kAllLanes, keep[0] != 1.0f || keep[1] != 1.0f)) {
     HEADRACE_UNROLL
     for (int i = 0; i < C::kColumns / 2; ++i) state.sums[i] *= keep[i / 2 % 2];
@@ -281,12 +282,13 @@ __device__ void next_tile(const GroupWork<C>& work, int32_t tile, uint32_t n,
   pack_weights<C>(state);
 }
 
-/// Adds the values of the piece's last tile, number n.
+/// Adds the values of the piece's last tile, number n of the block.
 template <class C>
-__device__ void end_tiles(const GroupWork<C>& work, uint32_t n, GroupState<C>& state) {
+__device__ void end_tiles(const GroupWork<C>& work, int32_t tile, uint32_t n,
+                          GroupState<C>& state) {
   const char* values = work.wait_values(n);
   products_fence();
-  multiply_values<C>(values, state);
+  multiply_values<C>(values, !begins_split(tile), state);
   products_wait<0>();
   hold_registers(state.sums);
   work.shared.values.free(n);
@@ -299,7 +301,7 @@ __device__ void end_tiles(const GroupWork<C>& work, uint32_t n, GroupState<C>& s
 template <class C, bool kMasked>
 __device__ void take_tile(const GroupWork<C>& work, int32_t tile, uint32_t n,
                           GroupState<C>& state) {
-  if (tile % (kSplitKeys / kTileKeys) == 0) {
+  if (begins_split(tile)) {
     next_tile<C, kMasked, true>(work, tile, n, state);
   } else {
     next_tile<C, kMasked, false>(work, tile, n, state);
@@ -330,7 +332,7 @@ __device__ void attend(const Task<C>& task, const AttentionPiece& piece, int gro
       take_tile<C, false>(work, tile, ++n, state);
     }
   }
-  end_tiles(work, n++, state);
+  end_tiles(work, tiles.end - 1, n++, state);
   write_results<C>(task, piece, group, state);
 }
 
@@ -355,7 +357,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   wait_for_previous();
   if (group < 0) {
     give_registers<kCopyRegisters>();
-    if (warp_id() == 0) copy_tiles<C>(task, &keys, &values, shared);
+    const int warp = __shfl_sync(kAllLanes, warp_id(), 0);
+    if (warp < 2) copy_tiles<C>(task, warp == 0 ? &keys : &values, warp == 1, shared);
     return;
   }
   take_registers<kMultiplyRegisters>();

@@ -1,7 +1,7 @@
 #pragma once
 
-// Attention on sm_90a: how a block shares its work out, and the warp that copies tiles of keys and
-// values into shared memory for the two warpgroups that multiply (attention_sm90.cu).
+// Attention on sm_90a: how a block shares its work out, and the two warps that copy tiles of keys
+// and of values into shared memory for the warpgroups that multiply (attention_sm90.cu).
 
 #include "cuda/device/hopper.cuh"
 #include "cuda/kernels/attention/attention_kernels.cuh"
@@ -133,31 +133,76 @@ __device__ void for_each_piece(const Task<C>& task, F&& f) {
   }
 }
 
-/// Starts copies of the tile's blocks that hold keys which the piece sees. By a whole warp.
+/// What a lane of a copying warp copies of a tile, which lies in the cache in parts: a block's
+/// keys, or the whole tile where blocks are larger. It has one part's columns of one box.
+struct TileBox {
+  bool seen;       ///< by the piece: some key of it
+  int32_t number;  ///< the block's in the cache
+  int32_t place;   ///< of the part's first key in its block
+};
+
+/// A lane's boxes of a piece's tiles, tile after tile.
 template <class C>
-__device__ void copy_tile(const Task<C>& task, const AttentionPiece& piece, KeyRange seen,
-                          int32_t tile, const TensorMap* map, char* to, uint64_t* full) {
-  const int32_t base = tile * kTileKeys, size = task.layout.block_size;
-  const int32_t rows = least(size, kTileKeys);
-  const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
-  const int32_t first = greatest(seen.first - base, 0) / rows;
-  const int32_t end = divide_up(least(seen.end - base, kTileKeys), rows);
-  if (lane_id() == 0) {
-    barrier_expect_bytes(full, static_cast<uint32_t>((end - first) * rows * kRowBytes * C::kBoxes));
+class TileBoxes {
+ public:
+  __device__ TileBoxes(const Task<C>& task, const AttentionPiece& piece, KeyRange seen,
+                       int32_t tile)
+      : task_(task),
+        table_(task.block_tables + piece.item.sequence * task.table_stride),
+        seen_(seen),
+        kv_head_(piece.kv_head),
+        parts_(kTileKeys / rows()),
+        position_(tile * kTileKeys + part() * rows()),
+        block_(position_ / size()),
+        place_(position_ - block_ * size()) {
+    static_assert(kTileKeys / 8 * C::kBoxes <= kWarp);
   }
-  __syncwarp();
-  for (int32_t i = first * C::kBoxes + lane_id(); i < end * C::kBoxes; i += kWarp) {
-    const int32_t part = i / C::kBoxes * rows, box = i % C::kBoxes;
-    const int32_t position = base + part;
-    const int32_t row = (table[position / size] * task.layout.num_kv_heads + piece.kv_head) * size +
-                        position % size;
-    copy_box(to + (box * kTileKeys + part) * kRowBytes, map, box * kBoxColumns, row, full);
+
+  /// Of the next tile. Nothing waits for the block's number until it is used.
+  __device__ TileBox next() {
+    TileBox box{false, 0, place_};
+    box.seen = part() < parts_ && position_ < seen_.end && position_ + rows() > seen_.first;
+    if (box.seen) box.number = table_[block_];
+    position_ += kTileKeys;
+    if (size() <= kTileKeys) {
+      block_ += parts_;
+    } else if ((place_ += kTileKeys) == size()) {
+      place_ = 0;
+      ++block_;
+    }
+    return box;
   }
-}
+
+  /// Starts copies of what the piece sees of a tile of keys or values. By the whole warp.
+  __device__ void copy(const TileBox& box, const TensorMap* map, char* to, uint64_t* full) const {
+    const int32_t bytes = rows() * kRowBytes, column = lane_id() % C::kBoxes;
+    const int32_t row = (box.number * task_.layout.num_kv_heads + kv_head_) * size() + box.place;
+    const int32_t count = __popc(__ballot_sync(kAllLanes, box.seen));
+    if (lane_id() == 0) barrier_expect_bytes(full, static_cast<uint32_t>(count * bytes));
+    __syncwarp();
+    if (!box.seen) return;
+    copy_box(to + column * kTileKeys * kRowBytes + part() * bytes, map, column * kBoxColumns, row,
+             full);
+  }
+
+ private:
+  __device__ static int32_t part() { return lane_id() / C::kBoxes; }
+  __device__ int32_t size() const { return task_.layout.block_size; }
+  __device__ int32_t rows() const { return least(size(), kTileKeys); }  // of a part
+
+  const Task<C>& task_;
+  const int32_t* table_;
+  KeyRange seen_;
+  int32_t kv_head_;
+  int32_t parts_;          // of a tile
+  int32_t position_;       // of the first key of the lane's part
+  int32_t block_, place_;  // where it is: which of the sequence's blocks, and where in it
+};
 
 /// Zeros in the tile's rows that aren't in [first, end): nothing times 0 is to be NaN.
 template <class C>
 __device__ void clear_rows(char* tile, int32_t first, int32_t end) {
+  HEADRACE_NO_UNROLL
   for (int i = lane_id(); i < C::kTileBytes / 16; i += kWarp) {
     const int row = i / (kRowBytes / 16) % kTileKeys;
     if (row < first || row >= end) *reinterpret_cast<uint4*>(tile + i * 16) = {0, 0, 0, 0};
@@ -166,27 +211,30 @@ __device__ void clear_rows(char* tile, int32_t first, int32_t end) {
   __syncwarp();
 }
 
-/// One warp's work: fills stage after stage as the groups free them.
+/// One warp's work: fills stage after stage of keys, or of values, as the groups free them.
 template <class C>
-__device__ void copy_tiles(const Task<C>& task, const TensorMap* keys, const TensorMap* values,
+__device__ void copy_tiles(const Task<C>& task, const TensorMap* map, bool of_values,
                            const Shared<C>& shared) {
+  const Ring<C::kStages, C::kTileBytes> ring = of_values ? shared.values : shared.keys;
+  uint64_t* const landed = &shared.head->values_landed;
   uint32_t n = 0, finished = 0;
   for_each_piece<C>(task, [&](const AttentionPiece& piece) {
     const KeyRange seen = keys_of(piece.item, task.shape);
     const TileRange tiles = tiles_of(seen);
+    TileBoxes<C> boxes(task, piece, seen, tiles.begin);
+    TileBox next = boxes.next();
     HEADRACE_NO_UNROLL
     for (int32_t tile = tiles.begin; tile < tiles.end; ++tile, ++n) {
-      char* to = shared.keys.wait_empty(n);
-      copy_tile<C>(task, piece, seen, tile, keys, to, shared.keys.full_barrier(n));
-      to = shared.values.wait_empty(n);
+      const TileBox box = next;
+      next = boxes.next();  // on its way while this tile waits for room
+      char* const to = ring.wait_empty(n);
       const int32_t first = seen.first - tile * kTileKeys, end = seen.end - tile * kTileKeys;
-      const bool whole = first <= 0 && end >= kTileKeys;
-      copy_tile<C>(task, piece, seen, tile, values, to,
-                   whole ? shared.values.full_barrier(n) : &shared.head->values_landed);
-      if (whole) continue;
-      barrier_wait(&shared.head->values_landed, finished++ % 2);
+      const bool done = !of_values || (first <= 0 && end >= kTileKeys);
+      boxes.copy(box, map, to, done ? ring.full_barrier(n) : landed);
+      if (done) continue;
+      barrier_wait(landed, finished++ % 2);
       clear_rows<C>(to, first, end);
-      if (lane_id() == 0) barrier_arrive(shared.values.full_barrier(n));
+      if (lane_id() == 0) barrier_arrive(ring.full_barrier(n));
     }
   });
 }

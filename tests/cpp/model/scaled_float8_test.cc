@@ -21,6 +21,7 @@
 #include "expect_error.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/json.h"
+#include "model/stored/float8_codes.h"
 #include "tensor/float8.h"
 
 namespace headrace {
@@ -45,13 +46,13 @@ TEST(Float8, EveryCodeOfE4m3) {
   EXPECT_TRUE(std::isnan(e4m3_to_f32(0x7f)) && std::isnan(e4m3_to_f32(0xff)));
 }
 
-/// A folder with "a.weight" [kN, kK], whose codes count up from 0x30, and scales.
+/// A folder with "a.weight" [kN, kK], whose codes count up from `first`, and scales.
 class Folder {
  public:
   Folder(const std::string& suffix, std::vector<int64_t> shape, const std::vector<float>& scales,
-         DType dtype = DType::kF32) {
+         DType dtype = DType::kF32, uint8_t first = 0x30) {
     std::string codes;
-    for (int64_t i = 0; i < kN * kK; ++i) codes.push_back(static_cast<char>(0x30 + i));
+    for (int64_t i = 0; i < kN * kK; ++i) codes.push_back(static_cast<char>(first + i));
     std::vector<TensorToWrite> tensors = {{"a.weight", DType::kF8E4M3, {kN, kK}, codes}};
     if (!suffix.empty()) tensors.push_back({"a." + suffix, dtype, shape, encode(scales, dtype)});
     folder_.write("model.safetensors", safetensors_file(tensors));
@@ -163,6 +164,24 @@ TEST(ScaledFloat8, ACodeThatIsNaNIsRefusedByItsTensorsName) {
         DecoderHarness("baseline", folder.path(), {.quantization = quantization});
       });
     }
+  }
+}
+
+// Whoever multiplies codes never sees one.
+TEST(ScaledFloat8, NorAreCodesReadThatAreNaN) {
+  const QuantFormat format{.bits = 8, .group_size = 128, .activations = Activations::kFloat8Rows};
+  const auto read = [&](uint8_t first_code, int64_t feature) {
+    const Folder folder("weight_scale", {1}, {0.5f}, DType::kF32, first_code);
+    const Float8Codes codes(std::make_unique<ScaledFloat8>(folder.read(kByShape)), format, kK, 0);
+    QuantizedGroup group;
+    codes.read(feature, 1, 0, &group);
+    return group.codes[3];
+  };
+  EXPECT_EQ(read(0x30, 1), 0x30 + kK + 3);
+  EXPECT_EQ(read(0x7f - kK - 3, 0), 0x7f - kK);
+  for (const int code : {0x7f, 0xff}) {
+    expect_error(ErrorCode::kCorruptFile, {"a.weight", "feature 1, input 3"},
+                 [&] { read(static_cast<uint8_t>(code - kK - 3), 1); });
   }
 }
 

@@ -55,7 +55,8 @@ enum class Slip {
   kLanesDiffer,
   kWriteSums,
   kWrongStride,
-  kWithinPattern
+  kWithinPattern,
+  kFromNothing
 };
 
 /// c [64, n] = a [64, 64] . b^T. `b`: [n, 64], or with kTransposed [64, n] in boxes of 64 columns,
@@ -98,7 +99,8 @@ __global__ void product_kernel(const __grid_constant__ TensorMap a,
   for (int k = 0; k < kUnit / 16; ++k) {
     if constexpr (kTransposed) {
       wgmma_64xk16<T, n>(c, registers[k],
-                         transposed_descriptor(tile_b + k * 16 * kRowBytes, 64 * kRowBytes));
+                         transposed_descriptor(tile_b + k * 16 * kRowBytes, 64 * kRowBytes),
+                         k > 0 || slip != Slip::kFromNothing);
     } else {
       uint64_t descriptor = tile_descriptor(tile_b, static_cast<uint32_t>(k) * 32);
       if (slip == Slip::kWrongStride) descriptor ^= uint64_t{1} << 37;
@@ -240,6 +242,9 @@ TEST_P(Hopper, FindsSlips) {
   EXPECT_TRUE(std::isnan(error_of(Slip::kNoWaitForProducts)));
   EXPECT_TRUE(std::isnan(error_of(Slip::kLateWaitForCopy)));
   EXPECT_FALSE(error_of(Slip::kWrongStride) <= 0.1);
+  // The sums' first number is left out.
+  EXPECT_NEAR((product_error<Bf16, 128, true>(random_, DType::kBF16, Slip::kFromNothing)), 0.25,
+              kBound);
   const auto expect = [&](Slip slip, const char* error) {
     expect_error(error, [&] { error_of(slip); });
   };

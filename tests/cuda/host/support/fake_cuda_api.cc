@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "cuda/emulation/submit.h"
 #include "cuda/host/support/fake_stream.h"
+#include "cuda/host/support/fresh_memory.h"
 
 namespace headrace::cuda {
 
@@ -159,10 +160,8 @@ Status FakeCudaApi::memory_info(size_t* free_bytes, size_t* total) {
   return kSuccess;
 }
 
-// Contents of fresh memory are no zeros on a GPU either.
 Status FakeCudaApi::allocate(std::map<void*, size_t>& live, void** data, size_t bytes) {
-  void* const memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  std::memset(memory, 0xff, bytes);
+  void* const memory = fresh_memory(bytes);
   const std::lock_guard lock(mutex_);
   live[memory] = bytes;
   *data = memory;
