@@ -48,6 +48,7 @@ inline void products_wait(HEADRACE_SITE) {
 template <int kCount>
 inline void hold_registers(float (&)[kCount]) {}
 inline void finish_first(const float (&)[2], uint32_t&) {}
+inline float read_behind(const float& value) { return value; }
 template <int kRegisters>
 inline void take_registers(HEADRACE_SITE) {
   emulation::change_registers(kRegisters, true, site);
@@ -197,6 +198,17 @@ __device__ inline void finish_first(const float (&values)[2], uint32_t& never_wr
       "}" ::"r"(__float_as_uint(values[0])),
       "r"(__float_as_uint(values[1])), "r"(shared_word(&never_written))
       : "memory");
+}
+
+/// Reads shared memory, and not before the products and arrivals ahead of it have been issued: what
+/// depends on the value isn't put between them.
+__device__ inline float read_behind(const float& value) {
+  float out;
+  asm volatile("ld.volatile.shared.f32 %0, [%1];"
+               : "=f"(out)
+               : "r"(shared_word(&value))
+               : "memory");
+  return out;
 }
 
 template <int kRegisters>

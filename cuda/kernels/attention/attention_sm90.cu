@@ -47,6 +47,16 @@ __device__ LaneRows lane_rows(const Task<C>& task, const AttentionPiece& piece, 
   return rows;
 }
 
+/// All who multiply by the same queries: both groups or each alone.
+template <class C>
+__device__ void meet_readers(int group) {
+  if constexpr (C::kSharesRows) {
+    named_barrier(kWithin, kConsumers);
+  } else {
+    named_barrier(kWithin + group, kGroupThreads);
+  }
+}
+
 /// The group's queries as products take them; zeros for rows that aren't there.
 template <class C>
 __device__ void load_queries(const Task<C>& task, const AttentionPiece& piece, int group,
@@ -71,12 +81,14 @@ __device__ void load_queries(const Task<C>& task, const AttentionPiece& piece, i
 /// A split's first product begins from nothing. A piece may begin within a split, with sums of 0.
 __device__ inline bool begins_split(int32_t tile) { return tile % (kSplitKeys / kTileKeys) == 0; }
 
-/// Of a lane's rows, in the split that is under way and in those before it.
+/// A lane's scores of a tile, or its weights as numbers.
+using Scores = float[kTileKeys / 2];
+
+/// Of a lane's rows, in the split that is under way and, but for their sums, in those before it.
 template <class C>
 struct GroupState {
-  float scores[kTileKeys / 2];
   uint32_t weights[kTileKeys / 16][4];
-  float sums[C::kColumns / 2], held[C::kColumns / 2];
+  float sums[C::kColumns / 2];
   float max[2], held_max[2];
   float total[2], held_total[2];  // of the lane's own keys
 };
@@ -87,13 +99,13 @@ __device__ inline uint64_t behind(uint64_t descriptor, int bytes) {
 }
 
 template <class C>
-__device__ void multiply_keys(const char* queries, const char* keys, GroupState<C>& state) {
+__device__ void multiply_keys(const char* queries, const char* keys, Scores& scores) {
   const uint64_t a = tile_descriptor(queries, 0), b = tile_descriptor(keys, 0);
   HEADRACE_UNROLL
   for (int k = 0; k < C::kHeadDim / 16; ++k) {
     const int column = k % 4 * 32;
     wgmma_64xk16<typename C::T, kTileKeys>(
-        state.scores, behind(a, k / 4 * kGroupRows * kRowBytes + column),
+        scores, behind(a, k / 4 * kGroupRows * kRowBytes + column),
         behind(b, k / 4 * kTileKeys * kRowBytes + column), k > 0);
   }
   products_commit();
@@ -111,26 +123,25 @@ __device__ void multiply_values(const char* values, bool keeps, GroupState<C>& s
   products_commit();
 }
 
-template <class C>
-__device__ void mask_scores(const LaneRows& rows, int32_t tile, GroupState<C>& state) {
+__device__ inline void mask_scores(const LaneRows& rows, int32_t tile, Scores& scores) {
   const int32_t base = tile * kTileKeys + lane_place().q * 2;
   HEADRACE_UNROLL
   for (int i = 0; i < kTileKeys / 2; ++i) {
     const int32_t position = base + i / 4 * 8 + i % 2;
     const KeyRange& keys = rows.keys[i / 2 % 2];
-    if (position < keys.first || position >= keys.end) state.scores[i] = kNoScore;
+    if (position < keys.first || position >= keys.end) scores[i] = kNoScore;
   }
 }
 
 /// Scores to weights, as numbers; `keep`: factors for the sums so far.
 template <class C>
-__device__ void soften(float scale, GroupState<C>& state, float (&keep)[2]) {
+__device__ void soften(float scale, Scores& scores, GroupState<C>& state, float (&keep)[2]) {
   HEADRACE_UNROLL
   for (int row = 0; row < 2; ++row) {
-    float largest = state.scores[2 * row];
+    float largest = scores[2 * row];
     HEADRACE_UNROLL
     for (int j = 1; j < kTileKeys / 4; ++j) {
-      largest = fmaxf(largest, state.scores[j / 2 * 4 + 2 * row + j % 2]);
+      largest = fmaxf(largest, scores[j / 2 * 4 + 2 * row + j % 2]);
     }
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
@@ -140,7 +151,7 @@ __device__ void soften(float scale, GroupState<C>& state, float (&keep)[2]) {
     float totals[2] = {};
     HEADRACE_UNROLL
     for (int j = 0; j < kTileKeys / 4; ++j) {
-      float& score = state.scores[j / 2 * 4 + 2 * row + j % 2];
+      float& score = scores[j / 2 * 4 + 2 * row + j % 2];
       score = weight_of(score, scale, base);
       totals[j % 2] += score;
     }
@@ -150,11 +161,10 @@ __device__ void soften(float scale, GroupState<C>& state, float (&keep)[2]) {
 
 /// The weights as a product's left operand.
 template <class C>
-__device__ void pack_weights(GroupState<C>& state) {
+__device__ void pack_weights(const Scores& scores, GroupState<C>& state) {
   HEADRACE_UNROLL
   for (int i = 0; i < kTileKeys / 4; ++i) {
-    state.weights[i / 4][i % 4] =
-        pack_pair<typename C::T>(state.scores[2 * i], state.scores[2 * i + 1]);
+    state.weights[i / 4][i % 4] = pack_pair<typename C::T>(scores[2 * i], scores[2 * i + 1]);
   }
 }
 
@@ -174,18 +184,30 @@ __device__ void end_split(GroupState<C>& state, float (&keep)[2], float (&add)[2
   }
 }
 
+/// Sums of the splits before, in shared memory: `held` is the lane's first four, for rows 0, 0, 1
+/// and 1.
 template <class C>
-__device__ void fold_sums(GroupState<C>& state, const float (&keep)[2], const float (&add)[2]) {
+__device__ void clear_held(float4* held) {
   HEADRACE_UNROLL
-  for (int i = 0; i < C::kColumns / 2; ++i) {
-    const int row = i / 2 % 2;
-    state.held[i] = fmaf(state.sums[i], add[row], state.held[i] * keep[row]);
+  for (int j = 0; j < C::kColumns / 8; ++j) held[j * kGroupThreads] = {0.0f, 0.0f, 0.0f, 0.0f};
+}
+
+template <class C>
+__device__ void fold_sums(const GroupState<C>& state, const float (&keep)[2], const float (&add)[2],
+                          float4* held) {
+  HEADRACE_UNROLL
+  for (int j = 0; j < C::kColumns / 8; ++j) {
+    const float* const sums = state.sums + 4 * j;
+    float4& to = held[j * kGroupThreads];
+    const float4 from = to;
+    to = {fmaf(sums[0], add[0], from.x * keep[0]), fmaf(sums[1], add[0], from.y * keep[0]),
+          fmaf(sums[2], add[1], from.z * keep[1]), fmaf(sums[3], add[1], from.w * keep[1])};
   }
 }
 
 template <class C>
 __device__ void write_results(const Task<C>& task, const AttentionPiece& piece, int group,
-                              const GroupState<C>& state) {
+                              const GroupState<C>& state, const float4* held) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+r"(group));  // the rows are found anew: no registers hold them meanwhile
 #endif
@@ -203,8 +225,9 @@ __device__ void write_results(const Task<C>& task, const AttentionPiece& piece, 
     const float factor = 1.0f / total;
     HEADRACE_UNROLL
     for (int j = 0; j < C::kColumns / 8; ++j) {
+      const float4 sums = held[j * kGroupThreads];
       *reinterpret_cast<uint32_t*>(out + j * 8) = pack_pair<typename C::T>(
-          state.held[j * 4 + 2 * row] * factor, state.held[j * 4 + 2 * row + 1] * factor);
+          (row == 0 ? sums.x : sums.z) * factor, (row == 0 ? sums.y : sums.w) * factor);
     }
   }
 }
@@ -215,6 +238,7 @@ struct GroupWork {
   const Task<C>& task;
   const Shared<C>& shared;
   const char* queries;
+  float4* held;
   int group;
   LaneRows rows;
 
@@ -225,61 +249,71 @@ struct GroupWork {
   }
 };
 
-/// Scores of the piece's first tile, and their weights. `n`: its number in the block.
+/// Scores of tile n of the block, with nothing else under way.
 template <class C>
-__device__ void begin_tiles(const GroupWork<C>& work, int32_t tile, uint32_t n,
-                            GroupState<C>& state) {
-  HEADRACE_UNROLL
-  for (int i = 0; i < C::kColumns / 2; ++i) state.sums[i] = state.held[i] = 0.0f;
-  for (int i = 0; i < 2; ++i) state.max[i] = state.held_max[i] = kNoScore;
-  for (int i = 0; i < 2; ++i) state.total[i] = state.held_total[i] = 0.0f;
+__device__ void score_tile(const GroupWork<C>& work, uint32_t n, Scores& scores) {
   const char* keys = work.shared.keys.wait_full(n);
   products_fence();
-  multiply_keys<C>(work.queries, keys, state);
+  multiply_keys<C>(work.queries, keys, scores);
   products_wait<0>();
-  hold_registers(state.scores);
+  hold_registers(scores);
   work.shared.keys.free(n);
-  float keep[2];
-  mask_scores<C>(work.rows, tile, state);
-  soften<C>(work.task.scale, state, keep);
-  pack_weights<C>(state);
 }
 
-/// While the tensor cores add the values of tile n - 1 of the block, the group softens the scores
-/// of tile n, which is `tile` of the sequence and begins a split or doesn't. Groups take turns at
-/// starting products. Without a branch between: the compiler would wait for all products ahead of
-/// it.
-template <class C, bool kMasked, bool kBegins>
-__device__ void next_tile(const GroupWork<C>& work, int32_t tile, uint32_t n,
-                          GroupState<C>& state) {
+/// Weights of the piece's first tile, and scores of the second, if there is one. `n`: the first
+/// one's number in the block.
+template <class C>
+__device__ void begin_tiles(const GroupWork<C>& work, TileRange tiles, uint32_t n, Scores& scores,
+                            GroupState<C>& state) {
+  HEADRACE_UNROLL
+  for (float& sum : state.sums) sum = 0.0f;
+  for (int i = 0; i < 2; ++i) state.max[i] = state.held_max[i] = kNoScore;
+  for (int i = 0; i < 2; ++i) state.total[i] = state.held_total[i] = 0.0f;
+  clear_held<C>(work.held);
+  score_tile(work, n, scores);
+  float keep[2];
+  mask_scores(work.rows, tiles.begin, scores);
+  soften<C>(work.task.scale, scores, state, keep);
+  pack_weights<C>(scores, state);
+  if (tiles.begin + 1 < tiles.end) score_tile(work, n + 1, scores);
+}
+
+/// While the tensor cores add the values of tile n - 1 of the block and make the next one's scores,
+/// the group softens the scores of tile n, which is `tile` of the sequence and begins a split or
+/// doesn't; of the last one there is no next. Groups take turns at starting products. Without a
+/// branch between: the compiler would wait for all products ahead of it.
+template <class C, bool kMasked, bool kBegins, bool kLast>
+__device__ void take_tile(const GroupWork<C>& work, int32_t tile, uint32_t n, Scores& scores,
+                          Scores& next, GroupState<C>& state) {
   const Shared<C>& shared = work.shared;
-  const char* keys = shared.keys.wait_full(n);
+  const char* values = work.wait_values(n - 1);
+  const char* keys = kLast ? nullptr : shared.keys.wait_full(n + 1);
   named_barrier(kTurn + work.group, kConsumers);
   products_fence();
-  multiply_keys<C>(work.queries, keys, state);
-  const char* values = work.wait_values(n - 1);
-  products_fence();
   multiply_values<C>(values, !begins_split(tile - 1), state);
+  if constexpr (!kLast) multiply_keys<C>(work.queries, keys, next);
   named_barrier_arrive(kTurn + (work.group ^ 1), kConsumers);
-  products_wait<1>();
-  hold_registers(state.scores);
-  shared.keys.free(n);
-  if constexpr (kMasked) mask_scores<C>(work.rows, tile, state);
+  const float scale = read_behind(shared.head->scale);
+  if constexpr (kMasked) mask_scores(work.rows, tile, scores);
   float keep[2], fold_keep[2], fold_add[2];
   if constexpr (kBegins) end_split<C>(state, fold_keep, fold_add);
-  soften<C>(work.task.scale, state, keep);
-  hold_registers(state.scores);  // or they are softened behind the wait
+  soften<C>(scale, scores, state, keep);
+  hold_registers(scores);  // or they are softened behind the wait
   finish_first(state.total, shared.head->never_written);
   products_wait<0>();
   hold_registers(state.sums);
   shared.values.free(n - 1);
+  if constexpr (!kLast) {
+    hold_registers(next);
+    shared.keys.free(n + 1);
+  }
   if constexpr (kBegins) {
-    fold_sums<C>(state, fold_keep, fold_add);
+    fold_sums<C>(state, fold_keep, fold_add, work.held);
   } else if (__any_sync(kAllLanes, keep[0] != 1.0f || keep[1] != 1.0f)) {
     HEADRACE_UNROLL
     for (int i = 0; i < C::kColumns / 2; ++i) state.sums[i] *= keep[i / 2 % 2];
   }
-  pack_weights<C>(state);
+  pack_weights<C>(scores, state);
 }
 
 /// Adds the values of the piece's last tile, number n of the block.
@@ -294,17 +328,33 @@ __device__ void end_tiles(const GroupWork<C>& work, int32_t tile, uint32_t n,
   work.shared.values.free(n);
   float keep[2], add[2];
   end_split<C>(state, keep, add);
-  fold_sums<C>(state, keep, add);
+  fold_sums<C>(state, keep, add, work.held);
 }
 
-/// A tile behind the first.
-template <class C, bool kMasked>
-__device__ void take_tile(const GroupWork<C>& work, int32_t tile, uint32_t n,
-                          GroupState<C>& state) {
+/// Two tiles that every row sees all of, an even one and the next, which aren't the last.
+template <class C>
+__device__ void take_pair(const GroupWork<C>& work, int32_t tile, uint32_t n, Scores& scores,
+                          Scores& next, GroupState<C>& state) {
   if (begins_split(tile)) {
-    next_tile<C, kMasked, true>(work, tile, n, state);
+    take_tile<C, false, true, false>(work, tile, n, scores, next, state);
   } else {
-    next_tile<C, kMasked, false>(work, tile, n, state);
+    take_tile<C, false, false, false>(work, tile, n, scores, next, state);
+  }
+  take_tile<C, false, false, false>(work, tile + 1, n + 1, next, scores, state);
+}
+
+/// Any tile behind the first.
+template <class C, bool kLast>
+__device__ void take_one(const GroupWork<C>& work, int32_t tile, uint32_t n, Scores& scores,
+                         Scores& next, GroupState<C>& state) {
+  if (begins_split(tile)) {
+    take_tile<C, true, true, kLast>(work, tile, n, scores, next, state);
+  } else {
+    take_tile<C, true, false, kLast>(work, tile, n, scores, next, state);
+  }
+  if constexpr (!kLast) {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kTileKeys / 2; ++i) scores[i] = next[i];
   }
 }
 
@@ -313,27 +363,30 @@ template <class C>
 __device__ void attend(const Task<C>& task, const AttentionPiece& piece, int group,
                        const Shared<C>& shared, uint32_t& n) {
   const TileRange tiles = tiles_of(keys_of(piece.item, task.shape));
-  char* const queries = shared.queries + group * C::kQueryBytes;
-  named_barrier(kWithin + group, kGroupThreads);  // nobody multiplies by the last piece's
+  char* const queries = shared.queries + (C::kSharesRows ? 0 : group) * C::kQueryBytes;
+  meet_readers<C>(group);  // nobody multiplies by the last piece's
   load_queries<C>(task, piece, group, queries);
-  named_barrier(kWithin + group, kGroupThreads);
-  const GroupWork<C> work{task, shared, queries, group, lane_rows<C>(task, piece, group)};
+  meet_readers<C>(group);
+  const GroupWork<C> work{
+      task, shared, queries, shared.lane_held(group), group, lane_rows<C>(task, piece, group)};
+  const auto whole = [&](int32_t tile) {
+    return !work.rows.template masks<C>(tile) && !work.rows.template masks<C>(tile + 1);
+  };
   GroupState<C> state;
-  begin_tiles(work, tiles.begin, n, state);
+  Scores scores, next;
+  begin_tiles(work, tiles, n, scores, state);
   int32_t tile = tiles.begin + 1;
   HEADRACE_NO_UNROLL
-  while (tile < tiles.end) {
+  while (tile + 1 < tiles.end) {
     HEADRACE_NO_UNROLL
-    for (; tile < tiles.end && work.rows.template masks<C>(tile); ++tile) {
-      take_tile<C, true>(work, tile, ++n, state);
+    for (; tile % 2 == 0 && tile + 3 < tiles.end && whole(tile); tile += 2, n += 2) {
+      take_pair<C>(work, tile, n + 1, scores, next, state);
     }
-    HEADRACE_NO_UNROLL
-    for (; tile < tiles.end && !work.rows.template masks<C>(tile); ++tile) {
-      take_tile<C, false>(work, tile, ++n, state);
-    }
+    take_one<C, false>(work, tile++, ++n, scores, next, state);
   }
+  if (tile < tiles.end) take_one<C, true>(work, tile, ++n, scores, next, state);
   end_tiles(work, tiles.end - 1, n++, state);
-  write_results<C>(task, piece, group, state);
+  write_results<C>(task, piece, group, state, work.held);
 }
 
 #endif
@@ -351,6 +404,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     shared.keys.init();
     shared.values.init();
     barrier_init(&shared.head->values_landed, 1);
+    shared.head->scale = task.scale;
     barrier_init_fence();
   }
   __syncthreads();

@@ -38,11 +38,13 @@ struct Config {
   static constexpr int kColumns = kSharesRows ? kHeadDim / kGroups : kHeadDim;  // of a group
   // Two kinds of loops would need more registers than there are.
   static constexpr bool kAlwaysMasks = kHeadDim > 128;
-  static constexpr int kStages = kHeadDim > 128 ? 2 : 5;               // of keys, and of values
-  static constexpr int kQueryBytes = kBoxes * kGroupRows * kRowBytes;  // of a group
-  static constexpr int kTileBytes = kBoxes * kTileKeys * kRowBytes;    // of keys or values
+  static constexpr int kStages = kHeadDim > 128 ? 2 : 4;               // of keys, and of values
+  static constexpr int kQueryBytes = kBoxes * kGroupRows * kRowBytes;  // of 64 rows
+  static constexpr int kAllQueries = (kSharesRows ? 1 : kGroups) * kQueryBytes;
+  static constexpr int kTileBytes = kBoxes * kTileKeys * kRowBytes;  // of keys or values
+  static constexpr int kHeldVectors = kColumns / 8 * kGroupThreads;  // of a group
   static constexpr int kSharedBytes =
-      kBarrierBytes + kGroups * kQueryBytes + 2 * kStages * kTileBytes;
+      kBarrierBytes + kAllQueries + 2 * kStages * kTileBytes + kGroups * kHeldVectors * 16;
   static_assert(kSharedBytes <= 227 << 10);
 };
 
@@ -90,18 +92,27 @@ struct Shared {
     uint64_t values_full[C::kStages], values_empty[C::kStages];
     uint64_t values_landed;  // of a tile that the copying warp has to finish
     uint32_t never_written;  // see finish_first()
+    float scale;             // the task's: see read_behind()
   };
   static_assert(sizeof(Head) <= kBarrierBytes);
   Head* head;
   char* queries;                         // [group][box of columns][row], as products take them
   Ring<C::kStages, C::kTileBytes> keys;  // tiles: [box of columns][key]
   Ring<C::kStages, C::kTileBytes> values;
+  float4* held;  // [group][four columns' sums][lane]
 
   __device__ explicit Shared(char* memory)
       : head(reinterpret_cast<Head*>(memory)),
         queries(memory + kBarrierBytes),
-        keys{head->keys_full, head->keys_empty, queries + kGroups * C::kQueryBytes},
-        values{head->values_full, head->values_empty, keys.memory + C::kStages * C::kTileBytes} {}
+        keys{head->keys_full, head->keys_empty, queries + C::kAllQueries},
+        values{head->values_full, head->values_empty, keys.memory + C::kStages * C::kTileBytes},
+        held(reinterpret_cast<float4*>(values.memory + C::kStages * C::kTileBytes)) {}
+
+  /// The calling lane's first four sums of the splits before; the next four lie kGroupThreads
+  /// behind.
+  __device__ float4* lane_held(int group) const {
+    return held + group * C::kHeldVectors + static_cast<int>(threadIdx.x) % kGroupThreads;
+  }
 };
 
 /// Tiles [begin, end) of keys that the piece's rows see.
