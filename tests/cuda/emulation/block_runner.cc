@@ -213,6 +213,9 @@ void Runner::resume(Thread& thread) {
 void Runner::run_block() {
   for (bool all_done = false; !all_done;) {
     bool progress = false;
+    for (size_t first = 0; schedule == Schedule::kWarpsAhead && first < count_; first += kLanes) {
+      while (run_warp(first)) progress = true;
+    }
     for (const unsigned number : order_) {
       if (threads_[number].state != State::kReady) continue;
       resume(threads_[number]);
@@ -230,6 +233,17 @@ void Runner::run_block() {
   }
   const char* error = extension_ == nullptr ? nullptr : extension_->at_end();
   if (error != nullptr) report(error);
+}
+
+/// False if all its lanes wait for others, or are done.
+bool Runner::run_warp(size_t first) {
+  bool progress = false;
+  for (size_t i = first; i < std::min(first + kLanes, count_); ++i) {
+    if (threads_[i].state != State::kReady) continue;
+    resume(threads_[i]);
+    progress = true;
+  }
+  return release_warp(first) || progress;
 }
 
 void Runner::report_deadlock() const {

@@ -31,7 +31,9 @@ class EmulationError : public std::runtime_error {
 };
 
 /// The order in which a block's threads get to run between synchronizations.
-enum class Schedule { kForward, kBackward, kShuffled };
+/// kWarpsAhead: a warp goes as far as it can before the next one begins, which finds accesses that
+/// only a barrier would order.
+enum class Schedule { kForward, kBackward, kWarpsAhead, kShuffled };
 
 /// For launches from now on.
 void set_schedule(Schedule schedule);
