@@ -40,19 +40,32 @@ __device__ inline void peers_fence() {
 #endif
 }
 
-/// Waits until *word is `target` or later (counters wrap), or *stop isn't zero.
+/// Waits until *word is `target` or later (counters wrap), or *stop isn't zero. False: neither has
+/// come within `seconds`, or, in the emulation, as long as that lets it take.
 #if defined(HEADRACE_CUDA_EMULATION)
-inline void await_peer(uint32_t* word, uint32_t target, uint32_t* stop, HEADRACE_SITE) {
-  emulation::wait_outside(
+inline bool await_peer(uint32_t* word, uint32_t target, uint32_t* stop, int, HEADRACE_SITE) {
+  return emulation::wait_outside(
       [=] { return static_cast<int32_t>(hear_peer(word) - target) >= 0 || hear_peer(stop) != 0; },
       site);
 }
 #else
-__device__ inline void await_peer(uint32_t* word, uint32_t target, uint32_t* stop) {
-  constexpr int kLooksAtStop = 256;  // it lies in the host's memory
-  for (int n = 1; static_cast<int32_t>(hear_peer(word) - target) < 0; ++n) {
-    if (n % kLooksAtStop == 0 && hear_peer(stop) != 0) return;
+__device__ inline uint64_t nanoseconds() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+__device__ inline bool await_peer(uint32_t* word, uint32_t target, uint32_t* stop, int seconds) {
+  constexpr unsigned kLooksAtStop = 256;  // it lies in the host's memory
+  uint64_t end = 0;
+  for (unsigned n = 1; static_cast<int32_t>(hear_peer(word) - target) < 0; ++n) {
+    if (n % kLooksAtStop != 0) continue;
+    if (hear_peer(stop) != 0) return true;
+    const uint64_t now = nanoseconds();
+    if (end == 0) end = now + static_cast<uint64_t>(seconds) * 1'000'000'000u;
+    if (now > end) return false;
   }
+  return true;
 }
 #endif
 

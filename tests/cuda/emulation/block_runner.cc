@@ -1,6 +1,7 @@
 #include "block_runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstring>
@@ -119,6 +120,7 @@ class Runner {
   std::chrono::steady_clock::time_point paused_since_;
 };
 
+std::atomic<std::chrono::milliseconds> longest_wait_outside{std::chrono::seconds(120)};
 std::mutex outside_mutex;
 std::function<void()> outside_pause;
 
@@ -394,10 +396,19 @@ void wait_until(std::function<bool()> condition, const std::source_location& sit
 
 void start_next() { runner().next_started() = true; }
 
-void wait_outside(std::function<bool()> condition, const std::source_location& site) {
+bool wait_outside(std::function<bool()> condition, const std::source_location& site) {
   if (runner().next_started()) fail("waits for another GPU behind start_next()", site);
-  wait_in(State::kWaitingOutside, std::move(condition), site);
+  const auto end = std::chrono::steady_clock::now() + longest_wait_outside.load();
+  bool come = false;
+  const auto is_over = [&] {
+    come = condition();
+    return come || std::chrono::steady_clock::now() > end;
+  };
+  wait_in(State::kWaitingOutside, is_over, site);
+  return come;
 }
+
+void set_longest_wait_outside(std::chrono::milliseconds longest) { longest_wait_outside = longest; }
 
 void set_pause_outside(std::function<void()> pause) {
   const std::lock_guard lock(outside_mutex);
