@@ -40,32 +40,36 @@ __device__ inline void peers_fence() {
 #endif
 }
 
-/// Waits until *word is `target` or later (counters wrap), or *stop isn't zero. With
+/// Waits until *word is `target` or later (counters wrap), or *stop isn't zero. False: neither has
+/// come within `seconds`, or, in the emulation, as long as that lets it take. With
 /// HEADRACE_CUDA_DEBUG_BARRIERS a wait of 20 seconds says so and ends the kernel.
 #if defined(HEADRACE_CUDA_EMULATION)
-inline void await_peer(uint32_t* word, uint32_t target, uint32_t* stop, HEADRACE_SITE) {
-  emulation::wait_outside(
+inline bool await_peer(uint32_t* word, uint32_t target, uint32_t* stop, int, HEADRACE_SITE) {
+  return emulation::wait_outside(
       [=] { return static_cast<int32_t>(hear_peer(word) - target) >= 0 || hear_peer(stop) != 0; },
       site);
 }
 #else
-__device__ inline void await_peer(uint32_t* word, uint32_t target, uint32_t* stop) {
-  constexpr int kLooksAtStop = 256;  // it lies in the host's memory
+__device__ inline bool await_peer(uint32_t* word, uint32_t target, uint32_t* stop, int seconds) {
+  constexpr unsigned kLooksAtStop = 256;  // it lies in the host's memory
 #if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
-  const uint64_t begin = nanoseconds();
+  seconds = 20;
 #endif
-  for (int n = 1; static_cast<int32_t>(hear_peer(word) - target) < 0; ++n) {
+  uint64_t end = 0;
+  for (unsigned n = 1; static_cast<int32_t>(hear_peer(word) - target) < 0; ++n) {
     if (n % kLooksAtStop != 0) continue;
-    if (hear_peer(stop) != 0) return;
+    if (hear_peer(stop) != 0) return true;
+    const uint64_t now = nanoseconds();
+    if (end == 0) end = now + static_cast<uint64_t>(seconds) * 1'000'000'000u;
+    if (now <= end) continue;
 #if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
-    if (nanoseconds() - begin > 20'000'000'000) {
-      printf("block %u,%u,%u thread %u: another GPU's word %p stays at %u, not %u\n", blockIdx.x,
-             blockIdx.y, blockIdx.z, threadIdx.x, static_cast<void*>(word), hear_peer(word),
-             target);
-      __trap();
-    }
+    printf("block %u,%u,%u thread %u: another GPU's word %p stays at %u, not %u\n", blockIdx.x,
+           blockIdx.y, blockIdx.z, threadIdx.x, static_cast<void*>(word), hear_peer(word), target);
+    __trap();
 #endif
+    return false;
   }
+  return true;
 }
 #endif
 

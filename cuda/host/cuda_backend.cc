@@ -150,6 +150,7 @@ void CudaBackend::read_back(const void* device, void* destination, size_t bytes)
     done += piece;
   }
   context_.wait();
+  expect_answers();
 }
 
 std::byte* CudaBackend::pinned_results(size_t bytes) {

@@ -151,7 +151,8 @@ class CudaBackend : public Backend {
     const int64_t* slots = nullptr;
     const int32_t* block_tables = nullptr;
     int64_t table_stride = 0;
-    const SampleRowArgs* draws = nullptr;     ///< [rows], null: it ends with the logits
+    bool ends_with_draws = false;             ///< on the first rank
+    const SampleRowArgs* draws = nullptr;     ///< [rows], null: it ends with the logits here
     SampleRowResult* const* drawn = nullptr;  ///< where draw() leaves results
   };
 
@@ -213,6 +214,10 @@ class CudaBackend : public Backend {
   /// Throws Error(kUnsupported) naming `kernels`, the card and the driver, unless it is empty.
   void refuse(const std::string& kernels) const;
   void refuse_weight(const QuantFormat& quant, DType storage, int32_t experts) const;
+  /// DeviceRank's, behind a wait for what is read then.
+  void expect_answers() {
+    if (rank_ != nullptr) rank_->expect_answers();
+  }
   void queue_rows();
   void queue_axis_positions();
   void queue_draws();

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "cuda/kernels/loading.h"
+
 namespace headrace::cuda {
 
 namespace {
@@ -22,10 +24,13 @@ int attribute(cudaDeviceAttr name, int device) {
 
 /// CUDA loads a kernel at its first use, may wait for the GPU then, and may keep other threads from
 /// launching what this GPU's work waits for: that ends first, outside of the call.
-void wait_outside(Stream stream) {
+void wait_outside(int device, Stream stream) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess) return;
-  if (capture == cudaStreamCaptureStatusNone) static_cast<void>(cudaStreamSynchronize(stream));
+  if (capture != cudaStreamCaptureStatusNone) return;
+  static_cast<void>(cudaStreamSynchronize(stream));
+  const BeforeLoading more = before_loading.load();
+  if (more != nullptr) more(device, stream);
 }
 
 bool prepare(const void* kernel, int device) {
@@ -51,7 +56,7 @@ LaunchedKernel prepare_kernel(const void* kernel, Stream stream) {
     const auto at = prepared.kernels.find({device, kernel});
     if (at != prepared.kernels.end()) return at->second;
   }
-  wait_outside(stream);
+  wait_outside(device, stream);
   const LaunchedKernel found{attribute(cudaDevAttrComputeCapabilityMajor, device) >= kHopper};
   if (!prepare(kernel, device)) return found;  // tried again by the next launch
   const std::unique_lock lock(prepared.mutex);

@@ -32,10 +32,10 @@ struct LaunchedKernel {
   bool overlaps = false;  ///< the current device starts kernels before the ones ahead have ended
 };
 
-/// The first time a device meets a kernel, waits for the stream, and lets the kernel take all of a
-/// block's shared memory and the largest share of a multiprocessor's for it: one share for all,
-/// since multiprocessors wait for each other to change it. Any thread; an error is left for
-/// check_launch().
+/// The first time a device meets a kernel, waits for the stream and before_loading, and lets the
+/// kernel take all of a block's shared memory and the largest share of a multiprocessor's for it:
+/// one share for all, since multiprocessors wait for each other to change it. Any thread; an error
+/// is left for check_launch().
 LaunchedKernel prepare_kernel(const void* kernel, Stream stream);
 #endif
 

@@ -30,6 +30,7 @@ Result<void*> DeviceAllocator::alloc(size_t bytes, size_t alignment) {
 
 void DeviceAllocator::free(void* data, size_t) noexcept {
   static_cast<void>(context_.api().set_device(context_.device()));
+  context_.finish_others_work();
   static_cast<void>(context_.api().free_device(data));
 }
 

@@ -27,11 +27,10 @@ void CudaBackend::queue_draws() {
   step_draw_.reset();
   const std::span<const SampleRow> rows = step_.batch.draws;
   HEADRACE_CHECK(rows.empty() || rows.size() == step_.batch.logit_rows.size(), rows.size());
+  if (rows.empty() || !step_.recorded || !std::ranges::all_of(rows, is_plain)) return;
+  step_.ends_with_draws = rank_ == nullptr ? runs_ahead() : rank_->first_runs_ahead();
   const bool has_logits = rank_ == nullptr || rank_->rank() == 0;
-  if (rows.empty() || !step_.recorded || !has_logits || samples_on_host_ ||
-      !std::ranges::all_of(rows, is_plain)) {
-    return;
-  }
+  if (!step_.ends_with_draws || !has_logits) return;
   std::vector<SampleRowArgs> args(static_cast<size_t>(step_.rows));
   for (size_t i = 0; i < rows.size(); ++i) {
     args[i] = sample_args_without_lists(rows[i]);

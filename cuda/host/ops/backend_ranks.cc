@@ -16,8 +16,9 @@ namespace headrace::cuda {
 
 void CudaBackend::join(std::shared_ptr<RankGroup> group, int32_t rank) {
   HEADRACE_CHECK(rank_ == nullptr);
-  rank_ = std::make_unique<DeviceRank>(context_, memory_, std::move(group), rank,
-                                       RankWays{use_peers_, nccl_, [this] { graphs_.drop_all(); }});
+  rank_ = std::make_unique<DeviceRank>(
+      context_, memory_, std::move(group), rank,
+      RankWays{use_peers_, nccl_, runs_ahead(), [this] { graphs_.drop_all(); }});
 }
 
 void CudaBackend::link_ranks() {
@@ -31,13 +32,11 @@ void CudaBackend::link_ranks() {
 void CudaBackend::embed_part(const PackedWeight& table, int32_t first, TensorView out) {
   HEADRACE_CHECK(rank_ != nullptr && first >= 0, first);
   for (const int32_t id : step_.batch.token_ids) HEADRACE_CHECK(id >= 0, "token ", id);
-  if (runs_ahead()) {
+  if (!reserving_ && rank_->first_runs_ahead()) {
     graphs_.note("send_words", drawn_.data);
-    if (!reserving_) {
-      launch(cuda::send_words, {.links = rank_->links(),
-                                .words = static_cast<uint32_t*>(drawn_.data),
-                                .count = kMostDrawn});
-    }
+    launch(cuda::send_words, {.links = rank_->links(),
+                              .words = static_cast<uint32_t*>(drawn_.data),
+                              .count = kMostDrawn});
   }
   run_embed(table, first, static_cast<int32_t>(table.n()), out);
 }

@@ -178,6 +178,7 @@ void CudaBackend::sample_batch(const TensorView& logits, int32_t vocab_size, Sam
   std::byte* const output = pinned_results(output_bytes(batch.targets.size(), batch.most_logprobs));
   queue_samples(logits, vocab_size, batch, output, nullptr);
   context_.wait();
+  expect_answers();
   read_samples(output, batch.targets, batch.most_logprobs);
 }
 
@@ -237,6 +238,7 @@ void CudaBackend::end_sample(std::span<SampleResult> results) {
   Draw& draw = spare_draws_.emplace_back(std::move(draws_.front()));
   draws_.pop_front();
   draw.done.wait("waiting for a step");
+  expect_answers();
   std::vector<SampleResult*> targets;
   targets.reserve(results.size());
   for (SampleResult& result : results) targets.push_back(&result);

@@ -18,6 +18,11 @@ std::atomic_ref<uint32_t> word(const PinnedBuffer& stop) {
   return std::atomic_ref(*reinterpret_cast<uint32_t*>(stop.data()));
 }
 
+/// Two models' blocks that wait leave a quarter of the GPU.
+int32_t most_blocks(const CudaContext& gpu) {
+  return std::max(gpu.properties().multiprocessors * 3 / 8, 1);
+}
+
 /// This GPU is the thread's while it lives; the one before comes back then.
 class Visit {
  public:
@@ -48,7 +53,7 @@ DeviceRank::DeviceRank(CudaContext& context, DeviceMemory& memory, std::shared_p
   context_.enter();
   memory_ = memory.allocate(2 * kPieceBytes + kWordBytes);
   stop_ = PinnedBuffer(context_, sizeof(uint32_t));
-  word(stop_).store(0);
+  word(stop_).store(kGoOn);
   links_.rank = rank;
   links_.count = group_->count();
   links_.piece_bytes = kPieceBytes;
@@ -79,17 +84,26 @@ const RankLinks& DeviceRank::links() {
   return links_;
 }
 
-// NCCL if one of them asks for it or doesn't reach another.
+bool DeviceRank::first_runs_ahead() {
+  links();
+  return first_runs_ahead_;
+}
+
+// NCCL if one of them asks for it or doesn't reach another. What decides which exchanges there are
+// is the same on all of them from now on.
 void DeviceRank::link() {
   const std::span<const RankGroup::Shown> all = group_->exchange(links_.rank, {.more = this});
   reaches_all_ = ways_.use_peers;
   gpus_.clear();
+  links_.most_blocks = kMostExchangeBlocks;
   for (int32_t r = 0; r < links_.count; ++r) {
     others_[r] = static_cast<const DeviceRank*>(all[static_cast<size_t>(r)].more);
     const DeviceProperties& gpu = others_[r]->context_.properties();
     gpus_ += str_cat(r == 0 ? "" : ", ", gpu.name, " ", gpu.uuid);
     reaches_all_ = reaches_all_ && reaches(*others_[r]);
+    links_.most_blocks = std::min(links_.most_blocks, most_blocks(others_[r]->context_));
   }
+  first_runs_ahead_ = others_[0]->ways_.runs_ahead;
   group_->meet();
   bool peers = true;
   for (int32_t r = 0; r < links_.count; ++r) peers = peers && others_[r]->reaches_all_;
@@ -176,6 +190,25 @@ void DeviceRank::all_gather(std::byte* memory, int64_t bytes, Stream stream) {
   clique()->all_gather(links_.rank, memory, bytes, stream);
 }
 
+void DeviceRank::expect_answers() {
+  if (word(stop_).load(std::memory_order_acquire) != kNoAnswer) return;
+  throw_error(ErrorCode::kDevice, "GPU ", context_.device(), " (", context_.properties().name,
+              ") has waited for another GPU of the model for ", kLongestWaitSeconds,
+              " s, in vain.");
+}
+
+// By value: the others may still read when this rank goes on.
+RecordState DeviceRank::agree(RecordState own) {
+  if (links().carrier == nullptr) return own;
+  TensorView mine;
+  mine.shape = Shape({1, static_cast<int64_t>(own)});
+  RecordState least = own;
+  for (const auto& other : group_->exchange(links_.rank, {.x = mine})) {
+    least = std::min(least, static_cast<RecordState>(other.x.cols()));
+  }
+  return least;
+}
+
 const std::vector<int64_t>& DeviceRank::columns(int64_t own, int64_t all) {
   const auto found = std::ranges::find_if(
       columns_, [&](const Columns& known) { return known.own == own && known.all == all; });
@@ -195,13 +228,12 @@ const std::vector<int64_t>& DeviceRank::columns(int64_t own, int64_t all) {
 // By NCCL: the others stop waiting for the one that failed. Its own communicator is aborted when
 // no rank is within a call any more (settle), for with the last one all of them go.
 void DeviceRank::failed(int32_t first) noexcept {
-  word(stop_).store(1, std::memory_order_release);
+  word(stop_).store(kFailed, std::memory_order_release);
   const auto mine = clique();
   if (mine != nullptr && first != links_.rank) mine->abort(links_.rank);
 }
 
 void DeviceRank::drop_records() noexcept try {
-  if (clique() == nullptr) return;
   const Visit visit(context_);
   ways_.drop_records();
 } catch (...) {  // as in settle(), or there is no memory to say it
@@ -222,8 +254,9 @@ void DeviceRank::forget() noexcept try {
     if (clique_ != nullptr) linked_ = false;
     clique_.reset();
   }
+  columns_.clear();  // a rank that failed may lack what the others had just heard
   clear_words();
-  word(stop_).store(0, std::memory_order_release);
+  word(stop_).store(kGoOn, std::memory_order_release);
 } catch (...) {
 }
 

@@ -13,14 +13,16 @@
 #include "cuda/host/memory/device_memory.h"
 #include "cuda/host/memory/pinned.h"
 #include "cuda/host/ranks/nccl.h"
+#include "cuda/host/step/step_graphs.h"
 #include "cuda/kernels/ranks/rank_links.h"
 
 namespace headrace::cuda {
 
 /// How GPUs of a model meet.
 struct RankWays {
-  bool use_peers = true;  ///< CudaBackendOptions::use_peers
-  std::string nccl;       ///< CudaBackendOptions::nccl
+  bool use_peers = true;   ///< CudaBackendOptions::use_peers
+  std::string nccl;        ///< CudaBackendOptions::nccl
+  bool runs_ahead = true;  ///< the rank's Backend::runs_ahead()
   /// Drops the rank's recorded steps. On RankGroup::reset()'s thread.
   std::function<void()> drop_records;
 };
@@ -43,6 +45,15 @@ class DeviceRank final : public RankGroup::Member, public PartsCarrier {
   /// What kernels take. The first call, and by NCCL the first behind a failure, waits for the other
   /// ranks': throws OtherRankFailed, what Nccl::load() throws, and Error(kDevice).
   const RankLinks& links();
+  /// Backend::runs_ahead() of the first rank, by which all go. Waits and throws as links() does.
+  bool first_runs_ahead();
+  /// Throws Error(kDevice) if a kernel here has waited in vain for another rank: what this GPU has
+  /// computed since is of no use.
+  void expect_answers();
+  /// What all ranks do with a step's record, of what each could do, where a carrier's calls are a
+  /// part of it: all of them record it at once, or launch what they recorded at once, or none does.
+  /// Waits for the other ranks then, and throws as links() does. Else `own`: each as it likes.
+  RecordState agree(RecordState own);
   /// Where the columns of each rank begin, the last one's end behind them, for a matrix of `all`
   /// columns of which this rank has `own`. The first call with these waits for the other ranks'.
   const std::vector<int64_t>& columns(int64_t own, int64_t all);
@@ -85,6 +96,7 @@ class DeviceRank final : public RankGroup::Member, public PartsCarrier {
   RankLinks links_;
   bool linked_ = false;
   std::string gpus_;
+  bool first_runs_ahead_ = true;
   const DeviceRank* others_[kMostRanks] = {};  // while they link
   bool reaches_all_ = false;                   // likewise; the others read it
   std::mutex clique_mutex_;

@@ -12,6 +12,7 @@ CudaContext::CudaContext(CudaApi& api, int32_t device)
 }
 
 CudaContext::~CudaContext() {
+  shared_.reset();
   // What fails here has failed before: there is nobody to tell.
   static_cast<void>(api_.set_device(device_));
   if (stream_ != nullptr) static_cast<void>(api_.destroy_stream(stream_));
@@ -43,9 +44,16 @@ void CudaContext::settle() {
 // Of all exchanges between GPUs that some rank hasn't launched, the first one's late ranks have
 // only earlier ones on their streams, which end: so each of them gets to launch it.
 void CudaContext::finish_shared_work() {
-  if (!shares_work_.load(std::memory_order_relaxed)) return;
-  const auto no_recording = record_alone();
-  wait();
+  if (shared_ != nullptr) {
+    const auto no_recording = record_alone();
+    wait();
+  }
+  finish_others_work();
+}
+
+void CudaContext::share_work() {
+  enter();
+  shared_ = std::make_unique<SharedStream>(api_, device_, stream_);
 }
 
 void CudaContext::wait() { check(api_.synchronize(stream_), "waiting for its work"); }

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "cuda/host/runtime/cuda_api.h"
+#include "cuda/host/runtime/shared_work.h"
 
 namespace headrace::cuda {
 
@@ -38,15 +40,23 @@ class CudaContext {
   /// Waits for everything on the stream. Throws Error(kDevice).
   void wait();
   /// From now on kernels on the stream may wait for other GPUs of this process.
-  void share_work() noexcept { shares_work_.store(true, std::memory_order_relaxed); }
+  /// Before other threads use the context.
+  void share_work();
   /// Before a call in which CUDA may wait for the GPU, and keep other threads of the process from
   /// launching anything meanwhile (taking memory): waits first, outside of it, for work that may
-  /// wait for launches of other threads. Throws Error(kDevice).
+  /// wait for launches of other threads, this context's and others' on the GPU
+  /// (finish_others_work). Throws Error(kDevice).
   void finish_shared_work();
+  /// The same without this context's.
+  void finish_others_work() { cuda::finish_others_work(api_, device_, stream_); }
   /// While it is held the stream is recorded: other threads' finish_shared_work() waits for its
   /// end, for a wait for the stream would end the recording instead.
   std::unique_lock<std::recursive_mutex> record_alone() {
     return std::unique_lock(recording_mutex_);
+  }
+  /// The stream is being captured, or no longer.
+  void set_capturing(bool captures) {
+    if (shared_ != nullptr) shared_->set_capturing(captures);
   }
   /// Whether nothing on this GPU can go on but giving it back.
   bool lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
@@ -58,8 +68,8 @@ class CudaContext {
   Stream stream_ = nullptr;
   std::atomic<bool> lost_{false};
   std::atomic<bool> unsettled_{false};
-  std::atomic<bool> shares_work_{false};
   std::recursive_mutex recording_mutex_;  // who records and waits all the same gets CUDA's error
+  std::unique_ptr<SharedStream> shared_;  ///< null: nothing on the stream waits for other GPUs
 };
 
 }  // namespace headrace::cuda

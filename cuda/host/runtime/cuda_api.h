@@ -93,6 +93,8 @@ class CudaApi {
   virtual Status destroy_event(Event event) = 0;
   virtual Status record(Event event, Stream stream) = 0;
   virtual Status synchronize_event(Event event) = 0;
+  /// Whether what is in front of the event has ended.
+  virtual Status query_event(Event event, bool* done) = 0;
   /// What `stream` gets from now on runs behind what is in front of the event.
   virtual Status wait_event(Stream stream, Event event) = 0;
 

@@ -12,6 +12,8 @@
 #include <string>
 
 #include "base/check.h"
+#include "cuda/host/runtime/shared_work.h"
+#include "cuda/kernels/loading.h"
 #include "cuda/kernels/probe.h"
 
 namespace headrace::cuda {
@@ -72,6 +74,11 @@ std::string driver_text() {
 
 class RuntimeApi final : public CudaApi {
  public:
+  RuntimeApi() {
+    before_loading.store(
+        [](int device, Stream stream) { finish_others_work(runtime_api(), device, stream); });
+  }
+
   std::string describe(Status status) const override {
     const auto error = static_cast<cudaError_t>(status);
     return str_cat(cudaGetErrorName(error), ": ", cudaGetErrorString(error));
@@ -131,6 +138,11 @@ class RuntimeApi final : public CudaApi {
     return done(cudaEventRecord(event, stream));
   }
   Status synchronize_event(Event event) override { return done(cudaEventSynchronize(event)); }
+  Status query_event(Event event, bool* ended) override {
+    const cudaError_t status = cudaEventQuery(event);
+    *ended = status == cudaSuccess;
+    return done(status) == cudaErrorNotReady ? kSuccess : status;
+  }
   Status wait_event(Stream stream, Event event) override {
     return done(cudaStreamWaitEvent(stream, event, 0));
   }

@@ -54,6 +54,7 @@ void CudaBackend::begin_step(const StepBatch& batch) {
       batch.rope_positions.empty() || batch.rope_positions.size() == 3 * batch.token_ids.size(),
       batch.rope_positions.size());
   context_.enter();
+  expect_answers();
   context_.settle();  // or a failed step's copies would read what this one writes
   uploader_.release();
   grow(drawn_, kMostDrawn * sizeof(int32_t));
@@ -191,11 +192,16 @@ CudaBackend::PlannedAttention& CudaBackend::planned_attention(const AttentionSha
 
 void CudaBackend::run_step(const void* model, const KvCache& cache,
                            const std::function<void()>& ops) {
+  if (reserving_ || !step_.recorded) return ops();
+  const auto agree = [this](RecordState own) { return rank_ == nullptr ? own : rank_->agree(own); };
   // Where the arena has moved within the step, the next step's inputs will lie elsewhere.
-  if (reserving_ || !step_.recorded || step_generation_ != arena_.generation()) return ops();
+  if (step_generation_ != arena_.generation()) {
+    agree(RecordState::kUnseen);
+    return ops();
+  }
   graphs_.run({model, &cache, step_.rows, step_.table_stride, step_.axis_positions != nullptr,
-               step_.draws != nullptr},
-              arena_.generation() + workspace_generation_, ops);
+               step_.ends_with_draws},
+              arena_.generation() + workspace_generation_, ops, agree);
 }
 
 }  // namespace headrace::cuda

@@ -6,6 +6,22 @@
 
 namespace headrace::cuda {
 
+namespace {
+
+/// Nobody else touches the stream while it lives.
+class Capturing {
+ public:
+  explicit Capturing(CudaContext& context) : context_(context) { context.set_capturing(true); }
+  ~Capturing() { context_.set_capturing(false); }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+
+ private:
+  CudaContext& context_;
+};
+
+}  // namespace
+
 int64_t StepGraphs::bucket(int64_t rows, int64_t limit) {
   int64_t out = 1;
   while (out < rows && out < 8) out *= 2;
@@ -13,19 +29,27 @@ int64_t StepGraphs::bucket(int64_t rows, int64_t limit) {
   return std::min(out, limit);
 }
 
-void StepGraphs::run(const GraphKey& key, int generation, const std::function<void()>& ops) {
+void StepGraphs::run(const GraphKey& key, int generation, const std::function<void()>& ops,
+                     const std::function<RecordState(RecordState)>& agree) {
   if (generation != generation_) retire();
   generation_ = generation;
   const auto found = graphs_.find(key);
-  if (found == graphs_.end()) {
+  RecordState state = RecordState::kUnseen;
+  if (found != graphs_.end()) {
+    found->second.last_use = ++uses_;
+    state = found->second.exec == nullptr ? RecordState::kSeen : RecordState::kRecorded;
+  }
+  if (agree) state = agree(state);
+  if (state == RecordState::kUnseen) {
     ops();
+    if (found != graphs_.end()) return;
     if (graphs_.size() >= kMaxGraphs) drop_oldest();
     graphs_.emplace(key, Record{.last_use = ++uses_});
     return;
   }
   Record& step = found->second;
-  step.last_use = ++uses_;
-  if (step.exec == nullptr) {
+  if (state == RecordState::kSeen) {
+    destroy(step);
     step.exec = record(ops, step.trace);
   } else if (check_replays_) {
     check_replay(step.trace, ops);
@@ -54,6 +78,7 @@ void StepGraphs::check_replay(const StepTrace& recorded, const std::function<voi
 Graph StepGraphs::capture(const std::function<void()>& ops, StepTrace& trace) {
   CudaApi& api = context_.api();
   const auto alone = context_.record_alone();
+  const Capturing capturing(context_);
   context_.check(api.begin_capture(context_.stream()), "recording a step");
   Graph graph = nullptr;
   recording_ = true;
@@ -79,6 +104,7 @@ GraphExec StepGraphs::record(const std::function<void()>& ops, StepTrace& trace)
   CudaApi& api = context_.api();
   const Graph graph = capture(ops, trace);
   GraphExec exec = nullptr;
+  context_.finish_others_work();
   const Status status = api.instantiate(&exec, graph);
   static_cast<void>(api.destroy_graph(graph));
   context_.check(status, "building a step's graph");
@@ -105,12 +131,13 @@ void StepGraphs::retire() {
 }
 
 void StepGraphs::clear() noexcept {
-  for (const auto& [key, step] : graphs_) destroy(step);
+  for (auto& [key, step] : graphs_) destroy(step);
   graphs_.clear();
 }
 
-void StepGraphs::destroy(const Record& step) noexcept {
+void StepGraphs::destroy(Record& step) noexcept {
   if (step.exec != nullptr) static_cast<void>(context_.api().destroy_exec(step.exec));
+  step.exec = nullptr;
 }
 
 }  // namespace headrace::cuda

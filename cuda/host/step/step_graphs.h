@@ -20,8 +20,15 @@ struct GraphKey {
   int64_t rows = 0;
   int64_t table_stride = 0;
   bool rope_axes = false;  ///< the step has StepBatch::rope_positions
-  bool draws = false;      ///< it ends with draws
+  bool draws = false;      ///< it ends with draws, on the first rank
   auto operator<=>(const GraphKey&) const = default;
+};
+
+/// How far the record of a kind of step is.
+enum class RecordState : uint8_t {
+  kUnseen,    ///< a step runs plainly
+  kSeen,      ///< it is recorded, and the record launched
+  kRecorded,  ///< the record is launched
 };
 
 /// Used by the backend's thread.
@@ -41,7 +48,10 @@ class StepGraphs {
   /// ago makes room for the next. `generation`: of the memory that ops use; another one makes
   /// all records void. Destroy it when nothing runs. With check_replays, throws InternalError if
   /// `ops` notes other ops, or others' arguments, than when it was recorded.
-  void run(const GraphKey& key, int generation, const std::function<void()>& ops);
+  /// `agree`, if there is one, is told the state of the key's record and says what to do: as in
+  /// that state, or in one before it.
+  void run(const GraphKey& key, int generation, const std::function<void()>& ops,
+           const std::function<RecordState(RecordState)>& agree = {});
   /// Whether ops() is being recorded: it must only launch.
   bool recording() const noexcept { return recording_; }
   bool dry_run() const noexcept { return dry_run_; }
@@ -71,7 +81,7 @@ class StepGraphs {
   Graph capture(const std::function<void()>& ops, StepTrace& trace);
   void check_replay(const StepTrace& recorded, const std::function<void()>& ops);
   void drop_oldest();
-  void destroy(const Record& step) noexcept;
+  void destroy(Record& step) noexcept;
   void retire();
   void clear() noexcept;
 

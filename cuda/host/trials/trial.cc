@@ -7,6 +7,7 @@
 namespace headrace::cuda {
 
 TrialMemory::TrialMemory(CudaContext& context, size_t bytes) : context_(context) {
+  context.finish_others_work();
   context.check(context.api().malloc_device(&data_, bytes), "taking memory");
 }
 

@@ -39,7 +39,7 @@ template <class T>
 void sum_ranks(const RankLinks& links, int64_t first, int64_t end, T* out, Stream stream) {
   const bool vectors = (reinterpret_cast<uintptr_t>(out) & 15u) == 0;
   const LaunchShape shape{
-      .grid = {exchange_blocks(divide_up<int64_t>(end - first, Vector<T>::kSize))},
+      .grid = {exchange_blocks(links, divide_up<int64_t>(end - first, Vector<T>::kSize))},
       .threads = kExchangeThreads,
       .overlaps = true};
   launch("sum_ranks", sum_ranks_kernel<T>, shape, stream, links, first, end, out, vectors);

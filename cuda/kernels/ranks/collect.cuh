@@ -51,7 +51,7 @@ void collect_parts(const RankLinks& links, const Parts& parts, T* out, int64_t s
   bool vectors = (reinterpret_cast<uintptr_t>(out) & 15u) == 0 && stride % kSize == 0;
   for (const int64_t begin : parts.begins) vectors = vectors && begin % kSize == 0;
   const int64_t elements = out == nullptr ? 0 : parts.rows * parts.begins[links.count];
-  const LaunchShape shape{.grid = {exchange_blocks(elements / (vectors ? kSize : 1))},
+  const LaunchShape shape{.grid = {exchange_blocks(links, elements / (vectors ? kSize : 1))},
                           .threads = kExchangeThreads,
                           .overlaps = true};
   launch("collect_parts", collect_parts_kernel<T>, shape, stream, links, parts, out, stride,

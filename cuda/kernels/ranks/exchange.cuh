@@ -12,12 +12,10 @@
 namespace headrace::cuda {
 
 inline constexpr unsigned kExchangeThreads = 512;
-/// Blocks that wait for other ranks leave room for those of ranks on the same GPU.
-inline constexpr int64_t kMostExchangeBlocks = 48;
 
-inline unsigned exchange_blocks(int64_t work) {
-  return grid_size(
-      least(greatest<int64_t>(divide_up<int64_t>(work, kExchangeThreads), 1), kMostExchangeBlocks));
+inline unsigned exchange_blocks(const RankLinks& links, int64_t work) {
+  return grid_size(least(greatest<int64_t>(divide_up<int64_t>(work, kExchangeThreads), 1),
+                         int64_t{links.most_blocks}));
 }
 
 /// The number of the exchange that this kernel is part of.
@@ -31,7 +29,7 @@ __device__ inline std::byte* piece_of(const RankLinks& links, int rank, uint32_t
 }
 
 /// By all threads of all blocks, once a kernel, behind the kernel that has put this rank's part:
-/// returns when every rank has put its own, which are there then.
+/// returns when every rank has put its own, which are there then, or nobody waits any more.
 #if defined(HEADRACE_CUDA_EMULATION)
 inline void meet_ranks(const RankLinks& links, uint32_t exchange, HEADRACE_SITE) {
 #else
@@ -41,11 +39,13 @@ __device__ inline void meet_ranks(const RankLinks& links, uint32_t exchange) {
   const auto peer = static_cast<int>(threadIdx.x);
   if (peer < links.count) {
     if (blockIdx.x == 0) tell_peer(links.begun[peer] + links.rank, exchange + 1);
+    uint32_t* const word = links.begun[links.rank] + peer;
 #if defined(HEADRACE_CUDA_EMULATION)
-    await_peer(links.begun[links.rank] + peer, exchange + 1, links.stop, site);
+    const bool over = await_peer(word, exchange + 1, links.stop, kLongestWaitSeconds, site);
 #else
-    await_peer(links.begun[links.rank] + peer, exchange + 1, links.stop);
+    const bool over = await_peer(word, exchange + 1, links.stop, kLongestWaitSeconds);
 #endif
+    if (!over) tell_peer(links.stop, kNoAnswer);
   }
   __syncthreads();
 }
@@ -100,9 +100,10 @@ template <class T>
 void put_part(const RankLinks& links, const T* from, int64_t stride, int64_t rows, int64_t cols,
               Stream stream) {
   const bool vectors = is_vectorizable(from, stride, cols);
-  const LaunchShape shape{.grid = {exchange_blocks(rows * cols / (vectors ? Vector<T>::kSize : 1))},
-                          .threads = kExchangeThreads,
-                          .overlaps = true};
+  const LaunchShape shape{
+      .grid = {exchange_blocks(links, rows * cols / (vectors ? Vector<T>::kSize : 1))},
+      .threads = kExchangeThreads,
+      .overlaps = true};
   launch("put_part", put_part_kernel<T>, shape, stream, links, from, stride, rows, cols, vectors);
 }
 

@@ -10,6 +10,13 @@
 namespace headrace::cuda {
 
 inline constexpr int kMostRanks = 8;
+/// Blocks that wait for other ranks leave room for those of ranks on the same GPU: a kernel that
+/// takes all of a multiprocessor finds none where such a block waits.
+inline constexpr int kMostExchangeBlocks = 48;
+/// A kernel that has waited for another rank for so long waits no more.
+inline constexpr int kLongestWaitSeconds = 120;
+/// RankLinks::stop. kFailed: a rank has, says the host. kNoAnswer: a kernel has waited in vain.
+inline constexpr uint32_t kGoOn = 0, kFailed = 1, kNoAnswer = 2;
 
 /// What brings ranks' parts to each other that can't reach each other's memory.
 class PartsCarrier {
@@ -34,8 +41,10 @@ struct RankLinks {
   uint32_t* begun[kMostRanks] = {};
   uint32_t* exchanges = nullptr;  ///< this rank's own: how many it has ended. Zero at first
   int32_t* counter = nullptr;     ///< this rank's own, zero between kernels
-  /// In memory that the host writes, too. Not zero: a rank has failed, and nobody waits any more;
-  /// results are of no use.
+  /// Of a kernel that waits: up to kMostExchangeBlocks, on every rank the same, since some ops go
+  /// by it.
+  int32_t most_blocks = kMostExchangeBlocks;
+  /// In memory that the host writes, too. Not kGoOn: nobody waits any more; results are of no use.
   uint32_t* stop = nullptr;
   /// Null: the ranks reach each other's memory. Else it brings the parts: pieces[0] is memory of
   /// this rank for count * piece_bytes, in which a launch gives each part its place (place_parts),

@@ -6,9 +6,6 @@
 namespace headrace::cuda {
 namespace {
 
-/// Every row has a block, which waits for the other ranks.
-constexpr int64_t kMostRows = 256;
-
 /// What all ranks have put for a row that begins with element `first`.
 template <class T>
 struct DeltaOfRanks {
@@ -52,9 +49,10 @@ bool takes_reduce_add_norm(const ReduceAddNormArgs& args) {
     return (reinterpret_cast<uintptr_t>(data) & 15u) == 0 && stride * element % 16 == 0;
   };
   const int64_t bytes = norm.x.rows * norm.x.cols * element;
-  return norm.x.rows >= 1 && norm.x.rows <= kMostRows && bytes <= args.links.piece_bytes &&
-         reads_all(args.links, bytes) && vectors(norm.x.data, norm.x.stride) &&
-         vectors(norm.out.data, norm.out.stride) && vectors(norm.weight, norm.x.cols);
+  return norm.x.rows >= 1 && norm.x.rows <= args.links.most_blocks &&
+         bytes <= args.links.piece_bytes && reads_all(args.links, bytes) &&
+         vectors(norm.x.data, norm.x.stride) && vectors(norm.out.data, norm.out.stride) &&
+         vectors(norm.weight, norm.x.cols);
 }
 
 void reduce_add_norm(const ReduceAddNormArgs& args, Stream stream) {

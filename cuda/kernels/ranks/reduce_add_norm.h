@@ -10,8 +10,8 @@ struct ReduceAddNormArgs {
   RmsNormArgs norm;  ///< norm.delta: this rank's, rows without gaps
 };
 
-/// Whether reduce_add_norm() takes it: few rows, such as decodes have, of few bytes, all of whole
-/// vectors of 16 bytes.
+/// Whether reduce_add_norm() takes it: no more rows than links.most_blocks, for each has a block
+/// that waits for the other ranks, of few bytes, all of whole vectors of 16 bytes.
 bool takes_reduce_add_norm(const ReduceAddNormArgs& args);
 
 /// all_reduce() of the delta and then rms_norm(): their bits, in two kernels instead of three. The

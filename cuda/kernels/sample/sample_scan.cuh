@@ -234,6 +234,7 @@ __device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& r
   }
   const bool edited = has_edits(row);
   if (edited) {
+    __syncthreads();  // all have read what edits change
     RowEdits(args, row, logits, first, least(first + kSliceSize, args.vocab_size)).apply();
     values.load(logits, first, args.vocab_size);
   }

@@ -1,6 +1,7 @@
 #include "block_runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -56,6 +57,7 @@ class Runner {
   void run_cluster();
   bool run_a_block();
   bool run_threads();
+  bool run_warp(size_t first);
   void order_blocks();
   void enter(RunningBlock& block);
   bool release_cluster();
@@ -83,6 +85,7 @@ class Runner {
   std::chrono::steady_clock::time_point paused_since_;
 };
 
+std::atomic<std::chrono::milliseconds> longest_wait_outside{std::chrono::seconds(120)};
 std::mutex outside_mutex;
 std::function<void()> outside_pause;
 
@@ -207,6 +210,10 @@ bool Runner::run_a_block() {
 
 bool Runner::run_threads() {
   bool progress = false;
+  const size_t count = schedule == Schedule::kWarpsAhead ? block_->num_threads() : 0;
+  for (size_t first = 0; first < count; first += kLanes) {
+    while (run_warp(first)) progress = true;
+  }
   for (const unsigned number : block_->order()) {
     Thread& thread = block_->thread(number);
     if (thread.state != State::kReady) continue;
@@ -214,6 +221,18 @@ bool Runner::run_threads() {
     progress = true;
   }
   return block_->release() || progress;
+}
+
+/// False if all its lanes wait for others, or are done.
+bool Runner::run_warp(size_t first) {
+  bool progress = false;
+  for (size_t i = first; i < std::min(first + kLanes, block_->num_threads()); ++i) {
+    Thread& thread = block_->thread(static_cast<unsigned>(i));
+    if (thread.state != State::kReady) continue;
+    resume(thread);
+    progress = true;
+  }
+  return block_->release_warp(first) || progress;
 }
 
 void Runner::end_block() {
@@ -357,10 +376,19 @@ void wait_until(std::function<bool()> condition, const std::source_location& sit
 
 void start_next() { runner().block().next_started = true; }
 
-void wait_outside(std::function<bool()> condition, const std::source_location& site) {
+bool wait_outside(std::function<bool()> condition, const std::source_location& site) {
   if (runner().block().next_started) fail("waits for another GPU behind start_next()", site);
-  wait_in(State::kWaitingOutside, std::move(condition), site);
+  const auto end = std::chrono::steady_clock::now() + longest_wait_outside.load();
+  bool come = false;
+  const auto is_over = [&] {
+    come = condition();
+    return come || std::chrono::steady_clock::now() > end;
+  };
+  wait_in(State::kWaitingOutside, is_over, site);
+  return come;
 }
+
+void set_longest_wait_outside(std::chrono::milliseconds longest) { longest_wait_outside = longest; }
 
 void set_pause_outside(std::function<void()> pause) {
   const std::lock_guard lock(outside_mutex);

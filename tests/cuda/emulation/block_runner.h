@@ -11,6 +11,7 @@
 // blocks that end before copies into them have landed. hopper.h adds what sm_90a has. Shared memory
 // starts as 0xff bytes (NaN); out-of-bounds and misaligned accesses are the sanitizers' job.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,7 +33,9 @@ class EmulationError : public std::runtime_error {
 
 /// The order in which a block's threads get to run between synchronizations, and which of a
 /// cluster's blocks is ahead: the first, the last, or any, another one each time all wait.
-enum class Schedule { kForward, kBackward, kShuffled };
+/// kWarpsAhead: a warp goes as far as it can before the next one begins, which finds accesses that
+/// only a barrier would order; blocks as in kForward.
+enum class Schedule { kForward, kBackward, kWarpsAhead, kShuffled };
 
 /// For launches from now on.
 void set_schedule(Schedule schedule);
@@ -67,9 +70,12 @@ void wait_until(std::function<bool()> condition, const std::source_location& sit
 /// The same, but the condition is met by another OS thread, as by another GPU: other threads of the
 /// block run on, and while none can, `pause_outside` is called again and again. An error in a block
 /// that has let the next kernel start, whose blocks could take what the other GPU's kernels need.
-void wait_outside(std::function<bool()> condition, const std::source_location& site);
+/// False: it has taken longer than it may.
+bool wait_outside(std::function<bool()> condition, const std::source_location& site);
 /// The running block lets the next kernel start.
 void start_next();
+/// How long that may be: 120 seconds at first.
+void set_longest_wait_outside(std::chrono::milliseconds longest);
 /// What to do meanwhile; at first, and with null, the OS thread yields.
 void set_pause_outside(std::function<void()> pause);
 /// Work that the hardware does by itself some time, on the shared memory of block `rank` of the

@@ -14,7 +14,8 @@ namespace {
 using emulation::EmulationError;
 using emulation::Schedule;
 
-constexpr Schedule kSchedules[] = {Schedule::kForward, Schedule::kBackward, Schedule::kShuffled};
+constexpr Schedule kSchedules[] = {Schedule::kForward, Schedule::kBackward, Schedule::kWarpsAhead,
+                                   Schedule::kShuffled};
 
 template <class... Params, class... Args>
 void run(void (*kernel)(Params...), unsigned blocks, unsigned threads, size_t shared,

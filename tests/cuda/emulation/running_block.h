@@ -65,6 +65,8 @@ class RunningBlock {
   void order_threads(Schedule schedule, std::mt19937& random);
   /// Lets threads go on whose warp, barrier or condition is there: did any?
   bool release();
+  /// The same of the warp that begins with that thread.
+  bool release_warp(size_t first);
 
   const Place& place() const { return place_; }
   const std::vector<unsigned>& order() const { return order_; }
@@ -87,7 +89,6 @@ class RunningBlock {
     void operator()(char* memory) const;
   };
 
-  bool release_warp(size_t first);
   bool release_barrier();
   bool release_waiting();
 

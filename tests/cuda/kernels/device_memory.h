@@ -10,7 +10,7 @@
 namespace headrace::cuda {
 
 #if defined(HEADRACE_CUDA_EMULATION)
-inline constexpr int kDeviceSchedules = 3;
+inline constexpr int kDeviceSchedules = 4;
 #else
 inline constexpr int kDeviceSchedules = 1;
 #endif
@@ -25,7 +25,9 @@ bool device_has_wgmma();
 /// given back by that thread. Null where launches are calls.
 std::shared_ptr<CUstream_st> make_stream();
 
-/// In which order emulated threads run: forward, backward, shuffled.
+/// In which order emulated threads run: forward, backward, kWarpsAhead (a warp goes as far as it
+/// can before the next one begins), shuffled.
+inline constexpr int kWarpsAhead = 2;
 void set_device_schedule(int schedule);
 
 }  // namespace headrace::cuda

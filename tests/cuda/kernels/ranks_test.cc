@@ -15,6 +15,9 @@
 #include "cuda/kernels/ranks/reduce_add_norm.h"
 #include "cuda/kernels/ranks/send_words.h"
 #include "device_data.h"
+#if defined(HEADRACE_CUDA_EMULATION)
+#include "block_runner.h"
+#endif
 
 namespace headrace::cuda {
 namespace {
@@ -83,6 +86,7 @@ class Ranks {
     for (std::thread& thread : threads) thread.join();
   }
 
+  RankLinks& of(size_t rank) { return links_[rank]; }
   const RankLinks& of(size_t rank) const { return links_[rank]; }
   void stop() const { std::atomic_ref(*stop_.data()).store(1); }
 
@@ -235,6 +239,34 @@ TEST_P(RankExchange, ASumWithItsNormIsTheTwoOps) {
   }
 }
 
+// Blocks that wait are few: a row more takes the two ops, and sums take several rounds of a block.
+TEST_P(RankExchange, FewBlocksWait) {
+  SCOPED_TRACE(random_.trace());
+  constexpr int64_t kRows = 7, kCols = 1024;
+  Ranks ranks(2, 1 << 16, GetParam());
+  const DeviceMatrix weight(DType::kF32, 1, kCols);
+  const auto takes = [&](int64_t rows) {
+    const DeviceMatrix x(DType::kF32, rows, 64);
+    return takes_reduce_add_norm({ranks.of(0),
+                                  {.dtype = DType::kF32,
+                                   .x = x.matrix(),
+                                   .delta = x.matrix(),
+                                   .weight = weight.data(),
+                                   .out = x.matrix()}});
+  };
+  EXPECT_TRUE(takes(kMostExchangeBlocks));
+  EXPECT_FALSE(takes(kMostExchangeBlocks + 1));
+  for (size_t r = 0; r < 2; ++r) ranks.of(r).most_blocks = 2;
+  EXPECT_TRUE(takes(2));
+  EXPECT_FALSE(takes(3));
+  const auto x = parts(2, DType::kF32, kRows, kCols);
+  const std::vector<float> expected = sum_in_order(x);
+  ranks.run([&](const RankLinks& links, Stream stream) {
+    all_reduce({.links = links, .x = x[static_cast<size_t>(links.rank)].matrix()}, stream);
+  });
+  for (const DeviceMatrix& own : x) EXPECT_EQ(own.values(), expected);
+}
+
 // Of equal and of different widths; a rank may want none.
 TEST_P(RankExchange, PartsComeSideBySide) {
   SCOPED_TRACE(random_.trace());
@@ -332,6 +364,17 @@ TEST_P(RankExchange, ARankThatDoesNotComeHoldsUpNobodyOnceStopped) {
   waits.join();
   EXPECT_TRUE(over);
 }
+
+#if defined(HEADRACE_CUDA_EMULATION)
+TEST_P(RankExchange, ARankThatDoesNotComeIsNotWaitedForForever) {
+  const Ranks ranks(2, 1024, GetParam());
+  const DeviceMatrix x(DType::kF32, 1, 64, std::vector<float>(64, 1.0f));
+  emulation::set_longest_wait_outside(std::chrono::milliseconds(20));
+  all_reduce({.links = ranks.of(0), .x = x.matrix()}, nullptr);
+  emulation::set_longest_wait_outside(std::chrono::seconds(120));
+  EXPECT_EQ(*ranks.of(0).stop, kNoAnswer);
+}
+#endif
 
 HEADRACE_KERNEL_TESTS(RankExchange);
 

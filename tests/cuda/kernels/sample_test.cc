@@ -359,6 +359,21 @@ TEST_P(Sample, FiniteIsAskedOfTheModelsLogits) {
   EXPECT_FALSE(is_finite(logits, kVocab, row));
 }
 
+// A bias on a NaN that another warp has yet to see.
+TEST(SampleOrder, EditsComeBehindTheLookForNan) {
+  set_device_schedule(kWarpsAhead);
+  constexpr int32_t kVocab = 1000;
+  for (const int32_t at : {3, 130, 999}) {
+    std::vector<float> logits(kVocab, 1.0f);
+    logits[static_cast<size_t>(at)] = kNan;
+    const LogitBias bias{at, 1.0f};
+    SampleRow row;
+    row.bias = {&bias, 1};
+    EXPECT_FALSE(is_finite(logits, kVocab, row)) << at;
+  }
+  set_device_schedule(0);
+}
+
 HEADRACE_KERNEL_TESTS(Sample);
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,37 @@ TEST(CudaNccl, GivesTheBitsOfGpusThatReachEachOther) {
     EXPECT_EQ(devices.nccl->destroys, count);
     EXPECT_EQ(devices.nccl->live_comms, 0);
   }
+}
+
+// NCCL wants an exchange to be recorded, or not, on all GPUs alike, and replayed as it was
+// recorded. What the first one alone does in a step (draws) makes no difference.
+TEST(CudaNccl, AllRecordTheSameSteps) {
+  NcclDevices devices(2);
+  devices.start(small_options());
+  const auto run = [&](int32_t count, std::optional<int32_t> logprobs) {
+    std::vector<Request> requests;
+    for (int32_t i = 0; i < count; ++i) {
+      RequestOptions request = small_request(5, i + 1, 8);
+      request.sampling.logprobs = logprobs;
+      requests.push_back(devices->engine().submit("m", std::move(request)));
+    }
+    std::vector<std::vector<int32_t>> tokens;
+    for (const Request& request : requests) {
+      const Output out = testing::read_all(request.results());
+      EXPECT_EQ(out.error_message, "");
+      tokens.push_back(out.token_ids);
+    }
+    return tokens;
+  };
+  const auto want = run(1, std::nullopt);
+  EXPECT_EQ(run(1, 3), want);
+  EXPECT_EQ(run(1, std::nullopt), want);
+  EXPECT_EQ(run(1, 20), want);
+  run(3, std::nullopt);
+  run(3, 5);
+  const int launches = devices->api().calls("launch");
+  EXPECT_EQ(run(1, std::nullopt), want);
+  EXPECT_GE(devices->api().calls("launch") - launches, 2 * 5);
 }
 
 TEST(CudaNccl, AnswersAsTransformersDoes) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +14,7 @@
 
 #include "backend/ranks/rank_group.h"
 #include "cuda/host/support/emulated_gpu.h"
+#include "cuda/host/trials/kernel_trials.h"
 #include "headrace/status.h"
 
 namespace headrace::cuda {
@@ -21,10 +24,13 @@ using Floats = std::vector<float>;
 
 class CudaRanks : public ::testing::Test {
  protected:
-  void open(int32_t count) {
+  /// `last_fails`: this one of its trials' launches does on the last GPU; 0: it has no trials.
+  void open(int32_t count, int last_fails = 0) {
     group_ = std::make_shared<RankGroup>(count);
     gpu_.api.add_devices(count - 1);
     for (int32_t rank = 0; rank < count; ++rank) {
+      gpu_.plain_kernels = gpu_.try_kernels = last_fails > 0 && rank + 1 == count;
+      if (gpu_.try_kernels) gpu_.api.fail("kernel", 98, last_fails);
       backends_.push_back(gpu_.backend(DType::kF32, 0, rank));
       backends_.back()->join(group_, rank);
     }
@@ -59,6 +65,8 @@ class CudaRanks : public ::testing::Test {
     backend.read_back(x.data, out.data(), out.size() * sizeof(float));
     return out;
   }
+
+  void expect_rows_of_drawn_tokens();
 
   EmulatedGpu gpu_;
   std::shared_ptr<RankGroup> group_;
@@ -133,6 +141,38 @@ TEST_F(CudaRanks, AFailureEndsTheWaitsAndIsForgotten) {
   }
 }
 
+// CUDA may wait for a GPU within calls, and hold up launches for other GPUs, which another model's
+// kernel there waits for: that ends first.
+TEST_F(CudaRanks, AnotherModelsCallsHoldUpNone) {
+  open(2);
+  gpu_.api.waits_within_calls = true;
+  const auto other = gpu_.backend(DType::kF32);
+  Backend::Buffer memory[2], more;
+  std::vector<TensorView> x(2);
+  each_rank([&](CudaBackend& backend, size_t r) {
+    x[r] = put(backend, numbers(8, r), 1, &memory[r]);
+    backend.all_reduce(x[r]);  // its kernels are loaded
+    read(backend, x[r]);
+  });
+  const auto sum = [&](size_t r) {
+    std::thread([&] {
+      backends_[r]->link_ranks();
+      backends_[r]->all_reduce(x[r]);
+    }).join();
+  };
+  sum(0);
+  std::atomic<bool> taken{false};
+  std::thread loads([&] {
+    more = other->allocate(size_t{65} << 20);
+    taken = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(taken);
+  sum(1);
+  loads.join();
+  for (size_t r = 0; r < 2; ++r) read(*backends_[r], x[r]);
+}
+
 // The rest of a half-encoded image follows without a step: the fake runtime looks at the thread's
 // device at each launch.
 TEST_F(CudaRanks, WhatForgetsAFailureKeepsItsOwnGpu) {
@@ -170,9 +210,8 @@ TEST_F(CudaRanks, MoreThanCanMeetAreRefused) {
 }
 
 // Each rank has half of the table; the second row's token was drawn by the step before, on rank 0.
-TEST_F(CudaRanks, RowsOfTokensThatOneRankHasDrawn) {
+void CudaRanks::expect_rows_of_drawn_tokens() {
   constexpr int64_t kVocab = 20, kHidden = 16;
-  open(2);
   const Floats table = numbers(kVocab * kHidden, 3);
   Floats logits(kVocab, 0.0f);
   logits[13] = 5.0f;
@@ -210,6 +249,23 @@ TEST_F(CudaRanks, RowsOfTokensThatOneRankHasDrawn) {
   expected.insert(expected.end(), table.begin() + 13 * kHidden, table.begin() + 14 * kHidden);
   EXPECT_EQ(rows[0], expected);
   EXPECT_EQ(rows[1], expected);
+}
+
+TEST_F(CudaRanks, RowsOfTokensThatOneRankHasDrawn) {
+  open(2);
+  expect_rows_of_drawn_tokens();
+}
+
+// What the first one draws, the others are sent, whatever their own trials say.
+TEST_F(CudaRanks, AllGoByTheFirstOnesTrials) {
+  FakeCudaApi api;
+  CudaContext context(api, 0);
+  EXPECT_EQ(try_attention(context, attention, false), "");
+  EXPECT_EQ(try_code_attention(context, attention), "");
+  open(2, api.calls("kernel") + 1);
+  EXPECT_TRUE(backends_[0]->runs_ahead());
+  ASSERT_FALSE(backends_[1]->runs_ahead());
+  expect_rows_of_drawn_tokens();
 }
 
 }  // namespace

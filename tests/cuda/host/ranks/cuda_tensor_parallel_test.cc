@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -256,6 +257,24 @@ TEST(CudaTensorParallelFaults, ALostGpuEndsTheModel) {
   EXPECT_EQ(devices.engine().model_stats("m").state, ModelState::kFailed);
   EXPECT_THROW(devices.submit(prompt(5, 5), 3), Error);
   devices.engine().release_model("m");
+}
+
+// The kernels that wait for it end some time, the step's requests with them, and the next step
+// begins anew.
+TEST(CudaTensorParallelFaults, AGpuThatDoesNotAnswerIsNotWaitedForForever) {
+  RankDevices devices(2);
+  devices.start(small_options(), 2);
+  const std::vector<Output> want = devices.run({prompt(20, 3)}, 6, false);
+  for (int i = 0; i < 2; ++i) {
+    emulation::set_longest_wait_outside(std::chrono::milliseconds(50));
+    devices.api().silent_device = 1;
+    const std::vector<Output> hit = devices.run({prompt(21, 8)}, 6, false);
+    EXPECT_NE(hit[0].error_message.find("another GPU of the model for 120 s"), std::string::npos)
+        << hit[0].error_message;
+    devices.api().silent_device = -1;
+    emulation::set_longest_wait_outside(std::chrono::seconds(120));
+    expect_same(devices.run({prompt(20, 3)}, 6, false), want);
+  }
 }
 
 TEST(CudaTensorParallelErrors, NameWhatIsMissing) {

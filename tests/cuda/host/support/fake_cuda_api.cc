@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "cuda/emulation/submit.h"
+#include "cuda/host/runtime/shared_work.h"
 #include "cuda/host/support/fake_stream.h"
 #include "cuda/host/support/fresh_memory.h"
 
@@ -51,7 +52,9 @@ void submit(Stream stream, const void* kernel, std::function<void()> work) {
   }
   fake(stream)->api->load_kernel(stream, kernel);
   fake(stream)->api->pass_waits();
-  fake(stream)->put(std::move(work));
+  fake(stream)->put([on = fake(stream), work = std::move(work)] {
+    if (on->api->silent_device != on->device) work();
+  });
 }
 
 FakeCudaApi::FakeCudaApi() : devices{{"Fake GPU", 9, 0, 4, size_t{1} << 30, "00ff"}} {}
@@ -75,6 +78,11 @@ FakeCudaApi::~FakeCudaApi() {
 void FakeCudaApi::fail(const std::string& method, Status status, int nth, bool sticky) {
   const std::lock_guard lock(mutex_);
   failures_[method] = {status, nth, sticky};
+}
+
+bool FakeCudaApi::is_capturing(Stream stream) {
+  const std::lock_guard lock(fake(stream)->mutex);
+  return fake(stream)->capturing;
 }
 
 size_t FakeCudaApi::device_bytes() const {
@@ -210,7 +218,7 @@ void FakeCudaApi::wait_within_call() {
   }
 }
 
-// As prepare_kernel() does, it waits for the stream before the call that may wait for the device.
+// As prepare_kernel() does, it waits for streams before the call that may wait for the device.
 void FakeCudaApi::load_kernel(Stream stream, const void* kernel) {
   if (!waits_within_calls || kernel == nullptr || fake(stream)->is_capturing()) return;
   {
@@ -218,6 +226,7 @@ void FakeCudaApi::load_kernel(Stream stream, const void* kernel) {
     if (!loaded_kernels_.emplace(current_device_of_thread, kernel).second) return;
   }
   fake(stream)->drain();
+  finish_others_work(*this, current_device_of_thread, stream);
   wait_within_call();
 }
 
@@ -307,6 +316,17 @@ Status FakeCudaApi::synchronize_event(Event event) {
   if (!stream->is_empty()) ++covered_waits_;
   fake(event)->runs_more = !fake(event)->runs_more;
   if (fake(event)->runs_more) stream->drain();
+  return kSuccess;
+}
+
+// The device goes on by itself meanwhile.
+Status FakeCudaApi::query_event(Event event, bool* done) {
+  const Status status = enter("query_event");
+  FakeStream* const stream = fake(event)->stream;
+  *done = true;
+  if (status != kSuccess || stream == nullptr) return status;
+  stream->kick();
+  *done = stream->has_done(fake(event)->end);
   return kSuccess;
 }
 

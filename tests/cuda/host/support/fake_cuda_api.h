@@ -38,6 +38,8 @@ class FakeCudaApi final : public CudaApi {
   bool reachable = true;            ///< devices reach each other's memory
   size_t others_bytes = 0;          ///< of total_bytes, held by other processes
   bool has_memory_for_text = true;  ///< false: describe() throws std::bad_alloc
+  /// Kernels of that device do nothing, though calls succeed; -1: of none.
+  std::atomic<int> silent_device{-1};
   /// Calls in which CUDA may wait for a device (taking memory, building a record, a kernel's first
   /// launch) do so, and hold up launches of all threads meanwhile. A launch that waits too long for
   /// one fails the test.
@@ -54,6 +56,7 @@ class FakeCudaApi final : public CudaApi {
   /// fails alike.
   void fail(const std::string& method, Status status, int nth = 1, bool sticky = false);
 
+  static bool is_capturing(Stream stream);
   size_t device_bytes() const;  ///< allocated now
   int calls(const std::string& method) const;
   void reset_calls();
@@ -84,6 +87,7 @@ class FakeCudaApi final : public CudaApi {
   Status destroy_event(Event event) override;
   Status record(Event event, Stream stream) override;
   Status synchronize_event(Event event) override;
+  Status query_event(Event event, bool* done) override;
   Status wait_event(Stream stream, Event event) override;
   Status copy(void* to, const void* from, size_t bytes, CopyKind kind, Stream stream) override;
   Status copy_rows(const CopyRows& rows, CopyKind kind, Stream stream) override;

@@ -25,6 +25,7 @@ FakeNccl& fake() {
 /// One exchange: who has come, and with what.
 struct Exchange {
   std::vector<const void*> from;
+  size_t capture = 0;  // see Comm::captured, of who came first; 0: a plain call
   size_t come = 0, gone = 0;
 };
 
@@ -38,7 +39,8 @@ struct Clique {
 struct Comm {
   Clique* clique = nullptr;
   size_t rank = 0;
-  size_t number = 0;  // of its next exchange
+  size_t number = 0;    // of its next exchange
+  size_t captured = 0;  // calls that records have: the n-th of each rank belong together
   std::atomic<bool> aborted{false};
 };
 
@@ -63,7 +65,7 @@ bool wait_for(const Comm& comm, const std::function<bool()>& condition) {
   }
 }
 
-void gather(Comm& comm, const void* from, void* to, size_t bytes) {
+void gather(Comm& comm, const void* from, void* to, size_t bytes, size_t capture) {
   Clique& clique = *comm.clique;
   const size_t number = comm.number++;
   {
@@ -72,6 +74,8 @@ void gather(Comm& comm, const void* from, void* to, size_t bytes) {
     Exchange& own = clique.exchanges[number];
     own.from.resize(clique.count);
     own.from[comm.rank] = from;
+    if (own.come == 0) own.capture = capture;
+    if (own.capture != capture) fake().mixed = true;
     ++own.come;
   }
   const auto here = [&]() -> Exchange& { return clique.exchanges[number]; };
@@ -175,7 +179,8 @@ int ncclAllGather(const void* from, void* to, size_t count, int type, void* hand
   if (fake().fail_gather > 0 && --fake().fail_gather == 0) return kInternalError;
   auto* const comm = static_cast<Comm*>(handle);
   const auto hold = std::make_shared<Hold>(comm->clique);
-  const auto work = [hold, comm, from, to, count] { gather(*comm, from, to, count); };
+  const size_t capture = fake().is_capturing(stream) ? ++comm->captured : 0;
+  const auto work = [=] { gather(*comm, from, to, count, capture); };
   return fake().submit(stream, work) ? kSuccess : kUnhandledCudaError;
 }
 

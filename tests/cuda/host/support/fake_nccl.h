@@ -15,6 +15,7 @@ struct FakeNccl {
   // Of the runtime; set by FakeNcclLibrary.
   std::function<bool(Stream, std::function<void()>)> submit;  ///< false: it was refused
   std::function<void()> run_all;
+  std::function<bool(Stream)> is_capturing;
 
   std::atomic<int> version{22800};
   std::atomic<int> init_result{0};
@@ -24,6 +25,8 @@ struct FakeNccl {
   std::atomic<int> inits{0}, gathers{0}, aborts{0}, destroys{0};
   std::atomic<int> live_comms{0};
   std::atomic<bool> hung{false};  ///< one waited in vain for records to go
+  /// An exchange was a part of a record on some ranks alone, or of records of different steps.
+  std::atomic<bool> mixed{false};
 };
 
 inline constexpr const char* kFakeNcclEntry = "headrace_fake_nccl";

@@ -15,7 +15,7 @@ namespace headrace::cuda {
 
 /// The fake NCCL, as new, for the fake runtime that it is told. One at a time; the runtime, and all
 /// that uses the library, go before it. Fails the test for communicators that are left, and for
-/// waits in vain.
+/// waits in vain, and for records that aren't all ranks'.
 class FakeNcclLibrary {
  public:
   static constexpr const char* kFile = HEADRACE_FAKE_NCCL;
@@ -38,10 +38,12 @@ class FakeNcclLibrary {
           &fake_->gathers, &fake_->aborts, &fake_->destroys, &fake_->live_comms}) {
       *value = 0;
     }
-    fake_->hung = false;
+    fake_->is_capturing = FakeCudaApi::is_capturing;
+    fake_->hung = fake_->mixed = false;
   }
   ~FakeNcclLibrary() {
     EXPECT_EQ(fake_->live_comms, 0) << "communicators leak";
+    EXPECT_FALSE(fake_->mixed) << "some ranks record what others don't, or replay other records";
     EXPECT_FALSE(fake_->hung) << "records hold exchanges of communicators that go";
   }
   void serve(FakeCudaApi& api) {

@@ -1,5 +1,7 @@
 #pragma once
 
+// A stream of the fake CUDA runtime: a queue, and who runs it.
+
 #include <gtest/gtest.h>
 
 #include <condition_variable>

@@ -22,6 +22,7 @@ namespace headrace {
 class RankDevices {
  public:
   explicit RankDevices(int32_t count) {
+    gpu_.api.devices.front().multiprocessors = 132;  // exchanges of many blocks
     gpu_.api.add_devices(count - 1);
     engine_ = emulated_engine(gpu_);
   }
