@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/load/check_ranks.h"
 #include "engine/load/describe.h"
 #include "engine/load/device.h"
 #include "engine/load/loaded_model.h"
@@ -14,6 +13,7 @@
 #include "engine/load/weights.h"
 #include "engine/loop/decoder_runner.h"
 #include "engine/loop/reserve_steps.h"
+#include "engine/ranks/check_ranks.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
 #include "model/lora/lora_adapter.h"

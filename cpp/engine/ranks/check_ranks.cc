@@ -1,4 +1,4 @@
-#include "engine/load/check_ranks.h"
+#include "engine/ranks/check_ranks.h"
 
 #include "engine/load/device.h"
 #include "engine/load/weights.h"
