@@ -79,8 +79,8 @@ struct ModelInfo {
   /// and read them again.
   size_t mapped_weight_bytes = 0;
   std::string packed_weights{};  ///< the packed file that the weights come from, "" = none
-  /// Kernels that failed their trial on a GPU, and what runs in their place, or is refused, with the
-  /// GPU in front if there are several: text for people.
+  /// Kernels that failed their trial on a GPU, and what runs in their place, or is refused, with
+  /// the GPU in front if there are several: text for people.
   std::vector<std::string> replaced_kernels{};
   double load_seconds = 0;
   std::vector<int32_t> eos_token_ids;  ///< config.json and generation_config.json together
