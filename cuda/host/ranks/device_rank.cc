@@ -197,6 +197,11 @@ void DeviceRank::expect_answers() {
               " s, in vain.");
 }
 
+void DeviceRank::expect_anew() {
+  expect_answers();
+  if (word(stop_).load(std::memory_order_acquire) == kFailed) throw OtherRankFailed();
+}
+
 // By value: the others may still read when this rank goes on.
 RecordState DeviceRank::agree(RecordState own) {
   if (links().carrier == nullptr) return own;
@@ -247,6 +252,7 @@ void DeviceRank::settle() noexcept try {
 } catch (...) {
 }
 
+// Where this fails, the word stays: the next step ends at once, and this is done again.
 void DeviceRank::forget() noexcept try {
   const Visit visit(context_);
   {

@@ -50,6 +50,9 @@ class DeviceRank final : public RankGroup::Member, public PartsCarrier {
   /// Throws Error(kDevice) if a kernel here has waited in vain for another rank: what this GPU has
   /// computed since is of no use.
   void expect_answers();
+  /// Where a step begins: the same, and OtherRankFailed if a rank has failed, be it in this step or
+  /// in an earlier one that this GPU couldn't forget.
+  void expect_anew();
   /// What all ranks do with a step's record, of what each could do, where a carrier's calls are a
   /// part of it: all of them record it at once, or launch what they recorded at once, or none does.
   /// Waits for the other ranks then, and throws as links() does. Else `own`: each as it likes.

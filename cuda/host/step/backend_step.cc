@@ -54,7 +54,7 @@ void CudaBackend::begin_step(const StepBatch& batch) {
       batch.rope_positions.empty() || batch.rope_positions.size() == 3 * batch.token_ids.size(),
       batch.rope_positions.size());
   context_.enter();
-  expect_answers();
+  if (rank_ != nullptr) rank_->expect_anew();
   context_.settle();  // or a failed step's copies would read what this one writes
   uploader_.release();
   grow(drawn_, kMostDrawn * sizeof(int32_t));

@@ -93,6 +93,8 @@ class ExchangeTrial {
     for (int32_t r = 0; r < links_.count; ++r) all += columns(r);
     return all;
   }
+  /// Rows whose sums are normed: each takes a block that waits.
+  int64_t norm_rows() const { return std::min<int64_t>(kFewRows, links_.most_blocks); }
   int64_t many_cols() const { return kManyBytes / static_cast<int64_t>(element_); }
 
   /// Element `i` of a rank's numbers at a place, of sizes so different that sums are rounded.
@@ -158,11 +160,11 @@ class ExchangeTrial {
                     stream);
     ops_.reduce_add_norm({links_,
                           {.dtype = dtype_,
-                           .x = matrix(residual_, kFewRows, kFewCols),
-                           .delta = matrix(delta_, kFewRows, kFewCols),
+                           .x = matrix(residual_, norm_rows(), kFewCols),
+                           .delta = matrix(delta_, norm_rows(), kFewCols),
                            .weight = trial_.outputs() + norm_,
                            .eps = kEps,
-                           .out = matrix(normed_, kFewRows, kFewCols)}},
+                           .out = matrix(normed_, norm_rows(), kFewCols)}},
                          stream);
   }
 
@@ -217,7 +219,7 @@ class ExchangeTrial {
   bool norms_are_right() const {
     const double each =
         dtype_ == DType::kF32 ? 0x1p-18 : (dtype_ == DType::kBF16 ? 0x1p-8 : 0x1p-11) * 1.01;
-    for (int64_t row = 0; row < kFewRows; ++row) {
+    for (int64_t row = 0; row < norm_rows(); ++row) {
       double squares = 0.0;
       for (int64_t i = row * kFewCols; i < (row + 1) * kFewCols; ++i) {
         const float kept = rounded(number(links_.rank, residual_, i) + sum(delta_, i));

@@ -180,18 +180,25 @@ TEST(CudaTensorParallelFaults, AStepThatFailsOnOneGpuCostsItsRequestsAlone) {
 }
 
 // Nor does a failure whose message there is no memory for end the process, also where a rank meets
-// it that is to begin anew.
+// it that is to begin anew: in one of the three things that both do then.
 TEST(CudaTensorParallelFaults, NoMemoryForTheMessageEndsTheRequestAlone) {
-  RankDevices devices(2);
-  devices.start(small_options(), 2);
-  const std::vector<Output> want = devices.run({prompt(20, 3)}, 6, false);
-  devices.api().has_memory_for_text = false;
-  devices.api().fail("kernel", 98, 9);
-  devices.api().fail("current_device", 98);
-  EXPECT_EQ(devices.run({prompt(21, 8)}, 6, false)[0].error_code, ErrorCode::kOutOfMemory);
-  EXPECT_EQ(devices.api().calls("current_device"), 4);  // of two ranks twice
-  devices.api().has_memory_for_text = true;
-  expect_same(devices.run({prompt(20, 3)}, 6, false), want);
+  for (const int nth : {1, 3, 5}) {
+    SCOPED_TRACE(nth);
+    RankDevices devices(2);
+    devices.start(small_options(), 2);
+    const std::vector<Output> want = devices.run({prompt(20, 3)}, 6, false);
+    devices.api().has_memory_for_text = false;
+    devices.api().fail("kernel", 98, 9);
+    devices.api().fail("current_device", 98, nth);
+    EXPECT_EQ(devices.run({prompt(21, 8)}, 6, false)[0].error_code, ErrorCode::kOutOfMemory);
+    EXPECT_EQ(devices.api().calls("current_device"), 6);
+    devices.api().has_memory_for_text = true;
+    // One that couldn't begin anew is no worse off than one that fails once more.
+    if (nth == 5) {
+      EXPECT_NE(devices.run({prompt(20, 3)}, 6, false)[0].error_message, "");
+    }
+    expect_same(devices.run({prompt(20, 3)}, 6, false), want);
+  }
 }
 
 // A prompt in chunks that nobody waits for: while one is queued and fails, the one before still

@@ -57,6 +57,7 @@ class ExchangeTrials : public ::testing::Test {
 
   void open(int32_t count) {
     nccl_.serve(gpu_.api);
+    gpu_.api.devices[0].multiprocessors = multiprocessors_;
     gpu_.api.add_devices(count - 1);
     group_ = std::make_shared<RankGroup>(count);
     for (int32_t i = 0; i < count; ++i) {
@@ -76,6 +77,7 @@ class ExchangeTrials : public ::testing::Test {
     return all[0];
   }
 
+  int multiprocessors_ = 132;
   FakeNcclLibrary nccl_;
   EmulatedGpu gpu_;
   std::shared_ptr<RankGroup> group_;
@@ -89,6 +91,13 @@ TEST_F(ExchangeTrials, GoodOnesPassOnTwoGpus) {
     EXPECT_EQ(reason({}, dtype), "") << dtype_name(dtype);
   }
   EXPECT_GT(gpu_.api.calls("launch"), 0);
+}
+
+// Which let a single block wait.
+TEST_F(ExchangeTrials, GoodOnesPassOnSmallGpus) {
+  multiprocessors_ = 4;
+  open(2);
+  EXPECT_EQ(reason({}), "");
 }
 
 TEST_F(ExchangeTrials, GoodOnesPassOnThreeGpus) {  // which share sums of many bytes
