@@ -109,7 +109,7 @@ int32_t plan_host_blocks(const MemoryRequest& request) {
         request.host_sharers > 1
             ? str_cat(" for each of the ", request.host_sharers, " devices or replicas")
             : "";
-    throw_error(ErrorCode::kOutOfMemory, "swap_space comes to ", request.swap_space, " GiB", each,
+    throw_error(ErrorCode::kOutOfMemory, "swap_space is ", request.swap_space, " GiB", each,
                 ", but it may take no more than ", megabytes(most), ", nine tenths of the ",
                 megabytes(free), " of main memory that are free", each,
                 ": lower it or free memory.");

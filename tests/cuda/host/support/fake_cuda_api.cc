@@ -77,7 +77,13 @@ FakeCudaApi::~FakeCudaApi() {
 
 void FakeCudaApi::fail(const std::string& method, Status status, int nth, bool sticky) {
   const std::lock_guard lock(mutex_);
-  failures_[method] = {status, nth, sticky};
+  failures_.erase(method);
+  failures_.insert({method, {status, nth, sticky}});
+}
+
+void FakeCudaApi::also_fail(const std::string& method, Status status, int nth) {
+  const std::lock_guard lock(mutex_);
+  failures_.insert({method, {status, nth, false}});
 }
 
 bool FakeCudaApi::is_capturing(Stream stream) {
@@ -107,12 +113,16 @@ Status FakeCudaApi::enter(const char* method, bool touches_device) {
   const std::lock_guard lock(mutex_);
   ++calls_[method];
   if (touches_device && sticky_ != kSuccess) return sticky_;
-  const auto found = failures_.find(method);
-  if (found == failures_.end() || --found->second.nth > 0) return kSuccess;
-  const Failure failure = found->second;
-  failures_.erase(found);
-  if (failure.sticky) sticky_ = failure.status;
-  return failure.status;
+  Status status = kSuccess;
+  const auto [first, end] = failures_.equal_range(method);
+  for (auto at = first; at != end;) {
+    const auto failure = at++;
+    if (--failure->second.nth > 0) continue;
+    status = failure->second.status;
+    if (failure->second.sticky) sticky_ = status;
+    failures_.erase(failure);
+  }
+  return status;
 }
 
 std::string FakeCudaApi::describe(Status status) const {

@@ -55,6 +55,8 @@ class FakeCudaApi final : public CudaApi {
   /// launch of one. A sticky failure stays: every later call of any method that touches the device
   /// fails alike.
   void fail(const std::string& method, Status status, int nth = 1, bool sticky = false);
+  /// The nth call, too.
+  void also_fail(const std::string& method, Status status, int nth);
 
   static bool is_capturing(Stream stream);
   size_t device_bytes() const;  ///< allocated now
@@ -124,7 +126,7 @@ class FakeCudaApi final : public CudaApi {
   mutable std::mutex mutex_;
   std::timed_mutex driver_;  // see waits_within_calls
   std::map<std::string, int> calls_;
-  std::map<std::string, Failure> failures_;
+  std::multimap<std::string, Failure> failures_;
   Status sticky_ = kSuccess;
   std::map<void*, size_t> device_memory_, pinned_memory_;
   std::set<Stream> streams_;

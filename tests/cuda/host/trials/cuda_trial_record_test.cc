@@ -70,11 +70,10 @@ TEST_F(Records, OfFilesThatAreNotWhatWasKeptAreNone) {
 
 // A folder that can't be made or written costs nothing but the trials. (Root writes everywhere.)
 TEST_F(Records, WithoutAFolderNothingIsKept) {
-  for (const char* folder : {"", "relative", "/dev/null/folder"}) {
+  for (const char* folder : {"", "/dev/null/folder"}) {
     record(folder).keep();
     EXPECT_FALSE(record(folder).passed()) << folder;
   }
-  EXPECT_FALSE(fs::exists("relative"));
   fs::create_directories(folder_.parent_path());
   std::ofstream(folder_) << "no folder";
   record(folder_).keep();

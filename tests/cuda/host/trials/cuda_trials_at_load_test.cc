@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "base/log.h"
 #include "cpp/engine/expect_error.h"
+#include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cuda/host/support/emulated_gpu.h"
@@ -86,7 +88,8 @@ struct Needed {
   const char* kernels;
   int launches;
   std::function<void(CudaBackend&)> use;
-  bool by_all = false;  ///< models of 16 bits
+  bool by_all = false;       ///< models of 16 bits
+  bool with_others = false;  ///< what uses them needs another trial's kernels, too
 };
 
 // Nothing replaces these: what needs them is refused by name, and nothing else.
@@ -115,7 +118,7 @@ TEST(KernelTrialAtLoad, WhatNothingReplacesIsRefused) {
        [&](CudaBackend& gpu) { gpu.pack_weight(experts); }},
       {"products of FP8 and int8 experts and rows",
        launches([](CudaContext& c) { return try_rounded_experts(c, grouped_linear); }),
-       [&](CudaBackend& gpu) { gpu.pack_weight(fp8_experts); }},
+       [&](CudaBackend& gpu) { gpu.pack_weight(fp8_experts); }, false, true},
       {"RMS norms", launches([](CudaContext& c) { return try_norms(c, rms_norm); }), load, true},
       {"writes to KV caches of 16 bits",
        launches([](CudaContext& c) { return try_half_writes(c, rope_kv_write); }), load, true},
@@ -123,21 +126,37 @@ TEST(KernelTrialAtLoad, WhatNothingReplacesIsRefused) {
       {"writes to quantized KV caches",
        launches([](CudaContext& c) { return try_code_writes(c, rope_kv_write); }),
        [](CudaBackend& gpu) { gpu.make_kv_cache({1, 1, 64, 16, DType::kI8}, 1); }}};
-  int before = launches([](CudaContext& c) { return try_attention(c, attention, false); }) +
-               launches([](CudaContext& c) { return try_code_attention(c, attention); }) +
-               launches([](CudaContext& c) { return try_sampling(c, sample); });
+  const int first = launches([](CudaContext& c) { return try_attention(c, attention, false); }) +
+                    launches([](CudaContext& c) { return try_code_attention(c, attention); }) +
+                    launches([](CudaContext& c) { return try_sampling(c, sample); });
+  // Faults in trials one by one where others' would hide them, and in the rest at once.
+  std::vector<std::vector<const Needed*>> groups(1);
   for (const Needed& needed : all) {
-    SCOPED_TRACE(needed.kernels);
+    if (needed.by_all || needed.with_others) {
+      groups.push_back({&needed});
+    } else {
+      groups.front().push_back(&needed);
+    }
+  }
+  for (const auto& group : groups) {
     EmulatedGpu gpu{.plain_kernels = true, .try_kernels = true};
-    gpu.api.fail("kernel", 98, before + 1);
-    before += needed.launches;
+    int place = first;
+    for (const Needed& needed : all) {
+      const bool fails = std::ranges::find(group, &needed) != group.end();
+      if (fails) gpu.api.also_fail("kernel", 98, place + 1);
+      place += fails ? 1 : needed.launches;  // which end there
+    }
     const std::shared_ptr<CudaBackend> backend = gpu.backend(DType::kBF16);
-    ASSERT_EQ(backend->device_info().replaced_kernels.size(), 1u);
-    EXPECT_EQ(backend->device_info().replaced_kernels[0].find(needed.kernels), 0u);
-    expect_error(ErrorCode::kUnsupported,
-                 {needed.kernels, "fake error 98", "Fake GPU", "CUDA 13.0", "use device cpu"},
-                 [&] { needed.use(*backend); });
-    if (!needed.by_all) load(*backend);
+    const std::vector<std::string> refused = backend->device_info().replaced_kernels;
+    ASSERT_EQ(refused.size(), group.size());
+    for (size_t i = 0; i < group.size(); ++i) {
+      SCOPED_TRACE(group[i]->kernels);
+      EXPECT_EQ(refused[i].find(group[i]->kernels), 0u) << refused[i];
+      expect_error(ErrorCode::kUnsupported,
+                   {group[i]->kernels, "fake error 98", "Fake GPU", "CUDA 13.0", "use device cpu"},
+                   [&] { group[i]->use(*backend); });
+    }
+    if (!group.front()->by_all) load(*backend);
     backend->make_kv_cache({1, 1, 64, 16, DType::kBF16}, 1);
   }
 }
@@ -171,7 +190,8 @@ TEST(KernelTrialAtLoad, AModelsKernelsAreTriedWithIt) {
 }
 
 TEST(KernelTrialAtLoad, AModelsKernelsAreReplacedOrRefused) {
-  EmulatedGpu gpu{.try_kernels = true};
+  const TempFolder records;  // what every model needs is tried once
+  EmulatedGpu gpu{.try_kernels = true, .trials_folder = records.path().string()};
   const auto after = [&](const BackendNeeds& needs) {
     const auto backend = gpu.backend(DType::kF16);
     gpu.api.fail("kernel", 98, 1);
