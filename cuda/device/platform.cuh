@@ -73,8 +73,8 @@ __device__ inline void keep_in_register(T& value) {
 #endif
 }
 
-#if defined(HEADRACE_CUDA_DEBUG_BARRIERS)
-/// For waits that say what they wait for when they take long.
+#if !defined(HEADRACE_CUDA_EMULATION)
+/// For waits that end when they take long.
 __device__ inline uint64_t nanoseconds() {
   uint64_t time;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
