@@ -222,9 +222,10 @@ __device__ inline void find_first(const SliceValues& values, int32_t first, floa
 /// One slice of a row. Reads it once, or twice where there are edits, which it makes.
 __device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& row, int32_t first,
                                   SliceFound* found, OrderCode* list, ScanShared* shared) {
-  float* const logits = args.logits + row.logits_row * args.stride;
+  // Found again where it is needed: there are no registers to hold it.
+  const auto logits = [&] { return args.logits + row.logits_row * args.stride; };
   SliceValues values;
-  values.load(logits, first, args.vocab_size);
+  values.load(logits(), first, args.vocab_size);
   float own = values.largest_or_nan();
   const uint32_t bad = __ballot_sync(kAllLanes, is_nan(own) || own == INFINITY);
   const uint32_t some = __ballot_sync(kAllLanes, own > kNever);
@@ -235,8 +236,8 @@ __device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& r
   const bool edited = has_edits(row);
   if (edited) {
     __syncthreads();  // all have read what edits change
-    RowEdits(args, row, logits, first, least(first + kSliceSize, args.vocab_size)).apply();
-    values.load(logits, first, args.vocab_size);
+    RowEdits(args, row, logits(), first, least(first + kSliceSize, args.vocab_size)).apply();
+    values.load(logits(), first, args.vocab_size);
   }
   if (row.allowed != nullptr) values.mask(row.allowed, first, args.vocab_size);
   if (edited || row.allowed != nullptr || is_nan(own)) {
