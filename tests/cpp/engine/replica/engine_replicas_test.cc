@@ -215,7 +215,12 @@ TEST_F(Replicas, ReleaseEndsAllAndGivesTheirMemoryBack) {
   std::vector<Request> requests;
   for (int32_t i = 0; i < 6; ++i) requests.push_back(submit({1 + i}, 100));
   std::thread releasing([&] { engine->release_model("m"); });
-  std::this_thread::sleep_for(5ms);
+  // Until none of them takes requests: all know of the release before their steps go on.
+  EXPECT_THROW(
+      {
+        for (;; std::this_thread::sleep_for(1ms)) submit({1}, 1);
+      },
+      Error);
   resume();
   releasing.join();
   for (const Request& request : requests) {
