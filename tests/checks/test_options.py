@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ROOT / "cpp/include/headrace"
 BINDINGS = "\n".join(p.read_text() for p in sorted((ROOT / "python/bindings").glob("*.cc")))
 STUB = (ROOT / "python/headrace/_core.pyi").read_text()
-FAKE = (ROOT / "tests/python/fake_types.py").read_text()
+FAKE = (ROOT / "tests/python/support/fake_types.py").read_text()
 
 # Struct: its header, and its name in headrace/c.h.
 STRUCTS = {
@@ -33,13 +33,13 @@ ELSEWHERE = {
     ("ModelOptions", "load_stop", "headrace/c.h"): "headrace_load_fn, given to the load",
     ("ModelOptions", "load_progress", "_core.pyi"): "a parameter of install_model",
     ("ModelOptions", "load_stop", "_core.pyi"): "Ctrl-C, and a parameter of install_model",
-    ("ModelOptions", "load_progress", "tests/python/fake_types.py"): "as _core.pyi",
-    ("ModelOptions", "load_stop", "tests/python/fake_types.py"): "as _core.pyi",
+    ("ModelOptions", "load_progress", "tests/python/support/fake_types.py"): "as _core.pyi",
+    ("ModelOptions", "load_stop", "tests/python/support/fake_types.py"): "as _core.pyi",
     ("ModelInfo", "replaced_kernels", "headrace/c.h"): "the log names them",
     ("SamplingParams", "logit_bias", "headrace/c.h"): "logit_bias_ids and logit_bias_values",
 }
 # The fake's submit() takes them as parameters (fake_core.py).
-FAKE += (ROOT / "tests/python/fake_core.py").read_text()
+FAKE += (ROOT / "tests/python/support/fake_core.py").read_text()
 
 
 def body(text: str, start: str) -> str:
@@ -94,7 +94,7 @@ def test_every_way_in_has_the_field(struct: str, field: str) -> None:
             "headrace/c.h": c_body if in_c else field,
             "python/bindings": BINDINGS,
             "_core.pyi": STUB,
-            "tests/python/fake_types.py": FAKE,
+            "tests/python/support/fake_types.py": FAKE,
         }.items()
         if not word.search(text) and (struct, field, name) not in ELSEWHERE
     ]

@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 if importlib.util.find_spec("headrace") is None:
     sys.path.insert(0, str(ROOT / "python"))
-sys.path.insert(0, str(Path(__file__).parent))
+SUPPORT = str(Path(__file__).parent / "support")
+sys.path[:0] = [str(Path(__file__).parent), SUPPORT]
 
 import fake_core  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""PEFT folders with random numbers for the models of tests/python/native_model.py."""
+"""PEFT folders with random numbers for the models of tests/python/support/native_model.py."""
 
 from __future__ import annotations
 

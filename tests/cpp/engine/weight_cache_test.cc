@@ -185,7 +185,7 @@ TEST_F(WeightCacheTest, TheSecondStartMapsAndGivesTheSameBits) {
   EXPECT_EQ(status.st_mode & 0777, 0700u);
 }
 
-// Stored quantized weights: tests/python/test_e2e_stored_quantization.py.
+// Stored quantized weights: tests/python/e2e/test_e2e_stored_quantization.py.
 TEST_F(WeightCacheTest, TiedHeadsBiasesAndNorms) {
   for (const char* name : {"llama_tied_mqa", "ernie4_5_bias_paddle", "qwen3"}) {
     SCOPED_TRACE(name);

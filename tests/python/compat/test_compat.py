@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import SUPPORT
 
 import headrace
 
-HERE = Path(__file__).parent
 PACKAGE = Path(headrace.__file__).parents[1]
 
 # Puts the fake engine under headrace before the script starts.
@@ -26,7 +26,7 @@ runpy.run_module("headrace.compat", run_name="__main__", alter_sys=True)
 
 def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", RUNNER, str(HERE), str(script), *arguments],
+        [sys.executable, "-c", RUNNER, SUPPORT, str(script), *arguments],
         env={**os.environ, "PYTHONPATH": str(PACKAGE)},
         capture_output=True,
         text=True,

@@ -16,7 +16,7 @@ from c_api import FOREVER, CApi, LoraInfos, ModelOptions, Output, RequestOptions
 
 import headrace
 
-MODEL = Path(__file__).resolve().parents[2] / "examples/tiny_model/checkpoint"
+MODEL = Path(__file__).resolve().parents[3] / "examples/tiny_model/checkpoint"
 NOT_FOUND, INVALID_ARGUMENT = 2, 1
 FINISH_LENGTH, FINISH_ABORT = 2, 3
 

@@ -15,6 +15,7 @@ from typing import Any
 import model_folders
 import pytest
 import tokenizers
+from conftest import ROOT
 
 from headrace.errors import TokenizerError
 from headrace.options.generation_defaults import read_generation_defaults
@@ -23,7 +24,6 @@ from headrace.text.templates.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer
 from headrace.text.tokenizer_files import MAX_TOKEN_ID
 
-HERE = Path(__file__).parent
 SIDE_FILES = [
     "tokenizer.json",
     "tokenizer.model",
@@ -278,7 +278,7 @@ class TestMemory:
         )
         code = f"""
 import resource, sys
-sys.path[:0] = {[str(HERE.parents[1] / "python")]!r}
+sys.path[:0] = {[str(ROOT / "python")]!r}
 from headrace.errors import TokenizerError
 from headrace.text.tokenizer import Tokenizer
 from headrace.text import fast_backend

@@ -12,7 +12,7 @@ from headrace import Engine, LoRARequest
 from headrace.hub import resolve_model
 from headrace.quoting import MAX_CHARS, checked_text, quoted, shortened
 
-PACKAGE = Path(__file__).resolve().parents[2] / "python" / "headrace"
+PACKAGE = Path(__file__).resolve().parents[3] / "python" / "headrace"
 
 
 class Loud:

@@ -17,6 +17,7 @@ from typing import Any
 
 import jinja2
 import pytest
+from conftest import ROOT, SUPPORT
 from hostile_templates import ATTACKS, COSTLY, random_template
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,6 @@ from headrace.text.templates import process as template_process
 from headrace.text.templates.chat_template import render_template
 from headrace.text.templates.sandbox import GenerationTag
 
-HERE = Path(__file__).parent
 MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "Be kind."},
     {"role": "user", "content": "<hi> & 你好"},
@@ -135,7 +135,7 @@ def in_a_small_process(code: str, megabytes: int = 512) -> str:
     start = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({megabytes << 20}, {megabytes << 20}))
-sys.path[:0] = {[str(HERE), str(HERE.parents[1] / "python")]!r}
+sys.path[:0] = {[SUPPORT, str(ROOT / "python")]!r}
 """
     done = subprocess.run(
         [sys.executable, "-c", start + code], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Every name, value, signature and default of tests/python/allspark_reference.py is there."""
+"""Every name, value, signature and default of support/allspark_reference.py is there."""
 
 from __future__ import annotations
 

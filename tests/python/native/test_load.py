@@ -134,7 +134,7 @@ with LLM(big, max_model_len=64, max_num_seqs=1) as llm:
 @built
 @pytest.mark.parametrize("what", ["engine", "llm"])
 def test_ctrl_c_ends_a_load_and_leaves_nothing(what: str, tmp_path: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
     import make_checkpoint as maker
 
     shape = dict(maker.SHAPES["smoke"], vocab_size=16384, hidden_size=512, num_hidden_layers=4)

@@ -106,9 +106,8 @@ WAYS = {
 def test_the_interpreter_ends(way: str, native_folder: Path) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
-    path = [*sys.path, str(Path(__file__).parent)]
     for number in range(ROUNDS):
-        values = {"path": path, "folder": str(native_folder), "seed": seed + number}
+        values = {"path": sys.path, "folder": str(native_folder), "seed": seed + number}
         script = PRELUDE.format(**values) + textwrap.dedent(WAYS[way]).format(**values)
         done = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, timeout=120

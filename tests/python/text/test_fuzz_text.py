@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import HAS_ENGINE
 
-PROGRAM = Path(__file__).resolve().parents[1] / "fuzz" / "fuzz_text.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "fuzz" / "fuzz_text.py"
 
 
 @pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")

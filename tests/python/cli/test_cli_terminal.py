@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SUPPORT
 from terminal import READY, Terminal
 
 CHILD = """
@@ -33,7 +33,7 @@ def chat(
     if request.param == "prompt_toolkit":
         pytest.importorskip("prompt_toolkit")
     code = CHILD.format(
-        path=[str(Path(__file__).parent), str(ROOT / "python")],
+        path=[SUPPORT, str(ROOT / "python")],
         without="prompt_toolkit" if request.param == "readline" else "",
         folder=str(toy_folder),
     )

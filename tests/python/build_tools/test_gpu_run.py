@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 STUBS = {
     "nvidia-smi": 'case "$*" in *compute_cap*) echo 9.0;; *) echo H100, 580;; esac',

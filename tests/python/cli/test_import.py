@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import SUPPORT
 
 import headrace
 
@@ -18,7 +19,7 @@ HEAVY = ("tokenizers", "sentencepiece", "jinja2", "tqdm", "numpy", "huggingface_
 
 def modules_after(code: str) -> set[str]:
     """sys.modules after `code`, with the fake engine in place of the built one."""
-    prelude = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    prelude = f"import sys; sys.path.insert(0, {SUPPORT!r})\n"
     done = subprocess.run(
         [sys.executable, "-c", prelude + code + "\nimport json; print(json.dumps([*sys.modules]))"],
         env={**os.environ, "PYTHONPATH": str(PACKAGE)},

@@ -19,7 +19,7 @@ import pytest
 import headrace
 from headrace import embedding
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "examples/tiny_model/checkpoint"
 PROMPTS = [[5, 17, 42, 99], [1000, 3], [7, 7, 7]]
 BAD_PROMPT = [1, 99999999]

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT, SUPPORT
 
 from headrace import LLM, SamplingParams
 from headrace.llm.progress import LoadBar, Progress
 
-HERE = Path(__file__).parent
 PROMPTS = ["one two three four", "five six seven", "eight nine ten"]
 
 
@@ -215,7 +215,7 @@ def test_an_error_of_the_call_is_not_hidden(llm: LLM, monkeypatch: pytest.Monkey
 def test_of_a_program(how: str, toy_folder: Path) -> None:
     code = f"""
 import os, sys
-sys.path[:0] = {[str(HERE), str(HERE.parents[1] / "python")]!r}
+sys.path[:0] = {[SUPPORT, str(ROOT / "python")]!r}
 import fake_core
 sys.modules["headrace._core"] = fake_core
 from headrace import LLM

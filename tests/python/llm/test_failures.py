@@ -14,6 +14,7 @@ from typing import Any
 
 import model_folders
 import pytest
+from conftest import ROOT, SUPPORT
 
 from headrace import LLM, EngineError, GuidedDecodingParams, RequestOutput, SamplingParams
 from headrace.errors import TokenizerError
@@ -329,10 +330,9 @@ class TestClose:
         assert closed == [1]
 
     def test_quiet_at_exit(self, toy_folder: Path) -> None:
-        here = Path(__file__).parent
         code = f"""
 import sys
-sys.path[:0] = [{str(here)!r}, {str(here.parents[1] / "python")!r}]
+sys.path[:0] = [{SUPPORT!r}, {str(ROOT / "python")!r}]
 import fake_core
 sys.modules["headrace._core"] = fake_core
 from headrace import LLM, SamplingParams

@@ -161,7 +161,7 @@ print([held, mapped, status("RssFile"), info.weight_bytes])
 
 
 def test_mapped_weights_take_no_memory_of_their_own(tmp_path: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
     import make_checkpoint as maker
 
     shape = dict(maker.SHAPES["smoke"], vocab_size=16384, hidden_size=512, num_hidden_layers=4)

@@ -153,7 +153,7 @@ def byte_tokenizer() -> Tokenizer:
 
 def golden_folder(name: str, folder: Path) -> Path:
     """The checkpoint of a golden case of 256 tokens, with a tokenizer of bytes and a template."""
-    case = Path(__file__).resolve().parents[1] / "golden" / name
+    case = Path(__file__).resolve().parents[2] / "golden" / name
     folder.mkdir(parents=True)
     for file in case.iterdir():
         if not file.name.startswith("golden."):

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks/compare"
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks/compare"
 OWN = (
     "compare", "common", "floors", "setup", "make_checkpoint", "vision_checkpoint", "worker",
 )  # fmt: skip
