@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
-from typing import TypeVar
 
 from headrace import native
 from headrace.options.lora import LoRARequest
-
-T = TypeVar("T")
 
 
 class AdaptersBusy(Exception):
@@ -30,6 +28,66 @@ class _Load:
         self.error: BaseException | None = None
 
 
+class Changes:
+    """Lets threads wait until a request has ended, or until they are told of another change.
+
+    Nothing is missed: a thread reads `count`, looks at what it needs, and waits for another count.
+    Any thread may call any method.
+    """
+
+    def __init__(self) -> None:
+        self._ends = native.Selector()
+        self._tags = count()
+        self._changed = threading.Condition()
+        self._listening = False  # a thread waits for the selector, on behalf of all that wait
+        self.count = 0
+
+    def expect_end(self, request: native.Request) -> None:
+        """Its end is a change."""
+        self._clear(self._ends.take())
+        self._ends.add(request.results(), next(self._tags), only_end=True)
+
+    def tell(self) -> None:
+        """Something else has changed."""
+        with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+            listening = self._listening
+        if listening:
+            self._ends.wake()
+
+    def wait(self, seen: int, timeout: float | None = None) -> None:
+        """Until `count` isn't `seen` any more, or `timeout` seconds have passed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while self.count == seen:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                if self._listening:
+                    self._changed.wait(left)
+                else:
+                    self._listen(left)
+
+    def _listen(self, timeout: float | None) -> None:
+        """REQUIRES: the lock, which is released meanwhile."""
+        self._listening = True
+        self._changed.release()
+        try:
+            ended = self._ends.wait(timeout)
+        finally:
+            self._changed.acquire()
+            self._listening = False
+            self._changed.notify_all()  # another may listen
+        self._clear(ended)
+
+    def _clear(self, ended: list[int]) -> None:
+        for tag in ended:
+            self._ends.remove(tag)
+        if ended:
+            self.tell()
+
+
 class LoraCache:
     """The adapters of one model, at most `max_loras`. Thread safe: nobody waits for another's
     adapter to be read."""
@@ -44,8 +102,9 @@ class LoraCache:
             OrderedDict()
         )  # in the engine; oldest use first
         self._loads: dict[LoRARequest, _Load] = {}
+        self.changes = Changes()  # after which a place may be free
 
-    def submit(self, lora: LoRARequest, submit: Callable[[str], T]) -> T:
+    def submit(self, lora: LoRARequest, submit: Callable[[str], native.Request]) -> native.Request:
         """What `submit` gives for the adapter's name in the engine.
 
         Raises AdaptersBusy if it is not there: `prepare` loads it.
@@ -54,7 +113,9 @@ class LoraCache:
             if lora not in self._names:
                 raise AdaptersBusy(lora)
             self._names.move_to_end(lora)
-            return submit(self._names[lora])
+            request = submit(self._names[lora])
+        self.changes.expect_end(request)
+        return request
 
     def prepare(self, lora: LoRARequest) -> bool:
         """Loads it if there is a place for it, or waits until another thread has; False if all
@@ -86,6 +147,7 @@ class LoraCache:
             if load.error is None:
                 self._names[lora] = name
         load.done.set()
+        self.changes.tell()
 
     def _make_room(self) -> bool:
         """False if all places are in use."""

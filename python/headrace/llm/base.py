@@ -135,7 +135,7 @@ class BaseLLM:
         self._planner = RequestPlanner(
             self.args, defaults, self._tokenizer, self.model_info, parsing, seeds
         )
-        self._registry = Registry()
+        self._registry = Registry(self._session.wake_waiting)
         self.chat_template = template
         self.default_sampling_params = SamplingParams(max_tokens=self.model_info.max_model_len)
         self._loaded()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from headrace import native
-from headrace.llm.output_text import GeneratedToken, OutputText
 from headrace.llm.outputs import (
     CompletionOutput,
     Logprob,
@@ -17,9 +18,22 @@ from headrace.llm.outputs import (
 from headrace.llm.preparation import PreparedRequest, RequestFacts
 from headrace.llm.request_params import RequestPlanner
 from headrace.llm.session import http_code
+from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import ParsedText
+from headrace.text.detokenizer import NullDetokenizer
+from headrace.text.output_text import OutputText
+from headrace.text.stop_strings import StopStrings
+from headrace.text.tokenizer import Tokenizer
 
 _LONGEST_STOP_SEQUENCE = 64  # the engine's limit
+
+
+@dataclass(slots=True)
+class GeneratedToken:
+    """An id with its log-probabilities, if asked for."""
+
+    id: int
+    logprobs: native.PositionLogprobs | None = None
 
 
 class OutputProcessor:
@@ -38,7 +52,10 @@ class OutputProcessor:
         plan = request.parsing
         self._parsed = None if plan is None else ParsedText(plan)
         shown = frozenset[str]() if plan is None else plan.parsing.shown
-        self._text = OutputText(planner.tokenizer, request.facts.params, request.stops, shown)
+        self._text = output_text(planner.tokenizer, request.facts.params, request.stops, shown)
+        # Not yet taken:
+        self._tokens: deque[GeneratedToken] = deque()
+        self._pieces: list[str] = []
         self._called = False  # a function
         self._prompt_logprobs: PromptLogprobs | None = None
         self._recent: deque[int] = deque(maxlen=_LONGEST_STOP_SEQUENCE)
@@ -59,7 +76,12 @@ class OutputProcessor:
     def failed(self) -> bool:
         return self._finish_reason == "error"
 
-    def absorb(self, output: native.Output) -> None:
+    def drain(self) -> None:
+        """Takes all that the engine has for it."""
+        while not self.released and (output := self.queue.get_nowait()) is not None:
+            self._absorb(output)
+
+    def _absorb(self, output: native.Output) -> None:
         self.released = output.finished
         if self.finished:
             return
@@ -75,13 +97,14 @@ class OutputProcessor:
             has_text = keeps_ending or token_id not in self._end_tokens
             self.generated += 1
             self._recent.append(token_id)
-            self._text.push(GeneratedToken(token_id, logprobs), has_text)
+            self._tokens.append(GeneratedToken(token_id, logprobs))
+            self._pieces.append(self._text.push(token_id, has_text))
             if self._parsed is not None and token_id not in self._end_tokens:
                 full = self._parsed.count(token_id)
             if full or self._text.match is not None:
                 break
-        if (full or output.finished) and self._text.match is None:
-            self._text.finish()
+        if full or output.finished:
+            self._pieces.append(self._text.finish())
         if self._text.match is not None:
             self._finish_reason, self._stop_reason = "stop", self._text.match.string
             self.handle.cancel()
@@ -93,25 +116,26 @@ class OutputProcessor:
 
     def take(self) -> RequestOutput | None:
         """What is new since the last call; None if nothing is."""
-        increment = self._text.take()
-        if not (increment.tokens or increment.text or self.finished):
+        tokens = [self._tokens.popleft() for _ in range(self._text.released - self._sent)]
+        text, self._pieces = "".join(self._pieces), []
+        if not (tokens or text or self.finished):
             return None
         stats = self.queue.stats()
         first = self._sent == 0
         completion = CompletionOutput(
             index=self.facts.index,
             send_idx=self._sent,
-            token_ids=[token.id for token in increment.tokens],
-            text=increment.text,
-            completion_tokens=increment.text,
+            token_ids=[token.id for token in tokens],
+            text=text,
+            completion_tokens=text,
             finish_reason=self._finish_reason,
             stop_reason=self._stop_reason,
         )
         if self._parsed is not None:
-            self._parse(completion, increment.text, self._parsed)
+            self._parse(completion, text, self._parsed)
         if self.facts.params.logprobs is not None:
-            self._add_logprobs(completion, increment.tokens)
-        self._sent += len(increment.tokens)
+            self._add_logprobs(completion, tokens)
+        self._sent += len(tokens)
         return RequestOutput(
             request_id=self.facts.request_id,
             prompt=self.facts.prompt,
@@ -181,6 +205,35 @@ class OutputProcessor:
             [p.rank for p in positions],
         )
         completion.logprob = positions[-1].logprob if positions else None
+
+
+def output_text(
+    tokenizer: Tokenizer | None,
+    params: SamplingParams,
+    stops: StopStrings | None,
+    shown: frozenset[str] = frozenset(),
+) -> OutputText:
+    """`stops`: of params.stop. shown: special tokens that stay in the text."""
+    if tokenizer is None:
+        return OutputText(NullDetokenizer())
+    skip = params.skip_special_tokens
+    return OutputText(
+        tokenizer.detokenizer(skip, shown),
+        stops,
+        min_tokens=params.min_tokens,
+        keeps_string=params.include_stop_str_in_output,
+        decode=_decoder(tokenizer, skip, shown),
+    )
+
+
+def _decoder(tokenizer: Tokenizer, skip: bool, shown: frozenset[str]) -> Callable[[list[int]], str]:
+    def decode(ids: list[int]) -> str:
+        if not shown:
+            return tokenizer.decode(ids, skip)
+        detokenizer = tokenizer.detokenizer(skip, shown)
+        return "".join([*map(detokenizer.push, ids), detokenizer.finish()])
+
+    return decode
 
 
 def failed_output(facts: RequestFacts, code: int, message: str) -> RequestOutput:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import native
+from headrace.llm.constraints import Constraints
 from headrace.llm.request_params import RequestPlanner, check_shared
 from headrace.media.item import MediaItem
 from headrace.media.requests.loading import Loading
@@ -114,11 +115,11 @@ def prepare(
     facts: list[RequestFacts],
     planner: RequestPlanner,
     stops: StopStrings | None,
-    constraint: Callable[[], Any],
+    constraints: Constraints,
 ) -> list[PreparedRequest]:
     """Reads the prompt, which fills in `facts`: one request for each of the n outputs.
 
-    stops: of the job's stop strings. constraint: compiles what its guided_decoding asks for.
+    stops: of the job's stop strings. constraints: the call's.
     Raises what session.request_errors() lists for a prompt that can't be served.
     """
     prompt = job.prompt()
@@ -134,10 +135,10 @@ def prepare(
         raise ValueError("stop strings need a tokenizer, and the model folder has none")
     planner.check_ids(prompt.token_ids)
     configs = planner.plan(job.params, len(prompt.token_ids), prompt.bad_words)
-    compiled = constraint()
+    compiled = constraints.of(job.params)
     parsing = planner.parsing.plan(prompt.parts, job.params)
     if parsing is not None:
-        compiled = parsing.constraint(compiled, planner.guided)
+        compiled = parsing.constraint(compiled, constraints.enabled, constraints.compile)
     media = media_inputs(prompt.media)
     size = sum(placed.item.nbytes for placed in prompt.media)
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace import native
 from headrace.errors import EngineError
@@ -13,7 +13,9 @@ from headrace.quoting import quoted
 class Registry:
     """The requests in flight of an LLM, by id. Thread safe; nothing is submitted under its lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake_waiting: Callable[[], None]) -> None:
+        """`wake_waiting`: called when requests have been cancelled that weren't submitted yet."""
+        self._wake_waiting = wake_waiting
         # Taken again by a stream that the collector finds while it is held, and that withdraws.
         self._lock = threading.RLock()
         self._handles: dict[str, native.Request | None] = {}  # None: not submitted yet
@@ -54,10 +56,9 @@ class Registry:
     def withdraw(self, request_ids: Iterable[str]) -> None:
         """Cancels and forgets those of them that are in flight."""
         with self._lock:
-            handles = [self._handles.pop(name, None) for name in request_ids]
-        for handle in handles:
-            if handle is not None:
-                handle.cancel()
+            found = [name for name in request_ids if name in self._handles]
+            handles = [self._handles.pop(name) for name in found]
+        self._cancel(handles)
 
     def ids(self) -> list[str]:
         with self._lock:
@@ -68,8 +69,14 @@ class Registry:
         with self._lock:
             wanted = list(self._handles) if request_ids is None else request_ids
             handles = [self._handles[name] for name in wanted if name in self._handles]
-            for name in filter(self.waits, wanted):
+            for name in [name for name in wanted if self.waits(name)]:
                 del self._handles[name]
+        self._cancel(handles)
+
+    def _cancel(self, handles: Sequence[native.Request | None]) -> None:
+        """None: one that isn't submitted yet."""
         for handle in handles:
             if handle is not None:
                 handle.cancel()
+        if None in handles:
+            self._wake_waiting()

@@ -6,25 +6,22 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 from headrace import native
-from headrace.errors import EngineError
 from headrace.llm.adapters import AdaptersBusy
-from headrace.llm.failures import FailureNotice
-from headrace.llm.output_processor import OutputProcessor, failed_output
+from headrace.llm.collector import Collector
+from headrace.llm.constraints import Constraints
+from headrace.llm.output_processor import OutputProcessor
 from headrace.llm.outputs import RequestOutput
-from headrace.llm.preparation import Job, PreparedRequest, RequestFacts, new_facts, prepare
+from headrace.llm.preparation import Job, PreparedRequest, new_facts, prepare
 from headrace.llm.registry import Registry
 from headrace.llm.request_params import RequestPlanner
-from headrace.llm.session import ModelSession, describe_error, request_errors
+from headrace.llm.session import ModelSession, request_errors
 from headrace.options.lora import LoRARequest
-from headrace.options.sampling_params import SamplingParams
 from headrace.text.stop_strings import StopStrings
 
 _JOBS_AHEAD = 8  # whose images and clips are loaded meanwhile
 _MOST_PIXELS = 1 << 30  # bytes of these in requests that run; beyond, prompts wait for some to end
-_ADAPTER_SECONDS = 0.01  # between looks at adapters that other calls use
 
 
 class RequestGroup:
@@ -36,37 +33,43 @@ class RequestGroup:
         planner: RequestPlanner,
         registry: Registry,
         jobs: Sequence[Job],
+        constraints: Constraints,
     ) -> None:
         self._session = session
         self._planner = planner
         self._registry = registry
         self._jobs = jobs
+        self._constraints = constraints
         self._selector = native.Selector()
-        self._running: dict[int, OutputProcessor] = {}
+        self._collector = Collector(
+            registry,
+            [job.params.n for job in jobs],
+            raise_on_error=planner.args.raise_on_error,
+            until_released=True,
+        )
         self._deferred: list[tuple[int, PreparedRequest]] = []  # wait for an adapter's place
         self._freed = False  # a request has ended since they were tried
-        self._names: set[str] = set()  # of the requests in flight
-        self._compiled: tuple[SamplingParams, Any] | None = None  # the last constraint, and whose
-        self._failures: dict[int, RequestOutput] = {}  # not yet given to the caller
         self._unsent: deque[tuple[int, Job]] = deque()
         self._pixels: dict[int, int] = {}  # bytes of images and clips, by place in the call
         self._all_pixels = 0
         self._arrival = time.time()
         self._stops: dict[tuple[str, ...], StopStrings] = {}
         self.total = sum(job.params.n for job in jobs)
-        self.failures = FailureNotice([job.params.n for job in jobs])
-        self.input_tokens = 0  # of prompts that have been computed, without what the cache held
-        self.output_tokens = 0
 
     @property
-    def running(self) -> bool:
-        """Whether requests of this call are in flight."""
-        return bool(self._running or self._deferred or self._unsent)
+    def input_tokens(self) -> int:
+        """Of prompts that have been computed, without what the cache held."""
+        return self._collector.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        return self._collector.output_tokens
 
     @property
     def pending(self) -> bool:
         """Whether there is more to collect."""
-        return bool(self.running or self._failures)
+        running = self._collector.live or self._deferred or self._unsent
+        return bool(running or self._collector.has_failures)
 
     def start(self) -> None:
         """Submits everything; the engine starts with the first while the rest is tokenized."""
@@ -87,78 +90,60 @@ class RequestGroup:
                 self._stops[strings] = StopStrings(strings)
             self._submit(job, tag, self._arrival, self._stops.get(strings))
 
-    def collect(self, timeout: float | None = None) -> list[tuple[int, OutputProcessor]]:
-        """Waits for output and takes it; the requests that got some, by place in the call."""
-        changed: list[tuple[int, OutputProcessor]] = []
+    def collect(self, timeout: float, whole: bool = False) -> dict[int, RequestOutput]:
+        """Waits for output and takes it, what has failed with it: the news, by place in the call.
+
+        whole: whole answers alone, of the requests that the engine has let go of.
+        """
+        seen = self._session.adapter_changes()
         self._send()
         self._launch_deferred()
-        if not self._running:  # other calls use all adapters, which nothing here can wait for
-            time.sleep(0 if timeout == 0 else _ADAPTER_SECONDS)
-            return changed
-        for tag in self._selector.wait(timeout):
-            live = self._running.get(tag)
-            if live is None:
-                continue
-            before = live.generated
-            computed = live.computed_prompt_tokens
-            while not live.released and (output := live.queue.get_nowait()) is not None:
-                live.absorb(output)
-            self.output_tokens += live.generated - before
-            self.input_tokens += live.computed_prompt_tokens - computed
-            if live.released:
-                self._drop(tag, live)
-            changed.append((tag, live))
-        return changed
+        tags: list[int] = []
+        if self._collector.has_failures:  # to be told at once, with whatever else is there already
+            timeout = 0
+        if self._collector.live:
+            tags = self._selector.wait(timeout)
+        elif timeout:  # other calls use all adapters
+            self._session.wait_for_adapter_change(seen, timeout)
+        news = self._collector.collect(tags, whole)
+        for tag in tags:
+            if tag not in self._collector.live and tag in self._pixels:
+                self._selector.remove(tag)
+                self._all_pixels -= self._pixels.pop(tag)
+                self._freed = True
+        return news
 
-    def take_failures(self) -> dict[int, RequestOutput]:
-        """Results of the requests that could not be submitted, once each."""
-        failures, self._failures = self._failures, {}
-        return failures
+    def tell_failures(self) -> None:
+        """One warning in the log if anything has failed."""
+        self._collector.tell_failures()
 
     def cancel(self) -> None:
         """Cancels what still runs, wherever an exception left it."""
         for job in self._jobs:
             job.drop()
-        self._registry.withdraw(self._names)
-        for tag in self._running:
+        for tag in self._collector.live:
             self._selector.remove(tag)
-        self._running.clear()
+        self._collector.cancel()
         self._deferred.clear()
         self._unsent.clear()
         self._pixels.clear()
         self._all_pixels = 0
-        self._names.clear()
-
-    def _drop(self, tag: int, live: OutputProcessor) -> None:
-        self._selector.remove(tag)
-        self._registry.remove(live.facts.request_id)
-        self._names.discard(live.facts.request_id)
-        del self._running[tag]
-        self._all_pixels -= self._pixels.pop(tag, 0)
-        self._freed = True
 
     def _submit(self, job: Job, tag: int, arrival: float, stops: StopStrings | None) -> None:
         facts = new_facts(job, arrival)
         try:
-            requests = prepare(
-                job, facts, self._planner, stops, lambda: self._constraint(job.params)
-            )
+            requests = prepare(job, facts, self._planner, stops, self._constraints)
         except request_errors() as error:
             for i, item in enumerate(facts):
-                self._fail(tag + i, item, error)
+                self._collector.fail(tag + i, item, error)
             return
         for i, request in enumerate(requests):
             try:
-                self._registry.reserve(request.facts.request_id, self._names)
+                self._collector.reserve(request.facts.request_id)
             except ValueError as error:
-                self._fail(tag + i, request.facts, error)
+                self._collector.fail(tag + i, request.facts, error)
             else:
                 self._launch(tag + i, request)
-
-    def _constraint(self, params: SamplingParams) -> Any:
-        if self._compiled is None or self._compiled[0] is not params:
-            self._compiled = (params, self._planner.constraint(params))
-        return self._compiled[1]
 
     def _launch(self, tag: int, request: PreparedRequest) -> bool:
         """Submits a request whose id is reserved, or notes why it failed; False: it is deferred."""
@@ -172,12 +157,11 @@ class RequestGroup:
             self._deferred.append((tag, request))
             return False
         except request_errors() as error:
-            self._registry.remove(name)
-            self._fail(tag, request.facts, error)
+            self._collector.forget(name)
+            self._collector.fail(tag, request.facts, error)
             return True
-        self._registry.submitted(name, handle)
         live = OutputProcessor(request, handle, self._planner)
-        self._running[tag] = live
+        self._collector.add(tag, live)
         self._pixels[tag] = request.pixel_bytes
         self._all_pixels += request.pixel_bytes
         self._selector.add(live.queue, tag)
@@ -185,7 +169,7 @@ class RequestGroup:
 
     def _launch_deferred(self) -> None:
         """Tries again what waits, unless nothing of this call has ended since the last time."""
-        if not self._deferred or (self._running and not self._freed):
+        if not self._deferred or (self._collector.live and not self._freed):
             return
         self._freed = False
         deferred, self._deferred = self._deferred, []
@@ -195,9 +179,3 @@ class RequestGroup:
                 self._deferred.append((tag, request))
             elif not self._launch(tag, request):
                 busy.add(request.lora)
-
-    def _fail(self, tag: int, facts: RequestFacts, error: Exception) -> None:
-        code, message = describe_error(error)
-        if self._planner.args.raise_on_error:
-            raise EngineError(message, code) from error
-        self._failures[tag] = failed_output(facts, code, message)

@@ -85,25 +85,6 @@ class RequestPlanner:
             for i in range(params.n)
         ]
 
-    @property
-    def guided(self) -> bool:
-        """Whether there is guided decoding."""
-        return self.args.guided_decoding_backend != "off"
-
-    def constraint(self, params: SamplingParams) -> Any:
-        """What guided_decoding asks for, compiled; None if nothing. Raises ValueError."""
-        guided = params.guided_decoding
-        if guided is None or not guided.to_dict():
-            return None
-        if not self.guided:
-            raise ValueError(
-                "guided_backend is None, use guided_decoding_backend to specify the backend"
-            )
-        from headrace.grammar import compile_constraint
-
-        compact = self.args.guided_decoding_disable_any_whitespace
-        return compile_constraint(guided, self.tokenizer, compact=compact)
-
     def check_ids(self, ids: list[int]) -> None:
         """Raises ValueError for one that isn't in the vocabulary."""
         size = self.info.vocab_size

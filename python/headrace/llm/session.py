@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from headrace.llm.preparation import PreparedRequest
 from headrace.native import LoadProgress
 from headrace.options.lora import LoRARequest
 
-_ADAPTER_SECONDS = 0.01  # between looks at adapters that others use
 _BAD_REQUEST = frozenset({"invalid_argument", "limit_exceeded", "unsupported", "not_found"})
 
 
@@ -97,10 +95,25 @@ class ModelSession:
         self._loras.prepare(lora)
 
     def wait_for_adapter(self, lora: LoRARequest, wanted: Callable[[], bool]) -> None:
-        """`prepare`, again and again until it is there or not `wanted` any more. Raises
-        HeadraceError."""
-        while wanted() and not self._loras.prepare(lora):
-            time.sleep(_ADAPTER_SECONDS)
+        """`prepare`, until it is there or not `wanted` any more: then `wake_waiting` has to be
+        called. Raises HeadraceError."""
+        while True:
+            seen = self._loras.changes.count
+            if not wanted() or self._loras.prepare(lora):
+                return
+            self._loras.changes.wait(seen)
+
+    def adapter_changes(self) -> int:
+        """How often a place of an adapter may have become free so far."""
+        return self._loras.changes.count
+
+    def wait_for_adapter_change(self, seen: int, timeout: float) -> None:
+        """Until there are more changes than `seen`, or `timeout` seconds have passed."""
+        self._loras.changes.wait(seen, timeout)
+
+    def wake_waiting(self) -> None:
+        """Has threads that wait for an adapter look again whether they are wanted."""
+        self._loras.changes.tell()
 
     def stats(self) -> native.ModelStats:
         """Counters since the model was loaded."""
@@ -137,13 +150,14 @@ class SessionLoader:
         self._error: BaseException | None = None
         # Not Thread.join, which takes the thread for ended once Ctrl-C has interrupted it.
         self._done = threading.Event()
+        self._begun = threading.Event()
         self._thread = threading.Thread(target=self._load, name="headrace-load")
 
     def __enter__(self) -> SessionLoader:
         try:
             self._thread.start()
-            # Lets the thread come as far as the engine before the caller may keep the GIL.
-            time.sleep(0.002)
+            # The thread comes as far as the engine before the caller may keep the GIL.
+            self._begun.wait()
         except BaseException:  # Ctrl-C; a thread that it kept from starting never ends
             self._session.close()
             while not self._done.wait(0.1) and self._thread.ident is not None:
@@ -158,6 +172,7 @@ class SessionLoader:
 
     def _load(self) -> None:
         try:
+            self._begun.set()
             self._session.load(self._progress)
         except BaseException as error:
             self._error = error

@@ -42,6 +42,7 @@ from headrace.compat.allspark.serving.generation_fields import (
     verify,
 )
 from headrace.compat.allspark.serving.sampling import sampling_values
+from headrace.llm.constraints import Constraints
 from headrace.options.engine_args import EngineArgs
 from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.tokenizer import Tokenizer
@@ -114,7 +115,7 @@ def test_fields_change_the_outputs(llm: LLM, name: str, value: Any) -> None:
 
     def shown(**values: Any) -> list[Any]:
         if name == "guided_decoding":
-            return [llm._planner.constraint(SamplingParams(**values))]
+            return [Constraints(llm._planner).of(SamplingParams(**values))]
         prompt = "<s>one two" if name == "skip_special_tokens" else "one two"
         outputs = llm.generate(prompt, SamplingParams(seed=1, **base, **values), use_tqdm=False)
         return [output["text"] for output in outputs]
