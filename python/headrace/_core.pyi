@@ -292,6 +292,7 @@ class Output:
     finished: bool
     finish_reason: FinishReason
     stop_token: int
+    stop_sequence: int
     error_code: str
     error_message: str
 

@@ -16,7 +16,7 @@ from headrace.llm.outputs import (
     RequestOutput,
 )
 from headrace.llm.preparation import PreparedRequest, RequestFacts
-from headrace.llm.request_params import RequestPlanner
+from headrace.llm.request_params import RequestPlanner, stop_tokens
 from headrace.llm.session import http_code
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import ParsedText
@@ -24,8 +24,6 @@ from headrace.text.detokenizer import NullDetokenizer
 from headrace.text.output_text import OutputText
 from headrace.text.stop_strings import StopStrings
 from headrace.text.tokenizer import Tokenizer
-
-_LONGEST_STOP_SEQUENCE = 64  # the engine's limit
 
 
 @dataclass(slots=True)
@@ -58,7 +56,6 @@ class OutputProcessor:
         self._pieces: list[str] = []
         self._called = False  # a function
         self._prompt_logprobs: PromptLogprobs | None = None
-        self._recent: deque[int] = deque(maxlen=_LONGEST_STOP_SEQUENCE)
         self._sent = 0  # tokens in the increments taken
         self._finish_reason: str | None = None
         self._stop_reason: int | str | list[int] | None = None
@@ -96,7 +93,6 @@ class OutputProcessor:
             logprobs = output.logprobs[place] if output.logprobs else None
             has_text = keeps_ending or token_id not in self._end_tokens
             self.generated += 1
-            self._recent.append(token_id)
             self._tokens.append(GeneratedToken(token_id, logprobs))
             self._pieces.append(self._text.push(token_id, has_text))
             if self._parsed is not None and token_id not in self._end_tokens:
@@ -170,18 +166,11 @@ class OutputProcessor:
         elif self._finish_reason == "abort":
             self._error = (200, "Aborted")
         elif self._finish_reason == "stop":
-            stop_ids = params.stop_token_ids or ()
-            if output.stop_token < 0:
-                self._stop_reason = self._ending_sequence()
-            elif output.stop_token in stop_ids or [output.stop_token] in stop_ids:
+            tokens, sequences = stop_tokens(params)
+            if output.stop_sequence >= 0:
+                self._stop_reason = sequences[output.stop_sequence]
+            elif output.stop_token in tokens:
                 self._stop_reason = output.stop_token
-
-    def _ending_sequence(self) -> list[int] | None:
-        recent = list(self._recent)
-        for item in self.facts.params.stop_token_ids or ():
-            if isinstance(item, (list, tuple)) and recent[-len(item) :] == list(item):
-                return list(item)
-        return None
 
     def _logprob_dict(self, position: native.PositionLogprobs) -> dict[int, Logprob]:
         """The token itself, then the best ones by rank."""

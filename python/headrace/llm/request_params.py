@@ -112,7 +112,7 @@ class RequestPlanner:
     def end_tokens(self, params: SamplingParams) -> frozenset[int]:
         """The single ids that end an output: the model's, unless ignored, and the caller's."""
         model_ends = () if params.ignore_eos else (*self.info.eos_token_ids, *self._own_end())
-        return frozenset(model_ends) | frozenset(_stop_tokens(params)[0])
+        return frozenset(model_ends) | frozenset(stop_tokens(params)[0])
 
     def _own_end(self) -> list[int]:
         """The tokenizer may name an end token that the model's configuration doesn't."""
@@ -121,7 +121,7 @@ class RequestPlanner:
 
     def _endings(self, params: SamplingParams, prompt_len: int) -> dict[str, Any]:
         room = self.info.max_model_len - prompt_len
-        tokens, sequences = _stop_tokens(params)
+        tokens, sequences = stop_tokens(params)
         return {
             "max_tokens": room if params.max_tokens is None else min(params.max_tokens, room),
             "min_tokens": params.min_tokens,
@@ -153,7 +153,7 @@ class RequestPlanner:
         return self.seeds.randint(0, MAX_SEED)
 
 
-def _stop_tokens(params: SamplingParams) -> tuple[list[int], list[list[int]]]:
+def stop_tokens(params: SamplingParams) -> tuple[list[int], list[list[int]]]:
     """params.stop_token_ids as single ids and longer sequences."""
     tokens: list[int] = []
     sequences: list[list[int]] = []

@@ -103,6 +103,7 @@ class TextReader:
         """`output` as the last one, because of the stop string."""
         assert self.match is not None
         output.finished, output.finish_reason = True, _core.FinishReason.STOP
-        output.stop_token, output.stop_string = -1, self.match.string
+        output.stop_token, output.stop_sequence = -1, -1
+        output.stop_string = self.match.string
         output.error_code, output.error_message = "ok", ""
         return output

@@ -178,6 +178,7 @@ class ResultQueue:
             taken, state.has_news = state.news, False
             kept = (taken.finished, taken.finish_reason, taken.stop_token)
             state.news = Output([], [], [], *kept, taken.error_code, taken.error_message)
+            state.news.stop_sequence = taken.stop_sequence
             return taken
 
     def status(self) -> RequestStatus:
@@ -336,7 +337,7 @@ class _Model:
         params = state.sampling
         room = self.info.max_model_len - len(state.prompt)
         limit = min(params.max_tokens or room, room)
-        sequences = [list(s) for s in params.stop_sequences]
+        sequences = [place for place, s in enumerate(params.stop_sequences) if _ends(state, s)]
 
         def change(news: Output) -> None:
             news.token_ids.append(token)
@@ -346,8 +347,8 @@ class _Model:
         state.publish(change)  # before the status that ends the request
         if token in self._ends(params):
             self._end(state, FinishReason.STOP, token)
-        elif any(state.output[-len(s) :] == s for s in sequences):
-            self._end(state, FinishReason.STOP)
+        elif sequences:
+            self._end(state, FinishReason.STOP, stop_sequence=sequences[0])
         elif len(state.output) >= limit:
             self._end(state, FinishReason.LENGTH)
 
@@ -378,14 +379,25 @@ class _Model:
         count = state.sampling.prompt_logprobs or 0
         return [_position(token, count, self.info.vocab_size) for token in state.prompt[1:]]
 
-    def _end(self, state: _State, reason: FinishReason, stop_token: int = -1) -> None:
+    def _end(
+        self,
+        state: _State,
+        reason: FinishReason,
+        stop_token: int = -1,
+        stop_sequence: int = -1,
+    ) -> None:
         state.stats.finished_time = time.time()
         self.stats.finished_requests += 1
 
         def change(news: Output) -> None:
             news.finished, news.finish_reason, news.stop_token = True, reason, stop_token
+            news.stop_sequence = stop_sequence
 
         state.publish(change)
+
+
+def _ends(state: _State, sequence: Sequence[int]) -> bool:
+    return state.output[-len(sequence) :] == list(sequence)
 
 
 def _set_error(news: Output, message: str) -> None:
