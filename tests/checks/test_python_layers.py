@@ -18,18 +18,18 @@ LAYERS = (
     {"grammar", "packed", "parsers"},
     {"native"},
     {"llm"},
-    {"compat", "protocol"},
+    {"allspark", "compat", "protocol"},
     {"batch"},
     {"server"},
     {"ray"},
-    {"allspark", "cli"},
+    {"cli"},
     {"__init__", "__main__"},
 )
 MOST_FILES = 20
 # Folders, and single modules that wrap one part of the extension each.
 OF_THE_EXTENSION = {"native", "grammar", "packed.py", "media/item.py", "media/pictures.py"}
 # What the public names of the package itself may be imported by.
-OF_PUBLIC_NAMES = {"cli", "compat", "server", "__main__"}
+OF_PUBLIC_NAMES = {"allspark", "cli", "compat", "server", "__main__"}
 
 
 def modules() -> Iterator[Path]:

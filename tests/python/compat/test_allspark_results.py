@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.allspark import GenerateRequestStatus as Status
-from headrace.compat.allspark.serving import core, results
-from headrace.compat.allspark.serving.results import ResultQueue
+from headrace.allspark.serving import core, results
+from headrace.allspark.serving.results import ResultQueue
 
 RUNNING = (Status.Init, Status.Generating)
 

@@ -34,14 +34,14 @@ from headrace.allspark import (
     Engine,
     HuggingFaceModel,
 )
-from headrace.compat.allspark.loading.install_options import plan_installation
-from headrace.compat.allspark.serving.generation_fields import (
+from headrace.allspark.loading.install_options import plan_installation
+from headrace.allspark.serving.generation_fields import (
     GenerationFields,
     Refusal,
     read_fields,
     verify,
 )
-from headrace.compat.allspark.serving.sampling import sampling_values
+from headrace.allspark.serving.sampling import sampling_values
 from headrace.llm.constraints import Constraints
 from headrace.options.engine_args import EngineArgs
 from headrace.text.callable_tokenizer import CallableTokenizer
@@ -278,7 +278,7 @@ def test_keys_are_refused_by_name(name: str, value: Any) -> None:
 def test_keys_without_effect_are_logged(
     name: str, value: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.compat.allspark.serving.generation_fields._warned", set())
+    monkeypatch.setattr("headrace.allspark.serving.generation_fields._warned", set())
     read_fields({name: value})
     assert f"{name} has no effect" in caplog.text
 

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from headrace.compat.allspark.generation_config import ASGenerationConfigBuilder
-from headrace.compat.allspark.loading.as_model_config import AsModelConfig
-from headrace.compat.allspark.runtime_config import AsModelRuntimeConfigBuilder
+from headrace.allspark.generation_config import ASGenerationConfigBuilder
+from headrace.allspark.loading.as_model_config import AsModelConfig
+from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.model_files import read_json
 from headrace.text.tokenizer import Tokenizer

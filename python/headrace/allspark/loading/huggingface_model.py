@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.compat.allspark.config.diconfig import DIConfigBuilder
-from headrace.compat.allspark.enums import RoPEScaleMethod, TargetDevice
-from headrace.compat.allspark.errors import ModelSerializerException
-from headrace.compat.allspark.generation_config import ASGenerationConfigBuilder
-from headrace.compat.allspark.loading import packed_model
-from headrace.compat.allspark.loading.as_model_config import AsModelConfig
-from headrace.compat.allspark.loading.loader_base import LLM, read_config
-from headrace.compat.allspark.quant.quantization_config import (
+from headrace.allspark.config.diconfig import DIConfigBuilder
+from headrace.allspark.enums import RoPEScaleMethod, TargetDevice
+from headrace.allspark.errors import ModelSerializerException
+from headrace.allspark.generation_config import ASGenerationConfigBuilder
+from headrace.allspark.loading import packed_model
+from headrace.allspark.loading.as_model_config import AsModelConfig
+from headrace.allspark.loading.loader_base import LLM, read_config
+from headrace.allspark.quant.quantization_config import (
     QuantComputeMode,
     QuantizationSettings,
 )
-from headrace.compat.allspark.runtime_config import AsModelRuntimeConfigBuilder
-from headrace.compat.allspark.serving import core
+from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
+from headrace.allspark.serving import core
 from headrace.hub import resolve_model
 from headrace.native import describe_model
 from headrace.text.model_files import read_json

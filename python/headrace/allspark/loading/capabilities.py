@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.compat.allspark.enums import AsCacheMode, AsStatus
-from headrace.compat.allspark.errors import AsException
+from headrace.allspark.enums import AsCacheMode, AsStatus
+from headrace.allspark.errors import AsException
 from headrace.quoting import quoted
 
 # The engine's name of a thing; None where it has none.

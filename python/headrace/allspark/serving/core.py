@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import native
-from headrace.compat.allspark.enums import AsStatus
+from headrace.allspark.enums import AsStatus
 
 Engine = native.Engine
 FinishReason = native.FinishReason

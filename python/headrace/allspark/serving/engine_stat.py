@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headrace.compat.allspark.serving import core
+from headrace.allspark.serving import core
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from headrace.compat.allspark.loading.as_model_config import AsModelConfig
-from headrace.compat.allspark.serving import core
-from headrace.compat.allspark.serving.results import ResultQueue
+from headrace.allspark.loading.as_model_config import AsModelConfig
+from headrace.allspark.serving import core
+from headrace.allspark.serving.results import ResultQueue
 from headrace.text.tokenizer import Tokenizer
 
 

@@ -8,15 +8,15 @@ import weakref
 from collections.abc import Callable
 
 from headrace import __version__
-from headrace.compat.allspark.enums import AsStatus
-from headrace.compat.allspark.errors import AsException
-from headrace.compat.allspark.loading import packed_model
-from headrace.compat.allspark.loading.as_model_config import AsModelConfig
-from headrace.compat.allspark.loading.install_options import plan_installation
-from headrace.compat.allspark.serving import core
-from headrace.compat.allspark.serving.engine_stat import AsEngineStat, AsFileInfo, read_stat
-from headrace.compat.allspark.serving.installed_model import InstalledModel
-from headrace.compat.allspark.serving.lora import AdapterFolders
+from headrace.allspark.enums import AsStatus
+from headrace.allspark.errors import AsException
+from headrace.allspark.loading import packed_model
+from headrace.allspark.loading.as_model_config import AsModelConfig
+from headrace.allspark.loading.install_options import plan_installation
+from headrace.allspark.serving import core
+from headrace.allspark.serving.engine_stat import AsEngineStat, AsFileInfo, read_stat
+from headrace.allspark.serving.installed_model import InstalledModel
+from headrace.allspark.serving.lora import AdapterFolders
 from headrace.quoting import quoted
 
 logger = logging.getLogger("headrace")

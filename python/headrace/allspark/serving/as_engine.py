@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.compat.allspark.enums import GenerateRequestStatus
-from headrace.compat.allspark.serving.request_calls import RequestCalls
-from headrace.compat.allspark.serving.results import ResultQueue
+from headrace.allspark.enums import GenerateRequestStatus
+from headrace.allspark.serving.request_calls import RequestCalls
+from headrace.allspark.serving.results import ResultQueue
 
 
 class AsEngine(RequestCalls):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.compat.allspark.enums import AsEvictionStrategy, AsStatus
-from headrace.compat.allspark.errors import AsException
-from headrace.compat.allspark.loading import capabilities, environment, packed_model
-from headrace.compat.allspark.loading.as_model_config import AsModelConfig, parse_compute_unit
-from headrace.compat.allspark.serving import core
+from headrace.allspark.enums import AsEvictionStrategy, AsStatus
+from headrace.allspark.errors import AsException
+from headrace.allspark.loading import capabilities, environment, packed_model
+from headrace.allspark.loading.as_model_config import AsModelConfig, parse_compute_unit
+from headrace.allspark.serving import core
 from headrace.quoting import quoted
 
 logger = logging.getLogger("headrace")

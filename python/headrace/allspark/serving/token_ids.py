@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.compat.allspark.serving import dlpack
+from headrace.allspark.serving import dlpack
 from headrace.quoting import quoted
 
 _CPU = (1, 3)  # DLPack's kDLCPU and kDLCUDAHost

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Any
 
-from headrace.compat.allspark.enums import GenerateRequestStatus
-from headrace.compat.allspark.serving import core
+from headrace.allspark.enums import GenerateRequestStatus
+from headrace.allspark.serving import core
 
 logger = logging.getLogger("headrace")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace import __version__, packed
-from headrace.compat.allspark.enums import AsStatus
-from headrace.compat.allspark.errors import AsException
-from headrace.compat.allspark.serving import core
+from headrace.allspark.enums import AsStatus
+from headrace.allspark.errors import AsException
+from headrace.allspark.serving import core
 from headrace.quoting import quoted
 
 _FORMAT = "headrace-asgraph"

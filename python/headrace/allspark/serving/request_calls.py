@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.compat.allspark.enums import AsStatus
-from headrace.compat.allspark.serving import core
-from headrace.compat.allspark.serving.adapter_calls import AdapterCalls
-from headrace.compat.allspark.serving.generation_fields import Refusal, read_fields, verify
-from headrace.compat.allspark.serving.installed_model import InstalledModel, RequestHandle
-from headrace.compat.allspark.serving.lora import adapter_name
-from headrace.compat.allspark.serving.model_calls import REFUSING, fail
-from headrace.compat.allspark.serving.multimedia import media_inputs
-from headrace.compat.allspark.serving.results import ResultQueue
-from headrace.compat.allspark.serving.sampling import sampling_values
-from headrace.compat.allspark.serving.token_ids import TokenIdsError, read_rows
+from headrace.allspark.enums import AsStatus
+from headrace.allspark.serving import core
+from headrace.allspark.serving.adapter_calls import AdapterCalls
+from headrace.allspark.serving.generation_fields import Refusal, read_fields, verify
+from headrace.allspark.serving.installed_model import InstalledModel, RequestHandle
+from headrace.allspark.serving.lora import adapter_name
+from headrace.allspark.serving.model_calls import REFUSING, fail
+from headrace.allspark.serving.multimedia import media_inputs
+from headrace.allspark.serving.results import ResultQueue
+from headrace.allspark.serving.sampling import sampling_values
+from headrace.allspark.serving.token_ids import TokenIdsError, read_rows
 from headrace.native import GenerationConfig
 from headrace.quoting import quoted
 

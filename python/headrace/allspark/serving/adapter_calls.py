@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.compat.allspark.enums import AsStatus
-from headrace.compat.allspark.serving import core
-from headrace.compat.allspark.serving.installed_model import InstalledModel
-from headrace.compat.allspark.serving.lora import adapter_name
-from headrace.compat.allspark.serving.model_calls import ModelCalls, fail
+from headrace.allspark.enums import AsStatus
+from headrace.allspark.serving import core
+from headrace.allspark.serving.installed_model import InstalledModel
+from headrace.allspark.serving.lora import adapter_name
+from headrace.allspark.serving.model_calls import ModelCalls, fail
 from headrace.quoting import quoted
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.compat.allspark.serving import core
-from headrace.compat.allspark.serving.generation_fields import GenerationFields
+from headrace.allspark.serving import core
+from headrace.allspark.serving.generation_fields import GenerationFields
 
 _GREEDY_BELOW = 1e-5  # temperature
 _WHOLE_TOP_P = 0.99

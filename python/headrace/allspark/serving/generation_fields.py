@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from headrace.compat.allspark.enums import AsStatus
+from headrace.allspark.enums import AsStatus
 from headrace.quoting import quoted
 
 logger = logging.getLogger("headrace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from headrace.compat.allspark.enums import (
+from headrace.allspark.enums import (
     AsCacheMode,
     AsEvictionStrategy,
     AsMHAPrefill,

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headrace.compat.allspark.enums import AsStatus
-from headrace.compat.allspark.serving import dlpack
-from headrace.compat.allspark.serving.token_ids import TokenIdsError, read_rows
+from headrace.allspark.enums import AsStatus
+from headrace.allspark.serving import dlpack
+from headrace.allspark.serving.token_ids import TokenIdsError, read_rows
 from headrace.media.item import Grid
 from headrace.media.layout import rope_positions
 from headrace.native import MediaInput, MediaRun
