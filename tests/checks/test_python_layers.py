@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "headrace"
 # From the bottom up: each imports from its own line and those above. Modules of the top folder are
 # rooms of their own.
 LAYERS = (
-    {"errors", "quoting", "short_repr", "named_enum", "embedding"},
+    {"errors", "quoting", "short_repr", "named_enum", "installed_files"},
     {"hub"},
     {"options", "text"},
     {"media"},

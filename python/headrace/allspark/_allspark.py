@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from headrace.allspark.core.as_model_config import AsModelConfig
 from headrace.allspark.enums import (
     AsCacheMode,
     AsEvictionStrategy,
@@ -13,7 +14,6 @@ from headrace.allspark.enums import (
     GenerateRequestStatus,
     VocabType,
 )
-from headrace.allspark.loading.as_model_config import AsModelConfig
 from headrace.allspark.serving.as_engine import AsEngine
 from headrace.allspark.serving.engine_stat import AsEngineStat, AsFileInfo
 from headrace.allspark.serving.installed_model import RequestHandle

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NoReturn
 
+from headrace.allspark.core.as_model_config import AsModelConfig
 from headrace.allspark.engine_utils import EngineUtils
 from headrace.allspark.enums import (
     AsCacheMode,
@@ -18,7 +19,6 @@ from headrace.allspark.enums import (
     TargetDevice,
 )
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
-from headrace.allspark.loading.as_model_config import AsModelConfig
 from headrace.allspark.loading.huggingface_model import HuggingFaceModel
 from headrace.allspark.loading.loader_base import LLM
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace.allspark.core.as_model_config import AsModelConfig, parse_compute_unit
 from headrace.allspark.enums import AsCacheMode, TargetDevice
-from headrace.allspark.loading.as_model_config import AsModelConfig, parse_compute_unit
 from headrace.quoting import quoted
 
 __all__ = [

@@ -18,7 +18,7 @@ _ROOTS = {  # the first that fits
     "dashinfer.allspark": "headrace.allspark",
     "dashinfer": "headrace.compat.dashinfer",
 }
-_INTERNAL = ("headrace.allspark.loading", "headrace.allspark.serving")  # no modules of DashInfer's
+_INTERNAL = tuple(f"headrace.allspark.{room}" for room in ("core", "loading", "serving"))
 _FORMER_ROOTS = {"headrace.compat.allspark": "headrace.allspark"}  # pickles may name it
 _CHILDREN = str(Path(__file__).with_name("site"))  # see sitecustomize.py there
 

@@ -15,15 +15,15 @@ from typing import TypeVar
 
 from headrace import native
 from headrace.errors import EngineError
-from headrace.llm.adapters import AdaptersBusy
-from headrace.llm.collector import Collector
-from headrace.llm.constraints import Constraints
-from headrace.llm.output_processor import OutputProcessor
 from headrace.llm.outputs import RequestOutput
-from headrace.llm.preparation import Job, PreparedRequest, RequestFacts, new_facts, prepare
-from headrace.llm.registry import Registry
-from headrace.llm.request_params import RequestPlanner
-from headrace.llm.session import ModelSession, request_errors
+from headrace.llm.requests.adapters import AdaptersBusy
+from headrace.llm.requests.collector import Collector
+from headrace.llm.requests.constraints import Constraints
+from headrace.llm.requests.output_processor import OutputProcessor
+from headrace.llm.requests.planner import RequestPlanner
+from headrace.llm.requests.preparation import Job, PreparedRequest, RequestFacts, new_facts, prepare
+from headrace.llm.requests.registry import Registry
+from headrace.llm.requests.session import ModelSession, request_errors
 from headrace.native.queue import watch
 from headrace.native.wakeup import Watch
 from headrace.options.lora import LoRARequest

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
 from headrace.llm.base import BaseLLM, Params, sampling_list
-from headrace.llm.constraints import Constraints
 from headrace.llm.offline import OutputStream, run_to_end
 from headrace.llm.outputs import RequestOutput
 from headrace.llm.pooling.calls import EmbedCall, ScoreCall
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
 from headrace.llm.pooling.plan import PoolingJob
 from headrace.llm.pooling.run import PooledResult
-from headrace.llm.preparation import Job
 from headrace.llm.progress import Progress
-from headrace.llm.request_group import RequestGroup
-from headrace.llm.request_params import check_shared
+from headrace.llm.requests.constraints import Constraints
+from headrace.llm.requests.group import RequestGroup
+from headrace.llm.requests.planner import check_shared
+from headrace.llm.requests.preparation import Job
 from headrace.options.lora import LoRARequest, LoRARequests, lora_list
 from headrace.options.sampling_params import SamplingParams
 from headrace.prompts import conversation_list, prompt_list

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.llm.outputs import RequestOutput
 from headrace.llm.progress import Progress
-from headrace.llm.request_group import RequestGroup
+from headrace.llm.requests.group import RequestGroup
 
 _REFRESH_SECONDS = 0.5  # of the progress bar, while nothing comes
 

@@ -42,7 +42,7 @@ from headrace.allspark.serving.generation_fields import (
     verify,
 )
 from headrace.allspark.serving.sampling import sampling_values
-from headrace.llm.constraints import Constraints
+from headrace.llm.requests.constraints import Constraints
 from headrace.options.engine_args import EngineArgs
 from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.tokenizer import Tokenizer

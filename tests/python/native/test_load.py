@@ -21,8 +21,8 @@ from conftest import HAS_ENGINE
 import headrace
 from headrace import LLM, LoRARequest, SamplingParams, native, packed
 from headrace.cli import main
-from headrace.llm.adapters import AdaptersBusy, LoraCache
-from headrace.llm.session import ModelSession, SessionLoader
+from headrace.llm.requests.adapters import AdaptersBusy, LoraCache
+from headrace.llm.requests.session import ModelSession, SessionLoader
 from headrace.native import Engine, HeadraceError, ModelOptions
 
 built = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import SamplingParams
-from headrace.llm.output_processor import output_text
+from headrace.llm.requests.output_processor import output_text
 from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
 from headrace.text.tokenizer import Tokenizer
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.allspark.loading.as_model_config import AsModelConfig, parse_compute_unit
+from headrace.allspark.core.as_model_config import AsModelConfig, parse_compute_unit
 
 __all__ = [
     "DIConfigBuilder",

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.allspark.config.diconfig import FILE_NAME, parse_diconfig, read_diconfig
+from headrace.allspark.core.as_model_config import AsModelConfig
 from headrace.allspark.enums import TargetDevice
 from headrace.allspark.errors import ConfigFieldMissingError
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
 from headrace.allspark.loading import packed_model
-from headrace.allspark.loading.as_model_config import AsModelConfig
 from headrace.allspark.loading.loader_base import LLM, read_config
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from headrace.hub import checked_path, resolve_model

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from headrace.allspark.config.diconfig import DIConfigBuilder
+from headrace.allspark.core import engine_api
+from headrace.allspark.core.as_model_config import AsModelConfig
 from headrace.allspark.enums import RoPEScaleMethod, TargetDevice
 from headrace.allspark.errors import ModelSerializerException
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
 from headrace.allspark.loading import packed_model
-from headrace.allspark.loading.as_model_config import AsModelConfig
 from headrace.allspark.loading.loader_base import LLM, read_config
 from headrace.allspark.quant.quantization_config import (
     QuantComputeMode,
     QuantizationSettings,
 )
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
-from headrace.allspark.serving import core
 from headrace.hub import resolve_model
 from headrace.native import describe_model
 from headrace.text.model_files import read_json
@@ -56,7 +56,7 @@ class HuggingFaceModel(LLM):
         self.quant_setting: QuantizationSettings | None = None
         self._quantizes = False
         self._folder: Path | None = None
-        self._family: core.ModelInfo | None = None
+        self._family: engine_api.ModelInfo | None = None
         self._serialized: tuple[str, str] | None = None  # .asgraph and .asparam
 
     def load_model(
@@ -82,7 +82,7 @@ class HuggingFaceModel(LLM):
         try:
             self._folder = resolve_model(self.hf_model_path)
             self.read_model_config()
-        except (OSError, ImportError, ValueError, core.HeadraceError) as error:
+        except (OSError, ImportError, ValueError, engine_api.HeadraceError) as error:
             logger.error("load_model: %s", error)
             raise ModelSerializerException(str(error), 1, self) from error
         return self
@@ -94,7 +94,7 @@ class HuggingFaceModel(LLM):
             config = read_config(folder)
             try:
                 self._family = describe_model(folder)
-            except core.HeadraceError as error:
+            except engine_api.HeadraceError as error:
                 raise ValueError(f"No adapter found for Model: {error}") from error
             self.hf_model_config = config
         return self

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.allspark.core import engine_api
+from headrace.allspark.core.as_model_config import AsModelConfig, parse_compute_unit
 from headrace.allspark.enums import AsEvictionStrategy, AsStatus
 from headrace.allspark.errors import AsException
 from headrace.allspark.loading import capabilities, environment, packed_model
-from headrace.allspark.loading.as_model_config import AsModelConfig, parse_compute_unit
-from headrace.allspark.serving import core
 from headrace.quoting import quoted
 
 logger = logging.getLogger("headrace")
@@ -64,12 +64,12 @@ def plan_installation(config: AsModelConfig) -> Installation:
     return Installation(files.folder, options)
 
 
-def _out_of_blocks(config: AsModelConfig) -> core.OutOfBlocks:
+def _out_of_blocks(config: AsModelConfig) -> engine_api.OutOfBlocks:
     if not config.interrupts:
-        return core.OutOfBlocks.PREEMPT
+        return engine_api.OutOfBlocks.PREEMPT
     if config.eviction_strategy == AsEvictionStrategy.Random:
-        return core.OutOfBlocks.INTERRUPT_RANDOM
-    return core.OutOfBlocks.INTERRUPT_LONGEST
+        return engine_api.OutOfBlocks.INTERRUPT_RANDOM
+    return engine_api.OutOfBlocks.INTERRUPT_LONGEST
 
 
 def _check(config: AsModelConfig) -> None:

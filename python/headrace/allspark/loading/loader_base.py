@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from headrace.allspark.core.as_model_config import AsModelConfig
 from headrace.allspark.generation_config import ASGenerationConfigBuilder
-from headrace.allspark.loading.as_model_config import AsModelConfig
 from headrace.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.model_files import read_json

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace import __version__, packed
+from headrace.allspark.core import engine_api
 from headrace.allspark.enums import AsStatus
 from headrace.allspark.errors import AsException
-from headrace.allspark.serving import core
 from headrace.quoting import quoted
 
 _FORMAT = "headrace-asgraph"
@@ -82,8 +82,8 @@ def write_model(
         folder.mkdir(exist_ok=True)
         packed.copy_settings(source, folder)
         _write_text(graph, json.dumps(content, indent=2) + "\n")
-    except core.HeadraceError as error:
-        raise AsException(core.status_of(error), str(error)) from error
+    except engine_api.HeadraceError as error:
+        raise AsException(engine_api.status_of(error), str(error)) from error
     except OSError as error:
         raise _io_error(f"writing to {target}: {error}") from error
     return str(graph), str(param)
@@ -105,7 +105,7 @@ def _is_current(graph: Path, param: Path, source: Path, content: Mapping[str, An
         if _read_graph(graph) != content:
             return False
         packed.check(source, param, dtype=content["data_type"])
-    except (AsException, OSError, core.HeadraceError):
+    except (AsException, OSError, engine_api.HeadraceError):
         return False
     return True
 

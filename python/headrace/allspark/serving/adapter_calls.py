@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.allspark.core import engine_api
 from headrace.allspark.enums import AsStatus
-from headrace.allspark.serving import core
 from headrace.allspark.serving.installed_model import InstalledModel
 from headrace.allspark.serving.lora import adapter_name
 from headrace.allspark.serving.model_calls import ModelCalls, fail
@@ -39,7 +39,7 @@ class AdapterCalls(ModelCalls):
             return fail(status, f"load_lora: there is no folder {quoted(lora_name)}")
         try:
             self._engine.load_lora(model.name, name, str(folder))
-        except core.HeadraceError as error:
+        except engine_api.HeadraceError as error:
             return fail(_load_status(error, model, len(loaded)), f"load_lora: {error}")
         return AsStatus.ALLSPARK_SUCCESS
 
@@ -50,19 +50,21 @@ class AdapterCalls(ModelCalls):
             return AsStatus.ALLSPARK_PARAM_ERROR
         try:
             self._engine.unload_lora(model.name, adapter_name(lora_name))
-        except core.HeadraceError as error:
+        except engine_api.HeadraceError as error:
             statuses = {
                 "not_found": AsStatus.ALLSPARK_LORA_NOT_FOUND,
                 "invalid_state": AsStatus.ALLSPARK_LORA_IN_USE,
             }
-            return fail(statuses.get(error.code, core.status_of(error)), f"unload_lora: {error}")
+            return fail(
+                statuses.get(error.code, engine_api.status_of(error)), f"unload_lora: {error}"
+            )
         return AsStatus.ALLSPARK_SUCCESS
 
     def _adapters(self, model: InstalledModel) -> dict[str, int]:
         """The loaded ones by name, with the number of requests that use each."""
         try:
             return {info.name: info.live_requests for info in self._engine.loras(model.name)}
-        except core.HeadraceError:  # released meanwhile
+        except engine_api.HeadraceError:  # released meanwhile
             return {}
 
 
@@ -72,11 +74,11 @@ def _taken(live_requests: int) -> AsStatus:
     return AsStatus.ALLSPARK_LORA_ALREADY_LOADED
 
 
-def _load_status(error: core.HeadraceError, model: InstalledModel, loaded: int) -> AsStatus:
+def _load_status(error: engine_api.HeadraceError, model: InstalledModel, loaded: int) -> AsStatus:
     if error.code == "limit_exceeded":
         if loaded >= model.config.lora_max_num:
             return AsStatus.ALLSPARK_LORA_NUM_EXCEED_LIMIT_ERROR
         return AsStatus.ALLSPARK_LORA_RANK_EXCEED_LIMIT_ERROR
     if error.code == "invalid_state":  # somebody else loaded it meanwhile
         return AsStatus.ALLSPARK_LORA_ALREADY_LOADED
-    return core.status_of(error)
+    return engine_api.status_of(error)

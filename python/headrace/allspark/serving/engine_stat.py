@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headrace.allspark.serving import core
+from headrace.allspark.core import engine_api
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class AsFileInfo:
     current_version_engine: str
 
 
-def read_stat(name: str, info: core.ModelInfo, stats: core.ModelStats) -> AsEngineStat:
+def read_stat(name: str, info: engine_api.ModelInfo, stats: engine_api.ModelStats) -> AsEngineStat:
     span = info.block_size
     seen = stats.prefix_hit_tokens + stats.prefix_miss_tokens
     busy = stats.busy_seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from headrace.allspark.loading.as_model_config import AsModelConfig
-from headrace.allspark.serving import core
+from headrace.allspark.core import engine_api
+from headrace.allspark.core.as_model_config import AsModelConfig
 from headrace.allspark.serving.results import ResultQueue
 from headrace.text.tokenizer import Tokenizer
 
@@ -15,7 +15,7 @@ class RequestHandle:
 
     __slots__ = ("_request", "model", "queue")
 
-    def __init__(self, model: InstalledModel, request: core.Request) -> None:
+    def __init__(self, model: InstalledModel, request: engine_api.Request) -> None:
         self.model = model
         self._request = request
         self.queue = ResultQueue(request.results(), model.info.device)
@@ -42,7 +42,9 @@ class RequestHandle:
 class InstalledModel:
     """Any thread may call any method."""
 
-    def __init__(self, config: AsModelConfig, info: core.ModelInfo, engine: core.Engine) -> None:
+    def __init__(
+        self, config: AsModelConfig, info: engine_api.ModelInfo, engine: engine_api.Engine
+    ) -> None:
         self.name = config.model_name
         self.config = config
         self.info = info
@@ -55,7 +57,7 @@ class InstalledModel:
         """Of the model's folder, read when first needed; None if it has none."""
         return self._engine.tokenizer(self.name)
 
-    def add(self, request: core.Request) -> RequestHandle:
+    def add(self, request: engine_api.Request) -> RequestHandle:
         handle = RequestHandle(self, request)
         with self._lock:
             self._live[id(handle)] = handle

@@ -8,12 +8,12 @@ import weakref
 from collections.abc import Callable
 
 from headrace import __version__
+from headrace.allspark.core import engine_api
+from headrace.allspark.core.as_model_config import AsModelConfig
 from headrace.allspark.enums import AsStatus
 from headrace.allspark.errors import AsException
 from headrace.allspark.loading import packed_model
-from headrace.allspark.loading.as_model_config import AsModelConfig
 from headrace.allspark.loading.install_options import plan_installation
-from headrace.allspark.serving import core
 from headrace.allspark.serving.engine_stat import AsEngineStat, AsFileInfo, read_stat
 from headrace.allspark.serving.installed_model import InstalledModel
 from headrace.allspark.serving.lora import AdapterFolders
@@ -34,7 +34,7 @@ class ModelCalls:
     """The part of AsEngine that is about models."""
 
     def __init__(self) -> None:
-        self._engine = core.Engine()
+        self._engine = engine_api.Engine()
         self._lock = threading.Lock()
         self._models: dict[str, InstalledModel] = {}
         self.adapters = AdapterFolders()
@@ -46,10 +46,10 @@ class ModelCalls:
             raise TypeError(f"install_model takes an AsModelConfig, got {type(config).__name__}")
         plan = plan_installation(config)
         try:
-            self._engine.install_model(config.model_name, core.model_options(plan.options))
+            self._engine.install_model(config.model_name, engine_api.model_options(plan.options))
             info = self._engine.model_info(config.model_name)
-        except core.HeadraceError as error:
-            raise AsException(core.status_of(error), str(error)) from error
+        except engine_api.HeadraceError as error:
+            raise AsException(engine_api.status_of(error), str(error)) from error
         with self._lock:
             self._models[config.model_name] = InstalledModel(config, info, self._engine)
 
@@ -85,8 +85,8 @@ class ModelCalls:
         model.release_all()
         try:
             self._engine.release_model(model_name)
-        except core.HeadraceError as error:
-            return fail(core.status_of(error), f"release_model: {error}")
+        except engine_api.HeadraceError as error:
+            return fail(engine_api.status_of(error), f"release_model: {error}")
         return AsStatus.ALLSPARK_SUCCESS
 
     def unload_device_mem(self, model_name: str) -> None:
@@ -103,8 +103,8 @@ class ModelCalls:
         if model is not None:
             try:
                 return read_stat(model_name, model.info, self._engine.model_stats(model_name))
-            except core.HeadraceError as error:
-                fail(core.status_of(error), f"get_as_engine_stat: {error}")
+            except engine_api.HeadraceError as error:
+                fail(engine_api.status_of(error), f"get_as_engine_stat: {error}")
         return AsEngineStat(model_name=model_name)
 
     def get_model_info(self, model_name: str) -> str:
@@ -147,7 +147,7 @@ class ModelCalls:
     def _state(self, model: InstalledModel) -> str:
         try:
             return self._engine.model_stats(model.name).state.name
-        except core.HeadraceError:  # released meanwhile
+        except engine_api.HeadraceError:  # released meanwhile
             return "STOPPED"
 
     def _on_model(self, model_name: str, action: Callable[[InstalledModel], object]) -> AsStatus:
@@ -156,8 +156,8 @@ class ModelCalls:
             return AsStatus.ALLSPARK_PARAM_ERROR
         try:
             action(model)
-        except core.HeadraceError as error:
-            return fail(core.status_of(error), str(error))
+        except engine_api.HeadraceError as error:
+            return fail(engine_api.status_of(error), str(error))
         return AsStatus.ALLSPARK_SUCCESS
 
 

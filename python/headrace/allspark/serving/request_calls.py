@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.allspark.core import engine_api
 from headrace.allspark.enums import AsStatus
-from headrace.allspark.serving import core
 from headrace.allspark.serving.adapter_calls import AdapterCalls
 from headrace.allspark.serving.generation_fields import Refusal, read_fields, verify
 from headrace.allspark.serving.installed_model import InstalledModel, RequestHandle
@@ -66,7 +66,7 @@ class RequestCalls(AdapterCalls):
                 lora=self._adapter(model, fields.lora_name),
                 media=media,
             )
-        except core.HeadraceError as error:
+        except engine_api.HeadraceError as error:
             raise Refusal(self._submit_status(model, error), str(error)) from error
         except (OverflowError, TypeError, ValueError) as error:
             raise Refusal(AsStatus.ALLSPARK_PARAM_ERROR, str(error)) from error
@@ -80,9 +80,9 @@ class RequestCalls(AdapterCalls):
             )
         return name
 
-    def _submit_status(self, model: InstalledModel, error: core.HeadraceError) -> AsStatus:
+    def _submit_status(self, model: InstalledModel, error: engine_api.HeadraceError) -> AsStatus:
         if error.code != "invalid_state":
-            return core.status_of(error)
+            return engine_api.status_of(error)
         # A model that runs by now was released or started meanwhile.
         return REFUSING.get(self._state(model), AsStatus.ALLSPARK_REQUEST_DENIED)
 

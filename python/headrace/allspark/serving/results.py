@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Any
 
+from headrace.allspark.core import engine_api
 from headrace.allspark.enums import GenerateRequestStatus
-from headrace.allspark.serving import core
 
 logger = logging.getLogger("headrace")
 
@@ -49,14 +49,14 @@ class ResultQueue:
     It owns what it shows: it answers after the request has been released and the engine is gone.
     """
 
-    def __init__(self, results: core.Results, device: str = "cpu") -> None:
+    def __init__(self, results: engine_api.Results, device: str = "cpu") -> None:
         """`device`: of the model, which decides where the prefix cache is."""
         self._results = results
         self._on_cpu = device.startswith("cpu")
         self._lock = threading.Lock()
         self._taken = 0
-        self._held: core.Output | None = None  # taken from the engine, not yet by a Get
-        self._reason: core.FinishReason | None = None
+        self._held: engine_api.Output | None = None  # taken from the engine, not yet by a Get
+        self._reason: engine_api.FinishReason | None = None
         self._was_read = False
         self._synced = False
         self._stopped = False
@@ -86,7 +86,7 @@ class ResultQueue:
         sync_request the end is shown at once; and of a request that nobody has read from, a thread
         that asks again at least 0.1 s after it first could have been told.
         """
-        if self._results.status() != core.RequestStatus.FINISHED:
+        if self._results.status() != engine_api.RequestStatus.FINISHED:
             return self._running_status()
         with self._lock:
             untaken = self._results.generated_length() - self._taken
@@ -131,22 +131,22 @@ class ResultQueue:
             self._reason = last.finish_reason
             self._held = last if last.token_ids else None
             self._log_failure(last)
-        if self._reason == core.FinishReason.ERROR:
+        if self._reason == engine_api.FinishReason.ERROR:
             return GenerateRequestStatus.InternalError
-        aborted = self._reason == core.FinishReason.ABORT
-        if self._reason == core.FinishReason.INTERRUPTED or (aborted and not self._stopped):
+        aborted = self._reason == engine_api.FinishReason.ABORT
+        if self._reason == engine_api.FinishReason.INTERRUPTED or (aborted and not self._stopped):
             return GenerateRequestStatus.GenerateInterrupted
         return GenerateRequestStatus.GenerateFinished
 
-    def _last(self) -> core.Output:
+    def _last(self) -> engine_api.Output:
         """What is left. REQUIRES: the request has finished, so that this doesn't wait."""
         output = self._results.get()
         assert output is not None  # only with a timeout
         return output
 
     @staticmethod
-    def _log_failure(end: core.Output) -> None:
-        if end.finish_reason == core.FinishReason.ERROR:
+    def _log_failure(end: engine_api.Output) -> None:
+        if end.finish_reason == engine_api.FinishReason.ERROR:
             logger.error("a request failed (%s): %s", end.error_code, end.error_message)
 
     def _take_held(self) -> GeneratedElements | None:
@@ -154,7 +154,7 @@ class ResultQueue:
             held, self._held = self._held, None
         return None if held is None else self._element(held)
 
-    def _element(self, output: core.Output | None) -> GeneratedElements:
+    def _element(self, output: engine_api.Output | None) -> GeneratedElements:
         element = GeneratedElements()
         if output is None:
             return element
@@ -177,7 +177,7 @@ class ResultQueue:
         return element
 
 
-def describe_stats(stats: core.RequestStats) -> dict[str, int]:
+def describe_stats(stats: engine_api.RequestStats) -> dict[str, int]:
     """RequestStatInfo's keys; 0 for what has not happened."""
 
     def since_arrival(when: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.allspark.serving import core
+from headrace.allspark.core import engine_api
 from headrace.allspark.serving.generation_fields import GenerationFields
 
 _GREEDY_BELOW = 1e-5  # temperature
@@ -33,7 +33,7 @@ def sampling_values(
     }
     if fields.logprobs:
         values["logprobs"] = fields.top_logprobs
-        values["logprobs_kind"] = core.LogprobsKind.PENALIZED_LOGPROBS
+        values["logprobs_kind"] = engine_api.LogprobsKind.PENALIZED_LOGPROBS
     return values
 
 

@@ -15,9 +15,9 @@ from headrace.llm.outputs import (
     RequestMetrics,
     RequestOutput,
 )
-from headrace.llm.preparation import PreparedRequest, RequestFacts
-from headrace.llm.request_params import RequestPlanner, stop_tokens
-from headrace.llm.session import http_code
+from headrace.llm.requests.planner import RequestPlanner, stop_tokens
+from headrace.llm.requests.preparation import PreparedRequest, RequestFacts
+from headrace.llm.requests.session import http_code
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import ParsedText
 from headrace.text.detokenizer import NullDetokenizer

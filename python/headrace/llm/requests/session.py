@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace import native
 from headrace.errors import EngineError
-from headrace.llm.adapters import LoraCache
-from headrace.llm.preparation import PreparedRequest
+from headrace.llm.requests.adapters import LoraCache
+from headrace.llm.requests.preparation import PreparedRequest
 from headrace.native import LoadProgress
 from headrace.options.lora import LoRARequest
 

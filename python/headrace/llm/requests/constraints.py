@@ -8,7 +8,7 @@ from headrace.options.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from headrace.grammar import Grammar
-    from headrace.llm.request_params import RequestPlanner
+    from headrace.llm.requests.planner import RequestPlanner
 
 
 class Constraints:

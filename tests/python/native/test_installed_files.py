@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace import embedding
+from headrace import installed_files
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "examples/tiny_model/checkpoint"
@@ -262,7 +262,7 @@ def test_the_command_prints_the_folders() -> None:
 
 
 def test_a_source_tree_says_that_it_has_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "_PACKAGE", str(ROOT / "python/headrace"))
-    for function in (embedding.get_include, embedding.get_cmake_dir, embedding.get_library):
+    monkeypatch.setattr(installed_files, "_PACKAGE", str(ROOT / "python/headrace"))
+    for name in ("get_include", "get_cmake_dir", "get_library"):
         with pytest.raises(FileNotFoundError, match="pip"):
-            function()
+            getattr(installed_files, name)()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headrace.errors import EngineError
-from headrace.llm.failures import FailureNotice
-from headrace.llm.output_processor import OutputProcessor, failed_output
 from headrace.llm.outputs import RequestOutput
-from headrace.llm.preparation import RequestFacts
-from headrace.llm.registry import Registry
-from headrace.llm.session import describe_error
+from headrace.llm.requests.failures import FailureNotice
+from headrace.llm.requests.output_processor import OutputProcessor, failed_output
+from headrace.llm.requests.preparation import RequestFacts
+from headrace.llm.requests.registry import Registry
+from headrace.llm.requests.session import describe_error
 
 
 class Collector:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import native
-from headrace.llm.constraints import Constraints
-from headrace.llm.request_params import RequestPlanner, check_shared
+from headrace.llm.requests.constraints import Constraints
+from headrace.llm.requests.planner import RequestPlanner, check_shared
 from headrace.media.item import MediaItem
 from headrace.media.requests.loading import Loading
 from headrace.media.requests.placing import rows_of
