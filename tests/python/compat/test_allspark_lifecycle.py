@@ -224,6 +224,7 @@ def test_an_engine_that_is_dropped_ends_its_requests(model: HuggingFaceModel) ->
 
 def short_of_blocks(model: HuggingFaceModel, **values: Any) -> tuple[list[Status], list[int]]:
     """Four requests of 20 blocks each where 40 are: how they end, and how many tokens they have."""
+    from headrace.allspark.core import engine_api
 
     engine = Engine()
     options = engine_api.model_options

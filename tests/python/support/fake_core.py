@@ -274,17 +274,19 @@ class _Model:
     def submit(self, state: _State) -> None:
         if not 1 <= len(state.prompt) <= self.info.max_model_len - 1:
             raise HeadraceError(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
-        bad = [t for t in (*state.prompt, *state.sampling.stop_token_ids) if not self._known(t)]
-        if bad:
-            raise InvalidArgumentError(f"token {bad[0]} is outside of the vocabulary")
+        for name in ("prompt_token_ids", "stop_token_ids"):
+            ids = state.prompt if name == "prompt_token_ids" else state.sampling.stop_token_ids
+            for place, token in enumerate(ids):
+                if not 0 <= token < self.info.vocab_size:
+                    raise InvalidArgumentError(
+                        f"{name}[{place}] is {token}, which is outside the vocabulary of "
+                        f"{self.info.vocab_size} ids."
+                    )
         with self.lock:
             if state.lora_name and state.lora_name not in self.loras:
                 raise HeadraceError(f"no adapter {state.lora_name}", "not_found")
             self.waiting.append(state)
             self.lock.notify_all()
-
-    def _known(self, token: int) -> bool:
-        return 0 <= token < self.info.vocab_size
 
     def close(self) -> None:
         with self.lock:

@@ -85,13 +85,6 @@ class RequestPlanner:
             for i in range(params.n)
         ]
 
-    def check_ids(self, ids: list[int]) -> None:
-        """Raises ValueError for one that isn't in the vocabulary."""
-        size = self.info.vocab_size
-        if ids and not (min(ids) >= 0 and max(ids) < size):
-            wrong = next(token_id for token_id in ids if not 0 <= token_id < size)
-            raise ValueError(f"token id {wrong} is outside of the vocabulary (0..{size - 1})")
-
     def _check_lengths(self, params: SamplingParams, prompt_len: int) -> None:
         limit = self.info.max_model_len
         if prompt_len == 0:

@@ -133,7 +133,6 @@ def prepare(
     check_shared(job.params, planner.args, planner.info.vocab_size)
     if stops is not None and planner.tokenizer is None:
         raise ValueError("stop strings need a tokenizer, and the model folder has none")
-    planner.check_ids(prompt.token_ids)
     configs = planner.plan(job.params, len(prompt.token_ids), prompt.bad_words)
     compiled = constraints.of(job.params)
     parsing = planner.parsing.plan(prompt.parts, job.params)
