@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ROOT / "cpp/include/headrace"
-BINDINGS = "\n".join(p.read_text() for p in sorted((ROOT / "python/bindings").glob("*.cc")))
+BINDINGS = "\n".join(p.read_text() for p in sorted((ROOT / "python/bindings").rglob("*.cc")))
 STUB = (ROOT / "python/headrace/_core.pyi").read_text()
 FAKE = (ROOT / "tests/python/support/fake_types.py").read_text()
 
