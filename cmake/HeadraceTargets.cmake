@@ -1,7 +1,7 @@
-# headrace_library(NAME [HOT] SOURCES... DEPS... [ALONE folders...]): one static library per folder of
+# headrace_library(NAME [HOT] SOURCES... DEPS... [ALONE ...]): one static library per folder of
 # cpp/. HOT: tests spend their time in it, so that sanitizer builds optimize it, too.
-# headrace_test(NAME [HOT] SOURCES... DEPS... IN builds... [TSAN filter] [SHARDS n]): one GoogleTest
-# program, known to ctest.
+# headrace_test(NAME [HOT] SOURCES... DEPS... IN builds... [TSAN filter] [SHARDS n] [ALONE ...]): one
+# GoogleTest program, known to ctest.
 #   IN      the builds of `tests/run` that make and run it; `tests/run all` makes and runs it in `release`
 #           and `asan`, whatever it says:
 #             release  optimized: bits, kernels of every ISA, whole models
@@ -9,6 +9,7 @@
 #             tsan     ThreadSanitizer: what depends on threads; tests/repeat.py runs it many times, too
 #   TSAN    of its tests only these depend on threads, and run under ThreadSanitizer
 #   SHARDS  ctest runs its tests as so many processes
+# ALONE: files, or folders of them, that are a unit each. All others of a folder are one.
 # headrace_gpu_program(NAME SOURCES...): a program that needs a GPU: in the target gpu_tests alone, and
 # unknown to ctest. CI compiles it, tests/gpu/run.sh runs it.
 
@@ -44,7 +45,7 @@ elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 
 # headrace_unity(TARGET SOURCES...): the files of a folder are compiled as one unit. What they include
-# takes longer to read than they take to compile. ALONE: but those of these folders.
+# takes longer to read than they take to compile. ALONE: but these files, or those of these folders.
 function(headrace_unity target)
   cmake_parse_arguments(ARG "" "" "ALONE" ${ARGN})
   if(NOT HEADRACE_UNITY)
@@ -56,7 +57,8 @@ function(headrace_unity target)
   foreach(source ${ARG_UNPARSED_ARGUMENTS})
     cmake_path(GET source PARENT_PATH folder)
     cmake_path(GET folder FILENAME folder)
-    if(folder IN_LIST ARG_ALONE)
+    cmake_path(GET source FILENAME file)
+    if(folder IN_LIST ARG_ALONE OR file IN_LIST ARG_ALONE)
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     else()
       set_source_files_properties(${source} PROPERTIES UNITY_GROUP "room_${folder}")
@@ -139,8 +141,9 @@ function(headrace_add_test name in target shards)
 endfunction()
 
 function(headrace_test name)
-  cmake_parse_arguments(ARG "HOT" "TSAN;SHARDS" "SOURCES;DEPS;IN" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "TSAN;SHARDS" "SOURCES;DEPS;IN;ALONE" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  headrace_unity(${name} ${ARG_SOURCES} ALONE ${ARG_ALONE})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   headrace_test_objects(${name} ${ARG_HOT})
   set(filter)

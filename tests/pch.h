@@ -1,4 +1,5 @@
-// What most C++ tests include, precompiled (HEADRACE_PCH). A test includes what it uses all the same.
+// What most C++ tests include, precompiled (HEADRACE_PCH). A test includes what it uses all the
+// same.
 
 #include <gtest/gtest.h>
 

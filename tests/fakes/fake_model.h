@@ -20,6 +20,11 @@
 
 namespace headrace::testing {
 
+/// Of a request that draws nothing and ends with its last token.
+inline SamplingParams greedy(int32_t max_tokens) {
+  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
+}
+
 /// What a test does to a fake model while it runs, and sees of it. Shared by test and model.
 class FakeControl {
  public:

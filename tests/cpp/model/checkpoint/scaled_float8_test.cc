@@ -18,7 +18,7 @@
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
-#include "expect_error.h"
+#include "cpp/model/expect_error.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/json.h"
 #include "model/stored/float8_codes.h"

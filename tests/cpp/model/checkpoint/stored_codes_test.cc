@@ -7,7 +7,7 @@
 #include <cstring>
 #include <random>
 
-#include "expect_error.h"
+#include "cpp/model/expect_error.h"
 #include "model/config/stored_quantization.h"
 
 namespace headrace {

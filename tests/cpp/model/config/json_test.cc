@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/thread_time.h"
-#include "expect_error.h"
+#include "cpp/model/expect_error.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/config/config_reader.h"
 #include "model/lora/lora_config.h"
