@@ -10,6 +10,7 @@
 #include "engine/engine_access.h"
 #include "fakes/ahead_runner.h"
 #include "fakes/fake_media.h"
+#include "model/lora/lora_adapter.h"
 
 namespace headrace::testing {
 

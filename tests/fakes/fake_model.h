@@ -14,7 +14,7 @@
 
 #include "engine/guess/mtp_drafter.h"
 #include "engine/load/loaded_model.h"
-#include "engine/loop/step_runner.h"
+#include "engine/runner/step_runner.h"
 #include "headrace/engine.h"
 #include "model/vision/vision_tower.h"
 

@@ -6,8 +6,8 @@
 
 #include "backend/contract/backend.h"
 #include "engine/load/memory_plan.h"
-#include "engine/loop/decoder_runner.h"
 #include "engine/media/encoder_stage.h"
+#include "engine/ranks/decoder_runner.h"
 #include "headrace/engine.h"
 #include "headrace/options.h"
 #include "model/config/model_config.h"

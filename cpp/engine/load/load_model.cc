@@ -1,3 +1,5 @@
+#include "engine/load/load_model.h"
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -5,18 +7,19 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/cache/weight_cache.h"
+#include "engine/devices/device_names.h"
+#include "engine/devices/open_device.h"
+#include "engine/load/check_ranks.h"
 #include "engine/load/describe.h"
-#include "engine/load/device.h"
-#include "engine/load/loaded_model.h"
 #include "engine/load/media_plan.h"
 #include "engine/load/memory_plan.h"
 #include "engine/load/weights.h"
-#include "engine/loop/decoder_runner.h"
 #include "engine/loop/reserve_steps.h"
-#include "engine/ranks/check_ranks.h"
+#include "engine/ranks/decoder_runner.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
-#include "model/lora/lora_adapter.h"
+#include "model/lora/load_lora_adapter.h"
 #include "model/weights/weight_sources.h"
 
 namespace headrace::internal {

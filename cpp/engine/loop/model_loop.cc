@@ -223,9 +223,10 @@ void ModelLoop::step() {
 void ModelLoop::encode(bool others_run) {
   auto failure = encoder_->work(*scheduler_, others_run);
   if (!failure) return;
-  logger_->log(LogLevel::kError, "model '", name_, "': encoding failed: ", failure->ending.message);
+  const Ending ending = describe_failure(*failure);
+  logger_->log(LogLevel::kError, "model '", name_, "': encoding failed: ", ending.message);
   scheduler_->cancel(failure->id);
-  end(failure->id, failure->ending);
+  end(failure->id, ending);
 }
 
 void ModelLoop::note_plan(const StepPlan& plan) {

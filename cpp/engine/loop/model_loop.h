@@ -13,11 +13,11 @@
 
 #include "base/log.h"
 #include "engine/guess/speculator.h"
-#include "engine/guide/mask_workers.h"
 #include "engine/loop/model_control.h"
 #include "engine/loop/step.h"
-#include "engine/loop/step_runner.h"
+#include "engine/masks/mask_workers.h"
 #include "engine/media/encoder_stage.h"
+#include "engine/runner/step_runner.h"
 #include "headrace/engine.h"
 #include "sched/scheduler.h"
 

@@ -7,15 +7,15 @@
 #include <span>
 #include <vector>
 
+#include "engine/adapters/lora_table.h"
 #include "engine/guess/speculator.h"
-#include "engine/guide/guide.h"
-#include "engine/guide/mask_workers.h"
-#include "engine/loop/pooler.h"
-#include "engine/loop/step_runner.h"
-#include "engine/lora_table.h"
+#include "engine/masks/guide.h"
+#include "engine/masks/mask_workers.h"
 #include "engine/media/request_media.h"
-#include "engine/replica/router.h"
+#include "engine/request/booking.h"
+#include "engine/request/pooler.h"
 #include "engine/request/request_state.h"
+#include "engine/runner/step_runner.h"
 #include "sample/sampler_state.h"
 #include "sched/scheduler.h"
 

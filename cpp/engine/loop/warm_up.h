@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/guess/speculator.h"
-#include "engine/loop/step_runner.h"
+#include "engine/runner/step_runner.h"
 #include "sched/scheduler.h"
 
 namespace headrace::internal {

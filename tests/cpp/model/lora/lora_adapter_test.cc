@@ -1,6 +1,6 @@
 // What adapter folders may hold: adapter_config.json key by key, and tensors that don't fit.
 
-#include "model/lora/lora_adapter.h"
+#include "model/lora/load_lora_adapter.h"
 
 #include <gtest/gtest.h>
 

@@ -9,9 +9,9 @@
 
 #include "backend/contract/backend.h"
 #include "engine/guess/mtp_drafter.h"
-#include "engine/load/weights.h"
-#include "engine/loop/step_runner.h"
+#include "engine/ranks/loaded_weights.h"
 #include "engine/ranks/rank_threads.h"
+#include "engine/runner/step_runner.h"
 
 namespace headrace::internal {
 

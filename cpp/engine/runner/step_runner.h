@@ -8,7 +8,7 @@
 #include "backend/contract/sample_op.h"
 #include "backend/contract/step_batch.h"
 #include "base/check.h"
-#include "engine/media/media_rows.h"
+#include "engine/runner/media_rows.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/guide/guide.h"
+#include "engine/masks/guide.h"
 
 namespace headrace::internal {
 

@@ -1,6 +1,6 @@
-#include "engine/ranks/check_ranks.h"
+#include "engine/load/check_ranks.h"
 
-#include "engine/load/device.h"
+#include "engine/devices/device_names.h"
 #include "engine/load/weights.h"
 #include "model/weights/weight_sources.h"
 

@@ -1,6 +1,6 @@
 // What is said of several replicas as of one model.
 
-#include "engine/replica/sums.h"
+#include "engine/replica/combine_replicas.h"
 
 #include <gtest/gtest.h>
 

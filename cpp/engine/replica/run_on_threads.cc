@@ -1,4 +1,4 @@
-#include "engine/replica/on_each.h"
+#include "engine/replica/run_on_threads.h"
 
 #include <exception>
 #include <system_error>
@@ -9,7 +9,26 @@
 
 namespace headrace::internal {
 
-void on_each(size_t count, const std::function<void(size_t)>& fn) {
+void run_on_thread(bool own_thread, const std::function<void()>& fn) {
+  if (!own_thread) return fn();
+  std::exception_ptr failure;
+  std::thread thread;
+  try {
+    thread = std::thread([&] {
+      try {
+        fn();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    });
+  } catch (const std::system_error&) {
+    return fn();
+  }
+  thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void run_on_threads(size_t count, const std::function<void(size_t)>& fn) {
   std::vector<std::exception_ptr> failures(count);
   const auto call = [&](size_t index) {
     try {

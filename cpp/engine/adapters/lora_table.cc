@@ -1,10 +1,11 @@
-#include "engine/lora_table.h"
+#include "engine/adapters/lora_table.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
+#include "model/lora/lora_adapter.h"
 
 namespace headrace::internal {
 

@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "headrace/engine.h"
-#include "model/lora/lora_adapter.h"
+
+namespace headrace {
+class LoraAdapter;
+}
 
 namespace headrace::internal {
 
@@ -20,14 +23,14 @@ struct LoadedLora {
   /// From 1 upwards, never given twice: the same name with other weights is another identity.
   uint32_t identity = 0;
   /// On the devices of each replica; null for one that had failed before.
-  std::vector<std::unique_ptr<const LoraAdapter>> adapters;
+  std::vector<std::shared_ptr<const LoraAdapter>> adapters;
 };
 
 /// A request's hold on its adapter, null for none: what is held is not unloaded.
 using LoraLease = std::shared_ptr<const LoadedLora>;
 
 /// Null: the replica has failed, and takes no requests any more.
-using LoraLoader = std::function<std::unique_ptr<const LoraAdapter>(const std::string& path)>;
+using LoraLoader = std::function<std::shared_ptr<const LoraAdapter>(const std::string& path)>;
 
 /// The adapters of one model by name. Any thread; folders are read on the caller's, with no lock
 /// held.

@@ -1,16 +1,12 @@
 #pragma once
 
-// Which backend a model runs on.
+// The devices that options name for a model's replicas and ranks. Opens none of them.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "backend/contract/backend.h"
-#include "base/check.h"
-#include "base/log.h"
-#include "engine/load/loaded_model.h"
 #include "headrace/options.h"
 
 namespace headrace::internal {
@@ -28,6 +24,13 @@ std::optional<DeviceName> parse_device(const std::string& name);
 /// Devices that a replica is to share; 1: it has one for itself.
 int32_t num_ranks(const ModelOptions& options);
 
+/// Which of the replicas that ModelOptions::data_parallel_size asks for.
+struct ReplicaPlace {
+  int32_t index = 0;
+  /// Name of replica 0's device, which says where device "auto" is; "" for replica 0.
+  std::string first_device{};
+};
+
 RankPlace rank_place(const ModelOptions& options, int32_t rank);
 
 /// Throws Error(kInvalidArgument) for devices or a number of them that can't be.
@@ -41,18 +44,5 @@ bool may_open_gpu(const ModelOptions& options);
 /// rank 0's, for the others.
 ModelOptions rank_options(const ModelOptions& options, const ReplicaPlace& replica, int32_t rank,
                           const Backend* first);
-
-/// The backend that the options name, able to run what `needs` says. "auto" is the first GPU if the
-/// CUDA plug-in is there, the GPU is usable and runs the model, and no option asks for the CPU
-/// (cpu_isa, a packed file: `packed`), else the CPU. Throws Error(kUnsupported) naming what is
-/// missing, Error(kDevice) if the GPU fails. Logs why "auto" is not a GPU.
-std::shared_ptr<Backend> open_device(const ModelOptions& options, bool packed,
-                                     const BackendNeeds& needs, Logger& logger);
-
-/// Logs why device "auto" is the CPU: a warning where the system shows an NVIDIA GPU, else for
-/// debugging only. `root`: of the file system in which GPUs are looked for.
-void log_cpu_fallback(const Error& why, Logger& logger, const std::string& root = "/");
-/// The same where there is a GPU for sure.
-void warn_cpu_fallback(const Error& why, Logger& logger);
 
 }  // namespace headrace::internal

@@ -1,4 +1,4 @@
-#include "engine/loop/pooler.h"
+#include "engine/request/pooler.h"
 
 #include <cmath>
 #include <utility>

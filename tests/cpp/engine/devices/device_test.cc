@@ -1,4 +1,4 @@
-#include "engine/load/device.h"
+#include "engine/devices/open_device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/replica/sums.h"
+#include "engine/replica/combine_replicas.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "engine/loop/decoder_runner.h"
+#include "engine/ranks/decoder_runner.h"
 
 #include <algorithm>
 #include <utility>

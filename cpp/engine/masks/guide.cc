@@ -1,4 +1,4 @@
-#include "engine/guide/guide.h"
+#include "engine/masks/guide.h"
 
 #include <algorithm>
 #include <utility>
