@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "cpp/engine/packed_model.h"
+#include "cpp/engine/load/packed_model.h"
 #include "cpp/model/expect_error.h"
 #include "headrace/engine.h"
 #include "headrace/pack.h"

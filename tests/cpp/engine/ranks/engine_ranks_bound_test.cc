@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cpp/engine/rank_bound.h"
+#include "cpp/engine/ranks/rank_bound.h"
 #include "cpp/model/golden_case.h"
 #include "headrace/engine.h"
 

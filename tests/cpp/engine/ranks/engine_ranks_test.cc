@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cpp/engine/expect_error.h"
-#include "cpp/engine/rank_runs.h"
+#include "cpp/engine/ranks/rank_runs.h"
 #include "cpp/engine/tiny_folder.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"

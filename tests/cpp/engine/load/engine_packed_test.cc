@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "backend/cpu/cpu_backend.h"
-#include "cpp/engine/packed_model.h"
+#include "cpp/engine/load/packed_model.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/quantized_checkpoint.h"

@@ -8,7 +8,7 @@
 
 #include "cpp/engine/expect_error.h"
 #include "cpp/engine/hold.h"
-#include "cpp/engine/media_jobs.h"
+#include "cpp/engine/media/media_jobs.h"
 #include "cpp/engine/tiny_folder.h"
 #include "engine/engine_access.h"
 

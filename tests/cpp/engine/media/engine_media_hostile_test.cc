@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "cpp/engine/expect_error.h"
-#include "cpp/engine/media_jobs.h"
+#include "cpp/engine/media/media_jobs.h"
 
 namespace headrace {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/host/weight_source.h"
-#include "cpp/engine/rank_runs.h"
+#include "cpp/engine/ranks/rank_runs.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"

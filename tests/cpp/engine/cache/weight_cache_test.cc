@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "cpp/engine/packed_model.h"
+#include "cpp/engine/load/packed_model.h"
 #include "cpp/model/expect_error.h"
 #include "engine/cache/cache_writer.h"
 #include "model/checkpoint/source_identity.h"

@@ -1,4 +1,4 @@
-#include "cpp/engine/packed_model.h"
+#include "cpp/engine/load/packed_model.h"
 
 #include <algorithm>
 #include <fstream>

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cpp/engine/packed_model.h"
+#include "cpp/engine/load/packed_model.h"
 #include "cpp/model/expect_error.h"
 #include "headrace/pack.h"
 

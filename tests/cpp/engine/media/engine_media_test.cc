@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "cpp/engine/expect_error.h"
-#include "cpp/engine/media_jobs.h"
+#include "cpp/engine/media/media_jobs.h"
 
 namespace headrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "cpp/engine/vision_jobs.h"
+#include "cpp/engine/media/vision_jobs.h"
 
 #include <memory>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "cpp/engine/rank_bound.h"
+#include "cpp/engine/ranks/rank_bound.h"
 
 #include <gtest/gtest.h>
 

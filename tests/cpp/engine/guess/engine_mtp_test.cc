@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <random>
 
-#include "cpp/engine/packed_model.h"
+#include "cpp/engine/load/packed_model.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cpp/engine/vision_jobs.h"
+#include "cpp/engine/media/vision_jobs.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "headrace/engine.h"

@@ -1,4 +1,4 @@
-#include "cpp/engine/media_jobs.h"
+#include "cpp/engine/media/media_jobs.h"
 
 #include <algorithm>
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "cpp/engine/hold.h"
-#include "cpp/engine/vision_jobs.h"
+#include "cpp/engine/media/vision_jobs.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "headrace/engine.h"
 
