@@ -148,8 +148,8 @@ def test_cuda_uses_the_rooms_below_the_models() -> None:
                 found[name] = bad
     assert not found
     assert cuda_violations("cuda/device/x.cuh", '#include "base/check.h"\n') == ["base/check.h"]
-    assert cuda_violations("cuda/host/x.cc", '#include "model/config/json.h"\n') == [
-        "model/config/json.h"
+    assert cuda_violations("cuda/host/x.cc", '#include "model/json/json.h"\n') == [
+        "model/json/json.h"
     ]
 
 

@@ -8,9 +8,10 @@
 
 #include "base/check.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/expect_tensor.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 #include "model/families/family.h"
+#include "model/json/json.h"
 #include "model/lora/lora_config.h"
 #include "model/weights/weight_sources.h"
 
@@ -157,8 +158,8 @@ class AdapterReader {
   static void check_shape(const CheckpointTensor& tensor, const std::vector<int64_t>& shape) {
     if (tensor.shape != shape) {
       throw_error(ErrorCode::kCorruptFile, kWeightsFile, ": tensor ", in_quotes(tensor.name),
-                  " has the shape ", shown(Json(tensor.shape)), "; rank and model ask for ",
-                  shown(Json(shape)), ".");
+                  " has the shape ", shape_text(tensor.shape), "; rank and model ask for ",
+                  shape_text(shape), ".");
     }
     const DType dtype = tensor.dtype;
     if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16 &&
