@@ -30,6 +30,14 @@ class FinishReason(NamedIntEnum):
     ERROR = 4
     INTERRUPTED = 5
 
+class ModelState(NamedIntEnum):
+    INSTALLED = 0
+    RUNNING = 1
+    STOPPING = 2
+    STOPPED = 3
+    FAILED = 4
+
+# options: written by tools/generate_options.py
 class LogprobsKind(NamedIntEnum):
     RAW_LOGPROBS = 0
     RAW_LOGITS = 1
@@ -42,20 +50,17 @@ class OutOfBlocks(NamedIntEnum):
     INTERRUPT_LONGEST = 1
     INTERRUPT_RANDOM = 2
 
-class ModelState(NamedIntEnum):
-    INSTALLED = 0
-    RUNNING = 1
-    STOPPING = 2
-    STOPPED = 3
-    FAILED = 4
-
 class Pooling(NamedIntEnum):
     LAST = 0
     MEAN = 1
     CLS = 2
 
 class PoolingParams:
-    """headrace/pooling_params.h, field by field. Keyword-only."""
+    """Embeddings: headrace/pooling_params.h.
+
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
+    """
 
     pooling: Pooling
     dimensions: int
@@ -72,9 +77,10 @@ class PoolingParams:
     ) -> None: ...
 
 class SamplingParams:
-    """headrace/sampling_params.h, field by field. Keyword-only; an unknown one is a TypeError.
+    """How tokens are chosen: headrace/sampling_params.h.
 
-    Values are checked by Engine.submit. Attributes that are sequences are copies: assign to them.
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
     """
 
     temperature: float
@@ -130,7 +136,11 @@ class SamplingParams:
     ) -> None: ...
 
 class SpeculativeOptions:
-    """headrace/options.h, field by field. Keyword-only."""
+    """Guessing of tokens: headrace/options.h.
+
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
+    """
 
     method: str
     num_speculative_tokens: int
@@ -149,12 +159,16 @@ class SpeculativeOptions:
     ) -> None: ...
 
 class ModelOptions:
-    """headrace/options.h, field by field. Keyword-only."""
+    """How a model is loaded and run: headrace/options.h.
+
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
+    """
 
     path: str
     device: str
     tensor_parallel_size: int
-    devices: list[str]
+    devices: Sequence[str]
     enable_expert_parallel: bool
     data_parallel_size: int
     dtype: str
@@ -191,7 +205,7 @@ class ModelOptions:
         path: str,
         device: str = "auto",
         tensor_parallel_size: int = 1,
-        devices: Sequence[str] = ...,
+        devices: Sequence[str] = (),
         enable_expert_parallel: bool = False,
         data_parallel_size: int = 1,
         dtype: str = "auto",
@@ -222,6 +236,7 @@ class ModelOptions:
         encoder_cache_bytes: int = 0,
         dummy_weights: bool = False,
     ) -> None: ...
+# end of options
 
 class MediaRun:
     """A run of an item's rows in a prompt: headrace/media_input.h."""
