@@ -100,7 +100,7 @@ class ModelLoop {
   void drop_rounds() noexcept;
   void fill_drafts(const StepPlan& plan);
   void drop_hopeless(const Round& round);
-  void note_drafts(const Round& round, double seconds);
+  void note_drafts(const Round& round);
   void take_rows(const Round& round);
   void note_guessing(const std::string& failure);
   void take_tokens(Round& round, const SampledSeq& sampled, const CommittedSeq& committed,
