@@ -50,8 +50,7 @@ class ModelLoop {
 
   // --- while run() is not running -------------------------------------------------------------
 
-  /// Takes the memory that steps need and computes one token; with guessing, also a few steps of
-  /// more rows, to learn what they cost.
+  /// Takes the memory that steps need and computes one token: see warm_up.h.
   /// Uses blocks of the cache: REQUIRES that run() has never run.
   void warm_up();
   void reset_counters();
