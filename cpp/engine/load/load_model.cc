@@ -310,9 +310,11 @@ std::unique_ptr<MtpDrafter> mtp_drafter(const ModelOptions& options, const Shape
 
 std::unique_ptr<Speculator> make_speculator(const ModelOptions& options, const ModelConfig& config,
                                             const Shapes& shapes, const MemoryPlan& plan,
+                                            const DeviceInfo& device,
                                             const std::optional<Draft>& draft, Runners& runners) {
   return std::make_unique<Speculator>(
-      options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
+      options.speculative, step_costs(device, config, draft ? &draft->config : nullptr),
+      draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
       config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
 }
 
@@ -462,7 +464,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
                           request.media_bytes;
   }
   if (!options.speculative.method.empty()) {
-    out.speculator = make_speculator(options, config, shapes, plan, draft, runners);
+    out.speculator = make_speculator(options, config, shapes, plan, device, draft, runners);
   }
   out.runner = std::move(runners.model);
   info.load_seconds =
