@@ -387,6 +387,7 @@ void ModelLoop::collect(Round& round, const std::vector<CommittedSeq>& committed
     if (result.end == SeqEnd::kCancelled) end_hopeless(live, delta);
     if (result.end == SeqEnd::kPrompt) delta.pooled = live.pooler->take();
     if (result.end == SeqEnd::kStopToken) delta.stop_token = result.token.value_or(-1);
+    delta.stop_sequence = result.stop_sequence;
     outbox_.emplace_back(live.state, std::move(delta));
     if (result.end != SeqEnd::kNone) {
       forget(found);

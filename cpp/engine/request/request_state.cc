@@ -42,6 +42,7 @@ Output RequestState::take() {
   out.finished = pending_.finished;
   out.finish_reason = pending_.finish_reason;
   out.stop_token = pending_.stop_token;
+  out.stop_sequence = pending_.stop_sequence;
   out.error_code = pending_.error_code;
   out.error_message = pending_.error_message;
   last_taken_ = pending_.finished;
@@ -133,6 +134,7 @@ void RequestState::apply(OutputDelta& delta) {
     pending_.pooled = std::move(delta.pooled);
     pending_.finish_reason = delta.finish_reason;
     pending_.stop_token = delta.stop_token;
+    pending_.stop_sequence = delta.stop_sequence;
     pending_.error_code = delta.error_code;
     pending_.error_message = std::move(delta.error_message);
     status_ = RequestStatus::kFinished;

@@ -33,7 +33,7 @@ struct OutputDelta {
   std::vector<PositionLogprobs> prompt_logprobs;
   std::vector<float> pooled;                         ///< with the end
   FinishReason finish_reason = FinishReason::kNone;  ///< other than kNone: this is the last
-  int32_t stop_token = -1;
+  int32_t stop_token = -1, stop_sequence = -1;
   ErrorCode error_code = ErrorCode::kOk;
   std::string error_message;
 };

@@ -389,6 +389,8 @@ typedef struct headrace_output {
   int32_t stop_token;    /* the EOS or stop token that ended it; -1: none */
   const float* pooled;   /* what headrace_pooling_params ask for, with the last output */
   size_t num_pooled;
+  int32_t stop_sequence; /* which of the request's stop_sequences ended it; -1: none */
+  int32_t reserved;
 } headrace_output;
 
 /* Takes all new output, and waits for some until `timeout` has passed: then *output is NULL, and
@@ -428,6 +430,8 @@ HEADRACE_C_API headrace_code headrace_selector_remove(headrace_selector* selecto
  * arrival; *count is how many, 0 after the timeout. The others come with the next call. */
 HEADRACE_C_API headrace_code headrace_selector_wait(headrace_selector* selector, int64_t timeout,
                                                     int64_t* tags, size_t capacity, size_t* count);
+/* Ends the wait that a thread is in, or else the next one, which may give 0 tags then. */
+HEADRACE_C_API headrace_code headrace_selector_wake(headrace_selector* selector);
 /* A descriptor that is readable while there are tags to take. It belongs to the selector: wait on
  * it, but neither read nor close it. */
 HEADRACE_C_API headrace_code headrace_selector_ready_fd(headrace_selector* selector,

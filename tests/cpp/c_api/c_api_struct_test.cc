@@ -34,7 +34,7 @@ EXPECT_NO_TAIL_PADDING(headrace_model_stats, encoder_cache_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_model_info, vision_weight_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
+EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
 
 // Do these no longer compile? Then give C the field that C++ has got, and name it here.
 // (tools/generate_options.py gives C the fields of ModelOptions, SamplingParams and PoolingParams.)
@@ -58,7 +58,8 @@ EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
                                 cache_bytes] = stats;
   [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8,
                                 replica, images, clips] = request_stats;
-  [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, code, message] = output;
+  [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, sequence, code, message] =
+      output;
   [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
 }
 
@@ -310,6 +311,7 @@ TEST(CApi, NullIsAnErrorOrIgnored) {
   refused(headrace_selector_create(nullptr));
   refused(headrace_selector_add(selector, request, 0, 0));
   refused(headrace_selector_remove(selector, 0));
+  refused(headrace_selector_wake(selector));
   refused(headrace_selector_wait(selector, 0, nullptr, 0, nullptr));
   refused(headrace_selector_ready_fd(selector, nullptr));
 

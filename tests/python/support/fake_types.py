@@ -94,6 +94,7 @@ class Output:
     error_code: str = "ok"
     error_message: str = ""
     pooled: list[float] = field(default_factory=list)
+    stop_sequence: int = -1
 
 
 @dataclass
