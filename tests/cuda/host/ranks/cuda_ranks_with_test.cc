@@ -1,6 +1,6 @@
 // Swap space, adapters, quantized weights and quantized KV caches on several GPUs of the fake
 // runtime: what one device gives, and the same bits every time
-// (tests/cpp/engine/engine_ranks_test.cc has the same of the CPU).
+// (tests/cpp/engine/ranks/engine_ranks_test.cc has the same of the CPU).
 
 #include <gtest/gtest.h>
 
