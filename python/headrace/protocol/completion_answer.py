@@ -101,9 +101,10 @@ class CompletionStream:
         """The piece with the token counts, if it was asked for."""
         if not self._request.stream.include_usage:
             return None
-        piece = {**self._head, "choices": [], "usage": self._usage()}
+        counts = self._usage()
+        piece = {**self._head, "choices": [], "usage": counts}
         if self._request.stream.include_timings:
-            piece["timings"] = self._timings.counts(piece["usage"]["prompt_tokens"], self._completion)
+            piece["timings"] = self._timings.counts(counts["prompt_tokens"], self._completion)
         return piece
 
     def _usage(self) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from headrace.protocol.errors import ProtocolError
 class StreamOptions:
     """wanted: the answer comes in pieces. include_usage: a last piece holds the token counts.
 
-    continuous_usage: each piece holds the counts so far. include_timings: the last piece also says how
-    fast the engine was.
+    continuous_usage: each piece holds the counts so far.
+    include_timings: the last piece also says how fast the engine was.
     """
 
     wanted: bool = False

@@ -21,8 +21,8 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Nothing but the page's own files runs, whatever a model writes. blob: pictures that the page itself
-# has made of what was chosen, dropped or pasted.
+# Nothing but the page's own files runs, whatever a model writes. blob: pictures that the page has
+# made of what was chosen, dropped or pasted.
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

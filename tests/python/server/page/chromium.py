@@ -70,9 +70,9 @@ class Browser:
 
     def open(self, url: str, profile: str, width: int = 1100, height: int = 800) -> Page:
         target = self.call("Target.createTarget", url="about:blank", browserContextId=profile)
-        session = self.call(
-            "Target.attachToTarget", targetId=target["targetId"], flatten=True
-        )["sessionId"]
+        session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)[
+            "sessionId"
+        ]
         return Page(self, session, url, width, height)
 
     def call(self, method: str, session: str | None = None, **params: Any) -> Any:
@@ -176,6 +176,13 @@ class Page:
         """ "dark" or "light"."""
         features = [{"name": "prefers-color-scheme", "value": name}]
         self._call("Emulation.setEmulatedMedia", features=features)
+
+    def cpu_seconds(self) -> float:
+        """What the page's thread has worked so far."""
+        self._call("Performance.enable", timeDomain="threadTicks")
+        metrics = self._call("Performance.getMetrics")["metrics"]
+        seconds: float = next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+        return seconds
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot")["data"]))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from headrace.llm.outputs import RequestMetrics
 from headrace.server.page import page_files
@@ -32,8 +33,8 @@ TRAPS = """[a link](https://example.org), [a trap](javascript:alert(1)) and
 """
 ANSWER = r"""## How a headrace works
 
-A headrace brings water to the wheel. Its **slope** is small, so that little of the head is lost; the
-*power* at the wheel is
+A headrace brings water to the wheel. Its **slope** is small, so that little of the head is lost;
+the *power* at the wheel is
 
 \[ P = \eta \rho g \int_0^T \frac{Q(t)\, h}{T} \, dt \]
 

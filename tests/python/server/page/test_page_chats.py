@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -225,8 +226,6 @@ def test_export_and_import(chat: Chat) -> None:
 
 
 def wait_for(file: Path) -> None:
-    import time
-
     for _ in range(500):
         if file.exists() and file.stat().st_size:
             return
@@ -251,7 +250,7 @@ def test_going_on_after_the_limit(chat: Chat) -> None:
 
 
 def test_conversations_of_earlier_versions_are_taken_over(chat: Chat) -> None:
-    old = {"id": "1-2", "title": "Old", "messages": []}
+    old: dict[str, Any] = {"id": "1-2", "title": "Old", "messages": []}
     old["messages"] = [
         {"role": "user", "content": "Old question"},
         {"role": "assistant", "content": "Old answer", "reasoning": "", "tool_calls": []},

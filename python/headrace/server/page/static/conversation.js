@@ -14,6 +14,7 @@ export class Conversation {
   #views = new Map(); // by message id
   #asked = new Set(); // ids of messages that may be another tab's to write
   #follows = true; // the reader is at the end, and stays there
+  #sizes = new ResizeObserver(() => this.#scroll()); // pictures that come, parts that come in sight
   chat = null; // its id
   leaf = null;
 
@@ -79,6 +80,7 @@ export class Conversation {
     path.forEach((message, at) => {
       const view = this.#views.get(message.id) ?? new MessageView(message, this.#actionsOf(message.id));
       views.set(message.id, view);
+      this.#sizes.observe(view.node);
       if (this.#box.children[at] !== view.node) {
         this.#box.insertBefore(view.node, this.#box.children[at] ?? null);
       }

@@ -7,6 +7,7 @@
 import { alignments, cells, isDelimiterRow } from "./tables.js";
 
 const MAX_DEPTH = 24; // containers within each other; what is deeper is text
+const MAX_ITEMS = 64; // of one list; the next one goes on
 const MAX_CELLS = 6000; // of one table; later rows are text
 const LEAVES = new Set(["paragraph", "heading", "rule", "fence", "code", "math", "rows"]);
 
@@ -243,8 +244,10 @@ export class Blocks {
     const interrupts = above?.type === "paragraph";
     if (interrupts && (isBlank(mark.content) || (mark.ordered && mark.start !== 1))) return null;
     const list = this.#open[depth - 1];
-    if (list.type !== "list" || list.sign !== mark.sign) {
-      const { ordered, start, sign } = mark;
+    const isOf = list.type === "list" && list.sign === mark.sign;
+    if (!isOf || list.children.length >= MAX_ITEMS) {
+      const { ordered, sign } = mark;
+      const start = isOf ? list.start + MAX_ITEMS : mark.start;
       this.#add(depth, "list", { children: [], ordered, start, sign });
       depth = this.#open.length;
     }

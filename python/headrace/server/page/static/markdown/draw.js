@@ -7,7 +7,10 @@ import { CodeLines } from "./code_lines.js";
 import { inline } from "./inline.js";
 import { formulaNode, patchInline } from "./draw_inline.js";
 
+const PART = 16; // blocks; the browser lays out only parts that change or are in sight
+
 export class MarkdownView {
+  #parts = [];
   #blocks = new Blocks();
   #drawn = [];
   #text = "";
@@ -27,17 +30,29 @@ export class MarkdownView {
     this.#blocks.write(text.slice(this.#text.length) + (isWhole ? "\n" : ""));
     this.#text = text;
     this.#isWhole = isWhole;
-    patchBlocks(this.node, this.#blocks.root.children, this.#drawn);
+    patchBlocks((at) => this.#part(at), this.#blocks.root.children, this.#drawn);
+    const used = Math.ceil(this.#drawn.length / PART);
+    while (this.#parts.length > used) this.#parts.pop().remove();
+  }
+
+  // Where block number `at` stands.
+  #part(at) {
+    const place = Math.floor(at / PART);
+    if (place === this.#parts.length) {
+      this.#parts.push(element("div", { className: "part" }));
+      this.node.append(this.#parts[place]);
+    }
+    return this.#parts[place];
   }
 }
 
-// Makes `parent`'s children those of `nodes`; `drawn` remembers what was made of which.
-function patchBlocks(parent, nodes, drawn) {
+// Makes the nodes in `place(at)` those of `nodes`; `drawn` remembers what was made of which.
+function patchBlocks(place, nodes, drawn) {
   for (let at = 0; at < nodes.length; at += 1) {
     const node = nodes[at];
-    const kind = kindOf(node);
     const old = drawn[at];
-    if (old?.node === node && old.rev === node.rev && old.kind === kind) continue;
+    if (old?.node === node && old.rev === node.rev) continue;
+    const kind = kindOf(node);
     if (old?.kind === kind) {
       old.made.update(node);
       Object.assign(old, { node, rev: node.rev });
@@ -46,7 +61,7 @@ function patchBlocks(parent, nodes, drawn) {
     const made = MAKERS[kind.split(" ")[0]](node);
     made.update(node);
     if (old) old.made.node.replaceWith(made.node);
-    else parent.append(made.node);
+    else place(at).append(made.node);
     drawn[at] = { node, rev: node.rev, kind, made };
   }
   while (drawn.length > nodes.length) drawn.pop().made.node.remove();
@@ -103,7 +118,7 @@ class Container {
   }
   update(node) {
     if (node.ordered && this.node.start !== node.start) this.node.start = node.start;
-    patchBlocks(this.node, node.children, this.#drawn);
+    patchBlocks(() => this.node, node.children, this.#drawn);
   }
 }
 
@@ -128,10 +143,10 @@ class Item {
       this.#box = null;
     }
     this.node.classList.toggle("task", isTask);
-    if (!isTask) return patchBlocks(this.node, node.children, this.#drawn);
+    if (!isTask) return patchBlocks(() => this.node, node.children, this.#drawn);
     this.#box.checked = TASK[mark];
     const words = { ...first, lines: [first.lines[0].slice(4), ...first.lines.slice(1)] };
-    return patchBlocks(this.node, [words, ...node.children.slice(1)], this.#drawn);
+    return patchBlocks(() => this.node, [words, ...node.children.slice(1)], this.#drawn);
   }
 }
 
