@@ -87,10 +87,10 @@ bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
   return wait_until_ready(finished_, lock, timeout, [this] { return pending_.finished; });
 }
 
-void RequestState::set_replica(size_t index, std::weak_ptr<ModelControl> replica) {
+void RequestState::set_replica(size_t index, std::weak_ptr<RequestCanceller> replica) {
   const std::lock_guard lock(mutex_);
   stats_.replica = static_cast<int32_t>(index);
-  control_ = std::move(replica);
+  replica_ = std::move(replica);
 }
 
 void RequestState::note_media(int32_t image_tokens, int32_t video_tokens) {

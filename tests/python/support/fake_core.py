@@ -17,6 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from fake_files import PACKED_FILE_NAME, check_packed, model_family, pack_model
+from fake_options import (
+    LogprobsKind,
+    ModelOptions,
+    OutOfBlocks,
+    Pooling,
+    PoolingParams,
+    SamplingParams,
+    SpeculativeOptions,
+)
 from fake_selector import OutputSelector
 from fake_types import (
     CpuInfo,
@@ -25,24 +34,17 @@ from fake_types import (
     GpuInfo,
     HeadraceError,
     InvalidArgumentError,
-    LogprobsKind,
     LoraInfo,
     MediaInput,
     MediaRun,
     ModelInfo,
-    ModelOptions,
     ModelState,
     ModelStats,
-    OutOfBlocks,
     Output,
     PackReport,
-    Pooling,
-    PoolingParams,
     PositionLogprobs,
     RequestStats,
     RequestStatus,
-    SamplingParams,
-    SpeculativeOptions,
 )
 
 __all__ = [

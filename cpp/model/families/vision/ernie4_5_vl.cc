@@ -41,7 +41,7 @@ void read_expert_widths(ConfigReader& reader, MoeConfig& moe) {
   constexpr const char* kKey = "moe_intermediate_size";
   moe.expert_width = 1536;
   moe.vision_width = 512;
-  const Json* widths = reader.find(kKey);
+  const JsonValue* widths = reader.find(kKey);
   if (widths == nullptr) return;
   const auto each = read_each_group(reader, kKey, 0, 1, kMaxIntermediate, kGroups);
   if (!widths->is_array() || std::ranges::find(each, 0) != each.end()) {
@@ -54,13 +54,13 @@ void read_expert_widths(ConfigReader& reader, MoeConfig& moe) {
 /// transformers' mlp_layer_types, or the makers' start, end and interval.
 std::vector<bool> read_sparse_layers(ConfigReader& reader, int32_t num_layers) {
   const std::vector<bool> sparse = read_ernie_sparse_layers(reader, num_layers, kGroups);
-  const Json* types = reader.find("mlp_layer_types");
+  const JsonValue* types = reader.find("mlp_layer_types");
   if (types == nullptr) return sparse;
   if (!types->is_array() || types->size() != static_cast<size_t>(num_layers)) {
     reader.fail_value("mlp_layer_types", "must list one type for each hidden layer");
   }
   std::vector<bool> out;
-  for (const Json& type : *types) {
+  for (const JsonValue& type : types->array()) {
     if (type != "dense" && type != "sparse") {
       reader.fail_unsupported("mlp_layer_types", "this build knows dense and sparse");
     }

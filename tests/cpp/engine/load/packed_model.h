@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cpp/model/checkpoint_files.h"
+#include "cpp/model/test_json.h"
 #include "headrace/engine.h"
-#include "model/config/json.h"
 
 namespace headrace {
 

@@ -17,7 +17,7 @@
 #include "cpp/model/golden_case.h"
 #include "engine/engine_access.h"
 #include "engine/load/load_watch.h"
-#include "engine/load/loaded_model.h"
+#include "engine/load/load_model.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {

@@ -12,9 +12,9 @@
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
 #include "cpp/model/quantized_checkpoint.h"
+#include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 #include "model/config/model_config.h"
 
 namespace headrace {

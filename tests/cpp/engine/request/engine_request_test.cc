@@ -21,12 +21,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::fake_greedy;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 Ids prompt_of(int32_t length, int32_t start = 1) {
   Ids out;

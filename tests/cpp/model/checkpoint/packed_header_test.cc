@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "expect_error.h"
+#include "cpp/model/expect_error.h"
 #include "model/checkpoint/safetensors.h"
 
 namespace headrace {

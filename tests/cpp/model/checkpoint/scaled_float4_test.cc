@@ -14,8 +14,8 @@
 
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
+#include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "expect_error.h"
 #include "tensor/float4.h"
 
 namespace headrace {

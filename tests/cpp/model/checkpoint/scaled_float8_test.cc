@@ -17,10 +17,10 @@
 
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
+#include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "expect_error.h"
+#include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/config/json.h"
 #include "model/stored/float8_codes.h"
 #include "tensor/float8.h"
 

@@ -7,11 +7,14 @@
 #include <cstring>
 #include <random>
 
-#include "expect_error.h"
+#include "cpp/model/expect_error.h"
+#include "cpp/model/test_json.h"
 #include "model/config/stored_quantization.h"
 
 namespace headrace {
 namespace {
+
+StoredQuantization read(const Json& json) { return read_stored_quantization(json_value(json)); }
 
 Json compressed(const char* format, const Json& weights) {
   return {{"quant_method", "compressed-tensors"},
@@ -24,7 +27,6 @@ const Json kMxfp4Weights = {{"num_bits", 4},       {"type", "float"},
                             {"symmetric", true},   {"scale_dtype", "torch.uint8"}};
 
 TEST(StoredQuantization, WhatIsLoaded) {
-  const auto read = [](const Json& json) { return read_stored_quantization(json); };
   const auto gptq = StoredMethod::kGptq;
   EXPECT_EQ(read({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}}),
             (StoredQuantization{gptq, 4, 128, true}));
@@ -82,8 +84,7 @@ TEST(StoredQuantization, WhatIsLoaded) {
 
 TEST(StoredQuantization, WhatIsRefused) {
   const auto refused = [](const char* key, const Json& json) {
-    expect_error(ErrorCode::kUnsupported, {"quantization_config", key},
-                 [&] { read_stored_quantization(json); });
+    expect_error(ErrorCode::kUnsupported, {"quantization_config", key}, [&] { read(json); });
   };
   const Json gptq = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}};
   const auto changed = [&](const char* key, const Json& value) {
@@ -129,21 +130,20 @@ TEST(StoredQuantization, WhatIsRefused) {
   Json& inputs = activations["config_groups"]["group_0"]["input_activations"];
   for (const int bits : {4, 8}) {
     inputs = {{"num_bits", bits}, {"type", "float"}, {"dynamic", true}};
-    EXPECT_NO_THROW(read_stored_quantization(activations));
+    EXPECT_NO_THROW(read(activations));
   }
   inputs["dynamic"] = "local";
   refused("input_activations", activations);
   Json scheme = compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "channel"}});
   scheme["config_groups"]["group_1"] = scheme["config_groups"]["group_0"];
-  EXPECT_NO_THROW(read_stored_quantization(scheme));
+  EXPECT_NO_THROW(read(scheme));
   scheme["config_groups"]["group_1"]["weights"]["num_bits"] = 8;
   refused("config_groups", scheme);
   scheme = compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "channel"}});
   scheme["config_groups"]["group_0"]["input_activations"] = {{"num_bits", 8}, {"dynamic", false}};
   refused("input_activations", scheme);
   expect_error(ErrorCode::kCorruptFile, {"config_groups"}, [] {
-    read_stored_quantization(
-        {{"quant_method", "compressed-tensors"}, {"format", "pack-quantized"}});
+    read({{"quant_method", "compressed-tensors"}, {"format", "pack-quantized"}});
   });
 }
 

@@ -14,8 +14,8 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/host/weight_source.h"
+#include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "expect_error.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
 #include "model/weights/weight_loader.h"

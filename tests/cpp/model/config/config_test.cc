@@ -4,7 +4,7 @@
 
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/expect_error.h"
-#include "model/config/json.h"
+#include "cpp/model/test_json.h"
 #include "model/config/model_config.h"
 
 namespace headrace {

@@ -1,14 +1,16 @@
-#include "model/config/json.h"
+#include "model/json/json.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/thread_time.h"
-#include "expect_error.h"
+#include "cpp/model/expect_error.h"
+#include "cpp/model/test_json.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/config/config_reader.h"
 #include "model/lora/lora_config.h"
@@ -18,7 +20,7 @@ namespace {
 
 constexpr JsonLimits kSmall{.max_bytes = 4096, .max_depth = 3, .max_values = 32};
 
-Json parse(const std::string& text, const JsonLimits& limits = {}) {
+JsonValue parse(const std::string& text, const JsonLimits& limits = {}) {
   return parse_json_object(text, "x.json", limits);
 }
 
@@ -29,21 +31,74 @@ void expect_refused(const std::string& text, const std::string& fault,
 }
 
 TEST(Json, ReadsEveryKindOfValue) {
-  const Json json = parse(
-      R"( {"a": [1, -2, 0.5, true, false, null, "tex\u0074", {"b": {}}, []], "big": 18446744073709551615} )");
-  const Json expected = {
-      {"a", {1, -2, 0.5, true, false, nullptr, "text", {{"b", Json::object()}}, Json::array()}},
-      {"big", 18446744073709551615u}};
-  EXPECT_EQ(json, expected);
-  EXPECT_TRUE(json["a"][0].is_number_unsigned());
-  EXPECT_TRUE(json["a"][2].is_number_float());
-  EXPECT_TRUE(json["a"][7].is_object());
+  const std::string text =
+      R"( {"a": [1, -2, 0.5, true, false, null, "tex\u0074", {"b": {}}, []], "big": 18446744073709551615} )";
+  const JsonValue json = parse(text);
+  EXPECT_EQ(Json::parse(json_text(json)), Json::parse(text));
+  const JsonValue::Array& list = json.find("a")->array();
+  EXPECT_EQ(list[0].unsigned_integer(), 1u);
+  EXPECT_EQ(list[1].integer(), -2);
+  EXPECT_FALSE(list[1].is_unsigned());
+  EXPECT_EQ(list[2].number(), 0.5);
+  EXPECT_FALSE(list[2].is_whole());
+  EXPECT_TRUE(list[3].boolean());
+  EXPECT_FALSE(list[4].boolean());
+  EXPECT_TRUE(list[5].is_null());
+  EXPECT_EQ(list[6].text(), "text");
+  EXPECT_TRUE(list[7].find("b")->object().empty());
+  EXPECT_TRUE(list[8].array().empty());
+  EXPECT_EQ(json.find("big")->unsigned_integer(), 18446744073709551615u);
+}
+
+TEST(Json, AValueOfAnotherKindIsNotRead) {
+  const JsonValue json = parse(R"({"a": [1.5, "x", -1, 9223372036854775808]})");
+  const JsonValue::Array& list = json.find("a")->array();
+  EXPECT_THROW(list[0].integer(), InternalError);
+  EXPECT_THROW(list[1].number(), InternalError);
+  EXPECT_THROW(list[1].object(), InternalError);
+  EXPECT_THROW(list[2].unsigned_integer(), InternalError);
+  EXPECT_THROW(list[3].integer(), InternalError);
+  EXPECT_THROW(json.array(), InternalError);
+  EXPECT_EQ(list[1].find("a"), nullptr);
+}
+
+TEST(Json, NumbersAreEqualHoweverTheyAreWritten) {
+  const JsonValue json = parse(R"({"a": [1, 1.0, 1e0, -1, -1.0, 18446744073709551615]})");
+  const JsonValue::Array& list = json.find("a")->array();
+  EXPECT_EQ(list[0], list[1]);
+  EXPECT_EQ(list[1], list[2]);
+  EXPECT_EQ(list[0], JsonValue(1));
+  EXPECT_EQ(list[3], list[4]);
+  EXPECT_NE(list[0], list[3]);
+  EXPECT_NE(list[3], list[5]);
+  EXPECT_NE(list[0], JsonValue(true));
+  EXPECT_NE(JsonValue("1"), JsonValue(1));
+  EXPECT_NE(JsonValue(), JsonValue(0));
+}
+
+TEST(Json, CopiesAreDeepAndWhatWasMovedIsNull) {
+  JsonValue json = parse(R"({"a": {"b": [1, {"c": "text"}]}})");
+  const JsonValue copy = json;
+  EXPECT_EQ(copy, json);
+  json.object()["a"].object()["b"].array().clear();
+  EXPECT_NE(copy, json);
+  EXPECT_EQ(json_text(copy), R"({"a":{"b":[1,{"c":"text"}]}})");
+  const JsonValue moved = std::move(json);
+  EXPECT_EQ(json_text(moved), R"({"a":{"b":[]}})");
+  EXPECT_TRUE(json.is_null());
+}
+
+TEST(Json, TextIsWrittenAsUtf8OrAsAscii) {
+  const JsonValue json(JsonValue::Object{{"k", "\u00e9\n"}, {"n", 0.1}});
+  EXPECT_EQ(json_text(json), "{\"k\":\"\u00e9\\n\",\"n\":0.1}");
+  EXPECT_EQ(ascii_json_text(json), R"({"k":"\u00e9\n","n":0.1})");
+  EXPECT_EQ(ascii_json_text(JsonValue("\xff")), R"("\ufffd")");
 }
 
 TEST(Json, AKeyBelongsToItsOwnObjectOnly) {
-  const Json json = parse(R"({"a": {"a": 1, "b": {"a": 2}}, "b": [{"a": 3}, {"a": 4}]})");
-  EXPECT_EQ(json["a"]["b"]["a"], 2);
-  EXPECT_EQ(json["b"][1]["a"], 4);
+  const JsonValue json = parse(R"({"a": {"a": 1, "b": {"a": 2}}, "b": [{"a": 3}, {"a": 4}]})");
+  EXPECT_EQ(json.find("a")->find("b")->find("a")->integer(), 2);
+  EXPECT_EQ(json.find("b")->array()[1].find("a")->integer(), 4);
 }
 
 TEST(Json, DuplicateKeysAreRefused) {
@@ -62,9 +117,9 @@ TEST(Json, HostileNumbersAreRefused) {
   }
   const std::string digits(1000, '9');
   expect_refused(R"({"a": )" + digits + "}", "out of range");
-  EXPECT_EQ(parse(R"({"a": 0.)" + digits + "}")["a"], 1.0);
-  EXPECT_EQ(parse(R"({"a": 1e-999})")["a"], 0.0);
-  EXPECT_TRUE(parse(R"({"a": 18446744073709551616})")["a"].is_number_float());
+  EXPECT_EQ(parse(R"({"a": 0.)" + digits + "}").find("a")->number(), 1.0);
+  EXPECT_EQ(parse(R"({"a": 1e-999})").find("a")->number(), 0.0);
+  EXPECT_FALSE(parse(R"({"a": 18446744073709551616})").find("a")->is_whole());
 }
 
 TEST(Json, LimitsHold) {
@@ -139,7 +194,7 @@ TEST(JsonTime, ManyObjectsInAConfigAreLinear) {
         return list_members(count, [](int i) { return str_cat("\"k", i, "\":{}"); });
       },
       [](const std::string& text) {
-        const Json json = parse(text, kConfigLimits);
+        const JsonValue json = parse(text, kConfigLimits);
         ConfigReader(json, "x.json").refuse_unknown_keys({});
       });
 }

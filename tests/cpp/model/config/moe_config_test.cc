@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cpp/model/expect_error.h"
-#include "model/config/json.h"
+#include "cpp/model/test_json.h"
 #include "model/config/model_config.h"
 
 namespace headrace {

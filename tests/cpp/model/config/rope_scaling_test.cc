@@ -7,6 +7,7 @@
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
 #include "model/config/model_config.h"
+#include "model/json/json.h"
 
 namespace headrace {
 namespace {
@@ -29,7 +30,7 @@ TEST_P(GoldenRope, FrequenciesMatchToTheLastBits) {
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenRope, testing::ValuesIn(golden_case_names()));
 
 RopeScaling read(const std::string& text, double default_theta = 10000.0, int64_t max = 4096) {
-  const Json json = Json::parse(text);
+  const JsonValue json = parse_json_object(text, "config.json", JsonLimits{});
   ConfigReader reader(json, "config.json");
   return read_rope_scaling(reader, {.theta = default_theta, .max_position_embeddings = max});
 }

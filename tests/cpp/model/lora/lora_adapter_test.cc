@@ -1,6 +1,6 @@
 // What adapter folders may hold: adapter_config.json key by key, and tensors that don't fit.
 
-#include "model/lora/lora_adapter.h"
+#include "model/lora/load_lora_adapter.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/lora_files.h"
-#include "model/config/json.h"
+#include "cpp/model/test_json.h"
 #include "model/lora/lora_config.h"
 
 namespace headrace {
@@ -205,11 +205,11 @@ TEST_F(LoraLoad, ARankAboveTheLimitIsRefused) {
 }
 
 TEST_F(LoraLoad, TensorsThatDoNotFitAreNamed) {
-  expect_refused(kBad, {"q_proj.lora_A", "[8,32]"}, [](auto& tensors) {
+  expect_refused(kBad, {"q_proj.lora_A", "[8, 32]"}, [](auto& tensors) {
     tensors[0].shape = {4, 32};
     tensors[0].bytes.resize(4 * 32 * 4);
   });
-  expect_refused(kBad, {"q_proj.lora_B", "[32,8]"},
+  expect_refused(kBad, {"q_proj.lora_B", "[32, 8]"},
                  [](auto& tensors) { tensors[1].shape = {8, 32}; });
   expect_refused(kNotDone, {"q_proj.lora_B", "int64"}, [](auto& tensors) {
     tensors[1].dtype = DType::kI64;

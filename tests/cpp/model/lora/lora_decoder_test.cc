@@ -10,8 +10,8 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
+#include "cpp/model/test_json.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 #include "model/lora/lora_adapter.h"
 
 namespace headrace {

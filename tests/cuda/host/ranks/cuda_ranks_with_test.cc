@@ -14,10 +14,10 @@
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
 #include "cpp/model/quantized_checkpoint.h"
+#include "cpp/model/test_json.h"
 #include "cuda/host/support/engine_requests.h"
 #include "cuda/host/support/rank_devices.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 #include "model/config/model_config.h"
 
 namespace headrace {
