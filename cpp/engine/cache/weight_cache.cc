@@ -10,7 +10,8 @@
 #include "engine/load/weights.h"
 #include "headrace/version.h"
 #include "model/config/quantization.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 

@@ -16,8 +16,11 @@
 #include "engine/ranks/check_ranks.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
+#include "model/load/load_config.h"
+#include "model/load/load_lora.h"
+#include "model/load/make_decoder.h"
 #include "model/lora/lora_adapter.h"
-#include "model/weights/weight_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 
@@ -205,10 +208,9 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.leftover_bytes = options.memory_leftover_bytes;
   DecoderOptions decoder = shapes.decoder;
   decoder.rank = rank;
-  request.weight_bytes =
-      Decoder::plan_weight_bytes(config, decoder.storage, decoder.quantization, rank);
+  request.weight_bytes = plan_weight_bytes(config, decoder.storage, decoder.quantization, rank);
   request.scratch_bytes =
-      Decoder::plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
+      plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
                        plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
   request.block_bytes = backend.kv_block_bytes(rank_cache(shapes.cache, config, rank.count));

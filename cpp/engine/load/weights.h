@@ -11,6 +11,7 @@
 #include "headrace/options.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
+#include "model/load/load_lora.h"
 #include "model/lora/lora_adapter.h"
 #include "model/packed/packed_file.h"
 #include "model/vision/vision_tower.h"

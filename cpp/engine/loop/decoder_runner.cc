@@ -1,5 +1,7 @@
 #include "engine/loop/decoder_runner.h"
 
+#include "model/load/load_lora.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -12,6 +12,7 @@
 #include "engine/load/weights.h"
 #include "engine/loop/step_runner.h"
 #include "engine/ranks/rank_threads.h"
+#include "model/load/load_lora.h"
 
 namespace headrace::internal {
 

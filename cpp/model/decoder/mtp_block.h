@@ -13,8 +13,8 @@
 #include "model/decoder/layer.h"
 #include "model/decoder/scratch.h"
 #include "model/decoder/vocabulary.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 

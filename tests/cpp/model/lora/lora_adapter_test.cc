@@ -13,6 +13,8 @@
 #include "cpp/model/expect_error.h"
 #include "cpp/model/lora_files.h"
 #include "cpp/model/test_json.h"
+#include "model/load/load_config.h"
+#include "model/load/load_lora.h"
 #include "model/lora/lora_config.h"
 
 namespace headrace {
