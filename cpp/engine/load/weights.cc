@@ -84,12 +84,20 @@ std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
 
 void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config) {
   const bool by_tensor = head_if_stored(config);
-  if (config.tie_word_embeddings && !by_tensor) return;
-  const bool found = packed == nullptr
-                         ? holds_head(config, Checkpoint(folder))
-                         : std::ranges::any_of(packed->header().tensors, [](const PackedTensor& t) {
-                             return t.name == "head" || t.name == "head.rank.0";
-                           });
+  const bool tied = config.tie_word_embeddings && !by_tensor;
+  bool found = false;
+  if (packed != nullptr) {
+    found = std::ranges::any_of(packed->header().tensors, [](const PackedTensor& tensor) {
+      return tensor.name == "head" || tensor.name == "head.rank.0";
+    });
+  } else {
+    const Checkpoint checkpoint(folder);
+    found = tied ? holds_other_head(config, checkpoint) : holds_head(config, checkpoint);
+  }
+  if (tied) {
+    config.tie_word_embeddings = !found;
+    return;
+  }
   config.has_head = found || by_tensor;
   config.tie_word_embeddings = !found;
 }

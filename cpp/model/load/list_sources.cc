@@ -1,6 +1,8 @@
 #include "model/load/list_sources.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -121,6 +123,47 @@ bool head_if_stored(const ModelConfig& config) {
 bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint) {
   const bool is_whole = !detect_naming(config, checkpoint).prefix.empty();
   return (is_whole && !head_if_stored(config)) || has_weight(checkpoint, kHead);
+}
+
+namespace {
+
+/// Whether `b` holds a's numbers bit for bit with rows and columns exchanged.
+bool is_transposed(const CheckpointTensor& a, const CheckpointTensor& b) {
+  constexpr int64_t kTile = 64;
+  const int64_t rows = a.shape[0], cols = a.shape[1];
+  const size_t element = dtype_size(a.dtype);
+  const auto at = [element](const CheckpointTensor& tensor, int64_t index) {
+    return static_cast<const std::byte*>(tensor.data) + static_cast<size_t>(index) * element;
+  };
+  for (int64_t row = 0; row < rows; row += kTile) {
+    for (int64_t col = 0; col < cols; ++col) {
+      for (int64_t r = row; r < std::min(row + kTile, rows); ++r) {
+        if (std::memcmp(at(a, r * cols + col), at(b, col * rows + r), element) != 0) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool is_same_matrix(const CheckpointTensor& embedding, const CheckpointTensor& head,
+                    CheckpointLayout layout) {
+  if (embedding.dtype != head.dtype || embedding.bytes != head.bytes) return false;
+  if (embedding.shape == head.shape) {
+    return std::memcmp(embedding.data, head.data, head.bytes) == 0;
+  }
+  const std::vector<int64_t> turned(embedding.shape.rbegin(), embedding.shape.rend());
+  return layout == CheckpointLayout::kPaddle && turned.size() == 2 && head.shape == turned &&
+         is_transposed(embedding, head);
+}
+
+}  // namespace
+
+bool holds_other_head(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const CheckpointTensor* head = checkpoint.find(kHead);
+  if (head == nullptr) return has_weight(checkpoint, kHead);
+  const TensorNaming naming = detect_naming(config, checkpoint);
+  const CheckpointTensor* embedding = checkpoint.find(naming.prefix + "embed_tokens.weight");
+  return embedding != nullptr && !is_same_matrix(*embedding, *head, naming.layout);
 }
 
 TensorNaming likely_naming(const ModelConfig& config) {

@@ -23,6 +23,11 @@ bool head_if_stored(const ModelConfig& config);
 /// checkpoint_sources() misses the tensor. Throws what detect_naming() throws.
 bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint);
 
+/// Of a config that ties the head to the embedding: whether the checkpoint has a head all the same,
+/// which is not the same numbers bit for bit, or comes quantized. Then that one counts. Reads both
+/// up to the first difference. Throws what detect_naming() throws.
+bool holds_other_head(const ModelConfig& config, const Checkpoint& checkpoint);
+
 /// By the config alone.
 TensorNaming likely_naming(const ModelConfig& config);
 
