@@ -9,7 +9,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
 #include "model/load/load_config.h"
-#include "model/load/load_lora.h"
+#include "model/load/load_lora_adapter.h"
 #include "model/load/make_decoder.h"
 
 namespace headrace {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <linux/mempolicy.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,6 +42,19 @@ class FakeSystem {
   fs::path nodes() const { return root_ / "sys/devices/system/node"; }
   fs::path root_;
 };
+
+TEST(CpuMask, HoldsCpusByNumber) {
+  CpuMask mask = CpuMask::of(70);
+  mask.add(0);
+  mask.add(CpuMask::kMaxCpus);  // ignored
+  mask.add(-1);
+  EXPECT_EQ(mask.count(), 2);
+  EXPECT_TRUE(mask.contains(70));
+  EXPECT_TRUE(mask.contains(0));
+  EXPECT_FALSE(mask.contains(1));
+  EXPECT_FALSE(mask.contains(CpuMask::kMaxCpus));
+  EXPECT_EQ(mask & CpuMask::of(70), CpuMask::of(70));
+}
 
 TEST(NumaTopology, ListsOfCpus) {
   EXPECT_EQ(cpus("").count(), 0);
@@ -152,7 +166,7 @@ TEST(ThreadGroups, RunOnTheirCores) {
     std::vector<std::atomic<int32_t>> seen(4);
     for (int round = 0; round < 200; ++round) {
       pool.parallel_for(8, 1, [&](int64_t, int64_t, int32_t thread) {
-        seen[static_cast<size_t>(thread)] = current_cpu() + 1;
+        seen[static_cast<size_t>(thread)] = ::sched_getcpu() + 1;
       });
     }
     for (size_t thread = 0; thread < 4; ++thread) {

@@ -237,12 +237,8 @@ TEST(EngineMtpBlock, RightGuessesSaveSteps) {
   const std::vector<Output> want = run(options, jobs, &stats);
   const uint64_t steps = stats.steps;
   options.speculative = {.method = "mtp", .num_speculative_tokens = 4};
-  // Whether guesses pay is measured: a busy machine may see few in one round, or none.
-  for (int tries = 0; tries < 20; ++tries) {
-    const std::vector<Output> got = run(options, jobs, &stats);
-    for (size_t i = 0; i < got.size(); ++i) expect_same(got[i], want[i], i);
-    if (stats.steps < steps * 3 / 4) break;
-  }
+  const std::vector<Output> got = run(options, jobs, &stats);
+  for (size_t i = 0; i < got.size(); ++i) expect_same(got[i], want[i], i);
   EXPECT_LT(stats.steps, steps * 3 / 4);
   EXPECT_EQ(stats.steps + stats.accepted_tokens, steps);
   EXPECT_GE(stats.accepted_tokens * 10, stats.drafted_tokens * 9);

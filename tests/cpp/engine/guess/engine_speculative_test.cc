@@ -97,25 +97,6 @@ void expect_same(const Output& a, const Output& b, size_t which) {
   }
 }
 
-/// An engine whose steps take long from the start, much longer than a row more or a draft model's.
-struct SlowEngine {
-  explicit SlowEngine(const ModelOptions& options, testing::FakeShape shape = {}) {
-    control->step_nanoseconds = 300'000;
-    engine = internal::EngineAccess::make({}, testing::fake_loader(control, shape));
-    engine->install_model("m", options);
-    engine->start_model("m");
-  }
-
-  Request submit(Ids prompt, SamplingParams sampling, RequestOptions rest = {}) const {
-    rest.prompt_token_ids = std::move(prompt);
-    rest.sampling = std::move(sampling);
-    return engine->submit("m", std::move(rest));
-  }
-
-  std::shared_ptr<testing::FakeControl> control = std::make_shared<testing::FakeControl>();
-  std::unique_ptr<Engine> engine;
-};
-
 class EngineSpeculative : public ::testing::TestWithParam<const char*> {
  protected:
   ModelOptions options() const { return guessing_by(GetParam()); }
@@ -151,8 +132,7 @@ TEST_P(EngineSpeculative, OutputsAreTheSame) {
     options.max_prefill_chunk = shape.chunk;
     options.block_size = shape.block_size;
     options.num_kv_blocks = shape.blocks;
-    const SlowEngine fake(options, {.vocab_size = kFewTokens, .max_logit_rows = shape.logit_rows});
-    fake.control->step_nanoseconds = 20'000;
+    FakeEngine fake(options, {.vocab_size = kFewTokens, .max_logit_rows = shape.logit_rows});
     std::vector<Request> requests;
     fake.control->hold();
     for (const Job& job : jobs) {
@@ -176,7 +156,7 @@ TEST_P(EngineSpeculative, OutputsAreTheSame) {
 }
 
 TEST(EngineGuesses, RightGuessesSaveSteps) {
-  const SlowEngine fake(guessing());
+  FakeEngine fake(guessing());
   const int before = fake.control->steps;
   SamplingParams sampling{.temperature = 0, .max_tokens = 200, .ignore_eos = true};
   RequestOptions rest;
@@ -204,7 +184,7 @@ TEST(EngineGuesses, RandomTextIsHardlyGuessed) {
 }
 
 TEST(EngineGuesses, AConstraintMayEndBehindAGuess) {
-  const SlowEngine fake(guessing());
+  FakeEngine fake(guessing());
   const auto limited = FakeConstraint::make([](std::span<const int32_t> output) {
     return output.size() < 50 ? Following{{static_cast<int32_t>(output.size() % 3) + 1}, false}
                               : Following{{}, true};
@@ -249,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EngineDrafts, ::testing::Values("draft_model", "
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST_P(EngineDrafts, TheSameModelIsAlwaysRight) {
-  const SlowEngine fake(options("same"));
+  FakeEngine fake(options("same"));
   for (const float temperature : {0.0f, 1.0f}) {
     SamplingParams sampling{
         .temperature = temperature, .seed = 3, .max_tokens = 200, .ignore_eos = true};
@@ -262,7 +242,7 @@ TEST_P(EngineDrafts, TheSameModelIsAlwaysRight) {
 }
 
 TEST_P(EngineDrafts, AModelThatFailsIsGivenUp) {
-  const SlowEngine fake(options("failing"));
+  FakeEngine fake(options("failing"));
   SamplingParams sampling{.temperature = 0, .max_tokens = 200, .ignore_eos = true};
   const Output output = read_all(fake.submit({1, 2, 3, 4, 5}, sampling).results());
   EXPECT_EQ(output.token_ids.size(), 200u);
@@ -272,17 +252,16 @@ TEST_P(EngineDrafts, AModelThatFailsIsGivenUp) {
 }
 
 TEST_P(EngineDrafts, AnotherModelIsHardlyAsked) {
-  const SlowEngine fake(options("other"));
+  FakeEngine fake(options("other"));
   SamplingParams sampling{.temperature = 0, .max_tokens = 240, .ignore_eos = true};
   for (int i = 0; i < 4; ++i) read_all(fake.submit({1, i}, sampling).results());
   const ModelStats stats = fake.engine->model_stats("m");
   EXPECT_LT(stats.drafted_tokens, stats.steps / 4 + 10 * stats.accepted_tokens);
 }
 
-// What an MTP block reads of texts is paid from a fund: one that is slow and never right is off.
+// What an MTP block reads of texts is paid from a budget: one that is large and never right is off.
 TEST(EngineGuesses, AnMtpBlockThatDoesNotPayIsOff) {
-  const SlowEngine fake(guessing_by("mtp_other"));
-  fake.control->mtp_nanoseconds = 2'000'000;  // more than six steps
+  FakeEngine fake(guessing_by("mtp_other"), {.costs = {.drafter = 1}});
   SamplingParams sampling{.temperature = 0, .max_tokens = 12, .ignore_eos = true};
   constexpr int kRequests = 30, kLength = 60;
   for (int i = 0; i < kRequests; ++i) {
@@ -297,7 +276,7 @@ TEST(EngineGuesses, AnMtpBlockThatDoesNotPayIsOff) {
 // Rows between guesses are read many at a time, and hits, preemption and host blocks leave no row
 // in another's place: the fake checks what every row that is read was made of.
 TEST(EngineGuesses, AnMtpBlockGuessesBehindSharedPrefixes) {
-  const SlowEngine fake(guessing_by("mtp_same"));
+  FakeEngine fake(guessing_by("mtp_same"));
   SamplingParams sampling{.temperature = 0, .max_tokens = 40, .ignore_eos = true};
   Ids prompt(50, 7);
   const Ids first = read_all(fake.submit(prompt, sampling).results()).token_ids;

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "engine/load/loaded_model.h"
+#include "engine/load/load_model.h"
 #include "headrace/status.h"
 
 namespace headrace::internal {

@@ -14,12 +14,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::fake_greedy;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 FakeEngine make_engine(ModelOptions options = FakeEngine::default_options()) {
   return FakeEngine(std::move(options), {.ahead = true});

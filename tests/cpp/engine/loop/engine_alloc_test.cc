@@ -14,11 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::fake_greedy;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 /// Fails the loop's n-th allocation after its first step. Returns how many requests failed.
 int fail_allocation(int64_t n) {

@@ -16,11 +16,8 @@ using testing::expect_error;
 using testing::fake_greedy;
 using testing::FakeControl;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 void expect_failed(const Output& out) {
   EXPECT_EQ(out.finish_reason, FinishReason::kError);

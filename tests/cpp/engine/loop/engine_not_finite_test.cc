@@ -18,12 +18,9 @@ using testing::FakeConstraint;
 using testing::FakeEngine;
 using testing::FakeShape;
 using testing::Following;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 void expect_not_finite(const Output& out, const Ids& tokens) {
   EXPECT_EQ(out.finish_reason, FinishReason::kError);

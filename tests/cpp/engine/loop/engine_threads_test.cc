@@ -23,12 +23,9 @@ using testing::fake_greedy;
 using testing::fake_loader;
 using testing::FakeControl;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 void run_threads(int count, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-#include "engine/guide/mask_workers.h"
+#include "engine/masks/mask_workers.h"
 
 #include <gtest/gtest.h>
 

@@ -11,6 +11,7 @@
 #include "cpp/engine/media/media_jobs.h"
 #include "cpp/engine/tiny_folder.h"
 #include "engine/engine_access.h"
+#include "engine/load/load_model.h"
 
 namespace headrace {
 namespace {

@@ -14,7 +14,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/log.h"
 #include "cpp/model/golden_case.h"
-#include "engine/load/loaded_model.h"
+#include "engine/load/load_model.h"
 #include "fakes/fake_model.h"
 #include "headrace/engine.h"
 

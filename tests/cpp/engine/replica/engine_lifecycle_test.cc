@@ -19,15 +19,12 @@ using testing::fake_greedy;
 using testing::fake_loader;
 using testing::FakeControl;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
 
 constexpr ErrorCode kState = ErrorCode::kInvalidState;
 constexpr ErrorCode kNotFound = ErrorCode::kNotFound;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 struct Lifecycle : ::testing::Test {
   std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();

@@ -21,12 +21,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::fake_greedy;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 Ids prompt_of(int32_t length, int32_t start = 1) {
   Ids out;
@@ -42,6 +39,7 @@ TEST(EngineRequest, GeneratesWhatTheModelSays) {
     EXPECT_EQ(out.finish_reason, FinishReason::kLength);
     EXPECT_EQ(out.error_code, ErrorCode::kOk);
     EXPECT_EQ(out.stop_token, -1);
+    EXPECT_EQ(out.stop_sequence, -1);
   }
 }
 
@@ -63,12 +61,14 @@ TEST(EngineRequest, StopsAtEosStopTokensAndSequences) {
   const Output stopped = read_all(fake.submit(prompt, stop).results());
   EXPECT_EQ(stopped.token_ids, before(all[3]));
   EXPECT_EQ(stopped.stop_token, all[3]);
+  EXPECT_EQ(stopped.stop_sequence, -1);
 
   SamplingParams sequence = greedy(100);
-  sequence.stop_sequences = {{all[5], all[6]}};
+  sequence.stop_sequences = {{all[5], all[5], all[5]}, {all[5], all[6]}};
   const Output ended = read_all(fake.submit(prompt, sequence).results());
   EXPECT_EQ(ended.finish_reason, FinishReason::kStop);
   EXPECT_EQ(ended.stop_token, -1);
+  EXPECT_EQ(ended.stop_sequence, 1);
   EXPECT_LE(ended.token_ids.size(), 7u);
   EXPECT_TRUE(std::equal(ended.token_ids.end() - 2, ended.token_ids.end(), all.begin() + 5));
 }

@@ -93,6 +93,19 @@ TEST(OutputSelector, MayGoBeforeItsRequests) {
   EXPECT_TRUE(request.results().get().finished);
 }
 
+TEST(OutputSelector, AWaitCanBeEnded) {
+  OutputSelector selector;
+  selector.wake();
+  EXPECT_TRUE(selector.wait(std::nullopt)) << "the next one";
+  EXPECT_TRUE(selector.take().empty());
+  EXPECT_FALSE(selector.wait(0ns)) << "one alone";
+  std::jthread waker([&] {
+    std::this_thread::sleep_for(1ms);
+    selector.wake();
+  });
+  EXPECT_TRUE(selector.wait(std::nullopt)) << "one under way";
+}
+
 bool readable(int fd) {
   pollfd poll_fd{.fd = fd, .events = POLLIN, .revents = 0};
   return poll(&poll_fd, 1, 0) == 1;

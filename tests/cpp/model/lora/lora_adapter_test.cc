@@ -1,6 +1,6 @@
 // What adapter folders may hold: adapter_config.json key by key, and tensors that don't fit.
 
-#include "model/lora/lora_adapter.h"
+#include "model/load/load_lora_adapter.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 #include "cpp/model/lora_files.h"
 #include "cpp/model/test_json.h"
 #include "model/load/load_config.h"
-#include "model/load/load_lora.h"
 #include "model/lora/lora_config.h"
 
 namespace headrace {
