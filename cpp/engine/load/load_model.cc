@@ -1,3 +1,5 @@
+#include "engine/load/load_model.h"
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -5,18 +7,19 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/cache/weight_cache.h"
+#include "engine/devices/device_names.h"
+#include "engine/devices/open_device.h"
+#include "engine/load/check_ranks.h"
 #include "engine/load/describe.h"
-#include "engine/load/device.h"
-#include "engine/load/loaded_model.h"
 #include "engine/load/media_plan.h"
 #include "engine/load/memory_plan.h"
 #include "engine/load/weights.h"
-#include "engine/loop/decoder_runner.h"
 #include "engine/loop/reserve_steps.h"
-#include "engine/ranks/check_ranks.h"
+#include "engine/ranks/decoder_runner.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
-#include "model/lora/lora_adapter.h"
+#include "model/lora/load_lora_adapter.h"
 #include "model/weights/weight_sources.h"
 
 namespace headrace::internal {
@@ -307,9 +310,11 @@ std::unique_ptr<MtpDrafter> mtp_drafter(const ModelOptions& options, const Shape
 
 std::unique_ptr<Speculator> make_speculator(const ModelOptions& options, const ModelConfig& config,
                                             const Shapes& shapes, const MemoryPlan& plan,
+                                            const DeviceInfo& device,
                                             const std::optional<Draft>& draft, Runners& runners) {
   return std::make_unique<Speculator>(
-      options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
+      options.speculative, step_costs(device, config, draft ? &draft->config : nullptr),
+      draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
       config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
 }
 
@@ -459,7 +464,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
                           request.media_bytes;
   }
   if (!options.speculative.method.empty()) {
-    out.speculator = make_speculator(options, config, shapes, plan, draft, runners);
+    out.speculator = make_speculator(options, config, shapes, plan, device, draft, runners);
   }
   out.runner = std::move(runners.model);
   info.load_seconds =

@@ -7,9 +7,9 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
-#include "engine/load/device.h"
+#include "engine/devices/device_names.h"
+#include "engine/load/load_model.h"
 #include "engine/load/load_watch.h"
-#include "engine/load/loaded_model.h"
 #include "engine/load/weights.h"
 #include "headrace/version.h"
 #include "model/checkpoint/checkpoint.h"

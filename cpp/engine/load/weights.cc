@@ -5,7 +5,8 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "engine/load/device.h"
+#include "engine/cache/weight_cache.h"
+#include "engine/devices/device_names.h"
 #include "headrace/pack.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/vision/make_tower.h"
@@ -174,7 +175,7 @@ void check_packed_file(const PackedFile& packed, const ModelOptions& options,
 
 namespace {
 
-LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources,
+LoadedWeights read_weights(const WantedModel& model, const ModelSources& sources,
                            WeightReader& reader) {
   WatchedReader watched(reader, model.watch);
   model.watch.enter(LoadStage::kWeights);
@@ -189,7 +190,7 @@ LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources
   return out;
 }
 
-LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
+LoadedWeights decoder_from(const WantedModel& model, const PackedFile& packed) {
   const RankPlace& rank = model.shape.rank;
   PackedReader reader(model.backend, packed, model.options.packed_copy, rank);
   LoadedWeights out = read_weights(model, packed_sources(packed, model.config, rank), reader);
@@ -197,9 +198,13 @@ LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
   return out;
 }
 
-LoadedWeights load_cached(const CachedModel& model) {
-  const WeightCache cache(model);
-  if (const auto packed = cache.find()) return decoder_from(model, *packed);
+LoadedWeights load_cached(const WantedModel& model) {
+  const WeightCache cache(
+      {model.name, model.options, model.config, model.shape, model.backend, model.logger});
+  const auto check = [&model](const PackedFile& packed) {
+    check_packed_file(packed, model.options, model.config, model.backend, model.watch);
+  };
+  if (const auto packed = cache.find(check)) return decoder_from(model, *packed);
   const Checkpoint checkpoint(model.options.path);
   const ModelSources sources =
       checkpoint_sources(model.config, checkpoint, model.shape.quantization);
@@ -212,7 +217,7 @@ LoadedWeights load_cached(const CachedModel& model) {
   return out;
 }
 
-LoadedWeights load_folder(const CachedModel& model) {
+LoadedWeights load_folder(const WantedModel& model) {
   const Checkpoint checkpoint(model.options.path, mtp_folder(model.options));
   ModelSources sources = checkpoint_sources(model.config, checkpoint, model.shape.quantization);
   share_sources(model.shape.rank, sources);
@@ -223,7 +228,7 @@ LoadedWeights load_folder(const CachedModel& model) {
   return out;
 }
 
-LoadedWeights load_dummy(const CachedModel& model) {
+LoadedWeights load_dummy(const WantedModel& model) {
   WeightLoader loader(model.backend, nullptr, model.shape.storage, model.shape.dummy_spread,
                       &model.watch.checker());
   ModelSources sources =
@@ -234,7 +239,7 @@ LoadedWeights load_dummy(const CachedModel& model) {
 
 }  // namespace
 
-LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
+LoadedWeights load_decoder(const WantedModel& model, const PackedFile* packed) {
   const ModelOptions& options = model.options;
   if (packed != nullptr) return decoder_from(model, *packed);
   if (options.packed_weights == kCachedWeights) {

@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/config/config_reader.h"
-#include "model/config/json.h"
 #include "model/config/rope_scaling.h"
 #include "model/families/family.h"
+#include "model/json/json.h"
 
 namespace headrace {
 
@@ -113,11 +113,12 @@ bool may_differ(const std::string& key) {
 
 /// The keys of a decoder with a tower in one object: those of text_config, if there is one, and
 /// those around it.
-Json flat_keys(const Json& json, const VisionFamily& vision) {
-  Json out = json;
+JsonValue flat_keys(const JsonValue& json, const VisionFamily& vision) {
+  JsonValue flat = json;
+  JsonValue::Object& out = flat.object();
   out.erase("vision_config");
-  const auto text = json.find("text_config");
-  if (text == json.end() || text->is_null()) return out;
+  const JsonValue* text = json.find("text_config");
+  if (text == nullptr || text->is_null()) return flat;
   ConfigReader outer(json, "config.json");
   if (!text->is_object()) outer.fail_value("text_config", "must be an object");
   out.erase("text_config");
@@ -127,27 +128,27 @@ Json flat_keys(const Json& json, const VisionFamily& vision) {
     inner.fail_unsupported("model_type",
                            str_cat("of this family the build runs ", vision.text_types.front()));
   }
-  for (const auto& [key, value] : text->items()) {
+  for (const auto& [key, value] : text->object()) {
     if (key == "model_type" || key == "architectures") continue;
     if (key == "tie_word_embeddings") {
       if (vision.nested_tie && inner.flag(key, false)) out[key] = true;
       continue;
     }
     const auto around = out.find(key);
-    if (around != out.end() && *around != value && !may_differ(key) && key != "dtype" &&
+    if (around != out.end() && around->second != value && !may_differ(key) && key != "dtype" &&
         key != "torch_dtype" && key != "eos_token_id") {
       inner.fail_value(key, str_cat("must agree with the same key outside of text_config (",
-                                    shown(*around), ")"));
+                                    shown(around->second), ")"));
     }
     out[key] = value;
   }
-  return out;
+  return flat;
 }
 
-void read_vision(ConfigReader& reader, const Json& json, const VisionFamily& vision,
+void read_vision(ConfigReader& reader, const JsonValue& json, const VisionFamily& vision,
                  ModelConfig& config) {
-  const auto tower = json.find("vision_config");
-  if (tower == json.end() || !tower->is_object()) {
+  const JsonValue* tower = json.find("vision_config");
+  if (tower == nullptr || !tower->is_object()) {
     ConfigReader(json, "config.json").fail_value("vision_config", "must be an object");
   }
   ConfigReader own(*tower, "config.json: vision_config");
@@ -173,15 +174,15 @@ bool names_body(std::string_view name, std::string_view architecture) {
 }
 
 std::string read_architecture(ConfigReader& reader, const Family& family) {
-  const Json* list = reader.find("architectures");
+  const JsonValue* list = reader.find("architectures");
   if (list == nullptr || (list->is_array() && list->empty())) {
     return std::string(family.architectures.front());
   }
   if (!list->is_array()) reader.fail_value("architectures", "must be a list of names");
-  for (const Json& name : *list) {
+  for (const JsonValue& name : list->array()) {
     if (!name.is_string()) reader.fail_value("architectures", "must be a list of names");
     for (const std::string_view known : family.architectures) {
-      const auto& own = name.get_ref<const std::string&>();
+      const auto& own = name.text();
       if (own == known || names_body(own, known)) return std::string(known);
     }
   }
@@ -257,12 +258,12 @@ CheckpointLayout likely_layout(const ConfigReader& reader, const Family& family)
 StoredQuantization read_quantization(ConfigReader& reader) {
   // Old files of compressed-tensors have the second name.
   for (const char* key : {"quantization_config", "compression_config"}) {
-    const Json* value = reader.find(key);
+    const JsonValue* value = reader.find(key);
     if (value == nullptr || value->empty()) continue;
     if (!value->is_object()) reader.fail_value(key, "must be an object");
     return read_stored_quantization(*value);
   }
-  const Json* other = reader.find("quantization");
+  const JsonValue* other = reader.find("quantization");
   if (other != nullptr && !other->empty()) {
     reader.fail_unsupported("quantization", "quantized checkpoints say so in quantization_config");
   }
@@ -273,10 +274,10 @@ StoredQuantization read_quantization(ConfigReader& reader) {
 /// where the key does not say otherwise.
 bool read_causal(ConfigReader& reader, const ModelConfig& config) {
   bool usual = true;
-  if (const Json* code = reader.find("auto_map"); code != nullptr && code->is_object()) {
-    const auto found = code->find("AutoModel");
-    usual = config.model_type != "qwen2" || found == code->end() || !found->is_string() ||
-            !found->get_ref<const std::string&>().ends_with("modeling_qwen.Qwen2Model");
+  if (const JsonValue* code = reader.find("auto_map"); code != nullptr && code->is_object()) {
+    const JsonValue* found = code->find("AutoModel");
+    usual = config.model_type != "qwen2" || found == nullptr || !found->is_string() ||
+            !found->text().ends_with("modeling_qwen.Qwen2Model");
   }
   const bool causal = reader.find("is_causal") == nullptr ? usual : reader.flag("is_causal", usual);
   const bool has_window = std::ranges::any_of(config.layer_window, [](int32_t w) { return w > 0; });
@@ -289,14 +290,14 @@ bool read_causal(ConfigReader& reader, const ModelConfig& config) {
 
 /// Adds eos_token_id, a number or a list, to `ids`.
 void read_eos(ConfigReader& reader, int32_t vocab_size, std::vector<int32_t>& ids) {
-  const Json* value = reader.find("eos_token_id");
+  const JsonValue* value = reader.find("eos_token_id");
   if (value == nullptr) return;
-  const Json list = value->is_array() ? *value : Json::array({*value});
-  for (const Json& entry : list) {
-    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > uint64_t{kMaxToken}) {
+  const JsonValue::Array list = value->is_array() ? value->array() : JsonValue::Array{*value};
+  for (const JsonValue& entry : list) {
+    if (!entry.is_unsigned() || entry.unsigned_integer() > uint64_t{kMaxToken}) {
       reader.fail_value("eos_token_id", "must be a token id or a list of them");
     }
-    const auto id = entry.get<int64_t>();
+    const auto id = entry.integer();
     // An id behind the vocabulary can never be generated.
     if (id >= vocab_size) continue;
     if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(static_cast<int32_t>(id));
@@ -311,10 +312,10 @@ std::string read_text(const std::filesystem::path& path) {
 
 ModelConfig parse_model_config(const std::string& config_json,
                                const std::string& generation_config_json) {
-  const Json json = parse_json_object(config_json, "config.json", kConfigLimits);
+  const JsonValue json = parse_json_object(config_json, "config.json", kConfigLimits);
   ConfigReader outer(json, "config.json");
   const Family& family = read_family(outer);
-  const Json keys = family.vision == nullptr ? json : flat_keys(json, *family.vision);
+  const JsonValue keys = family.vision == nullptr ? json : flat_keys(json, *family.vision);
   ConfigReader reader(keys, "config.json");
   reader.find("model_type");
 
@@ -345,7 +346,7 @@ ModelConfig parse_model_config(const std::string& config_json,
   reader.refuse_unknown_keys(harmless);
 
   if (!generation_config_json.empty()) {
-    const Json generation =
+    const JsonValue generation =
         parse_json_object(generation_config_json, "generation_config.json", kConfigLimits);
     ConfigReader generation_reader(generation, "generation_config.json");
     read_eos(generation_reader, config.vocab_size, config.eos_token_ids);

@@ -103,7 +103,7 @@ StoredQuantization read_gptq(ConfigReader& reader) {
   reader.require("is_marlin_format", false);
   reader.require("pack_dtype", "int32");
   // Overrides for some modules, which tensors don't show.
-  reader.require("dynamic", Json::object());
+  reader.require("dynamic", JsonValue::Object());
   reader.find("checkpoint_format");
   reader.refuse_unknown_keys(kGptqHarmless);
   return out;
@@ -131,14 +131,13 @@ StoredQuantization read_awq(ConfigReader& reader) {
 
 /// Sizes of the blocks that share a scale, [features, inputs].
 void read_blocks(ConfigReader& reader, const char* key, StoredQuantization& out) {
-  const Json* value = reader.find(key);
+  const JsonValue* value = reader.find(key);
   if (value == nullptr || value->is_null()) return;
   const auto side = [&](size_t i) -> int32_t {
-    const bool is_size = value->is_array() && value->size() == 2 &&
-                         (*value)[i].is_number_integer() && (*value)[i] >= 1 &&
-                         (*value)[i] <= (1 << 20);
-    if (!is_size) reader.fail_value(key, "must be two sizes from 1 to 1048576");
-    return (*value)[i].get<int32_t>();
+    const bool two = value->is_array() && value->size() == 2;
+    const double size = two && value->array()[i].is_whole() ? value->array()[i].number() : 0;
+    if (size < 1 || size > 1 << 20) reader.fail_value(key, "must be two sizes from 1 to 1048576");
+    return static_cast<int32_t>(size);
   };
   out.block_n = side(0);
   out.block_k = side(1);
@@ -149,7 +148,7 @@ StoredQuantization read_fp8(ConfigReader& reader) {
   StoredQuantization out{.method = StoredMethod::kFp8, .rounded_rows = true};
   reader.require("fmt", "e4m3");
   reader.require("activation_scheme", "dynamic");
-  reader.require("kv_cache_scheme", Json());
+  reader.require("kv_cache_scheme", JsonValue());
   read_blocks(reader, "weight_block_size", out);
   reader.refuse_unknown_keys(kFp8Harmless);
   return out;
@@ -157,10 +156,11 @@ StoredQuantization read_fp8(ConfigReader& reader) {
 
 /// Whether activations are to be rounded: to 8 bits, as they come.
 bool read_activations(ConfigReader& group, const char* key, StoredMethod method) {
-  const Json* value = group.find(key);
+  const JsonValue* value = group.find(key);
   if (value == nullptr || value->is_null()) return false;
-  const auto has = [value](const char* name, const Json& wanted) {
-    return value->is_object() && value->value(name, Json()) == wanted;
+  const auto has = [value](const char* name, const JsonValue& wanted) {
+    const JsonValue* member = value->find(name);
+    return member != nullptr && *member == wanted;
   };
   const char* type = is_numbers(method) ? "float" : "int";
   const bool four = method == StoredMethod::kMxfp4;
@@ -179,14 +179,14 @@ StoredQuantization read_float8_scheme(ConfigReader& reader) {
   reader.require("type", "float");
   reader.require("dynamic", false);
   reader.require("symmetric", true);
-  reader.require("group_size", Json());
-  reader.require("actorder", Json());
+  reader.require("group_size", JsonValue());
+  reader.require("actorder", JsonValue());
   const std::string strategy = reader.text("strategy", "");
   if (strategy == "block") {
     read_blocks(reader, "block_structure", out);
     if (out.block_n == 0) reader.fail_value("block_structure", "must be two sizes");
   } else {
-    reader.require("block_structure", Json());
+    reader.require("block_structure", JsonValue());
     if (strategy != "tensor" && strategy != "channel") {
       reader.fail_unsupported("strategy", "\"tensor\", \"channel\" and \"block\" are supported");
     }
@@ -203,9 +203,9 @@ StoredQuantization read_mxfp4_scheme(ConfigReader& reader) {
   reader.require("symmetric", true);
   reader.require("strategy", "group");
   reader.require("group_size", 32);
-  reader.require("block_structure", Json());
-  reader.require("actorder", Json());
-  const Json* scale = reader.find("scale_dtype");
+  reader.require("block_structure", JsonValue());
+  reader.require("actorder", JsonValue());
+  const JsonValue* scale = reader.find("scale_dtype");
   if (scale != nullptr && !scale->is_null() && *scale != "torch.uint8" && *scale != "uint8") {
     reader.fail_unsupported("scale_dtype", "MXFP4's scales are torch.uint8");
   }
@@ -213,13 +213,14 @@ StoredQuantization read_mxfp4_scheme(ConfigReader& reader) {
   return {.method = StoredMethod::kMxfp4};
 }
 
-StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const std::string& origin) {
+StoredQuantization read_scheme(const JsonValue& scheme, StoredMethod method,
+                               const std::string& origin) {
   ConfigReader group(scheme, origin);
   group.find("targets");
   group.find("format");
   const bool rounded = read_activations(group, "input_activations", method);
-  group.require("output_activations", Json());
-  const Json* weights = group.find("weights");
+  group.require("output_activations", JsonValue());
+  const JsonValue* weights = group.find("weights");
   if (weights == nullptr || !weights->is_object()) group.fail_value("weights", "must be an object");
   group.refuse_unknown_keys({});
 
@@ -238,7 +239,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
   }
   reader.require("type", "int");
   reader.require("dynamic", false);
-  reader.require("block_structure", Json());
+  reader.require("block_structure", JsonValue());
   const std::string strategy = reader.text("strategy", "");
   const auto size = reader.optional_integer("group_size", -1, 1 << 20);
   if (strategy == "group" || (strategy.empty() && size.value_or(-1) > 0)) {
@@ -246,7 +247,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
   } else if (strategy != "channel") {
     reader.fail_unsupported("strategy", "\"group\" and \"channel\" are supported");
   }
-  const Json* order = reader.find("actorder");
+  const JsonValue* order = reader.find("actorder");
   out.own_order = order != nullptr && (*order == "group" || *order == true) && out.group_size != 0;
   if (order != nullptr && *order != "group" && *order != "weight" && *order != "static" &&
       *order != false && *order != true) {
@@ -272,15 +273,15 @@ StoredQuantization read_compressed(ConfigReader& reader) {
                           kRemedy));
   }
   for (const char* key : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
-    const Json* value = reader.find(key);
+    const JsonValue* value = reader.find(key);
     if (value != nullptr && !value->empty()) reader.fail_unsupported(key, "not supported");
   }
-  const Json* groups = reader.find("config_groups");
+  const JsonValue* groups = reader.find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->empty()) {
     reader.fail_value("config_groups", "must name groups of modules");
   }
   StoredQuantization out;
-  for (const auto& [name, scheme] : groups->items()) {
+  for (const auto& [name, scheme] : groups->object()) {
     const std::string origin = str_cat(kOrigin, ": config_groups.", in_quotes(name));
     if (!scheme.is_object()) reader.fail_value("config_groups", "must hold objects");
     const StoredQuantization read = read_scheme(scheme, method, origin);
@@ -314,7 +315,7 @@ const char* stored_method_name(StoredMethod method) {
   return "";
 }
 
-StoredQuantization read_stored_quantization(const Json& quantization_config) {
+StoredQuantization read_stored_quantization(const JsonValue& quantization_config) {
   ConfigReader reader(quantization_config, kOrigin);
   const std::string method = reader.text("quant_method", "");
   if (method == "gptq") return read_gptq(reader);

@@ -113,7 +113,7 @@ std::vector<std::string_view> ernie_moe_harmless_keys() {
 
 std::vector<int64_t> read_each_group(ConfigReader& reader, std::string_view key, int64_t fallback,
                                      int64_t min, int64_t max, size_t groups) {
-  const Json* value = reader.find(key);
+  const JsonValue* value = reader.find(key);
   if (value == nullptr) return std::vector<int64_t>(groups, fallback);
   if (groups == 1 || !value->is_array()) {
     return std::vector<int64_t>(groups, reader.integer(key, fallback, min, max));
@@ -123,8 +123,8 @@ std::vector<int64_t> read_each_group(ConfigReader& reader, std::string_view key,
                                    ", one for each group of experts"));
   }
   std::vector<int64_t> out;
-  for (const Json& entry : *value) {
-    const Json holder = {{std::string(key), entry}};
+  for (const JsonValue& entry : value->array()) {
+    const JsonValue holder{JsonValue::Object{{std::string(key), entry}}};
     ConfigReader one(holder, reader.origin());
     out.push_back(one.optional_integer(key, min, max).value_or(fallback));
   }

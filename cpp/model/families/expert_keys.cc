@@ -53,15 +53,15 @@ void read_qwen_sparse_layers(ConfigReader& reader, ModelConfig& config) {
   for (size_t layer = 0; layer < sparse.size(); ++layer) {
     sparse[layer] = static_cast<int64_t>(layer + 1) % step == 0;
   }
-  const Json* dense = reader.find("mlp_only_layers");
+  const JsonValue* dense = reader.find("mlp_only_layers");
   if (dense == nullptr) return;
   const char* expected = "must list numbers of layers, counted from 0";
   if (!dense->is_array()) reader.fail_value("mlp_only_layers", expected);
-  for (const Json& layer : *dense) {
-    if (!layer.is_number_unsigned() || layer.get<uint64_t>() >= sparse.size()) {
+  for (const JsonValue& layer : dense->array()) {
+    if (!layer.is_unsigned() || layer.unsigned_integer() >= sparse.size()) {
       reader.fail_value("mlp_only_layers", expected);
     }
-    sparse[layer.get<size_t>()] = false;
+    sparse[layer.unsigned_integer()] = false;
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "model/checkpoint/expect_tensor.h"
-#include "model/config/json.h"
+#include "model/json/json.h"
 
 namespace headrace {
 

@@ -138,10 +138,10 @@ std::string first_tensor(const Family& family, const ModelConfig& config,
 }
 
 bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
-  constexpr std::string_view kWeight = ".weight";
+  constexpr std::string_view kSuffix = ".weight";
   if (checkpoint.find(tensor) != nullptr) return true;
-  if (!tensor.ends_with(kWeight)) return false;
-  tensor.remove_suffix(kWeight.size());
+  if (!tensor.ends_with(kSuffix)) return false;
+  tensor.remove_suffix(kSuffix.size());
   return checkpoint.find(str_cat(tensor, ".qweight")) != nullptr ||
          checkpoint.find(str_cat(tensor, ".weight_packed")) != nullptr;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedError
 from headrace.options.sampling_params import SamplingParams
@@ -18,6 +18,9 @@ from headrace.parsers.tools.format import Function, ToolFormat
 from headrace.prompts import PromptParts
 from headrace.quoting import quoted
 from headrace.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from headrace.grammar import Grammar
 
 
 @dataclass(slots=True, frozen=True)
@@ -110,7 +113,7 @@ class OutputPlan:
             )
         return enabled
 
-    def constraint(self, guided: Any, enabled: bool) -> Any:
+    def constraint(self, guided: Any, enabled: bool, compile: Callable[[Grammar], Any]) -> Any:
         """What the whole output must conform to, compiled; None: nothing. Raises ValueError.
 
         guided: the same of the answer, without calls. enabled: guided decoding is.
@@ -121,7 +124,7 @@ class OutputPlan:
                     "guided_decoding and tools can't be combined: leave one out, or pass "
                     "tool_choice='none'"
                 )
-            guided = self._guided_calls()
+            guided = self._guided_calls(compile)
         reasoning = self.parsing.reasoning
         limit = self.reasoning_max_tokens
         if reasoning is None or self.start is Start.CONTENT or (limit is None and guided is None):
@@ -137,8 +140,8 @@ class OutputPlan:
             answer=guided,
         )
 
-    def _guided_calls(self) -> Any:
-        from headrace.grammar import compile_constraint, grammar_literal
+    def _guided_calls(self, compile: Callable[[Grammar], Any]) -> Any:
+        from headrace.grammar import grammar_literal
         from headrace.parsers.tools.guide import call_grammar
 
         tokenizer = self.parsing.tokenizer
@@ -156,7 +159,7 @@ class OutputPlan:
             several=choice.kind != "named",
         )
         try:
-            return compile_constraint(grammar, tokenizer)
+            return compile(grammar)
         except ValueError as error:
             raise ValueError(
                 f"tools: {error}; guided_decoding_backend='off' leaves calls to the model"

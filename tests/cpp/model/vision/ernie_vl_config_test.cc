@@ -6,9 +6,9 @@
 
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/test_json.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "model/blocks/expert_block.h"
-#include "model/config/json.h"
 #include "model/config/model_config.h"
 #include "model/weights/weight_sources.h"
 

@@ -4,9 +4,9 @@
 
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/test_json.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/config/json.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
 #include "model/weights/weight_sources.h"
