@@ -81,7 +81,7 @@ def test_every_row_is_a_room_and_needs_what_it_names(folder: str) -> None:
             assert any(is_in(target, place) for target in used[room]), f"{room} needs no {place}"
 
 
-@pytest.mark.parametrize("folder", ["cpp/engine", "tests/cpp/engine"])
+@pytest.mark.parametrize("folder", ["cpp/engine", "cpp/model", "tests/cpp/engine"])
 def test_rooms_stay_small(folder: str) -> None:
     rooms = [p for p in (ROOT / folder).rglob("*") if p.is_dir()]
     assert len(rooms) > 8, "nothing is found"
@@ -89,7 +89,7 @@ def test_rooms_stay_small(folder: str) -> None:
 
 
 def test_the_tables_are_found() -> None:
-    assert {"cpp", "cpp/engine"} <= TABLES.keys()
+    assert {"cpp", "cpp/engine", "cpp/model"} <= TABLES.keys()
     lines = ("| room of `cpp` | includes |", "|---|---|", "| `a` | |", "| `b` | `a`, `c/d` |")
     assert read_tables("\n".join([*lines, "", "| `e` | `a` |"])) == {
         "cpp": {"a": [], "b": ["a", "c/d"]}
@@ -107,6 +107,8 @@ def test_an_upward_edge_is_found() -> None:
     assert found("cpp/engine", "request", "engine/loop/model_control.h")
     assert found("cpp/engine", "loop", "engine/engine_access.h")
     assert not found("cpp/engine", "loop", "engine/request/endings.h")
+    assert found("cpp/model", "decoder", "model/families/family.h")
+    assert not found("cpp/model", "decoder", "model/blocks/block.h")
 
 
 def test_the_loop_knows_headers_of_models_that_have_no_code() -> None:

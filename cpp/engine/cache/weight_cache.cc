@@ -9,7 +9,8 @@
 #include "engine/cache/cache_folder.h"
 #include "headrace/version.h"
 #include "model/config/quantization.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 

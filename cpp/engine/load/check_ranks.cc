@@ -2,7 +2,8 @@
 
 #include "engine/devices/device_names.h"
 #include "engine/load/weights.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 

@@ -1,7 +1,9 @@
 #include "engine/load/describe.h"
 
 #include "engine/load/weights.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 

@@ -19,8 +19,10 @@
 #include "engine/ranks/decoder_runner.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
-#include "model/lora/load_lora_adapter.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/load_config.h"
+#include "model/load/load_lora_adapter.h"
+#include "model/load/make_decoder.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 
@@ -124,6 +126,11 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
     throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
                 " has bidirectional attention: it guesses no tokens.");
   }
+  if (!out.options.dummy_weights) find_head(out.options.path, nullptr, out.config);
+  if (!out.config.has_head) {
+    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
+                " has no head: it guesses no tokens.");
+  }
   out.packed = open_packed(out.options);
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()));
@@ -208,10 +215,9 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.leftover_bytes = options.memory_leftover_bytes;
   DecoderOptions decoder = shapes.decoder;
   decoder.rank = rank;
-  request.weight_bytes =
-      Decoder::plan_weight_bytes(config, decoder.storage, decoder.quantization, rank);
+  request.weight_bytes = plan_weight_bytes(config, decoder.storage, decoder.quantization, rank);
   request.scratch_bytes =
-      Decoder::plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
+      plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
                        plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
   request.block_bytes = backend.kv_block_bytes(rank_cache(shapes.cache, config, rank.count));

@@ -13,6 +13,8 @@
 #include "engine/load/weights.h"
 #include "headrace/version.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headrace {

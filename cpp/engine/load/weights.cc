@@ -9,9 +9,11 @@
 #include "engine/devices/device_names.h"
 #include "headrace/pack.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 #include "model/vision/make_tower.h"
 #include "model/weights/weight_loader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace::internal {
 
@@ -83,12 +85,20 @@ std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
 
 void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config) {
   const bool by_tensor = head_if_stored(config);
-  if (config.tie_word_embeddings && !by_tensor) return;
-  const bool found = packed == nullptr
-                         ? holds_head(config, Checkpoint(folder))
-                         : std::ranges::any_of(packed->header().tensors, [](const PackedTensor& t) {
-                             return t.name == "head" || t.name == "head.rank.0";
-                           });
+  const bool tied = config.tie_word_embeddings && !by_tensor;
+  bool found = false;
+  if (packed != nullptr) {
+    found = std::ranges::any_of(packed->header().tensors, [](const PackedTensor& tensor) {
+      return tensor.name == "head" || tensor.name == "head.rank.0";
+    });
+  } else {
+    const Checkpoint checkpoint(folder);
+    found = tied ? holds_other_head(config, checkpoint) : holds_head(config, checkpoint);
+  }
+  if (tied) {
+    config.tie_word_embeddings = !found;
+    return;
+  }
   config.has_head = found || by_tensor;
   config.tie_word_embeddings = !found;
 }

@@ -34,9 +34,9 @@ std::string mtp_folder(const ModelOptions& options);
 /// Throws Error as PackedFile does.
 std::unique_ptr<PackedFile> open_packed(const ModelOptions& options);
 
-/// Learns from the weights' headers whether the model has a head of its own, if config.json says
-/// so: sets has_head, and tie_word_embeddings where there is none. `packed` may be null. Throws
-/// Error as Checkpoint and detect_naming() do.
+/// Learns from the weights whether the model has a head of its own: sets tie_word_embeddings, which
+/// config.json may have otherwise than the weights, and has_head where it should have one. `packed`
+/// may be null. Throws Error as Checkpoint and detect_naming() do.
 void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config);
 
 /// The dtype that weights are kept in. `packed` may be null. Throws Error(kUnsupported) if the

@@ -1,5 +1,7 @@
 #include "engine/ranks/decoder_runner.h"
 
+#include "model/load/load_lora_adapter.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -12,6 +12,7 @@
 #include "engine/ranks/loaded_weights.h"
 #include "engine/ranks/rank_threads.h"
 #include "engine/runner/step_runner.h"
+#include "model/load/load_lora_adapter.h"
 
 namespace headrace::internal {
 

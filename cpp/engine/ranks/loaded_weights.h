@@ -6,7 +6,7 @@
 
 #include "engine/cache/cache_writer.h"
 #include "model/decoder/decoder.h"
-#include "model/lora/load_lora_adapter.h"
+#include "model/load/load_lora_adapter.h"
 #include "model/vision/vision_tower.h"
 
 namespace headrace::internal {

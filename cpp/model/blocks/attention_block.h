@@ -3,15 +3,10 @@
 #include <cstdint>
 
 #include "backend/contract/backend.h"
-#include "model/blocks/block_sources.h"
 #include "model/blocks/linear.h"
+#include "model/sources/block_sources.h"
 
 namespace headrace {
-
-/// The key/value heads of a rank. Throws Error(kUnsupported) unless the number of ranks divides
-/// `heads`, and either the number of ranks divides `kv_heads` or `kv_heads` divides the number of
-/// ranks.
-SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place);
 
 /// Softmax attention over a KV cache, with at most as many key/value heads as query heads.
 struct AttentionSources final : MixerSources {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "model/config/config_reader.h"
@@ -16,56 +18,99 @@ constexpr const char* kOrigin = "config.json: quantization_config";
 constexpr const char* kRemedy =
     "load the checkpoint that isn't quantized, with quantization=\"wint4\" or \"wint8\"";
 
-// Which modules are quantized shows in the tensors' names.
-constexpr std::string_view kGptqHarmless[] = {
-    "damp_percent",
-    "damp_auto_increment",
-    "true_sequential",
-    "static_groups",
-    "sym",
-    "lm_head",
-    "model_name_or_path",
-    "model_file_base_name",
-    "meta",
-    "dataset",
-    "tokenizer",
+// What tools write of themselves and of how they chose the numbers. Which modules are quantized,
+// the head (lm_head) among them, shows in the tensors' names, and zero points (sym) are tensors.
+constexpr std::string_view kToolHarmless[] = {
+    "act_group_aware",
+    "amp",
+    "autoround_version",
+    "backend",
     "batch_size",
     "block_name_to_quantize",
+    "cache_block_outputs",
+    "damp_auto_increment",
+    "damp_percent",
+    "dataset",
+    "enable_minmax_tuning",
+    "enable_norm_bias_tuning",
+    "enable_quanted_input",
+    "exllama_config",
+    "gradient_accumulate_steps",
+    "hyb_act",
+    "iters",
+    "lm_head",
+    "low_cpu_mem_usage",
+    "low_gpu_mem_usage",
+    "lr",
+    "max_input_length",
+    "meta",
+    "minmax_lr",
+    "model_file_base_name",
+    "model_name_or_path",
+    "model_seqlen",
+    "modules_to_not_convert",
+    "mse",
+    "nsamples",
+    "offload_to_disk*",
+    "pad_token_id",
+    "provider",
+    "quant_lm_head",
+    "quantizer",
+    "seqlen",
+    "static_groups",
+    "sym",
+    "to_quant_block_names",
+    "tokenizer",
+    "true_sequential",
+};
+constexpr std::string_view kGptqHarmless[] = {
     "module_name_preceding_first_block",
     "modules_in_block_to_quantize",
-    "modules_to_not_convert",
-    "cache_block_outputs",
-    "exllama_config",
     "use_exllama",
     "disable_exllama",
-    "max_input_length",
-    "model_seqlen",
-    "pad_token_id",
     "use_cuda_fp16",
-    "backend",
-    "mse",
-    "act_group_aware",
-    "hyb_act",
     "parallel_packing",
-    "offload_to_disk*",
-    "quantizer",
 };
-constexpr std::string_view kAwqHarmless[] = {
-    "modules_to_not_convert", "do_fuse",        "fuse_max_seq_len",
-    "modules_to_fuse",        "exllama_config", "backend",
-};
-constexpr std::string_view kFp8Harmless[] = {
-    "modules_to_not_convert",
-    "ignored_layers",
-    "dequantize",
-    "scale_fmt",
-};
+constexpr std::string_view kAwqHarmless[] = {"do_fuse", "fuse_max_seq_len", "modules_to_fuse"};
+constexpr std::string_view kFp8Harmless[] = {"ignored_layers", "dequantize", "scale_fmt"};
 constexpr std::string_view kCompressedHarmless[] = {
     "ignore", "quantization_status", "global_compression_ratio", "version", "quantization_version",
 };
 constexpr std::string_view kWeightsHarmless[] = {
     "observer", "observer_kwargs", "scale_dtype", "zp_dtype", "symmetric",
 };
+
+/// Throws for keys beside `own` and those of every tool.
+void refuse_other_keys(ConfigReader& reader, std::span<const std::string_view> own) {
+  std::vector<std::string_view> harmless(own.begin(), own.end());
+  harmless.insert(harmless.end(), std::begin(kToolHarmless), std::end(kToolHarmless));
+  reader.refuse_unknown_keys(harmless);
+}
+
+/// Keys that GPTQ's and AWQ's tools share: the codes are integers in words of 32 bits, those of all
+/// modules are alike, and activations are not rounded.
+void check_codes(ConfigReader& reader, const char* method) {
+  reader.require("method", method);
+  reader.require("pack_dtype", "int32");
+  reader.require("data_type", "int");
+  constexpr int64_t kWholeBits = 16;
+  if (reader.optional_integer("act_bits", 1, 64).value_or(kWholeBits) < kWholeBits) {
+    reader.fail_unsupported("act_bits", str_cat("activations of 16 bits are supported; ", kRemedy));
+  }
+  for (const char* key : {"act_data_type", "act_dynamic", "act_group_size", "act_sym"}) {
+    reader.find(key);
+  }
+  // Overrides for some modules, which tensors don't show; "-:" leaves modules out.
+  const JsonValue* overrides = reader.find("dynamic");
+  if (overrides == nullptr) return;
+  if (!overrides->is_object()) reader.fail_value("dynamic", "must be an object");
+  for (const auto& [pattern, values] : overrides->object()) {
+    if (pattern.starts_with('-')) continue;
+    reader.fail_unsupported("dynamic", str_cat("modules that are quantized in another way than the "
+                                               "rest are not supported; ",
+                                               kRemedy));
+  }
+}
 
 int32_t read_bits(ConfigReader& reader, std::string_view key) {
   const auto bits = static_cast<int32_t>(reader.integer(key, 0, 0, 64));
@@ -101,11 +146,9 @@ StoredQuantization read_gptq(ConfigReader& reader) {
   }
   out.own_order = reader.flag("desc_act", false) && out.group_size != 0;
   reader.require("is_marlin_format", false);
-  reader.require("pack_dtype", "int32");
-  // Overrides for some modules, which tensors don't show.
-  reader.require("dynamic", JsonValue::Object());
   reader.find("checkpoint_format");
-  reader.refuse_unknown_keys(kGptqHarmless);
+  check_codes(reader, "gptq");
+  refuse_other_keys(reader, kGptqHarmless);
   return out;
 }
 
@@ -122,10 +165,20 @@ StoredQuantization read_awq(ConfigReader& reader) {
   if (version != "gemm") {
     reader.fail_unsupported("version", str_cat("this build loads \"gemm\"; ", kRemedy));
   }
-  if (!reader.flag("zero_point", true)) {
+  for (const char* key : {"format", "checkpoint_format"}) {
+    if (reader.text(key, "gemm") != "gemm") {
+      reader.fail_unsupported(key, str_cat("this build loads \"gemm\"; ", kRemedy));
+    }
+  }
+  // Tools that write `sym` store the zero points of symmetric weights, too.
+  if (!reader.flag("zero_point", true) && !reader.flag("sym", false)) {
     reader.fail_unsupported("zero_point", str_cat("version gemm has zero points; ", kRemedy));
   }
-  reader.refuse_unknown_keys(kAwqHarmless);
+  if (reader.flag("desc_act", false)) {
+    reader.fail_unsupported("desc_act", "AWQ's inputs have no order of their own");
+  }
+  check_codes(reader, "awq");
+  refuse_other_keys(reader, kAwqHarmless);
   return out;
 }
 
@@ -150,7 +203,9 @@ StoredQuantization read_fp8(ConfigReader& reader) {
   reader.require("activation_scheme", "dynamic");
   reader.require("kv_cache_scheme", JsonValue());
   read_blocks(reader, "weight_block_size", out);
-  reader.refuse_unknown_keys(kFp8Harmless);
+  // FP4 experts are packed two by two.
+  reader.require("expert_dtype", "fp8");
+  refuse_other_keys(reader, kFp8Harmless);
   return out;
 }
 
@@ -290,7 +345,7 @@ StoredQuantization read_compressed(ConfigReader& reader) {
     }
     out = read;
   }
-  reader.refuse_unknown_keys(kCompressedHarmless);
+  refuse_other_keys(reader, kCompressedHarmless);
   return out;
 }
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
-#include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
+#include "model/config/quantization.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 
@@ -35,18 +35,12 @@ class LoraAdapter;
 /// its weights and its scratch memory; forward() allocates nothing.
 class Decoder {
  public:
-  /// Loads and packs all weights. Throws Error(kCorruptFile/kNotFound/kUnsupported/kOutOfMemory)
-  /// that names the tensor. All names, shapes and dtypes are checked before the first tensor is
-  /// packed. Each checkpoint page is read once, packed and dropped. Throws Error(kInvalidArgument)
-  /// for options out of range. `backend` must outlive the decoder; the checkpoint may end after
-  /// this call.
-  Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
-          const DecoderOptions& options);
-  /// The same with weights from `reader`, which may end after this call. `sources` are
-  /// list_sources() of the config. Throws what the reader throws. For a rank, sources and config
-  /// are share_sources() and share_config(), and the backend has joined the other ranks' group.
-  /// Every method that computes is then called for all ranks at once, each on its own thread, with
-  /// the same arguments except for objects that live on the backend.
+  /// Weights come from `reader`, which may end after this call. `sources` are list_sources() of the
+  /// config. Throws what the reader throws, and Error(kInvalidArgument) for options out of range.
+  /// `backend` must outlive the decoder. For a rank, sources and config are share_sources() and
+  /// share_config(), and the backend has joined the other ranks' group. Every method that computes
+  /// is then called for all ranks at once, each on its own thread, with the same arguments except
+  /// for objects that live on the backend.
   Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
           WeightReader& reader, const DecoderOptions& options);
   ~Decoder();
@@ -92,14 +86,10 @@ class Decoder {
   /// embedding, and only the experts of the row.
   size_t token_weight_bytes() const;
 
-  /// Scratch bytes that a Decoder with these options will take. Here and below, the config is the
-  /// whole model's, for every rank.
-  static size_t plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
-                                   DType activation);
-  /// Bytes that the packed weights will take (exact up to layout padding).
-  static size_t plan_weight_bytes(const ModelConfig& config, DType storage,
-                                  const Quantization& quantization = {},
-                                  const RankPlace& rank = {});
+  /// Scratch that a Decoder with these arguments will take, before it is made. The config is the
+  /// whole model's, whichever rank's the sources are.
+  static size_t plan_scratch_bytes(const ModelConfig& config, const ModelSources& sources,
+                                   const DecoderOptions& options, DType activation);
 
  private:
   struct Impl;

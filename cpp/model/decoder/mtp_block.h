@@ -14,8 +14,8 @@
 #include "model/decoder/mtp_step.h"
 #include "model/decoder/scratch.h"
 #include "model/decoder/vocabulary.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 

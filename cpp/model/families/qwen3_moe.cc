@@ -1,5 +1,5 @@
-#include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/moe_layer.h"
 
 namespace headrace {

@@ -30,7 +30,6 @@ class LoraAdapter {
 
   /// What it adds to the linear of that number; null: nothing.
   const PackedLora* linear(int32_t site) const { return linears_[static_cast<size_t>(site)].get(); }
-  size_t num_linears() const noexcept { return linears_.size(); }
   int32_t rank() const noexcept { return rank_; }  ///< the largest of its modules'
   int32_t num_modules() const noexcept { return num_modules_; }
   size_t bytes() const noexcept { return bytes_; }  ///< of all ranks

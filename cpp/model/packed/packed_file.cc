@@ -9,7 +9,8 @@
 #include "base/content_hash.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/config/config_reader.h"
-#include "model/config/model_config.h"
+#include "model/config/config_text.h"
+#include "model/json/json.h"
 
 namespace headrace {
 

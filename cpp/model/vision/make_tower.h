@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "model/config/model_config.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 #include "model/vision/vision_tower.h"
 #include "model/weights/weight_reader.h"
 

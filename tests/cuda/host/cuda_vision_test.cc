@@ -16,6 +16,7 @@
 #include "cuda/host/support/engine_requests.h"
 #include "fakes/fake_model.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

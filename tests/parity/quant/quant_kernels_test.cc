@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/cpu/cpu_isa.h"
+#include "backend/reference/reference_quant.h"
 #include "base/check.h"
 #include "parity/parity.h"
 
@@ -42,8 +43,7 @@ std::vector<float> rounded_to_nearest(const std::vector<float>& weights, int32_t
   return out;
 }
 
-TEST_P(QuantKernelsTest, RoundsWeightsBetterThanToNearest) {
-  const QuantKernels& baseline = *select_cpu_isa("baseline").quant;
+TEST_P(QuantKernelsTest, RoundsWeightsAsTheReferenceAndBetterThanToNearest) {
   Random random(31);
   SCOPED_TRACE(random.trace());
   for (const int32_t bits : {8, 4}) {
@@ -54,8 +54,9 @@ TEST_P(QuantKernelsTest, RoundsWeightsBetterThanToNearest) {
         for (float& w : weights) w = w * w * w * std::ldexp(1.0f, i % 60 - 30);  // some stand out
         QuantizedGroup group, same;
         kernels().quantize_group(weights.data(), size, bits, &group);
-        baseline.quantize_group(weights.data(), size, bits, &same);
+        reference_quantize_group(weights.data(), size, bits, &same);
         ASSERT_EQ(group.scale, same.scale) << i;
+        ASSERT_EQ(group.zero, same.zero) << i;
         for (int32_t j = 0; j < size; ++j) {
           ASSERT_EQ(group.codes[j], same.codes[j]) << i << " " << j;
           ASSERT_TRUE(bits == 8 ? group.codes[j] > 0 : group.codes[j] < 16) << i << " " << j;
@@ -86,6 +87,9 @@ TEST_P(QuantKernelsTest, WeightsThatAreNotNumbers) {
       QuantizedGroup group;
       kernels().quantize_group(weights.data(), 64, bits, &group);
       for (const float w : read(group, 64, bits)) EXPECT_EQ(w, 0.0f);
+      QuantizedGroup same;
+      reference_quantize_group(weights.data(), 64, bits, &same);
+      EXPECT_EQ(group.scale, same.scale);
     }
   }
 }

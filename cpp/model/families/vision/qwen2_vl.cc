@@ -8,7 +8,7 @@
 #include "model/families/family.h"
 #include "model/families/vision/vision_block.h"
 #include "model/families/vision/vision_keys.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 
 namespace headrace {
 

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "model/families/family.h"
 #include "model/families/vision/vision_keys.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 
 namespace headrace {
 

@@ -16,9 +16,9 @@ namespace {
 using testing::fake_greedy;
 using testing::FakeConstraint;
 using testing::FakeEngine;
-using testing::greedy;
 using testing::FakeShape;
 using testing::Following;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
 

@@ -13,6 +13,7 @@
 #include "cpp/engine/media/vision_jobs.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "headrace/engine.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -10,6 +10,7 @@
 #include "cpp/model/vision/vision_golden.h"
 #include "headrace/engine.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -16,8 +16,8 @@
 #include "cpp/engine/expect_error.h"
 #include "cpp/model/golden_case.h"
 #include "engine/engine_access.h"
-#include "engine/load/load_watch.h"
 #include "engine/load/load_model.h"
+#include "engine/load/load_watch.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {

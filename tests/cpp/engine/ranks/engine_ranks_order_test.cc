@@ -17,6 +17,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -19,6 +19,7 @@
 #include "headrace/engine.h"
 #include "headrace/pack.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -1,6 +1,6 @@
 // Weights stored as MXFP4: what they say, and which files are refused.
 
-#include "model/stored/scaled_float4.h"
+#include "model/quantized/scaled_float4.h"
 
 #include <gtest/gtest.h>
 

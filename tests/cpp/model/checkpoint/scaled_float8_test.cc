@@ -1,6 +1,6 @@
 // Weights stored as FP8 with scales: what they say, and which files are refused.
 
-#include "model/stored/scaled_float8.h"
+#include "model/quantized/scaled_float8.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@
 #include "cpp/model/golden_case.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/stored/float8_codes.h"
+#include "model/quantized/float8_codes.h"
 #include "tensor/float8.h"
 
 namespace headrace {

@@ -1,6 +1,6 @@
 // What checkpoints that come quantized say of themselves, and their codes in every order.
 
-#include "model/stored/stored_codes.h"
+#include "model/quantized/stored_codes.h"
 
 #include <gtest/gtest.h>
 
@@ -145,6 +145,73 @@ TEST(StoredQuantization, WhatIsRefused) {
   expect_error(ErrorCode::kCorruptFile, {"config_groups"}, [] {
     read({{"quant_method", "compressed-tensors"}, {"format", "pack-quantized"}});
   });
+}
+
+// As GPTQModel (6 and later) and auto-round write them: what says nothing of the numbers.
+TEST(StoredQuantizationConfig, KeysOfTodaysToolsAreAccepted) {
+  const Json common = {{"bits", 4},
+                       {"group_size", 128},
+                       {"desc_act", false},
+                       {"sym", true},
+                       {"lm_head", false},
+                       {"pack_dtype", "int32"},
+                       {"dynamic", {{"-:.*\\.mlp\\.gate$", Json::object()}}},
+                       {"act_group_aware", true},
+                       {"damp_percent", 0.05},
+                       {"true_sequential", true},
+                       {"meta", {{"quantizer", {"gptqmodel:6.0.0"}}, {"act_group_aware", true}}}};
+  const Json auto_round = {{"autoround_version", "0.9.2"},
+                           {"provider", "auto-round"},
+                           {"data_type", "int"},
+                           {"iters", 200},
+                           {"low_gpu_mem_usage", true},
+                           {"act_bits", 16},
+                           {"to_quant_block_names", "model.layers"}};
+  for (const auto& [method, format] : {std::pair{"gptq", "gptq"}, std::pair{"awq", "gemm"}}) {
+    SCOPED_TRACE(method);
+    Json plain = {{"quant_method", method}, {"bits", 4}, {"group_size", 128}};
+    if (plain["quant_method"] == "awq") plain["version"] = "gemm";
+    Json json = plain;
+    json.update(common);
+    json.update({{"method", method}, {"format", format}, {"checkpoint_format", format}});
+    EXPECT_EQ(read(json), read(plain));
+    json = plain;
+    json.update(auto_round);
+    EXPECT_EQ(read(json), read(plain));
+  }
+  // auto-round's AWQ stores the zero points of symmetric weights.
+  EXPECT_EQ(read({{"quant_method", "awq"}, {"bits", 4}, {"sym", true}, {"zero_point", false}}),
+            read({{"quant_method", "awq"}, {"bits", 4}}));
+  EXPECT_EQ(read({{"quant_method", "fp8"}, {"expert_dtype", "fp8"}}),
+            read({{"quant_method", "fp8"}}));
+  Json scheme = compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "channel"}});
+  scheme.update({{"provider", "auto-round"}, {"autoround_version", "0.9.2"}});
+  EXPECT_NO_THROW(read(scheme));
+}
+
+TEST(StoredQuantizationConfig, WhatChangesNumbersIsStillRefused) {
+  const auto refused = [](const char* method, const char* key, const Json& value) {
+    Json json = {{"quant_method", method}, {"bits", 4}, {"group_size", 128}};
+    if (json["quant_method"] == "fp8") json = {{"quant_method", method}};
+    json[key] = value;
+    expect_error(ErrorCode::kUnsupported, {"quantization_config", key}, [&] { read(json); });
+  };
+  for (const char* method : {"gptq", "awq"}) {
+    SCOPED_TRACE(method);
+    refused(method, "method", "qqq");
+    refused(method, "format", "marlin");
+    refused(method, "checkpoint_format", "marlin");
+    refused(method, "pack_dtype", "int16");
+    refused(method, "data_type", "mx_fp");
+    refused(method, "act_bits", 8);
+    refused(method, "dynamic", {{"+:.*\\.mlp\\.down_proj$", {{"bits", 8}}}});
+  }
+  for (const char* format : {"gemv", "gemv_fast", "llm-awq"}) {
+    refused("awq", "checkpoint_format", format);
+  }
+  refused("awq", "desc_act", true);
+  refused("awq", "zero_point", false);
+  refused("fp8", "expert_dtype", "fp4");
 }
 
 /// Codes [n][k] and where they are put.

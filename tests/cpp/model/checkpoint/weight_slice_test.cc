@@ -1,7 +1,7 @@
 // Shares of a weight that several devices hold: put together they are the whole, and each is read
 // from its own bytes alone.
 
-#include "model/weights/weight_slice.h"
+#include "model/sources/weight_slice.h"
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,10 @@
 #include "cpp/model/golden_case.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_loader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 namespace {

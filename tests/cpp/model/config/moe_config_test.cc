@@ -9,6 +9,7 @@
 #include "cpp/model/expect_error.h"
 #include "cpp/model/test_json.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -8,6 +8,7 @@
 #include "cpp/model/golden_case.h"
 #include "model/config/model_config.h"
 #include "model/json/json.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -12,6 +12,8 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
+#include "model/load/load_config.h"
+#include "model/load/make_decoder.h"
 
 namespace headrace {
 namespace {
@@ -24,7 +26,7 @@ TEST_P(DecoderAllocations, AStepTakesNone) {
   const ModelConfig config = load_model_config(golden.folder);
   const auto backend = make_cpu_backend({.num_threads = 2});
   const Checkpoint checkpoint(golden.folder);
-  Decoder decoder(*backend, config, &checkpoint, {.storage = DType::kBF16});
+  const auto decoder = make_decoder(*backend, config, &checkpoint, {.storage = DType::kBF16});
   const auto cache = backend->make_kv_cache({.num_layers = config.num_layers,
                                              .num_kv_heads = config.num_kv_heads,
                                              .head_dim = config.head_dim,
@@ -44,7 +46,7 @@ TEST_P(DecoderAllocations, AStepTakesNone) {
                           .logit_rows = last};
     constexpr int64_t kPlenty = 1 << 20;
     allocations_left = kPlenty;
-    decoder.forward(batch, *cache);
+    decoder->forward(batch, *cache);
     return kPlenty - std::exchange(allocations_left, -1);
   };
   for (const bool counts : {false, true}) {

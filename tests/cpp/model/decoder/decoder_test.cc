@@ -2,6 +2,9 @@
 // layouts, honest errors and honest sizes.
 
 #include "model/decoder/decoder.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/load/make_decoder.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +19,7 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "model/weights/weight_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {
@@ -204,8 +207,8 @@ class DecoderLoad : public testing::Test {
   void load(const ModelConfig& config, const std::vector<TensorToWrite>& tensors) {
     folder_.write("model.safetensors", safetensors_file(tensors));
     const Checkpoint checkpoint(folder_.path());
-    Decoder decoder(*backend_, config, &checkpoint, {.max_rows = 8, .max_logit_rows = 8});
-    parameters_ = decoder.num_parameters();
+    const DecoderOptions options{.max_rows = 8, .max_logit_rows = 8};
+    parameters_ = make_decoder(*backend_, config, &checkpoint, options)->num_parameters();
   }
 
   void expect_refused(ErrorCode code, std::initializer_list<std::string> parts,
@@ -331,7 +334,7 @@ TEST_F(DecoderLoad, AFileThatShrinksIsAnError) {
   const Checkpoint checkpoint(folder_.path());
   std::filesystem::resize_file(folder_.path() / "model.safetensors", bytes.size() / 2);
   expect_error(ErrorCode::kCorruptFile, {"model.safetensors", "do not change"},
-               [&] { Decoder decoder(*backend_, config, &checkpoint, {}); });
+               [&] { make_decoder(*backend_, config, &checkpoint, {}); });
 }
 
 TEST_F(DecoderLoad, OutOfMemoryNamesTheTensor) {
@@ -341,15 +344,15 @@ TEST_F(DecoderLoad, OutOfMemoryNamesTheTensor) {
   const auto small =
       make_cpu_backend({.num_threads = 1, .isa = "reference", .memory_limit = 48 * 32 * 4 + 4096});
   expect_error(ErrorCode::kOutOfMemory, {"while loading tensor model.layers.0."},
-               [&] { Decoder decoder(*small, config, &checkpoint, {}); });
+               [&] { make_decoder(*small, config, &checkpoint, {}); });
   EXPECT_EQ(small->bytes_in_use(), 0u);
 }
 
 TEST_F(DecoderLoad, OptionsOutOfRange) {
   const ModelConfig config = tiny("llama");
   const auto make = [&](int32_t rows, int32_t logit_rows) {
-    Decoder decoder(*backend_, config, nullptr,
-                    {.max_rows = rows, .max_logit_rows = logit_rows, .dummy_weights = true});
+    make_decoder(*backend_, config, nullptr,
+                 {.max_rows = rows, .max_logit_rows = logit_rows, .dummy_weights = true});
   };
   expect_error(ErrorCode::kInvalidArgument, {"max_rows is 0"}, [&] { make(0, 1); });
   expect_error(ErrorCode::kInvalidArgument, {"max_logit_rows is -1"}, [&] { make(1, -1); });
@@ -366,11 +369,12 @@ TEST_P(DecoderSizes, PlansAreWhatIsTaken) {
     const DecoderOptions options{
         .storage = storage, .max_rows = 100, .max_logit_rows = 10, .dummy_weights = true};
     const size_t before = backend->bytes_in_use();
-    const Decoder decoder(*backend, config, nullptr, options);
+    const auto made = make_decoder(*backend, config, nullptr, options);
+    const Decoder& decoder = *made;
     EXPECT_EQ(decoder.scratch_bytes(),
-              Decoder::plan_scratch_bytes(config, options, backend->activation_dtype(storage)));
+              plan_scratch_bytes(config, options, backend->activation_dtype(storage)));
     EXPECT_EQ(backend->bytes_in_use() - before, decoder.weight_bytes() + decoder.scratch_bytes());
-    EXPECT_GE(decoder.weight_bytes(), Decoder::plan_weight_bytes(config, storage));
+    EXPECT_GE(decoder.weight_bytes(), plan_weight_bytes(config, storage));
     const size_t element = dtype_size(storage);
     EXPECT_GE(decoder.token_weight_bytes(), decoder.weight_bytes() - 2 * 48 * 32 * element);
     EXPECT_LT(decoder.token_weight_bytes(), decoder.weight_bytes());
@@ -389,12 +393,13 @@ TEST_F(DecoderLoad, CountsParameters) {
 TEST_F(DecoderLoad, DummyWeightsAreTheSameEveryTime) {
   const auto logits = [&](float spread) {
     const ModelConfig config = tiny("qwen2");
-    Decoder decoder(*backend_, config, nullptr, {.dummy_weights = true, .dummy_spread = spread});
+    const auto decoder =
+        make_decoder(*backend_, config, nullptr, {.dummy_weights = true, .dummy_spread = spread});
     const auto cache = backend_->make_kv_cache(
         {.num_layers = 2, .num_kv_heads = 1, .head_dim = 16, .block_size = 16}, 1);
     const std::vector<int32_t> ids{5, 6, 7}, positions{0, 1, 2}, lens{3, 3, 3}, block{0}, last{2};
     const std::vector<SeqSlice> slices{{0, 3, 0, block}};
-    const TensorView out = decoder.forward({ids, positions, lens, slices, last}, *cache);
+    const TensorView out = decoder->forward({ids, positions, lens, slices, last}, *cache);
     return std::vector<float>(out.row<float>(0), out.row<float>(0) + out.cols());
   };
   EXPECT_EQ(logits(0.02f), logits(0.02f));
@@ -404,7 +409,7 @@ TEST_F(DecoderLoad, DummyWeightsAreTheSameEveryTime) {
 TEST_F(DecoderLoad, DummyRowsLongerThanThePool) {
   ModelConfig config = tiny("llama");
   config.intermediate_size = 1'500'000;
-  EXPECT_NO_THROW(Decoder(*backend_, config, nullptr, {.max_rows = 1, .dummy_weights = true}));
+  EXPECT_NO_THROW(make_decoder(*backend_, config, nullptr, {.max_rows = 1, .dummy_weights = true}));
 }
 
 }  // namespace

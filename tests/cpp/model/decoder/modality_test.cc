@@ -15,6 +15,8 @@
 #include "model/blocks/expert_block.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headrace {

@@ -10,7 +10,10 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/load/make_decoder.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {
@@ -155,10 +158,10 @@ TEST(MtpDecoder, LeavesTheModelAlone) {
 TEST(MtpDecoder, IsPlannedAndQuantizedLikeALayer) {
   ModelConfig config = load_model_config(load_golden_case("ernie4_5_moe").folder);
   const Quantization wint8 = parse_quantization("wint8", 0);
-  const size_t without = Decoder::plan_weight_bytes(config, DType::kBF16, wint8);
+  const size_t without = plan_weight_bytes(config, DType::kBF16, wint8);
   config.uses_mtp = true;
   EXPECT_EQ(config.kv_layers(), config.num_layers + 1);
-  EXPECT_GT(Decoder::plan_weight_bytes(config, DType::kBF16, wint8), without);
+  EXPECT_GT(plan_weight_bytes(config, DType::kBF16, wint8), without);
   const ModelSources sources = list_sources(config, likely_naming(config), wint8);
   ASSERT_TRUE(sources.mtp);
   EXPECT_EQ(sources.mtp->join.quant.bits, 0);
@@ -169,8 +172,8 @@ TEST(MtpDecoder, IsPlannedAndQuantizedLikeALayer) {
   }
   EXPECT_EQ(quantized, 4u);
   const DecoderOptions few{.max_kept_rows = 0}, many{.max_kept_rows = 1000};
-  EXPECT_GE(Decoder::plan_scratch_bytes(config, many, DType::kF32),
-            Decoder::plan_scratch_bytes(config, few, DType::kF32) +
+  EXPECT_GE(plan_scratch_bytes(config, many, DType::kF32),
+            plan_scratch_bytes(config, few, DType::kF32) +
                 1000 * sizeof(float) * static_cast<size_t>(config.hidden_size));
 }
 

@@ -8,7 +8,10 @@
 #include "cpp/model/expect_error.h"
 #include "headrace/status.h"
 #include "model/decoder/decoder.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/load/make_decoder.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {
@@ -77,10 +80,10 @@ TEST(Quantization, PlansAreWhatIsTaken) {
   for (const Quantization& quantization : {Quantization{8, 128}, Quantization{4, 64}}) {
     const DecoderOptions options{
         .storage = DType::kBF16, .quantization = quantization, .dummy_weights = true};
-    const Decoder decoder(*backend, config, nullptr, options);
-    const size_t plan = Decoder::plan_weight_bytes(config, DType::kBF16, quantization);
-    EXPECT_GE(decoder.weight_bytes(), plan);
-    EXPECT_LE(decoder.weight_bytes(), plan + plan / 50 + 100'000);
+    const auto decoder = make_decoder(*backend, config, nullptr, options);
+    const size_t plan = plan_weight_bytes(config, DType::kBF16, quantization);
+    EXPECT_GE(decoder->weight_bytes(), plan);
+    EXPECT_LE(decoder->weight_bytes(), plan + plan / 50 + 100'000);
   }
 }
 

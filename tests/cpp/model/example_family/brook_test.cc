@@ -15,7 +15,9 @@
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {

@@ -12,6 +12,7 @@
 #include "cpp/model/lora_files.h"
 #include "cpp/model/test_json.h"
 #include "model/checkpoint/mapped_file.h"
+#include "model/load/load_config.h"
 #include "model/lora/lora_adapter.h"
 
 namespace headrace {

@@ -10,7 +10,9 @@
 #include "cpp/model/vision/vision_golden.h"
 #include "model/blocks/expert_block.h"
 #include "model/config/model_config.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {

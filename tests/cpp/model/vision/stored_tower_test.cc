@@ -16,7 +16,7 @@
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/stored/scaled_float4.h"
+#include "model/quantized/scaled_float4.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 

@@ -11,6 +11,7 @@
 #include "cpp/model/vision/vision_golden.h"
 #include "cuda/host/support/rank_devices.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

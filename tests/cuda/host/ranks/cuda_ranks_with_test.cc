@@ -19,6 +19,7 @@
 #include "cuda/host/support/rank_devices.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -54,26 +54,25 @@ class Browser:
         os.close(self._to)
         os.close(self._from)
 
-    def profile(self, downloads: Path) -> str:
-        """A new one, which shares nothing with others: its id, for `open` and `drop`."""
+    def profile(self) -> str:
+        """A new one, which shares nothing with others: its id, for `open`."""
         context: str = self.call("Target.createBrowserContext")["browserContextId"]
+        return context
+
+    def download_to(self, profile: str, folder: Path) -> None:
         self.call(
             "Browser.setDownloadBehavior",
             behavior="allow",
-            browserContextId=context,
-            downloadPath=str(downloads),
+            browserContextId=profile,
+            downloadPath=str(folder),
         )
-        return context
 
-    def drop(self, profile: str) -> None:
-        self.call("Target.disposeBrowserContext", browserContextId=profile)
-
-    def open(self, url: str, profile: str, width: int = 1100, height: int = 800) -> Page:
+    def open(self, url: str, profile: str) -> Page:
         target = self.call("Target.createTarget", url="about:blank", browserContextId=profile)
         session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)[
             "sessionId"
         ]
-        return Page(self, session, url, width, height)
+        return Page(self, session, url)
 
     def call(self, method: str, session: str | None = None, **params: Any) -> Any:
         number = next(self._ids)
@@ -99,12 +98,20 @@ class Browser:
 class Page:
     """A tab."""
 
-    def __init__(self, browser: Browser, session: str, url: str, width: int, height: int) -> None:
+    def __init__(self, browser: Browser, session: str, url: str) -> None:
         self._browser = browser
         self._session = session
         self._call("Page.enable")
-        self.resize(width, height)
         self.go(url)
+
+    def forget(self, origin: str) -> None:
+        """As if new: an empty page, with nothing stored."""
+        self.evaluate("document.URL === 'about:blank' || sessionStorage.clear()")
+        self.go("about:blank")
+        self._call("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
+        self.resize(1100, 800)
+        self.scheme("light")
+        self.offline(False)
 
     def go(self, url: str) -> None:
         self.evaluate("window.isOld = true")

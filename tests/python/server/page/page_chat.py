@@ -21,10 +21,13 @@ from serving import PlayedLLM, serving
 
 @dataclass
 class Stage:
+    """tab: the one that tests share; a new one would take longer than many a test."""
+
     browser: Browser
+    profile: str
+    tab: Page
     url: str
     llm: PlayedLLM
-    folder: Path
 
 
 @pytest.fixture(scope="session")
@@ -34,30 +37,36 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("chromium")
     llm = PlayedLLM(vision=True)
     with Browser(folder / "profile") as browser, serving(llm) as url:
-        yield Stage(browser, url, llm, folder)
+        profile = browser.profile()
+        yield Stage(browser, profile, browser.open(url, profile), url, llm)
 
 
 @pytest.fixture
 def chat(stage: Stage, tmp_path: Path) -> Iterator[Chat]:
     stage.llm.__init__(vision=True)  # type: ignore[misc]
-    profile = stage.browser.profile(tmp_path)
-    yield Chat(stage, profile, tmp_path)
+    stage.browser.download_to(stage.profile, tmp_path)
+    stage.tab.forget(stage.url)
+    chat = Chat(stage, stage.tab, tmp_path, stage.url)
+    yield chat
     stage.llm.held = False
-    stage.browser.drop(profile)
+    for tab in chat.tabs:
+        tab.page.close()
 
 
 class Chat:
     """A tab with the page. Further tabs of the same browser's user: `tab()`."""
 
-    def __init__(self, stage: Stage, profile: str, folder: Path, url: str = "") -> None:
-        self.stage, self.llm, self.folder = stage, stage.llm, folder
-        self._profile = profile
-        self.url = url or stage.url
-        self.page: Page = stage.browser.open(self.url, profile)
+    def __init__(self, stage: Stage, page: Page, folder: Path, url: str) -> None:
+        self.stage, self.llm, self.page = stage, stage.llm, page
+        self.folder, self.url = folder, url
+        self.tabs: list[Chat] = []
+        self.page.go(url)
         self.ready()
 
     def tab(self, url: str = "") -> Chat:
-        return Chat(self.stage, self._profile, self.folder, url or self.url)
+        page = self.stage.browser.open("about:blank", self.stage.profile)
+        self.tabs.append(Chat(self.stage, page, self.folder, url or self.url))
+        return self.tabs[-1]
 
     def ready(self) -> None:
         self.page.until("document.querySelector('#conversations li') !== null")

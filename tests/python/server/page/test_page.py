@@ -230,4 +230,3 @@ def test_a_missing_key_is_asked_for(chat: Chat) -> None:
         other.page.until("document.getElementById('notice').hidden")
         other.click("Try again")
         other.shows("Hi", "Hello there!")
-        other.page.close()

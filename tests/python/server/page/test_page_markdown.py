@@ -27,7 +27,7 @@ from serving import serving
 
 FOLDER = Path(headrace.server.page.__file__).parent / "static" / "markdown"
 NODE = shutil.which("node")
-TEXTS = int(os.environ.get("HEADRACE_MARKDOWN_TEXTS", "40"))
+TEXTS = int(os.environ.get("HEADRACE_MARKDOWN_TEXTS", "25"))
 Run = Callable[[str], Any]
 
 
@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         yield lambda script: by_node(folder, script)
     elif CHROMIUM is not None:
         with Browser(folder / "profile") as browser, serving() as url:
-            page = browser.open(url, browser.profile(folder))
+            page = browser.open(url, browser.profile())
             load = 'const load = (name) => import("/page/markdown/" + name);'
             yield lambda script: page.evaluate(f"(async () => {{{load} {returning(script)}}})()")
     else:

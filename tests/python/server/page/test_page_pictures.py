@@ -130,7 +130,6 @@ def test_a_model_that_reads_text_only(chat: Chat) -> None:
         assert other.page.evaluate("document.getElementById('attach').hidden")
         give(other, "paste", png(4, 4, (1, 2, 3)))
         other.page.until("document.getElementById('note').innerText.includes('reads text only')")
-        other.page.close()
 
 
 @pytest.mark.parametrize("vision", [False, True])

@@ -70,7 +70,7 @@ window.waits = window.went = false;
 })();
 0
 """
-FRAMES = 30
+FRAMES = 15
 
 
 def frame_ms(chat: Chat, whole: str, start: int) -> float:
@@ -112,3 +112,16 @@ def test_a_long_answer_costs_what_it_grows_by(chat: Chat, kind: str) -> None:
     print(f"{kind}: a frame costs {early:.1f} ms at 8 KB, {late:.1f} ms at 150 KB")
     # Nineteen times the text: drawn anew, it would cost as much more.
     assert late < 4 * early
+
+
+def test_a_table_of_many_cells_is_shown_as_rows_of_text(chat: Chat) -> None:
+    text = "a|b\n-|-\n" + "1|2\n" * 35_000 + "end|of it\n"
+    cells, shown = chat.page.evaluate(
+        f"""import("/page/markdown/draw.js").then(({{ MarkdownView }}) => {{
+          const node = document.createElement("div");
+          new MarkdownView(node).update({json.dumps(text)}, true);
+          return [node.querySelectorAll("td").length, node.textContent];
+        }})"""
+    )
+    assert cells < 6100
+    assert shown.endswith("1|2\nend|of it\n")

@@ -55,14 +55,15 @@ export async function importFile(file) {
 function readChat(given) {
   const { id, title, created, changed } = given;
   const leaf = given.leaf === null ? null : text(given.leaf);
-  return { ...{ id: text(id), title: text(title).slice(0, 200), leaf, deleted: 0 }, created: number(created), changed: number(changed) };
+  const times = { created: number(created), changed: number(changed) };
+  return { id: identifier(id), title: text(title).slice(0, 200), leaf, deleted: 0, ...times };
 }
 
 function readMessage(given) {
   const { id, chat, parent, role, content, reasoning = "", tool_calls: calls = [], pictures = [] } = given;
   if (!ROLES.includes(role)) throw new Error("a message of nobody");
   const message = {
-    ...{ id: text(id), chat: text(chat), parent: parent === null ? null : text(parent) },
+    ...{ id: identifier(id), chat: identifier(chat), parent: parent === null ? null : text(parent) },
     ...{ role, content: text(content), reasoning: text(reasoning), created: number(given.created) },
     state: given.state === "running" ? "broken" : text(given.state ?? "done"),
     tool_calls: calls.map((call) => ({
@@ -78,6 +79,12 @@ function readMessage(given) {
 
 function text(value) {
   if (typeof value !== "string") throw new Error("a field is no text");
+  return value;
+}
+
+// Ids stand in addresses.
+function identifier(value) {
+  if (!/^[\w-]{1,80}$/.test(text(value))) throw new Error("an id is none");
   return value;
 }
 
