@@ -86,8 +86,8 @@ class Decoder {
   /// embedding, and only the experts of the row.
   size_t token_weight_bytes() const;
 
-  /// Scratch that a Decoder with these arguments will take, before it is made. The config is the
-  /// whole model's, whichever rank's the sources are.
+  /// Scratch bytes that a Decoder with these arguments will take. The config is the whole model's,
+  /// even if the sources are a rank's.
   static size_t plan_scratch_bytes(const ModelConfig& config, const ModelSources& sources,
                                    const DecoderOptions& options, DType activation);
 
