@@ -114,20 +114,20 @@ class RequestState {
   mutable Mutex mutex_;  // never held in a callback
   mutable CondVar output_came_;
   mutable CondVar finished_;
-  Output pending_
-      HEADRACE_GUARDED_BY(mutex_);  // not yet taken; `finished` and the reason stay once set
-  bool last_taken_ HEADRACE_GUARDED_BY(mutex_) =
-      false;  // the output that said `finished` has been handed out
+  // Not yet taken; `finished` and the reason stay once set.
+  Output pending_ HEADRACE_GUARDED_BY(mutex_);
+  // The output that said `finished` has been handed out.
+  bool last_taken_ HEADRACE_GUARDED_BY(mutex_) = false;
   RequestStatus status_ HEADRACE_GUARDED_BY(mutex_) = RequestStatus::kWaiting;
   RequestStats stats_ HEADRACE_GUARDED_BY(mutex_);
 
-  std::shared_ptr<const Listeners> listeners_
-      HEADRACE_GUARDED_BY(mutex_);  // replaced when it changes: calls hold no lock
+  // Replaced when it changes: calls hold no lock.
+  std::shared_ptr<const Listeners> listeners_ HEADRACE_GUARDED_BY(mutex_);
 
   Callback callback_ HEADRACE_GUARDED_BY(mutex_);
   bool callback_due_ HEADRACE_GUARDED_BY(mutex_) = false;
-  Callback running_callback_
-      HEADRACE_GUARDED_BY(mutex_);  // the one being called, by running_thread_
+  // The one being called, by running_thread_.
+  Callback running_callback_ HEADRACE_GUARDED_BY(mutex_);
   std::thread::id running_thread_ HEADRACE_GUARDED_BY(mutex_);
   CondVar callback_done_;
 };
