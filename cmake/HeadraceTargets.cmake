@@ -1,7 +1,7 @@
 # headrace_library(NAME [HOT] SOURCES... DEPS... [ALONE ...]): one static library per folder of
 # cpp/. HOT: tests spend their time in it, so that sanitizer builds optimize it, too.
-# headrace_test(NAME [HOT] SOURCES... DEPS... IN builds... [TSAN filter] [SHARDS n] [ALONE ...]): one
-# GoogleTest program, known to ctest.
+# headrace_test(NAME [HOT] SOURCES... DEPS... IN builds... [TSAN filter] [SHARDS n]
+# [LATER filter] [ALONE ...]): one GoogleTest program, known to ctest.
 #   IN      the builds of `tests/run` that make and run it; `tests/run all` makes and runs it in `release`
 #           and `asan`, whatever it says:
 #             release  optimized: bits, kernels of every ISA, whole models
@@ -9,6 +9,8 @@
 #             tsan     ThreadSanitizer: what depends on threads; tests/repeat.py runs it many times, too
 #   TSAN    of its tests only these depend on threads, and run under ThreadSanitizer
 #   SHARDS  ctest runs its tests as so many processes
+#   LATER   of its tests those that take long and repeat what others show: `tests/run all` runs them
+#           (the label `later`)
 # ALONE: files, or folders of them, that are a unit each. All others of a folder are one.
 # headrace_gpu_program(NAME SOURCES...): a program that needs a GPU: in the target gpu_tests alone, and
 # unknown to ctest. CI compiles it, tests/gpu/run.sh runs it.
@@ -135,18 +137,22 @@ function(headrace_add_test name in target shards)
   add_dependencies(all_tests ${target})
   if(headrace_build IN_LIST in)
     add_dependencies(build_tests ${target})
-  else()
+  elseif(NOT in STREQUAL "later")
     set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
 endfunction()
 
 function(headrace_test name)
-  cmake_parse_arguments(ARG "HOT" "TSAN;SHARDS" "SOURCES;DEPS;IN;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "TSAN;SHARDS;LATER" "SOURCES;DEPS;IN;ALONE" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   headrace_unity(${name} ${ARG_SOURCES} ALONE ${ARG_ALONE})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   headrace_test_objects(${name} ${ARG_HOT})
   set(filter)
+  if(ARG_LATER)
+    set(filter "--gtest_filter=-${ARG_LATER}")
+    headrace_add_test(${name}_later later ${name} 4 "--gtest_filter=${ARG_LATER}")
+  endif()
   if(ARG_TSAN AND headrace_build STREQUAL "tsan")
     set(filter "--gtest_filter=${ARG_TSAN}")
     set(ARG_SHARDS 1)
@@ -154,8 +160,11 @@ function(headrace_test name)
     set(ARG_SHARDS 1)
   endif()
   headrace_add_test(${name} "${ARG_IN}" ${name} ${ARG_SHARDS} ${filter})
-  if(filter)
+  if(ARG_TSAN AND headrace_build STREQUAL "tsan")
     set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests")
+  elseif("tsan" IN_LIST ARG_IN)  # for tests/repeat.py, which asks for one of the label `threads`
+    add_test(NAME ${name}_threads COMMAND ${name} "--gtest_filter=${ARG_TSAN}")
+    set_tests_properties(${name}_threads PROPERTIES LABELS threads TIMEOUT 1800)
   endif()
 endfunction()
 

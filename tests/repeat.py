@@ -2,7 +2,7 @@
 
     python tests/repeat.py --times 200 --neighbours 6 [--cores 2] [--build build/release] [PATTERN]
 
-C++: the programs that ctest labels `tsan`. Python: the tests marked `threads` (tests/python/
+C++: the programs that ctest labels `threads`. Python: the tests marked `threads` (tests/python/
 conftest.py), file by file. PATTERN, a regular expression, picks some by name. Prints a table and
 what the first failure of each said; exits with 1 when anything failed.
 """
@@ -63,7 +63,7 @@ class Subject:
 def programs(build: Path) -> list[Subject]:
     """The C++ tests with the label."""
     listed = subprocess.run(
-        ["ctest", "--test-dir", str(build), "-L", "^tsan$", "--show-only=json-v1"],
+        ["ctest", "--test-dir", str(build), "-L", "^threads$", "--show-only=json-v1"],
         check=True,
         capture_output=True,
         text=True,
