@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "headrace"
 # rooms of their own.
 LAYERS = (
     {"errors", "quoting", "short_repr", "named_enum", "embedding"},
-    {"hub"},
+    {"hub", "limited"},
     {"options", "text"},
     {"media"},
     {"prompts"},
