@@ -150,6 +150,12 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="guided JSON has no whitespace between its parts",
     )
+    group.add_argument(
+        "--guided-decoding-backend",
+        default="auto",
+        metavar="NAME",
+        help="off: nothing is guided, calls of tools are left to the model",
+    )
     group.add_argument("--max-logprobs", type=int, default=20, help="default: 20")
     group.add_argument(
         "--trust-request-chat-template",
@@ -179,6 +185,7 @@ def run(args: argparse.Namespace) -> int:
     for name in ("reasoning_parser", "tool_call_parser", "tool_parser_plugin"):
         if getattr(args, name) is not None:
             options[name] = getattr(args, name)
+    options["guided_decoding_backend"] = args.guided_decoding_backend
     if args.guided_decoding_disable_any_whitespace:
         options["guided_decoding_disable_any_whitespace"] = True
     options |= {"enable_logprob": True, "max_logprobs": args.max_logprobs}

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.limited import wire
-from headrace.limited.start import start
+from headrace.limited.start import interpreter, start
 from headrace.quoting import quoted
 
 START_SECONDS = 60.0
@@ -213,8 +213,7 @@ class _Worker:
         self._peer.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
-        code = self._process.returncode
-        work = self._work
+        code, work = self._process.returncode, self._work
         if code == -signal.SIGPROF:
             return OutOfTime(f"the {work.noun} took more than {cpu_seconds:g} s of processor time")
         if code == -signal.SIGABRT:  # of a library that gets no memory
@@ -225,6 +224,6 @@ class _Worker:
         if not self._ready:
             return work.error(
                 f"the process that {work.does} can't start (exit code {code}, "
-                f"{quoted(self._process.args[0])}): {work.remedy}"
+                f"{quoted(interpreter())}): {work.remedy}"
             )
         return _Died(f"the process that {work.does} died (exit code {code}): {error}")

@@ -19,7 +19,16 @@ from headrace.llm.adapters import AdaptersBusy
 from headrace.llm.failures import FailureNotice
 from headrace.llm.output_processor import OutputProcessor, failed_output
 from headrace.llm.outputs import RequestOutput
-from headrace.llm.preparation import Job, PreparedRequest, RequestFacts, new_facts, prepare
+from headrace.llm.preparation import (
+    Job,
+    Notes,
+    PreparedRequest,
+    RequestFacts,
+    constrain,
+    new_facts,
+    prepare,
+    takes_grammars,
+)
 from headrace.llm.registry import Registry
 from headrace.llm.request_params import RequestPlanner
 from headrace.llm.session import ModelSession, describe_error, request_errors
@@ -30,6 +39,7 @@ from headrace.text.stop_strings import StopStrings
 
 T = TypeVar("T")
 _TEXT_THREADS = 2
+_GRAMMAR_THREADS = 8  # most of what they do is to wait
 
 
 class AsyncRunner:
@@ -45,6 +55,7 @@ class AsyncRunner:
         )
         self._process = os.getpid()
         self._text = ThreadPoolExecutor(_TEXT_THREADS, "headrace-text")
+        self._grammars = ThreadPoolExecutor(_GRAMMAR_THREADS, "headrace-grammar")
         self._adapters = ThreadPoolExecutor(1, "headrace-adapters")
         self._shut_down = False
 
@@ -57,6 +68,10 @@ class AsyncRunner:
         """Templates and tokenizing, while the event loop goes on. Raises EngineError if the LLM
         has been closed."""
         return await self._run(self._text, work)
+
+    async def in_grammar_thread(self, work: Callable[[], T]) -> T:
+        """Compiling, which may take long: it holds up no request without grammars."""
+        return await self._run(self._grammars, work)
 
     async def wait_for_adapter(self, lora: LoRARequest, request_id: str) -> None:
         """Until it is loaded, or the request isn't in flight any more. Raises HeadraceError.
@@ -92,6 +107,7 @@ class AsyncRunner:
     def shut_down(self) -> None:
         self._shut_down = True
         self._text.shutdown(wait=False)
+        self._grammars.shutdown(wait=False)
         self._adapters.shutdown(wait=False)
 
 
@@ -109,6 +125,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     def __init__(self, runner: AsyncRunner, job: Job, request_id: str) -> None:
         """`request_id`: with n > 1, that of output i has "_i" behind it."""
         self.request_id = request_id
+        self.notes: Notes = []  # what is left to the model, once it has begun
         self._runner = runner
         self._job = job
         self._arrival = time.time()
@@ -205,7 +222,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             loading = self._job.begin()
             if loading is not None:
                 await loading.finished()
-            prepared = await self._runner.in_text_thread(partial(self._prepare, facts))
+            prepared = await self._prepared(facts)
         except EngineError as error:
             prepared = error
         if isinstance(prepared, Exception):
@@ -221,16 +238,28 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             else:
                 self._live.append(OutputProcessor(request, handle, self._runner.planner))
 
-    def _prepare(self, facts: list[RequestFacts]) -> list[PreparedRequest] | Exception:
-        """The exception that the prompt fails with. Raises those of the sampling parameters."""
-        params = self._job.params
-        constraint = self._runner.planner.constraint(params)
-        strings = tuple(params.stop_strings())
+    async def _prepared(self, facts: list[RequestFacts]) -> list[PreparedRequest] | Exception:
+        """Or the exception that the prompt fails with. Raises those of the sampling parameters."""
+        runner, params = self._runner, self._job.params
+        own = None
+        if params.guided_decoding is not None:
+            compile_own = partial(runner.planner.constraint, params, self.notes)
+            own = await runner.in_grammar_thread(compile_own)
         try:
-            stops = StopStrings(strings) if strings else None
-            return prepare(self._job, facts, self._runner.planner, stops, lambda: constraint)
+            requests = await runner.in_text_thread(partial(self._read, facts))
+            if takes_grammars(requests):
+                finish = partial(constrain, requests, own, runner.planner)
+                self.notes += await runner.in_grammar_thread(finish)
+            else:
+                constrain(requests, own, runner.planner)
         except request_errors() as error:
             return error
+        return requests
+
+    def _read(self, facts: list[RequestFacts]) -> list[PreparedRequest]:
+        strings = tuple(self._job.params.stop_strings())
+        stops = StopStrings(strings) if strings else None
+        return prepare(self._job, facts, self._runner.planner, stops)
 
     async def _submit(self, request: PreparedRequest) -> native.Request:
         registry, name = self._runner.registry, request.facts.request_id

@@ -20,6 +20,8 @@ from headrace.parsers.output_plan import OutputPlan
 from headrace.prompts import Prompt
 from headrace.text.stop_strings import StopStrings
 
+Notes = list[str]  # what of the schemas is left to the model
+
 
 @dataclass(slots=True)
 class Job:
@@ -114,12 +116,12 @@ def prepare(
     facts: list[RequestFacts],
     planner: RequestPlanner,
     stops: StopStrings | None,
-    constraint: Callable[[], Any],
 ) -> list[PreparedRequest]:
-    """Reads the prompt, which fills in `facts`: one request for each of the n outputs.
+    """Reads the prompt, which fills in `facts`: one request for each of the n outputs, but for
+    their constraints.
 
-    stops: of the job's stop strings. constraint: compiles what its guided_decoding asks for.
-    Raises what session.request_errors() lists for a prompt that can't be served.
+    stops: of the job's stop strings. Raises what session.request_errors() lists for a prompt that
+    can't be served.
     """
     prompt = job.prompt()
     own_id = prompt.request_id if job.request_id is None else None
@@ -134,18 +136,36 @@ def prepare(
         raise ValueError("stop strings need a tokenizer, and the model folder has none")
     planner.check_ids(prompt.token_ids)
     configs = planner.plan(job.params, len(prompt.token_ids), prompt.bad_words)
-    compiled = constraint()
     parsing = planner.parsing.plan(prompt.parts, job.params)
-    if parsing is not None:
-        compiled = parsing.constraint(compiled, planner.guided)
     media = media_inputs(prompt.media)
     size = sum(placed.item.nbytes for placed in prompt.media)
     return [
         PreparedRequest(
-            item, config, compiled, stops, job.lora, parsing, media, 0 if item.index else size
+            item, config, None, stops, job.lora, parsing, media, 0 if item.index else size
         )
         for item, config in zip(facts, configs, strict=True)
     ]
+
+
+def constrain(requests: Sequence[PreparedRequest], compiled: Any, planner: RequestPlanner) -> Notes:
+    """Gives the outputs of a prompt their constraint, which may have to be compiled.
+
+    compiled: what planner.constraint has given. Returns what is left to the model. Raises what
+    session.request_errors() lists.
+    """
+    notes: Notes = []
+    parsing = requests[0].parsing
+    if parsing is not None:
+        compiled = parsing.constraint(compiled, planner.guided, notes)
+    for request in requests:
+        request.constraint = compiled
+    return notes
+
+
+def takes_grammars(requests: Sequence[PreparedRequest]) -> bool:
+    """Whether `constrain` compiles."""
+    parsing = requests[0].parsing
+    return parsing is not None and parsing.has_calls
 
 
 def _output_id(request_id: str | None, index: int, count: int) -> str | None:

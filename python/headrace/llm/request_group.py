@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -14,7 +15,14 @@ from headrace.llm.adapters import AdaptersBusy
 from headrace.llm.failures import FailureNotice
 from headrace.llm.output_processor import OutputProcessor, failed_output
 from headrace.llm.outputs import RequestOutput
-from headrace.llm.preparation import Job, PreparedRequest, RequestFacts, new_facts, prepare
+from headrace.llm.preparation import (
+    Job,
+    PreparedRequest,
+    RequestFacts,
+    constrain,
+    new_facts,
+    prepare,
+)
 from headrace.llm.registry import Registry
 from headrace.llm.request_params import RequestPlanner
 from headrace.llm.session import ModelSession, describe_error, request_errors
@@ -140,13 +148,13 @@ class RequestGroup:
     def _submit(self, job: Job, tag: int, arrival: float, stops: StopStrings | None) -> None:
         facts = new_facts(job, arrival)
         try:
-            requests = prepare(
-                job, facts, self._planner, stops, lambda: self._constraint(job.params)
-            )
+            requests = prepare(job, facts, self._planner, stops)
+            notes = constrain(requests, self._constraint(job.params), self._planner)
         except request_errors() as error:
             for i, item in enumerate(facts):
                 self._fail(tag + i, item, error)
             return
+        self._tell(notes)
         for i, request in enumerate(requests):
             try:
                 self._registry.reserve(request.facts.request_id, self._names)
@@ -157,8 +165,15 @@ class RequestGroup:
 
     def _constraint(self, params: SamplingParams) -> Any:
         if self._compiled is None or self._compiled[0] is not params:
-            self._compiled = (params, self._planner.constraint(params))
+            notes: list[str] = []
+            self._compiled = (params, self._planner.constraint(params, notes))
+            self._tell(notes)
         return self._compiled[1]
+
+    @staticmethod
+    def _tell(notes: list[str]) -> None:
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
 
     def _launch(self, tag: int, request: PreparedRequest) -> bool:
         """Submits a request whose id is reserved, or notes why it failed; False: it is deferred."""

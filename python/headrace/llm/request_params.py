@@ -90,8 +90,11 @@ class RequestPlanner:
         """Whether there is guided decoding."""
         return self.args.guided_decoding_backend != "off"
 
-    def constraint(self, params: SamplingParams) -> Any:
-        """What guided_decoding asks for, compiled; None if nothing. Raises ValueError."""
+    def constraint(self, params: SamplingParams, notes: list[str] | None = None) -> Any:
+        """What guided_decoding asks for, compiled; None if nothing. Raises ValueError.
+
+        notes: gets what is left to the model.
+        """
         guided = params.guided_decoding
         if guided is None or not guided.to_dict():
             return None
@@ -102,7 +105,7 @@ class RequestPlanner:
         from headrace.grammar import compile_constraint
 
         compact = self.args.guided_decoding_disable_any_whitespace
-        return compile_constraint(guided, self.tokenizer, compact=compact)
+        return compile_constraint(guided, self.tokenizer, compact=compact, notes=notes)
 
     def check_ids(self, ids: list[int]) -> None:
         """Raises ValueError for one that isn't in the vocabulary."""

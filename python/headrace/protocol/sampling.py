@@ -190,10 +190,10 @@ def _response_format(body: Body) -> dict[str, Any] | None:
     form.finish()
     for name in ("name", "description"):
         described.text(name)
-    described.flag("strict")  # the output keeps to the schema, asked for or not
+    strict = described.flag("strict") is True  # else what can't be guided is left to the model
     schema = described.mapping("schema")
     described.finish()
-    return {"json_object": True} if schema is None else {"json": schema}
+    return {"json_object": True} if schema is None else {"json": schema, "strict": strict}
 
 
 def _named(error: Exception, given: Mapping[str, Any]) -> ProtocolError:

@@ -102,9 +102,11 @@ async def increments(call: Call, target: Target, requests: list[Any]) -> AsyncIt
     return _chained(first, updates)
 
 
-def note_headers(notes: Iterable[str]) -> dict[str, str]:
-    """What a client is told of fields without effect."""
-    text = "; ".join(notes).encode("ascii", "replace").decode()
+def note_headers(notes: Iterable[str], requests: Iterable[Any] = ()) -> dict[str, str]:
+    """What a client is told of fields without effect, and of what of its schemas is left to the
+    model, which is known of requests that have begun."""
+    left = [note for request in requests for note in request.notes]
+    text = "; ".join(dict.fromkeys([*notes, *left])).encode("ascii", "replace").decode()
     return {"x-headrace-warnings": shortened(text, 2000)} if text else {}
 
 

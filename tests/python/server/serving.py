@@ -139,6 +139,7 @@ class _Updates:
 
     def __init__(self, run: Any, call: dict[str, Any]) -> None:
         self._updates = run(call)
+        self.notes: list[str] = []
 
     def __aiter__(self) -> Any:
         return self._updates

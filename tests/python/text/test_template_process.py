@@ -262,7 +262,7 @@ class TestProcess:
         pid = worker._process.pid
         killer = threading.Timer(0.1, os.kill, [pid, signal.SIGKILL])
         killer.start()
-        with pytest.raises(TemplateError, match="processor time|range"):
+        with pytest.raises(TemplateError, match=r"processor time|range"):
             render_template(long, {})
         killer.join()
         assert render_template("{{ 1 }}", {}) == "1"

@@ -25,11 +25,12 @@ async def chat_completions(call: Call) -> ASGIApp:
         "created": int(time.time()),
     }
     requests = await open_chat(call, request, target)
-    headers = note_headers(request.notes)
     if not request.stream.wanted:
         outputs = await whole(call, target, requests)
+        headers = note_headers(request.notes, requests)
         return json_reply(chat_answer(request, outputs, **facts), headers=headers)
     updates = await increments(call, target, requests)
+    headers = note_headers(request.notes, requests)
     events = _events(request, ChatStream(request, **facts), updates)
     return EventStream(events, call.state.config.send_seconds, failed_event, headers)
 

@@ -32,11 +32,11 @@ async def completions(call: Call) -> ASGIApp:
         "created": int(time.time()),
     }
     requests = await open_completion(call, request, target)
-    headers = note_headers(request.notes)
     if not request.stream.wanted:
         answer = completion_answer(request, await whole(call, target, requests), **facts)
-        return json_reply(answer, headers=headers)
+        return json_reply(answer, headers=note_headers(request.notes, requests))
     updates = await increments(call, target, requests)
+    headers = note_headers(request.notes, requests)
     events = _events(CompletionStream(request, **facts), updates)
     return EventStream(events, call.state.config.send_seconds, failed_event, headers)
 

@@ -20,13 +20,14 @@ async def messages(call: Call) -> ASGIApp:
     target = call.state.models.find(request.model)
     builder = MessageBuilder(id=answer_id("msg_", None), model=target.name)
     requests = await open_chat(call, request, target)
-    headers = note_headers(request.notes)
     if request.stream.wanted:
         events = _events(builder, await increments(call, target, requests))
+        headers = note_headers(request.notes, requests)
         return EventStream(events, call.state.config.send_seconds, _failed, headers)
     for output in await whole(call, target, requests):
         _read(builder.feed(output))
     _read(builder.finish())
+    headers = note_headers(request.notes, requests)
     return json_reply(builder.message, headers=headers)
 
 

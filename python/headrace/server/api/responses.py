@@ -22,17 +22,18 @@ async def responses(call: Call) -> ASGIApp:
         request, id=answer_id("resp_", None), model=target.name, created=int(time.time())
     )
     requests = await open_chat(call, request.chat, target)
-    headers = note_headers(request.chat.notes)
     if request.chat.stream.wanted:
 
         def failed(error: ApiError) -> bytes:
             return _written(builder.fail(error))
 
         events = _events(builder, await increments(call, target, requests))
+        headers = note_headers(request.chat.notes, requests)
         return EventStream(events, call.state.config.send_seconds, failed, headers)
     for output in await whole(call, target, requests):
         _read(builder.feed(output))
     _read(builder.finish())
+    headers = note_headers(request.chat.notes, requests)
     return json_reply(builder.response, headers=headers)
 
 
