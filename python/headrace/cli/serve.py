@@ -99,12 +99,15 @@ def _add_limit_options(parser: argparse.ArgumentParser) -> None:
     for flag, kind, default, text in (
         ("--max-body-bytes", int, 16 << 20, "of a request"),
         ("--max-total-body-bytes", int, 256 << 20, "of all requests that run or wait"),
+        ("--max-body-values", int, 1 << 20, "numbers, texts, objects and arrays of a body"),
         ("--max-messages", int, 4096, "of a conversation"),
         ("--max-outputs", int, 128, "of a request (n)"),
         ("--max-concurrency", int, 256, "requests in the engine at once"),
         ("--max-text-concurrency", int, 8, "requests at once that need the tokenizer alone"),
         ("--max-queue", int, 1024, "requests that wait; one more gets 429"),
         ("--max-file-bytes", int, 512 << 20, "of a file in --files-dir"),
+        ("--max-uploads", int, 4, "files that come at once; more wait"),
+        ("--upload-timeout", float, 600, "seconds for a file to come"),
         ("--batch-window", int, 32, "requests of a batch in the engine at once"),
         ("--header-timeout", float, 30, "seconds for a request's headers to come"),
         ("--body-timeout", float, 60, "seconds for a request's body to come"),
@@ -287,6 +290,7 @@ def _config(args: argparse.Namespace) -> ServerConfig:
             max_body_bytes=args.max_body_bytes,
             max_total_body_bytes=args.max_total_body_bytes,
             body_seconds=args.body_timeout,
+            max_body_values=args.max_body_values,
             max_messages=args.max_messages,
             max_outputs=args.max_outputs,
             max_concurrency=args.max_concurrency,
@@ -302,6 +306,8 @@ def _config(args: argparse.Namespace) -> ServerConfig:
             chat_page=not args.no_chat_page,
             files_dir=args.files_dir,
             max_file_bytes=args.max_file_bytes,
+            max_uploads=args.max_uploads,
+            upload_seconds=args.upload_timeout,
             batch_window=args.batch_window,
         )
     except ValueError as error:

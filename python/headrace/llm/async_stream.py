@@ -28,6 +28,7 @@ from headrace.llm.preparation import (
     new_facts,
     prepare,
     takes_grammars,
+    text_size,
 )
 from headrace.llm.registry import Registry
 from headrace.llm.request_params import RequestPlanner
@@ -39,6 +40,7 @@ from headrace.text.stop_strings import StopStrings
 
 T = TypeVar("T")
 _TEXT_THREADS = 2
+_LONG_TEXT = 1 << 16  # characters
 _GRAMMAR_THREADS = 8  # most of what they do is to wait
 
 
@@ -55,6 +57,8 @@ class AsyncRunner:
         )
         self._process = os.getpid()
         self._text = ThreadPoolExecutor(_TEXT_THREADS, "headrace-text")
+        self._long = ThreadPoolExecutor(1, "headrace-long-text")
+        self._outputs = ThreadPoolExecutor(1, "headrace-outputs")
         self._grammars = ThreadPoolExecutor(_GRAMMAR_THREADS, "headrace-grammar")
         self._adapters = ThreadPoolExecutor(1, "headrace-adapters")
         self._shut_down = False
@@ -64,10 +68,17 @@ class AsyncRunner:
         if os.getpid() != self._process:
             self.session.stats()
 
-    async def in_text_thread(self, work: Callable[[], T]) -> T:
+    async def in_text_thread(self, work: Callable[[], T], size: int) -> T:
         """Templates and tokenizing, while the event loop goes on. Raises EngineError if the LLM
-        has been closed."""
-        return await self._run(self._text, work)
+        has been closed.
+
+        size: characters; long texts hold up each other, and no short ones.
+        """
+        return await self._run(self._long if size > _LONG_TEXT else self._text, work)
+
+    async def in_output_thread(self, work: Callable[[], T]) -> T:
+        """What takes long of an output that is there."""
+        return await self._run(self._outputs, work)
 
     async def in_grammar_thread(self, work: Callable[[], T]) -> T:
         """Compiling, which may take long: it holds up no request without grammars."""
@@ -106,9 +117,8 @@ class AsyncRunner:
 
     def shut_down(self) -> None:
         self._shut_down = True
-        self._text.shutdown(wait=False)
-        self._grammars.shutdown(wait=False)
-        self._adapters.shutdown(wait=False)
+        for threads in (self._text, self._long, self._outputs, self._grammars, self._adapters):
+            threads.shutdown(wait=False)
 
 
 class OutputUpdates(AsyncIterator[RequestOutput]):
@@ -191,7 +201,10 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
                 elif self._live:
                     # Without stop strings nothing is to be done before the end.
                     await self._watched(whole and not self._job.params.stop_strings()).wait()
-                    self._collect(whole)
+                    if whole and self._tells_logprobs():
+                        await self._runner.in_output_thread(partial(self._collect, whole))
+                    else:
+                        self._collect(whole)
                 if not self._live:
                     self._close()
         except BaseException:
@@ -199,6 +212,11 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             raise
         finally:
             self._awaited = False
+
+    def _tells_logprobs(self) -> bool:
+        """Which makes many objects of a whole output."""
+        params = self._job.params
+        return params.logprobs is not None or params.prompt_logprobs is not None
 
     def _watched(self, only_end: bool) -> Watch:
         """Of all outputs, made once: the ends of those that have finished have been told."""
@@ -246,7 +264,8 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             compile_own = partial(runner.planner.constraint, params, self.notes)
             own = await runner.in_grammar_thread(compile_own)
         try:
-            requests = await runner.in_text_thread(partial(self._read, facts))
+            size = text_size(self._job.original)
+            requests = await runner.in_text_thread(partial(self._read, facts), size)
             if takes_grammars(requests):
                 finish = partial(constrain, requests, own, runner.planner)
                 self.notes += await runner.in_grammar_thread(finish)
@@ -295,7 +314,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             if whole and not live.finished:
                 continue
             update = live.take()
-            if live.finished:
+            if live.finished and live in self._live:
                 self._live.remove(live)
                 self._forget(live.facts.request_id)
             if update is not None:

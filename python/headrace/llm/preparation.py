@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,6 +160,21 @@ def constrain(requests: Sequence[PreparedRequest], compiled: Any, planner: Reque
     for request in requests:
         request.constraint = compiled
     return notes
+
+
+def text_size(original: Any) -> int:
+    """About how many characters a prompt or a conversation has."""
+    if isinstance(original, str):
+        return len(original)
+    if isinstance(original, Mapping):
+        return text_size(original.get("prompt") or original.get("messages"))
+    if not isinstance(original, (list, tuple)) or not original or isinstance(original[0], int):
+        return 0  # ids
+    return sum(
+        text_size(item.get("content") or item.get("text"))
+        for item in original
+        if isinstance(item, Mapping)
+    )
 
 
 def takes_grammars(requests: Sequence[PreparedRequest]) -> bool:

@@ -16,7 +16,7 @@ from headrace.server.replies import EventStream, event, json_reply
 
 
 async def messages(call: Call) -> ASGIApp:
-    request = read_anthropic(call.body)
+    request = await call.read(read_anthropic)
     target = call.state.models.find(request.model)
     builder = MessageBuilder(id=answer_id("msg_", None), model=target.name)
     requests = await open_chat(call, request, target)
@@ -32,7 +32,7 @@ async def messages(call: Call) -> ASGIApp:
 
 
 async def count_tokens(call: Call) -> ASGIApp:
-    request = read_anthropic(call.body, counting=True)
+    request = await call.read(lambda body: read_anthropic(body, counting=True))
     target = call.state.models.find(request.model)
     ids = await conversation_ids(
         call, target, request.messages, request.tools.shown, request.chat_template_kwargs

@@ -16,7 +16,7 @@ from headrace.server.responses.request import read_responses
 
 
 async def responses(call: Call) -> ASGIApp:
-    request = read_responses(call.body)
+    request = await call.read(read_responses)
     target = call.state.models.find(request.chat.model)
     builder = ResponseBuilder(
         request, id=answer_id("resp_", None), model=target.name, created=int(time.time())
