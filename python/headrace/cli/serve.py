@@ -112,6 +112,7 @@ def _add_limit_options(parser: argparse.ArgumentParser) -> None:
         ("--header-timeout", float, 30, "seconds for a request's headers to come"),
         ("--body-timeout", float, 60, "seconds for a request's body to come"),
         ("--send-timeout", float, 60, "seconds for a client to take a piece of a stream"),
+        ("--stuck-timeout", float, 300, "seconds without a step after which /health fails"),
         ("--shutdown-timeout", int, 60, "seconds for requests to end after SIGTERM"),
     ):
         group.add_argument(
@@ -297,6 +298,7 @@ def _config(args: argparse.Namespace) -> ServerConfig:
             max_text_concurrency=args.max_text_concurrency,
             max_queue=args.max_queue,
             send_seconds=args.send_timeout,
+            stuck_seconds=args.stuck_timeout,
             allowed_origins=tuple(args.allowed_origins),
             allowed_hosts=None if hosts is None or "*" in hosts else tuple(hosts),
             access_log=not args.disable_access_log,

@@ -22,6 +22,7 @@ class ServerConfig:
     max_concurrency: requests in the engine at once. max_text_concurrency: requests that need the
         tokenizer alone, at once. max_queue: requests that wait for a place of either kind; one more
         is refused with 429.
+    stuck_seconds: a model that has requests and makes no step for so long is told as failed.
     send_seconds: how long a client may take to accept a piece of a stream.
     allowed_origins: web pages of other sites that may call the API ("*": all).
     allowed_hosts: names in the Host header that are served, in any case; None: any. The default
@@ -45,6 +46,7 @@ class ServerConfig:
     max_text_concurrency: int = 8
     max_queue: int = 1024
     send_seconds: float = 60.0
+    stuck_seconds: float = 300.0
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] | None = LOOPBACK_NAMES
     access_log: bool = True
@@ -68,6 +70,7 @@ class ServerConfig:
             "max_concurrency",
             "max_text_concurrency",
             "send_seconds",
+            "stuck_seconds",
             "max_file_bytes",
             "max_uploads",
             "upload_seconds",

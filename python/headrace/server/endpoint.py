@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.protocol.errors import ProtocolError
+from headrace.protocol.json_reader import TooManyValues, read_json, refuse_constant
 from headrace.quoting import quoted
 from headrace.server.errors import ApiError, internal_error, no_memory
-from headrace.server.json_reader import TooManyValues, read_json, refuse_constant
 from headrace.server.replies import ClientStalled, error_reply, json_in_steps, json_reply
 
 if TYPE_CHECKING:

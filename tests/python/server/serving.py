@@ -53,6 +53,7 @@ class PlayedLLM:
         self.running = self.most_running = self.cancelled = self.finished = 0
         self.closed = self.held = False
         self.model_info = SimpleNamespace(max_model_len=4096, vocab_size=512)
+        self.counters = {"running_replicas": 1}
         self._tokenizer = None if folder is None else load_tokenizer(folder)
 
     @classmethod
@@ -124,11 +125,12 @@ class PlayedLLM:
         return self._tokenizer.encode(text, add_special_tokens)
 
     def stats(self) -> Any:
-        class Zeros:
+        class Counters:
             def __getattr__(self, name: str) -> int:
-                return 0
+                return numbers.get(name, 0)
 
-        return Zeros()
+        numbers = self.counters
+        return Counters()
 
     async def close(self) -> None:
         self.closed = True
