@@ -216,9 +216,10 @@ def test_forms_are_in_utf_8(tmp_path: Path, charset: str) -> None:
 
 def test_a_file_that_does_not_come_is_given_up(tmp_path: Path) -> None:
     def slow() -> Any:
-        yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        yield head
         time.sleep(1)
-        yield b"x" * 10
+        yield b"x" * (100 - len(head))
 
     with serving(files_dir=str(tmp_path), upload_seconds=0.2) as url:
         kind = {"content-type": "multipart/form-data; boundary=b", "content-length": "100"}
