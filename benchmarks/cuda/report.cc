@@ -1,4 +1,4 @@
-#include "report.h"
+#include "benchmarks/cuda/report.h"
 
 #include <cstdio>
 #include <nlohmann/json.hpp>

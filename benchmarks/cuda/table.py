@@ -55,7 +55,7 @@ TARGETS = [
     Target("sampling", "sampling, 128 x 152k, top-k and top-p", most=60),
 ]
 # What an H100 gave of attention-prefill's shape with tiles of 128 keys and without splits: its
-# bits depend on how a prompt is cut up (docs/performance_cuda.md).
+# bits depend on how a prompt is cut up (docs/lab/cuda_steps.md).
 FREE_SUMS = 477
 HEAD = ("number", "measured", "limit or peer", "share", "target", "")
 

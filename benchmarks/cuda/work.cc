@@ -1,4 +1,4 @@
-#include "work.h"
+#include "benchmarks/cuda/work.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

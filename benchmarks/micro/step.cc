@@ -21,6 +21,8 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "model/decoder/decoder.h"
+#include "model/load/load_config.h"
+#include "model/load/make_decoder.h"
 #include "peaks.h"
 #include "timed_backend.h"
 
@@ -134,7 +136,7 @@ class Bench {
     options.max_rows = plan.rows;
     options.max_logit_rows = static_cast<int32_t>(batch_.logit_rows.size());
     options.dummy_weights = true;
-    decoder_ = std::make_unique<Decoder>(timed_, config_, nullptr, options);
+    decoder_ = make_decoder(timed_, config_, nullptr, options);
     cache_ = backend_->make_kv_cache({.num_layers = config_.num_layers,
                                       .num_kv_heads = config_.num_kv_heads,
                                       .head_dim = config_.head_dim,

@@ -19,10 +19,12 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "model/config/model_config.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 #include "model/vision/make_tower.h"
 #include "model/vision/patch_order.h"
 #include "model/weights/weight_loader.h"
-#include "model/weights/weight_sources.h"
 #include "peaks.h"
 
 namespace headrace::bench {

@@ -42,11 +42,6 @@ std::optional<int32_t> env_num_threads() {
 
 std::optional<std::string> env_cpu_isa() { return get("HEADRACE_CPU_ISA"); }
 
-std::optional<bool> env_thread_seats() {
-  if (!get("HEADRACE_THREAD_SEATS")) return std::nullopt;
-  return !is_second("HEADRACE_THREAD_SEATS", "on", "off");
-}
-
 std::optional<std::string> env_numa_nodes() { return get("HEADRACE_NUMA_NODES"); }
 
 bool env_cuda_plain_kernels() { return is_second("HEADRACE_CUDA_KERNELS", "best", "plain"); }

@@ -14,10 +14,6 @@ std::optional<int32_t> env_num_threads();
 /// HEADRACE_CPU_ISA: force a kernel set, see CpuBackendOptions::isa.
 std::optional<std::string> env_cpu_isa();
 
-/// HEADRACE_THREAD_SEATS: "on" or "off", see ThreadSeats. Another value throws
-/// Error(kInvalidArgument).
-std::optional<bool> env_thread_seats();
-
 /// HEADRACE_NUMA_NODES: see parse_numa_nodes().
 std::optional<std::string> env_numa_nodes();
 

@@ -22,6 +22,22 @@ std::vector<std::vector<int32_t>> to_lists(const headrace_token_lists& lists, co
   return out;
 }
 
+std::vector<std::string> to_texts(const char* const* texts, size_t count, const char* field) {
+  std::vector<std::string> out;
+  for (const char* each : array(texts, count, field)) out.emplace_back(text(each));
+  return out;
+}
+
+std::vector<std::pair<int32_t, float>> to_logit_bias(const int32_t* ids, const float* values,
+                                                     size_t count) {
+  const auto biases = array(values, count, "logit_bias_values");
+  std::vector<std::pair<int32_t, float>> out;
+  for (const int32_t id : array(ids, count, "logit_bias_ids")) {
+    out.emplace_back(id, biases[out.size()]);
+  }
+  return out;
+}
+
 void check_reserved(int32_t reserved) {
   if (reserved != 0) {
     throw_error(ErrorCode::kUnsupported, "a reserved field is ", reserved,
@@ -31,30 +47,6 @@ void check_reserved(int32_t reserved) {
 
 std::optional<int32_t> unless_negative(int32_t value) {
   return value < 0 ? std::nullopt : std::optional(value);
-}
-
-headrace_model_options default_model_options() {
-  const ModelOptions from;
-  headrace_model_options out{};
-  out.memory_utilization = from.memory_utilization;
-  out.max_num_seqs = from.max_num_seqs;
-  out.block_size = from.block_size;
-  out.enable_prefix_caching = from.enable_prefix_caching;
-  out.max_lora_rank = from.max_lora_rank;
-  out.num_speculative_tokens = from.speculative.num_speculative_tokens;
-  out.min_ngram_size = from.speculative.min_ngram_size;
-  out.max_ngram_size = from.speculative.max_ngram_size;
-  return out;
-}
-
-headrace_sampling_params default_sampling_params() {
-  const SamplingParams from;
-  headrace_sampling_params out{};
-  out.temperature = from.temperature;
-  out.top_p = from.top_p;
-  out.repetition_penalty = from.repetition_penalty;
-  out.logprobs = out.prompt_logprobs = -1;
-  return out;
 }
 
 headrace_request_options default_request_options() {
@@ -75,62 +67,7 @@ Enum to_enum(int32_t value, Enum last, const char* field) {
 
 static_assert(HEADRACE_PENALIZED_LOGPROBS == static_cast<int>(LogprobsKind::kPenalizedLogprobs));
 static_assert(HEADRACE_INTERRUPT_RANDOM == static_cast<int>(OutOfBlocks::kInterruptRandom));
-
-SamplingParams to_sampling_params(const headrace_sampling_params* given) {
-  if (given == nullptr) return {};
-  const auto in = read_struct(given, default_sampling_params(), "sampling");
-  check_reserved(in.reserved);
-  SamplingParams out;
-  out.temperature = in.temperature;
-  out.top_p = in.top_p;
-  out.top_k = in.top_k;
-  out.min_p = in.min_p;
-  if (in.has_seed) out.seed = in.seed;
-  out.repetition_penalty = in.repetition_penalty;
-  out.frequency_penalty = in.frequency_penalty;
-  out.presence_penalty = in.presence_penalty;
-  const auto bias_ids = array(in.logit_bias_ids, in.num_logit_bias, "logit_bias_ids");
-  const auto biases = array(in.logit_bias_values, in.num_logit_bias, "logit_bias_values");
-  for (size_t i = 0; i < bias_ids.size(); ++i) out.logit_bias.emplace_back(bias_ids[i], biases[i]);
-  out.bad_words = to_lists(in.bad_words, "bad_words");
-  out.max_tokens = in.max_tokens;
-  out.min_tokens = in.min_tokens;
-  out.ignore_eos = in.ignore_eos != 0;
-  out.stop_token_ids = to_ids(in.stop_token_ids, in.num_stop_token_ids, "stop_token_ids");
-  out.stop_sequences = to_lists(in.stop_sequences, "stop_sequences");
-  out.logprobs = unless_negative(in.logprobs);
-  out.prompt_logprobs = unless_negative(in.prompt_logprobs);
-  out.logprobs_kind = to_enum(in.logprobs_kind, LogprobsKind::kPenalizedLogprobs, "logprobs_kind");
-  out.temperature_scaled_logprobs = in.temperature_scaled_logprobs != 0;
-  out.top_p_normalized_logprobs = in.top_p_normalized_logprobs != 0;
-  out.penalize_output_only = in.penalize_output_only != 0;
-  out.no_repeat_ngram_size = in.no_repeat_ngram_size;
-  out.stop_sequences_anywhere = in.stop_sequences_anywhere != 0;
-  return out;
-}
-
-headrace_pooling_params default_pooling_params() {
-  const PoolingParams from;
-  headrace_pooling_params out{};
-  out.pooling = static_cast<int32_t>(from.pooling);
-  out.dimensions = from.dimensions;
-  out.normalize = from.normalize;
-  return out;
-}
-
 static_assert(HEADRACE_POOL_CLS == static_cast<int>(Pooling::kCls));
-
-PoolingParams to_pooling_params(const headrace_pooling_params* given) {
-  const auto in = read_struct(given, default_pooling_params(), "pooling");
-  check_reserved(in.reserved);
-  PoolingParams out;
-  out.pooling = to_enum(in.pooling, Pooling::kCls, "pooling");
-  out.dimensions = in.dimensions;
-  out.normalize = in.normalize != 0;
-  out.logit_token_ids = to_ids(in.logit_token_ids, in.num_logit_token_ids, "logit_token_ids");
-  return out;
-}
-
 static_assert(HEADRACE_LOAD_RESERVING == static_cast<int>(LoadStage::kReserving));
 
 LoadProgressSink to_progress_sink(headrace_load_fn load, void* user_data) {
@@ -147,55 +84,21 @@ LoadProgressSink to_progress_sink(headrace_load_fn load, void* user_data) {
   };
 }
 
+#include "c_api/c_option_fields.inc"
+
+SamplingParams to_sampling_params(const headrace_sampling_params* given) {
+  if (given == nullptr) return {};
+  return read_sampling_params(read_struct(given, default_sampling_params(), "sampling"));
+}
+
+PoolingParams to_pooling_params(const headrace_pooling_params* given) {
+  return read_pooling_params(read_struct(given, default_pooling_params(), "pooling"));
+}
+
 }  // namespace
 
 ModelOptions to_model_options(const headrace_model_options* given) {
-  const auto in = read_struct(given, default_model_options(), "options");
-  ModelOptions out;
-  out.path = text(in.path);
-  // "" is none of these three's names for "choose".
-  for (auto [field, value] : {std::pair(&out.device, in.device), std::pair(&out.dtype, in.dtype),
-                              std::pair(&out.kv_cache_dtype, in.kv_cache_dtype)}) {
-    if (*text(value) != '\0') *field = value;
-  }
-  out.quantization = text(in.quantization);
-  out.quantization_group_size = in.quantization_group_size;
-  out.cpu_isa = text(in.cpu_isa);
-  out.packed_weights = text(in.packed_weights);
-  out.packed_copy = in.packed_copy != 0;
-  out.max_loras = in.max_loras;
-  out.max_lora_rank = in.max_lora_rank;
-  out.speculative.method = text(in.speculative_method);
-  out.speculative.model = text(in.speculative_model);
-  out.speculative.num_speculative_tokens = in.num_speculative_tokens;
-  out.speculative.min_ngram_size = in.min_ngram_size;
-  out.speculative.max_ngram_size = in.max_ngram_size;
-  if (in.data_parallel_size != 0) out.data_parallel_size = in.data_parallel_size;
-  check_reserved(in.reserved);
-  if (in.tensor_parallel_size != 0) out.tensor_parallel_size = in.tensor_parallel_size;
-  for (const char* name : array(in.devices, in.num_devices, "devices")) {
-    out.devices.emplace_back(text(name));
-  }
-  out.enable_expert_parallel = in.enable_expert_parallel != 0;
-  out.num_threads = in.num_threads;
-  out.max_model_len = in.max_model_len;
-  out.max_num_seqs = in.max_num_seqs;
-  out.max_num_batched_tokens = in.max_num_batched_tokens;
-  out.block_size = in.block_size;
-  out.num_kv_blocks = in.num_kv_blocks;
-  out.kv_cache_bytes = in.kv_cache_bytes;
-  out.memory_utilization = in.memory_utilization;
-  out.total_memory_ratio = in.total_memory_ratio;
-  out.memory_leftover_bytes = in.memory_leftover_bytes;
-  out.enable_prefix_caching = in.enable_prefix_caching != 0;
-  out.swap_space = in.swap_space;
-  out.max_prefill_chunk = in.max_prefill_chunk;
-  out.dummy_weights = in.dummy_weights != 0;
-  out.max_encoder_tokens = in.max_encoder_tokens;
-  out.encoder_cache_bytes = in.encoder_cache_bytes;
-  out.load_progress = to_progress_sink(in.load, in.load_user_data);
-  out.out_of_blocks = to_enum(in.out_of_blocks, OutOfBlocks::kInterruptRandom, "out_of_blocks");
-  return out;
+  return read_model_options(read_struct(given, default_model_options(), "options"));
 }
 
 RequestOptions to_request_options(const headrace_request_options* given,

@@ -58,6 +58,7 @@ struct OwnedOutput : headrace_output {
     stop_token = data.stop_token;
     pooled = data.pooled.data();
     num_pooled = data.pooled.size();
+    stop_sequence = data.stop_sequence;
   }
 
   const Output data;

@@ -43,6 +43,10 @@ headrace_code headrace_selector_wait(headrace_selector* selector, int64_t timeou
   });
 }
 
+headrace_code headrace_selector_wake(headrace_selector* selector) {
+  return guarded([&] { deref(selector, "selector").selector.wake(); });
+}
+
 headrace_code headrace_selector_ready_fd(headrace_selector* selector, int32_t* descriptor) {
   return guarded(
       [&] { deref(descriptor, "descriptor") = deref(selector, "selector").selector.ready_fd(); });

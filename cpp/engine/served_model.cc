@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/replica/on_each.h"
-#include "engine/replica/sums.h"
-#include "engine/run_apart.h"
+#include "engine/replica/combine_replicas.h"
+#include "engine/replica/run_on_threads.h"
 
 namespace headrace::internal {
 
@@ -34,7 +33,7 @@ const char* state_name(ModelState state) {
 /// One replica's: null once it has failed.
 LoraLoader unless_failed(LoraLoader loader, std::shared_ptr<ModelControl> control) {
   return [loader = std::move(loader), control = std::move(control)](
-             const std::string& path) -> std::unique_ptr<const LoraAdapter> {
+             const std::string& path) -> std::shared_ptr<const LoraAdapter> {
     const auto failed = [&] { return control->state() == ModelState::kFailed; };
     if (failed()) return nullptr;
     try {
@@ -136,8 +135,8 @@ void ServedModel::begin() {
     throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be started: it is ",
                 released_ ? "released" : state_name(now), ".");
   }
-  run_apart(on_gpu(), [this] {
-    on_each(replicas_.size(), [this](size_t i) {
+  run_on_thread(on_gpu(), [this] {
+    run_on_threads(replicas_.size(), [this](size_t i) {
       if (replicas_[i]->can_begin()) replicas_[i]->warm_up();
     });
   });
@@ -208,7 +207,7 @@ bool ServedModel::release() {
     released_ = true;
     for (const auto& replica : replicas_) replica->control()->release();
     for (const auto& replica : replicas_) replica->join();
-    run_apart(on_gpu(), [this] {
+    run_on_thread(on_gpu(), [this] {
       loras_.close();
       for (const auto& replica : replicas_) replica->free_memory();
     });
@@ -219,12 +218,12 @@ bool ServedModel::release() {
 }
 
 void ServedModel::load_lora(const std::string& name, const std::string& path) {
-  run_apart(on_gpu(), [&] { loras_.load(name, path); });
+  run_on_thread(on_gpu(), [&] { loras_.load(name, path); });
   logger_->log(LogLevel::kInfo, "model '", info_.name, "': adapter '", name, "' is loaded");
 }
 
 void ServedModel::unload_lora(const std::string& name) {
-  run_apart(on_gpu(), [&] { loras_.unload(name); });
+  run_on_thread(on_gpu(), [&] { loras_.unload(name); });
   malloc_trim(0);
   logger_->log(LogLevel::kInfo, "model '", info_.name, "': adapter '", name, "' is unloaded");
 }

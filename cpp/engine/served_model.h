@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/adapters/lora_table.h"
 #include "engine/load/loaded_model.h"
-#include "engine/lora_table.h"
 #include "engine/replica/replica.h"
 #include "engine/replica/router.h"
 #include "engine/request/prepared_request.h"

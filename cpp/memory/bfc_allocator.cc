@@ -67,11 +67,6 @@ void BfcAllocator::free(void* data) {
   put_in_bin(coalesce(chunk));
 }
 
-size_t BfcAllocator::release_unused_regions() {
-  const std::lock_guard lock(mutex_);
-  return release_unused_locked();
-}
-
 size_t BfcAllocator::release_unused_locked() noexcept {
   size_t released = 0;
   for (auto region = regions_.begin(); region != regions_.end();) {

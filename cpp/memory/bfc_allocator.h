@@ -78,8 +78,6 @@ class BfcAllocator {
   /// Takes a range back. Allocates nothing, so it is fit for destructors. REQUIRES: `data` came
   /// from allocate() and is freed once; else throws InternalError and changes nothing. Null: no-op.
   void free(void* data);
-  /// Gives regions without a live allocation back to the raw allocator; returns their bytes.
-  size_t release_unused_regions();
 
   BfcStats stats() const;
   BfcSnapshot snapshot() const;

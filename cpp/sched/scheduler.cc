@@ -178,7 +178,9 @@ CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const
     if (out.num_tokens++ > 0) ++seq.computed;
     seq.tokens.push_back(token);
     out.token = token;
-    out.end = seq.end_after_last_token();
+    const Sequence::Ending ending = seq.end_after_last_token();
+    out.end = ending.end;
+    out.stop_sequence = ending.stop_sequence;
   }
   if (!seq.generates() && seq.computed == seq.num_prompt) out.end = SeqEnd::kPrompt;
   publish_full_blocks(seq);

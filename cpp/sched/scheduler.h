@@ -109,6 +109,7 @@ struct CommittedSeq {
   /// Other than kNone: the sequence has left the scheduler. kCancelled: it had before, by cancel(),
   /// its deadline or the end of the step before.
   SeqEnd end = SeqEnd::kNone;
+  int32_t stop_sequence = -1;  ///< with kStopSequence: which of SeqSpec::stop_sequences
 };
 
 struct SchedulerStats {

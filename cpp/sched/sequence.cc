@@ -22,22 +22,25 @@ int32_t Sequence::blocks_ahead() const noexcept {
   return static_cast<int32_t>(ceil_div<int64_t>(ahead, block_size));
 }
 
-bool Sequence::ends_in_stop_sequence(int32_t output_count) const {
-  if (output_count < spec.min_tokens && !spec.stop_sequences_anywhere) return false;
+int32_t Sequence::ending_sequence(int32_t output_count) const {
+  if (output_count < spec.min_tokens && !spec.stop_sequences_anywhere) return -1;
   const int32_t first = spec.stop_sequences_anywhere ? 0 : num_prompt;
   const std::span text = std::span(tokens).subspan(static_cast<size_t>(first));
-  return std::ranges::any_of(spec.stop_sequences, [&](const std::vector<int32_t>& stop) {
+  const auto& stops = spec.stop_sequences;
+  const auto found = std::ranges::find_if(stops, [&](const std::vector<int32_t>& stop) {
     return stop.size() <= text.size() && std::ranges::equal(text.last(stop.size()), stop);
   });
+  return found == stops.end() ? -1 : static_cast<int32_t>(found - stops.begin());
 }
 
-SeqEnd Sequence::end_after_last_token() const {
+Sequence::Ending Sequence::end_after_last_token() const {
   const int32_t count = num_tokens() - num_prompt;
   if (count >= spec.min_tokens && std::ranges::binary_search(spec.end_tokens, tokens.back())) {
-    return SeqEnd::kStopToken;
+    return {.end = SeqEnd::kStopToken};
   }
-  if (ends_in_stop_sequence(count)) return SeqEnd::kStopSequence;
-  return count >= spec.max_tokens ? SeqEnd::kLength : SeqEnd::kNone;
+  const int32_t stop = ending_sequence(count);
+  if (stop >= 0) return {.end = SeqEnd::kStopSequence, .stop_sequence = stop};
+  return {.end = count >= spec.max_tokens ? SeqEnd::kLength : SeqEnd::kNone};
 }
 
 }  // namespace headrace

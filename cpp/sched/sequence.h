@@ -66,11 +66,16 @@ struct Sequence {
   /// Blocks for its known tokens and one block of tokens more, as far as it may still grow: what
   /// an admission should leave it.
   int32_t blocks_ahead() const noexcept;
+  struct Ending {
+    SeqEnd end = SeqEnd::kNone;
+    int32_t stop_sequence = -1;  ///< which one
+  };
   /// Whether the last of `tokens`, just generated, ends it.
-  SeqEnd end_after_last_token() const;
+  Ending end_after_last_token() const;
 
  private:
-  bool ends_in_stop_sequence(int32_t output_count) const;
+  /// The first stop sequence that the tokens end in; -1: none.
+  int32_t ending_sequence(int32_t output_count) const;
 };
 
 /// Scheduling order: priority, then arrival. `a` is senior to `b`.

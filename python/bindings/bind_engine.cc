@@ -153,6 +153,7 @@ void bind_request(py::module_& module) {
           },
           py::arg("queue"), py::arg("tag"), py::kw_only(), py::arg("only_end") = false)
       .def("remove", &OutputSelector::remove, py::arg("tag"))
+      .def("wake", &OutputSelector::wake)
       .def("take", [](OutputSelector& selector) { return selector.take(); })
       .def("fileno", &OutputSelector::ready_fd)
       .def(

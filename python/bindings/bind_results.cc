@@ -54,6 +54,7 @@ void bind_output(py::module_& module) {
       .def_readonly("finished", &O::finished)
       .def_readonly("finish_reason", &O::finish_reason)
       .def_readonly("stop_token", &O::stop_token)
+      .def_readonly("stop_sequence", &O::stop_sequence)
       .def_property_readonly("error_code",
                              [](const O& output) { return error_code_name(output.error_code); })
       .def_readonly("error_message", &O::error_message)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace._core import HeadraceError
     from headrace._core import __version__ as __version__
-    from headrace.embedding import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
     from headrace.errors import EngineError
+    from headrace.installed_files import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
     from headrace.llm import LLM, AsyncLLM
     from headrace.llm.outputs import CompletionOutput, RequestMetrics, RequestOutput
     from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
@@ -110,10 +110,10 @@ _HOMES = {
         ),
         "headrace.native",
     ),
-    "get_cmake_dir": "headrace.embedding",
-    "get_include": "headrace.embedding",
-    "get_library": "headrace.embedding",
-    "get_pkgconfig_dir": "headrace.embedding",
+    "get_cmake_dir": "headrace.installed_files",
+    "get_include": "headrace.installed_files",
+    "get_library": "headrace.installed_files",
+    "get_pkgconfig_dir": "headrace.installed_files",
     "HeadraceError": "headrace._core",
     "__version__": "headrace._core",
 }

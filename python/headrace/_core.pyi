@@ -30,6 +30,14 @@ class FinishReason(NamedIntEnum):
     ERROR = 4
     INTERRUPTED = 5
 
+class ModelState(NamedIntEnum):
+    INSTALLED = 0
+    RUNNING = 1
+    STOPPING = 2
+    STOPPED = 3
+    FAILED = 4
+
+# options: written by tools/generate_options.py
 class LogprobsKind(NamedIntEnum):
     RAW_LOGPROBS = 0
     RAW_LOGITS = 1
@@ -42,20 +50,17 @@ class OutOfBlocks(NamedIntEnum):
     INTERRUPT_LONGEST = 1
     INTERRUPT_RANDOM = 2
 
-class ModelState(NamedIntEnum):
-    INSTALLED = 0
-    RUNNING = 1
-    STOPPING = 2
-    STOPPED = 3
-    FAILED = 4
-
 class Pooling(NamedIntEnum):
     LAST = 0
     MEAN = 1
     CLS = 2
 
 class PoolingParams:
-    """headrace/pooling_params.h, field by field. Keyword-only."""
+    """Embeddings: headrace/pooling_params.h.
+
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
+    """
 
     pooling: Pooling
     dimensions: int
@@ -72,9 +77,10 @@ class PoolingParams:
     ) -> None: ...
 
 class SamplingParams:
-    """headrace/sampling_params.h, field by field. Keyword-only; an unknown one is a TypeError.
+    """How tokens are chosen: headrace/sampling_params.h.
 
-    Values are checked by Engine.submit. Attributes that are sequences are copies: assign to them.
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
     """
 
     temperature: float
@@ -130,7 +136,11 @@ class SamplingParams:
     ) -> None: ...
 
 class SpeculativeOptions:
-    """headrace/options.h, field by field. Keyword-only."""
+    """Guessing of tokens: headrace/options.h.
+
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
+    """
 
     method: str
     num_speculative_tokens: int
@@ -149,12 +159,16 @@ class SpeculativeOptions:
     ) -> None: ...
 
 class ModelOptions:
-    """headrace/options.h, field by field. Keyword-only."""
+    """How a model is loaded and run: headrace/options.h.
+
+    Keyword-only; an unknown one is a TypeError. Values are checked by what takes
+    them. Attributes that are sequences are copies.
+    """
 
     path: str
     device: str
     tensor_parallel_size: int
-    devices: list[str]
+    devices: Sequence[str]
     enable_expert_parallel: bool
     data_parallel_size: int
     dtype: str
@@ -191,7 +205,7 @@ class ModelOptions:
         path: str,
         device: str = "auto",
         tensor_parallel_size: int = 1,
-        devices: Sequence[str] = ...,
+        devices: Sequence[str] = (),
         enable_expert_parallel: bool = False,
         data_parallel_size: int = 1,
         dtype: str = "auto",
@@ -222,15 +236,21 @@ class ModelOptions:
         encoder_cache_bytes: int = 0,
         dummy_weights: bool = False,
     ) -> None: ...
+# end of options
 
 class MediaRun:
     """A run of an item's rows in a prompt: headrace/media_input.h."""
 
-    position: int
-    count: int
-    first_row: int
-    grid: tuple[int, int, int] | None
-    steps: list[int]
+    @property
+    def position(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def first_row(self) -> int: ...
+    @property
+    def grid(self) -> tuple[int, int, int] | None: ...
+    @property
+    def steps(self) -> list[int]: ...
 
     def __init__(
         self,
@@ -238,7 +258,7 @@ class MediaRun:
         count: int,
         first_row: int = 0,
         grid: Sequence[int] | None = None,
-        steps: Sequence[int] = (),
+        steps: Sequence[int] = [],
     ) -> None:
         """grid: rows over time, height and width, whose product is `count`; None: the positions of
         text. steps: what each grid over time adds to the axis of time."""
@@ -247,9 +267,12 @@ class MediaInput:
     """An image or a clip of a request: headrace/media_input.h. What it is given is copied; it is
     made once and may be submitted many times."""
 
-    video: bool
-    runs: list[MediaRun]
-    key: bytes
+    @property
+    def video(self) -> bool: ...
+    @property
+    def runs(self) -> list[MediaRun]: ...
+    @property
+    def key(self) -> bytes: ...
 
     def __init__(
         self,
@@ -277,38 +300,66 @@ class MediaInput:
         """
 
 class PositionLogprobs:
-    token: int
-    logprob: float
-    rank: int
-    top: list[tuple[int, float]]
+    @property
+    def token(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def top(self) -> list[tuple[int, float]]: ...
 
 class Output:
     """headrace/result_queue.h. Each access to a list makes a new one: read it once."""
 
-    token_ids: list[int]
-    logprobs: list[PositionLogprobs]
-    prompt_logprobs: list[PositionLogprobs]
-    pooled: list[float]
-    finished: bool
-    finish_reason: FinishReason
-    stop_token: int
-    error_code: str
-    error_message: str
+    @property
+    def token_ids(self) -> list[int]: ...
+    @property
+    def logprobs(self) -> list[PositionLogprobs]: ...
+    @property
+    def prompt_logprobs(self) -> list[PositionLogprobs]: ...
+    @property
+    def pooled(self) -> list[float]: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def finish_reason(self) -> FinishReason: ...
+    @property
+    def stop_token(self) -> int: ...
+    @property
+    def stop_sequence(self) -> int: ...
+    @property
+    def error_code(self) -> str: ...
+    @property
+    def error_message(self) -> str: ...
 
 class RequestStats:
-    arrival_time: float
-    first_scheduled_time: float
-    first_token_time: float
-    last_token_time: float
-    finished_time: float
-    prompt_tokens: int
-    cached_tokens: int
-    host_cached_tokens: int
-    generated_tokens: int
-    preemptions: int
-    replica: int
-    image_tokens: int
-    video_tokens: int
+    @property
+    def arrival_time(self) -> float: ...
+    @property
+    def first_scheduled_time(self) -> float: ...
+    @property
+    def first_token_time(self) -> float: ...
+    @property
+    def last_token_time(self) -> float: ...
+    @property
+    def finished_time(self) -> float: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def host_cached_tokens(self) -> int: ...
+    @property
+    def generated_tokens(self) -> int: ...
+    @property
+    def preemptions(self) -> int: ...
+    @property
+    def replica(self) -> int: ...
+    @property
+    def image_tokens(self) -> int: ...
+    @property
+    def video_tokens(self) -> int: ...
 
 class ResultQueue:
     def get(self, timeout: float | None = None) -> Output | None:
@@ -345,6 +396,8 @@ class OutputSelector:
     def __init__(self) -> None: ...
     def add(self, queue: ResultQueue, tag: int, *, only_end: bool = False) -> None: ...
     def remove(self, tag: int) -> None: ...
+    def wake(self) -> None:
+        """Ends the wait that a thread is in, or else the next one."""
     def take(self) -> list[int]:
         """The tags reported so far, without waiting."""
     def fileno(self) -> int:
@@ -356,106 +409,198 @@ class OutputSelector:
         """
 
 class ModelInfo:
-    name: str
-    path: str
-    family: str
-    device: str
-    isa: str
-    dtype: str
-    kv_cache_dtype: str
-    quantization: str
-    num_parameters: int
-    num_active_parameters: int
-    num_experts: int
-    num_active_experts: int
-    vocab_size: int
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    intermediate_size: int
-    max_model_len: int
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    block_size: int
-    num_kv_blocks: int
-    num_host_kv_blocks: int
-    num_threads: int
-    tensor_parallel_size: int
-    data_parallel_size: int
-    num_nodes: int
-    max_loras: int
-    max_lora_rank: int
-    causal: bool
-    generates: bool
-    vision: bool
-    takes_embeddings: bool
-    max_encoder_tokens: int
-    encoder_cache_bytes: int
-    vision_weight_bytes: int
-    weight_bytes: int
-    token_weight_bytes: int
-    mapped_weight_bytes: int
-    packed_weights: str
-    replaced_kernels: list[str]
-    kv_cache_bytes: int
-    host_kv_cache_bytes: int
-    scratch_bytes: int
-    reserved_bytes: int
-    device_free_bytes: int
-    load_seconds: float
-    eos_token_ids: list[int]
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def kv_cache_dtype(self) -> str: ...
+    @property
+    def quantization(self) -> str: ...
+    @property
+    def num_parameters(self) -> int: ...
+    @property
+    def num_active_parameters(self) -> int: ...
+    @property
+    def num_experts(self) -> int: ...
+    @property
+    def num_active_experts(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def num_layers(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def num_kv_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def intermediate_size(self) -> int: ...
+    @property
+    def max_model_len(self) -> int: ...
+    @property
+    def max_num_seqs(self) -> int: ...
+    @property
+    def max_num_batched_tokens(self) -> int: ...
+    @property
+    def block_size(self) -> int: ...
+    @property
+    def num_kv_blocks(self) -> int: ...
+    @property
+    def num_host_kv_blocks(self) -> int: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def tensor_parallel_size(self) -> int: ...
+    @property
+    def data_parallel_size(self) -> int: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def max_loras(self) -> int: ...
+    @property
+    def max_lora_rank(self) -> int: ...
+    @property
+    def causal(self) -> bool: ...
+    @property
+    def generates(self) -> bool: ...
+    @property
+    def vision(self) -> bool: ...
+    @property
+    def takes_embeddings(self) -> bool: ...
+    @property
+    def max_encoder_tokens(self) -> int: ...
+    @property
+    def encoder_cache_bytes(self) -> int: ...
+    @property
+    def vision_weight_bytes(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def token_weight_bytes(self) -> int: ...
+    @property
+    def mapped_weight_bytes(self) -> int: ...
+    @property
+    def packed_weights(self) -> str: ...
+    @property
+    def replaced_kernels(self) -> list[str]: ...
+    @property
+    def kv_cache_bytes(self) -> int: ...
+    @property
+    def host_kv_cache_bytes(self) -> int: ...
+    @property
+    def scratch_bytes(self) -> int: ...
+    @property
+    def reserved_bytes(self) -> int: ...
+    @property
+    def device_free_bytes(self) -> int: ...
+    @property
+    def load_seconds(self) -> float: ...
+    @property
+    def eos_token_ids(self) -> list[int]: ...
 
 class LoraInfo:
-    name: str
-    path: str
-    rank: int
-    num_modules: int
-    bytes: int
-    live_requests: int
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def num_modules(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def live_requests(self) -> int: ...
 
 class ModelStats:
-    state: ModelState
-    running_replicas: int
-    waiting_requests: int
-    running_requests: int
-    total_kv_blocks: int
-    free_kv_blocks: int
-    cached_kv_blocks: int
-    cached_host_kv_blocks: int
-    finished_requests: int
-    preemptions: int
-    interruptions: int
-    steps: int
-    prompt_tokens: int
-    generated_tokens: int
-    prefix_hit_tokens: int
-    prefix_miss_tokens: int
-    prefix_host_hit_tokens: int
-    kv_blocks_to_host: int
-    kv_blocks_from_host: int
-    busy_seconds: float
-    mask_wait_seconds: float
-    memory_bytes: int
-    memory_pool_bytes: int
-    mapped_bytes: int
-    drafted_tokens: int
-    accepted_tokens: int
-    encoded_tokens: int
-    encoder_hit_tokens: int
-    encoder_cache_bytes: int
+    @property
+    def state(self) -> ModelState: ...
+    @property
+    def running_replicas(self) -> int: ...
+    @property
+    def waiting_requests(self) -> int: ...
+    @property
+    def running_requests(self) -> int: ...
+    @property
+    def total_kv_blocks(self) -> int: ...
+    @property
+    def free_kv_blocks(self) -> int: ...
+    @property
+    def cached_kv_blocks(self) -> int: ...
+    @property
+    def cached_host_kv_blocks(self) -> int: ...
+    @property
+    def finished_requests(self) -> int: ...
+    @property
+    def preemptions(self) -> int: ...
+    @property
+    def interruptions(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def generated_tokens(self) -> int: ...
+    @property
+    def prefix_hit_tokens(self) -> int: ...
+    @property
+    def prefix_miss_tokens(self) -> int: ...
+    @property
+    def prefix_host_hit_tokens(self) -> int: ...
+    @property
+    def kv_blocks_to_host(self) -> int: ...
+    @property
+    def kv_blocks_from_host(self) -> int: ...
+    @property
+    def busy_seconds(self) -> float: ...
+    @property
+    def mask_wait_seconds(self) -> float: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def memory_pool_bytes(self) -> int: ...
+    @property
+    def mapped_bytes(self) -> int: ...
+    @property
+    def drafted_tokens(self) -> int: ...
+    @property
+    def accepted_tokens(self) -> int: ...
+    @property
+    def encoded_tokens(self) -> int: ...
+    @property
+    def encoder_hit_tokens(self) -> int: ...
+    @property
+    def encoder_cache_bytes(self) -> int: ...
 
 PACKED_FILE_NAME: str
 
 class PackReport:
-    file: str
-    layout: str
-    dtype: str
-    isa: str
-    num_tensors: int
-    file_bytes: int
-    seconds: float
+    @property
+    def file(self) -> str: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def num_tensors(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
 
 def pack_model(
     options: ModelOptions,
@@ -573,26 +718,40 @@ class Engine:
 def available_cpu_isas() -> list[str]: ...
 
 class CpuIsaInfo:
-    name: str
-    missing: list[str]
+    @property
+    def name(self) -> str: ...
+    @property
+    def missing(self) -> list[str]: ...
 
 class CpuInfo:
-    brand: str
-    isa: str
-    isas: list[CpuIsaInfo]
-    cores: int
-    num_threads: int
-    numa_nodes: list[str]
-    huge_pages: str
+    @property
+    def brand(self) -> str: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def isas(self) -> list[CpuIsaInfo]: ...
+    @property
+    def cores(self) -> int: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def numa_nodes(self) -> list[str]: ...
+    @property
+    def huge_pages(self) -> str: ...
 
 def describe_cpu() -> CpuInfo: ...
 
 class GpuInfo:
-    device: str
-    name: str
-    compute_capability: str
-    total_bytes: int
-    unusable: str
+    @property
+    def device(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def compute_capability(self) -> str: ...
+    @property
+    def total_bytes(self) -> int: ...
+    @property
+    def unusable(self) -> str: ...
 
 def describe_gpus() -> list[GpuInfo]: ...
 def model_family(folder: str) -> ModelInfo:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ with LLM(model=shipped_model()) as llm:
 RUN_ELSEWHERE = re.compile(
     r"^(examples/quickstart|tests/run|pip install|pre-commit|git|cmake|ninja)"
 )
+TIMEOUT = 300
+INPUT = "What is 2 + 2?\n/exit\n"
 FENCE = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -52,25 +55,89 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+class SnippetServer:
+    """snippet_server.py: one process that imports headrace for all snippets, each of which has a
+    fork of it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("snippet_server.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, code: str, folder: Path) -> tuple[int, str]:
+        """Exit status and stderr."""
+        task = {"code": code, "folder": str(folder), "timeout": TIMEOUT}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        (folder / "stdin").write_text(INPUT)
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        status = int(self._process.stdout.readline())
+        return status, (folder / "stderr").read_text()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SnippetServer]:
+    server = SnippetServer()
+    yield server
+    server.close()
+
+
 @pytest.mark.parametrize(
     ("kind", "code"), [s[1:] for s in snippets()], ids=[s[0] for s in snippets()]
 )
-def test_snippet_runs(kind: str, code: str, folder: Path) -> None:
+def test_snippet_runs(kind: str, code: str, folder: Path, server: SnippetServer) -> None:
     if "import ray" in code:
         pytest.importorskip("ray")  # the stage `ray` of tests/run has it
-    command = [sys.executable, "-c", code] if kind == "python" else ["bash", "-ec", code]
+    if kind == "python":
+        status, errors = server.run(code, folder)
+    else:
+        status, errors = run_shell(code, folder)
+    assert status == 0, errors[-3000:]
+
+
+def run_shell(code: str, folder: Path) -> tuple[int, str]:
+    """Exit status and stderr."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     result = subprocess.run(
-        command,
+        ["bash", "-ec", code],
         cwd=folder,
-        input="What is 2 + 2?\n/exit\n",
+        input=INPUT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT,
         check=False,
         env={**os.environ, "PATH": path},
     )
-    assert result.returncode == 0, result.stderr[-3000:]
+    return result.returncode, result.stderr
+
+
+def test_snippets_have_nothing_of_each_other(server: SnippetServer, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    code = """
+import builtins, os, sys, headrace
+assert not hasattr(builtins, "left")
+assert "left" not in (*globals(), *os.environ, *vars(headrace)) and sys.argv == ["-c"]
+builtins.left = left = headrace.left = 1
+os.environ["left"] = "1"
+assert sys.stdin.readline() == "What is 2 + 2?\\n"
+class Point: pass
+import pickle
+assert isinstance(pickle.loads(pickle.dumps(Point())), Point)
+"""
+    assert [server.run(code, folder) for folder in folders] == [(0, "")] * 2
+    assert server.run("raise SystemExit(7)", folders[0])[0] == 7
+    status, errors = server.run("import atexit\natexit.register(print, 1 / 0)", folders[1])
+    assert status == 1
+    assert "ZeroDivisionError" in errors
 
 
 def test_there_are_snippets() -> None:

@@ -1,101 +1,83 @@
-"""The public structs of the C++ headers are the table of options and results: the C API, the Python
-module, its stub and the fake that tests use have each field too, or a reason not to."""
+"""The options stand in one place, the public C++ headers. What repeats them is generated."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ROOT / "cpp/include/headrace"
-BINDINGS = "\n".join(p.read_text() for p in sorted((ROOT / "python/bindings").glob("*.cc")))
-STUB = (ROOT / "python/headrace/_core.pyi").read_text()
-FAKE = (ROOT / "tests/python/support/fake_types.py").read_text()
+sys.path.insert(0, str(ROOT / "tools"))
 
-# Struct: its header, and its name in headrace/c.h.
-STRUCTS = {
-    "ModelOptions": ("options.h", "headrace_model_options"),
-    "SpeculativeOptions": ("options.h", None),
-    "SamplingParams": ("sampling_params.h", "headrace_sampling_params"),
-    "PoolingParams": ("pooling_params.h", "headrace_pooling_params"),
-    "RequestOptions": ("request.h", "headrace_request_options"),
-    "ModelInfo": ("engine.h", "headrace_model_info"),
-    "ModelStats": ("engine.h", "headrace_model_stats"),
-    "LoraInfo": ("engine.h", "headrace_lora_info"),
-}
+import generate_options  # noqa: E402
+from option_table import HEADERS, Table, body, read_enum, read_fields  # noqa: E402
 
-# Fields that a place has under another name, or not as a field.
-ELSEWHERE = {
-    ("ModelOptions", "speculative", "headrace/c.h"): "speculative_method and its like",
-    ("ModelOptions", "load_progress", "headrace/c.h"): "headrace_load_fn, given to the load",
-    ("ModelOptions", "load_stop", "headrace/c.h"): "headrace_load_fn, given to the load",
-    ("ModelOptions", "load_progress", "_core.pyi"): "a parameter of install_model",
-    ("ModelOptions", "load_stop", "_core.pyi"): "Ctrl-C, and a parameter of install_model",
-    ("ModelOptions", "load_progress", "tests/python/support/fake_types.py"): "as _core.pyi",
-    ("ModelOptions", "load_stop", "tests/python/support/fake_types.py"): "as _core.pyi",
-    ("ModelInfo", "replaced_kernels", "headrace/c.h"): "the log names them",
-    ("SamplingParams", "logit_bias", "headrace/c.h"): "logit_bias_ids and logit_bias_values",
-}
-# The fake's submit() takes them as parameters (fake_core.py).
-FAKE += (ROOT / "tests/python/support/fake_core.py").read_text()
+# What models tell, which is bound by hand.
+RESULTS = ("ModelInfo", "ModelStats", "LoraInfo")
 
 
-def body(text: str, start: str) -> str:
-    """From `start` to the brace that closes what it opens."""
-    begin = text.index(start)
-    depth = 0
-    for at in range(text.index("{", begin), len(text)):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        if depth == 0:
-            return text[begin:at]
-    raise AssertionError(start)
+def test_what_is_generated_is_up_to_date() -> None:
+    old = [str(path.relative_to(ROOT)) for path, _ in generate_options.outdated(ROOT)]
+    assert not old, "run python tools/generate_options.py"
 
 
-def without_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A repository of what the tool reads and writes."""
+    for name in [*generate_options.files(Table(ROOT), ROOT), f"{HEADERS}/placeholder"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    for header in (ROOT / HEADERS).glob("*.h"):
+        shutil.copy(header, tmp_path / HEADERS)
+    stub = "python/headrace/_core.pyi"
+    shutil.copy(ROOT / stub, tmp_path / stub)
+    return tmp_path
 
 
-def fields(header: str, struct: str) -> list[str]:
-    """Names of a C++ struct's data members."""
-    text = body(without_comments((HEADERS / header).read_text()), f"struct {struct} {{")
-    found = []
-    for statement in text.split("{", 1)[1].split(";"):
-        plain = re.sub(r"\{[^{}]*\}", "", statement)  # initializers
-        plain = re.sub(r"<[^;]*>", "", plain)
-        if "(" in plain or not plain.strip():
-            continue
-        names = [part.split("=")[0].split()[-1] for part in plain.split(",")]
-        found += [name for name in names if re.fullmatch(r"[a-z]\w*", name)]
-    return found
+def test_a_new_option_reaches_every_place(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = copy / HEADERS / "sampling_params.h"
+    text = header.read_text()
+    new = "  /// Never seen before.\n  int32_t top_secret = 7;  ///< 0 = off\n"
+    header.write_text(text.replace("  float min_p", f"{new}  float min_p"))
+    with pytest.raises(ValueError, match="top_secret its place in C_ORDER"):
+        list(generate_options.outdated(copy))
+    order = generate_options.C_ORDER["SamplingParams"] + " top_secret"
+    monkeypatch.setitem(generate_options.C_ORDER, "SamplingParams", order)
+    written = dict(generate_options.outdated(copy))
+    lines = {
+        "c_params.h": "  int32_t top_secret; /* default 7 */",
+        "c_option_fields.inc": "  out.top_secret = in.top_secret;",
+        "bind_options.cc": '      .field("top_secret", &SamplingParams::top_secret)',
+        "_core.pyi": "        top_secret: int = 7,",
+        "fake_options.py": "    top_secret: int = 7",
+        "options.md": "| `top_secret` | 7 | Never seen before. 0 = off |",
+    }
+    places = {path.name: text.splitlines() for path, text in written.items()}
+    assert {name for name, line in lines.items() if line in places[name]} == set(lines)
 
 
-CASES = [
-    (struct, name) for struct, (header, _) in STRUCTS.items() for name in fields(header, struct)
-]
+@pytest.mark.parametrize("line", ["int32_t a, b;", "int32_t a[3];", "int32_t a = {1};", "#if X"])
+def test_a_field_that_it_cannot_read_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="as: type name = default;"):
+        read_fields(f"struct S {{\n  {line}\n\n}};\n", "S")
+    with pytest.raises(ValueError, match="as: kName,"):
+        read_enum(f"enum class E : uint8_t {{\n  {line}\n\n}};\n", "E")
 
 
-def test_the_structs_are_read() -> None:
-    assert {"path", "swap_space", "load_stop"} <= set(fields("options.h", "ModelOptions"))
-    assert {"num_kv_blocks", "eos_token_ids"} <= set(fields("engine.h", "ModelInfo"))
-    assert len(CASES) > 100
+def names_of_fields(struct: str) -> set[str]:
+    text = (ROOT / HEADERS / "engine.h").read_text()
+    text = re.sub(r"//[^\n]*", "", "\n".join(body(text, f"struct {struct} {{\n")))
+    text = re.sub(r"<[^;]*?>|= [^,;]*|\{\}", "", text)
+    parts = [part for field in text.split(";")[:-1] for part in field.split(",")]
+    return {part.split()[-1] for part in parts}
 
 
-@pytest.mark.parametrize(("struct", "field"), CASES)
-def test_every_way_in_has_the_field(struct: str, field: str) -> None:
-    in_c = STRUCTS[struct][1]
-    c_text = "".join((HEADERS / name).read_text() for name in ("c.h", "c_params.h"))
-    c_body = body(without_comments(c_text), f"typedef struct {in_c} {{") if in_c else ""
-    word = re.compile(rf"\b{field}\b")
-    missing = [
-        name
-        for name, text in {
-            "headrace/c.h": c_body if in_c else field,
-            "python/bindings": BINDINGS,
-            "_core.pyi": STUB,
-            "tests/python/support/fake_types.py": FAKE,
-        }.items()
-        if not word.search(text) and (struct, field, name) not in ELSEWHERE
-    ]
-    assert not missing
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_have_the_same_fields_in_python(name: str) -> None:
+    stub = ast.parse((ROOT / "python/headrace/_core.pyi").read_text())
+    (declared,) = [n for n in stub.body if isinstance(n, ast.ClassDef) and n.name == name]
+    properties = {n.name for n in declared.body if isinstance(n, ast.FunctionDef)}
+    assert properties == names_of_fields(name)

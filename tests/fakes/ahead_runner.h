@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/loop/step_runner.h"
+#include "engine/runner/step_runner.h"
 #include "fakes/fake_model.h"
 
 namespace headrace::testing {

@@ -10,6 +10,7 @@
 #include "engine/engine_access.h"
 #include "fakes/ahead_runner.h"
 #include "fakes/fake_media.h"
+#include "model/lora/lora_adapter.h"
 
 namespace headrace::testing {
 
@@ -40,12 +41,6 @@ uint64_t extend(uint64_t history, int32_t token) {
 
 int64_t steady_nanoseconds() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-void keep_busy(int64_t nanoseconds) {
-  const int64_t end = steady_nanoseconds() + nanoseconds;
-  while (steady_nanoseconds() < end) {
-  }
 }
 
 size_t best(std::span<const float> values) {
@@ -128,17 +123,13 @@ void FakeControl::pass() {
     waiting_ = false;
   }
   ++steps;
-  keep_busy(step_nanoseconds);
   if (failures_ != 0) {
     if (failures_ > 0) --failures_;
     throw Error(ErrorCode::kDevice, "injected failure");
   }
 }
 
-void FakeControl::pass_mtp(int count) {
-  mtp_rows += count;
-  keep_busy(mtp_nanoseconds);
-}
+void FakeControl::pass_mtp(int count) { mtp_rows += count; }
 
 std::unique_ptr<const LoraAdapter> FakeControl::load_lora(const std::string& path) {
   if (fail_loading) throw Error(ErrorCode::kCorruptFile, "injected loading failure");
@@ -444,7 +435,7 @@ std::unique_ptr<internal::Speculator> fake_speculator(const ModelOptions& option
         internal::DraftModel::Limits{std::max(options.max_num_batched_tokens, options.max_num_seqs),
                                      own.block_size, own.num_blocks});
   }
-  return std::make_unique<internal::Speculator>(options.speculative, std::move(draft),
+  return std::make_unique<internal::Speculator>(options.speculative, shape.costs, std::move(draft),
                                                 std::move(mtp));
 }
 

@@ -14,11 +14,16 @@
 
 #include "engine/guess/mtp_drafter.h"
 #include "engine/load/loaded_model.h"
-#include "engine/loop/step_runner.h"
+#include "engine/runner/step_runner.h"
 #include "headrace/engine.h"
 #include "model/vision/vision_tower.h"
 
 namespace headrace::testing {
+
+/// Of a request that draws nothing and ends with its last token.
+inline SamplingParams greedy(int32_t max_tokens) {
+  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
+}
 
 /// What a test does to a fake model while it runs, and sees of it. Shared by test and model.
 class FakeControl {
@@ -40,14 +45,12 @@ class FakeControl {
   std::atomic<int> most_logit_rows{0};  ///< of one call
   std::atomic<int> copies{0};           ///< of blocks
   std::atomic<bool> fail_loading{false};
-  std::atomic<int64_t> step_nanoseconds{0};  ///< each step keeps its thread busy that long
-  std::atomic<int> begun{0};                 ///< steps of an AheadRunner
-  std::atomic<int> collected{0};             ///< of them, steps whose results have been waited for
-  std::atomic<int> covered{0};               ///< of those, steps behind which another one had begun
+  std::atomic<int> begun{0};         ///< steps of an AheadRunner
+  std::atomic<int> collected{0};     ///< of them, steps whose results have been waited for
+  std::atomic<int> covered{0};       ///< of those, steps behind which another one had begun
   std::atomic<int> fail_begins{0};   ///< so many of the next steps of an AheadRunner can't begin
   std::atomic<int> mtp_rows{0};      ///< that an MTP block has computed
   std::atomic<int> mtp_mistakes{0};  ///< of them, batches that broke the contract
-  std::atomic<int64_t> mtp_nanoseconds{0};     ///< a step of it keeps its thread busy that long
   std::atomic<int64_t> device_nanoseconds{0};  ///< that each step of an AheadRunner takes
   std::atomic<int> poison{-1};                 ///< the logits of this token's rows are NaN
   /// When the last step's tokens were chosen, in nanoseconds of steady_clock.
@@ -79,6 +82,7 @@ struct FakeShape {
   uint64_t salt = 0;      ///< another model for each
   bool late = false;      ///< its steps are an AheadRunner's
   bool ahead = false;     ///< and begin before the ones before have been waited for
+  StepCosts costs{};      ///< as guessing sees them
   int64_t max_kept = 0;   ///< rows that its MTP block keeps
   uint64_t mtp_salt = 0;  ///< its MTP block is right if this is 0
   bool mtp_fails = false;

@@ -5,6 +5,7 @@
 
 #include "fuzz/fuzz_target.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace {
 

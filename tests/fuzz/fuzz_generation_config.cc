@@ -1,5 +1,6 @@
 #include "fuzz/fuzz_target.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return headrace::refuse_or_accept([&] {

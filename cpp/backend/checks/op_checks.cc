@@ -2,23 +2,13 @@
 #include <algorithm>
 
 #include "backend/checks/op_checks_attention.h"
+#include "backend/checks/tensor_checks.h"
 #include "backend/host/weight_source.h"
 #include "base/check.h"
 
 namespace headrace {
 
 namespace {
-
-void check_matrix(const TensorView& x) {
-  HEADRACE_CHECK(x.shape.rank() == 2 && x.dtype == DType::kF32, x.shape.rank(), " ",
-                 dtype_name(x.dtype));
-  HEADRACE_CHECK(x.row_stride >= x.cols() && (x.data != nullptr || x.rows() == 0), x.row_stride);
-}
-
-void check_vector(const TensorView& x, int64_t n) {
-  HEADRACE_CHECK(x.data != nullptr && x.dtype == DType::kF32 && x.shape.elements() == n,
-                 x.shape.elements(), " and ", n);
-}
 
 void check_same_shape(const TensorView& a, const TensorView& b) {
   HEADRACE_CHECK(a.rows() == b.rows() && a.cols() == b.cols(), a.rows(), " x ", a.cols(), " and ",

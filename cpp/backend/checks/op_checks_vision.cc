@@ -2,25 +2,10 @@
 
 #include <vector>
 
+#include "backend/checks/tensor_checks.h"
 #include "base/check.h"
 
 namespace headrace {
-
-namespace {
-
-void check_matrix(const TensorView& x, int64_t rows, int64_t cols, DType act) {
-  HEADRACE_CHECK(x.shape.rank() == 2 && x.dtype == act, x.shape.rank(), " ", dtype_name(x.dtype));
-  HEADRACE_CHECK(x.rows() == rows && x.cols() == cols, x.rows(), " x ", x.cols(), ", not ", rows,
-                 " x ", cols);
-  HEADRACE_CHECK(x.row_stride >= cols && (x.data != nullptr || rows == 0), x.row_stride);
-}
-
-void check_vector(const TensorView& x, int64_t n, DType act) {
-  HEADRACE_CHECK(x.data != nullptr && x.dtype == act && x.shape.elements() == n, x.shape.elements(),
-                 " and ", n);
-}
-
-}  // namespace
 
 void check_layer_norm(const TensorView& x, const TensorView& weight, const TensorView& bias,
                       const TensorView& out, DType act) {

@@ -1,6 +1,5 @@
 #include "backend/host/cpu_affinity.h"
 
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,8 +35,6 @@ CpuMask CpuMask::operator&(const CpuMask& other) const noexcept {
   return both;
 }
 
-int32_t current_cpu() noexcept { return ::sched_getcpu(); }
-
 std::optional<CpuMask> thread_affinity(int32_t thread_id) noexcept {
   CpuMask mask;
   // The system call fills as many bytes as the kernel's own sets have; the rest stays 0.
@@ -49,13 +46,6 @@ std::optional<CpuMask> thread_affinity(int32_t thread_id) noexcept {
 
 bool set_thread_affinity(int32_t thread_id, const CpuMask& cpus) noexcept {
   return ::syscall(SYS_sched_setaffinity, thread_id, sizeof cpus.words, cpus.words.data()) == 0;
-}
-
-bool move_thread(int32_t thread_id, int32_t cpu) noexcept {
-  const auto allowed = thread_affinity(thread_id);
-  if (!allowed || !allowed->contains(cpu)) return false;
-  if (!set_thread_affinity(thread_id, CpuMask::of(cpu))) return false;
-  return set_thread_affinity(thread_id, *allowed);
 }
 
 }  // namespace headrace

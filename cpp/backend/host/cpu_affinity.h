@@ -23,14 +23,8 @@ struct CpuMask {
   bool operator==(const CpuMask&) const = default;
 };
 
-/// The CPU that this thread runs on, or -1.
-int32_t current_cpu() noexcept;
-
 /// `thread_id` 0: this thread.
 std::optional<CpuMask> thread_affinity(int32_t thread_id) noexcept;
 bool set_thread_affinity(int32_t thread_id, const CpuMask& cpus) noexcept;
-/// Moves a thread to `cpu`, if it may run there, and leaves it free to be moved on: its affinity
-/// stays as it is. No two threads may move one thread at once.
-bool move_thread(int32_t thread_id, int32_t cpu) noexcept;
 
 }  // namespace headrace

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "backend/cpu/cpu_isa.h"
 #include "backend/host/rounded_codes.h"
 #include "tensor/dtype.h"
 
@@ -35,17 +36,78 @@ void round_like_rows(const QuantFormat& format, int64_t k, float* row) {
   }
 }
 
+/// Codes of weights at 1 / factor, and what they fit.
+struct Rounding {
+  std::vector<float> codes;
+  float product = 0.0f;  // sum of weight * code
+  float square = 0.0f;   // sum of code^2
+};
+
+Rounding round_at(std::span<const float> weights, float factor, float low, float high) {
+  Rounding out;
+  for (const float w : weights) {
+    const float code = std::nearbyint(std::clamp(w * factor, low, high));
+    out.codes.push_back(code);
+    out.product += w * code;
+    out.square += code * code;
+  }
+  return out;
+}
+
+float largest_weight(std::span<const float> weights) {
+  float high = 0.0f, low = 0.0f;
+  for (const float w : weights) {
+    high = std::max(high, w);
+    low = std::max(low, -w);
+  }
+  if (std::max(high, low) < 0x1p-100f) return 1.0f;  // 127 divided by less could overflow
+  return low > high ? -low : high;
+}
+
+Rounding best_int4(std::span<const float> weights, float largest) {
+  Rounding best;
+  float best_gain = -1.0f;
+  for (const float ratio : {1.0f, 1.0f - 0.06f, 1.0f - 0.06f * 2.0f, 1.0f - 0.06f * 3.0f}) {
+    Rounding tried = round_at(weights, -8.0f / (largest * ratio), -8.0f, 7.0f);
+    const float gain = tried.product / tried.square * tried.product;
+    if (!(gain > best_gain)) continue;
+    best = std::move(tried);
+    best_gain = gain;
+  }
+  // A group of zeros gains nothing, and one whose sums overflow what is no number.
+  return best.codes.empty() ? round_at(weights, -8.0f / largest, -8.0f, 7.0f) : best;
+}
+
 }  // namespace
+
+void reference_quantize_group(const float* weights, int32_t size, int32_t bits,
+                              QuantizedGroup* out) {
+  const std::span<const float> group(weights, static_cast<size_t>(size));
+  const auto zero = static_cast<uint8_t>(quant_zero(bits));
+  out->zero = zero;
+  std::fill_n(out->codes, size, zero);
+  if (!std::ranges::all_of(group, [](float w) { return std::isfinite(w); })) {
+    out->scale = f32_to_bf16(std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  const float largest = largest_weight(group);
+  const Rounding rounded =
+      bits == 8 ? round_at(group, 127.0f / largest, -127.0f, 127.0f) : best_int4(group, largest);
+  out->scale = f32_to_bf16(rounded.square > 0.0f ? rounded.product / rounded.square : 0.0f);
+  for (int32_t i = 0; i < size; ++i) {
+    const auto code = static_cast<int32_t>(rounded.codes[static_cast<size_t>(i)]);
+    out->codes[i] = static_cast<uint8_t>(code + zero);
+  }
+}
 
 void reference_round_weights(const QuantFormat& format, int64_t k, float* row) {
   if (rounds_rows(format)) return round_like_rows(format, k, row);
-  const QuantKernels& kernels = *all_cpu_isas().back().quant;
   for (int64_t first = 0; first < k; first += format.group_size) {
     const int64_t count = std::min<int64_t>(format.group_size, k - first);
     float weights[kMaxQuantGroup] = {};
     std::copy_n(row + first, count, weights);
     QuantizedGroup group;
-    kernels.quantize_group(weights, format.group_size, format.bits, &group);
+    reference_quantize_group(weights, format.group_size, format.bits, &group);
     const float scale = bf16_to_f32(group.scale);
     for (int64_t i = 0; i < count; ++i) {
       row[first + i] = scale * static_cast<float>(group.codes[i] - quant_zero(format.bits));

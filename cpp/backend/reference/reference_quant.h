@@ -1,6 +1,7 @@
 #pragma once
 
-// What quantized weights mean (kernels_quant.h), in scalars and doubles.
+// What quantized weights mean, in scalars: how weights are rounded to int8 and int4, and products
+// with rounded activations, in doubles. It shares no line with what it is held against.
 
 #include <cstdint>
 
@@ -8,6 +9,17 @@
 #include "backend/contract/weight_codes.h"
 
 namespace headrace {
+
+/// Symmetric codes of `size` weights, and their bf16 scale. All in float32, each operation rounded:
+/// Let t be the weight of largest size, of w and -w the positive one; 1 if it is below 2^-100.
+/// int8: codes are w * (127 / t) to nearest, ties to even, within -127..127.
+/// int4: of the clip ratios r = 1, 0.94, 0.88, 0.82 the first with the largest P / S * P, where
+/// codes are w * (-8 / (t r)) to nearest within -8..7, P is the sum of w * code and S that of
+/// code^2: those codes leave the least squared error. (Sums are in ascending order.)
+/// The scale that fits the codes best is P / S, and 0 where all codes are; NaN if a weight isn't
+/// finite. Any ISA of the CPU has the same bits.
+void reference_quantize_group(const float* weights, int32_t size, int32_t bits,
+                              QuantizedGroup* out);
 
 /// A row of weights becomes what it reads as after it was quantized.
 void reference_round_weights(const QuantFormat& format, int64_t k, float* row);

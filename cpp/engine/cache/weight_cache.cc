@@ -7,10 +7,10 @@
 #include "base/check.h"
 #include "base/content_hash.h"
 #include "engine/cache/cache_folder.h"
-#include "engine/load/weights.h"
 #include "headrace/version.h"
 #include "model/config/quantization.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 
@@ -56,7 +56,7 @@ WeightCache::WeightCache(const CachedModel& model) : model_(model), folder_(cach
   }
 }
 
-std::unique_ptr<PackedFile> WeightCache::open() const {
+std::unique_ptr<PackedFile> WeightCache::open(const Check& check) const {
   auto packed = std::make_unique<PackedFile>(file_);
   const PackedHeader& header = packed->header();
   if (header.storage != header_.storage || !(header.quantization == header_.quantization) ||
@@ -67,11 +67,11 @@ std::unique_ptr<PackedFile> WeightCache::open() const {
   if (!same_source_times(header.source, header_.source)) {
     throw_error(ErrorCode::kInvalidState, "the checkpoint has changed since it was written.");
   }
-  check_packed_file(*packed, model_.options, model_.config, model_.backend, model_.watch);
+  check(*packed);
   return packed;
 }
 
-std::unique_ptr<PackedFile> WeightCache::find() const {
+std::unique_ptr<PackedFile> WeightCache::find(const Check& check) const {
   std::error_code ignored;
   if (!trusted_) return nullptr;
   if (!fs::exists(file_, ignored)) {
@@ -80,7 +80,7 @@ std::unique_ptr<PackedFile> WeightCache::find() const {
     return nullptr;
   }
   try {
-    auto packed = open();
+    auto packed = open(check);
     model_.logger.log(LogLevel::kInfo, "model '", model_.name,
                       "': its weights are mapped from the cache: ", file_.string());
     return packed;

@@ -3,6 +3,7 @@
 // packed_weights="auto": packed files that the engine makes and finds by itself.
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,7 +11,6 @@
 #include "backend/contract/backend.h"
 #include "base/log.h"
 #include "engine/cache/cache_writer.h"
-#include "engine/load/load_watch.h"
 #include "headrace/options.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
@@ -30,7 +30,6 @@ struct CachedModel {
   const DecoderOptions& shape;
   Backend& backend;
   Logger& logger;
-  LoadWatch& watch;
 };
 
 /// Remembers where the weights lie that another reader reads.
@@ -58,8 +57,10 @@ class WeightCache {
   /// weights.
   explicit WeightCache(const CachedModel& model);
 
-  /// The entry, checked to be whole and to fit; null if there is none, which the log explains.
-  std::unique_ptr<PackedFile> find() const;
+  /// Throws Error unless a packed file is whole and fits the model; kCancelled ends the load.
+  using Check = std::function<void(const PackedFile&)>;
+  /// The entry, if `check` is content with it; null if there is none, which the log explains.
+  std::unique_ptr<PackedFile> find(const Check& check) const;
 
   /// Of the weights that were read from the checkpoint since the cache was made. Null where there
   /// is no use in writing them.
@@ -67,7 +68,7 @@ class WeightCache {
                                       const RecordingReader& weights) const;
 
  private:
-  std::unique_ptr<PackedFile> open() const;
+  std::unique_ptr<PackedFile> open(const Check& check) const;
 
   CachedModel model_;
   std::filesystem::path folder_, file_;

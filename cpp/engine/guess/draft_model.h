@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/guess/drafter.h"
-#include "engine/loop/step_runner.h"
+#include "engine/runner/step_runner.h"
 
 namespace headrace::internal {
 

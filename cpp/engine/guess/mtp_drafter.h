@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/guess/drafter.h"
-#include "model/decoder/mtp_block.h"
+#include "model/decoder/mtp_step.h"
 
 namespace headrace::internal {
 

@@ -1,32 +1,20 @@
 #include "engine/guess/speculator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <utility>
 
 #include "base/check.h"
-#include "spec/follow_times.h"
 
 namespace headrace::internal {
 
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
-
-Speculator::Speculator(const SpeculativeOptions& options, std::unique_ptr<DraftModel> draft,
-                       std::unique_ptr<MtpDrafter> mtp)
+Speculator::Speculator(const SpeculativeOptions& options, const StepCosts& costs,
+                       std::unique_ptr<DraftModel> draft, std::unique_ptr<MtpDrafter> mtp)
     : options_(options),
       draft_(std::move(draft)),
       mtp_(std::move(mtp)),
       drafter_(draft_ ? static_cast<Drafter*>(draft_.get()) : mtp_.get()),
-      costs_(static_cast<size_t>(options.num_speculative_tokens)) {
+      rule_(costs, options.num_speculative_tokens) {
   HEADRACE_CHECK((options.method == "draft_model") == (draft_ != nullptr));
   HEADRACE_CHECK((options.method == "mtp") == (mtp_ != nullptr));
 }
@@ -42,23 +30,8 @@ std::unique_ptr<Speculation> Speculator::start(std::span<const int32_t> prompt) 
   return out;
 }
 
-// What a guess adds to a step is paid by every request in it.
-void Speculator::note_step(int32_t decodes, int32_t drafts, bool pure, double seconds) {
-  if (pure) cost_.observe(decodes + drafts, seconds);
-  if (mtp_) fund_ = std::min(kMostFund, fund_ + kReadShare);
-  base_seconds_ = cost_.seconds(decodes);
-  const double guess = base_seconds_ > 0 ? seconds_per_guess_ / base_seconds_ : 0;
-  cost_each_ = drafts > 0 ? decodes * (cost_.extra(decodes, drafts) / drafts + guess) : 0;
-  for (size_t i = 0; i < costs_.size(); ++i) {
-    const auto count = static_cast<int32_t>(i) + 1;
-    costs_[i] = decodes * (cost_.extra(decodes, count) + count * guess);
-    if (i > 0) costs_[i] = std::max(costs_[i], costs_[i - 1]);
-  }
-}
-
 void Speculator::note_result(Speculation& request, int32_t computed, int32_t confirmed) {
-  request.gate.record(computed, confirmed, computed * cost_each_);
-  fund_ = std::min(kMostFund, fund_ + kFundShare * confirmed);
+  rule_.note_result(request.luck, computed, confirmed);
 }
 
 void Speculator::append(Speculation& request, std::span<const int32_t> tokens) {
@@ -70,7 +43,7 @@ void Speculator::append(Speculation& request, std::span<const int32_t> tokens) {
 }
 
 int32_t Speculator::propose(Speculation& request) const {
-  const int32_t allowed = request.gate.allow(costs_);
+  const int32_t allowed = rule_.allow(request.luck);
   if (drafter_ != nullptr) return failures_ < kMostFailures && may_guess(request) ? allowed : 0;
   request.lookup->guess(allowed, request.drafts);
   return static_cast<int32_t>(request.drafts.size());
@@ -80,12 +53,7 @@ int32_t Speculator::propose(Speculation& request) const {
 bool Speculator::may_guess(const Speculation& request) const {
   const auto known = static_cast<int32_t>(request.tokens.size());
   if (mtp_) return !request.unread.rows.empty() && request.unread.end() == known - 1;
-  return can_pay(known - request.read);
-}
-
-/// Whether the fund pays for what the drafter would have to read.
-bool Speculator::can_pay(int32_t rows) const {
-  return rows <= kFreeRead || read_price() * rows * seconds_per_read_ <= fund_ * base_seconds_;
+  return can_read(known - request.read);
 }
 
 /// Who keeps rows of the step that is about to be computed.
@@ -94,7 +62,7 @@ void Speculator::choose_keepers(std::span<const Planned> planned) {
     Speculation& request = *each.request;
     const auto rows = static_cast<size_t>(each.seq->num_tokens);
     const bool reads = mtp_->would_read(request.unread, each.seq->start_pos, rows);
-    const bool pays = can_pay(each.seq->num_tokens) && (fund_ > 0 || !reads);
+    const bool pays = can_read(each.seq->num_tokens) && (!reads || rule_.can_read(0));
     if (!pays) request.is_blind = true;
     request.keeps_rows = !request.is_blind && failures_ < kMostFailures;
     if (!request.keeps_rows) request.unread.rows.clear();
@@ -119,11 +87,10 @@ std::string Speculator::fill(std::span<const Planned> planned) {
 }
 
 std::string Speculator::ask_drafter() {
-  const auto start = Clock::now();
   try {
     const int32_t read = drafter_->guess(draft_requests_);
     failures_ = 0;
-    note_draft_times(read, seconds_since(start));
+    if (std::cmp_greater(read, kFreeRead * draft_requests_.size())) rule_.note_read(read);
     return {};
   } catch (const std::exception& error) {
     for (const Drafter::Request& request : draft_requests_) {
@@ -140,10 +107,8 @@ std::string Speculator::take_rows(std::span<const Computed> computed) {
   if (!mtp_) return {};
   list_rows(computed);
   if (computed_.empty()) return {};
-  const auto start = Clock::now();
   try {
-    const int32_t read = mtp_->take(computed_);
-    if (read > 0) pay_reading(read, seconds_since(start));
+    rule_.note_read(mtp_->take(computed_));
     return {};
   } catch (const std::exception& error) {
     mtp_->forget();
@@ -169,25 +134,6 @@ void Speculator::list_rows(std::span<const Computed> computed) {
     computed_.push_back({&each.request->unread, each.rows->blocks, each.request->num_prompt_tokens,
                          each.rows->first_row, each.rows->start_pos, next});
   }
-}
-
-void Speculator::note_draft_times(int32_t read, double seconds) {
-  size_t guesses = 0;
-  for (const Drafter::Request& request : draft_requests_) guesses += request.guesses->size();
-  if (std::cmp_less_equal(read, kFreeRead * draft_requests_.size())) {
-    if (guesses > 0) {
-      const double each = seconds / static_cast<double>(guesses);
-      seconds_per_guess_ = follow_times(seconds_per_guess_, each);
-    }
-    return;
-  }
-  pay_reading(read, seconds - static_cast<double>(guesses) * seconds_per_guess_);
-}
-
-void Speculator::pay_reading(int32_t rows, double seconds) {
-  seconds = std::max(0.0, seconds);
-  seconds_per_read_ = follow_times(seconds_per_read_, seconds / rows);
-  if (base_seconds_ > 0) fund_ -= read_price() * seconds / base_seconds_;
 }
 
 }  // namespace headrace::internal

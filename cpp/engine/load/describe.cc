@@ -1,9 +1,19 @@
 #include "engine/load/describe.h"
 
 #include "engine/load/weights.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
+
+namespace {
+
+// Of the rows that keep a device busy, one in so many is multiplied by the weights in the time that
+// it takes to read them: 4 of a CPU, which is what 4-bit weights have there, and 32 of a GPU.
+constexpr double kBusyPerReadRows = 128;
+
+}  // namespace
 
 ModelInfo describe_config(const std::string& name, const std::string& path,
                           const ModelConfig& config) {
@@ -89,6 +99,27 @@ void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
   info.packed_weights = runner.packed_file();
   info.kv_cache_bytes = static_cast<size_t>(plan.num_kv_blocks) * request.block_bytes;
   info.host_kv_cache_bytes = static_cast<size_t>(plan.num_host_blocks) * request.host_block_bytes;
+}
+
+StepCosts step_costs(const DeviceInfo& device, const ModelConfig& config,
+                     const ModelConfig* draft) {
+  const ModelSources sources = list_sources(config, likely_naming(config));
+  const auto active = static_cast<double>(sources.active_parameters());
+  StepCosts out{.read_rows = device.busy_rows / kBusyPerReadRows};
+  for (const MatrixSource* source : sources.matrices()) {
+    if (source->active_experts == source->experts) continue;
+    out.expert_share += static_cast<double>(source->active_numbers()) / active;
+    out.experts_met = static_cast<double>(source->active_experts) / source->experts;
+  }
+  int64_t drafter = 0;
+  if (draft != nullptr) {
+    drafter = list_sources(*draft, likely_naming(*draft)).active_parameters();
+  } else if (sources.mtp) {  // its guesses go through the model's head
+    drafter = (sources.head.empty() ? sources.embedding : sources.head).numbers();
+    for (const MatrixSource* source : sources.mtp->matrices()) drafter += source->active_numbers();
+  }
+  out.drafter = static_cast<double>(drafter) / active;
+  return out;
 }
 
 }  // namespace headrace::internal

@@ -6,13 +6,14 @@
 
 #include "backend/contract/backend.h"
 #include "engine/load/memory_plan.h"
-#include "engine/loop/decoder_runner.h"
 #include "engine/media/encoder_stage.h"
+#include "engine/ranks/decoder_runner.h"
 #include "headrace/engine.h"
 #include "headrace/options.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
 #include "sched/scheduler.h"
+#include "spec/guess_rule.h"
 
 namespace headrace::internal {
 
@@ -26,5 +27,7 @@ void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info);
 /// `request` is of all ranks.
 void describe_memory(const DecoderRunner& runner, const MemoryRequest& request,
                      const MemoryPlan& plan, ModelInfo& info);
+/// What guessing takes steps to cost. `draft` is null without a draft model.
+StepCosts step_costs(const DeviceInfo& device, const ModelConfig& config, const ModelConfig* draft);
 
 }  // namespace headrace::internal

@@ -1,3 +1,5 @@
+#include "engine/load/load_model.h"
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -5,19 +7,22 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/cache/weight_cache.h"
+#include "engine/devices/device_names.h"
+#include "engine/devices/open_device.h"
+#include "engine/load/check_ranks.h"
 #include "engine/load/describe.h"
-#include "engine/load/device.h"
-#include "engine/load/loaded_model.h"
 #include "engine/load/media_plan.h"
 #include "engine/load/memory_plan.h"
 #include "engine/load/weights.h"
-#include "engine/loop/decoder_runner.h"
 #include "engine/loop/reserve_steps.h"
-#include "engine/ranks/check_ranks.h"
+#include "engine/ranks/decoder_runner.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
-#include "model/lora/lora_adapter.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/load_config.h"
+#include "model/load/load_lora_adapter.h"
+#include "model/load/make_decoder.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 
@@ -121,6 +126,11 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
     throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
                 " has bidirectional attention: it guesses no tokens.");
   }
+  if (!out.options.dummy_weights) find_head(out.options.path, nullptr, out.config);
+  if (!out.config.has_head) {
+    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
+                " has no head: it guesses no tokens.");
+  }
   out.packed = open_packed(out.options);
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()));
@@ -205,10 +215,9 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.leftover_bytes = options.memory_leftover_bytes;
   DecoderOptions decoder = shapes.decoder;
   decoder.rank = rank;
-  request.weight_bytes =
-      Decoder::plan_weight_bytes(config, decoder.storage, decoder.quantization, rank);
+  request.weight_bytes = plan_weight_bytes(config, decoder.storage, decoder.quantization, rank);
   request.scratch_bytes =
-      Decoder::plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
+      plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
                        plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
   request.block_bytes = backend.kv_block_bytes(rank_cache(shapes.cache, config, rank.count));
@@ -307,9 +316,11 @@ std::unique_ptr<MtpDrafter> mtp_drafter(const ModelOptions& options, const Shape
 
 std::unique_ptr<Speculator> make_speculator(const ModelOptions& options, const ModelConfig& config,
                                             const Shapes& shapes, const MemoryPlan& plan,
+                                            const DeviceInfo& device,
                                             const std::optional<Draft>& draft, Runners& runners) {
   return std::make_unique<Speculator>(
-      options.speculative, draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
+      options.speculative, step_costs(device, config, draft ? &draft->config : nullptr),
+      draft ? draft_model(*draft, plan, std::move(runners.draft)) : nullptr,
       config.uses_mtp ? mtp_drafter(options, shapes, *runners.model) : nullptr);
 }
 
@@ -459,7 +470,7 @@ LoadedModel load_opened(const DeviceOpener& open, const std::string& name,
                           request.media_bytes;
   }
   if (!options.speculative.method.empty()) {
-    out.speculator = make_speculator(options, config, shapes, plan, draft, runners);
+    out.speculator = make_speculator(options, config, shapes, plan, device, draft, runners);
   }
   out.runner = std::move(runners.model);
   info.load_seconds =

@@ -4,15 +4,14 @@
 #include <memory>
 #include <string>
 
-#include "backend/contract/backend.h"
 #include "base/log.h"
+#include "engine/adapters/lora_table.h"
+#include "engine/devices/device_names.h"
 #include "engine/guess/speculator.h"
-#include "engine/loop/step_runner.h"
-#include "engine/lora_table.h"
 #include "engine/media/encoder_stage.h"
+#include "engine/runner/step_runner.h"
 #include "headrace/engine.h"
 #include "headrace/options.h"
-#include "model/config/model_config.h"
 #include "sched/scheduler.h"
 
 namespace headrace::internal {
@@ -31,31 +30,8 @@ struct LoadedModel {
   LoraLoader load_lora;
 };
 
-/// Which of the replicas that ModelOptions::data_parallel_size asks for.
-struct ReplicaPlace {
-  int32_t index = 0;
-  /// Name of replica 0's device, which says where device "auto" is; "" for replica 0.
-  std::string first_device{};
-};
-
 /// Loads one replica.
 using ModelLoader = std::function<LoadedModel(const std::string& name, const ModelOptions& options,
                                               const ReplicaPlace& replica, Logger& logger)>;
-
-/// Throws Error(kInvalidArgument) naming the first option out of range, its value and its range.
-void validate_model_options(const ModelOptions& options);
-
-/// See device.h.
-using DeviceOpener = std::function<std::shared_ptr<Backend>(
-    const ModelOptions& options, bool packed, const BackendNeeds& needs, Logger& logger)>;
-
-/// Reads the folder, plans the memory, packs the weights and reserves the KV cache on the backend
-/// that the options name for this replica, or on the one that `open` gives.
-/// Where device "auto" is one GPU that then refuses what the model needs (Error(kUnsupported)), it
-/// is loaded on the CPU instead, with a warning.
-LoadedModel load_model(const std::string& name, const ModelOptions& options,
-                       const ReplicaPlace& replica, Logger& logger);
-LoadedModel load_model_on(const DeviceOpener& open, const std::string& name,
-                          const ModelOptions& options, const ReplicaPlace& replica, Logger& logger);
 
 }  // namespace headrace::internal

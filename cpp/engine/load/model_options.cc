@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "engine/load/device.h"
-#include "engine/load/loaded_model.h"
+#include "engine/devices/device_names.h"
+#include "engine/load/load_model.h"
 #include "model/config/quantization.h"
 #include "model/lora/lora_config.h"
 

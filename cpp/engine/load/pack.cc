@@ -7,12 +7,14 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
-#include "engine/load/device.h"
+#include "engine/devices/device_names.h"
+#include "engine/load/load_model.h"
 #include "engine/load/load_watch.h"
-#include "engine/load/loaded_model.h"
 #include "engine/load/weights.h"
 #include "headrace/version.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
 #include "model/weights/weight_loader.h"
 
 namespace headrace {

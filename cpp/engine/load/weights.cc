@@ -5,12 +5,15 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "engine/load/device.h"
+#include "engine/cache/weight_cache.h"
+#include "engine/devices/device_names.h"
 #include "headrace/pack.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 #include "model/vision/make_tower.h"
 #include "model/weights/weight_loader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace::internal {
 
@@ -82,12 +85,20 @@ std::unique_ptr<PackedFile> open_packed(const ModelOptions& options) {
 
 void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config) {
   const bool by_tensor = head_if_stored(config);
-  if (config.tie_word_embeddings && !by_tensor) return;
-  const bool found = packed == nullptr
-                         ? holds_head(config, Checkpoint(folder))
-                         : std::ranges::any_of(packed->header().tensors, [](const PackedTensor& t) {
-                             return t.name == "head" || t.name == "head.rank.0";
-                           });
+  const bool tied = config.tie_word_embeddings && !by_tensor;
+  bool found = false;
+  if (packed != nullptr) {
+    found = std::ranges::any_of(packed->header().tensors, [](const PackedTensor& tensor) {
+      return tensor.name == "head" || tensor.name == "head.rank.0";
+    });
+  } else {
+    const Checkpoint checkpoint(folder);
+    found = tied ? holds_other_head(config, checkpoint) : holds_head(config, checkpoint);
+  }
+  if (tied) {
+    config.tie_word_embeddings = !found;
+    return;
+  }
   config.has_head = found || by_tensor;
   config.tie_word_embeddings = !found;
 }
@@ -174,7 +185,7 @@ void check_packed_file(const PackedFile& packed, const ModelOptions& options,
 
 namespace {
 
-LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources,
+LoadedWeights read_weights(const WantedModel& model, const ModelSources& sources,
                            WeightReader& reader) {
   WatchedReader watched(reader, model.watch);
   model.watch.enter(LoadStage::kWeights);
@@ -189,7 +200,7 @@ LoadedWeights read_weights(const CachedModel& model, const ModelSources& sources
   return out;
 }
 
-LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
+LoadedWeights decoder_from(const WantedModel& model, const PackedFile& packed) {
   const RankPlace& rank = model.shape.rank;
   PackedReader reader(model.backend, packed, model.options.packed_copy, rank);
   LoadedWeights out = read_weights(model, packed_sources(packed, model.config, rank), reader);
@@ -197,9 +208,13 @@ LoadedWeights decoder_from(const CachedModel& model, const PackedFile& packed) {
   return out;
 }
 
-LoadedWeights load_cached(const CachedModel& model) {
-  const WeightCache cache(model);
-  if (const auto packed = cache.find()) return decoder_from(model, *packed);
+LoadedWeights load_cached(const WantedModel& model) {
+  const WeightCache cache(
+      {model.name, model.options, model.config, model.shape, model.backend, model.logger});
+  const auto check = [&model](const PackedFile& packed) {
+    check_packed_file(packed, model.options, model.config, model.backend, model.watch);
+  };
+  if (const auto packed = cache.find(check)) return decoder_from(model, *packed);
   const Checkpoint checkpoint(model.options.path);
   const ModelSources sources =
       checkpoint_sources(model.config, checkpoint, model.shape.quantization);
@@ -212,7 +227,7 @@ LoadedWeights load_cached(const CachedModel& model) {
   return out;
 }
 
-LoadedWeights load_folder(const CachedModel& model) {
+LoadedWeights load_folder(const WantedModel& model) {
   const Checkpoint checkpoint(model.options.path, mtp_folder(model.options));
   ModelSources sources = checkpoint_sources(model.config, checkpoint, model.shape.quantization);
   share_sources(model.shape.rank, sources);
@@ -223,7 +238,7 @@ LoadedWeights load_folder(const CachedModel& model) {
   return out;
 }
 
-LoadedWeights load_dummy(const CachedModel& model) {
+LoadedWeights load_dummy(const WantedModel& model) {
   WeightLoader loader(model.backend, nullptr, model.shape.storage, model.shape.dummy_spread,
                       &model.watch.checker());
   ModelSources sources =
@@ -234,7 +249,7 @@ LoadedWeights load_dummy(const CachedModel& model) {
 
 }  // namespace
 
-LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed) {
+LoadedWeights load_decoder(const WantedModel& model, const PackedFile* packed) {
   const ModelOptions& options = model.options;
   if (packed != nullptr) return decoder_from(model, *packed);
   if (options.packed_weights == kCachedWeights) {

@@ -4,16 +4,15 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backend/contract/backend.h"
-#include "engine/cache/weight_cache.h"
+#include "base/log.h"
+#include "engine/load/load_watch.h"
+#include "engine/ranks/loaded_weights.h"
 #include "headrace/options.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
-#include "model/lora/lora_adapter.h"
 #include "model/packed/packed_file.h"
-#include "model/vision/vision_tower.h"
 
 namespace headrace::internal {
 
@@ -35,9 +34,9 @@ std::string mtp_folder(const ModelOptions& options);
 /// Throws Error as PackedFile does.
 std::unique_ptr<PackedFile> open_packed(const ModelOptions& options);
 
-/// Learns from the weights' headers whether the model has a head of its own, if config.json says
-/// so: sets has_head, and tie_word_embeddings where there is none. `packed` may be null. Throws
-/// Error as Checkpoint and detect_naming() do.
+/// Learns from the weights whether the model has a head of its own: sets tie_word_embeddings, which
+/// config.json may have otherwise than the weights, and has_head where it should have one. `packed`
+/// may be null. Throws Error as Checkpoint and detect_naming() do.
 void find_head(const std::string& folder, const PackedFile* packed, ModelConfig& config);
 
 /// The dtype that weights are kept in. `packed` may be null. Throws Error(kUnsupported) if the
@@ -59,17 +58,19 @@ void check_packed_ranks(const PackedFile& packed, const ModelOptions& options);
 void check_packed_file(const PackedFile& packed, const ModelOptions& options,
                        const ModelConfig& config, const Backend& backend, LoadWatch& watch);
 
-/// A model in memory.
-struct LoadedWeights {
-  std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<VisionTower> tower;   ///< null: the model has none
-  std::string packed_file;              ///< that they come from, or ""
-  std::vector<AdaptedLinear> linears;   ///< that adapters may change
-  std::unique_ptr<CacheWriter> writer;  ///< null: nothing to write. To be destroyed first
+/// A model about to be loaded. The references outlive what is made of it.
+struct WantedModel {
+  const std::string& name;
+  const ModelOptions& options;
+  const ModelConfig& config;
+  const DecoderOptions& shape;
+  Backend& backend;
+  Logger& logger;
+  LoadWatch& watch;
 };
 
-/// A decoder with its weights (of CachedModel::shape's rank, its part of them), from `packed` if
+/// A decoder with its weights (of WantedModel::shape's rank, its part of them), from `packed` if
 /// that isn't null. REQUIRES: check_packed_file() was content with it.
-LoadedWeights load_decoder(const CachedModel& model, const PackedFile* packed);
+LoadedWeights load_decoder(const WantedModel& model, const PackedFile* packed);
 
 }  // namespace headrace::internal

@@ -1,9 +1,10 @@
 #include "engine/loop/loop_ends.h"
 
+#include <future>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
-#include "engine/request/endings.h"
 
 namespace headrace::internal {
 
@@ -21,6 +22,25 @@ void end_hopeless(LiveRequest& live, OutputDelta& delta) {
       failed ? describe(live.guide->failure()) : Ending{FinishReason::kStop, ErrorCode::kOk, {}};
   delta = to_delta(ending);
   delta.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
+}
+
+Ending describe_failure(const EncoderStage::Failure& failure) {
+  Ending ending = describe(failure.why);
+  ending.message = str_cat("media[", failure.item, "]: ", ending.message);
+  return ending;
+}
+
+void refuse(std::vector<Command>& commands, const Ending& ending) noexcept {
+  for (Command& command : commands) {
+    const auto* request = std::get_if<PreparedRequest>(&command);
+    if (request != nullptr && request->state) deliver(*request->state, ending);
+    auto* clear = std::get_if<ClearCacheCommand>(&command);
+    if (clear == nullptr) continue;
+    try {
+      clear->done.set_value(false);
+    } catch (const std::future_error&) {  // it was done before the failure
+    }
+  }
 }
 
 FinishReason finish_reason(SeqEnd end) {

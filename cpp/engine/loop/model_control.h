@@ -11,17 +11,12 @@
 #include <variant>
 #include <vector>
 
+#include "engine/request/endings.h"
 #include "engine/request/prepared_request.h"
+#include "engine/request/request_state.h"
 #include "headrace/engine.h"
 
 namespace headrace::internal {
-
-/// Why a request or a model ends before its time.
-struct Ending {
-  FinishReason reason = FinishReason::kError;
-  ErrorCode code = ErrorCode::kInternal;
-  std::string message;
-};
 
 struct CancelCommand {
   std::shared_ptr<RequestState> request;
@@ -35,7 +30,7 @@ using Command = std::variant<PreparedRequest, CancelCommand, ClearCacheCommand>;
 
 /// A model's state and the commands to its loop thread, under one lock: a request is either
 /// refused or reaches the loop. Shared by the engine, the loop and every request.
-class ModelControl {
+class ModelControl final : public RequestCanceller {
  public:
   /// What the loop is to do besides its commands.
   enum class Order { kServe, kDrain, kRelease };
@@ -50,7 +45,7 @@ class ModelControl {
   /// Hands a request to the loop; false, and the request stays what it is, unless the model is
   /// running.
   bool submit(PreparedRequest& request);
-  void cancel(std::shared_ptr<RequestState> request);
+  void cancel(std::shared_ptr<RequestState> request) override;
   /// nullopt: no loop is there to do it.
   std::optional<std::future<bool>> clear_cache();
   /// For those who can't wait: before the next step, of this start or the next one.

@@ -36,7 +36,7 @@ ModelLoop::ModelLoop(Parts parts, std::shared_ptr<ModelControl> control,
   update_stats();
 }
 
-void ModelLoop::warm_up() { internal::warm_up(*runner_, config_, speculator_.get()); }
+void ModelLoop::warm_up() { internal::warm_up(*runner_, config_, speculator_ != nullptr); }
 
 void ModelLoop::reset_counters() {
   counters_ = {};
@@ -223,9 +223,10 @@ void ModelLoop::step() {
 void ModelLoop::encode(bool others_run) {
   auto failure = encoder_->work(*scheduler_, others_run);
   if (!failure) return;
-  logger_->log(LogLevel::kError, "model '", name_, "': encoding failed: ", failure->ending.message);
+  const Ending ending = describe_failure(*failure);
+  logger_->log(LogLevel::kError, "model '", name_, "': encoding failed: ", ending.message);
   scheduler_->cancel(failure->id);
-  end(failure->id, failure->ending);
+  end(failure->id, ending);
 }
 
 void ModelLoop::note_plan(const StepPlan& plan) {
@@ -275,7 +276,6 @@ bool ModelLoop::compute(Round& round) {
   Step& step = round.step;
   try {
     if (round.failure) std::rethrow_exception(round.failure);
-    const double start = monotonic_seconds();
     if (step.begun()) {
       step.finish(*runner_);
     } else {
@@ -283,7 +283,7 @@ bool ModelLoop::compute(Round& round) {
     }
     counters_.mask_wait_seconds += step.mask_wait_seconds();
     if (speculator_) {
-      note_drafts(round, monotonic_seconds() - start - step.mask_wait_seconds());
+      note_drafts(round);
       take_rows(round);
     }
     drop_hopeless(round);
@@ -321,13 +321,12 @@ void ModelLoop::note_guessing(const std::string& failure) {
   logger_->log(LogLevel::kWarning, "model '", name_, "': guessing tokens failed: ", failure);
 }
 
-void ModelLoop::note_drafts(const Round& round, double seconds) {
+void ModelLoop::note_drafts(const Round& round) {
   const StepPlan& plan = round.plan;
   const Step& step = round.step;
   const auto decodes = std::ranges::count_if(
       plan.seqs, [](const PlannedSeq& seq) { return seq.samples && seq.num_tokens == 1; });
-  const bool is_pure = std::cmp_equal(decodes, plan.seqs.size());
-  speculator_->note_step(static_cast<int32_t>(decodes), step.num_drafts(), is_pure, seconds);
+  speculator_->note_step(step.num_rows(), static_cast<int32_t>(decodes));
   for (const SampledSeq& seq : step.sampled()) {
     speculator_->note_result(*seq.live->speculation, seq.num_drafts, seq.count - 1);
     counters_.drafted_tokens += static_cast<uint64_t>(seq.num_drafts);
@@ -388,6 +387,7 @@ void ModelLoop::collect(Round& round, const std::vector<CommittedSeq>& committed
     if (result.end == SeqEnd::kCancelled) end_hopeless(live, delta);
     if (result.end == SeqEnd::kPrompt) delta.pooled = live.pooler->take();
     if (result.end == SeqEnd::kStopToken) delta.stop_token = result.token.value_or(-1);
+    delta.stop_sequence = result.stop_sequence;
     outbox_.emplace_back(live.state, std::move(delta));
     if (result.end != SeqEnd::kNone) {
       forget(found);

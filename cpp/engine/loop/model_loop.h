@@ -13,11 +13,11 @@
 
 #include "base/log.h"
 #include "engine/guess/speculator.h"
-#include "engine/guide/mask_workers.h"
 #include "engine/loop/model_control.h"
 #include "engine/loop/step.h"
-#include "engine/loop/step_runner.h"
+#include "engine/masks/mask_workers.h"
 #include "engine/media/encoder_stage.h"
+#include "engine/runner/step_runner.h"
 #include "headrace/engine.h"
 #include "sched/scheduler.h"
 
@@ -50,8 +50,7 @@ class ModelLoop {
 
   // --- while run() is not running -------------------------------------------------------------
 
-  /// Takes the memory that steps need and computes one token; with guessing, also a few steps of
-  /// more rows, to learn what they cost.
+  /// Takes the memory that steps need and computes one token: see warm_up.h.
   /// Uses blocks of the cache: REQUIRES that run() has never run.
   void warm_up();
   void reset_counters();
@@ -100,7 +99,7 @@ class ModelLoop {
   void drop_rounds() noexcept;
   void fill_drafts(const StepPlan& plan);
   void drop_hopeless(const Round& round);
-  void note_drafts(const Round& round, double seconds);
+  void note_drafts(const Round& round);
   void take_rows(const Round& round);
   void note_guessing(const std::string& failure);
   void take_tokens(Round& round, const SampledSeq& sampled, const CommittedSeq& committed,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/loop/step_runner.h"
+#include "engine/runner/step_runner.h"
 #include "sched/scheduler.h"
 
 namespace headrace::internal {

@@ -57,7 +57,6 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   adapters_.clear();
   targets_.clear();
   sampled_.clear();
-  num_drafts_ = 0;
   plans_ahead_ = true;
   has_sources_ = keeps_rows_ = false;
   mask_wait_seconds_ = 0;
@@ -105,7 +104,6 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
                 live.media.get());
         add_target({&live, -1, sampled_.size()});
       }
-      num_drafts_ += sampled.num_drafts;
     }
     sampled_.push_back(sampled);
   }

@@ -7,15 +7,15 @@
 #include <span>
 #include <vector>
 
+#include "engine/adapters/lora_table.h"
 #include "engine/guess/speculator.h"
-#include "engine/guide/guide.h"
-#include "engine/guide/mask_workers.h"
-#include "engine/loop/pooler.h"
-#include "engine/loop/step_runner.h"
-#include "engine/lora_table.h"
+#include "engine/masks/guide.h"
+#include "engine/masks/mask_workers.h"
 #include "engine/media/request_media.h"
-#include "engine/replica/router.h"
+#include "engine/request/booking.h"
+#include "engine/request/pooler.h"
 #include "engine/request/request_state.h"
+#include "engine/runner/step_runner.h"
 #include "sample/sampler_state.h"
 #include "sched/scheduler.h"
 
@@ -88,7 +88,8 @@ class Step {
   /// Their tokens, one sequence after the other, and how many each has.
   std::span<const int32_t> tokens() const noexcept { return tokens_; }
   std::span<const int32_t> counts() const noexcept { return counts_; }
-  int32_t num_drafts() const noexcept { return num_drafts_; }
+  /// Rows of the step, guesses included.
+  int32_t num_rows() const noexcept { return static_cast<int32_t>(token_ids_.size()); }
   /// Seconds that run() has waited for masks.
   double mask_wait_seconds() const noexcept { return mask_wait_seconds_; }
   /// The `nth` token of a sequence, and what was asked for about it.
@@ -161,7 +162,6 @@ class Step {
 
   std::vector<SampledSeq> sampled_;
   std::vector<int32_t> tokens_, counts_;
-  int32_t num_drafts_ = 0;
   bool plans_ahead_ = false;
   bool has_sources_ = false;
   bool keeps_rows_ = false;

@@ -18,37 +18,6 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Learns what rows cost before the first guess is made.
-void calibrate(StepRunner& runner, const SchedulerConfig& config, Speculator& speculator) {
-  constexpr int32_t kMostRows = 32;
-  constexpr int kTries = 2;
-  const int64_t positions = int64_t{config.num_blocks} * config.block_size;
-  const auto most = static_cast<int32_t>(
-      std::min<int64_t>(positions, std::min({kMostRows, config.max_num_batched_tokens,
-                                             config.max_model_len, runner.max_logit_rows()})));
-  std::vector<int32_t> zeros, ordinals, blocks;
-  for (int32_t i = 0; i < most; ++i) {
-    zeros.push_back(0);
-    ordinals.push_back(i);
-    if (i % config.block_size == 0) blocks.push_back(i / config.block_size);
-  }
-  const std::vector<int32_t> rope_lens(static_cast<size_t>(most), most);
-  for (int32_t rows = 1; rows <= most; rows *= 2) {
-    const auto count = static_cast<size_t>(rows);
-    const std::array<SeqSlice, 1> slices = {SeqSlice{0, rows, 0, blocks}};
-    double best = 0;
-    for (int tried = 0; tried < kTries; ++tried) {
-      const double start = seconds_now();
-      runner.forward({std::span(zeros).first(count), std::span(ordinals).first(count),
-                      std::span(rope_lens).first(count), slices, std::span(ordinals).first(count)},
-                     {});
-      const double seconds = seconds_now() - start;
-      best = tried == 0 ? seconds : std::min(best, seconds);
-    }
-    speculator.note_step(rows, 0, true, best);
-  }
-}
-
 /// Computes a step and draws from all of its logits, and waits for that.
 void run_step(StepRunner& runner, StepBatch batch) {
   std::vector<SampleRow> rows(batch.logit_rows.size());
@@ -101,16 +70,12 @@ void record_small_steps(StepRunner& runner, const SchedulerConfig& config) {
 
 }  // namespace
 
-void warm_up(StepRunner& runner, const SchedulerConfig& config, Speculator* speculator) {
+void warm_up(StepRunner& runner, const SchedulerConfig& config, bool guesses) {
   reserve_steps(runner, config);
   const std::array<int32_t, 1> zero = {0}, one = {1};
   const std::array<SeqSlice, 1> slices = {SeqSlice{0, 1, 0, zero}};
   run_step(runner, {zero, zero, one, slices, zero});
-  if (speculator != nullptr) {
-    calibrate(runner, config, *speculator);
-  } else {
-    record_small_steps(runner, config);
-  }
+  if (!guesses) record_small_steps(runner, config);
 }
 
 }  // namespace headrace::internal

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/media/media_rows.h"
+#include "engine/runner/media_rows.h"
 #include "kv/cache_identity.h"
 
 namespace headrace::internal {

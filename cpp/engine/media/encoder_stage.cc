@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-#include "engine/request/endings.h"
-
 namespace headrace::internal {
 
 EncoderStage::EncoderStage(Parts parts, StepRunner& runner)
@@ -103,9 +100,7 @@ std::optional<EncoderStage::Failure> EncoderStage::work(Scheduler& scheduler, bo
       if (advance()) finish();
     } catch (...) {
       work_.reset();
-      Ending ending = describe(std::current_exception());
-      ending.message = str_cat("media[", at.item, "]: ", ending.message);
-      return Failure{at.id, std::move(ending)};
+      return Failure{at.id, at.item, std::current_exception()};
     }
   } while (others_run && spent < parts_.max_tokens);
   return std::nullopt;

@@ -1,17 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "engine/loop/model_control.h"
-#include "engine/loop/step_runner.h"
 #include "engine/media/encoder_cache.h"
 #include "engine/media/media_limits.h"
 #include "engine/media/request_media.h"
+#include "engine/runner/step_runner.h"
 #include "model/vision/vision_tower.h"
 #include "sched/scheduler.h"
 
@@ -31,7 +32,8 @@ class EncoderStage {
   /// A request whose item could not be encoded.
   struct Failure {
     SeqId id;
-    Ending ending;
+    size_t item;
+    std::exception_ptr why;
   };
 
   EncoderStage(Parts parts, StepRunner& runner);

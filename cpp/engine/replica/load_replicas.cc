@@ -8,8 +8,8 @@
 #include <stop_token>
 #include <utility>
 
-#include "engine/load/device.h"
-#include "engine/replica/on_each.h"
+#include "engine/devices/device_names.h"
+#include "engine/replica/run_on_threads.h"
 
 namespace headrace::internal {
 
@@ -92,7 +92,7 @@ std::vector<LoadedModel> load_replicas(const ModelLoader& loader, const std::str
   std::vector<std::optional<LoadedModel>> others(count - 1);
   const auto load_other = [&](size_t i) { others[i].emplace(load(i + 1)); };
   if (first_device.starts_with("cuda")) {
-    on_each(others.size(), load_other);
+    run_on_threads(others.size(), load_other);
   } else {
     for (size_t i = 0; i < others.size(); ++i) load_other(i);
   }

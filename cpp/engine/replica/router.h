@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,31 +8,10 @@
 #include <vector>
 
 #include "engine/replica/prefix_trace.h"
+#include "engine/request/booking.h"
 #include "sched/scheduler.h"
 
 namespace headrace::internal {
-
-/// Rows that a replica's requests are still to compute, as far as one can know.
-using Workload = std::atomic<int64_t>;
-
-/// A request's part of a workload, for as long as the request lives.
-class Booking {
- public:
-  Booking() = default;
-  Booking(std::shared_ptr<Workload> load, int64_t prompt_rows, int64_t output_rows);
-  Booking(Booking&& other) noexcept;
-  Booking& operator=(Booking&& other) noexcept;
-  ~Booking() { give_back(prompt_rows_ + output_rows_); }
-
-  /// The prompt is computed: only the output is still to come.
-  void prompt_done() noexcept;
-
- private:
-  void give_back(int64_t rows) noexcept;
-
-  std::shared_ptr<Workload> load_;  ///< null: nobody counts
-  int64_t prompt_rows_ = 0, output_rows_ = 0;
-};
 
 /// Says which replica is to compute a request: the one where it would be done first, if a row took
 /// equally long everywhere. That is the one with the fewest rows in hand, the request's own

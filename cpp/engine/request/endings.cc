@@ -1,9 +1,7 @@
 #include "engine/request/endings.h"
 
-#include <future>
 #include <new>
 #include <utility>
-#include <variant>
 
 namespace headrace::internal {
 
@@ -56,19 +54,6 @@ void deliver(RequestState& state, const Ending& ending) noexcept {
     state.publish(to_delta(ending));
   } catch (...) {
     deliver(state, to_delta({ending.reason, ending.code, {}}));
-  }
-}
-
-void refuse(std::vector<Command>& commands, const Ending& ending) noexcept {
-  for (Command& command : commands) {
-    const auto* request = std::get_if<PreparedRequest>(&command);
-    if (request != nullptr && request->state) deliver(*request->state, ending);
-    auto* clear = std::get_if<ClearCacheCommand>(&command);
-    if (clear == nullptr) continue;
-    try {
-      clear->done.set_value(false);
-    } catch (const std::future_error&) {  // it was done before the failure
-    }
   }
 }
 

@@ -3,12 +3,18 @@
 // How requests end early: from an exception to what their owners see.
 
 #include <exception>
-#include <vector>
+#include <string>
 
-#include "engine/loop/model_control.h"
 #include "engine/request/request_state.h"
 
 namespace headrace::internal {
+
+/// Why a request or a model ends before its time.
+struct Ending {
+  FinishReason reason = FinishReason::kError;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string message;
+};
 
 Ending describe(const std::exception_ptr& why) noexcept;
 OutputDelta to_delta(const Ending& ending);
@@ -16,8 +22,5 @@ OutputDelta to_delta(const Ending& ending);
 /// Publish what can be published; out of memory, at least that the request has ended.
 void deliver(RequestState& state, OutputDelta delta) noexcept;
 void deliver(RequestState& state, const Ending& ending) noexcept;
-
-/// Ends what was handed to a loop that has failed. Those it has taken have no state any more.
-void refuse(std::vector<Command>& commands, const Ending& ending) noexcept;
 
 }  // namespace headrace::internal

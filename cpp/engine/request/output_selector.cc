@@ -23,7 +23,8 @@ struct OutputSelector::Shared {
   std::condition_variable came;
   std::unordered_map<int64_t, std::shared_ptr<Entry>> entries;
   std::vector<Entry*> reported;  // has room for all of `entries`
-  int ready_fd = -1;             // an eventfd, above 0 while `reported` isn't empty
+  bool woken = false;
+  int ready_fd = -1;  // an eventfd, above 0 while `reported` isn't empty
 
   ~Shared() {
     if (ready_fd >= 0) close(ready_fd);
@@ -121,8 +122,19 @@ void OutputSelector::remove(int64_t tag) {
 bool OutputSelector::wait(std::optional<std::chrono::nanoseconds> timeout) {
   shared_->home.check("selector");
   std::unique_lock lock(shared_->mutex);
-  return internal::wait_until_ready(shared_->came, lock, timeout,
-                                    [this] { return !shared_->reported.empty(); });
+  const auto ready = [this] { return shared_->woken || !shared_->reported.empty(); };
+  if (!internal::wait_until_ready(shared_->came, lock, timeout, ready)) return false;
+  shared_->woken = false;
+  return true;
+}
+
+void OutputSelector::wake() {
+  shared_->home.check("selector");
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->woken = true;
+  }
+  shared_->came.notify_one();
 }
 
 std::vector<int64_t> OutputSelector::take(size_t at_most) {

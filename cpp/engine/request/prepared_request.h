@@ -5,12 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include "engine/guide/guide.h"
-#include "engine/loop/pooler.h"
-#include "engine/lora_table.h"
+#include "engine/adapters/lora_table.h"
+#include "engine/masks/guide.h"
 #include "engine/media/media_limits.h"
 #include "engine/media/request_media.h"
-#include "engine/replica/router.h"
+#include "engine/request/booking.h"
+#include "engine/request/pooler.h"
 #include "engine/request/request_state.h"
 #include "headrace/request.h"
 #include "sample/sampler_state.h"

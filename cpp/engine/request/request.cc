@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "engine/loop/model_control.h"
 #include "engine/request/request_state.h"
 
 namespace headrace {
@@ -17,8 +16,8 @@ ResultQueue Request::results() const { return ResultQueue(state_); }
 
 void Request::cancel() {
   state_->check_process();
-  // Without its model the request has finished already.
-  if (const auto model = state_->control()) model->cancel(state_);
+  // Without its replica the request has finished already.
+  if (const auto replica = state_->replica()) replica->cancel(state_);
 }
 
 void Request::wait() const {

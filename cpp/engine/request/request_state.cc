@@ -42,6 +42,7 @@ Output RequestState::take() {
   out.finished = pending_.finished;
   out.finish_reason = pending_.finish_reason;
   out.stop_token = pending_.stop_token;
+  out.stop_sequence = pending_.stop_sequence;
   out.error_code = pending_.error_code;
   out.error_message = pending_.error_message;
   last_taken_ = pending_.finished;
@@ -86,10 +87,10 @@ bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
   return wait_until_ready(finished_, lock, timeout, [this] { return pending_.finished; });
 }
 
-void RequestState::set_replica(size_t index, std::weak_ptr<ModelControl> replica) {
+void RequestState::set_replica(size_t index, std::weak_ptr<RequestCanceller> replica) {
   const std::lock_guard lock(mutex_);
   stats_.replica = static_cast<int32_t>(index);
-  control_ = std::move(replica);
+  replica_ = std::move(replica);
 }
 
 void RequestState::note_media(int32_t image_tokens, int32_t video_tokens) {
@@ -133,6 +134,7 @@ void RequestState::apply(OutputDelta& delta) {
     pending_.pooled = std::move(delta.pooled);
     pending_.finish_reason = delta.finish_reason;
     pending_.stop_token = delta.stop_token;
+    pending_.stop_sequence = delta.stop_sequence;
     pending_.error_code = delta.error_code;
     pending_.error_message = std::move(delta.error_message);
     status_ = RequestStatus::kFinished;

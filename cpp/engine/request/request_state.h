@@ -16,7 +16,15 @@
 
 namespace headrace::internal {
 
-class ModelControl;
+class RequestState;
+
+/// Who computes a request, as the request's owner knows it.
+class RequestCanceller {
+ public:
+  virtual ~RequestCanceller() = default;
+  /// Ends the request soon. Any thread.
+  virtual void cancel(std::shared_ptr<RequestState> request) = 0;
+};
 
 /// What one step, or the end, adds to a request's output.
 struct OutputDelta {
@@ -25,7 +33,7 @@ struct OutputDelta {
   std::vector<PositionLogprobs> prompt_logprobs;
   std::vector<float> pooled;                         ///< with the end
   FinishReason finish_reason = FinishReason::kNone;  ///< other than kNone: this is the last
-  int32_t stop_token = -1;
+  int32_t stop_token = -1, stop_sequence = -1;
   ErrorCode error_code = ErrorCode::kOk;
   std::string error_message;
 };
@@ -70,8 +78,8 @@ class RequestState {
 
   // --- the loop thread (or whoever ends a request that never reached it) -----------------------
 
-  /// Who computes it. Before it is handed to the loop, which may die before this object.
-  void set_replica(size_t index, std::weak_ptr<ModelControl> replica);
+  /// Which replica computes it. Before it is handed to the loop, which may die before this object.
+  void set_replica(size_t index, std::weak_ptr<RequestCanceller> replica);
   /// Rows of its prompt that are images' and clips'. Before it is handed to the loop.
   void note_media(int32_t image_tokens, int32_t video_tokens);
   /// Its first tokens enter a step.
@@ -83,8 +91,8 @@ class RequestState {
   /// nothing once finished.
   void publish(OutputDelta delta);
 
-  /// Its replica's; null if that is gone.
-  std::shared_ptr<ModelControl> control() const { return control_.lock(); }
+  /// Its replica; null if that is gone.
+  std::shared_ptr<RequestCanceller> replica() const { return replica_.lock(); }
 
  private:
   using Callback = std::shared_ptr<std::function<void()>>;
@@ -101,7 +109,7 @@ class RequestState {
 
   const std::string id_;
   const uint64_t seed_;
-  std::weak_ptr<ModelControl> control_;  // unchanged once anyone else has this object
+  std::weak_ptr<RequestCanceller> replica_;  // unchanged once anyone else has this object
   const HomeProcess home_;
 
   mutable std::mutex mutex_;  // guards what follows; never held in a callback

@@ -119,19 +119,22 @@ typedef int32_t (*headrace_load_fn)(void* user_data, const headrace_load_progres
 
 /* The fields of headrace::ModelOptions in headrace/options.h, which has units and ranges. 0 and
  * NULL mean: choose. */
+/* headrace_model_options: written by tools/generate_options.py */
+/* clang-format off */
 typedef struct headrace_model_options {
   size_t struct_size;
-  const char* path; /* folder with config.json and *.safetensors */
+  const char* path;
   const char* device;
   const char* dtype;
   const char* kv_cache_dtype;
   const char* cpu_isa;
-  const char* packed_weights; /* a file made by headrace_pack_model, or "auto" */
+  const char* packed_weights;
   size_t kv_cache_bytes;
   size_t memory_leftover_bytes;
   double memory_utilization; /* default 0.9 */
   double total_memory_ratio;
-  int32_t num_threads, max_model_len;
+  int32_t num_threads;
+  int32_t max_model_len;
   int32_t max_num_seqs; /* default 64 */
   int32_t max_num_batched_tokens;
   int32_t block_size; /* default 64 */
@@ -144,24 +147,26 @@ typedef struct headrace_model_options {
   int32_t max_loras;
   int32_t max_lora_rank; /* default 64 */
   int32_t quantization_group_size;
-  const char* quantization; /* "wint8", "wint4", "fp8", "block_wise_fp8", "none" */
-  /* headrace::SpeculativeOptions */
-  const char* speculative_method; /* "ngram", "draft_model", "mtp" */
-  const char* speculative_model;  /* folder of the draft model, or of the MTP block's tensors */
+  const char* quantization;
+  const char* speculative_method;
+  const char* speculative_model;
   int32_t num_speculative_tokens; /* default 8 */
-  int32_t min_ngram_size;         /* default 2 */
-  int32_t max_ngram_size;         /* default 5 */
-  int32_t tensor_parallel_size;   /* devices that share the model; 0: one */
-  double swap_space;              /* GiB of main memory for what the prefix cache gives up */
-  headrace_load_fn load; /* told how far install or pack is, and may end it; NULL: nobody is */
+  int32_t min_ngram_size; /* default 2 */
+  int32_t max_ngram_size; /* default 5 */
+  int32_t tensor_parallel_size; /* 0: 1 */
+  double swap_space;
+  headrace_load_fn load; /* told how far install or pack is; NULL: nobody is */
   void* load_user_data;
   size_t encoder_cache_bytes;
-  int32_t max_encoder_tokens, enable_expert_parallel;
-  const char* const* devices; /* the same devices by name */
+  int32_t max_encoder_tokens;
+  int32_t enable_expert_parallel;
+  const char* const* devices;
   size_t num_devices;
-  int32_t data_parallel_size; /* replicas of the model, each on devices of its own; 0: one */
-  int32_t reserved;           /* 0 */
+  int32_t data_parallel_size; /* 0: 1 */
+  int32_t reserved; /* 0 */
 } headrace_model_options;
+/* clang-format on */
+/* end of headrace_model_options */
 
 HEADRACE_C_API void headrace_model_options_init(headrace_model_options* options, size_t size);
 
@@ -384,6 +389,8 @@ typedef struct headrace_output {
   int32_t stop_token;    /* the EOS or stop token that ended it; -1: none */
   const float* pooled;   /* what headrace_pooling_params ask for, with the last output */
   size_t num_pooled;
+  int32_t stop_sequence; /* which of the request's stop_sequences ended it; -1: none */
+  int32_t reserved;
 } headrace_output;
 
 /* Takes all new output, and waits for some until `timeout` has passed: then *output is NULL, and
@@ -423,6 +430,8 @@ HEADRACE_C_API headrace_code headrace_selector_remove(headrace_selector* selecto
  * arrival; *count is how many, 0 after the timeout. The others come with the next call. */
 HEADRACE_C_API headrace_code headrace_selector_wait(headrace_selector* selector, int64_t timeout,
                                                     int64_t* tags, size_t capacity, size_t* count);
+/* Ends the wait that a thread is in, or else the next one, which may give 0 tags then. */
+HEADRACE_C_API headrace_code headrace_selector_wake(headrace_selector* selector);
 /* A descriptor that is readable while there are tags to take. It belongs to the selector: wait on
  * it, but neither read nor close it. */
 HEADRACE_C_API headrace_code headrace_selector_ready_fd(headrace_selector* selector,

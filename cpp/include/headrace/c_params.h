@@ -28,9 +28,11 @@ enum {
 };
 
 /* The fields of headrace::SamplingParams in headrace/sampling_params.h, which has their ranges. */
+/* headrace_sampling_params: written by tools/generate_options.py */
+/* clang-format off */
 typedef struct headrace_sampling_params {
   size_t struct_size;
-  uint64_t seed;                 /* used if has_seed */
+  uint64_t seed; /* used if has_seed */
   const int32_t* logit_bias_ids; /* num_logit_bias of each */
   const float* logit_bias_values;
   size_t num_logit_bias;
@@ -39,19 +41,19 @@ typedef struct headrace_sampling_params {
   size_t num_stop_token_ids;
   headrace_token_lists stop_sequences;
   int32_t has_seed;
-  float temperature; /* default 1; 0 is greedy */
-  float top_p;       /* default 1 */
+  float temperature; /* default 1 */
+  float top_p; /* default 1 */
   int32_t top_k;
   float min_p;
   float repetition_penalty; /* default 1 */
   float frequency_penalty;
   float presence_penalty;
-  int32_t max_tokens; /* 0: as many as the context leaves */
+  int32_t max_tokens;
   int32_t min_tokens;
   int32_t ignore_eos;
-  int32_t logprobs;        /* default -1: none */
+  int32_t logprobs; /* default -1: none */
   int32_t prompt_logprobs; /* default -1: none */
-  int32_t logprobs_kind;   /* HEADRACE_RAW_LOGPROBS ... */
+  int32_t logprobs_kind; /* HEADRACE_RAW_LOGPROBS ... */
   int32_t temperature_scaled_logprobs;
   int32_t top_p_normalized_logprobs;
   int32_t penalize_output_only;
@@ -59,6 +61,8 @@ typedef struct headrace_sampling_params {
   int32_t stop_sequences_anywhere;
   int32_t reserved; /* 0 */
 } headrace_sampling_params;
+/* clang-format on */
+/* end of headrace_sampling_params */
 
 HEADRACE_C_API void headrace_sampling_params_init(headrace_sampling_params* params, size_t size);
 
@@ -88,15 +92,19 @@ enum { HEADRACE_POOL_LAST = 0, HEADRACE_POOL_MEAN, HEADRACE_POOL_CLS };
 
 /* An embedding of the prompt, or logits behind it: the fields of headrace::PoolingParams in
  * headrace/pooling_params.h, which has their ranges. */
+/* headrace_pooling_params: written by tools/generate_options.py */
+/* clang-format off */
 typedef struct headrace_pooling_params {
   size_t struct_size;
   const int32_t* logit_token_ids;
   size_t num_logit_token_ids;
-  int32_t pooling;    /* HEADRACE_POOL_LAST ... */
-  int32_t dimensions; /* 0: all */
-  int32_t normalize;  /* default 1 */
-  int32_t reserved;   /* 0 */
+  int32_t pooling; /* HEADRACE_POOL_LAST ... */
+  int32_t dimensions;
+  int32_t normalize; /* default 1 */
+  int32_t reserved; /* 0 */
 } headrace_pooling_params;
+/* clang-format on */
+/* end of headrace_pooling_params */
 
 HEADRACE_C_API void headrace_pooling_params_init(headrace_pooling_params* params, size_t size);
 

@@ -36,6 +36,9 @@ class HEADRACE_API OutputSelector {
 
   /// False if nothing was reported within `timeout`; nullopt waits for ever.
   bool wait(std::optional<std::chrono::nanoseconds> timeout);
+  /// Ends the wait that a thread is in, or else the next one: it gives true, though there may be
+  /// nothing to take.
+  void wake();
   /// Tags reported since the last call, each once, in order of arrival; those beyond `at_most` are
   /// left for the next call.
   std::vector<int64_t> take(size_t at_most = std::numeric_limits<size_t>::max());

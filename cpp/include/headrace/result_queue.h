@@ -52,7 +52,8 @@ struct Output {
   std::vector<float> pooled;  ///< what RequestOptions::pooling asks for, with the last output
   bool finished = false;      ///< this is the last output of the request
   FinishReason finish_reason = FinishReason::kNone;
-  int32_t stop_token = -1;  ///< the EOS or stop token that ended it; -1: none
+  int32_t stop_token = -1;     ///< the EOS or stop token that ended it; -1: none
+  int32_t stop_sequence = -1;  ///< which of SamplingParams::stop_sequences ended it; -1: none
   ErrorCode error_code = ErrorCode::kOk;
   std::string error_message;
 };

@@ -1,8 +1,8 @@
 #include "model/blocks/attention_block.h"
 
 #include "base/check.h"
-#include "model/decoder/carver.h"
-#include "model/weights/weight_slice.h"
+#include "model/blocks/carver.h"
+#include "model/sources/weight_slice.h"
 
 namespace headrace {
 
@@ -68,18 +68,6 @@ class AttentionBlock final : public Mixer {
 };
 
 }  // namespace
-
-SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place) {
-  const int64_t count = place.count;
-  if (heads % count != 0 || (kv_heads % count != 0 && count % kv_heads != 0)) {
-    throw_error(ErrorCode::kUnsupported, "the model has ", heads, " attention heads and ", kv_heads,
-                " key/value heads, which ", count, " devices can't share equally: set ",
-                "tensor_parallel_size to a divisor of ", heads,
-                " that divides the key/value heads or is a multiple of them.");
-  }
-  if (kv_heads >= count) return {kv_heads / count * place.index, kv_heads / count};
-  return {place.index / (count / kv_heads), 1};
-}
 
 void AttentionSources::share(const RankPlace& place) {
   const int64_t d = attention.head_dim, heads = attention.num_heads, kv = attention.num_kv_heads;

@@ -3,14 +3,10 @@
 #include <cstdint>
 
 #include "backend/contract/backend.h"
-#include "model/blocks/block_sources.h"
 #include "model/blocks/linear.h"
+#include "model/sources/block_sources.h"
 
 namespace headrace {
-
-/// Of the key/value heads those of a rank. Throws Error(kUnsupported) unless the ranks can share
-/// `heads` equally, and one of the two numbers of ranks and of key/value heads divides the other.
-SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place);
 
 /// Softmax attention over a KV cache, with as many key/value heads as queries or fewer.
 struct AttentionSources final : MixerSources {

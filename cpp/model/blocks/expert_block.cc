@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "base/check.h"
-#include "model/decoder/carver.h"
-#include "model/weights/fold_order.h"
-#include "model/weights/weight_slice.h"
+#include "model/blocks/carver.h"
+#include "model/sources/fold_order.h"
+#include "model/sources/weight_slice.h"
 
 namespace headrace {
 

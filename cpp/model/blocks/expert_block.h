@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "backend/contract/experts_op.h"
-#include "model/blocks/block_sources.h"
 #include "model/blocks/gated_mlp.h"
+#include "model/sources/block_sources.h"
 
 namespace headrace {
 

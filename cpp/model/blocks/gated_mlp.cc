@@ -1,7 +1,7 @@
 #include "model/blocks/gated_mlp.h"
 
-#include "model/decoder/carver.h"
-#include "model/weights/weight_slice.h"
+#include "model/blocks/carver.h"
+#include "model/sources/weight_slice.h"
 
 namespace headrace {
 

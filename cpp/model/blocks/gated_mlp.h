@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "model/blocks/block_sources.h"
 #include "model/blocks/linear.h"
+#include "model/sources/block_sources.h"
 
 namespace headrace {
 

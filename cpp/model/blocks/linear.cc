@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "model/decoder/carver.h"
+#include "model/blocks/carver.h"
 
 namespace headrace {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "model/blocks/block.h"
-#include "model/weights/sources.h"
+#include "model/sources/sources.h"
 #include "model/weights/weight_reader.h"
 
 namespace headrace {

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/checkpoint/safetensors.h"
-#include "model/config/json.h"
+#include "model/json/json.h"
 
 namespace headrace {
 

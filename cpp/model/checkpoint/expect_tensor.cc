@@ -4,15 +4,11 @@
 
 namespace headrace {
 
-namespace {
-
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string out = "[";
   for (const int64_t dim : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(dim);
   return out + "]";
 }
-
-}  // namespace
 
 const CheckpointTensor& expect_tensor(const Checkpoint& checkpoint, const std::string& name,
                                       const std::vector<int64_t>& shape) {

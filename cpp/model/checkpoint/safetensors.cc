@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
+#include "model/json/json.h"
 
 namespace headrace {
 
@@ -38,7 +38,7 @@ constexpr std::array<std::string_view, 12> kOtherDTypes{
 /// Reads one tensor's entry; every fault names the tensor.
 class EntryReader {
  public:
-  EntryReader(const std::string& origin, const std::string& name, const Json& fields)
+  EntryReader(const std::string& origin, const std::string& name, const JsonValue& fields)
       : origin_(origin), name_(name), fields_(fields) {}
 
   SafetensorsEntry read() const {
@@ -48,14 +48,14 @@ class EntryReader {
     SafetensorsEntry entry;
     entry.name = name_;
     entry.dtype = dtype();
-    for (const Json& dim : list("shape")) {
+    for (const JsonValue& dim : list("shape")) {
       const uint64_t value = number(dim, "shape");
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
         fail(str_cat("has the impossible dimension ", value));
       }
       entry.shape.push_back(static_cast<int64_t>(value));
     }
-    const Json& offsets = list("data_offsets");
+    const JsonValue::Array& offsets = list("data_offsets");
     if (offsets.size() != 2) fail(str_cat("has ", offsets.size(), " data_offsets instead of 2"));
     entry.begin = number(offsets[0], "data_offsets");
     entry.end = number(offsets[1], "data_offsets");
@@ -81,29 +81,29 @@ class EntryReader {
   }
 
  private:
-  const Json& field(const char* key) const {
-    const auto found = fields_.find(key);
-    if (found == fields_.end()) fail(str_cat("has no ", key));
+  const JsonValue& field(const char* key) const {
+    const JsonValue* found = fields_.find(key);
+    if (found == nullptr) fail(str_cat("has no ", key));
     return *found;
   }
 
-  const Json& list(const char* key) const {
-    const Json& value = field(key);
+  const JsonValue::Array& list(const char* key) const {
+    const JsonValue& value = field(key);
     if (!value.is_array()) fail(str_cat("has a ", key, " that is no list"));
-    return value;
+    return value.array();
   }
 
-  uint64_t number(const Json& value, const char* key) const {
-    if (!value.is_number_unsigned()) {
+  uint64_t number(const JsonValue& value, const char* key) const {
+    if (!value.is_unsigned()) {
       fail(str_cat("has ", shown(value), " in ", key, ", where a whole number >= 0 belongs"));
     }
-    return value.get<uint64_t>();
+    return value.unsigned_integer();
   }
 
   DType dtype() const {
-    const Json& value = field("dtype");
+    const JsonValue& value = field("dtype");
     if (!value.is_string()) fail("has a dtype that is no string");
-    const auto& text = value.get_ref<const std::string&>();
+    const std::string& text = value.text();
     for (const auto& [key, dtype] : kDTypes) {
       if (key == text) return dtype;
     }
@@ -117,15 +117,17 @@ class EntryReader {
 
   const std::string& origin_;
   const std::string& name_;
-  const Json& fields_;
+  const JsonValue& fields_;
 };
 
-SafetensorsMetadata read_metadata(const Json& metadata, const std::string& origin) {
-  const auto is_text = [](const Json& value) { return value.is_string(); };
-  if (!metadata.is_object() || !std::all_of(metadata.begin(), metadata.end(), is_text)) {
+SafetensorsMetadata read_metadata(const JsonValue& metadata, const std::string& origin) {
+  const auto is_text = [](const auto& member) { return member.second.is_string(); };
+  if (!metadata.is_object() || !std::ranges::all_of(metadata.object(), is_text)) {
     throw_error(ErrorCode::kCorruptFile, origin, ": __metadata__ is not an object of strings.");
   }
-  return metadata.get<SafetensorsMetadata>();
+  SafetensorsMetadata texts;
+  for (const auto& [key, value] : metadata.object()) texts.emplace(key, value.text());
+  return texts;
 }
 
 void check_coverage(const std::vector<SafetensorsEntry>& entries, uint64_t data_bytes,
@@ -184,10 +186,10 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view header, 
   if (header.empty() || header.front() != '{') {
     throw_error(ErrorCode::kCorruptFile, origin, ": the header does not begin with '{'.");
   }
-  const Json json = parse_json_object(header, origin, kHeaderLimits);
+  const JsonValue json = parse_json_object(header, origin, kHeaderLimits);
   std::vector<SafetensorsEntry> entries;
   entries.reserve(json.size());
-  for (const auto& [name, fields] : json.items()) {
+  for (const auto& [name, fields] : json.object()) {
     if (name == "__metadata__") {
       SafetensorsMetadata texts = read_metadata(fields, origin);
       if (metadata != nullptr) *metadata = std::move(texts);
@@ -206,18 +208,18 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view header, 
 
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text,
                                                            const std::string& origin) {
-  const Json json = parse_json_object(text, origin, kIndexLimits);
-  const auto found = json.find("weight_map");
-  if (found == json.end() || !found->is_object() || found->empty()) {
+  const JsonValue json = parse_json_object(text, origin, kIndexLimits);
+  const JsonValue* found = json.find("weight_map");
+  if (found == nullptr || !found->is_object() || found->empty()) {
     throw_error(ErrorCode::kCorruptFile, origin, " has no weight_map of tensors.");
   }
   std::map<std::string, std::string> shards;
-  for (const auto& [tensor, file] : found->items()) {
-    if (!file.is_string() || !is_plain_file_name(file.get_ref<const std::string&>())) {
+  for (const auto& [tensor, file] : found->object()) {
+    if (!file.is_string() || !is_plain_file_name(file.text())) {
       throw_error(ErrorCode::kCorruptFile, origin, ": tensor ", in_quotes(tensor), " lies in ",
                   shown(file), ", which is not the name of a file in the same folder.");
     }
-    shards.emplace(tensor, file.get<std::string>());
+    shards.emplace(tensor, file.text());
   }
   return shards;
 }

@@ -7,7 +7,7 @@
 #include "base/content_hash.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
+#include "model/json/json.h"
 
 namespace headrace {
 

@@ -7,7 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "model/config/json.h"
+#include "model/json/json.h"
+#include "model/json/json_value.h"
 
 namespace headrace {
 
@@ -20,11 +21,11 @@ inline constexpr JsonLimits kConfigLimits{};
 /// build cannot honour. REQUIRES: `object` outlives the reader.
 class ConfigReader {
  public:
-  ConfigReader(const Json& object, std::string origin);
+  ConfigReader(const JsonValue& object, std::string origin);
 
   bool has_key(std::string_view key) const;  ///< even if its value is null
   /// Null if the key is absent or its value is null. Counts as reading the key.
-  const Json* find(std::string_view key);
+  const JsonValue* find(std::string_view key);
 
   // An absent key gives `fallback`; so does null where that is said.
   int64_t integer(std::string_view key, int64_t fallback, int64_t min, int64_t max);
@@ -37,7 +38,7 @@ class ConfigReader {
   std::string text(std::string_view key, const std::string& fallback);  ///< null: fallback
 
   /// The only value that this build computes; absent and null are fine too.
-  void require(std::string_view key, const Json& only);
+  void require(std::string_view key, const JsonValue& only);
 
   /// Throws Error(kUnsupported) for a key that was not read, that no pattern of `harmless` names
   /// ("fuse_*" stands for all keys with that beginning) and whose value is not neutral (null,
@@ -50,10 +51,11 @@ class ConfigReader {
   const std::string& origin() const noexcept { return origin_; }
 
  private:
-  int64_t checked_integer(std::string_view key, const Json& value, int64_t min, int64_t max) const;
-  double checked_number(std::string_view key, const Json& value, double min, double max) const;
+  int64_t checked_integer(std::string_view key, const JsonValue& value, int64_t min,
+                          int64_t max) const;
+  double checked_number(std::string_view key, const JsonValue& value, double min, double max) const;
 
-  const Json& object_;
+  const JsonValue& object_;
   std::string origin_;
   std::set<std::string, std::less<>> read_;
 };

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +23,7 @@ enum class CheckpointLayout : uint8_t {
 struct ModelConfig {
   std::string model_type;    ///< e.g. "qwen3"
   std::string architecture;  ///< e.g. "Qwen3ForCausalLM"
-  /// What the config alone suggests; a checkpoint's tensor names decide (weight_sources.h).
+  /// What the config alone suggests; a checkpoint's tensor names decide (load/list_sources.h).
   CheckpointLayout layout = CheckpointLayout::kTorch;
 
   int32_t vocab_size = 0;
@@ -44,7 +43,7 @@ struct ModelConfig {
   std::optional<VisionConfig> vision;  ///< of a model that sees pictures
   bool causal = true;  ///< false: every token sees all others; then no layer has a window
   /// False: the checkpoint has no head, and the embedding stands for it, so that steps can be tried
-  /// (weights.h). Nobody wants its logits.
+  /// (engine/load/weights.h). Nobody wants its logits.
   bool has_head = true;
   std::vector<int32_t> layer_window;  ///< [num_layers] sliding window, 0 = full attention
   DType checkpoint_dtype = DType::kF32;
@@ -58,23 +57,5 @@ struct ModelConfig {
   /// Layers of its KV cache.
   int32_t kv_layers() const noexcept { return num_layers + (uses_mtp ? 1 : 0); }
 };
-
-/// Reads <folder>/config.json (and generation_config.json if there). Throws Error: kNotFound,
-/// kCorruptFile (not JSON, a value out of range: names key and value), kUnsupported (unknown
-/// model_type, or a key that changes the mathematics and is not understood).
-ModelConfig load_model_config(const std::filesystem::path& folder);
-
-/// The same from the files' texts; an empty generation_config means none.
-ModelConfig parse_model_config(const std::string& config_json,
-                               const std::string& generation_config_json);
-
-/// The text of <folder>/config.json. Throws Error: kNotFound, kIo, kCorruptFile (too long).
-std::string read_config_text(const std::filesystem::path& folder);
-
-/// Whether checkpoints of the config's family may have a block that guesses tokens.
-bool has_mtp(const ModelConfig& config);
-
-/// model_type values that load_model_config accepts.
-std::vector<std::string> supported_model_types();
 
 }  // namespace headrace

@@ -129,16 +129,16 @@ double read_factor(ConfigReader& rope, RopeKind kind, double original_ratio) {
 /// mrope_section as it stands; nullopt if it is absent.
 std::optional<std::array<int32_t, 3>> read_three(ConfigReader& rope, int32_t pairs,
                                                  const std::string& expected) {
-  const Json* value = rope.find("mrope_section");
+  const JsonValue* value = rope.find("mrope_section");
   if (value == nullptr) return std::nullopt;
   if (!value->is_array() || value->size() != 3) rope.fail_value("mrope_section", expected);
   std::array<int32_t, 3> out{};
   for (size_t i = 0; i < 3; ++i) {
-    const Json& count = (*value)[i];
-    if (!count.is_number_unsigned() || count.get<uint64_t>() > static_cast<uint64_t>(pairs)) {
+    const JsonValue& count = value->array()[i];
+    if (!count.is_unsigned() || count.unsigned_integer() > static_cast<uint64_t>(pairs)) {
       rope.fail_value("mrope_section", expected);
     }
-    out[i] = count.get<int32_t>();
+    out[i] = static_cast<int32_t>(count.integer());
   }
   return out;
 }
@@ -260,12 +260,12 @@ RopeSpec make_rope(const RopeScaling& scaling, RopeStyle style, int32_t rotary_d
 RopeScaling read_rope_scaling(ConfigReader& config, const RopeDefaults& defaults) {
   const int64_t max_position_embeddings = defaults.max_position_embeddings;
   // A non-empty rope_scaling (the old key) goes before rope_parameters (the new one).
-  static const Json kNone = Json::object();
-  const Json* scaling = config.find("rope_scaling");
-  const Json* parameters = config.find("rope_parameters");
+  static const JsonValue kNone{JsonValue::Object()};
+  const JsonValue* scaling = config.find("rope_scaling");
+  const JsonValue* parameters = config.find("rope_parameters");
   const bool old_style = scaling != nullptr && !scaling->empty();
   const char* key = old_style ? "rope_scaling" : "rope_parameters";
-  const Json* object = old_style ? scaling : (parameters != nullptr ? parameters : &kNone);
+  const JsonValue* object = old_style ? scaling : (parameters != nullptr ? parameters : &kNone);
   if (!object->is_object()) config.fail_value(key, "must be an object");
   ConfigReader rope(*object, config.origin() + ": " + key);
 

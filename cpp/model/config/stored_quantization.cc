@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "model/config/config_reader.h"
@@ -16,56 +18,99 @@ constexpr const char* kOrigin = "config.json: quantization_config";
 constexpr const char* kRemedy =
     "load the checkpoint that isn't quantized, with quantization=\"wint4\" or \"wint8\"";
 
-// Which modules are quantized shows in the tensors' names.
-constexpr std::string_view kGptqHarmless[] = {
-    "damp_percent",
-    "damp_auto_increment",
-    "true_sequential",
-    "static_groups",
-    "sym",
-    "lm_head",
-    "model_name_or_path",
-    "model_file_base_name",
-    "meta",
-    "dataset",
-    "tokenizer",
+// What tools write of themselves and of how they chose the numbers. Which modules are quantized,
+// the head (lm_head) among them, shows in the tensors' names, and zero points (sym) are tensors.
+constexpr std::string_view kToolHarmless[] = {
+    "act_group_aware",
+    "amp",
+    "autoround_version",
+    "backend",
     "batch_size",
     "block_name_to_quantize",
+    "cache_block_outputs",
+    "damp_auto_increment",
+    "damp_percent",
+    "dataset",
+    "enable_minmax_tuning",
+    "enable_norm_bias_tuning",
+    "enable_quanted_input",
+    "exllama_config",
+    "gradient_accumulate_steps",
+    "hyb_act",
+    "iters",
+    "lm_head",
+    "low_cpu_mem_usage",
+    "low_gpu_mem_usage",
+    "lr",
+    "max_input_length",
+    "meta",
+    "minmax_lr",
+    "model_file_base_name",
+    "model_name_or_path",
+    "model_seqlen",
+    "modules_to_not_convert",
+    "mse",
+    "nsamples",
+    "offload_to_disk*",
+    "pad_token_id",
+    "provider",
+    "quant_lm_head",
+    "quantizer",
+    "seqlen",
+    "static_groups",
+    "sym",
+    "to_quant_block_names",
+    "tokenizer",
+    "true_sequential",
+};
+constexpr std::string_view kGptqHarmless[] = {
     "module_name_preceding_first_block",
     "modules_in_block_to_quantize",
-    "modules_to_not_convert",
-    "cache_block_outputs",
-    "exllama_config",
     "use_exllama",
     "disable_exllama",
-    "max_input_length",
-    "model_seqlen",
-    "pad_token_id",
     "use_cuda_fp16",
-    "backend",
-    "mse",
-    "act_group_aware",
-    "hyb_act",
     "parallel_packing",
-    "offload_to_disk*",
-    "quantizer",
 };
-constexpr std::string_view kAwqHarmless[] = {
-    "modules_to_not_convert", "do_fuse",        "fuse_max_seq_len",
-    "modules_to_fuse",        "exllama_config", "backend",
-};
-constexpr std::string_view kFp8Harmless[] = {
-    "modules_to_not_convert",
-    "ignored_layers",
-    "dequantize",
-    "scale_fmt",
-};
+constexpr std::string_view kAwqHarmless[] = {"do_fuse", "fuse_max_seq_len", "modules_to_fuse"};
+constexpr std::string_view kFp8Harmless[] = {"ignored_layers", "dequantize", "scale_fmt"};
 constexpr std::string_view kCompressedHarmless[] = {
     "ignore", "quantization_status", "global_compression_ratio", "version", "quantization_version",
 };
 constexpr std::string_view kWeightsHarmless[] = {
     "observer", "observer_kwargs", "scale_dtype", "zp_dtype", "symmetric",
 };
+
+/// Throws for keys beside `own` and those of every tool.
+void refuse_other_keys(ConfigReader& reader, std::span<const std::string_view> own) {
+  std::vector<std::string_view> harmless(own.begin(), own.end());
+  harmless.insert(harmless.end(), std::begin(kToolHarmless), std::end(kToolHarmless));
+  reader.refuse_unknown_keys(harmless);
+}
+
+/// Keys that GPTQ's and AWQ's tools share: the codes are integers in words of 32 bits, those of all
+/// modules are alike, and activations are not rounded.
+void check_codes(ConfigReader& reader, const char* method) {
+  reader.require("method", method);
+  reader.require("pack_dtype", "int32");
+  reader.require("data_type", "int");
+  constexpr int64_t kWholeBits = 16;
+  if (reader.optional_integer("act_bits", 1, 64).value_or(kWholeBits) < kWholeBits) {
+    reader.fail_unsupported("act_bits", str_cat("activations of 16 bits are supported; ", kRemedy));
+  }
+  for (const char* key : {"act_data_type", "act_dynamic", "act_group_size", "act_sym"}) {
+    reader.find(key);
+  }
+  // Overrides for some modules, which tensors don't show; "-:" leaves modules out.
+  const JsonValue* overrides = reader.find("dynamic");
+  if (overrides == nullptr) return;
+  if (!overrides->is_object()) reader.fail_value("dynamic", "must be an object");
+  for (const auto& [pattern, values] : overrides->object()) {
+    if (pattern.starts_with('-')) continue;
+    reader.fail_unsupported("dynamic", str_cat("modules that are quantized in another way than the "
+                                               "rest are not supported; ",
+                                               kRemedy));
+  }
+}
 
 int32_t read_bits(ConfigReader& reader, std::string_view key) {
   const auto bits = static_cast<int32_t>(reader.integer(key, 0, 0, 64));
@@ -101,11 +146,9 @@ StoredQuantization read_gptq(ConfigReader& reader) {
   }
   out.own_order = reader.flag("desc_act", false) && out.group_size != 0;
   reader.require("is_marlin_format", false);
-  reader.require("pack_dtype", "int32");
-  // Overrides for some modules, which tensors don't show.
-  reader.require("dynamic", Json::object());
   reader.find("checkpoint_format");
-  reader.refuse_unknown_keys(kGptqHarmless);
+  check_codes(reader, "gptq");
+  refuse_other_keys(reader, kGptqHarmless);
   return out;
 }
 
@@ -122,23 +165,32 @@ StoredQuantization read_awq(ConfigReader& reader) {
   if (version != "gemm") {
     reader.fail_unsupported("version", str_cat("this build loads \"gemm\"; ", kRemedy));
   }
-  if (!reader.flag("zero_point", true)) {
+  for (const char* key : {"format", "checkpoint_format"}) {
+    if (reader.text(key, "gemm") != "gemm") {
+      reader.fail_unsupported(key, str_cat("this build loads \"gemm\"; ", kRemedy));
+    }
+  }
+  // Tools that write `sym` store the zero points of symmetric weights, too.
+  if (!reader.flag("zero_point", true) && !reader.flag("sym", false)) {
     reader.fail_unsupported("zero_point", str_cat("version gemm has zero points; ", kRemedy));
   }
-  reader.refuse_unknown_keys(kAwqHarmless);
+  if (reader.flag("desc_act", false)) {
+    reader.fail_unsupported("desc_act", "AWQ's inputs have no order of their own");
+  }
+  check_codes(reader, "awq");
+  refuse_other_keys(reader, kAwqHarmless);
   return out;
 }
 
 /// Sizes of the blocks that share a scale, [features, inputs].
 void read_blocks(ConfigReader& reader, const char* key, StoredQuantization& out) {
-  const Json* value = reader.find(key);
+  const JsonValue* value = reader.find(key);
   if (value == nullptr || value->is_null()) return;
   const auto side = [&](size_t i) -> int32_t {
-    const bool is_size = value->is_array() && value->size() == 2 &&
-                         (*value)[i].is_number_integer() && (*value)[i] >= 1 &&
-                         (*value)[i] <= (1 << 20);
-    if (!is_size) reader.fail_value(key, "must be two sizes from 1 to 1048576");
-    return (*value)[i].get<int32_t>();
+    const bool two = value->is_array() && value->size() == 2;
+    const double size = two && value->array()[i].is_whole() ? value->array()[i].number() : 0;
+    if (size < 1 || size > 1 << 20) reader.fail_value(key, "must be two sizes from 1 to 1048576");
+    return static_cast<int32_t>(size);
   };
   out.block_n = side(0);
   out.block_k = side(1);
@@ -149,18 +201,21 @@ StoredQuantization read_fp8(ConfigReader& reader) {
   StoredQuantization out{.method = StoredMethod::kFp8, .rounded_rows = true};
   reader.require("fmt", "e4m3");
   reader.require("activation_scheme", "dynamic");
-  reader.require("kv_cache_scheme", Json());
+  reader.require("kv_cache_scheme", JsonValue());
   read_blocks(reader, "weight_block_size", out);
-  reader.refuse_unknown_keys(kFp8Harmless);
+  // FP4 experts are packed two by two.
+  reader.require("expert_dtype", "fp8");
+  refuse_other_keys(reader, kFp8Harmless);
   return out;
 }
 
 /// Whether activations are to be rounded: to 8 bits, as they come.
 bool read_activations(ConfigReader& group, const char* key, StoredMethod method) {
-  const Json* value = group.find(key);
+  const JsonValue* value = group.find(key);
   if (value == nullptr || value->is_null()) return false;
-  const auto has = [value](const char* name, const Json& wanted) {
-    return value->is_object() && value->value(name, Json()) == wanted;
+  const auto has = [value](const char* name, const JsonValue& wanted) {
+    const JsonValue* member = value->find(name);
+    return member != nullptr && *member == wanted;
   };
   const char* type = is_numbers(method) ? "float" : "int";
   const bool four = method == StoredMethod::kMxfp4;
@@ -179,14 +234,14 @@ StoredQuantization read_float8_scheme(ConfigReader& reader) {
   reader.require("type", "float");
   reader.require("dynamic", false);
   reader.require("symmetric", true);
-  reader.require("group_size", Json());
-  reader.require("actorder", Json());
+  reader.require("group_size", JsonValue());
+  reader.require("actorder", JsonValue());
   const std::string strategy = reader.text("strategy", "");
   if (strategy == "block") {
     read_blocks(reader, "block_structure", out);
     if (out.block_n == 0) reader.fail_value("block_structure", "must be two sizes");
   } else {
-    reader.require("block_structure", Json());
+    reader.require("block_structure", JsonValue());
     if (strategy != "tensor" && strategy != "channel") {
       reader.fail_unsupported("strategy", "\"tensor\", \"channel\" and \"block\" are supported");
     }
@@ -203,9 +258,9 @@ StoredQuantization read_mxfp4_scheme(ConfigReader& reader) {
   reader.require("symmetric", true);
   reader.require("strategy", "group");
   reader.require("group_size", 32);
-  reader.require("block_structure", Json());
-  reader.require("actorder", Json());
-  const Json* scale = reader.find("scale_dtype");
+  reader.require("block_structure", JsonValue());
+  reader.require("actorder", JsonValue());
+  const JsonValue* scale = reader.find("scale_dtype");
   if (scale != nullptr && !scale->is_null() && *scale != "torch.uint8" && *scale != "uint8") {
     reader.fail_unsupported("scale_dtype", "MXFP4's scales are torch.uint8");
   }
@@ -213,13 +268,14 @@ StoredQuantization read_mxfp4_scheme(ConfigReader& reader) {
   return {.method = StoredMethod::kMxfp4};
 }
 
-StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const std::string& origin) {
+StoredQuantization read_scheme(const JsonValue& scheme, StoredMethod method,
+                               const std::string& origin) {
   ConfigReader group(scheme, origin);
   group.find("targets");
   group.find("format");
   const bool rounded = read_activations(group, "input_activations", method);
-  group.require("output_activations", Json());
-  const Json* weights = group.find("weights");
+  group.require("output_activations", JsonValue());
+  const JsonValue* weights = group.find("weights");
   if (weights == nullptr || !weights->is_object()) group.fail_value("weights", "must be an object");
   group.refuse_unknown_keys({});
 
@@ -238,7 +294,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
   }
   reader.require("type", "int");
   reader.require("dynamic", false);
-  reader.require("block_structure", Json());
+  reader.require("block_structure", JsonValue());
   const std::string strategy = reader.text("strategy", "");
   const auto size = reader.optional_integer("group_size", -1, 1 << 20);
   if (strategy == "group" || (strategy.empty() && size.value_or(-1) > 0)) {
@@ -246,7 +302,7 @@ StoredQuantization read_scheme(const Json& scheme, StoredMethod method, const st
   } else if (strategy != "channel") {
     reader.fail_unsupported("strategy", "\"group\" and \"channel\" are supported");
   }
-  const Json* order = reader.find("actorder");
+  const JsonValue* order = reader.find("actorder");
   out.own_order = order != nullptr && (*order == "group" || *order == true) && out.group_size != 0;
   if (order != nullptr && *order != "group" && *order != "weight" && *order != "static" &&
       *order != false && *order != true) {
@@ -272,15 +328,15 @@ StoredQuantization read_compressed(ConfigReader& reader) {
                           kRemedy));
   }
   for (const char* key : {"kv_cache_scheme", "sparsity_config", "transform_config"}) {
-    const Json* value = reader.find(key);
+    const JsonValue* value = reader.find(key);
     if (value != nullptr && !value->empty()) reader.fail_unsupported(key, "not supported");
   }
-  const Json* groups = reader.find("config_groups");
+  const JsonValue* groups = reader.find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->empty()) {
     reader.fail_value("config_groups", "must name groups of modules");
   }
   StoredQuantization out;
-  for (const auto& [name, scheme] : groups->items()) {
+  for (const auto& [name, scheme] : groups->object()) {
     const std::string origin = str_cat(kOrigin, ": config_groups.", in_quotes(name));
     if (!scheme.is_object()) reader.fail_value("config_groups", "must hold objects");
     const StoredQuantization read = read_scheme(scheme, method, origin);
@@ -289,7 +345,7 @@ StoredQuantization read_compressed(ConfigReader& reader) {
     }
     out = read;
   }
-  reader.refuse_unknown_keys(kCompressedHarmless);
+  refuse_other_keys(reader, kCompressedHarmless);
   return out;
 }
 
@@ -314,7 +370,7 @@ const char* stored_method_name(StoredMethod method) {
   return "";
 }
 
-StoredQuantization read_stored_quantization(const Json& quantization_config) {
+StoredQuantization read_stored_quantization(const JsonValue& quantization_config) {
   ConfigReader reader(quantization_config, kOrigin);
   const std::string method = reader.text("quant_method", "");
   if (method == "gptq") return read_gptq(reader);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "model/config/json.h"
+#include "model/json/json_value.h"
 
 namespace headrace {
 
@@ -46,6 +46,6 @@ const char* stored_method_name(StoredMethod method);
 /// From the object `quantization_config` of config.json. Throws Error naming the key: kUnsupported
 /// for a method, a version or a value that this build can't load, or a key it doesn't know,
 /// kCorruptFile for a value of the wrong type.
-StoredQuantization read_stored_quantization(const Json& quantization_config);
+StoredQuantization read_stored_quantization(const JsonValue& quantization_config);
 
 }  // namespace headrace

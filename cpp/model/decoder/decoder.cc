@@ -12,8 +12,6 @@
 #include "model/decoder/vocabulary.h"
 #include "model/lora/lora_config.h"
 #include "model/lora/step_loras.h"
-#include "model/weights/weight_loader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 
@@ -277,19 +275,6 @@ void Decoder::Impl::finish_layer(size_t index, const StepRows& step) {
       {next_norm, last ? vocabulary.output_matrix() : layers[index + 1].mixer->first_weight()});
 }
 
-Decoder::Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
-                 const DecoderOptions& options) {
-  if (options.dummy_weights) checkpoint = nullptr;
-  HEADRACE_CHECK(options.dummy_weights || checkpoint != nullptr);
-  const Quantization quantization = on_device(options.quantization, backend.device_info());
-  const ModelSources sources = checkpoint == nullptr
-                                   ? list_sources(config, likely_naming(config), quantization)
-                                   : checkpoint_sources(config, *checkpoint, quantization);
-  WeightLoader loader(backend, checkpoint, options.storage, options.dummy_spread);
-  impl_ = std::make_unique<Impl>(backend, config, sources, loader, options);
-  if (checkpoint != nullptr) checkpoint->check_unchanged();
-}
-
 Decoder::Decoder(Backend& backend, const ModelConfig& config, const ModelSources& sources,
                  WeightReader& reader, const DecoderOptions& options)
     : impl_(std::make_unique<Impl>(backend, config, sources, reader, options)) {}
@@ -323,31 +308,10 @@ size_t Decoder::token_weight_bytes() const {
   return impl_->weight_bytes - impl_->idle_bytes - impl_->vocabulary.idle_bytes();
 }
 
-size_t Decoder::plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
-                                   DType activation) {
+size_t Decoder::plan_scratch_bytes(const ModelConfig& config, const ModelSources& sources,
+                                   const DecoderOptions& options, DType activation) {
   check_options(options);
-  ModelSources sources = list_sources(config, likely_naming(config));
-  share_sources(options.rank, sources);
   return scratch_bytes_of(scratch_sizes(config, sources, options, activation), sources);
-}
-
-size_t Decoder::plan_weight_bytes(const ModelConfig& config, DType storage,
-                                  const Quantization& quantization, const RankPlace& rank) {
-  ModelSources sources = list_sources(config, likely_naming(config), quantization);
-  share_sources(rank, sources);
-  int64_t bytes = 0, vectors = 0;
-  for (const MatrixSource* source : sources.matrices()) {
-    const QuantFormat& quant = source->quant;
-    const auto element = static_cast<int64_t>(dtype_size(source->kept_as(storage)));
-    // A group has a scale.
-    const int64_t scale = rounds_rows(quant) ? 4 : 2;
-    bytes += quant.bits == 0
-                 ? source->numbers() * element
-                 : source->experts * source->n() * ceil_div(source->k, int64_t{quant.group_size}) *
-                       (quant.group_size * quant.bits / 8 + scale);
-  }
-  for (const VectorSource* source : sources.vectors()) vectors += source->n();
-  return static_cast<size_t>(bytes) + static_cast<size_t>(vectors) * dtype_size(DType::kF32);
 }
 
 }  // namespace headrace

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
-#include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
+#include "model/config/quantization.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 
@@ -35,15 +35,9 @@ class LoraAdapter;
 /// Owns its weights and its scratch memory; forward() allocates nothing.
 class Decoder {
  public:
-  /// Loads and packs all weights. Throws Error(kCorruptFile/kNotFound/kUnsupported/kOutOfMemory)
-  /// naming the tensor; names, shapes and dtypes are all checked before the first one is packed.
-  /// Each checkpoint page is read once and dropped after it is packed. Throws
-  /// Error(kInvalidArgument) for options out of range. `backend` must outlive the decoder; the
-  /// checkpoint is not needed any more after this.
-  Decoder(Backend& backend, const ModelConfig& config, const Checkpoint* checkpoint,
-          const DecoderOptions& options);
-  /// The same with weights from `reader`, which is not needed any more after this; `sources` are
-  /// list_sources() of the config. Throws what the reader throws. Of a rank, sources and config are
+  /// Weights come from `reader`, which is not needed any more after this; `sources` are
+  /// list_sources() of the config. Throws what the reader throws, and Error(kInvalidArgument) for
+  /// options out of range. `backend` must outlive the decoder. Of a rank, sources and config are
   /// share_sources() and share_config(), the backend has joined the others', and every method that
   /// computes is called for all ranks at once, each on a thread of its own, with the same arguments
   /// but for what lives on the backend.
@@ -92,14 +86,10 @@ class Decoder {
   /// and of experts those that the row is sent to.
   size_t token_weight_bytes() const;
 
-  /// Scratch that a Decoder with these options will take, before it is made. The config is the
-  /// whole model's, here and below, whichever rank is asked for.
-  static size_t plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
-                                   DType activation);
-  /// Packed weights' bytes, before they are loaded (exact up to layout padding).
-  static size_t plan_weight_bytes(const ModelConfig& config, DType storage,
-                                  const Quantization& quantization = {},
-                                  const RankPlace& rank = {});
+  /// Scratch that a Decoder with these arguments will take, before it is made. The config is the
+  /// whole model's, whichever rank's the sources are.
+  static size_t plan_scratch_bytes(const ModelConfig& config, const ModelSources& sources,
+                                   const DecoderOptions& options, DType activation);
 
  private:
   struct Impl;

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "model/blocks/block.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 

@@ -11,27 +11,13 @@
 #include "model/blocks/block.h"
 #include "model/config/model_config.h"
 #include "model/decoder/layer.h"
+#include "model/decoder/mtp_step.h"
 #include "model/decoder/scratch.h"
 #include "model/decoder/vocabulary.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
-
-/// Where the hidden rows h that an MTP block reads come from.
-enum class MtpInput : uint8_t {
-  kStep,   ///< the model's last step
-  kKept,   ///< rows that were kept
-  kGuess,  ///< the block's own last result: a guess behind a guess
-};
-
-/// Rows for an MTP block. Row i of the batch is at position p: h of that position is row `rows[i]`
-/// of the input, and its token is the one at position p + 1. Its logits are of p + 2's.
-struct MtpStep {
-  StepBatch batch;  ///< without adapters, given rows and room
-  MtpInput input = MtpInput::kStep;
-  std::span<const int32_t> rows;  ///< [T]
-};
 
 /// u = join [norm(embedding of the token) ; norm(h)], then a decoder layer, the model's final norm
 /// and its head. h is what comes out of the final norm.

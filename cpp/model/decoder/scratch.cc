@@ -2,20 +2,6 @@
 
 namespace headrace {
 
-namespace {
-
-/// Modules that the linear of most modules is made of: adapters have a part for each.
-int64_t most_lora_parts(const ModelConfig& config) {
-  const ModelSources sources = list_sources(config, {CheckpointLayout::kTorch, "model."});
-  size_t most = 1;
-  for (const MatrixSource* source : sources.matrices()) {
-    if (source->adaptable) most = std::max(most, source->parts.size());
-  }
-  return static_cast<int64_t>(most);
-}
-
-}  // namespace
-
 ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& sources,
                            const DecoderOptions& options, DType activation) {
   ScratchSizes out{.limits = {options.max_rows, activation, options.max_loras > 0},
@@ -34,7 +20,7 @@ ScratchSizes scratch_sizes(const ModelConfig& config, const ModelSources& source
     out.kept = options.max_kept_rows;
   }
   if (out.limits.loras) {
-    out.lora = most_lora_parts(config) * round_up<int64_t>(options.max_lora_rank, kLoraRankUnit);
+    out.lora = sources.adapter_parts * round_up<int64_t>(options.max_lora_rank, kLoraRankUnit);
   }
   return out;
 }

@@ -6,9 +6,9 @@
 #include <span>
 
 #include "model/blocks/block.h"
-#include "model/decoder/carver.h"
+#include "model/blocks/carver.h"
 #include "model/decoder/decoder.h"
-#include "model/weights/weight_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 

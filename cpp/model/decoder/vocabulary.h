@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "backend/contract/backend.h"
-#include "model/decoder/carver.h"
+#include "model/blocks/carver.h"
 #include "model/decoder/scratch.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 

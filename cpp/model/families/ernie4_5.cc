@@ -1,5 +1,5 @@
-#include "model/families/ernie_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/ernie_keys.h"
 
 namespace headrace {
 

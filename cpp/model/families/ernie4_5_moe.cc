@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "model/families/ernie_keys.h"
-#include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/ernie_keys.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/llama_layer.h"
 #include "model/families/moe_layer.h"
 

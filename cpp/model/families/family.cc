@@ -13,13 +13,13 @@ const Family* find_family(std::string_view model_type) {
 }
 
 std::optional<std::vector<bool>> read_layer_types(ConfigReader& reader, int32_t num_layers) {
-  const Json* types = reader.find("layer_types");
+  const JsonValue* types = reader.find("layer_types");
   if (types == nullptr) return std::nullopt;
   if (!types->is_array() || types->size() != static_cast<size_t>(num_layers)) {
     reader.fail_value("layer_types", "must list one type for each hidden layer");
   }
   std::vector<bool> slides;
-  for (const Json& type : *types) {
+  for (const JsonValue& type : types->array()) {
     if (type != "full_attention" && type != "sliding_attention") {
       reader.fail_unsupported("layer_types",
                               "this build knows full_attention and sliding_attention");

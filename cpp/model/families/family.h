@@ -9,7 +9,7 @@
 #include "model/config/config_reader.h"
 #include "model/config/model_config.h"
 #include "model/config/rope_scaling.h"
-#include "model/weights/weight_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 

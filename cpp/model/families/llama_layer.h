@@ -6,7 +6,7 @@
 
 #include "model/blocks/attention_block.h"
 #include "model/blocks/gated_mlp.h"
-#include "model/weights/weight_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 

@@ -1,5 +1,5 @@
-#include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/moe_layer.h"
 
 namespace headrace {
@@ -15,7 +15,7 @@ void read_mixtral(ConfigReader& reader, ModelConfig& config) {
   config.moe.expert_width = config.intermediate_size;
 }
 
-LayerSources list_layer(const ModelConfig& config, const LayerNaming& naming) {
+LayerSources list_mixtral_layer(const ModelConfig& config, const LayerNaming& naming) {
   return list_moe_layer(config, naming,
                         {.gate = "block_sparse_moe.gate",
                          .experts = "block_sparse_moe.experts.",
@@ -36,7 +36,7 @@ const Family& mixtral_family() {
                    .rms_norm_eps = 1e-5,
                    .rope_theta = 1e6},
       .read = read_mixtral,
-      .list_layer = list_layer,
+      .list_layer = list_mixtral_layer,
       .harmless_keys = with_router_training_keys({}),
   };
   return kFamily;

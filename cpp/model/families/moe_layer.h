@@ -3,7 +3,7 @@
 // The blocks of a mixture-of-experts layer, by the names of its checkpoint.
 
 #include "model/blocks/expert_block.h"
-#include "model/weights/weight_sources.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 

@@ -1,5 +1,5 @@
-#include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/moe_layer.h"
 
 namespace headrace {
@@ -20,7 +20,7 @@ void read_qwen2_moe(ConfigReader& reader, ModelConfig& config) {
   moe.shared_gate = true;
 }
 
-LayerSources list_layer(const ModelConfig& config, const LayerNaming& naming) {
+LayerSources list_qwen2_moe_layer(const ModelConfig& config, const LayerNaming& naming) {
   return list_moe_layer(config, naming, {});
 }
 
@@ -37,7 +37,7 @@ const Family& qwen2_moe_family() {
                    .num_heads = 16,
                    .num_kv_heads = 16},
       .read = read_qwen2_moe,
-      .list_layer = list_layer,
+      .list_layer = list_qwen2_moe_layer,
       .harmless_keys = with_router_training_keys({"sliding_window", "max_window_layers"}),
   };
   return kFamily;

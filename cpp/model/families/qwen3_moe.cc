@@ -1,5 +1,5 @@
-#include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/moe_layer.h"
 
 namespace headrace {
@@ -32,7 +32,7 @@ void read_qwen3_moe(ConfigReader& reader, ModelConfig& config) {
   moe.router.normalize = reader.flag("norm_topk_prob", false);
 }
 
-LayerSources list_layer(const ModelConfig& config, const LayerNaming& naming) {
+LayerSources list_qwen3_moe_layer(const ModelConfig& config, const LayerNaming& naming) {
   return list_moe_layer(config, naming, {});
 }
 
@@ -49,7 +49,7 @@ const Family& qwen3_moe_family() {
                    .num_heads = 32,
                    .num_kv_heads = 4},
       .read = read_qwen3_moe,
-      .list_layer = list_layer,
+      .list_layer = list_qwen3_moe_layer,
       .harmless_keys = with_router_training_keys({"sliding_window", "max_window_layers"}),
   };
   return kFamily;

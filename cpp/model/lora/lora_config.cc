@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "model/config/config_reader.h"
-#include "model/config/json.h"
+#include "model/json/json.h"
 
 namespace headrace {
 
@@ -62,14 +62,14 @@ LoraConfig::Pattern read_pattern(const ConfigReader& reader, const char* key,
 std::vector<LoraConfig::Pattern> read_patterns(ConfigReader& reader, const char* key, double min,
                                                double max) {
   std::vector<LoraConfig::Pattern> out;
-  const Json* object = reader.find(key);
+  const JsonValue* object = reader.find(key);
   if (object == nullptr) return out;
   if (!object->is_object() || object->size() > kMaxNames) {
     reader.fail_value(key, str_cat("must be an object of at most ", kMaxNames, " patterns"));
   }
-  for (const auto& [text, value] : object->items()) {
+  for (const auto& [text, value] : object->object()) {
     LoraConfig::Pattern pattern = read_pattern(reader, key, text);
-    pattern.value = value.is_number() ? value.get<double>() : std::nan("");
+    pattern.value = value.is_number() ? value.number() : std::nan("");
     if (!(pattern.value >= min && pattern.value <= max)) {
       reader.fail_value(key, str_cat("must have numbers from ", min, " to ", max));
     }
@@ -79,25 +79,27 @@ std::vector<LoraConfig::Pattern> read_patterns(ConfigReader& reader, const char*
 }
 
 std::vector<std::string> read_targets(ConfigReader& reader) {
-  const Json* value = reader.find("target_modules");
+  const JsonValue* value = reader.find("target_modules");
   // A string is a regular expression or "all-linear".
   if (value == nullptr || value->is_string()) return {};
   const bool names =
       value->is_array() && value->size() <= kMaxNames &&
-      std::all_of(value->begin(), value->end(), [](const Json& x) { return x.is_string(); });
+      std::ranges::all_of(value->array(), [](const JsonValue& x) { return x.is_string(); });
   if (!names) {
     reader.fail_value("target_modules",
                       str_cat("must be a string or a list of at most ", kMaxNames, " strings"));
   }
-  return value->get<std::vector<std::string>>();
+  std::vector<std::string> out;
+  for (const JsonValue& name : value->array()) out.push_back(name.text());
+  return out;
 }
 
 std::vector<int32_t> read_layers(ConfigReader& reader) {
   std::vector<int32_t> out;
-  const Json* value = reader.find("layers_to_transform");
+  const JsonValue* value = reader.find("layers_to_transform");
   if (value == nullptr) return out;
-  const auto add = [&](const Json& number) {
-    const double layer = number.is_number_integer() ? number.get<double>() : -1.0;
+  const auto add = [&](const JsonValue& number) {
+    const double layer = number.is_whole() ? number.number() : -1.0;
     if (!(layer >= 0.0 && layer < static_cast<double>(kMaxLayer))) {
       reader.fail_value("layers_to_transform", "must be a layer's number or a list of them");
     }
@@ -106,14 +108,14 @@ std::vector<int32_t> read_layers(ConfigReader& reader) {
   if (!value->is_array()) {
     add(*value);
   } else {
-    for (const Json& number : *value) add(number);
+    for (const JsonValue& number : value->array()) add(number);
   }
   return out;
 }
 
 // Some ways to start training take a part of the base weights away and put it into A and B.
 void check_start(ConfigReader& reader) {
-  const Json* value = reader.find("init_lora_weights");
+  const JsonValue* value = reader.find("init_lora_weights");
   if (value == nullptr || value->is_boolean()) return;
   for (const char* harmless : {"gaussian", "eva", "orthogonal"}) {
     if (*value == harmless) return;
@@ -160,7 +162,7 @@ bool LoraConfig::targets(std::string_view module, int32_t layer) const {
 }
 
 LoraConfig parse_lora_config(std::string_view text) {
-  const Json json = parse_json_object(text, kOrigin, JsonLimits{});
+  const JsonValue json = parse_json_object(text, kOrigin, JsonLimits{});
   ConfigReader reader(json, kOrigin);
   if (!reader.has_key("peft_type")) reader.fail_value("peft_type", "must be \"LORA\"");
   reader.require("peft_type", "LORA");

@@ -9,7 +9,7 @@
 
 #include "backend/contract/backend.h"
 #include "model/lora/lora_adapter.h"
-#include "model/weights/sources.h"
+#include "model/sources/sources.h"
 
 namespace headrace {
 

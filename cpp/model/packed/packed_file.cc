@@ -9,7 +9,8 @@
 #include "base/content_hash.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/config/config_reader.h"
-#include "model/config/model_config.h"
+#include "model/config/config_text.h"
+#include "model/json/json.h"
 
 namespace headrace {
 
@@ -17,21 +18,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json parse_config(const std::string& text, const std::string& origin) {
+JsonValue parse_config(const std::string& text, const std::string& origin) {
   return parse_json_object(text, origin, kConfigLimits);
 }
 
 /// "rope_theta (1000.0, packed with 500.0)" of the first key that differs; "" if none does.
-std::string first_difference(const Json& now, const Json& packed) {
+std::string first_difference(const JsonValue& now, const JsonValue& packed) {
   std::set<std::string> keys;
-  for (const Json* json : {&now, &packed}) {
-    for (const auto& [key, value] : json->items()) keys.insert(key);
+  for (const JsonValue* json : {&now, &packed}) {
+    for (const auto& [key, value] : json->object()) keys.insert(key);
   }
-  const auto value = [](const Json& json, const std::string& key) {
-    return json.contains(key) ? shown(json[key]) : std::string("nothing");
+  const auto value = [](const JsonValue& json, const std::string& key) {
+    const JsonValue* found = json.find(key);
+    return found != nullptr ? shown(*found) : std::string("nothing");
   };
   for (const std::string& key : keys) {
-    if (now.contains(key) && packed.contains(key) && now[key] == packed[key]) continue;
+    const JsonValue *one = now.find(key), *other = packed.find(key);
+    if (one != nullptr && other != nullptr && *one == *other) continue;
     return str_cat(key, " (", value(now, key), ", when packed: ", value(packed, key), ")");
   }
   return {};
@@ -40,8 +43,8 @@ std::string first_difference(const Json& now, const Json& packed) {
 }  // namespace
 
 std::string read_config_identity(const fs::path& folder) {
-  return parse_config(read_config_text(folder), (folder / "config.json").string())
-      .dump(-1, ' ', true, Json::error_handler_t::replace);
+  const std::string origin = (folder / "config.json").string();
+  return ascii_json_text(parse_config(read_config_text(folder), origin));
 }
 
 std::string packed_layout(const Backend& backend, DType storage, const ModelSources& sources) {
@@ -94,7 +97,7 @@ PackedFile::PackedFile(const fs::path& path)
 
 void PackedFile::check_identity(const fs::path& folder, int32_t threads,
                                 const std::function<void(size_t)>& before_piece) const {
-  const Json now = parse_config(read_config_text(folder), (folder / "config.json").string());
+  const JsonValue now = parse_config(read_config_text(folder), (folder / "config.json").string());
   const std::string difference = first_difference(now, parse_config(header_.config, path()));
   if (!difference.empty()) {
     throw_error(ErrorCode::kInvalidState, path(), " is stale: ", (folder / "config.json").string(),

@@ -15,8 +15,8 @@
 #include "model/checkpoint/mapped_file.h"
 #include "model/packed/atomic_file.h"
 #include "model/packed/packed_header.h"
+#include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/content_hash.h"
 #include "model/checkpoint/safetensors.h"
-#include "model/config/json.h"
+#include "model/json/json.h"
 
 namespace headrace {
 
@@ -28,35 +28,36 @@ const char* stored_name(DType dtype) {
   return "";
 }
 
-Json tensor_entry(const PackedTensor& tensor, uint64_t begin) {
+JsonValue::Object tensor_entry(const PackedTensor& tensor, uint64_t begin) {
   const uint64_t end = begin + tensor.padded_bytes();
   return {{"dtype", stored_name(tensor.dtype)},
-          {"shape", {(end - begin) / dtype_size(tensor.dtype)}},
-          {"data_offsets", {begin, end}}};
+          {"shape", JsonValue::Array{(end - begin) / dtype_size(tensor.dtype)}},
+          {"data_offsets", JsonValue::Array{begin, end}}};
 }
 
 /// [bits, group size, zero points, float16 scales, reordered] by tensor, and true behind them if it
 /// meets activations as they come.
-Json format_list(const std::vector<PackedTensor>& tensors) {
-  Json list = Json::object();
+JsonValue::Object format_list(const std::vector<PackedTensor>& tensors) {
+  JsonValue::Object list;
   for (const PackedTensor& tensor : tensors) {
     const QuantFormat& quant = tensor.quant;
     if (quant.bits == 0) continue;
-    list[tensor.name] = {quant.bits, quant.group_size, quant.zero_points, quant.f16_scales,
-                         quant.reordered};
-    if (quant.activations == Activations::kWhole) list[tensor.name].push_back(true);
+    JsonValue::Array format{quant.bits, quant.group_size, quant.zero_points, quant.f16_scales,
+                            quant.reordered};
+    if (quant.activations == Activations::kWhole) format.emplace_back(true);
+    list.insert_or_assign(tensor.name, std::move(format));
   }
   return list;
 }
 
-Json source_list(const std::vector<SourceFile>& files) {
-  Json list = Json::array();
+JsonValue::Array source_list(const std::vector<SourceFile>& files) {
+  JsonValue::Array list;
   for (const SourceFile& file : files) {
-    list.push_back({{"name", file.name},
-                    {"bytes", file.bytes},
-                    {"modified_ns", file.modified_ns},
-                    {"changed_ns", file.changed_ns},
-                    {"hash", hash_text(file.hash)}});
+    list.emplace_back(JsonValue::Object{{"name", file.name},
+                                        {"bytes", file.bytes},
+                                        {"modified_ns", file.modified_ns},
+                                        {"changed_ns", file.changed_ns},
+                                        {"hash", hash_text(file.hash)}});
   }
   return list;
 }
@@ -85,7 +86,7 @@ class MetadataReader {
     return found->second;
   }
 
-  Json object(const char* key) const {
+  JsonValue object(const char* key) const {
     return parse_json_object(text(key), str_cat(origin_, ": ", key), kPartLimits);
   }
 
@@ -109,25 +110,28 @@ class MetadataReader {
   }
 
   /// Of checkpoints that came quantized; not in files from before they could.
-  QuantFormat format(const Json& formats, const std::string& tensor) const {
-    const auto found = formats.find(tensor);
-    if (found == formats.end()) return {};
-    const Json& list = *found;
-    const auto is_one_of = [](const Json& value, std::initializer_list<int> choices) {
+  QuantFormat format(const JsonValue& formats, const std::string& tensor) const {
+    const JsonValue* found = formats.find(tensor);
+    if (found == nullptr) return {};
+    const auto fail_format = [&] {
+      fail("formats", str_cat("has one that can't be for ", in_quotes(tensor)));
+    };
+    if (!found->is_array() || (found->size() != 5 && found->size() != 6)) fail_format();
+    const JsonValue::Array& list = found->array();
+    const auto is_one_of = [](const JsonValue& value, std::initializer_list<int> choices) {
       return std::any_of(choices.begin(), choices.end(), [&](int x) { return value == x; });
     };
-    const bool is_list = list.is_array() && (list.size() == 5 || list.size() == 6);
-    if (!is_list || !is_one_of(list[0], {4, 8}) || !is_one_of(list[1], {32, 64, 128}) ||
-        !std::all_of(list.begin() + 2, list.end(), [](const Json& x) { return x.is_boolean(); })) {
-      fail("formats", str_cat("has one that can't be for ", in_quotes(tensor)));
+    if (!is_one_of(list[0], {4, 8}) || !is_one_of(list[1], {32, 64, 128}) ||
+        !std::all_of(list.begin() + 2, list.end(), [](const auto& x) { return x.is_boolean(); })) {
+      fail_format();
     }
-    return {.bits = list[0].get<int32_t>(),
-            .group_size = list[1].get<int32_t>(),
-            .zero_points = list[2].get<bool>(),
-            .f16_scales = list[3].get<bool>(),
-            .reordered = list[4].get<bool>(),
-            .activations = list.size() == 6 && list[5].get<bool>() ? Activations::kWhole
-                                                                   : Activations::kInt8Groups};
+    return {.bits = static_cast<int32_t>(list[0].number()),
+            .group_size = static_cast<int32_t>(list[1].number()),
+            .zero_points = list[2].boolean(),
+            .f16_scales = list[3].boolean(),
+            .reordered = list[4].boolean(),
+            .activations = list.size() == 6 && list[5].boolean() ? Activations::kWhole
+                                                                 : Activations::kInt8Groups};
   }
 
   /// In files from before several devices could share a model there is one.
@@ -151,11 +155,11 @@ class MetadataReader {
   }
 
   std::vector<SourceFile> source() const {
-    const Json object = this->object("source");
-    const auto list = object.find("files");
-    if (list == object.end() || !list->is_array()) fail("source", "lists no files");
+    const JsonValue object = this->object("source");
+    const JsonValue* list = object.find("files");
+    if (list == nullptr || !list->is_array()) fail("source", "lists no files");
     std::vector<SourceFile> files;
-    for (const Json& entry : *list) {
+    for (const JsonValue& entry : list->array()) {
       if (!entry.is_object()) fail("source", "lists something else than files");
       files.push_back({.name = string(entry, "name"),
                        .bytes = static_cast<uint64_t>(number(entry, "bytes")),
@@ -166,7 +170,7 @@ class MetadataReader {
     return files;
   }
 
-  uint64_t hash(const Json& object, const std::string& key, const char* part) const {
+  uint64_t hash(const JsonValue& object, const std::string& key, const char* part) const {
     const std::string digits = string(object, key, part);
     uint64_t value = 0;
     const char* end = digits.data() + digits.size();
@@ -178,22 +182,21 @@ class MetadataReader {
   }
 
  private:
-  std::string string(const Json& object, const std::string& key,
+  std::string string(const JsonValue& object, const std::string& key,
                      const char* part = "source") const {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_string())
-      fail(part, str_cat("has no ", in_quotes(key)));
-    return found->get<std::string>();
+    const JsonValue* found = object.find(key);
+    if (found == nullptr || !found->is_string()) fail(part, str_cat("has no ", in_quotes(key)));
+    return found->text();
   }
 
-  int64_t number(const Json& object, const char* key) const {
-    const auto found = object.find(key);
-    const bool whole = found != object.end() && found->is_number_integer();
-    const bool fits = whole && (!found->is_number_unsigned() ||
-                                found->get<uint64_t>() <=
+  int64_t number(const JsonValue& object, const char* key) const {
+    const JsonValue* found = object.find(key);
+    const bool whole = found != nullptr && found->is_whole();
+    const bool fits = whole && (!found->is_unsigned() ||
+                                found->unsigned_integer() <=
                                     static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
     if (!fits) fail("source", str_cat("has no number ", key));
-    return found->get<int64_t>();
+    return found->integer();
   }
 
   [[noreturn]] void fail(const char* key, const std::string& fault) const {
@@ -208,28 +211,27 @@ class MetadataReader {
 }  // namespace
 
 std::string format_packed_header(const PackedHeader& header) {
-  Json hashes = Json::object();
-  Json json = Json::object();
+  JsonValue::Object hashes, json;
   uint64_t begin = 0;
   for (const PackedTensor& tensor : header.tensors) {
     json[tensor.name] = tensor_entry(tensor, begin);
     hashes[tensor.name] = hash_text(tensor.hash);
     begin += tensor.padded_bytes();
   }
-  json["__metadata__"] = {
+  json["__metadata__"] = JsonValue::Object{
       {kVersionKey, std::to_string(kPackedVersion)},
       {"written_by", header.written_by},
       {"layout", header.layout},
       {"dtype", dtype_name(header.storage)},
       {"quantization", quantization_name(header.quantization)},
       {"quantization_group_size", std::to_string(header.quantization.group_size)},
-      {"formats", format_list(header.tensors).dump()},
+      {"formats", json_text(format_list(header.tensors))},
       {"tensor_parallel_size", std::to_string(header.num_ranks)},
       {"enable_expert_parallel", header.whole_experts ? "1" : "0"},
       {"config", header.config},
-      {"source", Json{{"files", source_list(header.source)}}.dump()},
-      {"hashes", hashes.dump()}};
-  std::string text = json.dump();
+      {"source", json_text(JsonValue::Object{{"files", source_list(header.source)}})},
+      {"hashes", json_text(hashes)}};
+  std::string text = json_text(json);
   const size_t length = kSafetensorsLengthBytes + text.size();
   text.append((kDataAlignment - length % kDataAlignment) % kDataAlignment, ' ');
   HEADRACE_CHECK(text.size() <= kMaxSafetensorsHeader, text.size());
@@ -255,8 +257,8 @@ PackedHeader parse_packed_header(std::string_view header, uint64_t data_bytes,
   out.whole_experts = reader.whole_experts();
   out.config = reader.text("config");
   out.source = reader.source();
-  const Json hashes = reader.object("hashes");
-  const Json formats = texts.contains("formats") ? reader.object("formats") : Json::object();
+  const JsonValue hashes = reader.object("hashes");
+  const JsonValue formats = texts.contains("formats") ? reader.object("formats") : JsonValue();
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin % kPackedAlignment != 0) {
       throw_error(ErrorCode::kCorruptFile, origin, ": tensor ", in_quotes(entry.name),

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
+#include "model/blocks/carver.h"
 #include "model/config/vision_config.h"
-#include "model/decoder/carver.h"
 #include "model/vision/patch_order.h"
 #include "model/vision/tower_positions.h"
 #include "model/vision/vision_tower.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/blocks/linear.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 #include "model/weights/weight_reader.h"
 
 namespace headrace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backend/contract/backend.h"
-#include "model/weights/sources.h"
+#include "model/sources/sources.h"
 
 namespace headrace {
 

@@ -8,10 +8,10 @@
 
 #include "backend/contract/backend.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/sources/sources.h"
+#include "model/sources/weight_slice.h"
 #include "model/weights/dummy_weights.h"
-#include "model/weights/sources.h"
 #include "model/weights/weight_reader.h"
-#include "model/weights/weight_slice.h"
 
 namespace headrace {
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "backend/contract/backend.h"
-#include "model/weights/sources.h"
+#include "model/sources/sources.h"
 
 namespace headrace {
 

@@ -17,7 +17,7 @@ namespace {
 // The version of the layout: raise it when the same numbers would lie elsewhere.
 constexpr const char* kLayoutName = "cuda-quant-1";
 
-QuantLayout layout_of(const WeightShape& shape) {
+QuantLayout quant_layout_of(const WeightShape& shape) {
   return {{.n = shape.n, .k = shape.k, .gate_up = shape.use == WeightUse::kGateUp}, shape.quant};
 }
 
@@ -87,7 +87,7 @@ void upload_tiles(const WeightSpec& spec, const QuantLayout& layout, std::byte* 
 
 QuantWeight::QuantWeight(const WeightShape& shape, Backend::Buffer memory)
     : PackedWeight(shape.n, shape.k, shape.storage, memory.data, memory.bytes, shape.experts),
-      layout_(layout_of(shape)),
+      layout_(quant_layout_of(shape)),
       memory_(std::move(memory)) {}
 
 std::string quant_weight_layout(const QuantFormat& format) {
@@ -100,7 +100,7 @@ size_t quant_weight_bytes(const WeightShape& shape) {
   check_format(shape);
   return checked_weight_bytes(shape, [&]() -> std::optional<uint64_t> {
     // Sides are at most 2^40 here: sums of a few of them are exact.
-    const QuantLayout layout = layout_of(shape);
+    const QuantLayout layout = quant_layout_of(shape);
     const auto tiles = checked_mul(static_cast<uint64_t>(layout.tiles()),
                                    static_cast<uint64_t>(layout.tile_bytes()));
     const auto experts = static_cast<uint64_t>(shape.experts);

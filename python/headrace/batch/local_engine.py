@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from headrace.llm.async_llm import AsyncLLM
 from headrace.llm.async_stream import OutputUpdates
@@ -12,6 +13,8 @@ from headrace.llm.outputs import RequestOutput
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.errors import ProtocolError
+
+T = TypeVar("T")
 
 
 class LocalEngine:
@@ -31,7 +34,7 @@ class LocalEngine:
             _whole(partial(self._llm.generate, prompt, request.params))
             for prompt in request.call_prompts()
         ]
-        return [output for outputs in await _all(calls) for output in outputs]
+        return [output for outputs in await all_of(calls) for output in outputs]
 
 
 async def _whole(start: Callable[[], OutputUpdates]) -> list[RequestOutput]:
@@ -41,8 +44,8 @@ async def _whole(start: Callable[[], OutputUpdates]) -> list[RequestOutput]:
         raise ProtocolError(str(error)) from error
 
 
-async def _all(calls: Sequence[Awaitable[list[RequestOutput]]]) -> list[list[RequestOutput]]:
-    """Of several prompts; if one fails, the others end."""
+async def all_of(calls: Sequence[Awaitable[T]]) -> list[T]:
+    """What they give; if one fails, the others end."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return await asyncio.gather(*tasks)

@@ -52,14 +52,14 @@ class _Folder(argparse.Action):
     """Prints where the installed package keeps something for C and C++ programs."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from headrace import embedding
+        from headrace import installed_files
 
         try:
             print(
                 {
-                    "includes": lambda: f"-I{embedding.get_include()}",
-                    "cmakedir": embedding.get_cmake_dir,
-                    "pkgconfigdir": embedding.get_pkgconfig_dir,
+                    "includes": lambda: f"-I{installed_files.get_include()}",
+                    "cmakedir": installed_files.get_cmake_dir,
+                    "pkgconfigdir": installed_files.get_pkgconfig_dir,
                 }[self.dest]()
             )
         except FileNotFoundError as error:

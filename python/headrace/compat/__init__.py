@@ -4,8 +4,7 @@
 
 `import fastdeploy`, `import dashinfer` and imports from their modules are served by headrace, in
 the script and in the Python processes that it starts. `install()` does the same inside a running
-program. fastdeploy/ has FastDeploy's module paths; allspark/ is what headrace.allspark, and so
-dashinfer.allspark, is made of.
+program. fastdeploy/ has FastDeploy's module paths; DashInfer's are those of headrace.allspark.
 """
 
 from headrace.compat.aliases import install

@@ -8,7 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,15 +18,17 @@ _ROOTS = {  # the first that fits
     "dashinfer.allspark": "headrace.allspark",
     "dashinfer": "headrace.compat.dashinfer",
 }
+_INTERNAL = tuple(f"headrace.allspark.{room}" for room in ("core", "loading", "serving"))
+_FORMER_ROOTS = {"headrace.compat.allspark": "headrace.allspark"}  # pickles may name it
 _CHILDREN = str(Path(__file__).with_name("site"))  # see sitecustomize.py there
 
 
 class _Alias(ModuleType):
     """A module whose names are another's."""
 
-    def __init__(self, name: str, target: ModuleType) -> None:
+    def __init__(self, name: str, target: ModuleType, finder: _Finder) -> None:
         super().__init__(name, target.__doc__)
-        self.__dict__["_target"] = target
+        self.__dict__.update(_target=target, _finder=finder)
         if hasattr(target, "__path__"):
             self.__path__: list[str] = []  # a package, whose modules the finder below serves
         if hasattr(target, "__all__"):
@@ -40,7 +42,7 @@ class _Alias(ModuleType):
                 return value
         # The originals import their submodules themselves: they are there without an import.
         submodule = f"{self.__name__}.{name}"
-        if hasattr(target, "__path__") and _target_of(submodule) is not None:
+        if hasattr(target, "__path__") and self.__dict__["_finder"].target_of(submodule):
             return importlib.import_module(submodule)
         raise AttributeError(
             f"{self.__name__} has no {name!r} here: it is served by headrace, which doesn't "
@@ -54,27 +56,33 @@ class _Alias(ModuleType):
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Serves the aliases and their submodules."""
 
+    def __init__(self, roots: Mapping[str, str], hidden: tuple[str, ...] = ()) -> None:
+        """`roots`: aliases, and what serves each. hidden: targets that have none."""
+        self.roots = roots
+        self._hidden = hidden
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        own = _target_of(fullname)
+        own = self.target_of(fullname)
         return None if own is None else importlib.machinery.ModuleSpec(fullname, self, origin=own)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         assert spec.origin is not None
-        return _Alias(spec.name, importlib.import_module(spec.origin))
+        return _Alias(spec.name, importlib.import_module(spec.origin), self)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing to run: the names are the target's."""
 
-
-def _target_of(fullname: str) -> str | None:
-    """The module of headrace that serves another one; None if none does."""
-    for root, package in _ROOTS.items():
-        if f"{fullname}.".startswith(f"{root}."):
-            own = package + fullname.removeprefix(root)
-            return None if importlib.util.find_spec(own) is None else own
-    return None
+    def target_of(self, fullname: str) -> str | None:
+        """The module of headrace that serves another one; None if none does."""
+        for root, package in self.roots.items():
+            if f"{fullname}.".startswith(f"{root}."):
+                own = package + fullname.removeprefix(root)
+                if own.startswith(self._hidden) or importlib.util.find_spec(own) is None:
+                    return None
+                return own
+        return None
 
 
 def install() -> None:
@@ -87,5 +95,12 @@ def install() -> None:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if _CHILDREN not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if not any(_roots_of(finder) is _ROOTS for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(_ROOTS, _INTERNAL))
+
+
+def _roots_of(finder: Any) -> Any:
+    return finder.roots if isinstance(finder, _Finder) else None
+
+
+sys.meta_path.append(_Finder(_FORMER_ROOTS))

@@ -12,8 +12,8 @@ from headrace.llm.async_stream import AsyncRunner, OutputUpdates
 from headrace.llm.base import BaseLLM, sampling_list
 from headrace.llm.pooling.calls import EmbedCall, ScoreCall
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
-from headrace.llm.preparation import Job
-from headrace.llm.request_params import check_shared
+from headrace.llm.requests.planner import check_shared
+from headrace.llm.requests.preparation import Job
 from headrace.options.lora import LoRARequest, lora_list
 from headrace.options.sampling_params import SamplingParams
 from headrace.prompts import conversation_list, prompt_list

@@ -15,13 +15,14 @@ from typing import TypeVar
 
 from headrace import native
 from headrace.errors import EngineError
-from headrace.llm.adapters import AdaptersBusy
-from headrace.llm.failures import FailureNotice
-from headrace.llm.output_processor import OutputProcessor, failed_output
 from headrace.llm.outputs import RequestOutput
-from headrace.llm.preparation import (
+from headrace.llm.requests.adapters import AdaptersBusy
+from headrace.llm.requests.collector import Collector
+from headrace.llm.requests.constraints import Constraints
+from headrace.llm.requests.output_processor import OutputProcessor
+from headrace.llm.requests.planner import RequestPlanner
+from headrace.llm.requests.preparation import (
     Job,
-    Notes,
     PreparedRequest,
     RequestFacts,
     constrain,
@@ -30,9 +31,8 @@ from headrace.llm.preparation import (
     takes_grammars,
     text_size,
 )
-from headrace.llm.registry import Registry
-from headrace.llm.request_params import RequestPlanner
-from headrace.llm.session import ModelSession, describe_error, request_errors
+from headrace.llm.requests.registry import Registry
+from headrace.llm.requests.session import ModelSession, request_errors
 from headrace.native.queue import watch
 from headrace.native.wakeup import Watch
 from headrace.options.lora import LoRARequest
@@ -135,16 +135,24 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     def __init__(self, runner: AsyncRunner, job: Job, request_id: str) -> None:
         """`request_id`: with n > 1, that of output i has "_i" behind it."""
         self.request_id = request_id
-        self.notes: Notes = []  # what is left to the model, once it has begun
+        self._constraints = Constraints(runner.planner)
         self._runner = runner
         self._job = job
         self._arrival = time.time()
-        self._names: set[str] = set()  # in the registry
-        self._live: list[OutputProcessor] = []
+        self._collector = Collector(
+            runner.registry,
+            [job.params.n],
+            raise_on_error=runner.planner.args.raise_on_error,
+            until_released=False,
+        )
         self._ready: deque[RequestOutput] = deque()
         self._watch: Watch | None = None
-        self._failures = FailureNotice([job.params.n])
         self._begun = self._awaited = self._aborted = self._closed = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What of its schemas is left to the model, once it has begun."""
+        return list(self._constraints.notes)
 
     async def __anext__(self) -> RequestOutput:
         await self._advance(whole=False)
@@ -172,8 +180,9 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     def abort(self) -> None:
         """Ends it, from any thread: its last update says so and has what was generated."""
         self._aborted = True
-        if self._names:
-            self._runner.registry.cancel(list(self._names))
+        names = list(self._collector.names)
+        if names:
+            self._runner.registry.cancel(names)
 
     async def aclose(self) -> None:
         """Cancels it, if it still runs. Idempotent."""
@@ -198,14 +207,11 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             while not (self._ready or self._closed):
                 if not self._begun:
                     await self._begin()
-                elif self._live:
+                elif self._collector.live:
                     # Without stop strings nothing is to be done before the end.
                     await self._watched(whole and not self._job.params.stop_strings()).wait()
-                    if whole and self._tells_logprobs():
-                        await self._runner.in_output_thread(partial(self._collect, whole))
-                    else:
-                        self._collect(whole)
-                if not self._live:
+                    self._ready.extend((await self._news(whole)).values())
+                if not self._collector.live:
                     self._close()
         except BaseException:
             self._close()
@@ -213,16 +219,21 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
         finally:
             self._awaited = False
 
-    def _tells_logprobs(self) -> bool:
-        """Which makes many objects of a whole output."""
+    async def _news(self, whole: bool) -> dict[int, RequestOutput]:
         params = self._job.params
-        return params.logprobs is not None or params.prompt_logprobs is not None
+        collect = partial(self._collector.collect, list(self._collector.live), whole)
+        if whole and not (params.logprobs is None and params.prompt_logprobs is None):
+            # Many objects are made of a whole output then.
+            return await self._runner.in_output_thread(collect)
+        return collect()
 
     def _watched(self, only_end: bool) -> Watch:
         """Of all outputs, made once: the ends of those that have finished have been told."""
         if self._watch is None or self._watch.loop is not asyncio.get_running_loop():
             self._unwatch()
-            self._watch = watch([live.queue for live in self._live], only_end=only_end)
+            self._watch = watch(
+                [live.queue for live in self._collector.live.values()], only_end=only_end
+            )
         return self._watch
 
     def _unwatch(self) -> None:
@@ -245,32 +256,25 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             prepared = error
         if isinstance(prepared, Exception):
             for item in facts:
-                self._fail(item, prepared)
-            return
-        for request in prepared:
-            try:
-                handle = await self._submit(request)
-            except request_errors() as error:
-                self._forget(request.facts.request_id)
-                self._fail(request.facts, error)
-            else:
-                self._live.append(OutputProcessor(request, handle, self._runner.planner))
+                self._collector.fail(item.index, item, prepared)
+        else:
+            for request in prepared:
+                await self._launch(request)
+        self._ready.extend(self._collector.collect(()).values())  # failures
 
     async def _prepared(self, facts: list[RequestFacts]) -> list[PreparedRequest] | Exception:
         """Or the exception that the prompt fails with. Raises those of the sampling parameters."""
-        runner, params = self._runner, self._job.params
-        own = None
+        runner, params, constraints = self._runner, self._job.params, self._constraints
         if params.guided_decoding is not None:
-            compile_own = partial(runner.planner.constraint, params, self.notes)
-            own = await runner.in_grammar_thread(compile_own)
+            await runner.in_grammar_thread(partial(constraints.of, params))
         try:
             size = text_size(self._job.original)
             requests = await runner.in_text_thread(partial(self._read, facts), size)
-            if takes_grammars(requests):
-                finish = partial(constrain, requests, own, runner.planner)
-                self.notes += await runner.in_grammar_thread(finish)
+            finish = partial(constrain, requests, params, constraints)
+            if takes_grammars(requests, params):
+                await runner.in_grammar_thread(finish)
             else:
-                constrain(requests, own, runner.planner)
+                finish()
         except request_errors() as error:
             return error
         return requests
@@ -280,58 +284,33 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
         stops = StopStrings(strings) if strings else None
         return prepare(self._job, facts, self._runner.planner, stops)
 
+    async def _launch(self, request: PreparedRequest) -> None:
+        """Submits a request, or notes why it failed."""
+        try:
+            handle = await self._submit(request)
+        except request_errors() as error:
+            self._collector.forget(request.facts.request_id)
+            self._collector.fail(request.facts.index, request.facts, error)
+        else:
+            live = OutputProcessor(request, handle, self._runner.planner)
+            self._collector.add(request.facts.index, live)
+
     async def _submit(self, request: PreparedRequest) -> native.Request:
         registry, name = self._runner.registry, request.facts.request_id
         if self._aborted:
             raise EngineError("the request was aborted before it ran", 499)
-        registry.reserve(name, self._names)
+        self._collector.reserve(name)
         while True:
             try:
-                handle = self._runner.session.submit(request)
+                return self._runner.session.submit(request)
             except AdaptersBusy as busy:
                 await self._runner.wait_for_adapter(busy.lora, name)
                 registry.check_wanted(name)
-            else:
-                registry.submitted(name, handle)
-                return handle
-
-    def _forget(self, name: str) -> None:
-        """Cancels it if it still runs. Not its own, if `reserve` refused it."""
-        if name in self._names:
-            self._names.discard(name)
-            self._runner.registry.withdraw([name])
-
-    def _fail(self, facts: RequestFacts, error: Exception) -> None:
-        code, message = describe_error(error)
-        if self._runner.planner.args.raise_on_error:
-            raise EngineError(message, code) from error
-        self._add(failed_output(facts, code, message))
-
-    def _collect(self, whole: bool) -> None:
-        for live in list(self._live):
-            while not live.released and (output := live.queue.get_nowait()) is not None:
-                live.absorb(output)
-            if whole and not live.finished:
-                continue
-            update = live.take()
-            if live.finished and live in self._live:
-                self._live.remove(live)
-                self._forget(live.facts.request_id)
-            if update is not None:
-                if live.failed and self._runner.planner.args.raise_on_error:
-                    raise EngineError(update.error_msg or "", update.error_code)
-                self._add(update)
-
-    def _add(self, update: RequestOutput) -> None:
-        self._ready.append(update)
-        self._failures.note({update.outputs.index: update})
 
     def _close(self) -> None:
         if not self._closed:
             self._closed = True
             self._runner.closed(self)
-            self._runner.registry.withdraw(self._names)
-            self._names.clear()
-            self._live.clear()
+            self._collector.cancel()
             self._unwatch()
-            self._failures.tell()
+            self._collector.tell_failures()

@@ -16,11 +16,11 @@ from headrace.hub import resolve_model
 from headrace.llm.media import media_access, media_reader, text_only
 from headrace.llm.pooling.plan import PoolingJob, PoolingPlanner
 from headrace.llm.pooling.run import PooledCall
-from headrace.llm.preparation import Job
 from headrace.llm.progress import LoadBar
-from headrace.llm.registry import Registry
-from headrace.llm.request_params import RequestPlanner
-from headrace.llm.session import SessionLoader
+from headrace.llm.requests.planner import RequestPlanner
+from headrace.llm.requests.preparation import Job
+from headrace.llm.requests.registry import Registry
+from headrace.llm.requests.session import SessionLoader
 from headrace.media.requests.modality import check_modality_tokens
 from headrace.media.requests.placing import added_tokens
 from headrace.media.requests.reader import MediaReader
@@ -135,7 +135,7 @@ class BaseLLM:
         self._planner = RequestPlanner(
             self.args, defaults, self._tokenizer, self.model_info, parsing, seeds
         )
-        self._registry = Registry()
+        self._registry = Registry(self._session.wake_waiting)
         self.chat_template = template
         self.default_sampling_params = SamplingParams(max_tokens=self.model_info.max_model_len)
         self._loaded()

@@ -12,10 +12,11 @@ from headrace.llm.pooling.calls import EmbedCall, ScoreCall
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
 from headrace.llm.pooling.plan import PoolingJob
 from headrace.llm.pooling.run import PooledResult
-from headrace.llm.preparation import Job
 from headrace.llm.progress import Progress
-from headrace.llm.request_group import RequestGroup
-from headrace.llm.request_params import check_shared
+from headrace.llm.requests.constraints import Constraints
+from headrace.llm.requests.group import RequestGroup
+from headrace.llm.requests.planner import check_shared
+from headrace.llm.requests.preparation import Job
 from headrace.options.lora import LoRARequest, LoRARequests, lora_list
 from headrace.options.sampling_params import SamplingParams
 from headrace.prompts import conversation_list, prompt_list
@@ -106,13 +107,14 @@ class LLM(BaseLLM):
         `SamplingParams(n=...)`, n in a row for each.
         """
         items = prompt_list(prompts)
-        params = self._params_list(sampling_params, len(items), "prompts")
+        constraints = Constraints(self._planner)
+        params = self._params_list(sampling_params, len(items), "prompts", constraints)
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         jobs = [
             self._prompt_job(item, own, lora)
             for item, own, lora in zip(items, params, loras, strict=True)
         ]
-        return self._run(jobs, use_tqdm, stream)
+        return self._run(jobs, constraints, use_tqdm, stream)
 
     @overload
     def chat(
@@ -179,7 +181,8 @@ class LLM(BaseLLM):
         The rest as in `generate`. `RequestOutput.prompt` is the text made by the template.
         """
         items = conversation_list(messages)
-        params = self._params_list(sampling_params, len(items), "messages")
+        constraints = Constraints(self._planner)
+        params = self._params_list(sampling_params, len(items), "messages", constraints)
         options = self._chat_options(
             chat_template, chat_template_kwargs, tools, tool_choice, mm_processor_kwargs
         )
@@ -188,7 +191,7 @@ class LLM(BaseLLM):
             self._chat_job(item, options, own, lora)
             for item, own, lora in zip(items, params, loras, strict=True)
         ]
-        return self._run(jobs, use_tqdm, stream)
+        return self._run(jobs, constraints, use_tqdm, stream)
 
     def embed(
         self,
@@ -264,14 +267,16 @@ class LLM(BaseLLM):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _params_list(self, params: Params, count: int, name: str) -> list[SamplingParams]:
+    def _params_list(
+        self, params: Params, count: int, name: str, constraints: Constraints
+    ) -> list[SamplingParams]:
         if params is None:
             return [self._default_params() for _ in range(count)]
         items = sampling_list(params)
         if len(items) == 1:
             # They hold for every prompt alike, so an error is the call's, not a prompt's.
             check_shared(items[0], self.args, self.model_info.vocab_size)
-            self._planner.constraint(items[0])
+            constraints.of(items[0])
             return [items[0]] * count
         if len(items) != count:
             raise ValueError(f"{name} and sampling_params must be the same length.")
@@ -294,11 +299,11 @@ class LLM(BaseLLM):
             progress.close()
 
     def _run(
-        self, jobs: list[Job], use_tqdm: bool | None, stream: bool
+        self, jobs: list[Job], constraints: Constraints, use_tqdm: bool | None, stream: bool
     ) -> list[RequestOutput] | OutputStream:
         self._check_open()
-        call = RequestGroup(self._session, self._planner, self._registry, jobs)
+        call = RequestGroup(self._session, self._planner, self._registry, jobs, constraints)
         progress = Progress(call.total, not stream if use_tqdm is None else use_tqdm)
         if stream:
-            return OutputStream(call, progress, self.args.raise_on_error)
-        return run_to_end(call, progress, self.args.raise_on_error)
+            return OutputStream(call, progress)
+        return run_to_end(call, progress)

@@ -16,13 +16,14 @@ from headrace.media.requests.modality import check_modality_tokens
 from headrace.native.config import GenerationConfig
 from headrace.native.media import engine_media_reader, media_inputs
 from headrace.native.request import Request
-from headrace.native.text_reader import TextOptions, stop_strings
+from headrace.native.text_reader import stop_strings
 from headrace.options.embedding import EmbeddingFiles, read_embedding_files
 from headrace.options.generation_defaults import read_generation_defaults, sampling_values
 from headrace.options.sampling_params import SamplingParams
 from headrace.prompts import ChatOptions, read_conversation, tool_list
 from headrace.quoting import checked_text, quoted
 from headrace.short_repr import short_repr
+from headrace.text.output_text import OutputText
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class Engine:
         is_text = isinstance(prompt, str)
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
         has_text = is_text if detokenize is None else detokenize
-        text = self._text_options(model, config, stop, has_text)
+        text = self._output_text(model, config, stop, has_text)
         request = self._core.submit(
             _name(model),
             prompt_token_ids=ids,
@@ -320,16 +321,16 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _text_options(
+    def _output_text(
         self, model: str, config: GenerationConfig, stop: str | Sequence[str], wanted: bool
-    ) -> TextOptions | None:
+    ) -> OutputText | None:
         stops = stop_strings(stop)
         if not wanted:
             if stops is not None:
                 raise ValueError("stop needs outputs with text: pass detokenize=True")
             return None
         detokenizer = self._needed_tokenizer(model).detokenizer(config.skip_special_tokens)
-        return TextOptions(detokenizer, stops, config.min_tokens)
+        return OutputText(detokenizer, stops, min_tokens=config.min_tokens)
 
     def _needed_tokenizer(self, model: str) -> Tokenizer:
         tokenizer = self.tokenizer(model)

@@ -18,7 +18,8 @@ class Output:
     logprobs: one per token id, when asked for. prompt_logprobs: once, before the first token.
     pooled: of a request for an embedding or for logits, with the last output: the numbers.
     finished: this is the last output; finish_reason says why.
-    stop_token: the EOS or stop token that ended it; -1: none.
+    stop_token: the EOS or stop token that ended it; -1: none. stop_sequence: which of the config's
+        stop_sequences did; -1: none.
     stop_string: the text of Engine.submit's `stop` that ended it; the text ends before it, the ids
         with the token that completed it.
     error_code, error_message: "ok" and "", or why it ended early.
@@ -35,6 +36,7 @@ class Output:
     error_message: str
     stop_string: str | None = None
     pooled: list[float] = field(default_factory=list)
+    stop_sequence: int = -1
 
     def __repr__(self) -> str:
         end = {"finish_reason": self.finish_reason} if self.finished else {}
@@ -64,4 +66,5 @@ def from_core(output: _core.Output) -> Output:
         output.error_code,
         output.error_message,
         pooled=output.pooled,
+        stop_sequence=output.stop_sequence,
     )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headrace import _core
 from headrace.native.output import Output, from_core
-from headrace.native.text_reader import TextOptions, TextReader
+from headrace.native.text_reader import TextReader
 from headrace.short_repr import short_repr
+from headrace.text.output_text import OutputText
 
 if TYPE_CHECKING:
     from headrace.native.wakeup import Watch
@@ -30,7 +31,7 @@ class ResultQueue:
     def __init__(
         self,
         core: _core.ResultQueue,
-        text: TextOptions | None,
+        text: OutputText | None,
         cancel: Callable[[], None],
         detached: bool = False,
     ) -> None:

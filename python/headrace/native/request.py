@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace import _core
 from headrace.native.queue import ResultQueue
-from headrace.native.text_reader import TextOptions
 from headrace.short_repr import short_repr
+from headrace.text.output_text import OutputText
 
 
 class Request:
@@ -28,7 +28,7 @@ class Request:
         self,
         core: _core.Request,
         prompt_token_ids: list[int],
-        text: TextOptions | None,
+        text: OutputText | None,
         detached: bool = False,
     ) -> None:
         """Made by Engine.submit."""

@@ -37,6 +37,11 @@ class Selector:
         """Tags reported since the last call, each once; [] if `timeout` seconds passed first."""
         return self._core.wait(timeout)
 
+    def wake(self) -> None:
+        """Ends the `wait` that a thread is in, or else the next one: it gives what was reported so
+        far, perhaps []."""
+        self._core.wake()
+
     def take(self) -> list[int]:
         """The same without waiting."""
         return self._core.take()

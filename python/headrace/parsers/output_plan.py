@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedError
 from headrace.options.sampling_params import SamplingParams
@@ -18,6 +18,9 @@ from headrace.parsers.tools.format import Function, ToolFormat
 from headrace.prompts import PromptParts
 from headrace.quoting import quoted, shortened
 from headrace.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from headrace.grammar import Grammar
 
 
 @dataclass(slots=True, frozen=True)
@@ -115,7 +118,9 @@ class OutputPlan:
             )
         return enabled
 
-    def constraint(self, guided: Any, enabled: bool, notes: list[str]) -> Any:
+    def constraint(
+        self, guided: Any, enabled: bool, compile: Callable[[Grammar], Any], notes: list[str]
+    ) -> Any:
         """What the whole output must conform to, compiled; None: nothing. Raises ValueError.
 
         guided: the same of the answer, without calls. enabled: guided decoding is. notes: gets what
@@ -127,7 +132,7 @@ class OutputPlan:
                     "guided_decoding and tools can't be combined: leave one out, or pass "
                     "tool_choice='none'"
                 )
-            guided = self._guided_calls(notes)
+            guided = self._guided_calls(compile, notes)
         reasoning = self.parsing.reasoning
         limit = self.reasoning_max_tokens
         if reasoning is None or self.start is Start.CONTENT or (limit is None and guided is None):
@@ -143,7 +148,7 @@ class OutputPlan:
             answer=guided,
         )
 
-    def _guided_calls(self, notes: list[str]) -> Any:
+    def _guided_calls(self, compile: Callable[[Grammar], Any], notes: list[str]) -> Any:
         from headrace.parsers.tools.guide import guidable
 
         choice = self.tool_choice
@@ -153,14 +158,14 @@ class OutputPlan:
         try:
             functions = [guidable(function, notes) for function in chosen]
             try:
-                return self._compiled_calls(functions)
+                return compile(self._calls_grammar(functions))
             except UnsupportedError:
                 raise
             except ValueError as error:  # together they are too much
                 bare = [f if f.strict else Function(f.name, {"type": "object"}) for f in functions]
                 if bare == functions:
                     raise
-                compiled = self._compiled_calls(bare)
+                compiled = compile(self._calls_grammar(bare))
                 notes.append(
                     f"tools: their schemas are left to the model ({shortened(str(error))})"
                 )
@@ -172,21 +177,20 @@ class OutputPlan:
                 f"tools: {error}; guided_decoding_backend='off' leaves calls to the model"
             ) from error
 
-    def _compiled_calls(self, functions: Sequence[Function]) -> Any:
-        from headrace.grammar import compile_constraint, grammar_literal
+    def _calls_grammar(self, functions: Sequence[Function]) -> Grammar:
+        from headrace.grammar import grammar_literal
         from headrace.parsers.tools.guide import call_grammar
 
         tokenizer, choice = self.parsing.tokenizer, self.tool_choice
         assert tokenizer is not None
         assert self.calls is not None
-        grammar = call_grammar(
+        return call_grammar(
             self.calls,
             functions,
             lambda text: grammar_literal(text, tokenizer),
             required=choice.kind != "auto",
             several=choice.kind != "named",
         )
-        return compile_constraint(grammar, tokenizer)
 
     def _ids(self, marker: str) -> list[int]:
         """Raises UnsupportedError if other ids may have the same text."""

@@ -9,6 +9,7 @@ from headrace.llm.outputs import CompletionOutput, RequestOutput
 from headrace.parsers.tool_call import ToolCall
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.logprobs import chat_logprobs
+from headrace.protocol.timings import Timings
 from headrace.protocol.usage import usage, usage_counts
 
 
@@ -83,6 +84,7 @@ class ChatStream:
         self._prompt = self._cached = self._completion = 0
         self._images = self._videos = 0
         self._reasoning: dict[int, int] = {}  # by index
+        self._timings = Timings()
 
     def pieces(self, update: RequestOutput) -> list[dict[str, Any]]:
         """The objects for one increment, in order; none if it says nothing new."""
@@ -109,7 +111,10 @@ class ChatStream:
         """The piece with the token counts, if it was asked for."""
         if not self._request.stream.include_usage:
             return None
-        return {**self._head, "choices": [], "usage": self._usage()}
+        piece = {**self._head, "choices": [], "usage": self._usage()}
+        if self._request.stream.include_timings:
+            piece["timings"] = self._timings.counts(self._prompt, self._completion)
+        return piece
 
     def _delta(self, part: CompletionOutput) -> dict[str, Any]:
         delta: dict[str, Any] = {}
@@ -131,6 +136,7 @@ class ChatStream:
 
     def _count(self, update: RequestOutput) -> None:
         part = update.outputs
+        self._timings.note(update.metrics)
         self._prompt = max(self._prompt, len(update.prompt_token_ids))
         self._images = max(self._images, update.num_input_image_tokens)
         self._videos = max(self._videos, update.num_input_video_tokens)

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.llm.outputs import RequestOutput
 from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.logprobs import completion_logprobs
+from headrace.protocol.timings import Timings
 from headrace.protocol.usage import usage, usage_counts
 
 
@@ -64,6 +65,7 @@ class CompletionStream:
         self._lengths: dict[int, int] = {}  # characters so far, by choice
         self._prompts: dict[int, tuple[int, int]] = {}  # tokens, and cached ones, by prompt
         self._completion = 0
+        self._timings = Timings()
 
     def pieces(self, place: int, update: RequestOutput) -> list[dict[str, Any]]:
         """The objects for one increment of prompt number `place`; none if it says nothing new."""
@@ -75,6 +77,7 @@ class CompletionStream:
             max(cached, update.num_cached_tokens if part.index == 0 else 0),
         )
         self._completion += len(part.token_ids)
+        self._timings.note(update.metrics)
         start = self._lengths.get(index, 0)
         self._lengths[index] = start + len(part.text)
         ids = part.token_ids if self._request.return_token_ids else None
@@ -98,7 +101,11 @@ class CompletionStream:
         """The piece with the token counts, if it was asked for."""
         if not self._request.stream.include_usage:
             return None
-        return {**self._head, "choices": [], "usage": self._usage()}
+        counts = self._usage()
+        piece = {**self._head, "choices": [], "usage": counts}
+        if self._request.stream.include_timings:
+            piece["timings"] = self._timings.counts(counts["prompt_tokens"], self._completion)
+        return piece
 
     def _usage(self) -> dict[str, Any]:
         prompt = sum(tokens for tokens, _ in self._prompts.values())

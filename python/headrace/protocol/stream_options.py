@@ -13,11 +13,13 @@ class StreamOptions:
     """wanted: the answer comes in pieces. include_usage: a last piece holds the token counts.
 
     continuous_usage: each piece holds the counts so far.
+    include_timings: the last piece also says how fast the engine was.
     """
 
     wanted: bool = False
     include_usage: bool = False
     continuous_usage: bool = False
+    include_timings: bool = False
 
 
 def read_stream_options(body: Body) -> StreamOptions:
@@ -31,7 +33,13 @@ def read_stream_options(body: Body) -> StreamOptions:
     options = Body(given, "stream_options")
     usage = options.flag("include_usage") or False
     continuous = options.flag("continuous_usage_stats") or False
+    timings = options.flag("include_timings") or False
+    if timings and not usage:
+        raise ProtocolError(
+            "stream_options.include_timings needs include_usage: true: they come in one piece",
+            "stream_options.include_timings",
+        )
     options.note("include_obfuscation", "pieces are not padded", False)
     options.finish()
     body.notes.extend(options.notes)
-    return StreamOptions(wanted, usage, usage and continuous)
+    return StreamOptions(wanted, usage, usage and continuous, timings)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
+from headrace.batch.local_engine import all_of
 from headrace.llm.outputs import RequestOutput
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput
 from headrace.options.guided_decoding import GuidedDecodingParams
@@ -33,7 +33,7 @@ class EngineStage:
         import pyarrow
 
         texts = batch.column(REQUEST).to_pylist()
-        answers = await _all([self._answer(text) for text in texts])
+        answers = await all_of([self._answer(text) for text in texts])
         yield batch.append_column(ANSWER, pyarrow.array(answers, pyarrow.large_string()))
 
     async def _answer(self, text: str) -> str:
@@ -106,13 +106,3 @@ def _answer(output: RequestOutput) -> dict[str, Any]:
         "reasoning_content": one.reasoning_content or "",
         "tool_calls": json.dumps(calls),
     }
-
-
-async def _all(calls: Sequence[Awaitable[str]]) -> list[str]:
-    """If one fails, the others end."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -11,6 +11,15 @@ from typing import Any
 from headrace.errors import TokenizerError
 
 MAX_SIDE_FILE_BYTES = 16 << 20
+SPECIAL_TOKEN_KEYS = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

@@ -9,19 +9,10 @@ from typing import Any
 
 from headrace.errors import TokenizerError
 from headrace.quoting import quoted
-from headrace.text.model_files import read_json, read_text
+from headrace.text.model_files import SPECIAL_TOKEN_KEYS, read_json, read_text
 
 MAX_TOKEN_ID = 1 << 22  # the largest vocabularies have a quarter of a million
 MAX_ADDED_TOKENS = 1 << 17
-_SPECIAL_KEYS = (
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
-)
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,7 +50,7 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     config = read_json(folder / "tokenizer_config.json")
     merged = {**read_json(folder / "special_tokens_map.json"), **config}
     files = TokenizerFiles(folder, config)
-    for key in _SPECIAL_KEYS:
+    for key in SPECIAL_TOKEN_KEYS:
         token = _token_text(merged.get(key))
         if token is not None:
             _check_text(folder, token)

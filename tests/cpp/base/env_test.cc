@@ -73,17 +73,5 @@ TEST(Env, ACacheFolderIsAnAbsolutePath) {
   for (const auto& [name, value] : before) restore(name, value);
 }
 
-TEST(Env, ThreadSeatsAreOnOrOff) {
-  unsetenv("HEADRACE_THREAD_SEATS");
-  EXPECT_EQ(env_thread_seats(), std::nullopt);
-  setenv("HEADRACE_THREAD_SEATS", "on", 1);
-  EXPECT_EQ(env_thread_seats(), true);
-  setenv("HEADRACE_THREAD_SEATS", "off", 1);
-  EXPECT_EQ(env_thread_seats(), false);
-  setenv("HEADRACE_THREAD_SEATS", "yes", 1);
-  EXPECT_THROW(env_thread_seats(), Error);
-  unsetenv("HEADRACE_THREAD_SEATS");
-}
-
 }  // namespace
 }  // namespace headrace

@@ -34,30 +34,16 @@ EXPECT_NO_TAIL_PADDING(headrace_model_stats, encoder_cache_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_model_info, vision_weight_bytes);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
+EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
 
 // Do these no longer compile? Then give C the field that C++ has got, and name it here.
-[[maybe_unused]] void every_field_of_cpp_is_known(const ModelOptions& model,
-                                                  const SamplingParams& sampling,
-                                                  const RequestOptions& request,
+// (tools/generate_options.py gives C the fields of ModelOptions, SamplingParams and PoolingParams.)
+[[maybe_unused]] void every_field_of_cpp_is_known(const RequestOptions& request,
                                                   const ModelInfo& info, const ModelStats& stats,
                                                   const RequestStats& request_stats,
                                                   const Output& output, const LoraInfo& lora_info) {
-  // load_stop has no counterpart: the callback that is told of the progress ends the load.
-  [[maybe_unused]] const auto& [path, device, ranks, devices, expert_parallel, replicas, dtype,
-                                quantization, group_size, kv_dtype, threads, isa, max_len, max_seqs,
-                                max_tokens, block, blocks, kv_bytes, utilization, ratio, leftover,
-                                prefix, swap, out_of_blocks, chunk, packed, packed_copy, max_loras,
-                                max_lora_rank, speculative, encoder_tokens, encoder_cache, dummy,
-                                load_progress, load_stop] = model;
-  [[maybe_unused]] const auto& [method, num_tokens, min_ngram, max_ngram, draft] = speculative;
-  [[maybe_unused]] const auto& [temperature, top_p, top_k, min_p, seed, repetition, frequency,
-                                presence, output_only, ngram, bias, bad_words, most, least, no_eos,
-                                stop_ids, stop_sequences, anywhere, logprobs, prompt_logprobs, kind,
-                                scaled, normalized] = sampling;
   [[maybe_unused]] const auto& [id, prompt, how, lora, priority, timeout, constraint, pooling,
                                 media] = request;
-  [[maybe_unused]] const auto& [rows, dimensions, unit, logits] = *pooling;
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters,
                                 active_parameters, experts, active_experts, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
@@ -72,7 +58,8 @@ EXPECT_NO_TAIL_PADDING(headrace_output, num_pooled);
                                 cache_bytes] = stats;
   [[maybe_unused]] const auto& [arrival, scheduled, first, last, end, r5, r6, from_swap, r7, r8,
                                 replica, images, clips] = request_stats;
-  [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, code, message] = output;
+  [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, sequence, code, message] =
+      output;
   [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
 }
 
@@ -324,6 +311,7 @@ TEST(CApi, NullIsAnErrorOrIgnored) {
   refused(headrace_selector_create(nullptr));
   refused(headrace_selector_add(selector, request, 0, 0));
   refused(headrace_selector_remove(selector, 0));
+  refused(headrace_selector_wake(selector));
   refused(headrace_selector_wait(selector, 0, nullptr, 0, nullptr));
   refused(headrace_selector_ready_fd(selector, nullptr));
 

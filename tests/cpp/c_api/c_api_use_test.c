@@ -411,6 +411,9 @@ static void test_selector(headrace_engine* engine) {
   size_t count = 1;
   CHECK_OK(headrace_selector_wait(selector, 0, &tag, 1, &count));
   CHECK(count == 0);
+  CHECK_OK(headrace_selector_wake(selector));
+  CHECK_OK(headrace_selector_wait(selector, HEADRACE_FOREVER, &tag, 1, &count));
+  CHECK(count == 0);
   for (int i = 0; i < kRequests; ++i) {
     CHECK(tokens[i] == 20);
     headrace_request_release(requests[i]);

@@ -129,21 +129,15 @@ void run_random_operations(uint64_t seed) {
         ASSERT_EQ(data.failure().code, ErrorCode::kOutOfMemory);
         check_refusal_was_right(bfc, bytes, options, raw);
       }
-    } else if (kind < 19) {
+    } else {
       auto victim = std::next(live.begin(), static_cast<int64_t>(below(live.size())));
       bfc.free(reinterpret_cast<void*>(victim->first));
       live.erase(victim);
-    } else {
-      const size_t before = raw.used();
-      const size_t released = bfc.release_unused_regions();
-      ASSERT_EQ(released, before - raw.used());
     }
     check_invariants(bfc, raw, live);
     if (testing::Test::HasFatalFailure()) return;
   }
   for (const auto& [address, bytes] : live) bfc.free(reinterpret_cast<void*>(address));
-  bfc.release_unused_regions();
-  ASSERT_EQ(raw.used(), 0u);
   check_invariants(bfc, raw, {});
 }
 
@@ -184,8 +178,6 @@ TEST(BfcAllocator, NeverJoinsChunksOfTwoRegions) {
   bfc.free(a);
   bfc.free(b);
   EXPECT_EQ(bfc.stats().largest_free_bytes, 16 * kUnit);
-  EXPECT_EQ(bfc.release_unused_regions(), 32 * kUnit);
-  EXPECT_EQ(bfc.stats().region_bytes, 0u);
 }
 
 TEST(BfcAllocator, GivesUnusedRegionsBackRatherThanFail) {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "model/config/json.h"
+#include "cpp/model/test_json.h"
 
 namespace headrace {
 

@@ -8,6 +8,9 @@
 #include "headrace/options.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
+#include "model/load/load_lora_adapter.h"
+#include "model/load/make_decoder.h"
 
 namespace headrace {
 
@@ -51,13 +54,13 @@ DecoderHarness::DecoderHarness(std::shared_ptr<Backend> backend, const std::stri
   config.uses_mtp = options.mtp;
   {
     const Checkpoint checkpoint(folder);
-    decoder_ = std::make_unique<Decoder>(*backend_, config, &checkpoint,
-                                         DecoderOptions{.storage = options.storage,
-                                                        .quantization = options.quantization,
-                                                        .max_logit_rows = options.max_logit_rows,
-                                                        .max_loras = options.max_loras,
-                                                        .max_lora_rank = options.max_lora_rank,
-                                                        .max_kept_rows = kHarnessKept});
+    decoder_ = make_decoder(*backend_, config, &checkpoint,
+                            {.storage = options.storage,
+                             .quantization = options.quantization,
+                             .max_logit_rows = options.max_logit_rows,
+                             .max_loras = options.max_loras,
+                             .max_lora_rank = options.max_lora_rank,
+                             .max_kept_rows = kHarnessKept});
   }
   const int32_t per_sequence = ceil_div(options.max_tokens, options.block_size);
   const KvCacheSpec spec{.num_layers = config.kv_layers(),

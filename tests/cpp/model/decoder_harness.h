@@ -12,7 +12,7 @@
 #include "backend/contract/backend.h"
 #include "model/decoder/decoder.h"
 #include "model/decoder/mtp_block.h"
-#include "model/lora/lora_adapter.h"
+#include "model/load/load_lora_adapter.h"
 
 namespace headrace {
 

@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "base/check.h"
+#include "cpp/model/test_json.h"
 #include "model/checkpoint/safetensors.h"
-#include "model/config/json.h"
 
 namespace headrace {
 

@@ -33,11 +33,13 @@ SeqSpec spec_of(int32_t prompt, int32_t max_tokens) {
 struct Ended {
   size_t tokens;
   SeqEnd end;
+  int32_t stop_sequence = -1;
   bool operator==(const Ended&) const = default;
 };
 
 void PrintTo(const Ended& ended, std::ostream* out) {
-  *out << ended.tokens << " tokens, end " << static_cast<int>(ended.end);
+  *out << ended.tokens << " tokens, end " << static_cast<int>(ended.end) << ", stop sequence "
+       << ended.stop_sequence;
 }
 
 /// Feeds `output` to a lone sequence until it ends.
@@ -58,7 +60,7 @@ Ended feed(const SeqSpec& spec, const std::vector<int32_t>& output) {
     if (committed[0].end != SeqEnd::kNone) {
       EXPECT_FALSE(scheduler.has_work());
       EXPECT_EQ(scheduler.stats().free_blocks, 50);
-      return {i, committed[0].end};
+      return {i, committed[0].end, committed[0].stop_sequence};
     }
   }
   EXPECT_TRUE(scheduler.has_work());
@@ -74,31 +76,34 @@ TEST(SequenceEnd, StopsAtATokenASequenceOrTheLength) {
   EXPECT_EQ(feed(spec, {9, 9, 9, 9, 3}), (Ended{5, SeqEnd::kStopToken})) << "not the length";
   EXPECT_EQ(feed(spec, {9, 7, 5}), (Ended{3, SeqEnd::kNone}));
   spec.stop_sequences = {{4, 5}, {2, 2, 2}};
-  EXPECT_EQ(feed(spec, {4, 4, 5, 9}), (Ended{3, SeqEnd::kStopSequence}));
+  EXPECT_EQ(feed(spec, {4, 4, 5, 9}), (Ended{3, SeqEnd::kStopSequence, 0}));
   EXPECT_EQ(feed(spec, {2, 2, 1, 2, 9}), (Ended{5, SeqEnd::kLength}));
-  EXPECT_EQ(feed(spec, {1, 2, 2, 2}), (Ended{4, SeqEnd::kStopSequence}));
+  EXPECT_EQ(feed(spec, {1, 2, 2, 2}), (Ended{4, SeqEnd::kStopSequence, 1}));
+  spec.stop_sequences = {{7}, {4, 5}, {5}};
+  EXPECT_EQ(feed(spec, {4, 5}), (Ended{2, SeqEnd::kStopSequence, 1})) << "the first of two";
   EXPECT_EQ(feed(spec_of(20, 1), {1}), (Ended{1, SeqEnd::kLength})) << "after three chunks";
 }
 
 TEST(SequenceEnd, AStopSequenceLiesInTheOutputAlone) {
   SeqSpec spec = spec_of(3, 9);  // the prompt is 1 1 1
   spec.stop_sequences = {{1, 1}};
-  EXPECT_EQ(feed(spec, {1, 2, 1, 1}), (Ended{4, SeqEnd::kStopSequence}));
+  EXPECT_EQ(feed(spec, {1, 2, 1, 1}), (Ended{4, SeqEnd::kStopSequence, 0}));
 }
 
 TEST(SequenceEnd, AStopSequenceMayLieAnywhere) {
   SeqSpec spec = spec_of(3, 9);  // the prompt is 1 1 1
   spec.stop_sequences_anywhere = true;
   spec.stop_sequences = {{1, 1, 2}};
-  EXPECT_EQ(feed(spec, {2, 3}), (Ended{1, SeqEnd::kStopSequence})) << "begun in the prompt";
+  EXPECT_EQ(feed(spec, {2, 3}), (Ended{1, SeqEnd::kStopSequence, 0})) << "begun in the prompt";
   spec.stop_sequences = {{1, 1}};
-  EXPECT_EQ(feed(spec, {2, 1, 1}), (Ended{3, SeqEnd::kStopSequence})) << "not by the prompt alone";
+  EXPECT_EQ(feed(spec, {2, 1, 1}), (Ended{3, SeqEnd::kStopSequence, 0}))
+      << "not by the prompt alone";
   spec.stop_sequences = {{1, 1, 1, 1, 2}};
   EXPECT_EQ(feed(spec, {2, 3}), (Ended{2, SeqEnd::kNone})) << "longer than all there is";
   spec.min_tokens = 4;
   spec.end_tokens = {5};
   spec.stop_sequences = {{7, 8}};
-  EXPECT_EQ(feed(spec, {5, 7, 8}), (Ended{3, SeqEnd::kStopSequence})) << "before min_tokens";
+  EXPECT_EQ(feed(spec, {5, 7, 8}), (Ended{3, SeqEnd::kStopSequence, 0})) << "before min_tokens";
   EXPECT_EQ(feed(spec, {5, 5, 5, 5}), (Ended{4, SeqEnd::kStopToken}));
 }
 
@@ -109,7 +114,7 @@ TEST(SequenceEnd, NothingButLengthBeforeMinTokens) {
   spec.stop_sequences = {{7, 8}};
   EXPECT_EQ(feed(spec, {7, 8, 5}), (Ended{3, SeqEnd::kStopToken}));
   EXPECT_EQ(feed(spec, {5, 5, 9, 5}), (Ended{4, SeqEnd::kStopToken}));
-  EXPECT_EQ(feed(spec, {9, 7, 8}), (Ended{3, SeqEnd::kStopSequence})) << "begun before";
+  EXPECT_EQ(feed(spec, {9, 7, 8}), (Ended{3, SeqEnd::kStopSequence, 0})) << "begun before";
   spec.min_tokens = 6;
   EXPECT_EQ(feed(spec, {5, 7, 8, 5, 5, 9}), (Ended{6, SeqEnd::kLength}));
 }

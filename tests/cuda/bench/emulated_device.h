@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "benchmarks/cuda/bench_device.h"
+#include "benchmarks/cuda/device/bench_device.h"
 
 namespace headrace::bench {
 

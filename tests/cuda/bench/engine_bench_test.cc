@@ -1,9 +1,9 @@
 // The benchmark of whole steps, run once through the engine on the CUDA backend's host side as it
 // is, over a fake runtime with emulated kernels.
 
-#include "benchmarks/cuda/engine_bench.h"
+#include "benchmarks/cuda/engine/engine_bench.h"
 
-#include "benchmarks/cuda/tower_bench.h"
+#include "benchmarks/cuda/engine/tower_bench.h"
 #include "cuda/host/support/emulated_engine.h"
 #include "rows_file.h"
 

@@ -1,11 +1,11 @@
-// A libcublasLt with the calls that benchmarks/cuda/cublaslt.cc makes, in plain C++ over host
-// memory: what it computes, from the layouts it is given, is what the real one would.
+// A libcublasLt with the calls that benchmarks/cuda/kernels/cublaslt.cc makes, in plain C++ over
+// host memory: what it computes, from the layouts it is given, is what the real one would.
 
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
 
-#include "benchmarks/cuda/cublaslt_api.h"
+#include "benchmarks/cuda/kernels/cublaslt_api.h"
 #include "tensor/dtype.h"
 
 namespace lt = headrace::bench::lt;

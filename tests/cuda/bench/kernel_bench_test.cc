@@ -1,11 +1,11 @@
 // The benchmark of the kernels, run once in the emulation at toy sizes: what it measures means
 // nothing there, but it is all of it but gpu_device.cc.
 
-#include "benchmarks/cuda/kernel_bench.h"
+#include "benchmarks/cuda/kernels/kernel_bench.h"
 
 #include <cstdlib>
 
-#include "benchmarks/cuda/cublaslt.h"
+#include "benchmarks/cuda/kernels/cublaslt.h"
 #include "emulated_device.h"
 #include "rows_file.h"
 

@@ -15,6 +15,7 @@
 #include "every_case.h"
 #include "fakes/fake_model.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

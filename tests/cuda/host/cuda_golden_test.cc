@@ -5,9 +5,9 @@
 #include "backend/reference/reference_backend.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/golden_expect.h"
+#include "cpp/model/test_json.h"
 #include "cuda/host/support/gpu_under_test.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 #include "model/config/stored_quantization.h"
 
 namespace headrace {
@@ -69,7 +69,8 @@ std::vector<std::string> float32_cases(bool rounded) {
     const std::filesystem::path folder = load_golden_case(name).folder;
     const Json config = Json::parse(read_small_file(folder / "config.json", 1 << 20));
     const auto found = config.find("quantization_config");
-    const bool own = found != config.end() && read_stored_quantization(*found).rounded_rows;
+    const bool own =
+        found != config.end() && read_stored_quantization(json_value(*found)).rounded_rows;
     if (own == rounded) out.push_back(name);
   }
   return out;

@@ -13,7 +13,7 @@
 #include "cuda/host/support/generate.h"
 #include "cuda/host/support/gpu_under_test.h"
 #include "cuda/host/support/uploaded.h"
-#include "parity/sample_harness.h"
+#include "parity/sample/sample_harness.h"
 #include "parity/vision/segment_contract.h"
 
 namespace headrace {

@@ -7,10 +7,10 @@
 #include "backend/reference/reference_backend.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/quantized_checkpoint.h"
+#include "cpp/model/test_json.h"
 #include "cuda/host/support/generate.h"
 #include "cuda/host/support/gpu_under_test.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 #include "model/config/quantization.h"
 
 namespace headrace {

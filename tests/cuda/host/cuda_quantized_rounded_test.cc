@@ -14,7 +14,7 @@
 #include "cuda/host/support/rounded_checkpoint.h"
 #include "cuda/host/support/uploaded.h"
 #include "model/config/quantization.h"
-#include "parity/random_codes.h"
+#include "parity/quant/random_codes.h"
 
 namespace headrace {
 namespace {

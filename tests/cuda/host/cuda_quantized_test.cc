@@ -9,7 +9,7 @@
 #include "cpp/model/expect_error.h"
 #include "cuda/host/support/gpu_under_test.h"
 #include "cuda/host/support/uploaded.h"
-#include "parity/random_codes.h"
+#include "parity/quant/random_codes.h"
 
 namespace headrace {
 namespace {

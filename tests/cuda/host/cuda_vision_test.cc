@@ -9,13 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "cpp/engine/vision_jobs.h"
+#include "cpp/engine/media/vision_jobs.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
 #include "fakes/fake_model.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

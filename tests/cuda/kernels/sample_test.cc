@@ -3,7 +3,7 @@
 #include "cuda/kernels/sample/sample.h"
 
 #include "device_data.h"
-#include "parity/sample_harness.h"
+#include "parity/sample/sample_harness.h"
 
 namespace headrace::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "headrace/status.h"
 #include "parity/experts/experts_harness.h"
-#include "parity/random_codes.h"
+#include "parity/quant/random_codes.h"
 
 namespace headrace::parity {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "headrace/status.h"
 #include "parity/experts/experts_harness.h"
-#include "parity/random_codes.h"
-#include "parity/ranks.h"
+#include "parity/quant/random_codes.h"
+#include "parity/ranks/ranks.h"
 
 namespace headrace::parity {
 namespace {

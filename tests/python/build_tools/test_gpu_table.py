@@ -87,7 +87,7 @@ def test_rows_are_read_up_to_one_that_was_cut_off(tmp_path: Path) -> None:
 
 def test_every_target_is_a_number_that_a_program_reports() -> None:
     folder = ROOT / "benchmarks/cuda"
-    files = [*folder.glob("*.cc"), ROOT / "tests/gpu/run.sh"]
+    files = [*folder.rglob("*.cc"), ROOT / "tests/gpu/run.sh"]
     sources = "".join(path.read_text() for path in files)
     for target in table.TARGETS:
         literal = f'"{target.number}"'

@@ -197,7 +197,7 @@ class TestGenerate:
     ) -> None:
         seen: list[Any] = []
         monkeypatch.setattr(
-            "headrace.llm.request_params.RequestPlanner.constraint",
+            "headrace.llm.requests.planner.RequestPlanner.constraint",
             lambda planner, params: seen.append(params.guided_decoding),
         )
         schema = tmp_path / "schema.json"

@@ -22,13 +22,13 @@ from headrace.allspark import (
 )
 from headrace.allspark.config.diconfig import DIConfigBuilder, parse_diconfig, read_diconfig
 from headrace.allspark.generation_config import GenerationConfigAdapter
+from headrace.allspark.loading import capabilities, environment
 from headrace.allspark.quantization import KVCacheConfig, QuantizeConfig
 from headrace.allspark.runtime_config import get_cache_mode_from_str
-from headrace.compat.allspark.loading import capabilities, environment
-from headrace.compat.allspark.serving.generation_fields import GenerationFields
-from headrace.compat.allspark.serving.lora import AdapterFolders, adapter_name
-from headrace.compat.allspark.serving.sampling import sampling_values
-from headrace.compat.allspark.serving.token_ids import TokenIdsError, read_rows
+from headrace.allspark.serving.generation_fields import GenerationFields
+from headrace.allspark.serving.lora import AdapterFolders, adapter_name
+from headrace.allspark.serving.sampling import sampling_values
+from headrace.allspark.serving.token_ids import TokenIdsError, read_rows
 
 
 def test_the_runtime_builder() -> None:

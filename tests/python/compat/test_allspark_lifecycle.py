@@ -224,19 +224,19 @@ def test_an_engine_that_is_dropped_ends_its_requests(model: HuggingFaceModel) ->
 
 def short_of_blocks(model: HuggingFaceModel, **values: Any) -> tuple[list[Status], list[int]]:
     """Four requests of 20 blocks each where 40 are: how they end, and how many tokens they have."""
-    from headrace.compat.allspark.serving import core
+    from headrace.allspark.core import engine_api
 
     engine = Engine()
-    options = core.model_options
+    options = engine_api.model_options
 
     def few_blocks(given: Any) -> Any:
         return options({**given, "num_kv_blocks": 40})
 
-    core.model_options = few_blocks  # type: ignore[assignment]
+    engine_api.model_options = few_blocks  # type: ignore[assignment]
     try:
         engine.install_model(config(model, enable_prefix_cache=False, **values))
     finally:
-        core.model_options = options  # type: ignore[assignment]
+        engine_api.model_options = options  # type: ignore[assignment]
     engine.start_model(NAME)
     started = [begin(engine, model, {**LONG, "max_length": 320}) for _ in range(4)]
     engine.sync_request(NAME, None)

@@ -14,8 +14,8 @@ from conftest import HAS_ENGINE
 from headrace import shipped_model
 from headrace.allspark import AsStatus
 from headrace.allspark._allspark import MultiMediaInfo
-from headrace.compat.allspark.serving.dlpack import read_floats
-from headrace.compat.allspark.serving.multimedia import MultiMediaError, media_inputs
+from headrace.allspark.serving.dlpack import read_floats
+from headrace.allspark.serving.multimedia import MultiMediaError, media_inputs
 from headrace.media import Grid
 
 pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")

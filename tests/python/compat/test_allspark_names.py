@@ -16,8 +16,8 @@ import pytest
 
 import headrace
 from headrace import allspark
-from headrace.compat.allspark.loading import environment
-from headrace.compat.allspark.serving.generation_fields import GenerationFields
+from headrace.allspark.loading import environment
+from headrace.allspark.serving.generation_fields import GenerationFields
 
 PACKAGE = Path(headrace.__file__).parents[1]
 
@@ -209,3 +209,5 @@ def test_pickles() -> None:
         assert repr(pickle.loads(pickle.dumps(value))) == repr(value)
     # By the public path too, which is what programs may have stored.
     assert pickle.loads(b"cheadrace.allspark.enums\nAsStatus\n.") is allspark.AsStatus
+    # Or by where the classes used to be.
+    assert pickle.loads(b"cheadrace.compat.allspark.enums\nAsStatus\n.") is allspark.AsStatus

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.allspark import GenerateRequestStatus as Status
-from headrace.compat.allspark.serving import core, results
-from headrace.compat.allspark.serving.results import ResultQueue
+from headrace.allspark.core import engine_api
+from headrace.allspark.serving import results
+from headrace.allspark.serving.results import ResultQueue
 
 RUNNING = (Status.Init, Status.Generating)
 
@@ -23,7 +24,7 @@ class FakeResults:
         self.changed = threading.Condition()
         self.tokens: list[int] = []
         self.generated = 0
-        self.reason = core.FinishReason.NONE
+        self.reason = engine_api.FinishReason.NONE
         self.end_taken = False
 
     def push(self, *tokens: int, end: Any = None) -> None:
@@ -35,7 +36,7 @@ class FakeResults:
 
     def _take(self) -> Any:
         taken, self.tokens = self.tokens, []
-        finished = self.reason != core.FinishReason.NONE
+        finished = self.reason != engine_api.FinishReason.NONE
         self.end_taken = finished
         return SimpleNamespace(
             token_ids=taken,
@@ -47,7 +48,7 @@ class FakeResults:
         )
 
     def _ready(self) -> bool:
-        return bool(self.tokens) or self.reason != core.FinishReason.NONE
+        return bool(self.tokens) or self.reason != engine_api.FinishReason.NONE
 
     def get(self, timeout: float | None = None) -> Any:
         with self.changed:
@@ -58,9 +59,9 @@ class FakeResults:
             return self._take() if self._ready() and not self.end_taken else None
 
     def status(self) -> Any:
-        if self.reason != core.FinishReason.NONE:
-            return core.RequestStatus.FINISHED
-        kinds = core.RequestStatus
+        if self.reason != engine_api.FinishReason.NONE:
+            return engine_api.RequestStatus.FINISHED
+        kinds = engine_api.RequestStatus
         return kinds.GENERATING if self.generated else kinds.WAITING
 
     def generated_length(self) -> int:
@@ -99,7 +100,7 @@ def test_states_in_order() -> None:
     assert queue.GenerateStatus() == Status.Generating
     assert queue.Get().ids_from_generate == [1, 2]
     assert queue.GenerateStatus() == Status.Generating
-    fake.push(3, end=core.FinishReason.STOP)
+    fake.push(3, end=engine_api.FinishReason.STOP)
     assert queue.GenerateStatus() == Status.Generating  # until 3 has been taken
     assert queue.Get().ids_from_generate == [3]
     assert queue.GenerateStatus() == Status.GenerateFinished
@@ -107,7 +108,7 @@ def test_states_in_order() -> None:
 
 def test_the_end_of_a_request_without_tokens_shows_at_once() -> None:
     fake, queue = pair(stopped=True)
-    fake.push(end=core.FinishReason.ABORT)
+    fake.push(end=engine_api.FinishReason.ABORT)
     assert queue.GenerateStatus() == Status.GenerateFinished
 
 
@@ -124,7 +125,7 @@ def test_the_end_of_a_request_without_tokens_shows_at_once() -> None:
 )
 def test_ends(reason: str, stopped: bool, status: Status, caplog: pytest.LogCaptureFixture) -> None:
     fake, queue = pair(stopped)
-    fake.push(7, end=core.FinishReason[reason])
+    fake.push(7, end=engine_api.FinishReason[reason])
     assert queue.GenerateStatus() in RUNNING
     assert queue.Get().ids_from_generate == [7]
     assert queue.GenerateStatus() == status
@@ -134,7 +135,7 @@ def test_ends(reason: str, stopped: bool, status: Status, caplog: pytest.LogCapt
 
 def test_after_sync_the_end_shows_and_the_tokens_stay() -> None:
     fake, queue = pair()
-    fake.push(1, 2, end=core.FinishReason.STOP)
+    fake.push(1, 2, end=engine_api.FinishReason.STOP)
     queue.mark_synced()
     assert queue.GenerateStatus() == Status.GenerateFinished
     assert queue.GetNoWait().ids_from_generate == [1, 2]
@@ -145,7 +146,7 @@ def test_who_only_watches_sees_the_end_in_the_end(monkeypatch: pytest.MonkeyPatc
     now = [100.0]
     monkeypatch.setattr(results.time, "monotonic", lambda: now[0])
     fake, queue = pair()
-    fake.push(1, 2, end=core.FinishReason.LENGTH)
+    fake.push(1, 2, end=engine_api.FinishReason.LENGTH)
     assert queue.GenerateStatus() == Status.Generating
     now[0] += 0.05
     assert queue.GenerateStatus() == Status.Generating
@@ -160,7 +161,7 @@ def test_watching_never_hides_tokens_from_a_reader(monkeypatch: pytest.MonkeyPat
     fake, queue = pair()
     fake.push(1)
     queue.Get()
-    fake.push(2, end=core.FinishReason.LENGTH)
+    fake.push(2, end=engine_api.FinishReason.LENGTH)
     for _ in range(3):  # somebody reads: the end waits for them, however long
         now[0] += 100
         assert queue.GenerateStatus() == Status.Generating
@@ -195,7 +196,7 @@ def test_the_documented_loop_loses_nothing() -> None:
             for number, gap in enumerate(gaps):
                 last = number == len(gaps) - 1
                 threading.Event().wait(gap) if gap else None
-                fake.push(number, end=core.FinishReason.STOP if last else None)
+                fake.push(number, end=engine_api.FinishReason.STOP if last else None)
 
         producer = threading.Thread(target=produce)
         producer.start()

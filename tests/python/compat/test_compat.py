@@ -164,7 +164,7 @@ def test_names_that_are_not_served(tmp_path: Path) -> None:
 def test_only_the_originals_modules_resolve(tmp_path: Path) -> None:
     script = write(
         tmp_path,
-        "import headrace.llm, headrace.allspark.enums, importlib\n"
+        "import headrace.llm, headrace.allspark.enums, importlib.util\n"
         "for name in ('fastdeploy.allspark', 'fastdeploy.llm', 'fastdeploy.text.tokenizer',\n"
         "             'dashinfer.llm', 'dashinfer.engine', 'dashinfer.cli'):\n"
         "    root, _, rest = name.partition('.')\n"
@@ -176,15 +176,17 @@ def test_only_the_originals_modules_resolve(tmp_path: Path) -> None:
         "    print(name, *found)\n"
         "import dashinfer\n"
         "print(dashinfer.__all__, hasattr(dashinfer, 'LLM'))\n"
+        "own = importlib.util.find_spec('dashinfer.allspark.serving')\n"
+        "print(own, hasattr(importlib.import_module('dashinfer.allspark'), 'serving'))\n"
         "print(importlib.import_module('dashinfer.allspark.enums').AsStatus.ALLSPARK_SUCCESS)\n",
     )
     done = run(script)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    for line in lines[:-2]:
+    for line in lines[:-3]:
         name, attribute, imported = line.split(" ", 2)
         assert (attribute, imported[:15]) == ("False", "No module named"), name
-    assert lines[-2:] == ["[] False", "AsStatus.ALLSPARK_SUCCESS"]
+    assert lines[-3:] == ["[] False", "None False", "AsStatus.ALLSPARK_SUCCESS"]
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])

@@ -34,14 +34,15 @@ from headrace.allspark import (
     Engine,
     HuggingFaceModel,
 )
-from headrace.compat.allspark.loading.install_options import plan_installation
-from headrace.compat.allspark.serving.generation_fields import (
+from headrace.allspark.loading.install_options import plan_installation
+from headrace.allspark.serving.generation_fields import (
     GenerationFields,
     Refusal,
     read_fields,
     verify,
 )
-from headrace.compat.allspark.serving.sampling import sampling_values
+from headrace.allspark.serving.sampling import sampling_values
+from headrace.llm.requests.constraints import Constraints
 from headrace.options.engine_args import EngineArgs
 from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.tokenizer import Tokenizer
@@ -114,7 +115,7 @@ def test_fields_change_the_outputs(llm: LLM, name: str, value: Any) -> None:
 
     def shown(**values: Any) -> list[Any]:
         if name == "guided_decoding":
-            return [llm._planner.constraint(SamplingParams(**values))]
+            return [Constraints(llm._planner).of(SamplingParams(**values))]
         prompt = "<s>one two" if name == "skip_special_tokens" else "one two"
         outputs = llm.generate(prompt, SamplingParams(seed=1, **base, **values), use_tqdm=False)
         return [output["text"] for output in outputs]
@@ -277,7 +278,7 @@ def test_keys_are_refused_by_name(name: str, value: Any) -> None:
 def test_keys_without_effect_are_logged(
     name: str, value: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.compat.allspark.serving.generation_fields._warned", set())
+    monkeypatch.setattr("headrace.allspark.serving.generation_fields._warned", set())
     read_fields({name: value})
     assert f"{name} has no effect" in caplog.text
 

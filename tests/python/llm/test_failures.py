@@ -51,8 +51,8 @@ class TestBadRequests:
             "max_model_len(32)"
         )
         assert messages[3] == "Length of input token(33) exceeds the limit max_model_len(32)."
-        assert "token id 10000000 is outside of the vocabulary (0.." in messages[4]
-        assert "token id -1 is outside" in messages[5]
+        assert "is 10000000, which is outside the vocabulary of" in messages[4]
+        assert "prompt_token_ids[0] is -1, which is" in messages[5]
         assert "must be a list of token ids" in messages[6]
         for output, prompt in zip(outputs, prompts, strict=True):
             assert output.finished

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from conftest import HAS_ENGINE, ROOT
 
 from headrace import LLM, LoRARequest, SamplingParams
+from headrace.llm.requests.adapters import Changes
 
 PARAMS = SamplingParams(max_tokens=5)
 
@@ -136,6 +139,63 @@ def test_what_waits_for_a_place_can_be_aborted(
         last.update({i: output for i, output in enumerate(news) if output is not None})
     assert last[1].error_code == 499
     assert llm.request_ids() == []
+
+
+def test_a_call_waits_for_places_that_others_use(
+    make_llm: Callable[..., LLM], adapters: list[LoRARequest], fake_engine: Any
+) -> None:
+    """It is told of ends, whoever reads them, and of aborts: nothing looks again and again."""
+    fake_engine.script = lambda prompt, output, seed: 5  # never ends by itself
+    llm = make_llm(enable_lora=True, max_loras=1)
+    looks: list[LoRARequest] = []
+    prepare = llm._session._loras.prepare
+
+    def counted(lora: LoRARequest) -> bool:
+        looks.append(lora)
+        return prepare(lora)
+
+    llm._session._loras.prepare = counted  # type: ignore[method-assign]
+    holder = llm.generate(
+        {"prompt": "a", "request_id": "holder"},
+        SamplingParams(max_tokens=10_000),
+        stream=True,
+        lora_request=adapters[0],
+    )
+    with ThreadPoolExecutor(2) as threads:
+        calls = {
+            name: threads.submit(
+                llm.generate,
+                {"prompt": "b", "request_id": name},
+                PARAMS,
+                use_tqdm=False,
+                lora_request=adapters[1],
+            )
+            for name in ("waits", "aborted")
+        }
+        while not {"waits", "aborted"} <= set(llm.request_ids()):
+            time.sleep(0.001)
+        llm.abort("aborted")
+        assert calls["aborted"].result(60)[0].error_code == 499
+        time.sleep(0.1)
+        assert len(looks) < 9, "it looks when something has changed"
+        llm.abort("holder")  # which nobody reads
+        assert calls["waits"].result(60)[0].error_code == 200
+    holder.close()
+
+
+def test_changes_are_not_missed(fake_engine: Any) -> None:
+    changes = Changes()
+    changes.wait(changes.count, 0.01)  # nothing comes
+    seen = changes.count
+    changes.tell()
+    changes.wait(seen)
+    with ThreadPoolExecutor(4) as threads:
+        waiting = [threads.submit(changes.wait, changes.count) for _ in range(4)]
+        while not changes._listening:
+            time.sleep(0.001)
+        changes.tell()
+        for each in waiting:
+            each.result(60)
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,8 @@ def test_outputs_are_bit_for_bit_the_same(options: dict[str, Any]) -> None:
         assert llm.stats().drafted_tokens == 0
     guessing = {"method": "ngram", "min_ngram_size": 1}
     with LLM(shipped_model(), speculative_config=guessing, **options) as llm:
-        # Whether guesses pay is measured: a busy machine may see few in one round, or none.
-        for _ in range(50):
-            assert _answers(llm) == want
-            stats = llm.stats()
-            if stats.accepted_tokens > 0:
-                break
+        assert _answers(llm) == want
+        stats = llm.stats()
     assert 0 < stats.accepted_tokens <= stats.drafted_tokens
 
 
@@ -156,10 +152,7 @@ def test_a_models_own_block_changes_no_output(name: str) -> None:
         want = answers(llm)
     guessing = {"method": "mtp", "num_speculative_tokens": 2}
     with LLM(str(folder), speculative_config=guessing, **options) as llm:
-        for _ in range(50):  # whether guesses are tried is measured, as above
-            assert answers(llm) == want
-            if llm.stats().drafted_tokens > 0:
-                break
+        assert answers(llm) == want
         assert llm.stats().drafted_tokens > 0
 
 

@@ -408,7 +408,7 @@ def test_many_pictures_wait_for_room(
     vision: Callable[..., LLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of a call that are in memory at once are bounded."""
-    monkeypatch.setattr("headrace.llm.request_group._MOST_PIXELS", 20_000)  # 4 of them
+    monkeypatch.setattr("headrace.llm.requests.group._MOST_PIXELS", 20_000)  # 4 of them
     llm = vision()
     messages = [ask(part(png(color=(i, 0, 0))), text("What?")) for i in range(12)]
     stream = llm.chat([*messages, ask(text("text"))], ONE, stream=True)

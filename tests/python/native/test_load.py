@@ -21,8 +21,8 @@ from conftest import HAS_ENGINE
 import headrace
 from headrace import LLM, LoRARequest, SamplingParams, native, packed
 from headrace.cli import main
-from headrace.llm.adapters import AdaptersBusy, LoraCache
-from headrace.llm.session import ModelSession, SessionLoader
+from headrace.llm.requests.adapters import AdaptersBusy, LoraCache
+from headrace.llm.requests.session import ModelSession, SessionLoader
 from headrace.native import Engine, HeadraceError, ModelOptions
 
 built = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
@@ -336,6 +336,8 @@ class SlowEngine:
 def test_a_good_adapter_does_not_wait_for_a_hostile_one() -> None:
     engine: Any = SlowEngine()
     cache = LoraCache(engine, "m", 2)
+    upper: Any = str.upper  # for what submits a request
+    cache.changes.expect_end = lambda request: None  # type: ignore[method-assign]
     slow, good, third = (LoRARequest(name, 1, name) for name in ("slow", "good", "third"))
     failures: list[BaseException] = []
 
@@ -350,17 +352,17 @@ def test_a_good_adapter_does_not_wait_for_a_hostile_one() -> None:
         thread.start()
     assert engine.reading.wait(60)
     cache.prepare(good)
-    assert cache.submit(good, str.upper) == "GOOD (2)"
+    assert cache.submit(good, upper) == "GOOD (2)"
     cache.prepare(third)  # no place for it
     for absent in (slow, third):
         with pytest.raises(AdaptersBusy):
-            cache.submit(absent, str)
+            cache.submit(absent, upper)
     engine.go_on.set()
     for thread in threads:
         thread.join(60)
     assert len(failures) == 2, "both who wanted it learn why"
     cache.prepare(third)
-    assert cache.submit(third, str.upper) == "THIRD (3)"
+    assert cache.submit(third, upper) == "THIRD (3)"
 
 
 def test_the_loader_tells_its_progress(fake_engine: Any, toy_folder: Path) -> None:

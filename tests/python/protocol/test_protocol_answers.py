@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from headrace import LLM, CompletionOutput, RequestOutput
-from headrace.llm.outputs import Logprob
+from headrace.llm.outputs import Logprob, RequestMetrics
 from headrace.parsers import FunctionCall, ToolCall
 from headrace.protocol.chat import read_chat
 from headrace.protocol.chat_answer import ChatStream, chat_answer
 from headrace.protocol.completion_answer import CompletionStream, completion_answer
 from headrace.protocol.completions import read_completion
+from headrace.protocol.timings import Timings
 
 HEAD: dict[str, Any] = {"id": "x", "model": "m", "created": 5}
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -64,6 +65,29 @@ def test_usage_is_said_where_asked_for(llm: LLM) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     whole, every = run_chat(llm, max_tokens=3, stream=True, stream_options=options)
     assert every[-2]["usage"] == whole["usage"]
+
+
+def test_timings_are_said_where_asked_for(llm: LLM) -> None:
+    options = {"include_usage": True, "include_timings": True}
+    whole, pieces = run_chat(llm, max_tokens=3, stream=True, stream_options=options)
+    assert all("timings" not in piece for piece in pieces[:-1])
+    timings = pieces[-1]["timings"]
+    assert timings["prompt_n"] == whole["usage"]["prompt_tokens"]
+    assert timings["predicted_n"] == 3
+    assert set(timings) >= {"prompt_ms", "predicted_ms", "predicted_per_second"}
+
+
+def test_timings_are_the_engines() -> None:
+    timings = Timings()
+    timings.note(None)
+    assert timings.counts(7, 3)["predicted_per_second"] is None
+    first = RequestMetrics(inference_start_time=5.0, engine_recv_first_token_time=5.5)
+    timings.note(first)
+    first.engine_recv_latest_token_time = 6.5
+    timings.note(first)
+    counts = timings.counts(7, 3)
+    assert (counts["prompt_ms"], counts["prompt_per_second"]) == (500.0, 14.0)
+    assert (counts["predicted_ms"], counts["predicted_per_second"]) == (1000.0, 2.0)
 
 
 def test_several_outputs_count_their_prompt_once(llm: LLM) -> None:

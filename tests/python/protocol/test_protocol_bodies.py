@@ -245,6 +245,8 @@ def test_fields_without_effect_are_noted() -> None:
         ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "mul"}}},
          "tool_choice", "invalid_value"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
+        ({"stream": True, "stream_options": {"include_timings": True}},
+         "stream_options.include_timings", "invalid_value"),
         ({"reasoning_effort": "most"}, "reasoning_effort", "invalid_value"),
         ({"x" * 10_000: 1}, ("x" * 10_000)[:200], "unknown_parameter"),
     ],

@@ -16,7 +16,7 @@ import uvicorn
 from model_folders import byte_level_folder
 
 from headrace import CompletionOutput, RequestOutput, SamplingParams
-from headrace.llm.outputs import Logprob
+from headrace.llm.outputs import Logprob, RequestMetrics
 from headrace.server import ModelRegistry, ServerConfig, create_app
 from headrace.server.slow_headers import timed_protocol
 from headrace.text.templates.messages import parse_messages
@@ -43,6 +43,7 @@ class PlayedLLM:
         finish_reason: str = "stop",
         stop_reason: Any = None,
         folder: Path | None = None,
+        vision: bool = False,
     ) -> None:
         self.pieces = ["Hello", " there", "!"] if pieces is None else pieces
         self.seconds = seconds
@@ -52,8 +53,11 @@ class PlayedLLM:
         self.calls: list[dict[str, Any]] = []
         self.running = self.most_running = self.cancelled = self.finished = 0
         self.closed = self.held = False
-        self.model_info = SimpleNamespace(max_model_len=4096, vocab_size=512)
+        self.metrics: RequestMetrics | None = None  # of each piece
         self.counters = {"running_replicas": 1}
+        self.model_info = SimpleNamespace(
+            max_model_len=4096, vocab_size=512, generates=True, vision=vision
+        )
         self._tokenizer = None if folder is None else load_tokenizer(folder)
 
     @classmethod
@@ -100,7 +104,12 @@ class PlayedLLM:
             output.finish_reason = self.ends["finish_reason"]
             output.stop_reason = self.ends["stop_reason"]
         return RequestOutput(
-            "r", prompt_token_ids=PROMPT_IDS, outputs=output, finished=last, num_cached_tokens=2
+            "r",
+            prompt_token_ids=PROMPT_IDS,
+            outputs=output,
+            finished=last,
+            metrics=self.metrics,
+            num_cached_tokens=2,
         )
 
     def _failed(self) -> RequestOutput:

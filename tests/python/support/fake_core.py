@@ -17,6 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from fake_files import PACKED_FILE_NAME, check_packed, model_family, pack_model
+from fake_options import (
+    LogprobsKind,
+    ModelOptions,
+    OutOfBlocks,
+    Pooling,
+    PoolingParams,
+    SamplingParams,
+    SpeculativeOptions,
+)
 from fake_selector import OutputSelector
 from fake_types import (
     CpuInfo,
@@ -25,24 +34,17 @@ from fake_types import (
     GpuInfo,
     HeadraceError,
     InvalidArgumentError,
-    LogprobsKind,
     LoraInfo,
     MediaInput,
     MediaRun,
     ModelInfo,
-    ModelOptions,
     ModelState,
     ModelStats,
-    OutOfBlocks,
     Output,
     PackReport,
-    Pooling,
-    PoolingParams,
     PositionLogprobs,
     RequestStats,
     RequestStatus,
-    SamplingParams,
-    SpeculativeOptions,
 )
 
 __all__ = [
@@ -178,6 +180,7 @@ class ResultQueue:
             taken, state.has_news = state.news, False
             kept = (taken.finished, taken.finish_reason, taken.stop_token)
             state.news = Output([], [], [], *kept, taken.error_code, taken.error_message)
+            state.news.stop_sequence = taken.stop_sequence
             return taken
 
     def status(self) -> RequestStatus:
@@ -273,17 +276,19 @@ class _Model:
     def submit(self, state: _State) -> None:
         if not 1 <= len(state.prompt) <= self.info.max_model_len - 1:
             raise HeadraceError(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
-        bad = [t for t in (*state.prompt, *state.sampling.stop_token_ids) if not self._known(t)]
-        if bad:
-            raise InvalidArgumentError(f"token {bad[0]} is outside of the vocabulary")
+        for name in ("prompt_token_ids", "stop_token_ids"):
+            ids = state.prompt if name == "prompt_token_ids" else state.sampling.stop_token_ids
+            for place, token in enumerate(ids):
+                if not 0 <= token < self.info.vocab_size:
+                    raise InvalidArgumentError(
+                        f"{name}[{place}] is {token}, which is outside the vocabulary of "
+                        f"{self.info.vocab_size} ids."
+                    )
         with self.lock:
             if state.lora_name and state.lora_name not in self.loras:
                 raise HeadraceError(f"no adapter {state.lora_name}", "not_found")
             self.waiting.append(state)
             self.lock.notify_all()
-
-    def _known(self, token: int) -> bool:
-        return 0 <= token < self.info.vocab_size
 
     def close(self) -> None:
         with self.lock:
@@ -336,7 +341,7 @@ class _Model:
         params = state.sampling
         room = self.info.max_model_len - len(state.prompt)
         limit = min(params.max_tokens or room, room)
-        sequences = [list(s) for s in params.stop_sequences]
+        sequences = [place for place, s in enumerate(params.stop_sequences) if _ends(state, s)]
 
         def change(news: Output) -> None:
             news.token_ids.append(token)
@@ -346,8 +351,8 @@ class _Model:
         state.publish(change)  # before the status that ends the request
         if token in self._ends(params):
             self._end(state, FinishReason.STOP, token)
-        elif any(state.output[-len(s) :] == s for s in sequences):
-            self._end(state, FinishReason.STOP)
+        elif sequences:
+            self._end(state, FinishReason.STOP, stop_sequence=sequences[0])
         elif len(state.output) >= limit:
             self._end(state, FinishReason.LENGTH)
 
@@ -378,14 +383,25 @@ class _Model:
         count = state.sampling.prompt_logprobs or 0
         return [_position(token, count, self.info.vocab_size) for token in state.prompt[1:]]
 
-    def _end(self, state: _State, reason: FinishReason, stop_token: int = -1) -> None:
+    def _end(
+        self,
+        state: _State,
+        reason: FinishReason,
+        stop_token: int = -1,
+        stop_sequence: int = -1,
+    ) -> None:
         state.stats.finished_time = time.time()
         self.stats.finished_requests += 1
 
         def change(news: Output) -> None:
             news.finished, news.finish_reason, news.stop_token = True, reason, stop_token
+            news.stop_sequence = stop_sequence
 
         state.publish(change)
+
+
+def _ends(state: _State, sequence: Sequence[int]) -> bool:
+    return state.output[-len(sequence) :] == list(sequence)
 
 
 def _set_error(news: Output, message: str) -> None:

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fake_types import HeadraceError, ModelInfo, ModelOptions, PackReport
+from fake_options import ModelOptions
+from fake_types import HeadraceError, ModelInfo, PackReport
 
 
 def _eos_ids(folder: Path, config: dict[str, Any]) -> list[int]:

@@ -17,6 +17,7 @@ class OutputSelector:
         self._tags: deque[int] = deque()
         self._sources: dict[int, tuple[Any, Callable[[], None]]] = {}
         self._pipe: tuple[int, int] | None = None
+        self._woken = False
 
     def add(self, queue: Any, tag: int, *, only_end: bool = False) -> None:
         def listener() -> None:
@@ -63,7 +64,13 @@ class OutputSelector:
                     os.write(self._pipe[1], b"!")
             return self._pipe[0]
 
+    def wake(self) -> None:
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
     def wait(self, timeout: float | None = None) -> list[int]:
         with self._changed:
-            self._changed.wait_for(lambda: self._tags, timeout)
+            self._changed.wait_for(lambda: self._tags or self._woken, timeout)
+            self._woken = False
         return self.take()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import model_folders
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import SamplingParams
-from headrace.llm.output_text import GeneratedToken, Increment, OutputText
+from headrace.llm.requests.output_processor import output_text
 from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
 from headrace.text.tokenizer import Tokenizer
 
@@ -79,24 +80,30 @@ def fallback_tokenizer() -> Tokenizer:
         return Tokenizer.from_pretrained(folder)
 
 
+class Increment(NamedTuple):
+    ids: list[int]
+    text: str
+
+
 def run(
     tokenizer: Tokenizer, ids: list[int], stop: list[str], **params: object
 ) -> tuple[list[Increment], StopMatch | None]:
     """The increments after each token, then after the end."""
     own = SamplingParams(stop=stop, **params)  # type: ignore[arg-type]
-    text = OutputText(tokenizer, own, StopStrings(stop) if stop else None)
-    increments = []
-    for token_id in ids:
-        text.push(GeneratedToken(token_id))
-        increments.append(text.take())
+    text = output_text(tokenizer, own, StopStrings(stop) if stop else None)
+    increments: list[Increment] = []
+    released = 0
+    for token_id in [*ids, None]:
+        piece = text.finish() if token_id is None else text.push(token_id)
+        increments.append(Increment(ids[released : text.released], piece))
+        released = text.released
         if text.match is not None:
-            return increments, text.match
-    text.finish()
-    return [*increments, text.take()], text.match
+            break
+    return increments, text.match
 
 
 def joined(increments: list[Increment]) -> tuple[list[int], str]:
-    ids = [token.id for increment in increments for token in increment.tokens]
+    ids = [token_id for increment in increments for token_id in increment.ids]
     return ids, "".join(increment.text for increment in increments)
 
 
@@ -176,7 +183,7 @@ def test_a_false_start_is_released_at_once(tokenizer: Tokenizer) -> None:
     ids = [*tokenizer.encode("a"), *tokenizer.encode("b"), *tokenizer.encode("x")]
     increments, _ = run(tokenizer, ids, ["abc"])
     assert [increment.text for increment in increments] == ["", "", "abx", ""]
-    assert [len(increment.tokens) for increment in increments] == [0, 0, 3, 0]
+    assert [len(increment.ids) for increment in increments] == [0, 0, 3, 0]
 
 
 def test_held_text_comes_at_the_end(tokenizer: Tokenizer) -> None:
@@ -195,18 +202,17 @@ def test_tokens_of_a_byte_run_before_the_stop_are_kept(fallback_tokenizer: Token
 
 
 def test_an_ending_token_has_no_text(tokenizer: Tokenizer) -> None:
-    text = OutputText(tokenizer, SamplingParams(skip_special_tokens=False), None)
-    text.push(GeneratedToken(tokenizer.encode("a")[0]))
-    text.push(GeneratedToken(2), has_text=False)
-    text.finish()
-    increment = text.take()
-    assert increment.text == "a"
-    assert [token.id for token in increment.tokens][-1] == 2
+    text = output_text(tokenizer, SamplingParams(skip_special_tokens=False), None)
+    pieces = [text.push(tokenizer.encode("a")[0]), text.push(2, has_text=False), text.finish()]
+    assert ("".join(pieces), text.released) == ("a", 2)
+
+
+def test_nothing_comes_after_a_stop_string(tokenizer: Tokenizer) -> None:
+    text = output_text(tokenizer, SamplingParams(stop=["b"]), StopStrings(["b"]))
+    pieces = [text.push(tokenizer.encode(char)[0]) for char in "abc"]
+    assert (pieces, text.finish(), text.released) == (["a", "", ""], "", 1)
 
 
 def test_without_a_tokenizer_there_is_no_text() -> None:
-    text = OutputText(None, SamplingParams(), None)
-    text.push(GeneratedToken(5))
-    text.finish()
-    increment = text.take()
-    assert (increment.text, [token.id for token in increment.tokens]) == ("", [5])
+    text = output_text(None, SamplingParams(), None)
+    assert (text.push(5), text.finish(), text.released) == ("", "", 1)

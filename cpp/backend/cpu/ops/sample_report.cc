@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 namespace headrace {
 namespace {
-
-constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 /// What a token's logit is reported as.
 struct Scale {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "backend/contract/philox.h"
 #include "backend/cpu/ops/sample_report.h"
@@ -12,7 +11,6 @@
 namespace headrace {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr size_t kAlign = 64;
 
 size_t row_bytes(int32_t vocab_size) {

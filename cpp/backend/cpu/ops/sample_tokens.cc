@@ -7,8 +7,6 @@
 namespace headrace {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
-
 /// Distances from the maximum: weights from 0.02, from 6e-6, all.
 constexpr float kReach[] = {4.0f, 12.0f, std::numeric_limits<float>::infinity()};
 

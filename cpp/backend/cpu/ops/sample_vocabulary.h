@@ -5,12 +5,16 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "backend/cpu/kernels_sample.h"
 #include "backend/cpu/threads/thread_pool.h"
 
 namespace headrace {
+
+/// The logit of a token that is never drawn.
+inline constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 /// See SampleKernels for what the passes do. Values are [size()].
 class VocabularyPasses {

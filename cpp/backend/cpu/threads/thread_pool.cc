@@ -62,8 +62,7 @@ ThreadPool::ThreadPool(const std::vector<ThreadGroup>& groups)
       confined_(groups_.front().cpus.count() > 0),
       num_threads_(groups_.back().end_thread),
       // With more threads than cores a spinning thread only keeps a working one waiting.
-      spin_nanoseconds_(num_threads_ <= usable_cores() ? kSpinNanoseconds : 0),
-      seats_(num_threads_, env_thread_seats()) {
+      spin_nanoseconds_(num_threads_ <= usable_cores() ? kSpinNanoseconds : 0) {
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(num_threads_));
   aheads_ = std::make_unique<Ahead[]>(static_cast<size_t>(num_threads_));
   fetchings_.resize(static_cast<size_t>(num_threads_));
@@ -106,7 +105,6 @@ void ThreadPool::run(const Loop& loop) {
   if (sleeping_workers_.load() > 0) wake_all(number_);
   work(number, 0);
   wait_for_chunks();
-  seats_.leave_loop();
   if (failed_.load(std::memory_order_relaxed)) {
     failed_.store(false, std::memory_order_relaxed);
     std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -185,20 +183,17 @@ int32_t ThreadPool::group_of(int32_t thread) const noexcept {
 
 void ThreadPool::adopt_caller() noexcept {
   if (confined_) set_thread_affinity(0, groups_.front().cpus);
-  seats_.adopt_caller();
 }
 
 void ThreadPool::work(uint32_t number, int32_t thread) {
   const Group& group = groups_[static_cast<size_t>(group_of(thread))];
   const int32_t threads = group.end_thread - group.first_thread;
-  seats_.begin_work(thread);
   for (int32_t i = 0; i < threads; ++i) {
     const int32_t owner = group.first_thread + (thread - group.first_thread + i) % threads;
     Share& share = shares_[static_cast<size_t>(owner)];
     while (run_chunk(share, number, thread)) {
     }
   }
-  seats_.end_work(thread);
 }
 
 bool ThreadPool::run_chunk(Share& share, uint32_t number, int32_t thread) {
@@ -229,8 +224,7 @@ void ThreadPool::worker(int32_t thread) {
   uint32_t number = 0;
   while (wait_for_loop(number, thread)) {
     number = number_.load(std::memory_order_acquire);
-    // A group may be this thread alone: nobody else would do its part.
-    if (num_groups() > 1 || !seats_.is_resting(thread)) work(number, thread);
+    work(number, thread);
   }
 }
 
@@ -238,7 +232,6 @@ bool ThreadPool::wait_for_loop(uint32_t last_number, int32_t thread) {
   // The number alone won't do: a worker that was late for a loop may already have seen the last.
   const auto changed = [&] { return number_.load() != last_number || stop_.load(); };
   if (!spin(thread, changed)) {
-    if (chunks_left_.load() > 0) seats_.help_stalled(thread);
     sleeping_workers_.fetch_add(1);
     while (!changed()) sleep_on(number_, last_number);
     sleeping_workers_.fetch_sub(1);
@@ -248,14 +241,11 @@ bool ThreadPool::wait_for_loop(uint32_t last_number, int32_t thread) {
 
 void ThreadPool::wait_for_chunks() {
   if (spin(0, [&] { return chunks_left_.load() == 0; })) return;
-  const auto start = Clock::now();
-  seats_.help_stalled(0);
   caller_sleeps_.store(true);
   for (uint32_t left = chunks_left_.load(); left > 0; left = chunks_left_.load()) {
     sleep_on(chunks_left_, left);
   }
   caller_sleeps_.store(false);
-  seats_.end_wait(std::chrono::nanoseconds(Clock::now() - start).count());
 }
 
 }  // namespace headrace

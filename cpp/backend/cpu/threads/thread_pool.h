@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cpu/threads/thread_seats.h"
 #include "backend/host/cpu_affinity.h"
 
 namespace headrace {
@@ -22,8 +21,7 @@ struct ThreadGroup {
 };
 
 /// Owned and driven by one thread at a time; loops don't nest. Workers spin for some tens of
-/// microseconds after a loop, then sleep until the next. A process that takes a core costs about
-/// the core's share (thread_seats.h).
+/// microseconds after a loop, then sleep until the next.
 class ThreadPool {
  public:
   /// `num_threads` >= 1, the caller's included: starts num_threads - 1 threads. Throws Error(kIo)
@@ -44,9 +42,8 @@ class ThreadPool {
     int64_t begin, end;
   };
   Range part_of(int32_t group, int64_t count) const noexcept;
-  /// By the engine's own thread that will drive the pool from now on: it may be moved between cores
-  /// while it is in a loop (thread_seats.h), and if groups have cores it is confined to the first
-  /// one's.
+  /// By the engine's own thread that will drive the pool from now on: if groups have cores, it is
+  /// confined to those of the first group.
   void adopt_caller() noexcept;
 
   /// The first index that `thread` takes of a loop over `count` with grain 1.
@@ -152,7 +149,6 @@ class ThreadPool {
   const bool confined_;  ///< each group to its cores
   const int32_t num_threads_;
   const int64_t spin_nanoseconds_;
-  ThreadSeats seats_;
   Loop loop_{};
   std::unique_ptr<Share[]> shares_;
   std::unique_ptr<Ahead[]> aheads_;

@@ -15,9 +15,9 @@ namespace headrace {
 
 namespace {
 
-constexpr int64_t kBlock = ColumnBlock<float>::kBlock;  // whole groups of every size
+constexpr int64_t kQuantBlock = ColumnBlock<float>::kBlock;  // whole groups of every size
 
-/// `count` <= kBlock adjacent elements at `element` of a part's data.
+/// `count` <= kQuantBlock adjacent elements at `element` of a part's data.
 void read_block(const WeightPart& part, int64_t element, int64_t count, const RowKernels& rows,
                 float* out) {
   const char* from =
@@ -25,7 +25,7 @@ void read_block(const WeightPart& part, int64_t element, int64_t count, const Ro
   if (part.dtype != DType::kBF16 && part.dtype != DType::kF16) {
     return read_run({part, element, 1, count}, DType::kF32, out);
   }
-  uint16_t aligned[kBlock];
+  uint16_t aligned[kQuantBlock];
   std::memcpy(aligned, from, static_cast<size_t>(count) * sizeof(uint16_t));
   if (!all_finite(aligned, part.dtype, count)) {
     refuse_numbers({part, element, 1, count}, DType::kF32);
@@ -65,11 +65,11 @@ class QuantPacker {
     const auto read = [this](const WeightPart& part, int64_t element, int64_t count, float* to) {
       read_block(part, element, count, *isa_.rows, to);
     };
-    for (int64_t first = 0; first < weight_.k(); first += kBlock) {
-      const int64_t count = std::min(kBlock, weight_.k() - first);
+    for (int64_t first = 0; first < weight_.k(); first += kQuantBlock) {
+      const int64_t count = std::min(kQuantBlock, weight_.k() - first);
       block_.gather(first, count, read);
       for (int64_t i = 0; i < count; i += weight_.format().group_size) {
-        isa_.quant->quantize_panel(block_.column(0) + i, kBlock, weight_.format(), out);
+        isa_.quant->quantize_panel(block_.column(0) + i, kQuantBlock, weight_.format(), out);
         out += quant_group_bytes(weight_.format(), weight_.cut().cols);
       }
     }

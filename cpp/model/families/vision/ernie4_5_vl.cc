@@ -8,20 +8,19 @@
 #include <vector>
 
 #include "base/check.h"
-#include "model/families/ernie_keys.h"
-#include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/ernie_keys.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/moe_layer.h"
 #include "model/families/vision/vision_block.h"
 #include "model/families/vision/vision_keys.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 
 namespace headrace {
 
 namespace {
 
 constexpr size_t kGroups = 2;
-constexpr int64_t kMaxMlpRatio = 64;
 constexpr int64_t kImagePatch = 100295;
 constexpr int64_t kMaxToken = (int64_t{1} << 31) - 1;
 
@@ -42,7 +41,7 @@ void read_expert_widths(ConfigReader& reader, MoeConfig& moe) {
   constexpr const char* kKey = "moe_intermediate_size";
   moe.expert_width = 1536;
   moe.vision_width = 512;
-  const Json* widths = reader.find(kKey);
+  const JsonValue* widths = reader.find(kKey);
   if (widths == nullptr) return;
   const auto each = read_each_group(reader, kKey, 0, 1, kMaxIntermediate, kGroups);
   if (!widths->is_array() || std::ranges::find(each, 0) != each.end()) {
@@ -55,13 +54,13 @@ void read_expert_widths(ConfigReader& reader, MoeConfig& moe) {
 /// transformers' mlp_layer_types, or the makers' start, end and interval.
 std::vector<bool> read_sparse_layers(ConfigReader& reader, int32_t num_layers) {
   const std::vector<bool> sparse = read_ernie_sparse_layers(reader, num_layers, kGroups);
-  const Json* types = reader.find("mlp_layer_types");
+  const JsonValue* types = reader.find("mlp_layer_types");
   if (types == nullptr) return sparse;
   if (!types->is_array() || types->size() != static_cast<size_t>(num_layers)) {
     reader.fail_value("mlp_layer_types", "must list one type for each hidden layer");
   }
   std::vector<bool> out;
-  for (const Json& type : *types) {
+  for (const JsonValue& type : types->array()) {
     if (type != "dense" && type != "sparse") {
       reader.fail_unsupported("mlp_layer_types", "this build knows dense and sparse");
     }
@@ -98,7 +97,7 @@ int32_t read_first_vision_token(ConfigReader& reader, int32_t vocab_size) {
   return out;
 }
 
-void read_text(ConfigReader& reader, ModelConfig& config) {
+void read_ernie_text(ConfigReader& reader, ModelConfig& config) {
   reader.require("use_bias", false);
   reader.require("rope_reorder", false);
   reader.require("rope_3d", true);
@@ -120,7 +119,7 @@ void require_same(ConfigReader& model, std::string_view key, int64_t value) {
   }
 }
 
-void read_tower_mlp(ConfigReader& reader, VisionConfig& out) {
+void read_ernie_mlp(ConfigReader& reader, VisionConfig& out) {
   const int64_t ratio = reader.integer("mlp_ratio", 4, 1, kMaxMlpRatio);
   const int64_t wide = reader.integer("intermediate_size", out.width * ratio, 1, kMaxTowerMlp);
   if (wide > kMaxTowerMlp || (reader.has_key("mlp_ratio") && wide != out.width * ratio)) {
@@ -130,14 +129,15 @@ void read_tower_mlp(ConfigReader& reader, VisionConfig& out) {
   out.mlp_width = static_cast<int32_t>(wide);
 }
 
-VisionConfig read_tower(ConfigReader& reader, ConfigReader& model, const ModelConfig& config) {
+VisionConfig read_ernie_tower(ConfigReader& reader, ConfigReader& model,
+                              const ModelConfig& config) {
   VisionConfig out;
   read_tower_shape(reader, {}, out);
   if (const auto width = reader.optional_integer("embed_dim", 1, kMaxTowerWidth);
       width && *width != out.width) {
     reader.fail_value("embed_dim", str_cat("must agree with \"hidden_size\" (", out.width, ")"));
   }
-  read_tower_mlp(reader, out);
+  read_ernie_mlp(reader, out);
   out.merge_size = read_side(reader, "spatial_merge_size", 2, kMaxMergeSize);
   reader.require("temporal_merge_size", 2);
   out.merge_grids = 2;
@@ -167,7 +167,7 @@ LayerSources list_layer(const ModelConfig& config, const LayerNaming& naming) {
                          .shared = "mlp.shared_experts."});
 }
 
-VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& naming) {
+VisionBlockSources list_ernie_block(const VisionConfig& config, const VisionNaming& naming) {
   const int64_t width = config.width, wide = config.mlp_width;
   VisionBlockSources out = list_fused_attention(config, naming);
   out.up = naming.linear("up", {{"mlp.fc1", wide}}, width, true);
@@ -188,7 +188,7 @@ std::string resampler_prefix(std::string prefix) {
   return prefix + "resampler_model.";
 }
 
-VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
+VisionSources list_ernie_tower(const ModelConfig& config, const TensorNaming& names) {
   const VisionConfig& vision = *config.vision;
   const bool transposed = names.layout == CheckpointLayout::kPaddle;
   const VisionNaming naming(names.vision, transposed);
@@ -197,7 +197,7 @@ VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
   out.patches = naming.linear("patches", {{"patch_embed.proj", width}}, 3 * side * side, false);
   for (int32_t i = 0; i < vision.depth; ++i) {
     const std::string block = str_cat("blocks.", i, ".");
-    out.blocks.push_back(list_block(vision, naming.within(block, block)));
+    out.blocks.push_back(list_ernie_block(vision, naming.within(block, block)));
   }
   out.last_norm = naming.norm("last_norm", "ln", width, true);
   const VisionNaming own(resampler_prefix(names.prefix), transposed, "vision.resampler.");
@@ -223,8 +223,8 @@ std::vector<std::string_view> harmless_keys() {
 
 Family family_of(std::string_view model_type) {
   static const VisionFamily kVision{
-      .read = read_tower,
-      .list = list_tower,
+      .read = read_ernie_tower,
+      .list = list_ernie_tower,
       .text_prefixes = {"model.", "model.language_model.", "ernie."},
       .prefixes = {"vision_model.", "model.vision_model.", "ernie.vision_model.",
                    "model.vision_tower."},
@@ -246,7 +246,7 @@ Family family_of(std::string_view model_type) {
           .rope_style = RopeStyle::kInterleaved,
           .has_paddle_layout = true,
           .head_if_stored = true,
-          .read = read_text,
+          .read = read_ernie_text,
           .list_layer = list_layer,
           .vision = &kVision,
           .harmless_keys = harmless_keys()};

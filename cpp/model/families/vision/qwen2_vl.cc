@@ -8,16 +8,15 @@
 #include "model/families/family.h"
 #include "model/families/vision/vision_block.h"
 #include "model/families/vision/vision_keys.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 
 namespace headrace {
 
 namespace {
 
 constexpr int64_t kMaxWindowPixels = 1 << 20;
-constexpr int64_t kMaxMlpRatio = 64;
 
-void read_text(ConfigReader& reader, ModelConfig& config) {
+void read_qwen2_text(ConfigReader& reader, ModelConfig& config) {
   config.qkv_bias = true;  // always there; no key says so
   reader.require("use_sliding_window", false);
   require_agreeing_layer_types(reader, config);
@@ -68,7 +67,7 @@ VisionConfig read_qwen2_5(ConfigReader& reader, ConfigReader& /*model*/,
   return out;
 }
 
-VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& naming) {
+VisionBlockSources list_qwen2_block(const VisionConfig& config, const VisionNaming& naming) {
   const int64_t width = config.width, wide = config.mlp_width;
   VisionBlockSources out = list_fused_attention(config, naming);
   if (config.gated_mlp) {
@@ -82,14 +81,14 @@ VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& na
   return out;
 }
 
-VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
+VisionSources list_qwen2_tower(const ModelConfig& config, const TensorNaming& names) {
   const VisionConfig& vision = *config.vision;
   const VisionNaming naming(names.vision);
   VisionSources out;
   out.patches = naming.patches(vision, "patch_embed.proj", true, false);
   for (int32_t i = 0; i < vision.depth; ++i) {
     const std::string block = str_cat("blocks.", i, ".");
-    out.blocks.push_back(list_block(vision, naming.within(block, block)));
+    out.blocks.push_back(list_qwen2_block(vision, naming.within(block, block)));
   }
   const int64_t joined = int64_t{vision.width} * vision.merge_size * vision.merge_size;
   MergerSources& merger = out.mergers.emplace_back();
@@ -103,7 +102,7 @@ VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
 VisionFamily vision_of(VisionConfig (*read)(ConfigReader&, ConfigReader&, const ModelConfig&),
                        std::string_view text_type) {
   return {.read = read,
-          .list = list_tower,
+          .list = list_qwen2_tower,
           .text_prefixes = {"model.language_model.", "model."},
           .prefixes = {"model.visual.", "visual."},
           .text_types = {text_type},
@@ -128,7 +127,7 @@ const Family& qwen2_vl_family() {
       .model_type = "qwen2_vl",
       .architectures = {"Qwen2VLForConditionalGeneration"},
       .defaults = kDefaults,
-      .read = read_text,
+      .read = read_qwen2_text,
       .vision = &kVision,
       .harmless_keys = harmless_picture_keys({"sliding_window", "max_window_layers"}),
   };
@@ -141,7 +140,7 @@ const Family& qwen2_5_vl_family() {
       .model_type = "qwen2_5_vl",
       .architectures = {"Qwen2_5_VLForConditionalGeneration"},
       .defaults = kDefaults,
-      .read = read_text,
+      .read = read_qwen2_text,
       .vision = &kVision,
       .harmless_keys = harmless_picture_keys({"sliding_window", "max_window_layers"}),
   };

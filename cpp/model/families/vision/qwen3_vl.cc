@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/check.h"
-#include "model/families/expert_keys.h"
 #include "model/families/family.h"
+#include "model/families/keys/expert_keys.h"
 #include "model/families/moe_layer.h"
 #include "model/families/vision/vision_block.h"
 #include "model/families/vision/vision_keys.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 
 namespace headrace {
 
@@ -48,7 +48,8 @@ int32_t read_position_side(ConfigReader& reader) {
   return static_cast<int32_t>(side);
 }
 
-VisionConfig read_tower(ConfigReader& reader, ConfigReader& /*model*/, const ModelConfig& config) {
+VisionConfig read_qwen3_tower(ConfigReader& reader, ConfigReader& /*model*/,
+                              const ModelConfig& config) {
   VisionConfig out;
   read_tower_shape(reader, {.default_width = 1152, .default_depth = 27, .default_patch = 16}, out);
   out.merge_size = read_side(reader, "spatial_merge_size", 2, kMaxMergeSize);
@@ -72,7 +73,7 @@ VisionConfig read_tower(ConfigReader& reader, ConfigReader& /*model*/, const Mod
   return out;
 }
 
-VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& naming) {
+VisionBlockSources list_qwen3_block(const VisionConfig& config, const VisionNaming& naming) {
   const int64_t width = config.width, wide = config.mlp_width;
   VisionBlockSources out = list_fused_attention(config, naming);
   out.up = naming.linear("up", {{"mlp.linear_fc1", wide}}, width, true);
@@ -92,7 +93,7 @@ MergerSources list_merger(const ModelConfig& config, const VisionNaming& naming,
   return out;
 }
 
-VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
+VisionSources list_qwen3_tower(const ModelConfig& config, const TensorNaming& names) {
   const VisionConfig& vision = *config.vision;
   const VisionNaming naming(names.vision);
   const int64_t side = vision.position_side;
@@ -101,7 +102,7 @@ VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
   out.positions = naming.table("positions", "pos_embed.weight", side * side, vision.width);
   for (int32_t i = 0; i < vision.depth; ++i) {
     const std::string block = str_cat("blocks.", i, ".");
-    out.blocks.push_back(list_block(vision, naming.within(block, block)));
+    out.blocks.push_back(list_qwen3_block(vision, naming.within(block, block)));
   }
   out.mergers.push_back(list_merger(config, naming.within("merger.", "merger."), false));
   for (size_t i = 0; i < vision.deepstack_blocks.size(); ++i) {
@@ -114,8 +115,8 @@ VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
 }
 
 VisionFamily vision_of(std::string_view text_type) {
-  return {.read = read_tower,
-          .list = list_tower,
+  return {.read = read_qwen3_tower,
+          .list = list_qwen3_tower,
           .text_prefixes = {"model.language_model.", "model."},
           .prefixes = {"model.visual.", "visual."},
           .text_types = {text_type},

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "model/families/family.h"
 #include "model/families/vision/vision_keys.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 
 namespace headrace {
 
@@ -15,13 +15,14 @@ namespace {
 
 constexpr int64_t kMaxImageSize = 1 << 16;
 
-void read_text(ConfigReader& reader, ModelConfig& config) {
+void read_smolvlm_text(ConfigReader& reader, ModelConfig& config) {
   llama_family().read(reader, config);
   reader.require("qk_layer_norms", false);
   reader.require("use_resampler", false);
 }
 
-VisionConfig read_tower(ConfigReader& reader, ConfigReader& model, const ModelConfig& /*config*/) {
+VisionConfig read_smolvlm_tower(ConfigReader& reader, ConfigReader& model,
+                                const ModelConfig& /*config*/) {
   VisionConfig out;
   read_tower_shape(reader,
                    {.default_width = 1152,
@@ -50,7 +51,7 @@ VisionConfig read_tower(ConfigReader& reader, ConfigReader& model, const ModelCo
   return out;
 }
 
-VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& naming) {
+VisionBlockSources list_smolvlm_block(const VisionConfig& config, const VisionNaming& naming) {
   const int64_t width = config.width, wide = config.mlp_width;
   VisionBlockSources out;
   out.norm_1 = naming.norm("norm_1", "layer_norm1", width, true);
@@ -64,7 +65,7 @@ VisionBlockSources list_block(const VisionConfig& config, const VisionNaming& na
   return out;
 }
 
-VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
+VisionSources list_smolvlm_tower(const ModelConfig& config, const TensorNaming& names) {
   const VisionConfig& vision = *config.vision;
   const VisionNaming naming = VisionNaming(names.vision).within("vision_model.", "");
   const int64_t side = vision.position_side, width = vision.width;
@@ -73,7 +74,7 @@ VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
   out.positions =
       naming.table("positions", "embeddings.position_embedding.weight", side * side, width);
   for (int32_t i = 0; i < vision.depth; ++i) {
-    out.blocks.push_back(list_block(
+    out.blocks.push_back(list_smolvlm_block(
         vision, naming.within(str_cat("encoder.layers.", i, "."), str_cat("blocks.", i, "."))));
   }
   out.last_norm = naming.norm("last_norm", "post_layernorm", width, true);
@@ -86,8 +87,8 @@ VisionSources list_tower(const ModelConfig& config, const TensorNaming& names) {
 }
 
 const VisionFamily& tiled_vision() {
-  static const VisionFamily kVision{.read = read_tower,
-                                    .list = list_tower,
+  static const VisionFamily kVision{.read = read_smolvlm_tower,
+                                    .list = list_smolvlm_tower,
                                     .text_prefixes = {"model.text_model."},
                                     .prefixes = {"model."},
                                     .text_types = {"llama"}};
@@ -98,7 +99,7 @@ Family tiled_family(std::string_view model_type, std::string_view architecture) 
   return {.model_type = model_type,
           .architectures = {architecture},
           .defaults = llama_family().defaults,
-          .read = read_text,
+          .read = read_smolvlm_text,
           .vision = &tiled_vision(),
           // perceiver_config is that of a resampler which isn't used.
           .harmless_keys = harmless_picture_keys({"is_llama_config", "neftune_noise_alpha",

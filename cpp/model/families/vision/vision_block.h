@@ -3,7 +3,7 @@
 // What the blocks of several families' towers have in common.
 
 #include "model/config/vision_config.h"
-#include "model/vision/vision_sources.h"
+#include "model/sources/vision_sources.h"
 
 namespace headrace {
 

@@ -15,7 +15,7 @@ constexpr int32_t kMaxTowerHeadDim = 128, kTowerHeadDimStep = 8;
 
 /// Rope of towers has no parameters: 10000, by height and width.
 void require_axial_rope(ConfigReader& reader) {
-  const Json* rope = reader.find("rope_parameters");
+  const JsonValue* rope = reader.find("rope_parameters");
   if (rope == nullptr) return;
   if (!rope->is_object()) reader.fail_value("rope_parameters", "must be an object");
   ConfigReader parameters(*rope, reader.origin() + ": rope_parameters");
@@ -52,16 +52,17 @@ void read_tower_shape(ConfigReader& reader, const TowerKeys& keys, VisionConfig&
 
 int32_t read_side(ConfigReader& reader, std::string_view key, int32_t fallback, int64_t max,
                   size_t count) {
-  const Json* value = reader.find(key);
+  const JsonValue* value = reader.find(key);
   if (value == nullptr || !value->is_array()) {
     return static_cast<int32_t>(reader.integer(key, fallback, 1, max));
   }
   if (value->empty() || value->size() > count) {
     reader.fail_value(key, "must be a whole number, or a list of equal ones");
   }
-  const Json holder = {{std::string(key), value->front()}};
+  const JsonValue& side = value->array().front();
+  const JsonValue holder{JsonValue::Object{{std::string(key), side}}};
   ConfigReader first(holder, reader.origin());
-  if (std::ranges::any_of(*value, [value](const Json& side) { return side != value->front(); })) {
+  if (std::ranges::any_of(value->array(), [&side](const JsonValue& x) { return x != side; })) {
     reader.fail_unsupported(key, "only equal sides are supported");
   }
   return static_cast<int32_t>(first.integer(key, fallback, 1, max));
@@ -97,7 +98,7 @@ Activation read_activation(ConfigReader& reader, const std::string& fallback) {
 
 std::vector<int32_t> read_blocks(ConfigReader& reader, std::string_view key,
                                  const std::vector<int32_t>& fallback, int32_t depth) {
-  const Json* value = reader.find(key);
+  const JsonValue* value = reader.find(key);
   std::vector<int32_t> out;
   const std::string expected =
       str_cat("must list different numbers of blocks, from 0 to ", depth - 1);
@@ -107,11 +108,11 @@ std::vector<int32_t> read_blocks(ConfigReader& reader, std::string_view key,
     if (!value->is_array() || value->size() > static_cast<size_t>(depth)) {
       reader.fail_value(key, expected);
     }
-    for (const Json& block : *value) {
-      if (!block.is_number_unsigned() || block.get<uint64_t>() >= static_cast<uint64_t>(depth)) {
+    for (const JsonValue& block : value->array()) {
+      if (!block.is_unsigned() || block.unsigned_integer() >= static_cast<uint64_t>(depth)) {
         reader.fail_value(key, expected);
       }
-      out.push_back(block.get<int32_t>());
+      out.push_back(static_cast<int32_t>(block.integer()));
     }
   }
   std::vector<int32_t> sorted = out;

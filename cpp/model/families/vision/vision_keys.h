@@ -19,6 +19,7 @@ inline constexpr int64_t kMaxTowerMlp = 1 << 20;
 inline constexpr int64_t kMaxPatchSize = 256;
 inline constexpr int64_t kMaxMergeSize = 16;
 inline constexpr int64_t kMaxPositionSide = 1024;
+inline constexpr int64_t kMaxMlpRatio = 64;
 
 /// The names of keys that differ between families, with what is taken where they are missing.
 struct TowerKeys {

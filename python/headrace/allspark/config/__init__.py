@@ -1,1 +1,1 @@
-"""DashInfer's module path of DIConfig files."""
+"""Configuration of a model as a file."""

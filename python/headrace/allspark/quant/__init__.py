@@ -1,1 +1,1 @@
-"""DashInfer's module paths of the settings of weight quantization."""
+"""Settings of weight quantization. They are checked here; install_model says what can run."""

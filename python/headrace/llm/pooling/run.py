@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from headrace import native
 from headrace.errors import EngineError
-from headrace.llm.adapters import AdaptersBusy
 from headrace.llm.pooling.plan import PoolingJob
-from headrace.llm.registry import Registry
-from headrace.llm.session import ModelSession, describe_error, http_code, request_errors
+from headrace.llm.requests.adapters import AdaptersBusy
+from headrace.llm.requests.registry import Registry
+from headrace.llm.requests.session import ModelSession, describe_error, http_code, request_errors
 from headrace.options.lora import LoRARequest
 
 if TYPE_CHECKING:

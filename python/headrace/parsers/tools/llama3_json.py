@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.parsers.strict_json import BracketTracker, write_json
-from headrace.parsers.tools.format import Function, Reading, ToolFormat, head_in, literal
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, head_in
 from headrace.parsers.tools.json_calls import read_call
-from headrace.parsers.tools.schemas import json_rule
+from headrace.parsers.tools.schemas import calls_in_json
 
 TAG = "<|python_tag|>"
 _KEYS = ("parameters", "arguments")
@@ -47,10 +47,7 @@ class Llama3Json(ToolFormat):
     def grammar(
         self, functions: Sequence[Function], text: Callable[[str], str], several: bool
     ) -> str:
-        calls = " | ".join(
-            f"({literal(_head(f.name))} {json_rule(f.parameters)})" for f in functions
-        )
-        one = f'({calls}) "}}"'
+        one = calls_in_json(functions, _head)
         return f'{one} ("; {{" {one})*' if several else one
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from headrace.parsers.strict_json import BracketTracker, read_json, write_json
 from headrace.parsers.tools.format import Function, Reading, ToolFormat, head_in, literal
 from headrace.parsers.tools.json_calls import call_of
-from headrace.parsers.tools.schemas import json_rule
+from headrace.parsers.tools.schemas import calls_in_json, json_rule
 
 BEGIN, ARGUMENTS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 MAX_NAME_CHARS = 256  # with what else comes before the arguments
@@ -74,10 +74,7 @@ class Mistral(ToolFormat):
     def grammar(
         self, functions: Sequence[Function], text: Callable[[str], str], several: bool
     ) -> str:
-        calls = " | ".join(
-            f"({literal(_head(f.name))} {json_rule(f.parameters)})" for f in functions
-        )
-        one = f'({calls}) "}}"'
+        one = calls_in_json(functions, _head)
         more = f'(", " {one})*' if several else ""
         return f'" [" {one} {more} "]"'
 

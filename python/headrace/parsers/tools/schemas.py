@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.parsers.tools.format import Function, literal
@@ -17,6 +17,12 @@ def json_rule(schema: Any) -> str:
     from headrace.grammar.spec import json_schema  # takes its time, and only guided calls need it
 
     return f"%json {json_schema(schema).text}"
+
+
+def calls_in_json(functions: Sequence[Function], head: Callable[[str], str]) -> str:
+    """One call of any of them: what `head` makes of the name, the arguments in JSON, and "}"."""
+    calls = " | ".join(f"({literal(head(f.name))} {json_rule(f.parameters)})" for f in functions)
+    return f'({calls}) "}}"'
 
 
 def parameters(

@@ -88,11 +88,14 @@ def _text(body: Body, name: str) -> str:
 
 
 def _cards(model: ServedModel) -> list[dict[str, Any]]:
-    common = {"object": "model", "created": model.created, "owned_by": "headrace"}
-    length = model.llm.model_info.max_model_len
-    own = [{"id": name, **common, "max_model_len": length} for name in model.names]
-    adapters = [
-        {"id": name, **common, "max_model_len": length, "parent": model.names[0]}
-        for name in model.adapters
-    ]
-    return [*own, *adapters]
+    """OpenAI's fields, vLLM's max_model_len, and what the model can do, in Mistral's words."""
+    info = model.llm.model_info
+    common = {
+        "object": "model",
+        "created": model.created,
+        "owned_by": "headrace",
+        "max_model_len": info.max_model_len,
+        "capabilities": {"completion_chat": info.generates, "vision": info.vision},
+    }
+    own = [{"id": name, **common} for name in model.names]
+    return [*own, *({"id": name, **common, "parent": model.names[0]} for name in model.adapters)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import TemplateError, TokenizerError
 from headrace.quoting import quoted, shortened
-from headrace.text.model_files import read_text
+from headrace.text.model_files import SPECIAL_TOKEN_KEYS, read_text
 
 MAX_TEMPLATE_CHARS = 1 << 20
 
@@ -24,13 +24,7 @@ RESERVED_VARIABLES = frozenset(
         "strftime_now",
         "range",
         "namespace",
-        "bos_token",
-        "eos_token",
-        "unk_token",
-        "sep_token",
-        "pad_token",
-        "cls_token",
-        "mask_token",
+        *SPECIAL_TOKEN_KEYS,
     }
 )
 

@@ -30,12 +30,9 @@ using testing::fake_greedy;
 using testing::fake_loader;
 using testing::FakeControl;
 using testing::FakeEngine;
+using testing::greedy;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
-
-SamplingParams greedy(int32_t max_tokens) {
-  return {.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true};
-}
 
 Ids tokens(int32_t count, int32_t first) {
   Ids out(static_cast<size_t>(count));

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <initializer_list>
 #include <stop_token>
@@ -14,8 +13,7 @@
 
 #include "base/log.h"
 #include "cpp/engine/expect_error.h"
-#include "engine/load/device.h"
-#include "engine/load/memory_plan.h"
+#include "engine/devices/device_names.h"
 
 namespace headrace::internal {
 namespace {
@@ -167,81 +165,6 @@ TEST(ReplicaDevices, NumbersThatCantBeAreNamed) {
   options.devices = {"cuda:0", "cuda:0"};
   options.tensor_parallel_size = 1;
   refuse(options, {"cuda:0 twice"});
-}
-
-/// What each of them may take of `free`, of which those before it have taken theirs.
-std::vector<size_t> shares(MemoryRequest request, int32_t count) {
-  std::vector<size_t> out;
-  request.block_bytes = 1 << 10;
-  request.block_size = 16;
-  request.max_num_seqs = 64;
-  request.model_max_len = 1 << 24;
-  for (int32_t i = 0; i < count; ++i) {
-    request.sharers = count - i;
-    request.sharers_before = i;
-    out.push_back(size_t{1024} * static_cast<size_t>(plan_memory(request).num_kv_blocks));
-    request.free_bytes -= out.back();
-  }
-  return out;
-}
-
-TEST(ReplicaMemory, SharesAreEqualAndNoMoreThanOneWouldTake) {
-  constexpr size_t kFree = size_t{1} << 30;
-  for (const int32_t count : {1, 2, 4, 7}) {
-    for (const double share : {0.1, 0.5, 0.9, 1.0}) {
-      MemoryRequest request;
-      request.free_bytes = kFree;
-      request.total_bytes = 2 * kFree;
-      request.utilization = share;
-      const auto expect_shares = [&](double whole) {
-        size_t sum = 0;
-        for (const size_t own : shares(request, count)) {
-          EXPECT_NEAR(static_cast<double>(own), whole / count, 4096) << count << " " << share;
-          sum += own;
-        }
-        EXPECT_LE(static_cast<double>(sum), whole + 1);
-      };
-      expect_shares(share * kFree);
-      request.total_ratio = share;
-      expect_shares(std::min(2 * share, 1.0) * kFree);
-    }
-  }
-}
-
-TEST(ReplicaMemory, AnErrorSaysWhoSharesIt) {
-  MemoryRequest request;
-  request.free_bytes = request.total_bytes = size_t{1} << 30;
-  request.utilization = 0.5;
-  request.weight_bytes = size_t{512} << 20;
-  request.block_bytes = 1 << 10;
-  request.sharers = 1;
-  request.sharers_before = 1;
-  expect_error(ErrorCode::kOutOfMemory, {"for 2 replicas, of which 1 have been loaded"},
-               [&] { plan_memory(request); });
-}
-
-TEST(ReplicaMemory, IsSharedByThoseThatAreToCome) {
-  MemoryRequest request;
-  request.free_bytes = request.total_bytes = size_t{10} << 20;
-  request.host_free_bytes = size_t{10} << 20;
-  request.utilization = 0.8;
-  request.weight_bytes = size_t{1} << 20;
-  request.block_bytes = request.host_block_bytes = 1 << 10;
-  request.block_size = 16;
-  request.max_num_seqs = 1;
-  request.model_max_len = 1 << 20;
-  EXPECT_EQ(plan_memory(request).num_kv_blocks, 7 << 10);
-  request.sharers = 2;
-  EXPECT_EQ(plan_memory(request).num_kv_blocks, 3 << 10);
-  request.sharers = 8;
-  expect_error(ErrorCode::kOutOfMemory, {"8 replicas"}, [&] { plan_memory(request); });
-  request.sharers = 1;
-  request.device_is_host = false;
-  request.swap_space = 6.0 / 1024;
-  EXPECT_EQ(plan_memory(request).num_host_blocks, 6 << 10);
-  request.host_sharers = 2;
-  expect_error(ErrorCode::kOutOfMemory, {"swap_space", "for each of the"},
-               [&] { plan_memory(request); });
 }
 
 }  // namespace

@@ -12,10 +12,12 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/test_json.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {

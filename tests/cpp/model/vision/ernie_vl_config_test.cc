@@ -6,11 +6,13 @@
 
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/test_json.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "model/blocks/expert_block.h"
-#include "model/config/json.h"
 #include "model/config/model_config.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {

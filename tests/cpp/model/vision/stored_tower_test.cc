@@ -12,11 +12,11 @@
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/test_json.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/config/json.h"
-#include "model/stored/scaled_float4.h"
+#include "model/quantized/scaled_float4.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 

@@ -4,9 +4,11 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 #include "model/vision/make_tower.h"
 #include "model/weights/weight_loader.h"
-#include "model/weights/weight_sources.h"
 
 namespace headrace {
 

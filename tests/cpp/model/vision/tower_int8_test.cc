@@ -9,7 +9,9 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {

@@ -13,6 +13,8 @@
 #include "cpp/model/expect_error.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
 #include "model/packed/packed_file.h"
 #include "model/vision/make_tower.h"
 #include "model/weights/weight_loader.h"

@@ -4,12 +4,15 @@
 
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/test_json.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/config/json.h"
 #include "model/config/model_config.h"
 #include "model/decoder/decoder.h"
-#include "model/weights/weight_sources.h"
+#include "model/load/list_sources.h"
+#include "model/load/load_config.h"
+#include "model/load/make_decoder.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace {
 namespace {
@@ -59,8 +62,8 @@ TEST(VisionConfig, PublishedQwen2_5Vl) {
   // The tower's weights are in the plan: 0.669e9 numbers of two bytes each.
   ModelConfig text = config;
   text.vision.reset();
-  const size_t tower = Decoder::plan_weight_bytes(config, DType::kBF16) -
-                       Decoder::plan_weight_bytes(text, DType::kBF16);
+  const size_t tower =
+      plan_weight_bytes(config, DType::kBF16) - plan_weight_bytes(text, DType::kBF16);
   EXPECT_NEAR(static_cast<double>(tower), 2 * 0.669e9, 2e7);
 }
 

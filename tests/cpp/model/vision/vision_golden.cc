@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "cpp/model/golden_case.h"
-#include "model/config/json.h"
+#include "cpp/model/test_json.h"
 
 namespace headrace {
 

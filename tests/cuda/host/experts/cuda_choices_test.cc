@@ -6,9 +6,9 @@
 
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
+#include "cpp/model/test_json.h"
 #include "cuda/host/support/emulated_gpu.h"
 #include "cuda/host/support/uploaded.h"
-#include "model/config/json.h"
 
 namespace headrace {
 namespace {

@@ -1,5 +1,5 @@
 // Log-probabilities of several GPUs of the fake runtime are within the bound of one's
-// (cpp/engine/rank_bound.h).
+// (cpp/engine/ranks/rank_bound.h).
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cpp/engine/rank_bound.h"
+#include "cpp/engine/ranks/rank_bound.h"
 #include "cpp/model/golden_case.h"
 #include "cuda/host/support/rank_devices.h"
 

@@ -16,12 +16,12 @@
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/quantized_checkpoint.h"
+#include "cpp/model/test_json.h"
 #include "cuda/host/support/engine_requests.h"
 #include "cuda/host/support/rank_devices.h"
 #include "cuda/host/support/rounded_checkpoint.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 
 namespace headrace {
 namespace {

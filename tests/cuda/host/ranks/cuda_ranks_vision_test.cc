@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "cpp/engine/vision_jobs.h"
+#include "cpp/engine/media/vision_jobs.h"
 #include "cpp/model/vision/tower_harness.h"
 #include "cpp/model/vision/vision_golden.h"
 #include "cuda/host/support/rank_devices.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -1,6 +1,6 @@
 // Swap space, adapters, quantized weights and quantized KV caches on several GPUs of the fake
 // runtime: what one device gives, and the same bits every time
-// (tests/cpp/engine/engine_ranks_test.cc has the same of the CPU).
+// (tests/cpp/engine/ranks/engine_ranks_test.cc has the same of the CPU).
 
 #include <gtest/gtest.h>
 
@@ -14,11 +14,12 @@
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
 #include "cpp/model/quantized_checkpoint.h"
+#include "cpp/model/test_json.h"
 #include "cuda/host/support/engine_requests.h"
 #include "cuda/host/support/rank_devices.h"
 #include "model/checkpoint/mapped_file.h"
-#include "model/config/json.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -15,6 +15,7 @@
 #include "cuda/host/support/engine_requests.h"
 #include "cuda/host/support/rank_devices.h"
 #include "model/config/model_config.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "cuda/host/support/emulated_gpu.h"
+#include "engine/devices/device_names.h"
 #include "engine/engine_access.h"
-#include "engine/load/device.h"
+#include "engine/load/load_model.h"
 
 namespace headrace {
 

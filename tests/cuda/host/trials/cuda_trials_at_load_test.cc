@@ -17,7 +17,7 @@
 #include "cuda/host/support/engine_requests.h"
 #include "cuda/host/trials/kernel_trials.h"
 #include "engine/engine_access.h"
-#include "engine/load/loaded_model.h"
+#include "engine/load/load_model.h"
 #include "fakes/fake_model.h"
 #include "model/config/quantization.h"
 

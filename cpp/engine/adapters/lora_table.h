@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "headrace/engine.h"
+
+namespace headrace {
+class LoraAdapter;
+}
+
+namespace headrace::internal {
+
+/// An adapter under its name. Immutable.
+struct LoadedLora {
+  std::string name, path;
+  /// From 1 upwards, never given twice: the same name with other weights is another identity.
+  uint32_t identity = 0;
+  /// On the devices of each replica; null for one that had failed before.
+  std::vector<std::shared_ptr<const LoraAdapter>> adapters;
+};
+
+/// A request's hold on its adapter, null for none: what is held is not unloaded.
+using LoraLease = std::shared_ptr<const LoadedLora>;
+
+/// Null: the replica has failed, and takes no requests any more.
+using LoraLoader = std::function<std::shared_ptr<const LoraAdapter>(const std::string& path)>;
+
+/// The adapters of one model by name. Any thread; folders are read on the caller's, with no lock
+/// held.
+class LoraTable {
+ public:
+  /// A loader for each replica. They may be called by several threads at once.
+  LoraTable(std::string model, int32_t max_loras, std::vector<LoraLoader> loaders);
+
+  /// Error(kInvalidArgument) for an empty name or path, kInvalidState for one that is taken,
+  /// kLimitExceeded if the table is full, what a loader throws, and kInvalidState if all replicas
+  /// have failed.
+  void load(const std::string& name, const std::string& path);
+  /// Error(kNotFound), or kInvalidState while a request holds it.
+  void unload(const std::string& name);
+  /// Error(kNotFound). An empty name gives none.
+  LoraLease lease(const std::string& name) const;
+  std::vector<LoraInfo> list() const;
+  /// Lets go of all adapters; nothing can be loaded any more.
+  void close();
+
+ private:
+  void reserve(const std::string& name, const std::string& path);
+  [[noreturn]] void refuse_unknown(const std::string& name) const;
+
+  const std::string model_;
+  const size_t max_loras_;
+
+  mutable std::mutex mutex_;         // guards what follows
+  std::vector<LoraLoader> loaders_;  // none once closed
+  std::map<std::string, LoraLease> loaded_;
+  std::set<std::string> loading_;
+  uint32_t last_identity_ = 0;
+};
+
+}  // namespace headrace::internal

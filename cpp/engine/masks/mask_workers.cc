@@ -1,0 +1,85 @@
+#include "engine/masks/mask_workers.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::internal {
+
+MaskWorkers::MaskWorkers(int threads, const MaskPatience& patience)
+    : patience_(patience), worked_on_(static_cast<size_t>(threads)) {
+  threads_.reserve(worked_on_.size());
+  try {
+    for (size_t i = 0; i < worked_on_.size(); ++i) threads_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& error) {
+    if (threads_.empty()) {
+      throw_error(ErrorCode::kIo, "no thread to work out a constraint: ", error.what());
+    }
+  } catch (...) {
+    end_threads();
+    throw;
+  }
+}
+
+MaskWorkers::~MaskWorkers() { end_threads(); }
+
+void MaskWorkers::end_threads() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+int MaskWorkers::default_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
+}
+
+void MaskWorkers::post(const std::shared_ptr<Guide>& guide) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(guide);
+  }
+  work_.notify_one();
+}
+
+void MaskWorkers::ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token) {
+  guide->set_due(token);
+  post(guide);
+}
+
+void MaskWorkers::wait(Guide& guide) {
+  constexpr std::chrono::milliseconds kLookEvery{20};
+  while (!guide.wait_for(kLookEvery)) interrupt_late();
+}
+
+void MaskWorkers::interrupt_late() {
+  for (size_t i = 0; i < worked_on_.size(); ++i) {
+    std::shared_ptr<Guide> guide;
+    {
+      const std::lock_guard lock(mutex_);
+      guide = worked_on_[i].lock();
+    }
+    if (guide) guide->interrupt_if_late(patience_);
+  }
+}
+
+void MaskWorkers::work(size_t worker) {
+  for (;;) {
+    std::shared_ptr<Guide> guide;
+    {
+      std::unique_lock lock(mutex_);
+      work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (stopping_) return;
+      guide = queue_.front().lock();
+      queue_.pop_front();
+      worked_on_[worker] = guide;
+    }
+    if (guide) guide->compute();
+  }
+}
+
+}  // namespace headrace::internal

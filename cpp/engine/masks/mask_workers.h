@@ -1,0 +1,50 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/masks/guide.h"
+
+namespace headrace::internal {
+
+/// A few threads that compute guides' masks while the model computes. They sleep when idle.
+class MaskWorkers {
+ public:
+  /// Throws Error(kIo) if no thread can be had; fewer than `threads` will do.
+  explicit MaskWorkers(int threads, const MaskPatience& patience = {});
+  /// Waits for the masks being computed; those not begun are dropped.
+  ~MaskWorkers();
+  MaskWorkers(const MaskWorkers&) = delete;
+  MaskWorkers& operator=(const MaskWorkers&) = delete;
+
+  /// As many as help without being in the model's way.
+  static int default_threads();
+
+  /// guide->compute() runs soon, unless its last owner has let go of it by then.
+  void post(const std::shared_ptr<Guide>& guide);
+  /// Returns when a posted guide is ready. Interrupts the one that holds it up, itself or one that
+  /// a thread works on before, if that takes longer than our patience. By the loop thread.
+  void wait(Guide& guide);
+  /// Guide::set_due, then post.
+  void ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token);
+
+ private:
+  void end_threads();
+  void work(size_t worker);
+  void interrupt_late();
+
+  const MaskPatience patience_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable work_;
+  std::deque<std::weak_ptr<Guide>> queue_;
+  std::vector<std::weak_ptr<Guide>> worked_on_;  // by each thread
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;  // the owner's
+};
+
+}  // namespace headrace::internal

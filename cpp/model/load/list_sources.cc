@@ -1,0 +1,279 @@
+#include "model/load/list_sources.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "model/families/family.h"
+#include "model/sources/source_checker.h"
+#include "model/sources/stored_layers.h"
+
+namespace headrace {
+
+namespace {
+
+constexpr std::string_view kHead = "lm_head.weight";
+
+void number_sites(ModelSources& sources) {
+  for (LayerSources& layer : sources.layers) {
+    for (MatrixSource* source : layer.matrices()) {
+      if (source->adaptable) source->site = sources.num_sites++;
+    }
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// By the shape of the first layer's that has experts.
+ExpertLayout detect_experts(const ModelConfig& config, const Checkpoint& checkpoint,
+                            const std::string& prefix) {
+  const std::vector<bool>& sparse = config.moe.sparse_layers;
+  const auto first = std::find(sparse.begin(), sparse.end(), true);
+  const CheckpointTensor* fused = checkpoint.find(
+      str_cat(prefix, "layers.", first - sparse.begin(), ".mlp.experts.gate_up_proj"));
+  if (first == sparse.end() || fused == nullptr || config.moe.vision_width > 0) {
+    return ExpertLayout::kSeparate;
+  }
+  const bool as_used = !fused->shape.empty() && fused->shape.back() == config.hidden_size;
+  return as_used ? ExpertLayout::kFused : ExpertLayout::kFusedTransposed;
+}
+
+}  // namespace
+
+namespace {
+
+/// A tensor that every checkpoint of the family with that naming has, or codes in its place.
+std::string first_tensor(const Family& family, const ModelConfig& config,
+                         const TensorNaming& naming) {
+  const LayerSources layer = family.list_layer(config, LayerNaming(naming, 0));
+  return layer.mixer->matrices().front()->parts.front().name;
+}
+
+bool has_weight(const Checkpoint& checkpoint, std::string_view tensor) {
+  constexpr std::string_view kSuffix = ".weight";
+  if (checkpoint.find(tensor) != nullptr) return true;
+  if (!tensor.ends_with(kSuffix)) return false;
+  tensor.remove_suffix(kSuffix.size());
+  return checkpoint.find(str_cat(tensor, ".qweight")) != nullptr ||
+         checkpoint.find(str_cat(tensor, ".weight_packed")) != nullptr;
+}
+
+}  // namespace
+
+namespace {
+
+/// Of the decoder's tensors: by the first of them.
+TensorNaming detect_decoder(const Family& family, const ModelConfig& config,
+                            const Checkpoint& checkpoint,
+                            const std::vector<const char*>& prefixes) {
+  for (const char* prefix : prefixes) {
+    const TensorNaming paddle{CheckpointLayout::kPaddle, prefix};
+    const std::string fused = first_tensor(family, config, paddle);
+    const std::string plain = first_tensor(family, config, {CheckpointLayout::kTorch, prefix});
+    if (fused != plain && checkpoint.find(fused) != nullptr) {
+      if (family.has_paddle_layout) return paddle;
+      throw_error(ErrorCode::kUnsupported, "the checkpoint has the fused tensor ", fused,
+                  ", a layout that ", config.model_type, " has not.");
+    }
+    if (!has_weight(checkpoint, plain)) continue;
+    if (std::string_view(prefix) == "ernie.") {
+      throw_error(ErrorCode::kUnsupported, "the checkpoint has ", plain,
+                  ": Paddle's layout without fused qkv_proj is not supported.");
+    }
+    return {CheckpointLayout::kTorch, prefix, detect_experts(config, checkpoint, prefix)};
+  }
+  std::string names = first_tensor(family, config, {CheckpointLayout::kTorch, prefixes.front()});
+  if (family.has_paddle_layout) {
+    names += " nor " + first_tensor(family, config, {CheckpointLayout::kPaddle, "ernie."});
+  }
+  throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ", names, ".");
+}
+
+}  // namespace
+
+TensorNaming detect_naming(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const Family* family = find_family(config.model_type);
+  HEADRACE_CHECK(family != nullptr, config.model_type);
+  const VisionFamily* vision = family->vision;
+  if (vision == nullptr) {
+    return detect_decoder(*family, config, checkpoint, {"model.", "ernie.", ""});
+  }
+  TensorNaming out = detect_decoder(*family, config, checkpoint, vision->text_prefixes);
+  const auto first = [&](const char* prefix) {
+    out.vision = prefix;
+    return vision->list(config, out).patches.matrix.parts.front().name;
+  };
+  for (const char* prefix : vision->prefixes) {
+    if (has_weight(checkpoint, first(prefix))) return out;
+  }
+  throw_error(ErrorCode::kNotFound, "the checkpoint has no tensor ",
+              first(vision->prefixes.front()), ".");
+}
+
+bool head_if_stored(const ModelConfig& config) {
+  const Family* family = find_family(config.model_type);
+  return family != nullptr && family->head_if_stored;
+}
+
+bool holds_head(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const bool is_whole = !detect_naming(config, checkpoint).prefix.empty();
+  return (is_whole && !head_if_stored(config)) || has_weight(checkpoint, kHead);
+}
+
+namespace {
+
+/// Whether `b` holds a's numbers bit for bit with rows and columns exchanged.
+bool is_transposed(const CheckpointTensor& a, const CheckpointTensor& b) {
+  constexpr int64_t kTile = 64;
+  const int64_t rows = a.shape[0], cols = a.shape[1];
+  const size_t element = dtype_size(a.dtype);
+  const auto at = [element](const CheckpointTensor& tensor, int64_t index) {
+    return static_cast<const std::byte*>(tensor.data) + static_cast<size_t>(index) * element;
+  };
+  for (int64_t row = 0; row < rows; row += kTile) {
+    for (int64_t col = 0; col < cols; ++col) {
+      for (int64_t r = row; r < std::min(row + kTile, rows); ++r) {
+        if (std::memcmp(at(a, r * cols + col), at(b, col * rows + r), element) != 0) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool is_same_matrix(const CheckpointTensor& embedding, const CheckpointTensor& head,
+                    CheckpointLayout layout) {
+  if (embedding.dtype != head.dtype || embedding.bytes != head.bytes) return false;
+  if (embedding.shape == head.shape) {
+    return std::memcmp(embedding.data, head.data, head.bytes) == 0;
+  }
+  const std::vector<int64_t> turned(embedding.shape.rbegin(), embedding.shape.rend());
+  return layout == CheckpointLayout::kPaddle && turned.size() == 2 && head.shape == turned &&
+         is_transposed(embedding, head);
+}
+
+}  // namespace
+
+bool holds_other_head(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const CheckpointTensor* head = checkpoint.find(kHead);
+  if (head == nullptr) return has_weight(checkpoint, kHead);
+  const TensorNaming naming = detect_naming(config, checkpoint);
+  const CheckpointTensor* embedding = checkpoint.find(naming.prefix + "embed_tokens.weight");
+  return embedding != nullptr && !is_same_matrix(*embedding, *head, naming.layout);
+}
+
+TensorNaming likely_naming(const ModelConfig& config) {
+  const Family* family = find_family(config.model_type);
+  TensorNaming out{config.layout, config.layout == CheckpointLayout::kPaddle ? "ernie." : "model."};
+  if (family == nullptr || family->vision == nullptr) return out;
+  if (out.layout == CheckpointLayout::kTorch) out.prefix = family->vision->text_prefixes.front();
+  out.vision = family->vision->prefixes.front();
+  return out;
+}
+
+namespace {
+
+/// ModelSources::adapter_parts of those layers.
+int64_t count_parts(const std::vector<LayerSources>& layers) {
+  size_t most = 1;
+  for (const LayerSources& layer : layers) {
+    for (const MatrixSource* source : layer.matrices()) {
+      if (source->adaptable) most = std::max(most, source->parts.size());
+    }
+  }
+  return static_cast<int64_t>(most);
+}
+
+/// The same of `sources`, whose layers are named so.
+int64_t count_adapter_parts(const Family& family, const ModelConfig& config,
+                            const TensorNaming& naming, const ModelSources& sources) {
+  if (naming.layout == CheckpointLayout::kTorch) return count_parts(sources.layers);
+  std::vector<LayerSources> layers;
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const TensorNaming torch{CheckpointLayout::kTorch, "model."};
+    layers.push_back(family.list_layer(config, LayerNaming(torch, layer)));
+  }
+  return count_parts(layers);
+}
+
+}  // namespace
+
+ModelSources list_sources(const ModelConfig& config, const TensorNaming& naming,
+                          const Quantization& quantization) {
+  const Family* family = find_family(config.model_type);
+  HEADRACE_CHECK(family != nullptr, config.model_type);
+  const int64_t vocab = config.vocab_size, hidden = config.hidden_size;
+  const StoredMethod method = config.stored_quantization.method;
+  const bool stored = method != StoredMethod::kNone && !is_numbers(method);
+  ModelSources out;
+  out.embedding = {
+      .name = "embedding",
+      .parts = {{naming.prefix + "embed_tokens.weight", vocab}},
+      .k = hidden,
+      .use = config.tie_word_embeddings ? WeightUse::kTiedEmbedding : WeightUse::kEmbedding,
+      .role = MatrixRole::kVocabulary};
+  if (config.tie_word_embeddings) out.embedding.quant = head_format(quantization);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const LayerNaming layer_naming(naming, layer);
+    LayerSources& sources = out.layers.emplace_back(family->list_layer(config, layer_naming));
+    for (MatrixSource* source : sources.matrices()) {
+      if (source->role != MatrixRole::kLinear) continue;
+      const QuantFormat likely = likely_format(config.stored_quantization, quantization);
+      const bool kept = stored || (likely.bits != 0 && source->experts == 1);
+      source->quant = kept ? likely : layer_format(quantization);
+      source->whole_inputs = config.stored_quantization.own_order && source->experts == 1;
+    }
+  }
+  if (config.uses_mtp) {
+    HEADRACE_CHECK(family->list_mtp != nullptr, config.model_type);
+    out.mtp = family->list_mtp(config, naming);
+    for (MatrixSource* source : out.mtp->layer.matrices()) {
+      source->adaptable = false;
+      if (!stored) source->quant = layer_format(quantization);
+    }
+  }
+  if (config.vision) {
+    out.vision = family->vision->list(config, naming);
+    for (MatrixSource* source : out.vision->linears()) source->quant = tower_format(quantization);
+  }
+  number_sites(out);
+  out.adapter_parts = count_adapter_parts(*family, config, naming, out);
+  out.final_norm = {
+      .name = "final_norm", .parts = {{naming.prefix + "norm.weight", hidden}}, .is_norm = true};
+  if (!config.tie_word_embeddings) {
+    out.head = {.name = "head",
+                .parts = {{std::string(kHead), vocab}},
+                .k = hidden,
+                .transposed = naming.layout == CheckpointLayout::kPaddle,
+                .quant = head_format(quantization),
+                .role = MatrixRole::kVocabulary};
+  }
+  return out;
+}
+
+namespace {
+
+void require_mtp(const MtpSources& mtp, const Checkpoint& checkpoint) {
+  const std::string& first = mtp.join.parts.front().name;
+  if (checkpoint.find(first) != nullptr) return;
+  throw_error(ErrorCode::kNotFound, "speculative method mtp needs the model's MTP block, but the ",
+              "checkpoint has no tensor ", first,
+              ": load one that has it, or use ngram or draft_model.");
+}
+
+}  // namespace
+
+ModelSources checkpoint_sources(const ModelConfig& config, const Checkpoint& checkpoint,
+                                const Quantization& quantization) {
+  ModelSources out = list_sources(config, detect_naming(config, checkpoint), quantization);
+  if (out.mtp) require_mtp(*out.mtp, checkpoint);
+  attach_codes(config.stored_quantization, checkpoint, quantization, out);
+  check_sources(out, checkpoint);
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,79 @@
+#pragma once
+
+// Which stored tensors make up which weight of a model, and which of them a rank has. What a layer
+// reads, its family lists (model/load/list_sources.h).
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config/model_config.h"
+#include "model/sources/block_sources.h"
+#include "model/sources/layer_naming.h"
+#include "model/sources/vision_sources.h"
+
+namespace headrace {
+
+/// Whether the decoder's name of a weight is that of one of an MTP block.
+inline bool is_mtp_weight(std::string_view name) { return name.starts_with("mtp."); }
+
+/// What a layer reads: norm, mixer, norm, feed-forward block.
+struct LayerSources {
+  VectorSource mixer_norm, feed_forward_norm;
+  std::unique_ptr<MixerSources> mixer;
+  std::unique_ptr<FeedForwardSources> feed_forward;
+
+  std::vector<MatrixSource*> matrices();  ///< not empty ones, likewise below
+  std::vector<const MatrixSource*> matrices() const;
+  std::vector<const VectorSource*> vectors() const;
+};
+
+/// A block that guesses a token further (mtp_block.h). No adapter changes it.
+struct MtpSources {
+  VectorSource embedding_norm, hidden_norm;  ///< [H]
+  MatrixSource join;                         ///< [H, 2 H]: embedding first. Never quantized
+  LayerSources layer;
+
+  std::vector<const MatrixSource*> matrices() const;
+  std::vector<const VectorSource*> vectors() const;
+};
+
+/// The whole model's. Its linears that adapters may change are numbered from 0 on.
+struct ModelSources {
+  MatrixSource embedding;  ///< [V, H]
+  std::vector<LayerSources> layers;
+  VectorSource final_norm;
+  MatrixSource head;  ///< [V, H]; empty if the embedding serves as head
+  int32_t num_sites = 0;
+  /// Modules that the linear of most modules is made of that adapters may change, in the names that
+  /// adapters have (CheckpointLayout::kTorch's): an adapter may have a part for each.
+  int64_t adapter_parts = 1;
+  std::optional<MtpSources> mtp;        ///< of ModelConfig::uses_mtp
+  std::optional<VisionSources> vision;  ///< of ModelConfig::vision
+  RankPlace rank;                       ///< whose part they are (share_sources)
+
+  std::vector<const MatrixSource*> matrices() const;
+  std::vector<const VectorSource*> vectors() const;
+  /// Without the MTP block, likewise below.
+  int64_t num_parameters() const;
+  /// Those that a token is multiplied by or added to: of experts the chosen ones, of an embedding
+  /// that isn't the head its row, and of a vision tower none.
+  int64_t active_parameters() const;
+};
+
+/// Of the vocabulary the tokens whose rows of embedding and head a rank has. Throws
+/// Error(kUnsupported) if there are too few.
+SourceRange share_vocabulary(int64_t vocab_size, const RankPlace& place);
+
+/// The sources become those of one rank, which reads nothing else of the checkpoint: its part of
+/// embedding, head and blocks; of a vision tower all or, but for rank 0, nothing. Throws
+/// Error(kUnsupported) naming what the ranks can't share.
+void share_sources(const RankPlace& place, ModelSources& sources);
+
+/// The config of what one rank computes: its heads. Throws likewise.
+ModelConfig share_config(const RankPlace& place, const ModelConfig& config);
+
+}  // namespace headrace

@@ -1,0 +1,25 @@
+#pragma once
+
+// Which layers of a checkpoint are stored as codes.
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/config/quantization.h"
+#include "model/config/stored_quantization.h"
+#include "model/sources/model_sources.h"
+
+namespace headrace {
+
+/// Sets codes and format of every matrix that the checkpoint stores as codes, by its tensors'
+/// names; of the others, which a tool was told to leave out, a layer's keep the model's dtype, and
+/// a head or a tower's linear the format that it has. MXFP4 is numbers instead, part by part, which
+/// are kept like any others; so is FP8, unless the device multiplies it (code_products) and no
+/// other `quantization` is asked for. Both point into the checkpoint. Throws Error naming the
+/// tensor: kNotFound, kCorruptFile (a shape, a zero point or an entry of g_idx that can't be),
+/// kUnsupported (parts of one matrix stored in different ways).
+void attach_codes(const StoredQuantization& stored, const Checkpoint& checkpoint,
+                  const Quantization& quantization, ModelSources& sources);
+
+/// What a layer's codes will look like, roughly: their zero points are known from the file alone.
+QuantFormat likely_format(const StoredQuantization& stored, const Quantization& quantization);
+
+}  // namespace headrace

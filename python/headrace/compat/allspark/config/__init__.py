@@ -1,1 +1,0 @@
-"""Configuration of a model as a file."""

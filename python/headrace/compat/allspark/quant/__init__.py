@@ -1,1 +1,0 @@
-"""Settings of weight quantization. They are checked here; install_model says what can run."""

@@ -1,0 +1,1 @@
+"""A call's requests: made ready, submitted, and their output collected."""

@@ -1,0 +1,63 @@
+"""Has a second compiler read every unit of a build folder, without translating it:
+second_compiler.py FOLDER [-j N]. Warnings are errors there (HEADRACE_WERROR)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+# What has to be there before a unit can be read.
+GENERATED = ["headrace_cuda_interface", "headrace_pch"]
+
+
+def reading(command: str) -> list[str]:
+    """The command of compile_commands.json, without its output."""
+    words = shlex.split(command)
+    at = words.index("-o")
+    return [*words[:at], *words[at + 2 :], "-fsyntax-only", "-Wno-unused-command-line-argument"]
+
+
+def units(folder: Path) -> list[tuple[str, list[str]]]:
+    entries = json.loads((folder / "compile_commands.json").read_text())
+    return [
+        (entry["output"], reading(entry["command"]))
+        for entry in entries
+        if "cmake_pch" not in entry["file"]
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("-j", "--jobs", type=int, default=2)
+    args = parser.parse_args()
+
+    known = subprocess.run(
+        ["ninja", "-C", str(args.folder), "-t", "targets", "all"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    targets = [name for name in GENERATED if re.search(rf"^{name}:", known, re.MULTILINE)]
+    subprocess.run(
+        ["ninja", "-C", str(args.folder), "-j", str(args.jobs), "--quiet", *targets], check=True
+    )
+
+    def read(unit: tuple[str, list[str]]) -> str:
+        done = subprocess.run(unit[1], cwd=args.folder, capture_output=True, text=True)
+        return "" if done.returncode == 0 else f"{unit[0]}:\n{done.stderr[:6000]}"
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        found = list(pool.map(read, units(args.folder)))
+    wrong = [text for text in found if text]
+    print("\n".join(wrong), file=sys.stderr)
+    print(f"{len(found)} units read, {len(wrong)} with errors or warnings")
+    return 1 if wrong or not found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

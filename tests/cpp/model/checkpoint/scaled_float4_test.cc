@@ -1,0 +1,134 @@
+// Weights stored as MXFP4: what they say, and which files are refused.
+
+#include "model/quantized/scaled_float4.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cpp/model/checkpoint_files.h"
+#include "cpp/model/decoder_harness.h"
+#include "cpp/model/expect_error.h"
+#include "cpp/model/golden_case.h"
+#include "tensor/float4.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kN = 2, kK = 64;
+
+TEST(Float4, EveryCodeOfE2m1AndEveryScaleOfE8m0) {
+  const float sizes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  for (uint8_t bits = 0; bits < 8; ++bits) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(e2m1_to_f32(bits)), std::bit_cast<uint32_t>(sizes[bits]));
+    EXPECT_EQ(std::bit_cast<uint32_t>(e2m1_to_f32(bits | 8)),
+              std::bit_cast<uint32_t>(-sizes[bits]));
+  }
+  for (int bits = 0; bits < 255; ++bits) {
+    EXPECT_EQ(e8m0_to_f32(static_cast<uint8_t>(bits)), std::ldexp(1.0f, bits - 127)) << bits;
+  }
+  EXPECT_TRUE(std::isnan(e8m0_to_f32(255)));
+}
+
+/// A folder with "a.weight_packed" and "a.weight_scale" of those shapes, as U8 unless it says else.
+class Folder {
+ public:
+  Folder(std::vector<int64_t> codes_shape, std::vector<int64_t> scales_shape,
+         const std::string& scales, DType dtype = DType::kU8) {
+    std::string codes;
+    for (int64_t i = 0; i < codes_shape[0] * codes_shape[1]; ++i) {
+      codes.push_back(static_cast<char>(0x10 + 0x11 * i));
+    }
+    folder_.write("model.safetensors",
+                  safetensors_file({{"a.weight_packed", dtype, codes_shape, codes},
+                                    {"a.weight_scale", dtype, scales_shape, scales}}));
+    checkpoint_ = std::make_unique<Checkpoint>(folder_.path());
+  }
+
+  ScaledFloat4 read(const std::string& stem = "a", int64_t k = kK) const {
+    return ScaledFloat4(*checkpoint_, stem, kN, k);
+  }
+
+ private:
+  TempFolder folder_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+};
+
+// The smallest and the largest scale, too: products below float32's normal numbers are exact.
+TEST(ScaledFloat4, CodesTimesTheirBlocksScales) {
+  const std::string scales = {'\x80', '\x00', '\x7e', '\xfc'};
+  const Folder folder({kN, kK / 2}, {kN, kK / 32}, scales);
+  const ScaledFloat4 weight = folder.read();
+  EXPECT_EQ(weight.tensors(), (std::vector<std::string>{"a.weight_packed", "a.weight_scale"}));
+  for (int64_t n = 0; n < kN; ++n) {
+    std::vector<float> row(kK);
+    weight.read(n, 0, 33, row.data());  // from an even input, and from an odd one
+    weight.read(n, 33, kK - 33, row.data() + 33);
+    for (int64_t k = 0; k < kK; ++k) {
+      const auto pair = static_cast<uint8_t>(0x10 + 0x11 * (n * kK / 2 + k / 2));
+      const double code = double{e2m1_to_f32(k % 2 == 0 ? pair & 15 : pair >> 4)};
+      const int exponent = static_cast<uint8_t>(scales[size_t(n * 2 + k / 32)]) - 127;
+      EXPECT_EQ(double{row[size_t(k)]}, std::ldexp(code, exponent)) << n << ", " << k;
+    }
+  }
+}
+
+// The bytes 10 21 32 43 ... at a scale of 2: the lower half of a byte comes first.
+TEST(ScaledFloat4, ThePairsOrder) {
+  const Folder folder({kN, kK / 2}, {kN, kK / 32}, std::string(4, '\x80'));
+  std::vector<float> row(16);
+  folder.read().read(0, 0, 16, row.data());
+  EXPECT_EQ(row, (std::vector<float>{0, 1, 1, 2, 2, 3, 3, 4, 4, 6, 6, 8, 8, 12, 12, -0.0f}));
+}
+
+TEST(ScaledFloat4, WhatCannotBeIsRefusedByName) {
+  const std::string four(4, '\x7f');
+  const auto refused = [&](ErrorCode code, const char* tensor, const Folder& folder,
+                           const std::string& stem = "a", int64_t k = kK) {
+    expect_error(code, {tensor}, [&] { folder.read(stem, k); });
+  };
+  const ErrorCode corrupt = ErrorCode::kCorruptFile;
+  const Folder good({kN, kK / 2}, {kN, kK / 32}, four);
+  EXPECT_NO_THROW(good.read());
+  refused(ErrorCode::kNotFound, "b.weight_packed", good, "b");
+  refused(ErrorCode::kUnsupported, "a.weight_packed", good, "a", kK - 16);
+  refused(corrupt, "a.weight_packed", good, "a", 2 * kK);
+  refused(corrupt, "a.weight_packed", Folder({kN, kK}, {kN, kK / 32}, four));
+  refused(corrupt, "a.weight_scale", Folder({kN, kK / 2}, {kK / 32 * kN, 1}, four));
+  refused(ErrorCode::kUnsupported, "a.weight_packed",
+          Folder({kN, kK / 2}, {kN, kK / 32}, four, DType::kI8));
+  for (size_t at = 0; at < 4; ++at) {
+    std::string scales = four;
+    scales[at] = '\xff';
+    refused(corrupt, "a.weight_scale", Folder({kN, kK / 2}, {kN, kK / 32}, scales));
+  }
+}
+
+// What is rounded is code times scale, and not the codes.
+TEST(ScaledFloat4, MayBeQuantizedLikeAnyOtherNumbers) {
+  const GoldenCase golden = load_golden_case("llama_mxfp4");
+  const std::vector<int32_t>& prompt = golden.prompts[1].prompt;
+  const auto logits = [&](const Quantization& quantization) {
+    DecoderHarness harness("baseline", golden.folder, {.quantization = quantization});
+    harness.start(0, static_cast<int32_t>(prompt.size()));
+    return harness.step({.sequence = 0, .tokens = prompt},
+                        {static_cast<int32_t>(prompt.size()) - 1})[0];
+  };
+  const std::vector<float> exact = logits({}), rounded = logits({8, 32});
+  double error = 0.0, size = 0.0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error += double{exact[i] - rounded[i]} * double{exact[i] - rounded[i]};
+    size += double{exact[i]} * double{exact[i]};
+  }
+  EXPECT_GT(error, 0.0);
+  EXPECT_LT(error, 0.05 * size);  // codes without their scales would be off by all of it
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,304 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "every_case.h"
+#include "parity/attention/attention_harness.h"
+
+namespace headrace::test {
+namespace {
+
+constexpr DType kDtypes[] = {DType::kF32, DType::kBF16,   DType::kF16,
+                             DType::kI8,  DType::kF8E4M3, DType::kU4};
+
+std::string describe(const AttentionShape& s, const std::string& isa) {
+  return str_cat(isa, " ", dtype_name(s.dtype), " heads ", s.num_heads, "/", s.num_kv_heads, " x ",
+                 s.head_dim, " block ", s.block_size, " window ", s.window,
+                 s.causal ? "" : " bidirectional");
+}
+
+/// A mixed step after histories of several lengths: a first token, a prefill from 0, a chunk in
+/// the middle of a tile, decodes short of and past a split, a chunk across a split's edge.
+std::vector<float> run_mixed_step(Backend& backend, const AttentionShape& shape, uint32_t seed) {
+  AttentionHarness harness(backend, shape, 6, 1200, seed);
+  const int32_t history[] = {0, 0, 120, 529, 1100, 500};
+  const int32_t rows[] = {1, 37, 9, 1, 1, 20};
+  std::vector<Slice> write, run;
+  for (int32_t s = 0; s < 6; ++s) {
+    if (history[s] > 0) write.push_back({s, history[s]});
+    run.push_back({s, rows[s]});
+  }
+  harness.step(write, /*attend=*/false);
+  return harness.step(run);
+}
+
+// Bound on |out - exact| for |q|, |k|, |v| <= a, with u = 2^-24 and both sides reading the same
+// rounded keys and values:
+//   score:  q * scale rounds once and each of the d steps of the dot product twice at most (the
+//           baseline has no fma), so |ds| <= (2 d + 2) u scale sum|q_i k_i| <= (2 d + 2) u S,
+//           S = scale d a^2. The subtraction of the maximum adds u (|s| + |max|) <= 2 u S.
+//   p = exp(s - max): relative error <= 2 (|ds| + ...) (the score's and the maximum's) + 4 u (exp).
+//   sum p v and sum p: at most n + 2 additions each after `t` rescalings, each of relative error
+//           u, as are the final division and product.
+// |dout| <= a (2 (4 d + 8) u S + 2 (n + 3 t + 16) u).
+//
+// bf16 dot products round q, by b = 2^-8 relatively (|ds| <= b S more), and p: a (2 b S + b) more.
+//
+// int8 and uint4 round q to multiples of max|q| / 32767: |ds| <= scale sum|k_i| max|q| w <= S w
+// more, w = 1 / 65534. Of a tile they round p * step, step being a value's, to multiples of the
+// largest / 32767; each of 64 such errors meets an integer of at most 127 (15), and 127 step <= a
+// (15 step <= 2 a), so the tile's error is at most 2 * 64 w a times its largest p, and all tiles'
+// at most that times the sum of p. The integers' sums are exact. a (2 w S + 128 w) more.
+double tolerance(const AttentionShape& shape, int n, const std::string& isa) {
+  const double u = 0x1p-24, a = static_cast<double>(shape.value_scale);
+  const double score = std::sqrt(static_cast<double>(shape.head_dim)) * a * a;
+  const double tiles = n / 64.0 + 1;
+  const double float32 = u * (2 * (4 * shape.head_dim + 8) * score + 2 * (n + 3 * tiles + 16));
+  const double b = 0x1p-8, w = 1.0 / 65534.0;
+  double more = 0.0;
+  if (shape.dtype == DType::kBF16 && isa == "avx512_bf16") more = 2 * b * score + b;
+  if (shape.dtype == DType::kI8 || shape.dtype == DType::kU4) more = 2 * w * score + 128 * w;
+  return a * (float32 + more);
+}
+
+void expect_close(const std::vector<float>& out, const std::vector<float>& expected,
+                  double tolerance, const std::string& what) {
+  ASSERT_EQ(out.size(), expected.size());
+  double worst = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double error = std::abs(static_cast<double>(out[i]) - expected[i]);
+    if (!(error <= worst)) worst = std::isnan(error) ? 1e30 : error;
+  }
+  EXPECT_LE(worst, tolerance) << what;
+}
+
+class AttentionParity : public testing::TestWithParam<std::tuple<DType, int32_t>> {};
+
+TEST_P(AttentionParity, MatchesTheReferenceOnEveryIsa) {
+  const auto [dtype, head_dim] = GetParam();
+  const std::pair<int32_t, int32_t> heads[] = {{1, 1}, {4, 4}, {6, 2}, {7, 1}, {16, 2}, {40, 1}};
+  const int32_t blocks[] = {16, 32, 64, 128};
+  const int32_t windows[] = {0, 1, 40, 600, 0, 64};
+  const auto reference = backend_of("reference");
+  const auto turn = static_cast<size_t>(dtype) + static_cast<size_t>(head_dim) / 16;
+  for (size_t i = 0; i < std::size(heads); ++i) {
+    if (!every_case() && (i + turn) % 2 == 0) continue;
+    AttentionShape shape;
+    std::tie(shape.num_heads, shape.num_kv_heads) = heads[i];
+    shape.head_dim = head_dim;
+    shape.dtype = dtype;
+    // Each head count meets another block size and window for every head_dim.
+    shape.block_size = blocks[(i + static_cast<size_t>(head_dim) / 16) % std::size(blocks)];
+    const size_t mask = (i + static_cast<size_t>(head_dim) / 16) % std::size(windows);
+    shape.window = windows[mask];
+    shape.causal = mask != 0;
+    const auto seed = static_cast<uint32_t>(1000 * head_dim) + static_cast<uint32_t>(i);
+    const std::vector<float> expected = run_mixed_step(*reference, shape, seed);
+    for (const std::string& isa : kernel_isas()) {
+      expect_close(run_mixed_step(*backend_of(isa), shape, seed), expected,
+                   tolerance(shape, 1101, isa), describe(shape, isa) + str_cat(" seed ", seed));
+    }
+  }
+}
+
+/// Few meet every remainder of a vector's width.
+std::vector<int32_t> head_dims() {
+  if (!every_case()) return {16, 80, 128};
+  return {16, 48, 64, 80, 96, 128, 256};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionParity,
+                         testing::Combine(testing::ValuesIn(kDtypes),
+                                          testing::ValuesIn(head_dims())),
+                         [](const auto& instance) {
+                           return str_cat(dtype_name(std::get<0>(instance.param)), "_",
+                                          std::get<1>(instance.param));
+                         });
+
+TEST(Attention, EveryBlockSizeMeetsEveryWindow) {
+  const auto reference = backend_of("reference");
+  AttentionShape shape{6, 2, 48, 16, 0, DType::kBF16};
+  size_t turn = 0, pair = 0;
+  for (shape.window = 0; shape.window <= 700; shape.window = shape.window * 3 + 5) {
+    shape.dtype = kDtypes[turn++ % std::size(kDtypes)];
+    shape.block_size = 16;
+    const std::vector<float> expected = run_mixed_step(*reference, shape, 5);
+    for (; shape.block_size <= 256; shape.block_size += shape.block_size < 64 ? 16 : 64, ++pair) {
+      const std::vector<std::string> isas = kernel_isas();
+      for (size_t i = 0; i < isas.size(); ++i) {
+        if (!every_case() && i != pair % isas.size()) continue;
+        expect_close(run_mixed_step(*backend_of(isas[i]), shape, 5), expected,
+                     tolerance(shape, 1101, isas[i]), describe(shape, isas[i]));
+      }
+    }
+  }
+}
+
+// Scores of some hundreds: almost all probabilities underflow, none may become NaN.
+TEST(Attention, SurvivesLargeScores) {
+  const auto reference = backend_of("reference");
+  AttentionShape shape{4, 2, 64, 64, 0, DType::kF32, 12.0f};
+  const std::vector<float> expected = run_mixed_step(*reference, shape, 3);
+  for (const std::string& isa : kernel_isas()) {
+    expect_close(run_mixed_step(*backend_of(isa), shape, 3), expected, tolerance(shape, 1101, isa),
+                 describe(shape, isa));
+  }
+}
+
+// --- the same bits ----------------------------------------------------------------------------
+
+class AttentionBits : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr int32_t kTokens = 600;
+
+  static std::vector<float> run(const AttentionShape& shape, int32_t chunk, int32_t threads) {
+    const auto backend = backend_of(GetParam(), threads);
+    AttentionHarness harness(*backend, shape, 3, 1400, 11);
+    return harness.run_alone(0, kTokens, chunk);
+  }
+
+  /// Sequence 0 in slices of changing length beside two others.
+  static std::vector<float> run_in_company(const AttentionShape& shape, int32_t threads) {
+    const auto backend = backend_of(GetParam(), threads);
+    AttentionHarness harness(*backend, shape, 3, 1400, 11);
+    harness.step({{2, 700}}, /*attend=*/false);
+    std::vector<float> all;
+    for (int32_t done = 0, chunk = 1; done < kTokens; done += chunk, chunk = chunk % 90 + 13) {
+      chunk = std::min(chunk, kTokens - done);
+      const std::vector<Slice> slices = {{1, 5 + chunk % 3}, {0, chunk}, {2, 1}};
+      const std::vector<float> out = harness.step(slices);
+      const auto width = static_cast<std::ptrdiff_t>(shape.num_heads) * shape.head_dim;
+      const auto first = out.begin() + slices[0].rows * width;
+      all.insert(all.end(), first, first + chunk * width);
+    }
+    return all;
+  }
+};
+
+TEST_P(AttentionBits, DependOnTheSequenceAlone) {
+  size_t turn = 0;
+  for (const DType dtype : kDtypes) {
+    for (const int32_t window : {0, 100}) {
+      // Each dtype's other window is that of its neighbour.
+      if (!every_case() && turn++ / 2 % 2 != (window == 0 ? 0u : 1u)) continue;
+      AttentionShape shape{7, 1, 80, 64, window, dtype};
+      const std::vector<float> expected = run(shape, kTokens, 1);
+      const std::string what = describe(shape, GetParam());
+      // A chunk of 1 is a decode: the same bits as the prefill of that position.
+      for (const int32_t chunk : {1, 7, 64}) {
+        EXPECT_TRUE(run(shape, chunk, 2) == expected) << what << " chunk " << chunk;
+      }
+      EXPECT_TRUE(run(shape, kTokens, 2) == expected) << what << " 2 threads";
+      EXPECT_TRUE(run(shape, 64, 3) == expected) << what << " 3 threads";
+      EXPECT_TRUE(run_in_company(shape, 2) == expected) << what << " in company";
+      EXPECT_TRUE(run_in_company(shape, 3) == expected) << what << " in company, 3 threads";
+      for (const int32_t block_size : {16, 48, 128, 256}) {
+        shape.block_size = block_size;
+        EXPECT_TRUE(run(shape, 64, 2) == expected) << what << " block " << block_size;
+      }
+    }
+  }
+}
+
+// Two rows with one query see the same keys, whoever computes them and beside whom.
+TEST_P(AttentionBits, BidirectionalRowsSeeTheWholeSequence) {
+  for (const DType dtype : kDtypes) {
+    AttentionShape shape{6, 2, 48, 32, 0, dtype};
+    shape.causal = false;
+    const auto width = static_cast<std::ptrdiff_t>(shape.num_heads) * shape.head_dim;
+    const int32_t history = 40, rows = 700;
+    std::vector<float> expected;
+    for (const int32_t threads : {1, 2, 3}) {
+      const auto backend = backend_of(GetParam(), threads);
+      AttentionHarness harness(*backend, shape, 2, 1200, 3);
+      std::vector<float> last = harness.row_of(0, history + rows - 1);
+      const std::vector<float> first = harness.row_of(0, history);
+      std::copy_n(first.begin(), width, last.begin());
+      harness.set_row(0, history + rows - 1, last);
+      harness.step({{0, history}, {1, 10 * threads}}, /*attend=*/false);
+      std::vector<float> out = harness.step({{1, threads}, {0, rows}});
+      out.erase(out.begin(), out.begin() + threads * width);
+      if (expected.empty()) expected = out;
+      const std::string what = describe(shape, GetParam()) + str_cat(" threads ", threads);
+      EXPECT_TRUE(out == expected) << what;
+      EXPECT_TRUE(std::equal(out.begin(), out.begin() + width, out.end() - width)) << what;
+      EXPECT_FALSE(std::equal(out.begin(), out.begin() + width, out.begin() + width)) << what;
+    }
+  }
+}
+
+// A long decode's splits are tasks of their own when there are threads to share them.
+TEST_P(AttentionBits, LongDecodesSplitOverThreads) {
+  for (const int32_t window : {0, 1500}) {
+    AttentionShape shape{4, 1, 64, 32, window, DType::kBF16};
+    std::vector<std::vector<float>> outs;
+    for (const int32_t threads : {1, 2, 3}) {
+      const auto backend = backend_of(GetParam(), threads);
+      AttentionHarness harness(*backend, shape, 1, 3000, 2);
+      harness.step({{0, 2900}}, /*attend=*/false);
+      outs.push_back(harness.step({{0, 3}}));
+    }
+    EXPECT_TRUE(outs[0] == outs[1] && outs[1] == outs[2]) << describe(shape, GetParam());
+  }
+}
+
+// One thread takes all KV heads of a decode together, two as well and split by split, three each
+// head alone; a chunk of two rows takes each head alone, too.
+TEST_P(AttentionBits, KvHeadsTogetherOrAlone) {
+  const int32_t history = 4200, width = 21 * 48;
+  for (const DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3}) {
+    const AttentionShape shape{21, 3, 48, 64, 0, dtype};
+    std::vector<std::vector<float>> outs;
+    for (const int32_t threads : {1, 2, 3, 1}) {
+      const auto backend = backend_of(GetParam(), threads);
+      AttentionHarness harness(*backend, shape, 1, history + 10, 2);
+      harness.step({{0, history}}, /*attend=*/false);
+      outs.push_back(harness.step({{0, outs.size() < 3 ? 1 : 2}}));
+      outs.back().resize(width);
+    }
+    for (size_t i = 1; i < outs.size(); ++i) {
+      EXPECT_TRUE(outs[i] == outs[0]) << describe(shape, GetParam()) << " run " << i;
+    }
+  }
+}
+
+// A key or value of infinity or NaN reaches the rows that see it and no others, not even those
+// that share its tile.
+TEST_P(AttentionBits, LaterTokensNeverReachEarlierRows) {
+  const auto backend = backend_of(GetParam());
+  for (const float poison :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    const AttentionShape shape{3, 1, 32, 16, 20, DType::kF32};
+    AttentionHarness clean(*backend, shape, 1, 100, 4), bad(*backend, shape, 1, 100, 4);
+    std::vector<float> row = clean.row_of(0, 50);
+    std::fill(row.begin() + 3 * 32, row.end(), poison);
+    bad.set_row(0, 50, row);
+    const std::vector<float> expected = clean.step({{0, 100}}), out = bad.step({{0, 100}});
+    const size_t width = 3 * 32;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t position = i / width;
+      if (position >= 50 && position < 70) {
+        ASSERT_FALSE(std::isfinite(out[i]) && poison != poison) << "position " << position;
+      } else {
+        ASSERT_EQ(out[i], expected[i]) << "position " << position;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionBits, testing::ValuesIn(kernel_isas()),
+                         [](const auto& instance) { return instance.param; });
+
+TEST(Attention, RefusesWhatBreaksItsContract) {
+  const auto backend = backend_of("");
+  AttentionShape shape;
+  AttentionHarness harness(*backend, shape, 1, 64, 1);
+  EXPECT_THROW(harness.step({{0, 300}}), InternalError) << "more tokens than blocks";
+  const KvCacheSpec odd{1, 1, 24, 64, DType::kF32};
+  EXPECT_THROW(backend->make_kv_cache(odd, 1), InternalError);
+}
+
+}  // namespace
+}  // namespace headrace::test

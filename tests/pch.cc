@@ -1,0 +1,2 @@
+// The program that the precompiled header belongs to.
+int main() {}
