@@ -7,6 +7,7 @@ import random
 import resource
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from conftest import HAS_ENGINE
 
 from headrace import GuidedDecodingParams
 from headrace.errors import EngineError
+from headrace.options.tools import ToolChoice
+from headrace.parsers import Function, Start, tool_parsers
+from headrace.parsers.output_plan import OutputPlan, Parsing
+from headrace.protocol.chat import read_chat
 from headrace.text.tokenizer import Tokenizer
 
 if not HAS_ENGINE:
@@ -279,3 +284,39 @@ def test_padding_is_bounded(tokenizer: Tokenizer) -> None:
     assert follows(ready, "{\n" + " " * 20) == '"'
     assert follows(ready, '{ "a" ') == ":"
     assert follows(ready, '{\n    "a": 1\n}') == ""
+
+
+def test_tools_with_odd_keywords_are_guided_as_far_as_can_be(tokenizer: Tokenizer) -> None:
+    odd = {"type": "object", "properties": {"a": {"type": "string", "format": "password"}}}
+
+    def plan(**more: Any) -> tuple[Any, list[str]]:
+        notes: list[str] = []
+        function = Function("f", {**odd, "propertyNames": {"maxLength": 9}}, **more)
+        parsing = Parsing(None, tool_parsers.get("hermes"), tokenizer)
+        choice = ToolChoice("required")
+        made = OutputPlan(parsing, parsing.calls, Start.CONTENT, [function], choice, None, None)
+        compile_one = partial(compile_constraint, tokenizer=tokenizer)
+        return made.constraint(None, True, compile_one, notes), notes
+
+    constraint, notes = plan()
+    assert constraint is not None
+    assert notes == [
+        "tools: f: propertyNames at / is left to the model",
+        "tools: f: format at /properties/a is left to the model",
+    ]
+    with pytest.raises(ValueError, match=r"f is strict.*propertyNames"):
+        plan(strict=True)
+
+
+def test_strict_is_read_of_tools_and_formats() -> None:
+    function = {"name": "f", "parameters": {"type": "object"}}
+    assert not Function.from_tool({"function": function}).strict
+    assert Function.from_tool({"function": {**function, "strict": True}}).strict
+    schema = {"type": "array", "uniqueItems": True}
+    for strict in (None, False, True):
+        form = {"name": "a", "schema": schema, "strict": strict}
+        asked = {"type": "json_schema", "json_schema": form}
+        messages = [{"role": "user", "content": "Hi"}]
+        guided = read_chat({"messages": messages, "response_format": asked}).params.guided_decoding
+        assert guided is not None
+        assert guided.strict is (strict is True)
