@@ -187,7 +187,11 @@ def test_json_is_read_as_json_loads_does(text: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(), inner, max_size=5),
     max_leaves=40,
 )
