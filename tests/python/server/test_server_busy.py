@@ -186,6 +186,7 @@ def test_json_is_read_as_json_loads_does(text: str) -> None:
     assert repr(parsed(lambda text: read_json(text, 1000), text)) == repr(parsed(plain, text))
 
 
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
     st.none()
     | st.booleans()
