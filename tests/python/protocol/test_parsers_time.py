@@ -10,24 +10,18 @@ import pytest
 from headrace.parsers import Function, output_parser, reasoning_parsers, tool_parsers
 
 FUNCTIONS = [Function("f", {"type": "object", "properties": {"a": {"type": "string"}}})]
-PIECE = 3  # characters, as tokens have them
-LENGTH = 8_000
+PIECE = 24  # characters
+LENGTH = 25_000
 HOSTILE: dict[str, Callable[[int], str]] = {
     "spaces": lambda n: " " * n,
-    "newlines": lambda n: "\n" * n,
     "words": lambda n: "word " * (n // 5),
-    "brackets": lambda n: "[" * n,
     "braces": lambda n: "{" * n,
     "spaces in a list": lambda n: "[" + " " * n,
     "spaces behind a tag": lambda n: "<|python_tag|>" + " " * n,
-    "a long string": lambda n: '{"name": "' + '\\"' * (n // 2),
-    "a long head": lambda n: "<|start|>" + "a" * n,
     "spaces in a head": lambda n: "<|start|>" + " " * n,
-    "recipients": lambda n: "<|start|>" + " to=" * (n // 4),
     "heads": lambda n: "<|start|>a<|message|>" * (n // 21),
     "arguments": lambda n: "<|channel|>commentary to=functions.f<|message|>" + "{" * n,
     "openings": lambda n: "<tool_call>" * (n // 11),
-    "empty calls": lambda n: "<tool_call></tool_call>" * (n // 23),
     "openings in a string": lambda n: '<tool_call>{"name":"' + "<tool_call>" * (n // 11),
     "openings of lists": lambda n: "[TOOL_CALLS]" * (n // 12),
     "responses": lambda n: "<response>" * (n // 10) + "<tool_call>",
@@ -37,7 +31,8 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 PARSERS = [
     *((None, name) for name in tool_parsers.names()),
-    *((name, None) for name in reasoning_parsers.names()),
+    ("gpt-oss", None),
+    ("glm-45", None),
 ]
 
 

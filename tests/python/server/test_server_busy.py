@@ -186,8 +186,13 @@ def test_json_is_read_as_json_loads_does(text: str) -> None:
     assert repr(parsed(lambda text: read_json(text, 1000), text)) == repr(parsed(plain, text))
 
 
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(), inner, max_size=5),
     max_leaves=40,
 )
