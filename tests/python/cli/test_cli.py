@@ -197,8 +197,8 @@ class TestGenerate:
     ) -> None:
         seen: list[Any] = []
         monkeypatch.setattr(
-            "headrace.llm.requests.planner.RequestPlanner.constraint",
-            lambda planner, params: seen.append(params.guided_decoding),
+            "headrace.llm.requests.constraints.Constraints.of",
+            lambda constraints, params: seen.append(params.guided_decoding),
         )
         schema = tmp_path / "schema.json"
         schema.write_text('{"type": "object"}')

@@ -255,7 +255,7 @@ BAD_CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     ("gptq4_g32", gptq_config(3, 32), "bits.*is 3.*4 and 8 bits"),
     ("gptq4_g32", gptq_config(4, 48), "group_size.*is 48"),
     ("gptq4_g32", gptq_config(4, 32, checkpoint_format="marlin"), "checkpoint_format"),
-    ("gptq4_g32", gptq_config(4, 32, dynamic={"-:.*": {}}), "dynamic"),
+    ("gptq4_g32", gptq_config(4, 32, dynamic={"+:.*": {"bits": 8}}), "dynamic"),
     ("gptq4_g32", gptq_config(4, 32, rotation="hadamard"), "rotation.*remove it"),
     ("gptq4_g32", {"quant_method": "bitsandbytes"}, "quant_method.*gptq.*awq.*compressed-tensors"),
     ("awq_g64", awq_config(64, version="gemv"), "version"),

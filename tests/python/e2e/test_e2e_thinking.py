@@ -241,7 +241,9 @@ def test_what_cannot_be_asked_for(llm: LLM, folder: Path, tmp_path: Path) -> Non
     tools = thinking_folder.TOOLS
     guided = params(guided_decoding=GuidedDecodingParams(choice=["a"]))
     assert "can't be combined" in error(llm, guided, tools=tools)
-    odd = [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}]
+    odd = [
+        {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"not": {}}}}
+    ]
     assert "guided_decoding_backend='off'" in error(llm, tools=odd)
     with open_llm(folder, guided_decoding_backend="off") as own:
         assert "switched off" in error(own, tools=tools, tool_choice="required")

@@ -30,11 +30,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch, fake_engine: Any) -> list[str]:
     texts: list[str] = []
 
     class Compiler:
-        def compile(self, grammar: Grammar) -> Any:
+        def compile(self, grammar: Grammar) -> tuple[Any, tuple[str, ...]]:
             texts.append(grammar.text)
             if grammar.text == "wrong":
                 raise ValueError("it is wrong")
-            return texts[-1]
+            return texts[-1], ()
 
     submit = fake_engine.Engine.submit
     monkeypatch.setattr(headrace.grammar.compiler, "_compiler_of", lambda tokenizer: Compiler())

@@ -130,7 +130,7 @@ def test_the_engine_s_refusals(api: httpx.Client) -> None:
     for body, status in (
         ({"messages": [{"role": "user", "content": "x " * 2000}]}, 400),
         ({"messages": HI, "response_format": {"type": "json_schema", "json_schema": {
-            "name": "s", "schema": {"type": "nothing"}}}}, 400),
+            "name": "s", "strict": True, "schema": {"type": "nothing"}}}}, 400),
         ({"messages": HI, "logit_bias": {"99999999": 1}}, 400),
     ):  # fmt: skip
         for stream in (False, True):
