@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        with log_to_stderr():
+        with log_to_stderr(getattr(args, "log_times", False)):
             status: int = args.run(args)
         return status
     except KeyboardInterrupt:
