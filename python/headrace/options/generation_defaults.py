@@ -52,7 +52,8 @@ def for_chat(params: SamplingParams, chosen: Mapping[str, float]) -> SamplingPar
     """`params` with chat_values, unless a person has chosen any of _CHOSEN."""
     if any(not is_default(getattr(params, name)) for name in _CHOSEN):
         return params
-    return replace(params, **chosen)
+    values: dict[str, Any] = dict(chosen)
+    return replace(params, **values)
 
 
 def sampling_values(params: SamplingParams, defaults: Mapping[str, Any]) -> dict[str, Any]:
