@@ -35,7 +35,8 @@ def resolve_model(
     cache is used. Only JSON, text, tokenizer, template, font and (with `weights`) safetensors files
     are fetched. The revision "master" stands for the repository's default branch.
 
-    Raises ValueError for "" and for files that are pointers of git-lfs, FileNotFoundError if there is no such folder or repository,
+    Raises ValueError for "" and for files that are pointers of git-lfs, FileNotFoundError if there
+    is no such folder or repository,
     ImportError if the hub would be needed and huggingface_hub isn't installed, UnsupportedError for
     a GGUF file or a folder or repository of such files.
     """

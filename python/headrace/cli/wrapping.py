@@ -68,7 +68,8 @@ class Wrapper:
 
     def _put(self, text: str) -> None:
         self._write(text)
-        self._column = (self._column + text_width(text)) % self._width
+        column = self._column + text_width(text)
+        self._column = (column - 1) % self._width + 1 if column else 0  # a full line isn't left yet
 
 
 def text_width(text: str) -> int:
