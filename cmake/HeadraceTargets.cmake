@@ -21,6 +21,8 @@ target_compile_options(headrace_flags INTERFACE
   # A contraction the compiler picks per instantiation would change bits with the tile size:
   # kernels ask for fused multiply-add by name.
   -ffp-contract=off -fno-math-errno
+  # What cpp/base/mutex.h annotates.
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>
   $<$<BOOL:${HEADRACE_WERROR}>:-Werror>)
 target_include_directories(headrace_flags INTERFACE
   ${PROJECT_SOURCE_DIR}/cpp ${PROJECT_SOURCE_DIR}/cpp/include)

@@ -5,10 +5,11 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/first_failure.h"
 
 namespace headrace {
 
@@ -48,14 +49,12 @@ std::vector<HashPiece> cut(std::span<const uint64_t> sizes) {
 template <class Task>
 void run_parallel(size_t count, int32_t threads, const Task& task) {
   std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;  // guarded by mutex while threads run
+  FirstFailure failure;
   const auto work = [&]() noexcept {
     try {
       for (size_t i = next++; i < count; i = next++) task(i);
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
+      failure.keep();
       next = count;
     }
   };
@@ -69,7 +68,7 @@ void run_parallel(size_t count, int32_t threads, const Task& task) {
     }
     work();
   }
-  if (failure) std::rethrow_exception(failure);
+  if (const auto first = failure.take()) std::rethrow_exception(first);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ Logger::Logger(LogSink sink, std::optional<LogLevel> lowest)
 
 void Logger::write(LogLevel level, const std::string& message) noexcept {
   try {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     sink_(level, message);
   } catch (...) {  // a sink's trouble is not the engine's
   }

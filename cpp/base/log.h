@@ -1,10 +1,10 @@
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "headrace/options.h"
 
 namespace headrace {
@@ -31,9 +31,9 @@ class Logger {
  private:
   void write(LogLevel level, const std::string& message) noexcept;
 
-  LogSink sink_;
+  LogSink sink_;  // called under mutex_
   std::optional<LogLevel> lowest_;
-  std::mutex mutex_;  // held while the sink runs
+  Mutex mutex_;
 };
 
 /// HEADRACE_LOG_LEVEL as a level: nullopt is "off". Throws Error(kInvalidArgument) for an unknown

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "engine/devices/device_names.h"
 #include "engine/engine_access.h"
 #include "engine/engine_impl.h"
@@ -49,11 +50,11 @@ void Engine::Impl::install(const std::string& name, const ModelOptions& options)
     });
     log_installed(model->info());
   } catch (...) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     installing_.erase(name);
     throw;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   installing_.erase(name);
   models_.emplace(name, std::move(model));
 }
@@ -65,7 +66,7 @@ void Engine::Impl::release(const std::string& name) {
                 "' can't be released from a callback on its own thread.");
   }
   const bool released = model->release();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = models_.find(name);
   if (found != models_.end() && found->second == model) models_.erase(found);
   if (!released) refuse_unknown(name);
@@ -79,7 +80,7 @@ Request Engine::Impl::submit(const std::string& name, RequestOptions options) {
 
 std::shared_ptr<ServedModel> Engine::Impl::find(const std::string& name) const {
   home_.check("engine");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = models_.find(name);
   if (found == models_.end()) refuse_unknown(name);
   return found->second;
@@ -87,7 +88,7 @@ std::shared_ptr<ServedModel> Engine::Impl::find(const std::string& name) const {
 
 std::vector<std::string> Engine::Impl::names() const {
   home_.check("engine");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> out;
   for (const auto& [name, model] : models_) out.push_back(name);
   return out;
@@ -96,7 +97,7 @@ std::vector<std::string> Engine::Impl::names() const {
 void Engine::Impl::reserve_name(const std::string& name) {
   home_.check("engine");
   if (name.empty()) throw_error(ErrorCode::kInvalidArgument, "a model's name can't be empty.");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (models_.contains(name) || !installing_.insert(name).second) {
     throw_error(ErrorCode::kInvalidState, "model '", name,
                 "' is installed already: release it first or choose another name.");

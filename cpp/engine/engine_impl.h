@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/home_process.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "engine/load/loaded_model.h"
 #include "engine/served_model.h"
 #include "headrace/engine.h"
@@ -40,9 +40,9 @@ class Engine::Impl {
   const internal::ModelLoader loader_;
   std::atomic<uint64_t> request_count_{0};
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::map<std::string, std::shared_ptr<internal::ServedModel>> models_;
-  std::set<std::string> installing_;
+  mutable Mutex mutex_;
+  std::map<std::string, std::shared_ptr<internal::ServedModel>> models_ HEADRACE_GUARDED_BY(mutex_);
+  std::set<std::string> installing_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

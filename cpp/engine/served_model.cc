@@ -129,7 +129,7 @@ void ServedModel::start() {
 }
 
 void ServedModel::begin() {
-  const std::lock_guard lock(lifecycle_mutex_);
+  const MutexLock lock(lifecycle_mutex_);
   const ModelState now = state();
   if (released_ || (now != ModelState::kInstalled && now != ModelState::kStopped)) {
     throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be started: it is ",
@@ -146,7 +146,7 @@ void ServedModel::begin() {
 void ServedModel::begin_replicas() {
   std::exception_ptr failure;
   {
-    const std::lock_guard turn(turn_mutex_);
+    const MutexLock turn(turn_mutex_);
     try {
       for (const auto& replica : replicas_) {
         if (replica->can_begin()) {
@@ -168,7 +168,7 @@ void ServedModel::begin_replicas() {
 bool ServedModel::stop(std::optional<std::chrono::nanoseconds> timeout) {
   refuse_on_own_thread("stopped");
   {
-    const std::lock_guard turn(turn_mutex_);
+    const MutexLock turn(turn_mutex_);
     if (state() == ModelState::kInstalled) {
       throw_error(ErrorCode::kInvalidState, "model '", info_.name, "' can't be stopped: it is ",
                   state_name(ModelState::kInstalled), ".");
@@ -197,12 +197,12 @@ bool ServedModel::release() {
   if (own_thread) {
     for (const auto& replica : replicas_) replica->control()->release();
     loras_.close();
-    const std::lock_guard lock(lifecycle_mutex_);
+    const MutexLock lock(lifecycle_mutex_);
     for (const auto& replica : replicas_) replica->detach();
     return !std::exchange(released_, true);
   }
   {
-    const std::lock_guard lock(lifecycle_mutex_);
+    const MutexLock lock(lifecycle_mutex_);
     if (released_) return false;
     released_ = true;
     for (const auto& replica : replicas_) replica->control()->release();
@@ -295,7 +295,7 @@ void ServedModel::clear_prefix_cache(Replica& replica) {
       if (done->get()) return;
       continue;
     }
-    const std::lock_guard lock(lifecycle_mutex_);
+    const MutexLock lock(lifecycle_mutex_);
     const ModelState now = replica.control()->state();
     if (now == ModelState::kRunning || now == ModelState::kStopping) continue;
     if (released_ || now == ModelState::kFailed) return;

@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/adapters/lora_table.h"
 #include "engine/load/loaded_model.h"
 #include "engine/replica/replica.h"
@@ -64,9 +64,9 @@ class ServedModel {
   RequestLimits limits_;
   std::optional<Router> router_;  // nullopt: one replica
 
-  std::mutex lifecycle_mutex_;  // start and release, which may take long
-  bool released_ = false;       // guarded by lifecycle_mutex_
-  std::mutex turn_mutex_;       // all replicas begin, or all are told to stop
+  Mutex lifecycle_mutex_;  // start and release, which may take long
+  bool released_ HEADRACE_GUARDED_BY(lifecycle_mutex_) = false;
+  Mutex turn_mutex_;  // all replicas begin, or all are told to stop
 };
 
 }  // namespace headrace::internal

@@ -3,11 +3,10 @@
 #include <pthread.h>
 #include <time.h>
 
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 
 #include "base/check.h"
+#include "base/mutex.h"
 
 namespace headrace::internal {
 
@@ -16,9 +15,9 @@ namespace {
 struct Call {
   const std::function<void()>& body;
   std::exception_ptr failure;
-  std::mutex mutex;
-  std::condition_variable finished;
-  bool done = false;  // guarded by mutex
+  Mutex mutex;
+  CondVar finished;
+  bool done HEADRACE_GUARDED_BY(mutex) = false;
 };
 
 void* run(void* argument) noexcept {
@@ -28,7 +27,7 @@ void* run(void* argument) noexcept {
   } catch (...) {
     call.failure = std::current_exception();
   }
-  const std::lock_guard lock(call.mutex);
+  const MutexLock lock(call.mutex);
   call.done = true;
   call.finished.notify_one();
   return nullptr;
@@ -57,17 +56,17 @@ void call_on_deep_stack(size_t bytes, const std::function<void()>& body,
   if (failed != 0) {
     throw_error(ErrorCode::kOutOfMemory, "no memory for a stack of ", bytes >> 20, " MiB.");
   }
+  bool in_time = false;
   {
-    std::unique_lock lock(call.mutex);
+    MutexLock lock(call.mutex);
+    const auto done = [&]() HEADRACE_REQUIRES(call.mutex) { return call.done; };
     auto left = patience;
-    while (left > left.zero() && !call.finished.wait_for(lock, left, [&] { return call.done; })) {
+    while (left > left.zero() && !call.finished.wait_for(lock, left, done)) {
       left = patience - cpu_time(thread);
     }
-    if (!call.done) {
-      lock.unlock();
-      late();
-    }
+    in_time = call.done;
   }
+  if (!in_time) late();
   pthread_join(thread, nullptr);
   if (call.failure) std::rethrow_exception(call.failure);
 }

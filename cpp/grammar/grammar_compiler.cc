@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/headroom.h"
+#include "base/mutex.h"
 #include "grammar/deep_stack.h"
 #include "grammar/grammar_matcher.h"
 #include "headrace/grammar.h"
@@ -87,7 +87,7 @@ class Attempt {
   }
 
   void interrupt() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     late_ = true;
     if (running_ != nullptr) running_->cancel();
   }
@@ -108,14 +108,14 @@ class Attempt {
   };
 
   void set_running(const MatcherHandle* handle) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     running_ = handle;
     if (handle != nullptr && late_) handle->cancel();
   }
 
-  std::mutex mutex_;  // guards what follows
-  const MatcherHandle* running_ = nullptr;
-  bool late_ = false;
+  Mutex mutex_;
+  const MatcherHandle* running_ HEADRACE_GUARDED_BY(mutex_) = nullptr;
+  bool late_ HEADRACE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ BfcAllocator::~BfcAllocator() {
 }
 
 Result<void*> BfcAllocator::allocate(size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto rounded = checked_round_up(std::max<size_t>(bytes, 1), kAlignment);
   if (!rounded) return out_of_memory(bytes);
   auto chunk = find_free(*rounded);
@@ -57,7 +57,7 @@ Result<void*> BfcAllocator::allocate(size_t bytes) {
 
 void BfcAllocator::free(void* data) {
   if (data == nullptr) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto chunk = chunks_.find(reinterpret_cast<uintptr_t>(data));
   HEADRACE_CHECK(chunk != chunks_.end() && chunk->second.in_use, "free of ", data);
   in_use_bytes_ -= chunk->second.bytes;
@@ -155,10 +155,11 @@ void BfcAllocator::split(ChunkMap::iterator chunk, size_t bytes) {
 }
 
 BfcAllocator::ChunkMap::iterator BfcAllocator::coalesce(ChunkMap::iterator chunk) noexcept {
-  const auto absorb = [this](ChunkMap::iterator left, ChunkMap::iterator right) {
-    left->second.bytes += right->second.bytes;
-    chunks_.erase(right);
-  };
+  const auto absorb = [this](ChunkMap::iterator left, ChunkMap::iterator right)
+                          HEADRACE_REQUIRES(mutex_) {
+                            left->second.bytes += right->second.bytes;
+                            chunks_.erase(right);
+                          };
   const auto joins = [&](ChunkMap::iterator other) {
     return !other->second.in_use && other->second.region == chunk->second.region;
   };
@@ -198,7 +199,7 @@ Failure BfcAllocator::out_of_memory(size_t bytes) const {
 }
 
 BfcStats BfcAllocator::stats() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   BfcStats out;
   out.limit_bytes = options_.limit_bytes;
   out.region_bytes = region_bytes_;
@@ -214,7 +215,7 @@ BfcStats BfcAllocator::stats() const {
 }
 
 BfcSnapshot BfcAllocator::snapshot() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   BfcSnapshot out;
   for (const auto& [address, bytes] : regions_) out.regions.push_back({address, bytes});
   for (const auto& [address, chunk] : chunks_) {

@@ -9,10 +9,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "memory/raw_allocator.h"
 
 namespace headrace {
@@ -102,28 +102,27 @@ class BfcAllocator {
   };
   using ChunkMap = std::map<uintptr_t, Chunk>;
 
-  ChunkMap::iterator find_free(size_t bytes);
-  ChunkMap::iterator add_region(size_t bytes);
-  bool grow_for(size_t bytes);
-  void split(ChunkMap::iterator chunk, size_t bytes);
-  ChunkMap::iterator coalesce(ChunkMap::iterator chunk) noexcept;
-  void put_in_bin(ChunkMap::iterator chunk) noexcept;
-  void take_from_bin(ChunkMap::iterator chunk) noexcept;
-  size_t release_unused_locked() noexcept;
-  Failure out_of_memory(size_t bytes) const;
+  ChunkMap::iterator find_free(size_t bytes) HEADRACE_REQUIRES(mutex_);
+  ChunkMap::iterator add_region(size_t bytes) HEADRACE_REQUIRES(mutex_);
+  bool grow_for(size_t bytes) HEADRACE_REQUIRES(mutex_);
+  void split(ChunkMap::iterator chunk, size_t bytes) HEADRACE_REQUIRES(mutex_);
+  ChunkMap::iterator coalesce(ChunkMap::iterator chunk) noexcept HEADRACE_REQUIRES(mutex_);
+  void put_in_bin(ChunkMap::iterator chunk) noexcept HEADRACE_REQUIRES(mutex_);
+  void take_from_bin(ChunkMap::iterator chunk) noexcept HEADRACE_REQUIRES(mutex_);
+  size_t release_unused_locked() noexcept HEADRACE_REQUIRES(mutex_);
+  Failure out_of_memory(size_t bytes) const HEADRACE_REQUIRES(mutex_);
 
   RawAllocator* const raw_;
   const BfcOptions options_;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_:
-  std::map<uintptr_t, size_t> regions_;  ///< start -> bytes
-  ChunkMap chunks_;                      ///< start -> chunk; they tile the regions
-  std::array<Bin, kNumBins> bins_;
-  size_t region_bytes_ = 0;
-  size_t in_use_bytes_ = 0;
-  size_t requested_bytes_ = 0;
-  size_t peak_in_use_bytes_ = 0;
-  size_t num_allocations_ = 0;
+  mutable Mutex mutex_;
+  std::map<uintptr_t, size_t> regions_ HEADRACE_GUARDED_BY(mutex_);  ///< start -> bytes
+  ChunkMap chunks_ HEADRACE_GUARDED_BY(mutex_);  ///< start -> chunk; they tile the regions
+  std::array<Bin, kNumBins> bins_ HEADRACE_GUARDED_BY(mutex_);
+  size_t region_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  size_t in_use_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  size_t requested_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  size_t peak_in_use_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  size_t num_allocations_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

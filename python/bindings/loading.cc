@@ -1,12 +1,11 @@
 #include "loading.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <system_error>
 #include <thread>
 
+#include "base/mutex.h"
 #include "interpreter/interpreter_gate.h"
 #include "interpreter/waiting.h"
 
@@ -26,7 +25,7 @@ class Loading {
       : chain_(closing, [this] { stop_.request_stop(); }) {
     options.load_stop = stop_.get_token();
     options.load_progress = [this](const LoadProgress& progress) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       news_ = progress;
     };
     const auto run = [this, load, options = std::move(options)] {
@@ -35,7 +34,7 @@ class Loading {
       } catch (...) {
         failure_ = std::current_exception();
       }
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       done_ = true;
       changed_.notify_all();
     };
@@ -50,12 +49,13 @@ class Loading {
   /// Whether the load is over; waits for that, a moment at most. REQUIRES: the GIL is held.
   bool wait() {
     const GilRelease release;
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kLookInterval, [this] { return done_; });
+    MutexLock lock(mutex_);
+    return changed_.wait_for(lock, kLookInterval,
+                             [this]() HEADRACE_REQUIRES(mutex_) { return done_; });
   }
 
   std::optional<LoadProgress> take_news() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(news_, std::nullopt);
   }
 
@@ -72,10 +72,10 @@ class Loading {
   const std::exception_ptr& failure() const { return failure_; }
 
  private:
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::optional<LoadProgress> news_;
-  bool done_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<LoadProgress> news_ HEADRACE_GUARDED_BY(mutex_);
+  bool done_ HEADRACE_GUARDED_BY(mutex_) = false;
 
   std::exception_ptr failure_;  // the thread's until it has ended
   std::stop_source stop_;

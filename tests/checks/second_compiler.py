@@ -47,16 +47,17 @@ def main() -> int:
         ["ninja", "-C", str(args.folder), "-j", str(args.jobs), "--quiet", *targets], check=True
     )
 
-    def read(unit: tuple[str, list[str]]) -> str:
-        done = subprocess.run(unit[1], cwd=args.folder, capture_output=True, text=True)
-        return "" if done.returncode == 0 else f"{unit[0]}:\n{done.stderr[:6000]}"
+    def read(unit: tuple[str, list[str]]) -> bool:
+        output, command = unit
+        done = subprocess.run(command, cwd=args.folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            print(f"{output}:\n{done.stderr[:6000]}", file=sys.stderr, flush=True)
+        return done.returncode == 0
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        found = list(pool.map(read, units(args.folder)))
-    wrong = [text for text in found if text]
-    print("\n".join(wrong), file=sys.stderr)
-    print(f"{len(found)} units read, {len(wrong)} with errors or warnings")
-    return 1 if wrong or not found else 0
+        right = list(pool.map(read, units(args.folder)))
+    print(f"{len(right)} units read, {right.count(False)} with errors or warnings")
+    return 0 if right and all(right) else 1
 
 
 if __name__ == "__main__":

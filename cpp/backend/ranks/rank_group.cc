@@ -71,19 +71,19 @@ std::span<const RankGroup::Shown> RankGroup::exchange(int32_t rank, const Shown&
 }
 
 void RankGroup::enter(Member& member) {
-  const std::lock_guard lock(members_mutex_);
+  const MutexLock lock(members_mutex_);
   members_.push_back(&member);
 }
 
 void RankGroup::leave(Member& member) noexcept {
-  const std::lock_guard lock(members_mutex_);
+  const MutexLock lock(members_mutex_);
   std::erase(members_, &member);
 }
 
 void RankGroup::fail(int32_t rank) noexcept {
   failed_.store(true);
   {
-    const std::lock_guard lock(members_mutex_);
+    const MutexLock lock(members_mutex_);
     if (first_failed_ < 0) first_failed_ = rank;
     for (Member* const member : members_) member->failed(first_failed_);
   }
@@ -93,7 +93,7 @@ void RankGroup::fail(int32_t rank) noexcept {
 
 void RankGroup::reset() noexcept {
   {
-    const std::lock_guard lock(members_mutex_);
+    const MutexLock lock(members_mutex_);
     for (Member* const member : members_) member->drop_records();
     for (Member* const member : members_) member->settle();
     for (Member* const member : members_) member->forget();

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "headrace/status.h"
 #include "tensor/tensor_view.h"
 
@@ -91,9 +91,9 @@ class RankGroup {
   alignas(64) mutable std::atomic<uint32_t> round_{0};  // waiting ranks sleep on it
   mutable std::atomic<int32_t> sleepers_{0};
   std::atomic<bool> failed_{false};
-  std::mutex members_mutex_;
-  std::vector<Member*> members_;  // guarded by members_mutex_
-  int32_t first_failed_ = -1;     // guarded by it, too; -1: none
+  Mutex members_mutex_;
+  std::vector<Member*> members_ HEADRACE_GUARDED_BY(members_mutex_);
+  int32_t first_failed_ HEADRACE_GUARDED_BY(members_mutex_) = -1;  // -1: none
 };
 
 }  // namespace headrace

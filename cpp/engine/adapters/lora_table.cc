@@ -31,7 +31,7 @@ void LoraTable::load(const std::string& name, const std::string& path) {
   try {
     std::vector<LoraLoader> loaders;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       loaders = loaders_;
     }
     made = std::make_shared<LoadedLora>();
@@ -43,11 +43,11 @@ void LoraTable::load(const std::string& name, const std::string& path) {
                   "' has failed.");
     }
   } catch (...) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     loading_.erase(name);
     throw;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   loading_.erase(name);
   if (loaders_.empty()) {
     throw_error(ErrorCode::kInvalidState, "model '", model_, "' was released meanwhile.");
@@ -59,7 +59,7 @@ void LoraTable::load(const std::string& name, const std::string& path) {
 void LoraTable::reserve(const std::string& name, const std::string& path) {
   if (name.empty()) throw_error(ErrorCode::kInvalidArgument, "an adapter's name can't be empty.");
   if (path.empty()) throw_error(ErrorCode::kInvalidArgument, "an adapter's path can't be empty.");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (loaded_.contains(name) || loading_.contains(name)) {
     throw_error(ErrorCode::kInvalidState, "model '", model_, "' has an adapter '", name,
                 "' already: unload it first or choose another name.");
@@ -74,7 +74,7 @@ void LoraTable::reserve(const std::string& name, const std::string& path) {
 
 void LoraTable::unload(const std::string& name) {
   LoraLease gone;  // its memory is given back with no lock held
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = loaded_.find(name);
   if (found == loaded_.end()) refuse_unknown(name);
   // Leases are only made under the lock: what is one here stays one.
@@ -89,7 +89,7 @@ void LoraTable::unload(const std::string& name) {
 
 LoraLease LoraTable::lease(const std::string& name) const {
   if (name.empty()) return nullptr;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = loaded_.find(name);
   if (found == loaded_.end()) refuse_unknown(name);
   return found->second;
@@ -97,7 +97,7 @@ LoraLease LoraTable::lease(const std::string& name) const {
 
 std::vector<LoraInfo> LoraTable::list() const {
   std::vector<LoraInfo> out;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, lora] : loaded_) {
     const LoraAdapter& first = *first_of(*lora);
     size_t bytes = 0;
@@ -115,7 +115,7 @@ std::vector<LoraInfo> LoraTable::list() const {
 void LoraTable::close() {
   std::vector<LoraLoader> loaders;
   std::map<std::string, LoraLease> gone;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   loaders.swap(loaders_);
   gone.swap(loaded_);
 }

@@ -4,11 +4,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "headrace/engine.h"
 
 namespace headrace {
@@ -58,11 +58,11 @@ class LoraTable {
   const std::string model_;
   const size_t max_loras_;
 
-  mutable std::mutex mutex_;         // guards what follows
-  std::vector<LoraLoader> loaders_;  // none once closed
-  std::map<std::string, LoraLease> loaded_;
-  std::set<std::string> loading_;
-  uint32_t last_identity_ = 0;
+  mutable Mutex mutex_;
+  std::vector<LoraLoader> loaders_ HEADRACE_GUARDED_BY(mutex_);  // none once closed
+  std::map<std::string, LoraLease> loaded_ HEADRACE_GUARDED_BY(mutex_);
+  std::set<std::string> loading_ HEADRACE_GUARDED_BY(mutex_);
+  uint32_t last_identity_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace::internal

@@ -9,11 +9,11 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "base/thread_time.h"
 #include "engine/cache/cache_folder.h"
 #include "model/packed/packed_file.h"
@@ -41,7 +41,7 @@ class Pace {
 
   void pass(size_t bytes) {
     due_ = std::max(due_, steady_clock::now());
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     changed_.wait_until(lock, stop_, due_, [] { return false; });
     if (stop_.stop_requested()) throw NotNow{"the model is being closed"};
     due_ += std::chrono::duration_cast<steady_clock::duration>(
@@ -50,7 +50,7 @@ class Pace {
 
  private:
   const std::stop_token stop_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
   steady_clock::time_point due_{};
 };

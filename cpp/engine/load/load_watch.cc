@@ -22,27 +22,27 @@ void LoadWatch::report() {
 }
 
 void LoadWatch::expect(LoadStage stage, size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   amounts_[static_cast<size_t>(stage)].total += bytes;
 }
 
 void LoadWatch::enter(LoadStage stage) {
   check();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stage_ = stage;
   report();
 }
 
 void LoadWatch::pass(size_t bytes) {
   check();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   amount().done += bytes;
   report();
 }
 
 void LoadWatch::finish() {
   check();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   amount().done = amount().total;
   report();
 }

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 
+#include "base/mutex.h"
 #include "headrace/options.h"
 #include "model/weights/weight_reader.h"
 
@@ -38,16 +38,16 @@ class LoadWatch {
   struct Amount {
     size_t done = 0, total = 0;
   };
-  Amount& amount() { return amounts_[static_cast<size_t>(stage_)]; }
-  void report();
+  Amount& amount() HEADRACE_REQUIRES(mutex_) { return amounts_[static_cast<size_t>(stage_)]; }
+  void report() HEADRACE_REQUIRES(mutex_);
 
   const LoadProgressSink sink_;
   const std::stop_token stop_;
   const std::function<void()> checker_;
   std::atomic<bool> failed_{false};
-  std::mutex mutex_;  // guards what follows, and calls of the sink
-  LoadStage stage_ = LoadStage::kOpening;
-  std::array<Amount, 4> amounts_;
+  Mutex mutex_;  // held while the sink runs
+  LoadStage stage_ HEADRACE_GUARDED_BY(mutex_) = LoadStage::kOpening;
+  std::array<Amount, 4> amounts_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 /// Tells a watch of the weights that another reader reads.

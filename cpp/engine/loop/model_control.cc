@@ -8,17 +8,17 @@
 namespace headrace::internal {
 
 ModelState ModelControl::state() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_;
 }
 
 std::string ModelControl::failure() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 
 size_t ModelControl::pending_requests() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return pending_requests_;
 }
 
@@ -27,13 +27,13 @@ bool ModelControl::accepts_commands() const {
 }
 
 bool ModelControl::takes_requests() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_ == ModelState::kRunning && !released_;
 }
 
 bool ModelControl::submit(PreparedRequest& request) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (state_ != ModelState::kRunning || released_) return false;
     commands_.emplace_back(std::move(request));
     ++pending_requests_;
@@ -44,7 +44,7 @@ bool ModelControl::submit(PreparedRequest& request) {
 
 void ModelControl::cancel(std::shared_ptr<RequestState> request) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!accepts_commands()) return;
     commands_.emplace_back(CancelCommand{std::move(request)});
   }
@@ -55,7 +55,7 @@ std::optional<std::future<bool>> ModelControl::clear_cache() {
   ClearCacheCommand command;
   auto done = command.done.get_future();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!accepts_commands()) return std::nullopt;
     commands_.emplace_back(std::move(command));
   }
@@ -65,21 +65,21 @@ std::optional<std::future<bool>> ModelControl::clear_cache() {
 
 void ModelControl::clear_cache_soon() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     clear_soon_ = true;
   }
   work_.notify_one();
 }
 
 void ModelControl::begin() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HEADRACE_CHECK(state_ == ModelState::kInstalled || state_ == ModelState::kStopped);
   state_ = ModelState::kRunning;
 }
 
 void ModelControl::drain() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (state_ != ModelState::kRunning) return;
     state_ = ModelState::kStopping;
   }
@@ -87,14 +87,15 @@ void ModelControl::drain() {
 }
 
 bool ModelControl::wait_stopped(std::optional<std::chrono::nanoseconds> timeout) {
-  std::unique_lock lock(mutex_);
-  return wait_until_ready(state_changed_, lock, timeout,
-                          [this] { return state_ != ModelState::kStopping; });
+  MutexLock lock(mutex_);
+  return wait_until_ready(state_changed_, lock, timeout, [this]() HEADRACE_REQUIRES(mutex_) {
+    return state_ != ModelState::kStopping;
+  });
 }
 
 void ModelControl::release() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     released_ = true;
   }
   work_.notify_one();
@@ -102,11 +103,11 @@ void ModelControl::release() {
 
 ModelControl::Order ModelControl::take(std::vector<Command>& out, bool idle) {
   out.clear();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (idle) {
-    work_.wait(lock, [this] {
-      return !commands_.empty() || clear_soon_ || released_ || state_ == ModelState::kStopping;
-    });
+    while (commands_.empty() && !clear_soon_ && !released_ && state_ != ModelState::kStopping) {
+      work_.wait(lock);
+    }
   }
   out.swap(commands_);
   if (std::exchange(clear_soon_, false)) out.emplace_back(ClearCacheCommand{});
@@ -118,7 +119,7 @@ ModelControl::Order ModelControl::take(std::vector<Command>& out, bool idle) {
 std::vector<Command> ModelControl::finish(ModelState state, const Ending& failure) noexcept {
   std::vector<Command> late;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = state;
     try {
       failure_ = failure.message;

@@ -1,16 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/request/endings.h"
 #include "engine/request/prepared_request.h"
 #include "engine/request/request_state.h"
@@ -72,17 +71,17 @@ class ModelControl final : public RequestCanceller {
   std::vector<Command> finish(ModelState state, const Ending& failure) noexcept;
 
  private:
-  bool accepts_commands() const;
+  bool accepts_commands() const HEADRACE_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable work_;
-  std::condition_variable state_changed_;
-  ModelState state_ = ModelState::kInstalled;
-  bool released_ = false;
-  bool clear_soon_ = false;
-  std::string failure_;
-  std::vector<Command> commands_;
-  size_t pending_requests_ = 0;
+  mutable Mutex mutex_;
+  CondVar work_;
+  CondVar state_changed_;
+  ModelState state_ HEADRACE_GUARDED_BY(mutex_) = ModelState::kInstalled;
+  bool released_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool clear_soon_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::string failure_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<Command> commands_ HEADRACE_GUARDED_BY(mutex_);
+  size_t pending_requests_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace::internal

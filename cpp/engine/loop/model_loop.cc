@@ -58,17 +58,17 @@ void ModelLoop::free_memory() {
   mask_workers_.reset();
   encoder_.reset();
   speculator_.reset();
-  const std::lock_guard lock(stats_mutex_);
+  const MutexLock lock(stats_mutex_);
   gone = std::move(runner_);
 }
 
 void ModelLoop::forget_counters() {
-  const std::lock_guard lock(stats_mutex_);
+  const MutexLock lock(stats_mutex_);
   stats_ = {.mapped_bytes = stats_.mapped_bytes};
 }
 
 ModelStats ModelLoop::stats() const {
-  const std::lock_guard lock(stats_mutex_);
+  const MutexLock lock(stats_mutex_);
   ModelStats out = stats_;
   if (runner_ != nullptr) {  // adapters come and go beside the loop
     out.memory_bytes = runner_->memory_bytes();
@@ -86,7 +86,7 @@ void ModelLoop::update_stats() {
     counters_.encoder_hit_tokens = encoder_->found_rows() - found_at_start_;
     counters_.encoder_cache_bytes = encoder_->bytes();
   }
-  const std::lock_guard lock(stats_mutex_);
+  const MutexLock lock(stats_mutex_);
   stats_ = counters_;
 }
 
@@ -465,7 +465,7 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
     ending.message.clear();
   }
   {
-    const std::lock_guard lock(stats_mutex_);
+    const MutexLock lock(stats_mutex_);
     stats_.waiting_requests = stats_.running_requests = 0;
     stats_.encoder_cache_bytes = 0;
   }

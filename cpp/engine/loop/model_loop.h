@@ -3,7 +3,6 @@
 #include <array>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "engine/guess/speculator.h"
 #include "engine/loop/model_control.h"
 #include "engine/loop/step.h"
@@ -142,8 +142,8 @@ class ModelLoop {
   ModelStats counters_;
   SchedulerStats at_start_;
 
-  mutable std::mutex stats_mutex_;
-  ModelStats stats_;  // guarded by stats_mutex_
+  mutable Mutex stats_mutex_;
+  ModelStats stats_ HEADRACE_GUARDED_BY(stats_mutex_);
 };
 
 }  // namespace headrace::internal

@@ -20,7 +20,7 @@ void Guide::set_due(std::optional<int32_t> token) {
 void Guide::compute() noexcept {
   {
     const int32_t thread = this_thread_id();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     work_ = Work{thread, thread_cpu_nanoseconds(thread), std::chrono::steady_clock::now(), false};
   }
   try {
@@ -31,7 +31,7 @@ void Guide::compute() noexcept {
     failure_ = std::current_exception();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     work_.reset();
     ready_.store(true, std::memory_order_release);
   }
@@ -39,12 +39,12 @@ void Guide::compute() noexcept {
 }
 
 bool Guide::wait_for(std::chrono::nanoseconds time) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   return done_.wait_for(lock, time, [this] { return ready(); });
 }
 
 void Guide::interrupt_if_late(const MaskPatience& patience) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!work_ || work_->interrupted || !matcher_) return;
   const int64_t cpu = thread_cpu_nanoseconds(work_->thread_id) - work_->cpu_start;
   if (cpu < patience.cpu.count() &&
@@ -59,7 +59,7 @@ void Guide::advance() {
   if (!matcher_) {
     auto matcher = constraint_->start();
     if (!matcher) throw_error(ErrorCode::kInvalidArgument, "the constraint started no matcher.");
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     matcher_ = std::move(matcher);
     allowed_.resize(static_cast<size_t>(ceil_div(vocab_size_, 32)));
   }

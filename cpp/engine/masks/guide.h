@@ -2,14 +2,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "headrace/token_constraint.h"
 
 namespace headrace::internal {
@@ -77,9 +76,9 @@ class Guide {
     std::chrono::steady_clock::time_point start;
     bool interrupted;
   };
-  std::mutex mutex_;  // guards work_, matcher_'s making, and ready_'s becoming true
-  std::condition_variable done_;
-  std::optional<Work> work_;  // while a thread is in compute()
+  Mutex mutex_;  // also held while matcher_ is made and ready_ becomes true
+  CondVar done_;
+  std::optional<Work> work_ HEADRACE_GUARDED_BY(mutex_);  // while a thread is in compute()
   std::unique_ptr<TokenMatcher> matcher_;
   std::optional<int32_t> token_;  // generated, but not yet known to the matcher
   int32_t generated_ = 0;

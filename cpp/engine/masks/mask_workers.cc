@@ -27,7 +27,7 @@ MaskWorkers::~MaskWorkers() { end_threads(); }
 
 void MaskWorkers::end_threads() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   work_.notify_all();
@@ -40,7 +40,7 @@ int MaskWorkers::default_threads() {
 
 void MaskWorkers::post(const std::shared_ptr<Guide>& guide) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_.push_back(guide);
   }
   work_.notify_one();
@@ -57,10 +57,10 @@ void MaskWorkers::wait(Guide& guide) {
 }
 
 void MaskWorkers::interrupt_late() {
-  for (size_t i = 0; i < worked_on_.size(); ++i) {
+  for (size_t i = 0; i < threads_.size(); ++i) {
     std::shared_ptr<Guide> guide;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       guide = worked_on_[i].lock();
     }
     if (guide) guide->interrupt_if_late(patience_);
@@ -71,8 +71,8 @@ void MaskWorkers::work(size_t worker) {
   for (;;) {
     std::shared_ptr<Guide> guide;
     {
-      std::unique_lock lock(mutex_);
-      work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      MutexLock lock(mutex_);
+      while (!stopping_ && queue_.empty()) work_.wait(lock);
       if (stopping_) return;
       guide = queue_.front().lock();
       queue_.pop_front();

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/masks/guide.h"
 
 namespace headrace::internal {
@@ -39,11 +38,11 @@ class MaskWorkers {
   void interrupt_late();
 
   const MaskPatience patience_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable work_;
-  std::deque<std::weak_ptr<Guide>> queue_;
-  std::vector<std::weak_ptr<Guide>> worked_on_;  // by each thread
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar work_;
+  std::deque<std::weak_ptr<Guide>> queue_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Guide>> worked_on_ HEADRACE_GUARDED_BY(mutex_);  // by each thread
+  bool stopping_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;  // the owner's
 };
 

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <utility>
 
+#include "base/first_failure.h"
+#include "base/mutex.h"
 #include "engine/devices/device_names.h"
 #include "engine/replica/run_on_threads.h"
 
@@ -22,7 +23,7 @@ class SharedProgress {
   SharedProgress(LoadProgressSink sink, size_t count) : sink_(std::move(sink)), now_(count) {}
 
   void note(size_t replica, const LoadProgress& progress) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     now_[replica] = progress;
     if (progress.stage == LoadStage::kWeights) weights_ = progress.bytes_total;
     if (progress.stage < LoadStage::kWeights) {
@@ -46,9 +47,9 @@ class SharedProgress {
 
  private:
   const LoadProgressSink sink_;
-  std::mutex mutex_;  // guards what follows, and calls of the sink
-  std::vector<LoadProgress> now_;
-  size_t weights_ = 0;
+  Mutex mutex_;  // held while the sink runs
+  std::vector<LoadProgress> now_ HEADRACE_GUARDED_BY(mutex_);
+  size_t weights_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
@@ -66,8 +67,7 @@ std::vector<LoadedModel> load_replicas(const ModelLoader& loader, const std::str
   SharedProgress progress(options.load_progress, count);
   std::stop_source failed;
   const std::stop_callback pass_on(options.load_stop, [&failed] { failed.request_stop(); });
-  std::exception_ptr failure;
-  std::mutex mutex;  // guards failure
+  FirstFailure failure;
   std::string first_device;
   const auto load = [&](size_t index) {
     ModelOptions own = options;
@@ -80,10 +80,9 @@ std::vector<LoadedModel> load_replicas(const ModelLoader& loader, const std::str
     try {
       return loader(name, own, {static_cast<int32_t>(index), first_device}, logger);
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
+      failure.keep();
       failed.request_stop();
-      std::rethrow_exception(failure);
+      std::rethrow_exception(failure.get());
     }
   };
 

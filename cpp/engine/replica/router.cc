@@ -19,7 +19,7 @@ std::optional<Router::Choice> Router::choose(const SeqSpec& spec,
   const auto prompt_rows = static_cast<int64_t>(spec.prompt.size());
   const int64_t output_rows = std::min<int64_t>(spec.max_tokens, kExpectedOutput);
 
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::optional<size_t> best;
   int64_t best_rows = 0, best_own = 0;
   for (size_t i = 0; i < replicas_.size(); ++i) {
@@ -41,7 +41,7 @@ std::optional<Router::Choice> Router::choose(const SeqSpec& spec,
 }
 
 void Router::forget_prefixes() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Known& replica : replicas_) replica.trace.clear();
 }
 

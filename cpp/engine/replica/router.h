@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/replica/prefix_trace.h"
 #include "engine/request/booking.h"
 #include "sched/scheduler.h"
@@ -45,7 +45,7 @@ class Router {
 
   const int32_t block_size_;
   const bool caches_prefixes_;
-  std::mutex mutex_;  // guards the traces; one choice at a time
+  Mutex mutex_;  // guards the traces; one choice at a time
   std::vector<Known> replicas_;
 };
 

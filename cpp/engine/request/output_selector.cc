@@ -3,13 +3,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
 #include "base/home_process.h"
+#include "base/mutex.h"
 #include "engine/request/request_state.h"
 #include "engine/request/timed_wait.h"
 
@@ -19,22 +18,22 @@ struct OutputSelector::Shared {
   struct Entry;
 
   const internal::HomeProcess home;
-  std::mutex mutex;  // guards what follows; never held while a request is called
-  std::condition_variable came;
-  std::unordered_map<int64_t, std::shared_ptr<Entry>> entries;
-  std::vector<Entry*> reported;  // has room for all of `entries`
-  bool woken = false;
-  int ready_fd = -1;  // an eventfd, above 0 while `reported` isn't empty
+  Mutex mutex;  // never held while a request is called
+  CondVar came;
+  std::unordered_map<int64_t, std::shared_ptr<Entry>> entries HEADRACE_GUARDED_BY(mutex);
+  std::vector<Entry*> reported HEADRACE_GUARDED_BY(mutex);  // has room for all of `entries`
+  bool woken HEADRACE_GUARDED_BY(mutex) = false;
+  int ready_fd HEADRACE_GUARDED_BY(mutex) = -1;  // an eventfd, above 0 while `reported` isn't empty
 
   ~Shared() {
     if (ready_fd >= 0) close(ready_fd);
   }
 
   void report(Entry& entry) noexcept;
-  void raise_fd() const noexcept {
+  void raise_fd() const noexcept HEADRACE_REQUIRES(mutex) {
     if (ready_fd >= 0) eventfd_write(ready_fd, 1);
   }
-  void lower_fd() const noexcept {
+  void lower_fd() const noexcept HEADRACE_REQUIRES(mutex) {
     eventfd_t ignored = 0;
     if (ready_fd >= 0) eventfd_read(ready_fd, &ignored);
   }
@@ -55,7 +54,7 @@ struct OutputSelector::Shared::Entry final : internal::OutputListener {
 
 void OutputSelector::Shared::report(Entry& entry) noexcept {
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (entry.removed || std::exchange(entry.reported, true)) return;
     if (reported.empty()) raise_fd();
     reported.push_back(&entry);
@@ -72,7 +71,7 @@ OutputSelector::~OutputSelector() {
   }
   std::unordered_map<int64_t, std::shared_ptr<Shared::Entry>> entries;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     entries.swap(shared_->entries);
     for (const auto& [tag, entry] : entries) entry->removed = true;
   }
@@ -88,7 +87,7 @@ void OutputSelector::add(const ResultQueue& queue, int64_t tag, Until until) {
   entry->request = queue.state_;
   entry->tag = tag;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     if (!shared_->entries.emplace(tag, entry).second) {
       throw_error(ErrorCode::kInvalidArgument, "tag ", tag, " is in use already.");
     }
@@ -106,7 +105,7 @@ void OutputSelector::remove(int64_t tag) {
   shared_->home.check("selector");
   std::shared_ptr<Shared::Entry> entry;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     const auto found = shared_->entries.find(tag);
     if (found == shared_->entries.end()) return;
     entry = std::move(found->second);
@@ -121,8 +120,10 @@ void OutputSelector::remove(int64_t tag) {
 
 bool OutputSelector::wait(std::optional<std::chrono::nanoseconds> timeout) {
   shared_->home.check("selector");
-  std::unique_lock lock(shared_->mutex);
-  const auto ready = [this] { return shared_->woken || !shared_->reported.empty(); };
+  MutexLock lock(shared_->mutex);
+  const auto ready = [this]() HEADRACE_REQUIRES(shared_->mutex) {
+    return shared_->woken || !shared_->reported.empty();
+  };
   if (!internal::wait_until_ready(shared_->came, lock, timeout, ready)) return false;
   shared_->woken = false;
   return true;
@@ -131,7 +132,7 @@ bool OutputSelector::wait(std::optional<std::chrono::nanoseconds> timeout) {
 void OutputSelector::wake() {
   shared_->home.check("selector");
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->woken = true;
   }
   shared_->came.notify_one();
@@ -140,7 +141,7 @@ void OutputSelector::wake() {
 std::vector<int64_t> OutputSelector::take(size_t at_most) {
   shared_->home.check("selector");
   std::vector<int64_t> tags;
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   auto& reported = shared_->reported;
   if (reported.empty()) return tags;
   const auto end = reported.begin() + static_cast<ptrdiff_t>(std::min(at_most, reported.size()));
@@ -156,7 +157,7 @@ std::vector<int64_t> OutputSelector::take(size_t at_most) {
 
 int OutputSelector::ready_fd() {
   shared_->home.check("selector");
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   if (shared_->ready_fd < 0) {
     shared_->ready_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (shared_->ready_fd < 0) {

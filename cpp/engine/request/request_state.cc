@@ -50,69 +50,71 @@ Output RequestState::take() {
 }
 
 std::optional<Output> RequestState::get(std::optional<std::chrono::nanoseconds> timeout) {
-  std::unique_lock lock(mutex_);
-  const auto ready = [this] { return has_output() || pending_.finished; };
+  MutexLock lock(mutex_);
+  const auto ready = [this]()
+                         HEADRACE_REQUIRES(mutex_) { return has_output() || pending_.finished; };
   if (!wait_until_ready(output_came_, lock, timeout, ready)) return std::nullopt;
   return take();
 }
 
 std::optional<Output> RequestState::get_nowait() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!has_output()) return std::nullopt;
   return take();
 }
 
 RequestStatus RequestState::status() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return status_;
 }
 
 FinishReason RequestState::finish_reason() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return pending_.finish_reason;
 }
 
 size_t RequestState::generated_length() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return static_cast<size_t>(stats_.generated_tokens);
 }
 
 RequestStats RequestState::stats() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stats_;
 }
 
 bool RequestState::wait(std::optional<std::chrono::nanoseconds> timeout) const {
-  std::unique_lock lock(mutex_);
-  return wait_until_ready(finished_, lock, timeout, [this] { return pending_.finished; });
+  MutexLock lock(mutex_);
+  return wait_until_ready(finished_, lock, timeout,
+                          [this]() HEADRACE_REQUIRES(mutex_) { return pending_.finished; });
 }
 
 void RequestState::set_replica(size_t index, std::weak_ptr<RequestCanceller> replica) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stats_.replica = static_cast<int32_t>(index);
   replica_ = std::move(replica);
 }
 
 void RequestState::note_media(int32_t image_tokens, int32_t video_tokens) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stats_.image_tokens = image_tokens;
   stats_.video_tokens = video_tokens;
 }
 
 void RequestState::note_scheduled(int32_t cached_tokens, int32_t host_cached_tokens) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stats_.first_scheduled_time = now();
   stats_.cached_tokens = cached_tokens;
   stats_.host_cached_tokens = host_cached_tokens;
 }
 
 void RequestState::note_prefill() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (status_ == RequestStatus::kWaiting) status_ = RequestStatus::kPrefill;
 }
 
 void RequestState::note_preempted() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++stats_.preemptions;
   if (status_ == RequestStatus::kPrefill) status_ = RequestStatus::kWaiting;
 }
@@ -143,7 +145,7 @@ void RequestState::apply(OutputDelta& delta) {
 }
 
 void RequestState::publish(OutputDelta delta) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (pending_.finished) return;
   apply(delta);
   const bool finished = pending_.finished;
@@ -164,13 +166,13 @@ void RequestState::publish(OutputDelta delta) {
   }
   if (!has_callback) return;
   lock.lock();
-  run_callback(lock);
+  run_callback();
 }
 
 void RequestState::add_listener(std::shared_ptr<OutputListener> listener, bool only_end) {
   bool due = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     due = pending_.finished || (!only_end && has_output());
     if (!pending_.finished) {
       auto changed =
@@ -183,7 +185,7 @@ void RequestState::add_listener(std::shared_ptr<OutputListener> listener, bool o
 }
 
 void RequestState::remove_listener(const OutputListener& listener) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!listeners_) return;
   auto changed = std::make_shared<Listeners>(*listeners_);
   std::erase_if(*changed, [&](const Listening& each) { return each.listener.get() == &listener; });
@@ -192,7 +194,7 @@ void RequestState::remove_listener(const OutputListener& listener) {
 
 // Whoever finds a call in progress leaves the next one to the thread that makes it: calls never
 // overlap and the loop thread never waits for a callback that another thread runs.
-void RequestState::run_callback(std::unique_lock<std::mutex>& lock) {
+void RequestState::run_callback() {
   if (running_callback_) return;
   while (callback_due_ && callback_) {
     callback_due_ = false;
@@ -200,19 +202,19 @@ void RequestState::run_callback(std::unique_lock<std::mutex>& lock) {
     Callback call = pending_.finished ? std::exchange(callback_, nullptr) : callback_;
     running_callback_ = call;
     running_thread_ = std::this_thread::get_id();
-    lock.unlock();
+    mutex_.unlock();
     try {
       (*call)();
     } catch (...) {  // it must not throw; one that does harms nobody else
     }
-    lock.lock();
+    mutex_.lock();
     Callback done = std::exchange(running_callback_, nullptr);
     running_thread_ = {};
     callback_done_.notify_all();
-    lock.unlock();
+    mutex_.unlock();
     call.reset();
     done.reset();
-    lock.lock();
+    mutex_.lock();
     if (running_callback_) return;
   }
 }
@@ -220,15 +222,15 @@ void RequestState::run_callback(std::unique_lock<std::mutex>& lock) {
 void RequestState::on_output(std::function<void()> callback) {
   Callback fresh, old, running;  // outlive the lock: their destructors may run foreign code
   if (callback) fresh = std::make_shared<std::function<void()>>(std::move(callback));
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   old = std::exchange(callback_, fresh);
   if (running_thread_ != std::this_thread::get_id()) {
     running = running_callback_;
-    callback_done_.wait(lock, [&] { return !running || running_callback_ != running; });
+    while (running && running_callback_ == running) callback_done_.wait(lock);
   }
   if (fresh && callback_ == fresh && has_output()) {
     callback_due_ = true;
-    run_callback(lock);
+    run_callback();
   }
 }
 

@@ -1,17 +1,16 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/home_process.h"
+#include "base/mutex.h"
 #include "headrace/result_queue.h"
 
 namespace headrace::internal {
@@ -102,31 +101,35 @@ class RequestState {
   };
   using Listeners = std::vector<Listening>;
 
-  bool has_output() const noexcept;
-  Output take();
-  void apply(OutputDelta& delta);
-  void run_callback(std::unique_lock<std::mutex>& lock);
+  bool has_output() const noexcept HEADRACE_REQUIRES(mutex_);
+  Output take() HEADRACE_REQUIRES(mutex_);
+  void apply(OutputDelta& delta) HEADRACE_REQUIRES(mutex_);
+  void run_callback() HEADRACE_REQUIRES(mutex_);
 
   const std::string id_;
   const uint64_t seed_;
   std::weak_ptr<RequestCanceller> replica_;  // unchanged once anyone else has this object
   const HomeProcess home_;
 
-  mutable std::mutex mutex_;  // guards what follows; never held in a callback
-  mutable std::condition_variable output_came_;
-  mutable std::condition_variable finished_;
-  Output pending_;           // not yet taken; `finished` and the reason stay once set
-  bool last_taken_ = false;  // the output that said `finished` has been handed out
-  RequestStatus status_ = RequestStatus::kWaiting;
-  RequestStats stats_;
+  mutable Mutex mutex_;  // never held in a callback
+  mutable CondVar output_came_;
+  mutable CondVar finished_;
+  // Not yet taken; `finished` and the reason stay once set.
+  Output pending_ HEADRACE_GUARDED_BY(mutex_);
+  // The output that said `finished` has been handed out.
+  bool last_taken_ HEADRACE_GUARDED_BY(mutex_) = false;
+  RequestStatus status_ HEADRACE_GUARDED_BY(mutex_) = RequestStatus::kWaiting;
+  RequestStats stats_ HEADRACE_GUARDED_BY(mutex_);
 
-  std::shared_ptr<const Listeners> listeners_;  // replaced when it changes: calls hold no lock
+  // Replaced when it changes: calls hold no lock.
+  std::shared_ptr<const Listeners> listeners_ HEADRACE_GUARDED_BY(mutex_);
 
-  Callback callback_;
-  bool callback_due_ = false;
-  Callback running_callback_;  // the one being called, by running_thread_
-  std::thread::id running_thread_;
-  std::condition_variable callback_done_;
+  Callback callback_ HEADRACE_GUARDED_BY(mutex_);
+  bool callback_due_ HEADRACE_GUARDED_BY(mutex_) = false;
+  // The one being called, by running_thread_.
+  Callback running_callback_ HEADRACE_GUARDED_BY(mutex_);
+  std::thread::id running_thread_ HEADRACE_GUARDED_BY(mutex_);
+  CondVar callback_done_;
 };
 
 }  // namespace headrace::internal

@@ -151,7 +151,7 @@ void DeviceRank::link_by_nccl() {
   const auto all = group_->exchange(links_.rank, {.more = &made});
   made = *static_cast<const std::shared_ptr<NcclClique>*>(all[0].more);
   {
-    const std::lock_guard lock(clique_mutex_);
+    const MutexLock lock(clique_mutex_);
     clique_ = made;
   }
   group_->meet();  // all have taken it
@@ -182,7 +182,7 @@ void DeviceRank::leave_peers() {
 }
 
 std::shared_ptr<NcclClique> DeviceRank::clique() {
-  const std::lock_guard lock(clique_mutex_);
+  const MutexLock lock(clique_mutex_);
   return clique_;
 }
 
@@ -256,7 +256,7 @@ void DeviceRank::settle() noexcept try {
 void DeviceRank::forget() noexcept try {
   const Visit visit(context_);
   {
-    const std::lock_guard lock(clique_mutex_);
+    const MutexLock lock(clique_mutex_);
     if (clique_ != nullptr) linked_ = false;
     clique_.reset();
   }

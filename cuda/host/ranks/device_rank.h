@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "backend/ranks/rank_group.h"
+#include "base/mutex.h"
 #include "cuda/host/memory/device_memory.h"
 #include "cuda/host/memory/pinned.h"
 #include "cuda/host/ranks/nccl.h"
@@ -102,8 +102,8 @@ class DeviceRank final : public RankGroup::Member, public PartsCarrier {
   bool first_runs_ahead_ = true;
   const DeviceRank* others_[kMostRanks] = {};  // while they link
   bool reaches_all_ = false;                   // likewise; the others read it
-  std::mutex clique_mutex_;
-  std::shared_ptr<NcclClique> clique_;  // guarded by clique_mutex_; null: not by NCCL
+  Mutex clique_mutex_;
+  std::shared_ptr<NcclClique> clique_ HEADRACE_GUARDED_BY(clique_mutex_);  // null: not by NCCL
   std::vector<Columns> columns_;
 };
 

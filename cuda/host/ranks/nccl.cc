@@ -110,7 +110,7 @@ NcclClique::~NcclClique() {
 
 void NcclClique::all_gather(int32_t rank, std::byte* memory, int64_t bytes, Stream stream) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::ranges::find(aborted_, true) != aborted_.end()) throw OtherRankFailed();
   }
   const Nccl::Comm comm = comms_[static_cast<size_t>(rank)];
@@ -125,7 +125,7 @@ void NcclClique::all_gather(int32_t rank, std::byte* memory, int64_t bytes, Stre
 void NcclClique::abort(int32_t rank) noexcept {
   const auto at = static_cast<size_t>(rank);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (aborted_[at]) return;
     aborted_[at] = true;
   }

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cuda/host/runtime/cuda_api.h"
 #include "cuda/kernels/ranks/rank_links.h"
 
@@ -64,8 +64,8 @@ class NcclClique {
  private:
   const std::shared_ptr<const Nccl> nccl_;
   std::vector<Nccl::Comm> comms_;
-  std::mutex mutex_;           // not held within a call that may wait for other ranks
-  std::vector<bool> aborted_;  // by rank; guarded by mutex_
+  Mutex mutex_;  // not held within a call that may wait for other ranks
+  std::vector<bool> aborted_ HEADRACE_GUARDED_BY(mutex_);  // by rank
 };
 
 }  // namespace headrace::cuda

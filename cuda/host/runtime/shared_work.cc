@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace headrace::cuda {
 
@@ -19,10 +20,10 @@ constexpr std::chrono::microseconds kPause(50);
 struct SharedStream::Entry {
   CudaApi& api;
   const int device;
-  std::mutex mutex;  // guards what follows
-  Stream stream;     // null: it is gone
-  Event event = nullptr;
-  bool captures = false;
+  Mutex mutex;
+  Stream stream HEADRACE_GUARDED_BY(mutex);  // null: it is gone
+  Event event HEADRACE_GUARDED_BY(mutex) = nullptr;
+  bool captures HEADRACE_GUARDED_BY(mutex) = false;
 
   Entry(CudaApi& of, int number, Stream own) : api(of), device(number), stream(own) {
     if (api.create_event(&event) != kSuccess) event = nullptr;
@@ -30,7 +31,7 @@ struct SharedStream::Entry {
 
   /// Whether what was on the stream at the first call with this `marked`, false then, has ended.
   bool has_ended(bool* marked) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (stream == nullptr || event == nullptr) return true;
     if (!*marked && !captures) {
       if (api.record(event, stream) != kSuccess) return true;
@@ -44,8 +45,8 @@ struct SharedStream::Entry {
 namespace {
 
 struct Streams {
-  std::mutex mutex;
-  std::vector<std::shared_ptr<SharedStream::Entry>> entries;
+  Mutex mutex;
+  std::vector<std::shared_ptr<SharedStream::Entry>> entries HEADRACE_GUARDED_BY(mutex);
 };
 
 Streams& streams() {
@@ -57,29 +58,29 @@ Streams& streams() {
 
 SharedStream::SharedStream(CudaApi& api, int device, Stream stream)
     : entry_(std::make_shared<Entry>(api, device, stream)) {
-  const std::lock_guard lock(streams().mutex);
+  const MutexLock lock(streams().mutex);
   streams().entries.push_back(entry_);
 }
 
 SharedStream::~SharedStream() {
   {
-    const std::lock_guard lock(streams().mutex);
+    const MutexLock lock(streams().mutex);
     std::erase(streams().entries, entry_);
   }
-  const std::lock_guard lock(entry_->mutex);
+  const MutexLock lock(entry_->mutex);
   entry_->stream = nullptr;
   if (entry_->event != nullptr) static_cast<void>(entry_->api.destroy_event(entry_->event));
 }
 
 void SharedStream::set_capturing(bool captures) {
-  const std::lock_guard lock(entry_->mutex);
+  const MutexLock lock(entry_->mutex);
   entry_->captures = captures;
 }
 
 void finish_others_work(CudaApi& api, int device, Stream own) {
   std::vector<std::shared_ptr<SharedStream::Entry>> others;
   {
-    const std::lock_guard lock(streams().mutex);
+    const MutexLock lock(streams().mutex);
     for (const auto& entry : streams().entries) {
       if (&entry->api == &api && entry->device == device) others.push_back(entry);
     }
@@ -87,7 +88,7 @@ void finish_others_work(CudaApi& api, int device, Stream own) {
   const auto deadline = Clock::now() + kLongestWait;
   for (const auto& other : others) {
     {
-      const std::lock_guard lock(other->mutex);
+      const MutexLock lock(other->mutex);
       if (other->stream == own) continue;
     }
     for (bool marked = false; !other->has_ended(&marked) && Clock::now() < deadline;) {

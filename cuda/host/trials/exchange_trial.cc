@@ -3,13 +3,12 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "cuda/host/trials/trial.h"
 
 namespace headrace::cuda {
@@ -26,8 +25,9 @@ class Watch {
  public:
   Watch(uint32_t* stop, std::chrono::milliseconds patience)
       : thread_([this, stop, patience] {
-          std::unique_lock lock(mutex_);
-          late_ = !ended_.wait_for(lock, patience, [&] { return done_; });
+          MutexLock lock(mutex_);
+          late_ = !ended_.wait_for(lock, patience,
+                                   [this]() HEADRACE_REQUIRES(mutex_) { return done_; });
           if (late_) std::atomic_ref(*stop).store(1, std::memory_order_release);
         }) {}
   ~Watch() { static_cast<void>(end()); }
@@ -37,7 +37,7 @@ class Watch {
   /// Whether time was up.
   bool end() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       done_ = true;
     }
     ended_.notify_all();
@@ -46,9 +46,10 @@ class Watch {
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false, late_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar ended_;
+  bool done_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool late_ = false;  // the thread's until it has ended
   std::thread thread_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "base/first_failure.h"
 
 namespace headrace::cuda {
 
@@ -24,9 +25,9 @@ struct Uploader::Task {
   int64_t units, piece_units, pieces;
   size_t unit_bytes;
   const Fill& fill;
+  Stream stream = nullptr;
   std::atomic<int64_t> next{0};
-  std::mutex failure_mutex;
-  std::exception_ptr failure;  // guarded by failure_mutex
+  FirstFailure failure;
 };
 
 Uploader::Uploader(CudaContext& context, int32_t threads, EventHandle* behind)
@@ -64,20 +65,19 @@ void Uploader::work(Lane& lane, Task& task) {
       context_.check(
           context_.api().copy(task.device + static_cast<size_t>(first) * task.unit_bytes,
                               lane.memory.data(), static_cast<size_t>(count) * task.unit_bytes,
-                              CopyKind::kHostToDevice, stream_),
+                              CopyKind::kHostToDevice, task.stream),
           "copying weights");
-      lane.copied.record(stream_);
+      lane.copied.record(task.stream);
     }
   } catch (...) {
     task.next.store(task.pieces);
-    const std::lock_guard lock(task.failure_mutex);
-    if (!task.failure) task.failure = std::current_exception();
+    task.failure.keep();
   }
 }
 
 void Uploader::write(void* device, int64_t units, size_t unit_bytes, const Fill& fill) {
   if (units <= 0 || unit_bytes == 0) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   context_.enter();
   const auto piece_units = static_cast<int64_t>(std::max<size_t>(1, kPieceBytes / unit_bytes));
   Task task{.device = static_cast<std::byte*>(device),
@@ -88,22 +88,23 @@ void Uploader::write(void* device, int64_t units, size_t unit_bytes, const Fill&
             .fill = fill};
   const size_t lanes = std::min(threads_, static_cast<size_t>(task.pieces));
   prepare(lanes, static_cast<size_t>(piece_units) * unit_bytes);
+  task.stream = stream_;
   if (behind_ != nullptr) behind_->hold_up(stream_);
   pending_ = true;
   {
     std::vector<std::jthread> helpers;  // joined however this block is left
     try {
       for (size_t i = 1; i < lanes; ++i) {
-        helpers.emplace_back([this, i, &task] { work(lanes_[i], task); });
+        helpers.emplace_back([this, &lane = lanes_[i], &task] { work(lane, task); });
       }
     } catch (const std::system_error&) {  // no more threads: those there are do all of it
     }
     work(lanes_[0], task);
   }
-  if (task.failure) {
+  if (const auto failure = task.failure.take()) {
     // The caller gives the device memory back: no piece may still be on its way there.
     static_cast<void>(context_.api().synchronize(stream_));
-    std::rethrow_exception(task.failure);
+    std::rethrow_exception(failure);
   }
 }
 
@@ -116,7 +117,7 @@ void Uploader::write(void* device, const void* source, size_t bytes) {
 }
 
 void Uploader::flush() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!pending_) return;
   context_.enter();
   context_.check(context_.api().synchronize(stream_), "copying weights");
@@ -125,7 +126,7 @@ void Uploader::flush() {
 
 void Uploader::release() {
   flush();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!pending_) lanes_.clear();
 }
 

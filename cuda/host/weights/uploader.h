@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cuda/host/memory/pinned.h"
 
 namespace headrace::cuda {
@@ -41,16 +41,15 @@ class Uploader {
   };
   struct Task;
   void work(Lane& lane, Task& task);
-  void prepare(size_t lanes, size_t bytes);
+  void prepare(size_t lanes, size_t bytes) HEADRACE_REQUIRES(mutex_);
 
   CudaContext& context_;
   const size_t threads_;
   EventHandle* const behind_;
-  std::mutex mutex_;
-  // Guarded by mutex_:
-  Stream stream_ = nullptr;
-  std::vector<Lane> lanes_;
-  bool pending_ = false;
+  Mutex mutex_;
+  Stream stream_ HEADRACE_GUARDED_BY(mutex_) = nullptr;
+  std::vector<Lane> lanes_ HEADRACE_GUARDED_BY(mutex_);
+  bool pending_ HEADRACE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace headrace::cuda

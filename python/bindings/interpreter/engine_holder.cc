@@ -14,8 +14,8 @@ namespace {
 
 /// Engines to close at interpreter exit. Never destroyed, like the gate.
 struct Registry {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<EngineHolder>> holders;
+  Mutex mutex;
+  std::vector<std::weak_ptr<EngineHolder>> holders HEADRACE_GUARDED_BY(mutex);
 
   static Registry& instance() {
     static auto* const registry = new Registry;
@@ -31,7 +31,7 @@ EngineHolder::EngineHolder(EngineOptions options)
 std::shared_ptr<EngineHolder> EngineHolder::make(EngineOptions options) {
   std::shared_ptr<EngineHolder> holder(new EngineHolder(std::move(options)));
   Registry& registry = Registry::instance();
-  const std::lock_guard lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   std::erase_if(registry.holders, [](const auto& each) { return each.expired(); });
   registry.holders.push_back(holder);
   return holder;
@@ -48,21 +48,24 @@ std::shared_ptr<Engine> EngineHolder::get() const {
                 "the engine belongs to the process that made it: make one after the fork.");
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (engine_) return engine_;
   }
   sleep_if_ending();
   throw Error(ErrorCode::kInvalidState, "the engine has been closed.");
 }
 
+// Without the lock: the parent may have forked while another thread held it, and no other thread is
+// here.
+void EngineHolder::leave_to_parent() {
+  if (engine_) new std::shared_ptr<Engine>(std::move(engine_));
+}
+
 void EngineHolder::close() {
+  if (getpid() != process_) return leave_to_parent();
   std::shared_ptr<Engine> engine;
-  if (getpid() != process_) {  // the parent may have forked while another thread held the lock
-    if (engine_) new std::shared_ptr<Engine>(std::move(engine_));
-    return;
-  }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     engine = std::exchange(engine_, nullptr);
   }
   closing_.request_stop();
@@ -80,7 +83,7 @@ void EngineHolder::close_all() {
   Registry& registry = Registry::instance();
   std::vector<std::weak_ptr<EngineHolder>> holders;
   {
-    const std::lock_guard lock(registry.mutex);
+    const MutexLock lock(registry.mutex);
     holders.swap(registry.holders);
   }
   for (const auto& each : holders) {

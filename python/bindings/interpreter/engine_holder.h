@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <stop_token>
 
+#include "base/mutex.h"
 #include "headrace/engine.h"
 
 namespace headrace::python {
@@ -30,11 +30,13 @@ class EngineHolder {
 
  private:
   explicit EngineHolder(EngineOptions options);
+  /// In a forked child: the engine is never destroyed there.
+  void leave_to_parent() HEADRACE_NO_THREAD_SAFETY_ANALYSIS;
 
   const int process_;
   std::stop_source closing_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<Engine> engine_;  // guarded by mutex_; null when closed
+  mutable Mutex mutex_;
+  std::shared_ptr<Engine> engine_ HEADRACE_GUARDED_BY(mutex_);  // null when closed
 };
 
 }  // namespace headrace::python

@@ -22,27 +22,27 @@ InterpreterGate*& current_gate() {
 InterpreterGate& InterpreterGate::instance() { return *current_gate(); }
 
 bool InterpreterGate::enter() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return false;
   ++inside_;
   return true;
 }
 
 void InterpreterGate::leave() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (--inside_ <= 0) empty_.notify_all();
 }
 
 void InterpreterGate::close() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   closed_ = true;
   closer_ = std::this_thread::get_id();
   // Below 0: a callback forked, and its thread left the child's gate without having entered it.
-  empty_.wait(lock, [this] { return inside_ <= 0; });
+  while (inside_ > 0) empty_.wait(lock);
 }
 
 bool InterpreterGate::closed_by_this_thread() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return closed_ && closer_ == std::this_thread::get_id();
 }
 

@@ -8,9 +8,9 @@
 
 #include <Python.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace headrace::python {
 
@@ -29,11 +29,11 @@ class InterpreterGate {
   bool closed_by_this_thread();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable empty_;
-  int inside_ = 0;
-  bool closed_ = false;
-  std::thread::id closer_;
+  Mutex mutex_;
+  CondVar empty_;
+  int inside_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::thread::id closer_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 /// Gives up the GIL for its lifetime. REQUIRES: the thread holds it. If the interpreter is gone

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -107,7 +108,7 @@ void ThreadPool::run(const Loop& loop) {
   wait_for_chunks();
   if (failed_.load(std::memory_order_relaxed)) {
     failed_.store(false, std::memory_order_relaxed);
-    std::rethrow_exception(std::exchange(failure_, nullptr));
+    std::rethrow_exception(failure_.take());
   }
 }
 
@@ -209,8 +210,7 @@ bool ThreadPool::run_chunk(Share& share, uint32_t number, int32_t thread) {
   try {
     loop_.call(loop_.context, begin, stop, thread);
   } catch (...) {
-    const std::lock_guard lock(failure_mutex_);
-    if (!failure_) failure_ = std::current_exception();
+    failure_.keep();
     failed_.store(true, std::memory_order_relaxed);
   }
   if (chunks_left_.fetch_sub(1) == 1 && caller_sleeps_.load()) wake_all(chunks_left_);

@@ -4,13 +4,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "backend/host/cpu_affinity.h"
+#include "base/first_failure.h"
 
 namespace headrace {
 
@@ -158,8 +157,7 @@ class ThreadPool {
   std::atomic<int32_t> sleeping_workers_{0};
   std::atomic<bool> caller_sleeps_{false};
   std::atomic<bool> stop_{false};
-  std::mutex failure_mutex_;
-  std::exception_ptr failure_;  ///< guarded by failure_mutex_
+  FirstFailure failure_;
   std::atomic<bool> failed_{false};
   std::vector<std::thread> threads_;
 };
