@@ -11,6 +11,8 @@ from headrace.quoting import checked_text
 
 _FILES = ("*.json", "*.model", "*.jinja", "*.txt", "*.ttf")
 _WEIGHTS = ("*.safetensors",)
+_LFS = b"version https://git-lfs.github.com/spec/"
+_MAX_POINTER = 1024  # bytes
 _GGUF_ID = re.compile(r".*[-_.]gguf", re.IGNORECASE)
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
@@ -33,7 +35,8 @@ def resolve_model(
     cache is used. Only JSON, text, tokenizer, template, font and (with `weights`) safetensors files
     are fetched. The revision "master" stands for the repository's default branch.
 
-    Raises ValueError for "", FileNotFoundError if there is no such folder or repository,
+    Raises ValueError for "" and for files that are pointers of git-lfs, FileNotFoundError if there
+    is no such folder or repository,
     ImportError if the hub would be needed and huggingface_hub isn't installed, UnsupportedError for
     a GGUF file or a folder or repository of such files.
     """
@@ -42,6 +45,7 @@ def resolve_model(
     if folder.is_dir():
         if weights:
             _refuse_gguf_folder(folder, name)
+        _refuse_lfs_pointers(folder, weights)
         return folder
     if _GGUF_ID.fullmatch(name):
         raise _gguf_error(name)
@@ -60,6 +64,21 @@ def is_hub_id(name: str) -> bool:
 def _refuse_gguf_folder(folder: Path, name: str) -> None:
     if not (folder / "config.json").exists() and any(folder.glob("*.gguf")):
         raise _gguf_error(name)
+
+
+def _refuse_lfs_pointers(folder: Path, weights: bool) -> None:
+    for pattern in (*_FILES, *(_WEIGHTS if weights else ())):
+        for file in folder.glob(pattern):
+            try:
+                is_pointer = file.is_file() and file.stat().st_size < _MAX_POINTER
+                is_pointer = is_pointer and file.read_bytes().startswith(_LFS)
+            except OSError:
+                continue  # who reads it says what is wrong
+            if is_pointer:
+                raise ValueError(
+                    f"{file} is a pointer of git-lfs, not the file itself: run `git lfs pull` in "
+                    "the folder, or fetch the model by its hub id"
+                )
 
 
 def _gguf_error(name: str) -> UnsupportedError:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.cli import batch, bench, chat, embed, generate, info, pack, serve
+from headrace.cli import batch, bench, cache, chat, completion, embed, generate, info, pack, serve
 from headrace.cli.logs import log_to_stderr
 from headrace.cli.usage import UsageError
 
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        with log_to_stderr():
+        with log_to_stderr(getattr(args, "log_times", False)):
             status: int = args.run(args)
         return status
     except KeyboardInterrupt:
@@ -79,6 +79,6 @@ def _parser() -> argparse.ArgumentParser:
     ):
         parser.add_argument(flag, action=_Folder, nargs=0, help=what)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (chat, generate, embed, serve, batch, bench, info, pack):
+    for command in (chat, generate, embed, serve, batch, bench, info, pack, cache, completion):
         command.add_parser(commands)
     return parser

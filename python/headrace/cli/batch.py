@@ -13,6 +13,7 @@ from headrace.cli.batch_ray import ray_answerer
 from headrace.cli.options import (
     SAMPLING_FIELDS,
     add_engine_options,
+    add_model_option,
     add_sampling_options,
     engine_arguments,
     model_path,
@@ -38,7 +39,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("input", help="JSON lines, or a .csv or .parquet file")
     parser.add_argument("output", help="the results, as JSON lines")
-    parser.add_argument("model", nargs="?", help="folder or hub id; default: the shipped model")
+    add_model_option(parser)
     parser.add_argument(
         "--errors", metavar="FILE", help="rows that failed; default: OUTPUT.errors.jsonl"
     )

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.cli.media import media_part
 from headrace.cli.options import SAMPLING_FIELDS
 from headrace.cli.usage import UsageError
+from headrace.cli.wrapping import Wrapper
+from headrace.options.generation_defaults import for_chat
+from headrace.options.sampling_params import is_default
 
 if TYPE_CHECKING:
     from headrace import LLM, LoRARequest, RequestOutput, SamplingParams
@@ -21,14 +24,19 @@ HELP = f"""\
 /help                 this text
 /reset                forget the conversation
 /system [TEXT]        set the system message (and forget the conversation); without TEXT remove it
+/set                  show the sampling parameters
 /set NAME VALUE       set a sampling parameter: {", ".join(SAMPLING_FIELDS)}
                       VALUE "default" goes back to the model's own
 /image FILE           show the model an image with the next message; also an address
 /video FILE           the same with a clip
 /save [FILE]          write the conversation to a new file, as JSON
-/exit                 leave (or Ctrl-D)
-Alt-Enter, or a backslash at the end of a line, goes on in a new line; pasted text may have several.
+/bye, /exit, /quit    leave (or Ctrl-D)
+Alt-Enter, or a backslash at the end of a line, goes on in a new line; \"\"\" begins and ends a
+message of several lines; pasted text may have several. Tab completes commands.
 Ctrl-C stops a reply. Anything else is sent to the model."""
+COMMANDS = (
+    *("/bye", "/exit", "/help", "/image", "/quit", "/reset", "/save", "/set", "/system", "/video"),
+)
 _COMMAND = re.compile(r"/[a-z]*")
 
 
@@ -71,7 +79,7 @@ class Session:
             self._show(command[1:], rest.strip())
         elif command == "/save":
             self._save(rest.strip())
-        elif command in ("/exit", "/quit"):
+        elif command in ("/bye", "/exit", "/quit"):
             self.done = True
         else:
             self._note(f"unknown command {command}; /help lists the commands")
@@ -81,7 +89,14 @@ class Session:
         system = [] if self.system is None else [{"role": "system", "content": self.system}]
         return [*system, *self.history]
 
+    def sampling(self) -> SamplingParams:
+        """What the next reply is sampled with."""
+        return for_chat(self.params, self.llm.chat_sampling)
+
     def _set(self, words: list[str]) -> None:
+        if not words:
+            self._show_values()
+            return
         if len(words) != 2 or words[0] not in SAMPLING_FIELDS:
             self._note(f"usage: /set NAME VALUE, with NAME one of {', '.join(SAMPLING_FIELDS)}")
             return
@@ -94,6 +109,12 @@ class Session:
             self.params = replace(self.params, **{name: value})
         except (TypeError, ValueError) as error:
             self._note(str(error))
+
+    def _show_values(self) -> None:
+        params = self.sampling()
+        for name in SAMPLING_FIELDS:
+            value = getattr(params, name)
+            print(f"{name:<20}{'default' if is_default(value) else value}")
 
     def _show(self, kind: str, name: str) -> None:
         if not name:
@@ -136,19 +157,24 @@ class Session:
         """Streams the reply to stdout; its text and, unless it was stopped, its last increment."""
         parts: list[str] = []
         last: RequestOutput | None = None
-        stream = self.llm.chat(self.messages(), self.params, stream=True, lora_request=self.lora)
+        wrapper = Wrapper(sys.stdout.write) if self.interactive else None
+        show = sys.stdout.write if wrapper is None else wrapper.feed
+        params = self.sampling()
+        stream = self.llm.chat(self.messages(), params, stream=True, lora_request=self.lora)
         try:
             for (output,) in stream:
                 if output is not None:
                     last = output
                     parts.append(output.outputs.text)
-                    sys.stdout.write(parts[-1])
+                    show(parts[-1])
                     sys.stdout.flush()
         except KeyboardInterrupt:
             last = None
-            sys.stdout.write(" [stopped]")
+            show(" [stopped]")
         finally:
             stream.close()
+            if wrapper is not None:
+                wrapper.flush()
         failed = last is not None and last.error_code != 200
         if parts != [""] or not failed:
             sys.stdout.write("\n")

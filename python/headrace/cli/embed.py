@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import add_engine_options, add_model_option, load_model
+from headrace.cli.options import (
+    add_engine_options,
+    add_model_option,
+    load_model,
+    refuse_folder,
+)
 from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +51,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.texts and args.jsonl:
         raise UsageError("--jsonl is for standard input: leave the texts out")
+    refuse_folder(args.texts)
     records = _given(args.texts) if args.texts else _standard_input(args.jsonl)
     failed = False
     count = 0

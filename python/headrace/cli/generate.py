@@ -16,7 +16,9 @@ from headrace.cli.options import (
     load_model,
     lora_options,
     lora_request,
+    refuse_folder,
     sampling_params,
+    tell_of_toy,
 )
 from headrace.cli.usage import UsageError
 
@@ -55,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--system needs --chat")
     if args.logprobs is not None and not args.json:
         raise UsageError("--logprobs needs --json")
+    refuse_folder(args.prompts)
     params = sampling_params(args, n=args.n, logprobs=args.logprobs)
+    tell_of_toy(args)
     lora = lora_request(args)
     parts = media_parts(args)
     prompts = _requests(args, args.prompts or _standard_input(args.lines), parts)

@@ -17,18 +17,25 @@ _LEVELS = {
 
 
 class _LowerCase(logging.Formatter):
+    """has_times: lines begin with the time of day, for processes that run for days."""
+
+    def __init__(self, has_times: bool) -> None:
+        super().__init__()
+        self._has_times = has_times
+
     def format(self, record: logging.LogRecord) -> str:
-        return f"headrace: {record.levelname.lower()}: {record.getMessage()}"
+        start = f"{self.formatTime(record)} " if self._has_times else ""
+        return f"{start}headrace: {record.levelname.lower()}: {record.getMessage()}"
 
 
 @contextlib.contextmanager
-def log_to_stderr() -> Iterator[None]:
+def log_to_stderr(has_times: bool = False) -> Iterator[None]:
     """Shows what HEADRACE_LOG_LEVEL asks for (default: warnings) within the block.
 
     Failed prompts are left out: the commands report them themselves.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(_LowerCase())
+    handler.setFormatter(_LowerCase(has_times))
     handler.addFilter(lambda record: record.name != "headrace.failures")
     logger = logging.getLogger("headrace")
     before = logger.level

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,12 @@ from headrace.cli.usage import UsageError
 if TYPE_CHECKING:
     from headrace import LLM, GuidedDecodingParams, LoRARequest, SamplingParams
 
+# What says that nobody has named a model.
+TOY = (
+    "no model was named: the shipped one answers. It is a toy for trying things out, with short "
+    "sums and a few facts; name a folder or a hub id for a real one"
+)
+_MAX_PATH = 4096  # longer ones are no folder's
 # What `/set` and the sampling options know, with the type of each.
 SAMPLING_FIELDS: dict[str, type] = {
     "max_tokens": int,
@@ -39,16 +48,12 @@ _HELP = {
 }
 
 
-def add_model_option(
-    parser: argparse.ArgumentParser, positional: bool = True, required: bool = False
-) -> None:
-    text = "folder of the model, or its id on the hub"
-    if required:
-        parser.add_argument("model", help=text)
-        return
-    text += "; default: the shipped model"
+def add_model_option(parser: argparse.ArgumentParser, positional: bool = True) -> None:
+    """The model by -m, and by its place on the command line if it has one."""
+    text = "folder of the model, or its id on the hub; default: the shipped model"
     if positional:
         parser.add_argument("model", nargs="?", help=text)
+        parser.add_argument("-m", "--model", dest="named_model", metavar="MODEL", help=text)
     else:
         parser.add_argument("-m", "--model", help=text)
 
@@ -191,12 +196,29 @@ def adapter_rank(folder: Path) -> int | None:
 
 
 def model_path(args: argparse.Namespace) -> str:
-    """The model asked for, else the shipped one."""
+    """The model asked for, else the shipped one. Raises UsageError."""
     from headrace import shipped_model
 
-    if args.model == "":
+    named = getattr(args, "named_model", None)
+    if named is not None and args.model is not None:
+        raise UsageError(f"the model is given twice: {args.model} and -m {named}")
+    model = args.model if named is None else named
+    if model == "":
         raise UsageError("the path of the model is empty")
-    return args.model or shipped_model()
+    return model or shipped_model()
+
+
+def tell_of_toy(args: argparse.Namespace) -> None:
+    """To a person who may take the shipped model for a real one."""
+    if args.model is None and getattr(args, "named_model", None) is None and sys.stderr.isatty():
+        print(f"headrace: {TOY}", file=sys.stderr)
+
+
+def refuse_folder(texts: Sequence[str]) -> None:
+    """For commands whose words are texts: a folder as the first is a model meant. Raises
+    UsageError."""
+    if texts and len(texts[0]) < _MAX_PATH and os.path.isdir(os.path.expanduser(texts[0])):
+        raise UsageError(f"{texts[0]} is a folder, not a text: name the model by -m {texts[0]}")
 
 
 def load_model(args: argparse.Namespace, **more: Any) -> LLM:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from headrace.cli.options import add_model_option, model_path
+from headrace.cli.options import model_path
+from headrace.cli.usage import UsageError
 
 
 def add_parser(commands: Any) -> None:
@@ -15,8 +16,9 @@ def add_parser(commands: Any) -> None:
         description="Packs a model's weights. OUT is a file that ends in .headrace, for "
         "--packed-weights, or a folder, which becomes a model of its own.",
     )
-    add_model_option(parser, required=True)
+    parser.add_argument("model", nargs="?", help="folder of the model, or its id on the hub")
     parser.add_argument("out", metavar="OUT", help="file or folder to write")
+    parser.add_argument("-m", "--model", dest="named_model", metavar="MODEL", help="the same")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     parser.add_argument("--quantization", help="wint8 or wint4")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads")
@@ -42,6 +44,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace import packed
 
+    if args.model is None and args.named_model is None:
+        raise UsageError("name the model to pack")
     devices = {
         "tensor_parallel_size": args.tensor_parallel_size,
         "enable_expert_parallel": args.enable_expert_parallel,

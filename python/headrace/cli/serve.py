@@ -6,10 +6,11 @@ import argparse
 import ipaddress
 import logging
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import adapter_rank, add_engine_options, engine_arguments, model_path
+from headrace.cli.options import TOY, adapter_rank, add_engine_options, engine_arguments
 from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
@@ -32,12 +33,15 @@ def add_parser(commands: Any) -> None:
         help="folder or hub id, or NAME=FOLDER; several are served side by side; "
         "default: the shipped model",
     )
+    parser.add_argument(
+        "-m", "--model", action="append", default=[], metavar="MODEL", help="one more; repeatable"
+    )
     _add_listener_options(parser)
     _add_key_options(parser)
     _add_limit_options(parser)
     _add_model_options(parser)
     add_engine_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, log_times=True)
 
 
 def _add_listener_options(parser: argparse.ArgumentParser) -> None:
@@ -200,12 +204,22 @@ def run(args: argparse.Namespace) -> int:
             own = adapters if place == 0 else {}
             await registry.load(path, names, own, **options)
 
+    config = _config(args)
+    if not (config.api_keys or _is_loopback(args.host)):
+        logging.getLogger("headrace.server").warning(
+            "whoever reaches %s may use the models: --api-key-file or HEADRACE_API_KEY asks for a "
+            "key",
+            args.host,
+        )
     try:
-        run_server(_listener(args), _config(args), registry, load)
+        run_server(_listener(args), config, registry, load)
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
         raise UsageError(f"cannot listen on {args.host}:{args.port}: {error.strerror}") from error
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends: one more has nothing to end
+        raise
     return 0
 
 
@@ -217,15 +231,18 @@ def _log_information() -> None:
 
 def _models(args: argparse.Namespace) -> list[tuple[list[str] | None, str]]:
     """The names and the path of each model."""
-    if not args.models:
-        args.model = None
-        return [(args.served_model_name or ["headrace-tiny"], model_path(args))]
-    if len(args.models) == 1 and args.served_model_name:
-        return [(args.served_model_name, args.models[0])]
+    from headrace import shipped_model
+
+    models = [*args.models, *args.model]
+    if not models:
+        logging.getLogger("headrace.server").info(TOY)
+        return [(args.served_model_name or ["headrace-tiny"], shipped_model())]
+    if len(models) == 1 and args.served_model_name:
+        return [(args.served_model_name, models[0])]
     if args.served_model_name:
         raise UsageError("--served-model-name is for one model: name several as NAME=FOLDER")
     found: list[tuple[list[str] | None, str]] = []
-    for text in args.models:
+    for text in models:
         name, equals, path = text.partition("=")
         named = equals and not Path(text).exists()
         found.append(([name], path) if named else (None, text))

@@ -26,7 +26,7 @@ from headrace.media.requests.placing import added_tokens
 from headrace.media.requests.reader import MediaReader
 from headrace.native import ModelStats
 from headrace.options.engine_args import EngineArgs
-from headrace.options.generation_defaults import read_generation_defaults
+from headrace.options.generation_defaults import chat_values, read_generation_defaults
 from headrace.options.lora import LoRARequest, lora_list
 from headrace.options.sampling_params import BeamSearchParams, SamplingParams, is_default
 from headrace.parsers.choice import choose_parsers
@@ -135,6 +135,7 @@ class BaseLLM:
         self._planner = RequestPlanner(
             self.args, defaults, self._tokenizer, self.model_info, parsing, seeds
         )
+        self.chat_sampling = chat_values(defaults)
         self._registry = Registry(self._session.wake_waiting)
         self.chat_template = template
         self.default_sampling_params = SamplingParams(max_tokens=self.model_info.max_model_len)

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+# Shown by dir() also where they say nothing: what every result has.
+_ALWAYS = frozenset(
+    {"outputs", "metrics", "text", "token_ids", "finish_reason", "prompt", "error_msg"}
+)
 
-class KeyedPart:
+
+class _ShortDir:
+    """dir() without the fields that say nothing: most are there for other engines' scripts."""
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [
+            name
+            for name in super().__dir__()
+            if not name.startswith("_") and (name in _ALWAYS or getattr(self, name, None))
+        ]
+
+
+class KeyedPart(_ShortDir):
     """A part of a result: its fields are its keys."""
 
     __slots__ = ()
@@ -31,7 +49,7 @@ class KeyedPart:
         return hasattr(self, key)
 
 
-class KeyedResult:
+class KeyedResult(_ShortDir):
     """A result whose keys are its own fields, else those of its `outputs`, else of its `metrics`.
 
     What is set goes to the parts first, and a new key to the result itself.

@@ -67,7 +67,8 @@ class _Bar:
 
 
 class LoadBar(_Bar):
-    """How far a load is, on stderr if that is a terminal; gone when the load has ended."""
+    """How far a load is, on stderr if that is a terminal, or in a notebook; gone when the load has
+    ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,9 +77,9 @@ class LoadBar(_Bar):
 
     @property
     def progress(self) -> LoadProgress | None:
-        """What to tell it by; None: stderr is no terminal."""
+        """What to tell it by; None: nobody sees it."""
         try:
-            return self._update if sys.stderr.isatty() else None
+            return self._update if _in_notebook() or sys.stderr.isatty() else None
         except _STREAM_ERRORS:
             return None
 
@@ -94,7 +95,7 @@ class LoadBar(_Bar):
         self._dropped = self._bar is None
 
     def _open(self, total: int) -> None:
-        from tqdm import tqdm
+        from tqdm.auto import tqdm
 
         self._bar = tqdm(
             file=self._stderr,
@@ -107,6 +108,11 @@ class LoadBar(_Bar):
             delay=_LOAD_DELAY,
             leave=False,
         )
+
+
+def _in_notebook() -> bool:
+    """tqdm.auto draws widgets there, or text that Jupyter shows."""
+    return "ipykernel" in sys.modules
 
 
 class Progress(_Bar):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from headrace.options.sampling_params import SamplingParams, is_default
 from headrace.text.model_files import read_json
 
 _CHOSEN = ("temperature", "top_p", "top_k", "min_p")
+# For chats with a model whose folder says nothing: at temperature 1, uncut, small models answer
+# easy questions wrongly. docs/getting_started.md has what was measured.
+_CHAT = {"temperature": 0.3, "min_p": 0.1}
 _NEUTRAL = {
     "temperature": 1.0,
     "top_p": 1.0,
@@ -35,6 +39,21 @@ def read_generation_defaults(folder: Path) -> dict[str, Any]:
     if isinstance(config.get("do_sample"), bool):
         defaults["do_sample"] = config["do_sample"]
     return defaults
+
+
+def chat_values(defaults: Mapping[str, Any]) -> dict[str, float]:
+    """How `headrace chat` and the chat page sample where nobody chooses any of _CHOSEN; {}: by
+    generation_config.json, which chooses some."""
+    says_something = any(name in defaults for name in (*_CHOSEN, "do_sample"))
+    return {} if says_something else dict(_CHAT)
+
+
+def for_chat(params: SamplingParams, chosen: Mapping[str, float]) -> SamplingParams:
+    """`params` with chat_values, unless a person has chosen any of _CHOSEN."""
+    if any(not is_default(getattr(params, name)) for name in _CHOSEN):
+        return params
+    values: dict[str, Any] = dict(chosen)
+    return replace(params, **values)
 
 
 def sampling_values(params: SamplingParams, defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,7 +97,8 @@ class Gate:
         if facts.get("gone"):
             status = 499  # nginx's word for a client that has gone
         self._state.metrics.request(path, status, seconds)
-        if self._state.config.access_log:
+        is_page = path == "/" or path.startswith("/page/")
+        if self._state.config.access_log and not (is_page and status < 400):
             shown = "".join(f" {name}={value}" for name, value in facts.items())
             logger.info(
                 "%s %s %s %d %.3fs%s",

@@ -85,7 +85,7 @@ async def _serve(
     asyncio.get_running_loop().set_exception_handler(FewAccepts())
     try:
         await load()
-        server = uvicorn.Server(
+        server = _Server(
             uvicorn.Config(
                 create_app(config, registry),
                 http=timed_protocol(listener.header_seconds),
@@ -101,7 +101,8 @@ async def _serve(
                 ssl_certfile=listener.ssl_certfile,
                 timeout_graceful_shutdown=listener.drain_seconds,
                 h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
-            )
+            ),
+            listener.drain_seconds,
         )
         scheme = "https" if listener.ssl_certfile else "http"
         host, port = bound.getsockname()[:2]
@@ -112,6 +113,30 @@ async def _serve(
         await server.serve(sockets=[bound])
     finally:
         await registry.close()
+
+
+class _Server(uvicorn.Server):
+    """The first Ctrl-C says what it waits for; the second ends the process without its requests."""
+
+    def __init__(self, config: uvicorn.Config, drain_seconds: int) -> None:
+        super().__init__(config)
+        self._drain_seconds = drain_seconds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        is_second = self.should_exit
+        super().handle_exit(sig, frame)
+        if not is_second:
+            count = len(self.server_state.tasks)
+            if count:
+                logger.info(
+                    "ending: waiting up to %d s for %d requests; Ctrl-C again ends them now",
+                    self._drain_seconds,
+                    count,
+                )
+            return
+        if sig == signal.SIGINT:
+            # What is cut off would show a traceback for each request.
+            logging.getLogger("uvicorn.error").disabled = True
 
 
 class FewAccepts:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,36 @@ def test_running_requests_end_before_the_server() -> None:
         last = [line for line in lines if line][-1]
     assert last == "data: [DONE]"
     assert serve.end() == 0, serve.log
+
+
+def test_a_second_ctrl_c_ends_without_tracebacks() -> None:
+    serve = Serve("--host", "0.0.0.0")
+    address = serve.url.replace("0.0.0.0", "127.0.0.1")
+    for path in ("/", "/page/app.js", "/page/none"):
+        httpx.get(address + path)
+    endless = {"prompt": "User: a", "max_tokens": 8000, "ignore_eos": True, "stream": True, "n": 8}
+    with httpx.stream("POST", f"{address}/v1/completions", json=endless, timeout=60) as answer:
+        pieces = answer.iter_raw()
+        next(pieces)
+        serve.process.send_signal(signal.SIGINT)
+        for _ in range(600):
+            if "Ctrl-C again" in serve.log:
+                break
+            time.sleep(0.05)
+        serve.process.send_signal(signal.SIGINT)
+        with pytest.raises(httpx.HTTPError):
+            for _ in pieces:
+                pass
+    assert serve.process.wait(60) == 130
+    serve._reader.join()
+    assert "waiting up to 60 s for 1 requests; Ctrl-C again ends them now" in serve.log
+    assert "Traceback" not in serve.log
+    assert "whoever reaches 0.0.0.0 may use the models" in serve.log
+    assert "It is a toy" in serve.log
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:", line) for line in serve.log.splitlines())
+    assert "GET /page/none 404" in serve.log
+    assert "GET / " not in serve.log
+    assert "app.js" not in serve.log
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def _text(body: Body, name: str) -> str:
 
 
 def _cards(model: ServedModel) -> list[dict[str, Any]]:
-    """OpenAI's fields, vLLM's max_model_len, and what the model can do, in Mistral's words."""
+    """OpenAI's fields, vLLM's max_model_len, what the model can do, in Mistral's words, and how the
+    chat page samples where a person chooses nothing."""
     info = model.llm.model_info
     common = {
         "object": "model",
@@ -96,6 +97,7 @@ def _cards(model: ServedModel) -> list[dict[str, Any]]:
         "owned_by": "headrace",
         "max_model_len": info.max_model_len,
         "capabilities": {"completion_chat": info.generates, "vision": info.vision},
+        "chat_sampling": model.llm.chat_sampling,
     }
     own = [{"id": name, **common} for name in model.names]
     return [*own, *({"id": name, **common, "parent": model.names[0]} for name in model.adapters)]

@@ -2,7 +2,7 @@
 
 import { listModels } from "./data/api.js";
 import { button, element } from "./dom.js";
-import { saveSettings, settings } from "./data/settings.js";
+import { saveSettings, setChatSampling, settings } from "./data/settings.js";
 
 const AGAIN = 3000; // ms, while the server doesn't answer
 
@@ -18,13 +18,17 @@ export class Models {
     this.enterKey = enterKey;
     this.#select.addEventListener("change", () => {
       saveSettings({ model: this.#select.value });
+      setChatSampling(this.#chosen?.chat_sampling);
       changed();
     });
   }
 
   get seesPictures() {
-    const one = this.#models.find(({ id }) => id === this.#select.value);
-    return Boolean(one?.capabilities?.vision);
+    return Boolean(this.#chosen?.capabilities?.vision);
+  }
+
+  get #chosen() {
+    return this.#models.find(({ id }) => id === this.#select.value);
   }
 
   async load() {
@@ -45,6 +49,7 @@ export class Models {
     this.#select.replaceChildren(...names.map((name) => element("option", { textContent: name })));
     if (names.includes(settings.model)) this.#select.value = settings.model;
     else saveSettings({ model: names[0] });
+    setChatSampling(this.#chosen?.chat_sampling);
   }
 
   #say(error) {

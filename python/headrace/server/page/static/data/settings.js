@@ -3,8 +3,14 @@
 const SETTINGS = "headrace.settings";
 const KEY = "headrace.api_key";
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "seed"];
+const SAMPLING = ["temperature", "top_p", "top_k", "min_p"];
+let chatSampling = {}; // the server's, where the settings choose none of SAMPLING
 
 export const settings = load();
+
+export function setChatSampling(values = {}) {
+  chatSampling = values;
+}
 
 function load() {
   try {
@@ -28,7 +34,7 @@ export function saveSettings(fields) {
 
 // What of a request's body the settings make. Throws Error for tools that are no JSON.
 export function requestFields() {
-  const fields = {};
+  const fields = SAMPLING.some((name) => settings[name]) ? {} : { ...chatSampling };
   for (const name of NUMBERS) if (settings[name]) fields[name] = Number(settings[name]);
   if (settings.tools?.trim()) {
     try {
