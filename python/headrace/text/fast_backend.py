@@ -12,7 +12,7 @@ import tokenizers
 
 from headrace.errors import TokenizerError, UnsupportedError
 from headrace.quoting import shortened
-from headrace.text.decoders import Chain, NotStreamable, build_stages
+from headrace.text.decoders import Chain, NotStreamable, build_stages, byte_of
 from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDetokenizer
 from headrace.text.headroom import has_room
 from headrace.text.model_files import read_bytes
@@ -96,7 +96,10 @@ class FastBackend:
         return text
 
     def detokenizer(
-        self, skip_special_tokens: bool, shown: frozenset[str] = frozenset()
+        self,
+        skip_special_tokens: bool,
+        shown: frozenset[str] = frozenset(),
+        after: Sequence[int] = (),
     ) -> Detokenizer:
         hidden: set[str] = set()
         if skip_special_tokens:
@@ -106,11 +109,16 @@ class FastBackend:
             token = self.token_of(token_id)
             return None if token in hidden else token
 
+        last = next((i for i in reversed(after) if token_of(i) is not None), None)
         if not self._streamable:
             return WholeTextDetokenizer(
-                lambda ids: self.decode([i for i in ids if token_of(i) is not None], False)
+                lambda ids: self.decode([i for i in ids if token_of(i) is not None], False),
+                [] if last is None else [last],
             )
-        return ChainDetokenizer(token_of, Chain(build_stages(self._decoder)))
+        before = None if last is None else token_of(last)
+        if before is not None and byte_of(before) is not None:
+            before = "a"  # a run of bytes ends with the prompt
+        return ChainDetokenizer(token_of, lambda: Chain(build_stages(self._decoder)), before)
 
     def token_text(self, token_id: int) -> str:
         token = self.token_of(token_id)

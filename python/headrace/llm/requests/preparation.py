@@ -91,6 +91,7 @@ class PreparedRequest:
     lora: LoRARequest | None = None
     parsing: OutputPlan | None = None
     media: Sequence[native.MediaInput] = ()
+    continues: bool = False  # its text goes on from the prompt's
     pixel_bytes: int = 0  # of these; outputs share them, and the first has them all
 
 
@@ -139,10 +140,20 @@ def prepare(
     if parsing is not None:
         compiled = parsing.constraint(compiled, constraints.enabled, constraints.compile)
     media = media_inputs(prompt.media)
+    # What a grammar describes is a text of its own, as a chat's answer is.
+    continues = not prompt.parts.opens_answer and compiled is None
     size = sum(placed.item.nbytes for placed in prompt.media)
     return [
         PreparedRequest(
-            item, config, compiled, stops, job.lora, parsing, media, 0 if item.index else size
+            item,
+            config,
+            compiled,
+            stops,
+            job.lora,
+            parsing,
+            media,
+            continues,
+            pixel_bytes=0 if item.index else size,
         )
         for item, config in zip(facts, configs, strict=True)
     ]
