@@ -116,12 +116,16 @@ def _check_codec(image: Any, count: int) -> None:
 
 
 def picture_of(image: Any, limits: MediaLimits) -> Picture:
-    """One of Pillow's images: its pixels as they are, transparency on white, other modes by
-    Pillow's own conversion to RGB. Raises MediaError for one of floats."""
+    """One of Pillow's images: its pixels as they are, transparency on white, grey of
+    16 bits by its higher byte, other modes by Pillow's own conversion to RGB.
+
+    Raises MediaError for one of floats."""
     limits.check_size(image.height, image.width)
     if image.mode == "F":
         raise MediaError("it has float pixels: convert it to 8 bits a channel")
     try:
+        if image.mode == "I" or image.mode.startswith("I;16"):
+            image = _grey_of(image)
         if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
             seen = image.convert("RGBA")
             white = pillow().new("RGBA", seen.size, (255, 255, 255, 255))
@@ -133,6 +137,13 @@ def picture_of(image: Any, limits: MediaLimits) -> Picture:
     if len(data) != 3 * rgb.height * rgb.width:
         raise MediaError("its pixels don't fit its size")
     return Picture(rgb.height, rgb.width, data)
+
+
+def _grey_of(image: Any) -> Any:
+    """Shades of 16 bits in 8: Pillow's own conversion takes all above 255 for white."""
+    grey = image.convert("I").point(lambda shade: shade * (1 / 256)).convert("L")
+    grey.info.pop("transparency", None)  # a shade of 16 bits
+    return grey
 
 
 def is_pillows(value: Any) -> bool:

@@ -44,7 +44,7 @@ class FastBackend:
             self._tokenizer.no_padding()
             if getattr(self._tokenizer.model, "dropout", None) is not None:
                 self._tokenizer.model.dropout = None  # for training: tokens would be drawn
-            self._add_missing(files.added_tokens)
+            self._add_missing(files)
             self._ends = _SequenceEnds(self._tokenizer, files)
             self._decoder = _spec(self._tokenizer.decoder)
             check_growth(path, "normalizer", _spec(self._tokenizer.normalizer))
@@ -56,7 +56,15 @@ class FastBackend:
         self._tokens: dict[int, str | None] = {}
         self._longest = 0
 
-    def _add_missing(self, added: Sequence[AddedToken]) -> None:
+    def _add_missing(self, files: TokenizerFiles) -> None:
+        """Added tokens that the file lacks, and the special ones that it has as words alone: these
+        keep their ids, and a text isn't cut inside of them."""
+        added = list(files.added_tokens)
+        known = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
+        named = [*files.special_tokens.values(), *files.additional_special_tokens]
+        added += [
+            AddedToken(name) for name in named if self._tokenizer.token_to_id(name) is not None
+        ]
         missing = {
             token.content: tokenizers.AddedToken(
                 token.content,
@@ -67,7 +75,7 @@ class FastBackend:
                 special=token.special,
             )
             for token in reversed(added)  # of several of one name the first counts
-            if self._tokenizer.token_to_id(token.content) is None
+            if token.content not in known
         }
         # All at once: each call takes as long as all tokens added so far.
         self._tokenizer.add_tokens(list(reversed(missing.values())))
