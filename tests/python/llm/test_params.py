@@ -76,8 +76,8 @@ class TestDefaults:
         for params in (SamplingParams(), None, SamplingParams(max_tokens=7)):
             generate(llm, "x", params)
         assert [own.max_tokens for own in sent] == [5, 5, 7]
+        write_json(tmp_path / "generation_config.json", {"max_new_tokens": 0})
         with pytest.raises(ValueError, match="max_new_tokens must be an integer from 1 on"):
-            write_json(tmp_path / "generation_config.json", {"max_new_tokens": 0})
             make_llm(tmp_path)
 
     def test_bad_generation_config(self, make_llm: Make, tmp_path: Path) -> None:

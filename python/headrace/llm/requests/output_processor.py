@@ -51,7 +51,9 @@ class OutputProcessor:
         plan = request.parsing
         self._parsed = None if plan is None else ParsedText(plan)
         shown = frozenset[str]() if plan is None else plan.parsing.shown
-        after = request.facts.prompt_token_ids if request.continues else ()
+        # What a grammar describes is a text of its own, as a chat's answer is.
+        continues = request.continues and request.constraint is None
+        after = request.facts.prompt_token_ids if continues else ()
         self._text = output_text(
             planner.tokenizer, request.facts.params, request.stops, shown, after
         )

@@ -13,10 +13,12 @@ from headrace.parsers.tools.tool_schema import tool_schema
 
 @dataclass(slots=True, frozen=True)
 class Function:
-    """A function that may be called. parameters: a JSON schema of its arguments."""
+    """A function that may be called. parameters: a JSON schema of its arguments. strict: what of
+    it can't be guided is an error; else it is left to the model."""
 
     name: str
     parameters: Mapping[str, Any]
+    strict: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", tool_schema(self.parameters))
@@ -28,7 +30,8 @@ class Function:
         A function without parameters takes the empty object alone.
         """
         function = tool["function"]
-        return cls(function["name"], function.get("parameters") or {})
+        parameters = function.get("parameters") or {}
+        return cls(function["name"], parameters, function.get("strict") is True)
 
 
 @dataclass(slots=True, frozen=True)
