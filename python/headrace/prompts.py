@@ -54,11 +54,14 @@ class PromptParts:
     """What a prompt says about its outputs.
 
     opening: the text that decides where they begin, or the prompt's ids.
+    opens_answer: a chat template has begun a message of the model's, whose text is one of its own;
+        otherwise their texts go on from the prompt's.
     """
 
     opening: str | Sequence[int] = ""
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    opens_answer: bool = False
 
 
 @dataclass(slots=True)
@@ -247,7 +250,7 @@ def _read_dict(
         raise ValueError("Request must contain 'prompt_token_ids', 'prompt', or 'messages'")
     if _present(item.get("completion_token_ids")):
         ids = ids + _ids(item["completion_token_ids"], "completion_token_ids")
-        parts = None if parts is None else replace(parts, opening=ids)
+        parts = None if parts is None else replace(parts, opening=ids, opens_answer=False)
     bad_words = item.get("bad_words") or ()
     if isinstance(bad_words, str) or not all(isinstance(word, str) for word in bad_words):
         raise TypeError(f"bad_words must be a list of strings, got {quoted(bad_words)}")
@@ -310,7 +313,8 @@ def read_conversation(
         _check_read(tokenizer.template_variables(template, bool(tools)), tools, chat)
     # Without tools there are no calls to look for.
     choice = chat.choice if tools else ToolChoice("none")
-    parts = PromptParts(_opening(tokenizer, template, chat, text), tools or (), choice)
+    opening = _opening(tokenizer, template, chat, text)
+    parts = PromptParts(opening, tools or (), choice, chat.add_generation_prompt)
     ids, placed = _encode(tokenizer, text, chat, items)
     return Prompt(ids, text, parts=parts, media=placed)
 

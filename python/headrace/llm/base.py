@@ -138,7 +138,8 @@ class BaseLLM:
         self.chat_sampling = chat_values(defaults)
         self._registry = Registry(self._session.wake_waiting)
         self.chat_template = template
-        self.default_sampling_params = SamplingParams(max_tokens=self.model_info.max_model_len)
+        most = defaults.get("max_new_tokens", self.model_info.max_model_len)
+        self.default_sampling_params = SamplingParams(max_tokens=most)
         self._loaded()
 
     def _end_load(self) -> None:

@@ -150,8 +150,10 @@ def _check_codec(image: Any, count: int) -> None:
 
 
 def picture_of(image: Any, limits: MediaLimits) -> Picture:
-    """One of Pillow's images: its pixels as they are, transparency on white, other modes by
-    Pillow's own conversion to RGB. Raises MediaError for one of floats."""
+    """One of Pillow's images: its pixels as they are, transparency on white, grey of
+    16 bits by its higher byte, other modes by Pillow's own conversion to RGB.
+
+    Raises MediaError for one of floats."""
     limits.check_size(image.height, image.width)
     if image.mode == "F":
         raise MediaError("it has float pixels: convert it to 8 bits a channel")
@@ -172,12 +174,21 @@ def _rgb_bytes(image: Any) -> bytes:
     out = io.BytesIO()  # gives its bytes without another copy
     for top in range(0, image.height, rows):
         strip = image.crop((0, top, image.width, min(image.height, top + rows)))
-        if clear:
+        if strip.mode == "I" or strip.mode.startswith("I;16"):
+            strip = _grey_of(strip)
+        elif clear:
             seen = strip.convert("RGBA")
             white = pillow().new("RGBA", seen.size, (255, 255, 255, 255))
             strip = pillow().alpha_composite(white, seen)
         out.write((strip if strip.mode == "RGB" else strip.convert("RGB")).tobytes())
     return out.getvalue()
+
+
+def _grey_of(image: Any) -> Any:
+    """Shades of 16 bits in 8: Pillow's own conversion takes all above 255 for white."""
+    grey = image.convert("I").point(lambda shade: shade * (1 / 256)).convert("L")
+    grey.info.pop("transparency", None)  # a shade of 16 bits
+    return grey
 
 
 def is_pillows(value: Any) -> bool:

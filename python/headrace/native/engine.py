@@ -142,6 +142,7 @@ class Engine:
         detached: bool = False,
         output: Literal["text", "embedding"] | _core.PoolingParams = "text",
         media: Sequence[_core.MediaInput] = (),
+        continues: bool = True,
     ) -> Request:
         """Queues a request. A bad one raises and costs the others nothing.
 
@@ -164,6 +165,8 @@ class Engine:
         media: images and clips, in order of their place in the prompt, which must be token ids: any
             id of the vocabulary stands where a row of theirs goes. Errors name the item,
             "media[1]: ...". headrace.media makes pixels and places of files and arrays.
+        continues: the output's text goes on from the prompt's, so that a space at its start stays.
+            False, or with `guided`: it is a text of its own, as the answer in a chat is.
         """
         if media and isinstance(prompt, str):
             raise ValueError("media have places in a prompt of token ids: give ids, not text")
@@ -188,7 +191,8 @@ class Engine:
         is_text = isinstance(prompt, str)
         ids = self._encode(model, prompt) if isinstance(prompt, str) else list(prompt)
         has_text = is_text if detokenize is None else detokenize
-        text = self._output_text(model, config, stop, has_text)
+        after = ids if continues and guided is None else ()
+        text = self._output_text(model, config, stop, has_text, after)
         request = self._core.submit(
             _name(model),
             prompt_token_ids=ids,
@@ -253,6 +257,7 @@ class Engine:
             lora=lora,
             detached=detached,
             media=media_inputs(prompt.media),
+            continues=not prompt.parts.opens_answer,
         )
 
     def generation_config(self, model: str) -> GenerationConfig:
@@ -322,14 +327,20 @@ class Engine:
         self.close()
 
     def _output_text(
-        self, model: str, config: GenerationConfig, stop: str | Sequence[str], wanted: bool
+        self,
+        model: str,
+        config: GenerationConfig,
+        stop: str | Sequence[str],
+        wanted: bool,
+        after: Sequence[int],
     ) -> OutputText | None:
         stops = stop_strings(stop)
         if not wanted:
             if stops is not None:
                 raise ValueError("stop needs outputs with text: pass detokenize=True")
             return None
-        detokenizer = self._needed_tokenizer(model).detokenizer(config.skip_special_tokens)
+        tokenizer = self._needed_tokenizer(model)
+        detokenizer = tokenizer.detokenizer(config.skip_special_tokens, after=after)
         return OutputText(detokenizer, stops, min_tokens=config.min_tokens)
 
     def _needed_tokenizer(self, model: str) -> Tokenizer:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.options.sampling_params import SamplingParams, is_default
+from headrace.quoting import quoted
 from headrace.text.model_files import read_json
 
 _CHOSEN = ("temperature", "top_p", "top_k", "min_p")
@@ -26,7 +27,7 @@ _NEUTRAL = {
 
 
 def read_generation_defaults(folder: Path) -> dict[str, Any]:
-    """The sampling values of generation_config.json, and do_sample; {} without the file.
+    """The sampling values of generation_config.json, do_sample and max_new_tokens; {} without it.
 
     Raises ValueError for a value no request could use.
     """
@@ -36,6 +37,14 @@ def read_generation_defaults(folder: Path) -> dict[str, Any]:
         SamplingParams(**defaults)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{folder / 'generation_config.json'}: {error}") from error
+    most = config.get("max_new_tokens")
+    if most is not None:
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ValueError(
+                f"{folder / 'generation_config.json'}: max_new_tokens must be an integer from 1 "
+                f"on, got {quoted(most)}"
+            )
+        defaults["max_new_tokens"] = most
     if isinstance(config.get("do_sample"), bool):
         defaults["do_sample"] = config["do_sample"]
     return defaults

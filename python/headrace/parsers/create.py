@@ -42,7 +42,7 @@ def output_parser(
         return OutputParser([harmony, _call_stage(calls, functions, guided)])
     stages: list[Stage] = []
     if reasoning is not None:
-        stages.append(reasoning.thinking(start or reasoning.start))
+        stages.append(reasoning.thinking(start or reasoning.start, calls))
     if calls is not None:
         stages.append(_call_stage(calls, functions, guided))
     if reasoning is not None and reasoning.content is not None and reasoning.has_content(calls):

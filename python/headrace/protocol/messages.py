@@ -76,6 +76,6 @@ def _tool_call(value: Any, path: str) -> None:
     call.text("id")
     call.choice("type", ("function",))
     function = Body(call.required("function"), f"{path}.function")
-    for name in ("name", "arguments"):
-        function.required(name)
-        function.text(name)
+    function.required("name")
+    function.text("name")
+    function.text("arguments")  # none and "" are those of a function without parameters

@@ -17,9 +17,15 @@ class Backend(Protocol):
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
 
     def detokenizer(
-        self, skip_special_tokens: bool, shown: frozenset[str] = frozenset()
+        self,
+        skip_special_tokens: bool,
+        shown: frozenset[str] = frozenset(),
+        after: Sequence[int] = (),
     ) -> Detokenizer:
-        """A fresh detokenizer for one output. `shown`: special tokens that stay in its text."""
+        """A fresh detokenizer for one output.
+
+        shown: special tokens that stay in its text. after: the ids that it goes on from.
+        """
         ...
 
     def token_text(self, token_id: int) -> str:

@@ -12,6 +12,7 @@ class Detokenizer(Protocol):
     """Turns the ids of one output into text, id by id.
 
     The texts of all `push` calls and of `finish`, joined, are the tokenizer's `decode` of all ids.
+    Of an output that goes on from a prompt, they are what it adds to the prompt's text.
     """
 
     def push(self, token_id: int) -> str:
@@ -31,18 +32,35 @@ class Detokenizer(Protocol):
 class ChainDetokenizer:
     """Looks token strings up and sends them through a decoder chain."""
 
-    __slots__ = ("_chain", "_token_of")
+    __slots__ = ("_chain", "_earlier", "_token_of")
 
-    def __init__(self, token_of: Callable[[int], str | None], chain: Chain) -> None:
+    def __init__(
+        self,
+        token_of: Callable[[int], str | None],
+        chains: Callable[[], Chain],
+        before: str | None = None,
+    ) -> None:
+        """`chains` makes fresh ones. before: the token that the output follows; None: it begins a
+        text."""
         self._token_of = token_of
-        self._chain = chain
+        self._chain = chains()
+        self._earlier = ""  # held text of `before`, which is no part of the output
+        if before is not None:
+            settled = self._chain.push(before)
+            alone = chains()
+            self._earlier = (alone.push(before) + alone.finish())[len(settled) :]
 
     def push(self, token_id: int) -> str:
         token = self._token_of(token_id)
-        return "" if token is None else self._chain.push(token)
+        return "" if token is None else self._own(self._chain.push(token))
 
     def finish(self) -> str:
-        return self._chain.finish()
+        return self._own(self._chain.finish())
+
+    def _own(self, text: str) -> str:
+        if self._earlier and text:
+            text, self._earlier = text.removeprefix(self._earlier), ""
+        return text
 
     @property
     def holding(self) -> bool:
@@ -52,10 +70,12 @@ class ChainDetokenizer:
 class WholeTextDetokenizer:
     """For decoders whose text is only known at the end: all of it comes from `finish`."""
 
-    __slots__ = ("_decode", "_ids")
+    __slots__ = ("_before", "_decode", "_ids")
 
-    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+    def __init__(self, decode: Callable[[list[int]], str], before: list[int]) -> None:
+        """before: ids that the output follows, if it doesn't begin a text."""
         self._decode = decode
+        self._before = before
         self._ids: list[int] = []
 
     def push(self, token_id: int) -> str:
@@ -63,7 +83,10 @@ class WholeTextDetokenizer:
         return ""
 
     def finish(self) -> str:
-        return self._decode(self._ids)
+        if not self._before:
+            return self._decode(self._ids)
+        whole = self._decode([*self._before, *self._ids])
+        return whole.removeprefix(self._decode(self._before))
 
     @property
     def holding(self) -> bool:

@@ -12,7 +12,7 @@ import tokenizers
 
 from headrace.errors import TokenizerError, UnsupportedError
 from headrace.quoting import shortened
-from headrace.text.decoders import Chain, NotStreamable, build_stages
+from headrace.text.decoders import Chain, NotStreamable, build_stages, byte_of
 from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDetokenizer
 from headrace.text.headroom import has_room
 from headrace.text.model_files import read_bytes
@@ -45,7 +45,7 @@ class FastBackend:
             self._tokenizer.no_padding()
             if getattr(self._tokenizer.model, "dropout", None) is not None:
                 self._tokenizer.model.dropout = None  # for training: tokens would be drawn
-            self._add_missing(files.added_tokens)
+            self._add_missing(files)
             self._ends = _SequenceEnds(self._tokenizer, files)
             self._decoder = _spec(self._tokenizer.decoder)
             check_growth(path, "normalizer", _spec(self._tokenizer.normalizer))
@@ -57,7 +57,15 @@ class FastBackend:
         self._tokens: dict[int, str | None] = {}
         self._longest = 0
 
-    def _add_missing(self, added: Sequence[AddedToken]) -> None:
+    def _add_missing(self, files: TokenizerFiles) -> None:
+        """Added tokens that the file lacks, and the special ones that it has as words alone: these
+        keep their ids, and a text isn't cut inside of them."""
+        added = list(files.added_tokens)
+        known = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
+        named = [*files.special_tokens.values(), *files.additional_special_tokens]
+        added += [
+            AddedToken(name) for name in named if self._tokenizer.token_to_id(name) is not None
+        ]
         missing = {
             token.content: tokenizers.AddedToken(
                 token.content,
@@ -68,7 +76,7 @@ class FastBackend:
                 special=token.special,
             )
             for token in reversed(added)  # of several of one name the first counts
-            if self._tokenizer.token_to_id(token.content) is None
+            if token.content not in known
         }
         # All at once: each call takes as long as all tokens added so far.
         self._tokenizer.add_tokens(list(reversed(missing.values())))
@@ -107,7 +115,10 @@ class FastBackend:
         return text
 
     def detokenizer(
-        self, skip_special_tokens: bool, shown: frozenset[str] = frozenset()
+        self,
+        skip_special_tokens: bool,
+        shown: frozenset[str] = frozenset(),
+        after: Sequence[int] = (),
     ) -> Detokenizer:
         hidden: set[str] = set()
         if skip_special_tokens:
@@ -117,11 +128,16 @@ class FastBackend:
             token = self.token_of(token_id)
             return None if token in hidden else token
 
+        last = next((i for i in reversed(after) if token_of(i) is not None), None)
         if not self._streamable:
             return WholeTextDetokenizer(
-                lambda ids: self.decode([i for i in ids if token_of(i) is not None], False)
+                lambda ids: self.decode([i for i in ids if token_of(i) is not None], False),
+                [] if last is None else [last],
             )
-        return ChainDetokenizer(token_of, Chain(build_stages(self._decoder)))
+        before = None if last is None else token_of(last)
+        if before is not None and byte_of(before) is not None:
+            before = "a"  # a run of bytes ends with the prompt
+        return ChainDetokenizer(token_of, lambda: Chain(build_stages(self._decoder)), before)
 
     def token_text(self, token_id: int) -> str:
         token = self.token_of(token_id)

@@ -97,9 +97,27 @@ class SentencePieceBackend:
         return "".join(texts) + detokenizer.finish()
 
     def detokenizer(
-        self, skip_special_tokens: bool, shown: frozenset[str] = frozenset()
+        self,
+        skip_special_tokens: bool,
+        shown: frozenset[str] = frozenset(),
+        after: Sequence[int] = (),
     ) -> Detokenizer:
-        return _PieceDetokenizer(self, skip_special_tokens, shown)
+        return _PieceDetokenizer(self, skip_special_tokens, shown, self._starts_behind(after))
+
+    def _starts_behind(self, ids: Sequence[int]) -> bool:
+        """Whether what follows is at the start of a stretch: so it is behind a special token."""
+        for token_id in reversed(ids):
+            if self.cut_out(token_id) is not None:
+                return True
+            if self.byte_of(token_id) is not None or self.ends_start(token_id):
+                return False
+        return True
+
+    def ends_start(self, token_id: int) -> bool:
+        """Of a piece at the start of a stretch: whether what follows isn't at the start."""
+        if self.piece_text(token_id, at_start=True):
+            return True
+        return self.token_of(token_id) == _SPACE and not self.drops_every_leading_space
 
     def token_text(self, token_id: int) -> str:
         if token_id in self._names:
@@ -224,13 +242,17 @@ class _PieceDetokenizer:
     __slots__ = ("_at_start", "_backend", "_bytes", "_shown", "_skip_special")
 
     def __init__(
-        self, backend: SentencePieceBackend, skip_special: bool, shown: frozenset[str]
+        self,
+        backend: SentencePieceBackend,
+        skip_special: bool,
+        shown: frozenset[str],
+        at_start: bool,
     ) -> None:
         self._backend = backend
         self._skip_special = skip_special
         self._shown = shown
         self._bytes = bytearray()
-        self._at_start = True
+        self._at_start = at_start
 
     def push(self, token_id: int) -> str:
         backend = self._backend
@@ -249,8 +271,7 @@ class _PieceDetokenizer:
             return self._settled_bytes()
         held = self.finish()
         text = backend.piece_text(token_id, self._at_start)
-        if text or (backend.token_of(token_id) == _SPACE and not backend.drops_every_leading_space):
-            self._at_start = False
+        self._at_start = self._at_start and not backend.ends_start(token_id)
         return held + text
 
     def finish(self) -> str:

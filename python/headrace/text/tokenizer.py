@@ -104,13 +104,18 @@ class Tokenizer:
         return self._backend.decode(ids, skip_special_tokens)
 
     def detokenizer(
-        self, skip_special_tokens: bool = False, shown: frozenset[str] = frozenset()
+        self,
+        skip_special_tokens: bool = False,
+        shown: frozenset[str] = frozenset(),
+        after: Sequence[int] = (),
     ) -> Detokenizer:
         """A fresh incremental detokenizer, exact with respect to `decode`.
 
         shown: special tokens that stay in the text, whatever skip_special_tokens says.
+        after: the ids that the output goes on from, so that a space at its start stays. Without
+            them the output begins a text.
         """
-        return self._backend.detokenizer(skip_special_tokens, shown)
+        return self._backend.detokenizer(skip_special_tokens, shown, after)
 
     def token_text(self, token_id: int) -> str:
         """The text one token adds in the middle of an output (U+FFFD for part of a character)."""

@@ -71,6 +71,15 @@ class TestDefaults:
             generate(llm, "x", params)
         assert [own.temperature for own in sent] == [0.0, 0.0, 0.6, 1.0]
 
+    def test_max_new_tokens(self, make_llm: Make, tmp_path: Path, sent: list[Any]) -> None:
+        llm = self.llm_with(make_llm, tmp_path, {"max_new_tokens": 5})
+        for params in (SamplingParams(), None, SamplingParams(max_tokens=7)):
+            generate(llm, "x", params)
+        assert [own.max_tokens for own in sent] == [5, 5, 7]
+        write_json(tmp_path / "generation_config.json", {"max_new_tokens": 0})
+        with pytest.raises(ValueError, match="max_new_tokens must be an integer from 1 on"):
+            make_llm(tmp_path)
+
     def test_bad_generation_config(self, make_llm: Make, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"generation_config.json: top_p must be in"):
             self.llm_with(make_llm, tmp_path, {"top_p": 3})

@@ -135,6 +135,17 @@ def test_completions(api: Any) -> None:
         assert "".join(own) == "Hello there!"
 
 
+def test_what_a_client_leaves_to_chance(api: Any, llm: PlayedLLM) -> None:
+    for fields in ({}, {"seed": 3}):
+        api.completions.create(model="m", prompt=["One", "Two"], max_tokens=5, **fields)
+    api.chat.completions.create(model="m", messages=HI)
+    given = [call["params"] for call in llm.calls]
+    assert [params.min_tokens for params in given] == [0] * 5
+    drawn = [given[0].seed, given[1].seed, given[4].seed]
+    assert len(set(drawn)) == 3
+    assert [params.seed for params in given[2:4]] == [3, 3]
+
+
 def test_responses(api: Any, llm: PlayedLLM) -> None:
     answer = api.responses.create(
         model="m", input="Hi", instructions="Be kind", max_output_tokens=9

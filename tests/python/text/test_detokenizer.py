@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -222,3 +223,40 @@ def test_a_panic_of_the_tokenizer_is_an_error() -> None:
     own = saved(with_decoder(decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 0, 9)])))
     with pytest.raises(TokenizerError, match="cannot decode the ids"):
         own.decode([])
+
+
+# Decoders that join the first token to what comes before, in one way or another.
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "trained_byte_level",
+        "trained_byte_fallback",
+        "sentencepiece_plain",
+        "sentencepiece_exact",
+        "llama",
+        "metaspace",
+        "word_piece_raw",
+        "none",
+    ],
+)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), skip=st.booleans())
+def test_an_output_goes_on_from_its_prompt(kind: str, data: st.DataObject, skip: bool) -> None:
+    own = tokenizer(kind)
+    whole = [i for i in range(len(own)) if "\ufffd" not in own.token_text(i)]
+    words = [i for i in whole if not re.fullmatch("<0x..>", str(own.convert_ids_to_tokens(i)))]
+    lists = st.lists(st.sampled_from(words), min_size=1, max_size=8)
+    prompt, ids = data.draw(lists), data.draw(lists)
+    detokenizer = own.detokenizer(skip, after=prompt)
+    text = "".join([*map(detokenizer.push, ids), detokenizer.finish()])
+    assert own.decode(prompt, skip) + text == own.decode(prompt + ids, skip)
+
+
+@pytest.mark.parametrize("kind", ["trained_byte_fallback", "sentencepiece_plain"])
+@pytest.mark.parametrize("prompt", ["a", "a\n", "a🙂", "<s>a"])
+def test_the_first_space_of_a_completion_stays(kind: str, prompt: str) -> None:
+    own = tokenizer(kind)
+    ids = own.encode("the quick🙂")
+    detokenizer = own.detokenizer(True, after=own.encode(prompt))
+    parts = [*map(detokenizer.push, ids), detokenizer.finish()]
+    assert "".join(parts) == " the quick🙂"

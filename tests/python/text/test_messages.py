@@ -78,6 +78,35 @@ def test_tool_calls_are_read() -> None:
     assert message["content"] == ""
     assert message["extra"] == 1
     assert message["tool_calls"][0]["function"]["arguments"] == {"a": 1}
-    assert message["tool_calls"][1]["function"]["arguments"] == "not json"
-    assert message["tool_calls"][2] == calls[2]
+    assert message["tool_calls"][1]["function"]["arguments"] == {"INVALID_JSON": "not json"}
+    deep = {"INVALID_JSON": "[" * 100_000}
+    assert message["tool_calls"][2]["function"]["arguments"] == deep
     assert calls[0]["function"] == {"name": "f", "arguments": '{"a": 1}'}  # the caller's
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("", {}),
+        (" \n", {}),
+        ("null", {}),
+        (None, {}),
+        ('{"a": 1}', {"a": 1}),
+        ('"{\\"a\\": 1}"', {"a": 1}),
+        ('""', {}),
+        ('{"a": 1', {"INVALID_JSON": '{"a": 1'}),
+        ("[1]", {"INVALID_JSON": [1]}),
+    ],
+)
+def test_arguments_of_earlier_calls_are_objects(written: Any, read: Any) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": written}}
+    (message,) = parse_messages([{"role": "assistant", "tool_calls": [call]}])
+    assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": read}
+
+
+@pytest.mark.parametrize("name", ["reasoning", "thinking"])
+def test_earlier_thoughts_reach_templates_by_one_name(name: str) -> None:
+    (message,) = parse_messages([{"role": "assistant", "content": "a", name: "thought"}])
+    assert message["reasoning_content"] == "thought"
+    both = {"role": "assistant", "content": "a", name: "b", "reasoning_content": "c"}
+    assert parse_messages([both])[0]["reasoning_content"] == "c"

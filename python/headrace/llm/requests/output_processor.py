@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from headrace import native
 from headrace.llm.outputs import (
@@ -20,7 +21,7 @@ from headrace.llm.requests.preparation import PreparedRequest, RequestFacts
 from headrace.llm.requests.session import http_code
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import ParsedText
-from headrace.text.detokenizer import NullDetokenizer
+from headrace.text.detokenizer import Detokenizer, NullDetokenizer
 from headrace.text.output_text import OutputText
 from headrace.text.stop_strings import StopStrings
 from headrace.text.tokenizer import Tokenizer
@@ -50,7 +51,12 @@ class OutputProcessor:
         plan = request.parsing
         self._parsed = None if plan is None else ParsedText(plan)
         shown = frozenset[str]() if plan is None else plan.parsing.shown
-        self._text = output_text(planner.tokenizer, request.facts.params, request.stops, shown)
+        # What a grammar describes is a text of its own, as a chat's answer is.
+        continues = request.continues and request.constraint is None
+        after = request.facts.prompt_token_ids if continues else ()
+        self._text = output_text(
+            planner.tokenizer, request.facts.params, request.stops, shown, after
+        )
         # Not yet taken:
         self._tokens: deque[GeneratedToken] = deque()
         self._pieces: list[str] = []
@@ -200,29 +206,25 @@ def output_text(
     tokenizer: Tokenizer | None,
     params: SamplingParams,
     stops: StopStrings | None,
-    shown: frozenset[str] = frozenset(),
+    shown: frozenset[str],
+    after: Sequence[int],
 ) -> OutputText:
-    """`stops`: of params.stop. shown: special tokens that stay in the text."""
+    """`stops`: of params.stop. shown, after: as in Tokenizer.detokenizer."""
     if tokenizer is None:
         return OutputText(NullDetokenizer())
-    skip = params.skip_special_tokens
+    start = partial(tokenizer.detokenizer, params.skip_special_tokens, shown, after)
     return OutputText(
-        tokenizer.detokenizer(skip, shown),
+        start(),
         stops,
         min_tokens=params.min_tokens,
         keeps_string=params.include_stop_str_in_output,
-        decode=_decoder(tokenizer, skip, shown),
+        decode=partial(_decoded, start),
     )
 
 
-def _decoder(tokenizer: Tokenizer, skip: bool, shown: frozenset[str]) -> Callable[[list[int]], str]:
-    def decode(ids: list[int]) -> str:
-        if not shown:
-            return tokenizer.decode(ids, skip)
-        detokenizer = tokenizer.detokenizer(skip, shown)
-        return "".join([*map(detokenizer.push, ids), detokenizer.finish()])
-
-    return decode
+def _decoded(start: Callable[[], Detokenizer], ids: list[int]) -> str:
+    detokenizer = start()
+    return "".join([*map(detokenizer.push, ids), detokenizer.finish()])
 
 
 def failed_output(facts: RequestFacts, code: int, message: str) -> RequestOutput:

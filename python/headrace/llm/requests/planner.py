@@ -115,8 +115,11 @@ class RequestPlanner:
     def _endings(self, params: SamplingParams, prompt_len: int) -> dict[str, Any]:
         room = self.info.max_model_len - prompt_len
         tokens, sequences = stop_tokens(params)
+        most = params.max_tokens
+        if most is None:
+            most = max(self.defaults.get("max_new_tokens", room), params.min_tokens)
         return {
-            "max_tokens": room if params.max_tokens is None else min(params.max_tokens, room),
+            "max_tokens": min(most, room),
             "min_tokens": params.min_tokens,
             "ignore_eos": params.ignore_eos,
             "stop_token_ids": tokens if params.ignore_eos else [*tokens, *self._own_end()],

@@ -91,6 +91,7 @@ class PreparedRequest:
     lora: LoRARequest | None = None
     parsing: OutputPlan | None = None
     media: Sequence[native.MediaInput] = ()
+    continues: bool = False  # its text goes on from the prompt's
     pixel_bytes: int = 0  # of these; outputs share them, and the first has them all
 
 
@@ -139,7 +140,15 @@ def prepare(
     size = sum(placed.item.nbytes for placed in prompt.media)
     return [
         PreparedRequest(
-            item, config, None, stops, job.lora, parsing, media, 0 if item.index else size
+            item,
+            config,
+            None,
+            stops,
+            job.lora,
+            parsing,
+            media,
+            continues=not prompt.parts.opens_answer,
+            pixel_bytes=0 if item.index else size,
         )
         for item, config in zip(facts, configs, strict=True)
     ]

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.parsers import harmony
-from headrace.parsers.reasoning.ernie import RESPONSE, RESPONSE_END, NoLeadingCalls, ResponseTags
+from headrace.parsers.reasoning.ernie import (
+    RESPONSE,
+    RESPONSE_END,
+    TOOL_CALL,
+    NoLeadingCalls,
+    ResponseTags,
+)
 from headrace.parsers.reasoning.think_tags import Start, ThinkTags
 from headrace.parsers.stage import Stage
 from headrace.parsers.tools.format import ToolFormat
@@ -20,6 +26,7 @@ class ReasoningFormat:
     trim: without the newlines around the reasoning and before the content.
     closing: what is forced on a model that has thought enough.
     channels: it is the format of headrace.parsers.harmony.
+    call: where a call begins; in thinking that has no end, what a model says begins there.
     turn: what the model's turn begins with; "": what came before may say where an output begins.
     others: more strings of the format that may be special tokens.
     content: makes the stage that picks the content out of what follows the thinking.
@@ -36,6 +43,7 @@ class ReasoningFormat:
     content_with_calls: bool = True
     channels: bool = False
     turn: str = ""
+    call: str = ""
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -54,9 +62,13 @@ class ReasoningFormat:
         """Whether the stage for the content is needed beside this tool parser."""
         return calls is None or self.content_with_calls
 
-    def thinking(self, start: Start) -> Stage:
+    def call_in(self, calls: type[ToolFormat] | None) -> str:
+        """What may end the thinking beside `end`, with this tool parser; "": nothing."""
+        return self.call if calls is not None and self.call in calls.markers else ""
+
+    def thinking(self, start: Start, calls: type[ToolFormat] | None = None) -> Stage:
         """The stage that takes the reasoning out."""
-        return ThinkTags(self.begin, self.end, start, trim=self.trim)
+        return ThinkTags(self.begin, self.end, start, trim=self.trim, call=self.call_in(calls))
 
 
 REASONING_FORMATS: dict[str, ReasoningFormat] = {
@@ -70,9 +82,9 @@ REASONING_FORMATS: dict[str, ReasoningFormat] = {
         others=(RESPONSE, RESPONSE_END),
         content=ResponseTags,
     ),
-    "qwen3": ReasoningFormat(start=Start.EITHER),
+    "qwen3": ReasoningFormat(start=Start.EITHER, call=TOOL_CALL),
     "deepseek-r1": ReasoningFormat(),
-    "glm-45": ReasoningFormat(start=Start.EITHER),
+    "glm-45": ReasoningFormat(start=Start.EITHER, call=TOOL_CALL),
     "mistral": ReasoningFormat("[THINK]", "[/THINK]", Start.EITHER, closing="[/THINK]"),
     "gpt-oss": ReasoningFormat(
         harmony.ANALYSIS,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.parsers.tool_call import new_call_id
+from headrace.parsers.tools.tool_schema import tool_schema
 
 
 @dataclass(slots=True, frozen=True)
@@ -19,11 +20,17 @@ class Function:
     parameters: Mapping[str, Any]
     strict: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", tool_schema(self.parameters))
+
     @classmethod
     def from_tool(cls, tool: Mapping[str, Any]) -> Function:
-        """From OpenAI's {"type": "function", "function": {"name", "parameters"}}."""
+        """From OpenAI's {"type": "function", "function": {"name", "parameters"}}.
+
+        A function without parameters takes the empty object alone.
+        """
         function = tool["function"]
-        parameters = function.get("parameters") or {"type": "object"}
+        parameters = function.get("parameters") or {}
         return cls(function["name"], parameters, function.get("strict") is True)
 
 

@@ -10,7 +10,6 @@ from headrace.parsers.tools.json_calls import read_call
 from headrace.parsers.tools.schemas import calls_in_json
 
 TAG = "<|python_tag|>"
-_KEYS = ("parameters", "arguments")
 
 
 class Llama3Json(ToolFormat):
@@ -37,7 +36,10 @@ class Llama3Json(ToolFormat):
         if end == -1:
             return None
         try:
-            return Reading(end, [read_call(text[self._start : end], _KEYS)])
+            name, arguments = read_call(text[self._start : end])
+            # An answer in JSON may have a name alone, too.
+            known = not self.functions or name in self.functions
+            return Reading(end, [(name, arguments)] if known else None)
         except ValueError:
             return Reading(end, None)
 

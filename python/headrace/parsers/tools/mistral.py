@@ -27,30 +27,37 @@ class Mistral(ToolFormat):
     def begin(self) -> None:
         self._tracker: BracketTracker | None = None
         self._start = 0
+        self._head = len(BEGIN)  # where the name begins, if there is one
 
     def read(self, text: str, final: bool) -> Reading | None:
         if self._tracker is None:
-            self._start = self._find_value(text)
+            self._start = self._find_value(text, final)
             if self._start == -1:
-                waits = not final and len(text) <= len(BEGIN) + MAX_NAME_CHARS
+                waits = not final and len(text) <= self._head + MAX_NAME_CHARS
                 return None if waits else Reading(len(BEGIN), None)
             self._tracker = BracketTracker(self._start)
         end = self._tracker.find_end(text)
         if end == -1:
             return Reading(len(BEGIN), None) if final else None
         try:
-            calls = self._calls(text[len(BEGIN) : self._start], text[self._start : end])
+            calls = self._calls(text[self._head : self._start], text[self._start : end])
         except ValueError:
             return Reading(end, None)
         return Reading(end, calls)
 
-    @staticmethod
-    def _find_value(text: str) -> int:
+    def _find_value(self, text: str, final: bool) -> int:
         """Where the list or the arguments begin; -1: not yet, or nowhere."""
-        start = len(text) - len(text[len(BEGIN) :].lstrip())
+        start = self._head
+        while True:
+            start = len(text) - len(text[start:].lstrip())
+            if not text.startswith(BEGIN, start):
+                break
+            self._head = start = start + len(BEGIN)  # it is written twice
+        if not final and BEGIN.startswith(text[start:]):
+            return -1
         if text.startswith("[", start):
             return start
-        return text.find("{", start, len(BEGIN) + MAX_NAME_CHARS)
+        return text.find("{", start, self._head + MAX_NAME_CHARS)
 
     @staticmethod
     def _calls(head: str, value: str) -> list[tuple[str, str]]:
@@ -60,6 +67,8 @@ class Mistral(ToolFormat):
             if not items:
                 raise ValueError("an empty list")
             return [call_of(item) for item in items]
+        if not head.strip():
+            return [call_of(read_json(value))]
         found = _HEAD.fullmatch(head)
         if found is None:
             raise ValueError("no name")

@@ -34,14 +34,42 @@ class Qwen3Coder(ToolFormat):
             end = text.find(FUNCTION_END, max(self._looked, start))
             if end == -1:
                 self._looked = max(0, len(text) - len(FUNCTION_END) + 1)
-                return Reading(start + len(FUNCTION), None) if final else None
+                return self._unclosed(text, start) if final else None
             arguments = self._arguments(text[start + len(FUNCTION) : end])
+            if arguments is None:
+                ends = self._another_follows(text, end + len(FUNCTION_END), final)
+                if ends is None:
+                    return None
+                if ends:
+                    arguments = self._arguments(text[start + len(FUNCTION) : end], closed=True)
             if arguments is not None:
                 break
             self._looked = end + 1  # that was in a value
         if not arguments[0]:
             return Reading(end, None)
         return self._closed(text, start, end + len(FUNCTION_END), arguments, final)
+
+    def _unclosed(self, text: str, start: int) -> Reading:
+        """At the end of the output: a last value that isn't closed ends with the function."""
+        end = text.find(FUNCTION_END, start)
+        body = text[start + len(FUNCTION) : end]
+        arguments = None if end == -1 else self._arguments(body, closed=True)
+        if arguments is None or not arguments[0]:
+            return Reading(start + len(FUNCTION), None)
+        found = self._closed(text, start, end + len(FUNCTION_END), arguments, final=True)
+        assert found is not None
+        return found
+
+    @staticmethod
+    def _another_follows(text: str, end: int, final: bool) -> bool | None:
+        """Whether the call ends here and another one begins; None: not known yet."""
+        place = end
+        for tag in (END, BEGIN):
+            place = _skip_space(text, place)
+            if not text.startswith(tag, place):
+                return None if not final and tag.startswith(text[place:]) else False
+            place += len(tag)
+        return True
 
     def _closed(
         self, text: str, start: int, end: int, call: tuple[str, str], final: bool
@@ -55,8 +83,8 @@ class Qwen3Coder(ToolFormat):
         waits = not final and END.startswith(text[behind:])
         return None if waits else Reading(end, [call])
 
-    def _arguments(self, body: str) -> tuple[str, str] | None:
-        """None if a value isn't closed."""
+    def _arguments(self, body: str, closed: bool = False) -> tuple[str, str] | None:
+        """None if a value isn't closed; `closed`: the last one ends with the body."""
         name, _, rest = body.partition(">")
         function = self.functions.get(name.strip())
         values: dict[str, Any] = {}
@@ -65,11 +93,25 @@ class Qwen3Coder(ToolFormat):
             if not begin:
                 return name.strip(), write_json(values)
             key, _, rest = rest.partition(">")
-            value, closed, rest = rest.partition(PARAMETER_END)
-            if not closed:
+            value, rest, ends = self._value(function, rest)
+            if not (ends or closed):
                 return None
             value = value.removeprefix("\n").removesuffix("\n")
             values[key.strip()] = typed_value(function, key.strip(), value)
+
+    @staticmethod
+    def _value(function: Function | None, rest: str) -> tuple[str, str, bool]:
+        """A value, what follows, and whether it ends: with its tag, or where a line begins another
+        parameter of the function."""
+        value, tag, behind = rest.partition(PARAMETER_END)
+        properties = {} if function is None else function.parameters.get("properties") or {}
+        place = value.find(f"\n{PARAMETER}")
+        while place != -1:
+            key, named, _ = value[place + 1 + len(PARAMETER) :].partition(">")
+            if named and (function is None or key.strip() in properties):
+                return value[:place], rest[place + 1 :], True
+            place = value.find(f"\n{PARAMETER}", place + 1)
+        return value, behind, bool(tag)
 
     def grammar(
         self, functions: Sequence[Function], text: Callable[[str], str], several: bool

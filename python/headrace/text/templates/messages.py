@@ -10,6 +10,7 @@ from headrace.errors import UnsupportedError
 from headrace.quoting import quoted, shortened
 
 _PICTURES = frozenset({"image", "image_url", "video", "video_url"})
+_NO_OBJECT = "INVALID_JSON"  # has what is no object: a call that was cut
 _SOUNDS = frozenset({"audio", "audio_url", "input_audio"})
 
 
@@ -17,7 +18,10 @@ def parse_messages(messages: Sequence[Any], *, media: bool = False) -> list[dict
     """Copies of the messages, each with its content as one string.
 
     Parts of text are joined by newlines; no content is an empty string. Arguments of tool calls
-    become objects where they are JSON text. Raises ValueError for a malformed message.
+    are objects, also where they are JSON text, missing or cut. Raises ValueError for a
+    malformed message.
+
+    What an earlier answer has as "reasoning" or "thinking" is its "reasoning_content", too.
 
     media: images and clips may be among the parts. The content of a message that has some is a
         list of {"type": "text", "text": ...}, {"type": "image"} and {"type": "video"}.
@@ -36,6 +40,10 @@ def _message(message: Any, media: bool) -> dict[str, Any]:
     if "content" not in message and not message.get("tool_calls"):
         raise ValueError(f"the message of role {quoted(role)} has no content")
     parsed = {**message, "content": _content(message.get("content"), media)}
+    for name in ("reasoning", "thinking"):
+        # As other servers and clients call it; templates know one name.
+        if isinstance(message.get(name), str) and message.get("reasoning_content") is None:
+            parsed["reasoning_content"] = message[name]
     if message.get("tool_calls"):
         parsed["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
     return parsed
@@ -82,10 +90,24 @@ def _part(part: Any, media: bool) -> dict[str, str]:
 
 def _tool_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
+    if not isinstance(function, Mapping):
         return call
-    try:
-        arguments = json.loads(function["arguments"])
-    except (ValueError, RecursionError):
-        return call
-    return {**call, "function": {**function, "arguments": arguments}}
+    return {**call, "function": {**function, "arguments": _arguments(function.get("arguments"))}}
+
+
+def _arguments(value: Any) -> Mapping[str, Any]:
+    """As the object that templates go through, whatever an earlier turn has left of it."""
+    for _ in range(2):  # an object, JSON, or JSON in a string of JSON
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return {}
+        if isinstance(value, Mapping):
+            return value
+        if not isinstance(value, str):
+            break
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            break
+    if value is None:
+        return {}
+    return value if isinstance(value, Mapping) else {_NO_OBJECT: value}
