@@ -1,5 +1,5 @@
-"""What agents send: hints and tools of the vendors' own servers are left out and named, tools of the
-client work, and what would change the answer is an error."""
+"""What agents send: hints and tools of the vendors' own servers are left out and named, tools of
+the client work, and what would change the answer is an error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from serving import PlayedLLM, events, serving, tokenizer_folder  # noqa: E402
-
-from headrace.protocol.chat import read_chat  # noqa: E402
-from headrace.protocol.errors import ProtocolError  # noqa: E402
-from headrace.server.anthropic.request import read_anthropic  # noqa: E402
-from headrace.server.responses.request import read_responses  # noqa: E402
+from headrace.protocol.chat import read_chat
+from headrace.protocol.errors import ProtocolError
+from headrace.server.anthropic.request import read_anthropic
+from headrace.server.context_length import context_length_error
+from headrace.server.responses.request import read_responses
+from serving import PlayedLLM, events, serving, tokenizer_folder
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 FUNCTION = {"type": "function", "name": "f", "strict": False, "parameters": SCHEMA}
@@ -33,7 +33,9 @@ PATCH = {
 CODEX = {
     "model": "m",
     "instructions": "Be kind",
-    "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+    "input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+    ],
     "tools": [
         FUNCTION,
         {"type": "namespace", "name": "agents", "description": "Of agents", "tools": [SPAWN]},
@@ -74,7 +76,7 @@ def test_hints_and_hosted_tools_of_codex_are_left_out_and_named() -> None:
     assert answer.status_code == 200, answer.text
     warned = answer.headers["x-headrace-warnings"]
     for name in ("client_metadata", "web_search", "image_generation", "text.verbosity",
-                 "tools[2].format", "web_search_call.action.sources", "prompt_cache_key"):  # fmt: skip
+                 "tools[2].format", "web_search_call.action", "prompt_cache_key"):  # fmt: skip
         assert name in warned, name
     shown = [tool["function"] for tool in llm.calls[0]["tools"]]
     assert [tool["name"] for tool in shown] == ["f", "agents__spawn", "apply_patch"]
@@ -272,3 +274,50 @@ def test_an_answer_that_is_begun_goes_on() -> None:
         assert request.chat_template_kwargs["continue_final_message"] is True
     other = read_chat({"messages": begun, "add_generation_prompt": True})
     assert "continue_final_message" not in other.chat_template_kwargs
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        ("Length of input token(5000) exceeds the limit max_model_len(4096).", 5000),
+        ("Input text is too long, length of prompt token(4096) + min_dec_len (1) > "
+         "max_model_len(4096)", 4097),
+        ("the text is too long: it has 90000 bytes, and 4096 tokens, the most that fit, hold at "
+         "most 65536", 5625),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_is_too_long_is_told_in_the_clients_words(message: str, tokens: int) -> None:
+    error = context_length_error(message)
+    assert error is not None
+    openai = error.body("/v1/chat/completions")["error"]
+    assert openai["code"] == "context_length_exceeded"
+    assert "maximum context length is 4096 tokens" in openai["message"]
+    anthropic = error.body("/v1/messages")["error"]
+    assert anthropic["message"] == f"prompt is too long: {tokens} tokens > 4096 maximum"
+    assert anthropic["type"] == "invalid_request_error"
+
+
+def test_the_engine_s_words_for_long_prompts_are_known(make_llm: Any) -> None:
+    llm = make_llm(max_model_len=32)
+    outputs = llm.generate([[5] * 33, [5] * 32, "x" * 200_000], use_tqdm=False)
+    for output in outputs:
+        assert context_length_error(output.error_msg) is not None, output.error_msg
+
+
+def test_a_begun_answer_is_rendered_to_its_end_and_no_further(make_llm: Any) -> None:
+    llm = make_llm()
+    ask = {"role": "user", "content": "Hi"}
+    begun = {"role": "assistant", "content": "Well, "}
+    whole = llm.chat([ask, begun], chat_template_kwargs={"continue_final_message": True})[0]
+    assert whole.prompt.endswith("Well, ")
+    assert whole.prompt.startswith(llm.chat([ask], use_tqdm=False)[0].prompt[:3])
+    for messages, kwargs in (([ask], {}), ([ask, begun], {"add_generation_prompt": True})):
+        wrong = {"continue_final_message": True, **kwargs}
+        with pytest.raises(ValueError, match="continue_final_message"):
+            raise_errors(llm, messages, wrong)
+
+
+def raise_errors(llm: Any, messages: Any, kwargs: Any) -> None:
+    output = llm.chat(messages, chat_template_kwargs=kwargs, use_tqdm=False)[0]
+    if output.error_code != 200:
+        raise ValueError(output.error_msg)

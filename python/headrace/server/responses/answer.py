@@ -82,6 +82,7 @@ class ResponseBuilder:
         """The last event of an answer that breaks off."""
         self.response["status"] = "failed"
         code = "server_error" if error.status >= 500 else "invalid_prompt"
+        code = "context_length_exceeded" if error.code == "context_length_exceeded" else code
         self.response["error"] = {"code": code, "message": str(error)}
         return self._event("response.failed", response=self.response)
 
