@@ -1,8 +1,8 @@
 """What a build folder took to compile, by room: python tools/compile_seconds.py build/release
 
-Reads Ninja's log: seconds of the last time that each object was made, which are CPU seconds where the
-machine had a core for each job. Objects that ccache gave count as what that took: to measure a cold
-build, set CCACHE_DISABLE=1 and begin with an empty folder."""
+Reads Ninja's log: the seconds of the last time that each object was made. They are CPU seconds if
+the machine had a core for each job. An object that ccache gave counts with the time that this took:
+to measure a cold build, set CCACHE_DISABLE=1 and begin with an empty folder."""
 
 from __future__ import annotations
 

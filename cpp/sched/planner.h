@@ -10,16 +10,16 @@
 
 namespace headrace {
 
-/// Used once. Every single change it makes (a block taken, a sequence admitted or preempted) keeps
-/// the state whole, and rows are pending only once the plan is complete: if it throws, nothing is
-/// lost and planning may be tried again.
+/// Makes one plan. Each change (a block taken, a sequence admitted or preempted) keeps the state
+/// whole, and rows become pending only when the plan is complete. If it throws, nothing is lost,
+/// and the caller may plan again.
 class Planner {
  public:
-  /// `ahead`: of the commit of the pending plan, see README.md.
+  /// `ahead`: the plan is made before the commit of the pending plan, see README.md.
   Planner(SchedulerState& state, bool ahead);
 
-  /// Visits all sequences, senior first, and gives each what it may have. Ahead, nobody gets
-  /// anything if somebody would have to wait for the pending plan.
+  /// Visits all sequences, senior first, and gives each sequence its rows. When planning ahead, the
+  /// plan is empty if a sequence would have to wait for the pending plan.
   StepPlan make(double now);
 
  private:
@@ -42,7 +42,7 @@ class Planner {
   void grant_drafts();
   int32_t cover_drafts(Sequence& seq, int32_t count);
   void make_pending();
-  /// Rows that prefill may take: the unvisited decodes keep theirs.
+  /// Rows that a prefill may take; each unvisited decode keeps its row.
   int32_t prefill_rows() const noexcept { return rows_left_ - decodes_ahead_; }
   void count_ahead(const Sequence& seq, int32_t change) noexcept;
   bool interrupts() const noexcept { return state_.config.out_of_blocks != OutOfBlocks::kPreempt; }
@@ -51,13 +51,13 @@ class Planner {
   StepPlan plan_;
   const bool ahead_;
   bool gives_up_ = false;             ///< planning ahead
-  std::vector<PlannedRows> planned_;  ///< of plan_.seqs
-  size_t visited_ = 0;                ///< running[0 .. visited_) have got what they get
+  std::vector<PlannedRows> planned_;  ///< one for each of plan_.seqs
+  size_t visited_ = 0;                ///< running[0 .. visited_) have their rows
   bool admission_open_ = true;
   int32_t rows_left_;
   int32_t decodes_ahead_ = 0;     ///< running sequences, not yet visited, that need one row
-  int32_t blocks_set_aside_ = 0;  ///< of these, those whose row needs one block more
-  int32_t blocks_promised_ = 0;   ///< that visited sequences will soon want
+  int32_t blocks_set_aside_ = 0;  ///< blocks that the rows of these decodes need
+  int32_t blocks_promised_ = 0;   ///< blocks that visited sequences are about to use
 };
 
 }  // namespace headrace

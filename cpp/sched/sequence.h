@@ -1,6 +1,6 @@
 #pragma once
 
-// Sequence: the scheduler's record of a request, and when its output ends.
+// Sequence: the scheduler's record of a request. It also decides when the output ends.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,34 +15,34 @@ struct Sequence {
   Sequence(SeqId id, SeqSpec spec, int32_t block_size);
 
   const SeqId id;
-  SeqSpec spec;  ///< its prompt has moved to `tokens`
+  SeqSpec spec;  ///< without its prompt, which has moved to `tokens`
   const int32_t num_prompt;
   const int32_t block_size;
 
   std::vector<int32_t> tokens;  ///< prompt, then output
-  /// Covers `computed` and the planned rows. The first `published` blocks are in the prefix index,
-  /// the others are private.
+  /// The block table; covers `computed` and the planned rows. The first `published` blocks are in
+  /// the prefix index, the other blocks are private.
   std::vector<int32_t> blocks;
   int32_t computed = 0;   ///< tokens whose keys and values are in the blocks, committed
   int32_t published = 0;  ///< blocks
-  int32_t in_flight = 0;  ///< rows behind them in plans that are not committed, without drafts
-  int32_t to_come = 0;    ///< tokens that those rows will give, beside guessed ones: 0 to 2
-  int32_t draw = 0;       ///< its place among those that sample in its last plan
+  int32_t in_flight = 0;  ///< rows after them in uncommitted plans, without drafts
+  int32_t to_come = 0;    ///< tokens that these rows will give, without guesses: 0 to 2
+  int32_t draw = 0;       ///< its index among the sampling sequences of its last plan
   int32_t wished_drafts = 0;
   int32_t cached_prompt_tokens = 0;
-  int32_t host_prompt_tokens = 0;  ///< those of them that were in host blocks
+  int32_t host_prompt_tokens = 0;  ///< the part of them from host blocks
   bool scheduled_before = false;
-  int32_t ready_until = 0;  ///< SeqSpec's, or what the engine has set
+  int32_t ready_until = 0;  ///< SeqSpec's, or the engine's later value
 
   int32_t num_tokens() const noexcept { return static_cast<int32_t>(tokens.size()); }
   int32_t num_blocks() const noexcept { return static_cast<int32_t>(blocks.size()); }
-  /// Where its next row goes.
+  /// The position of its next row.
   int32_t next_position() const noexcept { return computed + in_flight; }
-  /// Its tokens, with those to come.
+  /// The number of its tokens, including those that are being drawn.
   int32_t length() const noexcept { return num_tokens() + to_come; }
-  /// Rows that are still to be planned: >= 1, because the last token's logits are always still to
-  /// come, unless what is in flight gives its last token. One that generates nothing has its
-  /// prompt's alone.
+  /// Rows that are not planned yet. This is >= 1, because the last token's logits are always
+  /// missing, unless the rows in flight give its last token. A sequence that generates no token has
+  /// only its prompt's rows.
   int32_t remaining() const noexcept {
     const bool has_last = generates() && length() == num_prompt + spec.max_tokens;
     return has_last ? 0 : length() - next_position();
@@ -51,26 +51,26 @@ struct Sequence {
   bool is_held_up() const noexcept { return next_position() >= ready_until; }
   bool generates() const noexcept { return spec.max_tokens > 0; }
   bool decodes() const noexcept { return remaining() == 1; }
-  /// Whether a step that computes its rows needs nothing that depends on its last token.
+  /// Whether a step with its rows needs nothing that depends on its last token.
   bool plans_ahead() const noexcept { return spec.plans_ahead && wished_drafts == 0; }
-  /// Guesses that it may compute behind its known tokens.
+  /// Guesses that it may compute after its known tokens.
   int32_t max_drafts() const noexcept {
     return std::min(wished_drafts, num_prompt + spec.max_tokens - 1 - num_tokens());
   }
-  /// Its next row needs one block more.
+  /// Its next row needs another block.
   bool lacks_block() const noexcept { return next_position() == num_blocks() * block_size; }
   bool reads_cache() const noexcept {
     return spec.read_prefix_cache && !spec.wants_all_prompt_logits;
   }
 
-  /// Blocks for its known tokens and one block of tokens more, as far as it may still grow: what
-  /// an admission should leave it.
+  /// Blocks for its known tokens and one more block, if it may still grow that far. An admission
+  /// should have that many.
   int32_t blocks_ahead() const noexcept;
   struct Ending {
     SeqEnd end = SeqEnd::kNone;
     int32_t stop_sequence = -1;  ///< which one
   };
-  /// Whether the last of `tokens`, just generated, ends it.
+  /// How the last of `tokens`, just generated, ends the sequence, if it does.
   Ending end_after_last_token() const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// SchedulerState: the sequences, where they are, and the blocks. README.md names the states.
+// SchedulerState: the sequences with their states, and the blocks. README.md names the states.
 
 #include <cstdint>
 #include <memory>
@@ -15,10 +15,10 @@
 
 namespace headrace {
 
-/// What a sequence has in a plan.
+/// A sequence's rows in a plan.
 struct PlannedRows {
   SeqId id = 0;
-  Sequence* seq = nullptr;  ///< null: it has ended since
+  Sequence* seq = nullptr;  ///< null: the sequence has ended since
   int32_t rows = 0;         ///< without drafts
   int32_t drafts = 0;
   bool samples = false;
@@ -32,22 +32,23 @@ struct SchedulerState {
 
   const SchedulerConfig config;
   KvBlocks blocks;
-  /// Owns every sequence that has not ended. Each is in exactly one of `waiting` and `running`.
+  /// Owns every sequence that has not ended. Each sequence is in exactly one of `waiting` and
+  /// `running`.
   std::unordered_map<SeqId, std::unique_ptr<Sequence>> sequences;
   std::set<Sequence*, SeniorFirst> waiting;  ///< hold no blocks
   std::vector<Sequence*> running;            ///< hold blocks; senior first
-  /// The plan that is to be committed next, and the one planned ahead of its commit; in row order.
+  /// The plan that is committed next, and the plan made ahead of that commit; in row order.
   std::vector<PlannedRows> pending, ahead;
-  bool pending_copies = false, ahead_copies = false;  ///< those plans have copies
+  bool pending_copies = false, ahead_copies = false;  ///< whether these plans have copies
   std::set<std::pair<double, SeqId>> deadlines;       ///< of the sequences that have one
-  /// Since the last plan that was returned.
+  /// Events since the last returned plan.
   std::vector<SeqId> expired, interrupted, preempted;
   uint64_t prefix_hit_tokens = 0, prefix_miss_tokens = 0, prefix_host_hit_tokens = 0;
   uint64_t preemptions = 0, interruptions = 0;
 
-  /// Sends a running sequence back to wait.
+  /// Makes a running sequence wait again.
   void preempt(Sequence& seq);
-  /// Releases its blocks: nothing of it is computed any more.
+  /// Releases its blocks; none of its tokens counts as computed then.
   void drop_blocks(Sequence& seq);
   /// Ends a sequence: releases its blocks, takes it out of the plans and destroys it.
   void remove(Sequence& seq);

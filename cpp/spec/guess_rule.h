@@ -5,19 +5,19 @@
 
 namespace headrace {
 
-/// What the steps of a model cost, in rows. It follows from the model and the device, and nothing
-/// is measured.
+/// The cost of a model's steps, in rows. It follows from the model and the device; nothing is
+/// measured.
 struct StepCosts {
-  /// A step reads the weights and multiplies its rows by them. Reading takes as long as that many
-  /// rows do.
+  /// A step reads the weights and multiplies its rows by them. Reading takes as long as this many
+  /// rows.
   double read_rows = 4;
-  /// Of the weights that one row reads, the share that lies in experts; and of all experts, the
-  /// share that one row meets.
+  /// expert_share: the share of experts in the weights that one row reads. experts_met: the share
+  /// of all experts that one row uses.
   double expert_share = 0, experts_met = 1;
-  /// What a drafter multiplies a row by, as a share of the weights that the model does.
+  /// The drafter's weights that a row is multiplied by, as a share of the model's.
   double drafter = 0;
 
-  /// Of a step with so many rows.
+  /// The cost of a step with `rows` rows.
   double step(double rows) const;
 };
 
@@ -26,28 +26,29 @@ class GuessLuck {
  public:
   /// A step of the request had `computed` guesses, the first `confirmed` of which were right.
   void record(int32_t computed, int32_t confirmed);
-  /// That a guess is right if those before it are. One of two at first.
+  /// The chance that a guess is right if the guesses before it are. It begins with one half.
   double chance() const { return (right_ + 1.0) / (tried_ + 2.0); }
   /// Whether a guess is due, to see if its luck has changed.
   bool tries_again() const { return pause_ == 0; }
 
  private:
-  int32_t right_ = 0, tried_ = 0;  ///< the latest ones, those that nothing wrong came before
+  int32_t right_ = 0, tried_ = 0;  ///< of the latest guesses, without those after a wrong one
   int32_t pause_ = 0;              ///< steps
 };
 
-/// Decides how many tokens are guessed. A guess that is right saves its request a step; it costs a
-/// row more in a step that all running requests wait for. As many are made as are expected to save
-/// most beyond what they cost. It uses counts and no clock, so it decides the same each time.
+/// Decides how many tokens are guessed. A right guess saves its request a step. Each guess costs a
+/// row in a step that all running requests wait for. The rule picks the number of guesses with the
+/// largest expected saving minus cost. It uses counts and no clock, so it decides the same each
+/// time.
 ///
-/// A request for which no guess pays has one in kProbeSteps steps.
+/// If no guess pays for a request, it gets one guess in kProbeSteps steps.
 ///
-/// A drafter must also read a text before it can guess. A budget of all requests pays for that. It
-/// starts with kFirstRows rows; a confirmed guess adds a quarter of a step, and each row that the
-/// model computes adds 1 / kProbeSteps.
+/// A drafter must also read a text before it can guess. A budget, shared by all requests, pays for
+/// that. It starts with kFirstRows rows. A confirmed guess adds a quarter of a step, and each row
+/// that the model computes adds 1 / kProbeSteps.
 class GuessRule {
  public:
-  static constexpr int32_t kWindow = 16;  ///< guesses that a request's luck is counted over
+  static constexpr int32_t kWindow = 16;  ///< a request's luck counts so many guesses
   static constexpr int32_t kProbeSteps =
       64;  ///< from one guess that isn't likely to pay to another
   static constexpr double kFirstRows = 256, kShareOfGain = 0.25;
@@ -55,18 +56,18 @@ class GuessRule {
   /// `most`: guesses of a request in a step, >= 1.
   GuessRule(const StepCosts& costs, int32_t most);
 
-  /// A step of `rows` rows has been computed; with `decodes` of them requests went on to their next
-  /// token. The next step is likely to have as many of these.
+  /// Notes a computed step of `rows` rows, `decodes` of which are decodes. The next step probably
+  /// has as many decodes.
   void note_step(int32_t rows, int32_t decodes);
-  /// A request of that step.
+  /// Notes a request of that step.
   void note_result(GuessLuck& luck, int32_t computed, int32_t confirmed);
 
-  /// How many guesses pay if each is right with that chance.
+  /// How many guesses pay if each is right with this chance.
   int32_t count(double chance) const;
-  /// How many a request may have in the next step.
+  /// How many guesses a request may have in the next step.
   int32_t allow(const GuessLuck& luck) const;
 
-  /// Whether the budget pays for a drafter's reading of so many rows.
+  /// Whether the budget pays for a drafter's reading of `rows` rows.
   bool can_read(int32_t rows) const { return rows * costs_.drafter <= budget_; }
   void note_read(int32_t rows) { budget_ -= rows * costs_.drafter; }
 
@@ -75,7 +76,7 @@ class GuessRule {
   const double gain_;  ///< rows that the budget gets for a confirmed guess
   double budget_ = kFirstRows;
   int32_t decodes_ = 0;
-  std::vector<double> prices_;  ///< of 1, 2, ... guesses of a request, in steps
+  std::vector<double> prices_;  ///< cost of 1, 2, ... guesses of a request, in steps
 };
 
 }  // namespace headrace

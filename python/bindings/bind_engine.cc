@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "bindings.h"
-#include "engine_holder.h"
 #include "headrace/cpu.h"
 #include "headrace/engine.h"
 #include "headrace/gpu.h"
 #include "headrace/output_selector.h"
+#include "interpreter/engine_holder.h"
+#include "interpreter/py_callback.h"
+#include "interpreter/waiting.h"
 #include "loading.h"
-#include "py_callback.h"
 #include "short_repr.h"
-#include "waiting.h"
 
 namespace py = pybind11;
 

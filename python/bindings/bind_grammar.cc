@@ -9,7 +9,7 @@
 #include "bindings.h"
 #include "headrace/grammar.h"
 #include "headrace/thinking.h"
-#include "interpreter_gate.h"
+#include "interpreter/interpreter_gate.h"
 
 namespace py = pybind11;
 

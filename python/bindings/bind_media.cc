@@ -5,8 +5,8 @@
 #include "bindings.h"
 #include "headrace/media.h"
 #include "headrace/status.h"
-#include "interpreter_gate.h"
-#include "locked_bytes.h"
+#include "interpreter/interpreter_gate.h"
+#include "interpreter/locked_bytes.h"
 
 namespace py = pybind11;
 

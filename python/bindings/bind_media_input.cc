@@ -12,8 +12,8 @@
 #include "bindings.h"
 #include "headrace/media_input.h"
 #include "headrace/status.h"
-#include "interpreter_gate.h"
-#include "locked_bytes.h"
+#include "interpreter/interpreter_gate.h"
+#include "interpreter/locked_bytes.h"
 #include "short_repr.h"
 
 namespace py = pybind11;

@@ -5,7 +5,7 @@
 
 #include "bindings.h"
 #include "headrace/pack.h"
-#include "interpreter_gate.h"
+#include "interpreter/interpreter_gate.h"
 #include "loading.h"
 #include "short_repr.h"
 

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <thread>
 
-#include "interpreter_gate.h"
-#include "waiting.h"
+#include "interpreter/interpreter_gate.h"
+#include "interpreter/waiting.h"
 
 namespace py = pybind11;
 

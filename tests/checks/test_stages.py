@@ -57,6 +57,16 @@ def test_packages_are_those_of_pyproject() -> None:
         assert requirements.group(name) == packages
 
 
+def test_every_cpp_test_belongs_to_a_program() -> None:
+    lists = [path.read_text() for path in (ROOT / "tests").rglob("CMakeLists.txt")]
+    sources = sorted((ROOT / "tests").rglob("*_test.cc"))
+    assert len(sources) > 100
+    # tests/cuda lists its kernels' tests without the ending.
+    names = {word.rpartition("/")[2] for text in lists for word in re.findall(r"[\w/.]+", text)}
+    forgotten = [s.name for s in sources if not {s.name, s.name[: -len("_test.cc")]} & names]
+    assert not forgotten
+
+
 def test_all_leaves_nothing_out() -> None:
     assert set(listed(0)) <= {LONGER.get(stage, stage) for stage in listed(1)}
 

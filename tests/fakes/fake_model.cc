@@ -43,6 +43,12 @@ int64_t steady_nanoseconds() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
+void keep_busy(int64_t nanoseconds) {
+  const int64_t end = steady_nanoseconds() + nanoseconds;
+  while (steady_nanoseconds() < end) {
+  }
+}
+
 size_t best(std::span<const float> values) {
   return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
@@ -123,6 +129,7 @@ void FakeControl::pass() {
     waiting_ = false;
   }
   ++steps;
+  keep_busy(step_nanoseconds);
   if (failures_ != 0) {
     if (failures_ > 0) --failures_;
     throw Error(ErrorCode::kDevice, "injected failure");

@@ -45,9 +45,10 @@ class FakeControl {
   std::atomic<int> most_logit_rows{0};  ///< of one call
   std::atomic<int> copies{0};           ///< of blocks
   std::atomic<bool> fail_loading{false};
-  std::atomic<int> begun{0};         ///< steps of an AheadRunner
-  std::atomic<int> collected{0};     ///< of them, steps whose results have been waited for
-  std::atomic<int> covered{0};       ///< of those, steps behind which another one had begun
+  std::atomic<int64_t> step_nanoseconds{0};  ///< each step keeps its thread busy that long
+  std::atomic<int> begun{0};                 ///< steps of an AheadRunner
+  std::atomic<int> collected{0};             ///< of them, steps whose results have been waited for
+  std::atomic<int> covered{0};               ///< of those, steps behind which another one had begun
   std::atomic<int> fail_begins{0};   ///< so many of the next steps of an AheadRunner can't begin
   std::atomic<int> mtp_rows{0};      ///< that an MTP block has computed
   std::atomic<int> mtp_mistakes{0};  ///< of them, batches that broke the contract

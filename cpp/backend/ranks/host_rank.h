@@ -1,6 +1,6 @@
 #pragma once
 
-// A rank whose memory is the host's: the others read and write it as their own.
+// A rank whose memory is host memory, so that other ranks can read and write it directly.
 
 #include <cstdint>
 #include <memory>
@@ -18,8 +18,8 @@ class HostRank {
 
   void join(std::shared_ptr<RankGroup> group, int32_t rank);
 
-  /// Backend::all_reduce. This rank's share of the work is loop(count, part), which calls
-  /// part(begin, end) on parts of [0, count) that cover it once, in any order, on any threads.
+  /// Backend::all_reduce. loop(count, part) does this rank's share of the work: it calls
+  /// part(begin, end) on ranges that cover [0, count) once, in any order, on any threads.
   template <class Loop>
   void all_reduce(const TensorView& x, Add add, const Loop& loop) {
     const Sum sum = begin_sum(x);
@@ -28,7 +28,7 @@ class HostRank {
     group_->meet();
   }
 
-  /// Backend::gather_columns, likewise; the parts are of the rows.
+  /// Backend::gather_columns; `loop` calls its part on ranges of the rows.
   template <class Loop>
   void gather_columns(const TensorView& x, const TensorView& out, const Loop& loop) {
     const Gather gather = begin_gather(x, out);
@@ -39,7 +39,7 @@ class HostRank {
  private:
   using All = std::span<const RankGroup::Shown>;
 
-  /// Numbers [first, first + count) of a matrix are this rank's to sum, for all.
+  /// This rank sums the numbers [first, first + count) of a matrix, for all ranks.
   struct Sum {
     All all;
     int64_t first, count;
@@ -56,7 +56,7 @@ class HostRank {
   Sum begin_sum(const TensorView& x);
   Gather begin_gather(const TensorView& x, const TensorView& out);
 
-  std::shared_ptr<RankGroup> group_;  // null: no rank
+  std::shared_ptr<RankGroup> group_;  // null: it has not joined a group
   int32_t rank_ = 0;
 };
 

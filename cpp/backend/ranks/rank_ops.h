@@ -1,13 +1,13 @@
 #pragma once
 
-// What Backend's ops of ranks are told.
+// Arguments of Backend's ops for ranks.
 
 #include "backend/ranks/rank_group.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
 
-/// What all_reduce_add_rms_norm() works on, as the two ops it stands for have it.
+/// Arguments of all_reduce_add_rms_norm(), which are those of the two ops that it replaces.
 struct ReduceAddNorm {
   TensorView delta;     ///< [T, n], contents lost
   TensorView residual;  ///< [T, n], added to

@@ -1,6 +1,6 @@
 #pragma once
 
-// DraftModel: guesses by a second, smaller model with the same vocabulary.
+// DraftModel: a second, smaller model with the same vocabulary makes the guesses.
 
 #include <cstdint>
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace headrace::internal {
 
-/// Has a cache of its own with as many blocks as the model's, and uses the model's block tables:
-/// what it has computed of a block is known by the tokens up to there, so that it follows
-/// preemption and shared prefixes without being told. Whatever it holds, at worst a guess is wrong.
-/// Used by the loop thread.
+/// Has its own cache with as many blocks as the model's, and uses the model's block tables. A hash
+/// of the tokens up to a block says what is computed there, so that preemption and shared prefixes
+/// need no notice. If a block holds something else, a guess is wrong, but never an output. Used by
+/// the loop thread.
 class DraftModel final : public Drafter {
  public:
   struct Limits {
-    int32_t max_rows = 0;  ///< of a step
+    int32_t max_rows = 0;  ///< in a step
     int32_t block_size = 0;
     int32_t num_blocks = 0;
   };
@@ -27,13 +27,13 @@ class DraftModel final : public Drafter {
   DraftModel(std::unique_ptr<StepRunner> runner, const Limits& limits);
 
   void enter_thread() override { runner_->enter_thread(); }
-  /// No guesses for a request whose text it could not read to its end in one step of max_rows; what
-  /// it has read is kept.
+  /// A request gets no guesses if its text doesn't fit one step of max_rows; the part that was read
+  /// is kept.
   int32_t guess(std::span<const Request> requests) override;
   void forget() override;
 
  private:
-  /// What is in a block: the first `filled` positions, behind tokens of that hash.
+  /// The contents of a block: its first `filled` positions, after tokens with that hash.
   struct Tag {
     uint64_t hash = 0;
     int32_t filled = 0;

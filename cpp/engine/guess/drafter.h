@@ -1,6 +1,6 @@
 #pragma once
 
-// Drafter: what computes guesses of the tokens to come, and the rows of one of its steps.
+// Drafter: computes guesses of the next tokens. GuessBatch: the rows of one of its steps.
 
 #include <cstdint>
 #include <functional>
@@ -14,12 +14,12 @@
 
 namespace headrace::internal {
 
-/// The model's rows after its final norm that an MTP block has not read yet, of one request: at
-/// positions first, first + 1, ...
+/// One request's rows that an MTP block has not read yet: rows of the model after its final norm,
+/// at positions first, first + 1, ...
 struct UnreadRows {
   struct Row {
-    uint64_t kept = 0;       ///< which of all rows that were ever kept
-    int32_t next_token = 0;  ///< at the position behind it
+    uint64_t kept = 0;       ///< number of the row, counting all rows ever kept
+    int32_t next_token = 0;  ///< the token at the next position
   };
   int32_t first = 0;
   std::vector<Row> rows;
@@ -30,35 +30,36 @@ struct UnreadRows {
 /// Used by the loop thread.
 class Drafter {
  public:
-  /// A request that wants guesses.
+  /// A request for guesses.
   struct Request {
-    std::span<const int32_t> tokens;  ///< all that are known, >= 1
+    std::span<const int32_t> tokens;  ///< all known tokens, >= 1
     std::span<const int32_t> blocks;  ///< cover the known tokens and the guesses
     int32_t num_prompt_tokens = 0;
-    int32_t most = 0;                       ///< guesses, >= 1
-    const SamplerState* sampler = nullptr;  ///< guesses are drawn by its random numbers
+    int32_t most = 0;                       ///< most guesses, >= 1
+    const SamplerState* sampler = nullptr;  ///< draws the guesses with its random numbers
     std::vector<int32_t>* guesses = nullptr;
-    int32_t* read = nullptr;       ///< a draft model sets it to the known tokens that it has read
-    UnreadRows* unread = nullptr;  ///< of an MTP block
+    int32_t* read = nullptr;       ///< out, draft model: number of known tokens that it has read
+    UnreadRows* unread = nullptr;  ///< for an MTP block
   };
 
   virtual ~Drafter() = default;
-  /// By the loop thread, before the first guess.
+  /// The loop thread calls it before the first guess.
   virtual void enter_thread() {}
-  /// Fills in the guesses, of some requests none. Returns how many known tokens it has read.
+  /// Fills in the guesses; some requests may get none. Returns how many known tokens it has read.
   virtual int32_t guess(std::span<const Request> requests) = 0;
-  /// After a guess() that threw: what has been read is not to be relied on.
+  /// Call it after a guess() that threw: the drafter forgets what it has read.
   virtual void forget() = 0;
 };
 
-/// A step of a drafter: rows, and the requests that draw from some of them.
+/// A step of a drafter: rows, and the requests that draw from some rows.
 class GuessBatch {
  public:
   void clear();
-  /// `tokens` at positions first, ...; `draws`: from the last one's logits.
+  /// Adds `tokens` at positions first, first + 1, ... If `draws`, the request draws from the last
+  /// row's logits.
   void add(const Drafter::Request& request, int32_t first, std::span<const int32_t> tokens,
            bool draws);
-  /// Rows without a request behind them, to be read alone.
+  /// Adds rows without a request; they are only read.
   void add(std::span<const int32_t> blocks, int32_t num_prompt_tokens, int32_t first,
            std::span<const int32_t> tokens);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// MtpDrafter: guesses by the model's own MTP block (model/decoder/mtp_block.h).
+// MtpDrafter: the model's own MTP block (model/decoder/mtp_block.h) makes the guesses.
 
 #include <cstdint>
 #include <span>
@@ -11,55 +11,58 @@
 
 namespace headrace::internal {
 
-/// What guessing needs of a model with an MTP block. One thread at a time, that of its steps.
+/// What guessing needs from a model with an MTP block. Used by the thread of the model's steps
+/// only.
 class MtpRunner {
  public:
   virtual ~MtpRunner() = default;
   /// Decoder::guess and Decoder::keep.
   virtual TensorView guess(const MtpStep& step) = 0;
   virtual void keep(std::span<const int32_t> rows, int64_t first) = 0;
-  /// As StepRunner has them.
+  /// The same as in StepRunner.
   virtual int32_t max_logit_rows() const = 0;
   virtual void sample(TensorView logits, std::span<const SampleRow> rows,
                       std::span<SampleResult> results) = 0;
 };
 
-/// The block reads what the model makes of each position and writes keys and values of its own to
-/// the model's blocks, so that they follow preemption, shared prefixes and host blocks. Rows to be
-/// read are kept in a ring until a guess is wanted or there are many of them. What it couldn't read
-/// is missing there: at worst a guess is wrong. Used by the loop thread.
+/// The block reads the model's row of each position, and writes its own keys and values to the
+/// model's KV blocks, so that preemption, shared prefixes and host blocks apply to them, too.
+/// Unread rows are kept in a ring until a guess is wanted or there are many of them. If the block
+/// could not read a row, its keys and values are missing: a guess may be wrong, but never an
+/// output. Used by the loop thread.
 class MtpDrafter final : public Drafter {
  public:
   struct Limits {
     int32_t max_rows = 0;     ///< of a step
-    int32_t most_unread = 0;  ///< of a request, above the guesses of a step
-    int64_t max_kept = 0;     ///< rows in the ring: at least most_unread
+    int32_t most_unread = 0;  ///< rows of a request, beyond the guesses of a step
+    int64_t max_kept = 0;     ///< rows in the ring, >= most_unread
   };
 
-  /// `runner` outlives it.
+  /// `runner` must outlive the drafter.
   MtpDrafter(MtpRunner& runner, const Limits& limits);
 
-  /// Rows of the step that has just been computed, before any other.
+  /// A request's rows of the step that was just computed.
   struct Computed {
     UnreadRows* unread = nullptr;
     std::span<const int32_t> blocks;
     int32_t num_prompt_tokens = 0;
     int32_t first_row = 0;                 ///< of the step
-    int32_t first_position = 0;            ///< of that row
-    std::span<const int32_t> next_tokens;  ///< of each row, >= 1
+    int32_t first_position = 0;            ///< position of that row
+    std::span<const int32_t> next_tokens;  ///< the token after each row, >= 1
   };
-  /// Keeps them, or reads them if they are too many. Returns how many it has read.
+  /// Keeps the rows, or reads them if there are too many. Returns how many it has read. Call it
+  /// before any other step.
   int32_t take(std::span<const Computed> computed);
-  /// Whether take() would read.
+  /// Whether take() would read the rows.
   bool would_read(const UnreadRows& unread, int32_t first_position, size_t count) const;
 
-  /// No guesses for a request whose unread rows don't reach the last known token but one, or are
-  /// too many for one step.
+  /// A request gets no guesses if its unread rows don't reach the second to last known token, or if
+  /// they are too many for one step.
   int32_t guess(std::span<const Request> requests) override;
   void forget() override;
 
  private:
-  /// Rows kept of a request that has more to keep than it may.
+  /// The kept rows of a request with more rows than it may keep.
   struct Full {
     Computed request;
     std::vector<UnreadRows::Row> rows;
@@ -80,7 +83,7 @@ class MtpDrafter final : public Drafter {
   std::vector<int32_t> kept_rows_;  // of the step
   std::vector<Full> full_;
   GuessBatch batch_;
-  std::vector<int32_t> rows_;         // of the batch: MtpStep::rows
+  std::vector<int32_t> rows_;         // MtpStep::rows of the batch
   std::vector<int32_t> next_tokens_;  // of one request
   std::vector<const Request*> drawn_;
 };

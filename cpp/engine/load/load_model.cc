@@ -126,12 +126,12 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
     throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
                 " has bidirectional attention: it guesses no tokens.");
   }
-  if (!out.options.dummy_weights) find_head(out.options.path, nullptr, out.config);
+  out.packed = open_packed(out.options);
+  if (!out.options.dummy_weights) find_head(out.options.path, out.packed.get(), out.config);
   if (!out.config.has_head) {
     throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
                 " has no head: it guesses no tokens.");
   }
-  out.packed = open_packed(out.options);
   out.shapes = choose_shapes(out.options, out.config,
                              storage_dtype(out.options, out.config, out.packed.get()));
   out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is said of several replicas as of one model.
+// Combines infos, limits, states and statistics of several replicas into those of one model.
 
 #include <vector>
 
@@ -10,19 +10,20 @@
 
 namespace headrace::internal {
 
-/// Of the first one, with what all of them take. REQUIRES: one at least.
+/// The first replica's info, with limits that all replicas meet, and sums over all replicas.
+/// REQUIRES: at least one.
 ModelInfo sum_info(const std::vector<LoadedModel>& replicas);
 
-/// What every replica takes, but for `fits` and `fits_step`. REQUIRES: one at least.
+/// Limits that every replica meets, without `fits` and `fits_step`. REQUIRES: at least one.
 RequestLimits common_limits(const std::vector<LoadedModel>& replicas);
 
-/// Running if one is, failed if all are. REQUIRES: one at least.
+/// Running if one replica runs, failed if all have failed. REQUIRES: at least one.
 ModelState common_state(const std::vector<ModelState>& states);
 
-/// Of a replica that takes no requests: its blocks are of no use to the others.
+/// Removes the blocks of a replica that takes no requests, because other replicas can't use them.
 void drop_blocks(ModelStats& replica);
 
-/// Adds counters and gauges; the state is for the caller to say.
+/// Adds counters and gauges; the caller sets the state.
 void add_stats(const ModelStats& replica, ModelStats& sum);
 
 }  // namespace headrace::internal

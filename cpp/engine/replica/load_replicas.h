@@ -9,10 +9,11 @@
 
 namespace headrace::internal {
 
-/// Loads ModelOptions::data_parallel_size replicas: the first one, which says where device "auto"
-/// is, then the others, all at once on GPUs and one after the other where they share main memory.
-/// LoadProgress and the first one's load_seconds are of all together. If one fails, those under way
-/// are cancelled, and what it threw is thrown. Throws Error as check_devices() does.
+/// Loads ModelOptions::data_parallel_size replicas. The first replica comes first and decides what
+/// device "auto" is. The others follow: all at once on GPUs, one after the other if they share main
+/// memory. LoadProgress and the first replica's load_seconds count all replicas together. If one
+/// load fails, the other loads are cancelled, and its exception is thrown. Throws Error like
+/// check_devices().
 std::vector<LoadedModel> load_replicas(const ModelLoader& loader, const std::string& name,
                                        const ModelOptions& options, Logger& logger);
 

@@ -11,28 +11,28 @@
 
 namespace headrace::internal {
 
-/// A hash for each full block of a prompt, of all that decides its keys and values: its tokens,
-/// those before them, and the identity of the sequence. Hashes alone are compared: two prompts that
-/// happen to agree in one are sent to the same replica, and nothing else.
+/// A hash for each full block of a prompt. It covers everything that decides the block's keys and
+/// values: the block's tokens, all tokens before them, and the sequence's identity. Only hashes are
+/// compared. If two prompts collide, they go to the same replica, which does no harm.
 std::vector<uint64_t> prefix_hashes(const SeqSpec& spec, int32_t block_size);
 
-/// What one replica's prefix cache is likely to hold: the blocks of the prompts that were sent
-/// there, the least recently used ones left out. Not thread safe.
+/// The blocks that one replica's prefix cache probably holds: those of the prompts that were sent
+/// there, without the least recently used ones. Not thread safe.
 class PrefixTrace {
  public:
-  /// `capacity`: blocks that the replica has.
+  /// `capacity`: the number of the replica's blocks.
   explicit PrefixTrace(size_t capacity) : capacity_(capacity) {}
 
-  /// How many of the blocks, from the first one on, are there.
+  /// The number of leading blocks that the cache probably holds.
   size_t match(std::span<const uint64_t> hashes) const;
-  /// A prompt with these blocks has been sent there.
+  /// Notes that a prompt with these blocks was sent to the replica.
   void note(std::span<const uint64_t> hashes);
   void clear();
   size_t size() const noexcept { return places_.size(); }
 
  private:
   size_t capacity_;
-  std::list<uint64_t> recent_;  ///< the most recently used one first
+  std::list<uint64_t> recent_;  ///< most recently used first
   std::unordered_map<uint64_t, std::list<uint64_t>::iterator> places_;
 };
 

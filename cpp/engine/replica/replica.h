@@ -12,34 +12,34 @@
 
 namespace headrace::internal {
 
-/// One replica of a model: its loop, and the thread that runs it.
+/// One replica of a model: its loop, and the thread of the loop.
 class Replica {
  public:
-  /// `name`: for messages. Takes runner, speculator and encoder out of `loaded`.
+  /// `name` is for messages. Moves runner, speculator and encoder out of `loaded`.
   Replica(std::string name, size_t index, LoadedModel& loaded, std::shared_ptr<Logger> logger);
 
   // --- any thread -------------------------------------------------------------------------------
 
   const std::shared_ptr<ModelControl>& control() const noexcept { return control_; }
   const ModelLoop& loop() const noexcept { return *loop_; }
-  /// With the state, and requests on their way.
+  /// Includes the state, and requests that have not reached the loop yet.
   ModelStats stats() const;
   bool on_own_thread() const;
 
   // --- one thread at a time, not the replica's own ----------------------------------------------
 
-  /// Whether it may begin: it is installed or stopped.
+  /// Whether it may begin, because it is installed or stopped.
   bool can_begin() const;
-  /// Before begin(): takes the memory that steps need, the first time.
+  /// Call before begin(). The first call takes the memory that steps need.
   void warm_up();
-  /// Runs the thread, and takes requests. Throws Error(kIo) if there is no thread.
+  /// Starts the thread, and accepts requests. Throws Error(kIo) if no thread can be started.
   void begin();
-  /// Of one that has failed, when the others begin: what it counted was before.
+  /// Drops the counters of a failed replica when the others begin again.
   void forget_counters() { loop_->forget_counters(); }
   void join();
-  /// What is left to do is for the thread.
+  /// Lets the thread finish its remaining work alone.
   void detach();
-  /// REQUIRES: joined, likewise below.
+  /// REQUIRES: joined, also for free_memory().
   void clear_prefix_cache() { loop_->clear_prefix_cache(); }
   void free_memory() { loop_->free_memory(); }
 

@@ -13,28 +13,27 @@
 
 namespace headrace::internal {
 
-/// Says which replica is to compute a request: the one where it would be done first, if a row took
-/// equally long everywhere. That is the one with the fewest rows in hand, the request's own
-/// included; rows of the prompt that a replica's prefix cache is likely to hold don't count. So a
-/// prefix draws its requests to one replica as long as others would not be faster without it.
-/// Any thread.
+/// Chooses the replica that computes a request: the replica with the fewest rows, including the new
+/// request's. If a row took equally long everywhere, this replica would finish the request first.
+/// Prompt rows that a replica's prefix cache probably holds don't count. So requests with a common
+/// prefix go to one replica, unless another one would be faster without the prefix. Any thread.
 class Router {
  public:
-  /// Of an output that may be longer, so many tokens are expected: max_tokens is a bound more
-  /// often than a guess.
+  /// The most tokens that an output is expected to have: max_tokens is usually a bound, not an
+  /// estimate.
   static constexpr int64_t kExpectedOutput = 256;
 
-  /// `num_blocks`: KV blocks of each replica, in the device's and in main memory.
+  /// `num_blocks`: KV blocks of each replica, in device memory and in main memory.
   Router(const std::vector<int64_t>& num_blocks, int32_t block_size, bool caches_prefixes);
 
   struct Choice {
     size_t replica = 0;
     Booking booking;
   };
-  /// The first one of those that are equally good. nullopt if none is `open`.
+  /// Of equally good replicas, the first. nullopt if none is `open`.
   std::optional<Choice> choose(const SeqSpec& spec, const std::function<bool(size_t)>& open);
 
-  /// The prefix caches are empty now.
+  /// Notes that all prefix caches are empty now.
   void forget_prefixes();
   int64_t load(size_t replica) const { return *replicas_[replica].load; }
 
@@ -46,7 +45,7 @@ class Router {
 
   const int32_t block_size_;
   const bool caches_prefixes_;
-  std::mutex mutex_;  // guards the traces, and choices against each other
+  std::mutex mutex_;  // guards the traces; one choice at a time
   std::vector<Known> replicas_;
 };
 

@@ -7,14 +7,14 @@
 
 namespace headrace::internal {
 
-/// Calls fn() and throws what it throws. If `own_thread`, the call is on a new thread: which GPU is
-/// current is a matter of the thread, and the caller's isn't ours. It is on the caller's all the
-/// same if the system refuses a thread.
+/// Calls fn() and throws what it throws. If `own_thread`, the call runs on a new thread, because
+/// each thread has a current GPU, and the caller's must not change. If the system refuses a thread,
+/// the call runs on the caller's thread.
 void run_on_thread(bool own_thread, const std::function<void()>& fn);
 
-/// Calls fn(0) ... fn(count - 1), each on a new thread but fn(0), which is on the caller's, and
-/// waits for all. Then throws what the first of them threw. Throws Error(kIo) if there is no
-/// thread.
+/// Calls fn(0) on the caller's thread and fn(1) ... fn(count - 1) on a new thread each, and waits
+/// for all calls. If calls threw, it then throws the exception of the lowest number. Throws
+/// Error(kIo) if no thread can be started.
 void run_on_threads(size_t count, const std::function<void(size_t)>& fn);
 
 }  // namespace headrace::internal

@@ -6,7 +6,7 @@
 
 namespace headrace::internal {
 
-/// Rows that a replica's requests are still to compute, as far as one can know.
+/// Estimated rows that a replica's requests still have to compute.
 using Workload = std::atomic<int64_t>;
 
 /// A request's part of a workload, for as long as the request lives.
@@ -18,13 +18,13 @@ class Booking {
   Booking& operator=(Booking&& other) noexcept;
   ~Booking() { give_back(prompt_rows_ + output_rows_); }
 
-  /// The prompt is computed: only the output is still to come.
+  /// The prompt is computed: only the output's rows count from now on.
   void prompt_done() noexcept;
 
  private:
   void give_back(int64_t rows) noexcept;
 
-  std::shared_ptr<Workload> load_;  ///< null: nobody counts
+  std::shared_ptr<Workload> load_;  ///< null: not booked
   int64_t prompt_rows_ = 0, output_rows_ = 0;
 };
 

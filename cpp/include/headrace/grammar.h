@@ -66,7 +66,9 @@ class HEADRACE_API GrammarCompiler {
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
-  /// Takes up to some seconds for a grammar at its limits. The result outlives the compiler.
+  /// Takes up to some seconds for a grammar at its limits. The limits don't hold for all that
+  /// llguidance does: a grammar of a stranger may take any time and memory, in a call that nothing
+  /// ends, so try it in a process that the system limits. The result outlives the compiler.
   /// Throws Error(kInvalidArgument) that says what is wrong with the grammar, over which limit it
   /// is, or that no token of the vocabulary can begin an output.
   std::shared_ptr<TokenConstraint> compile(GrammarKind kind, const std::string& text) const;

@@ -8,18 +8,19 @@
 
 namespace headrace {
 
-/// Softmax attention over a KV cache, with as many key/value heads as queries or fewer.
+/// Softmax attention over a KV cache, with at most as many key/value heads as query heads.
 struct AttentionSources final : MixerSources {
   AttentionSpec attention;
   RopeSpec rope;
-  float norm_eps = 1e-6f;       ///< of the heads' norms
+  float norm_eps = 1e-6f;       ///< for q_norm and k_norm
   VectorSource q_norm, k_norm;  ///< [d] norms of each head before RoPE; may be empty
   LinearSource qkv;             ///< [(nq + 2 nkv) d, H]
   LinearSource o;               ///< [H, nq d]
 
   std::vector<MatrixSource*> matrices() override { return {&qkv.matrix, &o.matrix}; }
   std::vector<VectorSource*> vectors() override { return {&q_norm, &k_norm, &qkv.bias, &o.bias}; }
-  /// Heads by rank. Fewer key/value heads than ranks are on several of them.
+  /// Divides heads among the ranks. If there are fewer key/value heads than ranks, some ranks hold
+  /// copies of the same head.
   void share(const RankPlace& place) override;
   void measure(const StepLimits& limits, Carver& carver) const override;
   std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const override;

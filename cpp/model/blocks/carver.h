@@ -8,12 +8,12 @@
 
 namespace headrace {
 
-/// Hands out matrices of scratch memory, one behind the other.
+/// Hands out matrices of scratch memory, one after the other.
 class Carver {
  public:
   static constexpr size_t kAlignment = 256;
 
-  /// `base` aligned to kAlignment; null: to learn sizes alone.
+  /// `base` is aligned to kAlignment, or null to compute sizes only.
   explicit Carver(void* base) : base_(static_cast<char*>(base)) {}
 
   TensorView matrix(int64_t rows, int64_t cols, DType dtype) {
@@ -23,7 +23,7 @@ class Carver {
     return TensorView(data, dtype, {rows, cols});
   }
 
-  /// The same, with rows that begin at multiples of 16 bytes.
+  /// The same, but rows begin at multiples of 16 bytes.
   TensorView aligned_matrix(int64_t rows, int64_t cols, DType dtype) {
     const auto unit = static_cast<int64_t>(16 / dtype_size(dtype));
     return matrix(rows, round_up(cols, unit), dtype).columns(0, cols);

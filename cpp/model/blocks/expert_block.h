@@ -9,29 +9,30 @@
 
 namespace headrace {
 
-/// Experts that have a router in common. E experts, I the width of one.
+/// Experts with a common router. E experts, I the width of one expert.
 struct ExpertGroup {
   RouterSpec router;
   MatrixSource gate;        ///< [E, H]
   VectorSource correction;  ///< [E]; may be empty
-  MatrixSource gate_up;     ///< [2 I, H] of each expert
-  MatrixSource down;        ///< [H, I] of each
+  MatrixSource gate_up;     ///< [2 I, H] for each expert
+  MatrixSource down;        ///< [H, I] for each expert
   int32_t first = -1;       ///< Experts::first
 };
 
-/// A mixture of experts: each row goes through `router.top_k` gated MLPs of many, and through one
-/// that all rows share, if there is one.
+/// A mixture of experts. Each row goes through `router.top_k` of many gated MLPs, and through the
+/// shared MLP, if there is one.
 struct ExpertSources final : FeedForwardSources {
   ExpertGroup experts;
-  /// Not null: where the rows of vision (StepBatch::modalities) go, and those of text to `experts`.
+  /// If not null, vision rows (StepBatch::modalities) go to `vision`, and text rows to `experts`.
   std::unique_ptr<ExpertGroup> vision;
-  /// Null: none.
+  /// Null: there is no shared MLP.
   std::unique_ptr<GatedMlpSources> shared;
-  VectorSource shared_gate;  ///< [H]: what the shared MLP gives counts sigmoid(x . gate); or empty
+  VectorSource shared_gate;  ///< [H] sigmoid(x . gate) scales the shared MLP's result; or empty
 
   std::vector<MatrixSource*> matrices() override;
   std::vector<VectorSource*> vectors() override;
-  /// Of each expert some of its inner features, or some experts; routers are everywhere.
+  /// A rank gets some inner features of each expert, or some whole experts. All ranks have the
+  /// routers.
   void share(const RankPlace& place) override;
   void fold_orders() override;
   void measure(const StepLimits& limits, Carver& carver) const override;

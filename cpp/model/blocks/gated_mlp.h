@@ -7,11 +7,11 @@
 
 namespace headrace {
 
-/// Of a gated MLP's I inner features those of a rank: whole groups of what quantizes `down`, unless
-/// that has an order of inputs of its own.
+/// A rank's part of a gated MLP's I inner features. It consists of whole quantization groups of
+/// `down`, unless `down` has its own order of inputs.
 SourceRange share_width(const MatrixSource& down, const RankPlace& place);
 
-/// down(silu(gate(x)) * up(x)), I intermediate size.
+/// down(silu(gate(x)) * up(x)); I is the intermediate size.
 struct GatedMlpSources final : FeedForwardSources {
   LinearSource gate_up;  ///< [2 I, H]
   LinearSource down;     ///< [H, I]
@@ -25,7 +25,7 @@ struct GatedMlpSources final : FeedForwardSources {
   std::unique_ptr<FeedForward> load(WeightReader& reader) const override;
 };
 
-/// The MLP's weights and scratch: a block by itself, or a part of one.
+/// The MLP's weights and scratch, for a whole block or a part of one.
 class GatedMlp {
  public:
   GatedMlp(const GatedMlpSources& sources, WeightReader& reader);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A block's linear: its weight, its bias, and what adapters add to it.
+// A linear of a block: its weight, its bias, and the adapters' additions.
 
 #include <cstdint>
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace headrace {
 
-/// Where a linear that gathers (LinearSource::gathers) has its rows; K all inputs, n a rank's
-/// features.
+/// Rows of a linear that gathers (LinearSource::gathers). K: all inputs, n: features of one rank.
+/// Empty for other linears.
 struct GatherScratch {
-  TensorView whole;  // [T, K] what all ranks give it; of another linear [0, K]
-  TensorView part;   // [T, n] what this rank makes of it; [0, n]
+  TensorView whole;  // [T, K] the inputs from all ranks; other linears: [0, K]
+  TensorView part;   // [T, n] this rank's result; other linears: [0, n]
 };
 
 GatherScratch place_gather(bool gathers, int64_t n, int64_t k, const StepLimits& limits,
@@ -31,20 +31,20 @@ struct Linear {
 
 Linear load_linear(WeightReader& reader, const LinearSource& source);
 
-/// out = linear(x), adapters included. One that gathers takes each rank's columns of x, and gives
+/// out = linear(x), with adapters. A linear that gathers takes each rank's columns of x, and gives
 /// every rank all features.
 void run_linear(const BlockContext& context, const Linear& linear, const TensorView& x,
                 const TensorView& out);
 
-/// out [T, n / 2] = silu(gate) * up of a linear packed with kGateUp. What adapters add comes before
-/// the SiLU. `gate_up` [T, n] is scratch where rows may use adapters, and empty elsewhere.
+/// out [T, n / 2] = silu(gate) * up of a linear packed with kGateUp. Adapters add before the SiLU.
+/// `gate_up` [T, n] is scratch if rows may use adapters, and otherwise empty.
 void run_silu_mul(const BlockContext& context, const Linear& linear, const TensorView& x,
                   const TensorView& gate_up, const TensorView& out);
 
-/// residual += delta, of all ranks; normed = norm(residual).
+/// residual += the sum of delta over all ranks; normed = norm(residual).
 void run_add_norm(const BlockContext& context, const StepRows& step, const TensorView& norm);
 
-/// residual += linear(x), of all ranks; normed = norm(residual).
+/// residual += the sum of linear(x) over all ranks; normed = norm(residual).
 void run_add_norm(const BlockContext& context, const Linear& linear, const TensorView& x,
                   const StepRows& step, const TensorView& norm);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A block that guesses one token further than the model does (multi-token prediction): a layer of
-// its own behind the model's last one, with its own keys and values in the same cache.
+// A block that guesses the token after the model's next token (multi-token prediction). It is a
+// separate layer after the model's last one, with its own keys and values in the same cache.
 
 #include <cstdint>
 #include <memory>
@@ -19,12 +19,12 @@
 
 namespace headrace {
 
-/// u = join [norm(embedding of the token) ; norm(h)], then a decoder layer, the model's final norm
-/// and its head. h is what comes out of the final norm.
-/// Owns its weights and the rows that it keeps; scratch is the decoder's, between its steps.
+/// Computes u = join [norm(embedding of the token) ; norm(h)], then a decoder layer, the model's
+/// final norm and its head. h is a row after the final norm. The block owns its weights and its
+/// kept rows. It uses the decoder's scratch between the decoder's steps.
 class MtpBlock {
  public:
-  /// What it has in common with the model. Outlives the block.
+  /// What the block shares with the model. Must outlive the block.
   struct Shared {
     const Vocabulary& vocabulary;
     const TensorView& final_norm;
@@ -33,16 +33,17 @@ class MtpBlock {
   MtpBlock(const ModelConfig& config, const MtpSources& sources, WeightReader& reader,
            const Shared& shared);
 
-  /// Takes its scratch, and room for `kept` rows. The decoder's `scratch` is what it works in.
+  /// Takes the block's own scratch, and room for `kept` rows. The block works in the decoder's
+  /// `scratch`.
   void place(const ScratchSizes& sizes, const Scratch& scratch, Carver& carver);
-  /// place()'s memory but for what the layer shares with others.
+  /// Measures the memory of place(), without the scratch that the layer shares with other layers.
   static void measure(const ScratchSizes& sizes, Carver& carver);
   Layer& layer() noexcept { return layer_; }
 
-  /// Copies rows of the last step to [first, first + rows.size()) of those kept.
+  /// Copies rows of the last step to places [first, first + rows.size()) of the kept rows.
   void keep(Backend& backend, std::span<const int32_t> rows, int64_t first);
-  /// Writes keys and values of every row; logits [S, V] f32 of batch.logit_rows. Loses the last
-  /// step's rows.
+  /// Writes keys and values of every row, and returns logits [S, V] f32 of batch.logit_rows. The
+  /// last step's rows are lost.
   TensorView run(const BlockContext& context, const MtpStep& step, KvCache& cache);
 
  private:

@@ -9,15 +9,16 @@
 
 namespace headrace {
 
-/// Where the hidden rows h that an MTP block reads come from.
+/// The source of the hidden rows h that an MTP block reads.
 enum class MtpInput : uint8_t {
   kStep,   ///< the model's last step
-  kKept,   ///< rows that were kept
-  kGuess,  ///< the block's own last result: a guess behind a guess
+  kKept,   ///< kept rows
+  kGuess,  ///< the block's own last result: the next guess after a guess
 };
 
-/// Rows for an MTP block. Row i of the batch is at position p: h of that position is row `rows[i]`
-/// of the input, and its token is the one at position p + 1. Its logits are of p + 2's.
+/// Rows for an MTP block. Let row i of the batch be at position p. Then row `rows[i]` of the input
+/// is h of position p, the batch's token is the one at position p + 1, and the logits are for the
+/// token at p + 2.
 struct MtpStep {
   StepBatch batch;  ///< without adapters, given rows and room
   MtpInput input = MtpInput::kStep;

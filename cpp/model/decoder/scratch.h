@@ -12,9 +12,8 @@
 
 namespace headrace {
 
-/// Memory for the activations of one step of T rows, S of which want logits, between blocks. What
-/// blocks need for themselves lies behind it.
-/// H hidden size, M MixerSources::mixed_columns, V vocabulary.
+/// Memory for the activations between blocks, for a step of T rows, S of which want logits. The
+/// blocks' own scratch comes after it. H hidden size, M MixerSources::mixed_columns, V vocabulary.
 struct Scratch {
   StepRows rows;
   TensorView lora;             ///< [T, ranks] f32 for Backend::lora; without adapters [0, ranks]
@@ -26,7 +25,7 @@ struct Scratch {
 struct ScratchSizes {
   StepLimits limits;
   int64_t logit_rows = 0, hidden = 0, mixed = 0, rope = 0, vocab = 0, lora = 0;
-  int64_t own_vocab = 0;  ///< of a rank, its part of the logits; 0: there are no ranks
+  int64_t own_vocab = 0;  ///< width of a rank's part of the logits; 0: there are no ranks
   int64_t kept = 0;       ///< rows that an MTP block keeps
 };
 
@@ -38,14 +37,14 @@ Scratch lay_out_scratch(const ScratchSizes& sizes, Carver& carver);
 /// The first `count` of the step's rows.
 StepRows first_rows(const StepRows& step, int64_t count);
 
-/// Copies of the residual and of what was mixed of those rows of `all`, and the first rows of the
-/// rest.
+/// Copies residual and mixed of these rows of `all`. The result has the copies, and the first rows
+/// of the other matrices.
 StepRows choose_rows(Backend& backend, const Scratch& scratch, const StepRows& all,
                      std::span<const int32_t> rows);
 
-/// Calls place(mixer or feed-forward block) for those of all layers. They take the same memory, the
-/// carver's next: blocks run one after the other. Returns the bytes up to its end. `more`: null, or
-/// a layer beside them.
+/// Calls place(block) for the mixers and feed-forward blocks of all layers. All blocks share the
+/// carver's next memory, because they run one after the other. Returns the carver's offset at the
+/// end of this memory. `more`: null, or an additional layer.
 template <class Layers, class Layer, class Place>
 size_t share_scratch(const Layers& layers, Layer* more, Carver& carver, const Place& place) {
   const size_t begin = carver.offset();

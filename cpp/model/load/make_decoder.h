@@ -20,8 +20,8 @@ namespace headrace {
 std::unique_ptr<Decoder> make_decoder(Backend& backend, const ModelConfig& config,
                                       const Checkpoint* checkpoint, const DecoderOptions& options);
 
-/// Scratch that a decoder with these options will take, before it is made. The config is the whole
-/// model's, here and below, whichever rank is asked for.
+/// Scratch bytes that a decoder with these options will take. Here and below, the config is the
+/// whole model's, for every rank.
 size_t plan_scratch_bytes(const ModelConfig& config, const DecoderOptions& options,
                           DType activation);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A rank's share of a weight that several devices hold together: of a matrix some of its features
-// (each rank gives other outputs) or some of its inputs (a sum over the ranks stands behind it).
+// A rank's share of a weight that several devices divide: some features of a matrix (each rank
+// computes other outputs), or some inputs (a sum over the ranks follows).
 
 #include <cstdint>
 #include <memory>
@@ -15,38 +15,42 @@
 
 namespace headrace {
 
-/// The rank's share of [0, size): equal ones where `count` divides it into whole units, else as
-/// nearly equal as units allow, of at least `unit` and rather 64. The last one ends at `size`.
-/// Throws Error(kUnsupported) naming `what` if there is not a unit for each rank.
+/// The rank's share of [0, size). Shares are equal if `count` divides the range into whole units;
+/// otherwise they are as nearly equal as units allow, with at least `unit` and preferably 64. The
+/// last share ends at `size`. Throws Error(kUnsupported) that names `what` if there are fewer units
+/// than ranks.
 SourceRange share_range(int64_t size, int64_t unit, const RankPlace& place, std::string_view what);
 
-/// Of the key/value heads those of a rank. Throws Error(kUnsupported) unless the ranks can share
-/// `heads` equally, and one of the two numbers of ranks and of key/value heads divides the other.
+/// The key/value heads of a rank. Throws Error(kUnsupported) unless the number of ranks divides
+/// `heads`, and either the number of ranks divides `kv_heads` or `kv_heads` divides the number of
+/// ranks.
 SourceRange share_kv_heads(int64_t heads, int64_t kv_heads, const RankPlace& place);
 
-/// The source becomes the rank's: those features of each expert's, those inputs, or those experts.
+/// Turn the source into the rank's: these features of each expert, these inputs, or these experts.
 void slice_rows(MatrixSource& source, std::vector<SourceRange> rows);
-/// Throws Error(kUnsupported) naming the tensor where inputs have an order of their own.
+/// Throws Error(kUnsupported) that names the tensor if inputs have their own order.
 void slice_inputs(MatrixSource& source, const SourceRange& inputs);
 void slice_experts(MatrixSource& source, const SourceRange& experts);
 
-/// Of a linear whose inputs the ranks make, this one those `inputs`: its part of what they sum up.
-/// Where MatrixSource::whole_inputs, it has some features of all inputs instead, and gathers.
-/// Throws as slice_inputs() does, and Error(kUnsupported) for fewer features than ranks.
+/// Divides a linear whose inputs come from the ranks; this rank has `inputs`, and its result is a
+/// part of a sum. With MatrixSource::whole_inputs, the rank has some features of all inputs
+/// instead, and gathers. Throws like slice_inputs(), and Error(kUnsupported) for fewer features
+/// than ranks.
 void share_inputs(LinearSource& linear, const SourceRange& inputs, const RankPlace& place);
 
-/// Parts, and what reads those that are codes or numbers.
+/// Parts, with readers of parts that are codes or numbers.
 struct SlicedParts {
   std::vector<WeightPart> parts;
   std::vector<std::unique_ptr<WeightCodes>> codes;
   std::vector<std::unique_ptr<WeightNumbers>> numbers;
 };
 
-/// What a slice has of `parts`, which are those of `source` in its order and must outlive it. Only
-/// its own bytes are read from it. All of them of a source that is whole.
+/// The slice's part of `parts`, which are the source's parts in its order and must outlive the
+/// result. Only the slice's own bytes are read. A whole source has all parts.
 SlicedParts slice_parts(const MatrixSource& source, std::span<const WeightPart> parts);
 
-/// Of part `index` of a vector: where its runs of numbers begin, and how many each has.
+/// The slice's runs of numbers in part `index` of a vector: where each begins, and how many numbers
+/// it has.
 std::vector<SourceRange> own_numbers(const VectorSource& source, size_t index);
 
 }  // namespace headrace

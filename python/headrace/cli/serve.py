@@ -99,16 +99,20 @@ def _add_limit_options(parser: argparse.ArgumentParser) -> None:
     for flag, kind, default, text in (
         ("--max-body-bytes", int, 16 << 20, "of a request"),
         ("--max-total-body-bytes", int, 256 << 20, "of all requests that run or wait"),
+        ("--max-body-values", int, 1 << 20, "numbers, texts, objects and arrays of a body"),
         ("--max-messages", int, 4096, "of a conversation"),
         ("--max-outputs", int, 128, "of a request (n)"),
         ("--max-concurrency", int, 256, "requests in the engine at once"),
         ("--max-text-concurrency", int, 8, "requests at once that need the tokenizer alone"),
         ("--max-queue", int, 1024, "requests that wait; one more gets 429"),
         ("--max-file-bytes", int, 512 << 20, "of a file in --files-dir"),
+        ("--max-uploads", int, 4, "files that come at once; more wait"),
+        ("--upload-timeout", float, 600, "seconds for a file to come"),
         ("--batch-window", int, 32, "requests of a batch in the engine at once"),
         ("--header-timeout", float, 30, "seconds for a request's headers to come"),
         ("--body-timeout", float, 60, "seconds for a request's body to come"),
         ("--send-timeout", float, 60, "seconds for a client to take a piece of a stream"),
+        ("--stuck-timeout", float, 300, "seconds without a step after which /health fails"),
         ("--shutdown-timeout", int, 60, "seconds for requests to end after SIGTERM"),
     ):
         group.add_argument(
@@ -150,6 +154,12 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="guided JSON has no whitespace between its parts",
     )
+    group.add_argument(
+        "--guided-decoding-backend",
+        default="auto",
+        metavar="NAME",
+        help="off: nothing is guided, calls of tools are left to the model",
+    )
     group.add_argument("--max-logprobs", type=int, default=20, help="default: 20")
     group.add_argument(
         "--trust-request-chat-template",
@@ -179,6 +189,7 @@ def run(args: argparse.Namespace) -> int:
     for name in ("reasoning_parser", "tool_call_parser", "tool_parser_plugin"):
         if getattr(args, name) is not None:
             options[name] = getattr(args, name)
+    options["guided_decoding_backend"] = args.guided_decoding_backend
     if args.guided_decoding_disable_any_whitespace:
         options["guided_decoding_disable_any_whitespace"] = True
     options |= {"enable_logprob": True, "max_logprobs": args.max_logprobs}
@@ -280,12 +291,14 @@ def _config(args: argparse.Namespace) -> ServerConfig:
             max_body_bytes=args.max_body_bytes,
             max_total_body_bytes=args.max_total_body_bytes,
             body_seconds=args.body_timeout,
+            max_body_values=args.max_body_values,
             max_messages=args.max_messages,
             max_outputs=args.max_outputs,
             max_concurrency=args.max_concurrency,
             max_text_concurrency=args.max_text_concurrency,
             max_queue=args.max_queue,
             send_seconds=args.send_timeout,
+            stuck_seconds=args.stuck_timeout,
             allowed_origins=tuple(args.allowed_origins),
             allowed_hosts=None if hosts is None or "*" in hosts else tuple(hosts),
             access_log=not args.disable_access_log,
@@ -295,6 +308,8 @@ def _config(args: argparse.Namespace) -> ServerConfig:
             chat_page=not args.no_chat_page,
             files_dir=args.files_dir,
             max_file_bytes=args.max_file_bytes,
+            max_uploads=args.max_uploads,
+            upload_seconds=args.upload_timeout,
             batch_window=args.batch_window,
         )
     except ValueError as error:

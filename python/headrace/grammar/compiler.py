@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from headrace import _core
-from headrace.errors import UnsupportedError
+from headrace.grammar import proof
+from headrace.grammar.kinds import KINDS
+from headrace.grammar.library import library
 from headrace.grammar.spec import Grammar, from_guided_params, from_response_format
 from headrace.options.guided_decoding import GuidedDecodingParams
 from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer import Tokenizer
 
 CACHED_GRAMMARS = 64  # per tokenizer
-_KINDS = {
-    "json_schema": _core.GrammarKind.JSON_SCHEMA,
-    "regex": _core.GrammarKind.REGEX,
-    "lark": _core.GrammarKind.LARK,
-    "llguidance": _core.GrammarKind.LLGUIDANCE,
-}
 
+Compiled = tuple[_core.TokenConstraint, list[str]]  # and what it leaves to the model
 Guided = GuidedDecodingParams | Mapping[str, Any] | Grammar | _core.TokenConstraint | None
 
 
 def compile_constraint(
-    guided: Guided, tokenizer: Tokenizer | None, *, compact: bool = False
+    guided: Guided,
+    tokenizer: Tokenizer | None,
+    *,
+    compact: bool = False,
+    notes: list[str] | None = None,
 ) -> _core.TokenConstraint | None:
     """What `submit(constraint=...)` takes; None if nothing is constrained.
 
     guided: GuidedDecodingParams, a response_format, a Grammar, or a constraint, which is returned
         as it is.
     compact: JSON without any whitespace between its parts.
+    notes: gets what of a schema is left to the model, if it is one that isn't strict.
 
-    Compiles on the caller's thread, without the GIL; what has been compiled lately for the same
-    tokenizer is reused. Any thread may call it, and any number of requests carry the result.
-    Raises ValueError naming what is wrong with the grammar.
+    Compiles on the caller's thread, without the GIL, after another process has tried it (proof.py);
+    what has been compiled lately for the same tokenizer is reused. Any thread may call it, and any
+    number of requests carry the result. Raises ValueError naming what is wrong with the grammar,
+    and EngineError (503) if too many that take long are being tried.
     """
     if guided is None or isinstance(guided, _core.TokenConstraint):
         return guided
@@ -49,7 +50,10 @@ def compile_constraint(
         return None
     if tokenizer is None:
         raise ValueError("guided decoding needs a tokenizer, and the model folder has none")
-    return _compiler_of(tokenizer).compile(grammar)
+    constraint, left_out = _compiler_of(tokenizer).compile(grammar)
+    if notes is not None:
+        notes += left_out
+    return constraint
 
 
 def _grammar(guided: Any, compact: bool) -> Grammar | None:
@@ -69,30 +73,43 @@ class GrammarCache:
     """Compiles for one vocabulary and keeps what was used last. Thread safe."""
 
     def __init__(self, vocabulary: TokenBytes) -> None:
+        proof.prepare()
         self._compiler = _core.GrammarCompiler(
-            _library(),
+            library(),
             tokens=vocabulary.tokens,
             first_tokens=list(vocabulary.first.items()),
             special_tokens=list(vocabulary.special.items()),
             special_restarts=vocabulary.special_restarts,
         )
+        self._size = len(vocabulary.tokens)
+        self._names = tuple(vocabulary.special.items())
         self.special = {name: token_id for token_id, name in vocabulary.special.items()}
         self._lock = threading.Lock()
-        self._compiled: OrderedDict[Grammar, _core.TokenConstraint] = OrderedDict()
+        self._compiled: OrderedDict[Grammar, Compiled] = OrderedDict()
 
-    def compile(self, grammar: Grammar) -> _core.TokenConstraint:
-        """Raises ValueError naming what is wrong with the grammar."""
+    def compile(self, grammar: Grammar) -> Compiled:
+        """Raises what compile_constraint does."""
         with self._lock:
             known = self._compiled.get(grammar)
             if known is not None:
                 self._compiled.move_to_end(grammar)
                 return known
-        constraint = self._compiler.compile(_KINDS[grammar.kind], grammar.text)
+        text, notes = self._proven(grammar)
+        compiled = self._compiler.compile(KINDS[grammar.kind], text), notes
         with self._lock:
-            self._compiled[grammar] = constraint
+            self._compiled[grammar] = compiled
             while len(self._compiled) > CACHED_GRAMMARS:
                 self._compiled.popitem(last=False)
-        return constraint
+        return compiled
+
+    def _proven(self, grammar: Grammar) -> tuple[str, list[str]]:
+        """The text to compile, which is known to be possible, and what it leaves out."""
+        if grammar.kind == "json_schema":
+            return proof.guidable(grammar.text, grammar.lenient)
+        named = grammar.kind in ("lark", "llguidance")  # which may name control tokens
+        size, names = (self._size, self._names) if named else (0, ())
+        proof.check(grammar.kind, grammar.text, size, names)
+        return grammar.text, []
 
 
 def grammar_literal(text: str, tokenizer: Tokenizer) -> str:
@@ -111,13 +128,3 @@ def _compiler_of(tokenizer: Tokenizer) -> GrammarCache:
         if found is None:
             found = _compilers[tokenizer] = GrammarCache(tokenizer.token_bytes())
         return found
-
-
-def _library() -> str:
-    """The shared library in the package `llguidance`, which is not imported for it."""
-    spec = importlib.util.find_spec("llguidance")
-    folders = [] if spec is None else spec.submodule_search_locations or []
-    for folder in folders:
-        for path in sorted(Path(folder).glob("_lib*.so")):
-            return str(path)
-    raise UnsupportedError("guided decoding needs the package llguidance: pip install llguidance")

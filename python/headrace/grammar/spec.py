@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.grammar import proof
 from headrace.grammar.structural_tag import structural_tag_grammar
 from headrace.options.guided_decoding import GuidedDecodingParams
 from headrace.quoting import quoted
@@ -18,10 +19,12 @@ _GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z][\w-]*[ \t]*::=", re.MULTILINE)
 
 @dataclass(slots=True, frozen=True)
 class Grammar:
-    """kind: "json_schema", "regex", "lark" or "llguidance"; see _core.GrammarKind."""
+    """kind: "json_schema", "regex", "lark" or "llguidance"; see _core.GrammarKind. lenient: what
+    can't be guided of a JSON schema is left to the model."""
 
     kind: str
     text: str
+    lenient: bool = False
 
 
 def from_guided_params(params: GuidedDecodingParams, compact: bool = False) -> Grammar | None:
@@ -30,7 +33,7 @@ def from_guided_params(params: GuidedDecodingParams, compact: bool = False) -> G
     Raises ValueError naming what is wrong; the grammar itself is only compiled later.
     """
     if params.json is not None:
-        return json_schema(params.json, compact)
+        return json_schema(params.json, compact, lenient=not params.strict)
     if params.json_object:
         return json_schema({"type": "object"}, compact)
     if params.regex is not None:
@@ -80,11 +83,12 @@ def _inner(schema: Any) -> Any:
     return schema
 
 
-def json_schema(schema: Any, compact: bool = False) -> Grammar:
+def json_schema(schema: Any, compact: bool = False, *, lenient: bool = False) -> Grammar:
     """`schema`: a dict, JSON text, or something with model_json_schema() (pydantic).
 
-    Whitespace between the parts of the JSON: none if `compact`, else up to 40 characters in a row
-    (a small model may never end otherwise), unless the schema's own "x-guidance" says.
+    Whitespace between the parts of the JSON: none if `compact`, else a space, or a line break and
+    an indent (a small model may never end otherwise), unless the schema's own "x-guidance" says.
+    lenient: see Grammar.
     """
     value = schema_value(schema)
     if value is True:
@@ -93,12 +97,12 @@ def json_schema(schema: Any, compact: bool = False) -> Grammar:
         own = value.get("x-guidance", {})
         if isinstance(own, dict) and not (own.keys() & _WHITESPACE and not compact):
             value = {**value, "x-guidance": {**own, **(_COMPACT if compact else _BOUNDED)}}
-    return Grammar("json_schema", dumped(value, "the JSON schema"))
+    return Grammar("json_schema", dumped(value, "the JSON schema"), lenient)
 
 
 _WHITESPACE = {"whitespace_flexible", "whitespace_pattern"}
 _COMPACT = {"whitespace_flexible": False}
-_BOUNDED = {"whitespace_pattern": r"[ \n\r\t]{1,40}"}
+_BOUNDED = {"whitespace_pattern": r" |\r?\n(?: {0,20}|\t{0,10})"}
 
 
 def schema_value(schema: Any) -> Any:
@@ -163,7 +167,7 @@ def structural_tag(value: str | Mapping[str, Any], compact: bool = False) -> Gra
             raise ValueError(f"structural_tag is not valid JSON: {error}") from error
 
     def schema_text(schema: Any) -> str:
-        return json_schema(schema, compact).text
+        return proof.guidable(json_schema(schema, compact).text, lenient=False)[0]
 
     return Grammar("lark", _checked(structural_tag_grammar(value, schema_text), "structural_tag"))
 

@@ -21,7 +21,16 @@ from headrace.llm.requests.collector import Collector
 from headrace.llm.requests.constraints import Constraints
 from headrace.llm.requests.output_processor import OutputProcessor
 from headrace.llm.requests.planner import RequestPlanner
-from headrace.llm.requests.preparation import Job, PreparedRequest, RequestFacts, new_facts, prepare
+from headrace.llm.requests.preparation import (
+    Job,
+    PreparedRequest,
+    RequestFacts,
+    constrain,
+    new_facts,
+    prepare,
+    takes_grammars,
+    text_size,
+)
 from headrace.llm.requests.registry import Registry
 from headrace.llm.requests.session import ModelSession, request_errors
 from headrace.native.queue import watch
@@ -31,6 +40,8 @@ from headrace.text.stop_strings import StopStrings
 
 T = TypeVar("T")
 _TEXT_THREADS = 2
+_LONG_TEXT = 1 << 16  # characters
+_GRAMMAR_THREADS = 8  # most of what they do is to wait
 
 
 class AsyncRunner:
@@ -46,6 +57,9 @@ class AsyncRunner:
         )
         self._process = os.getpid()
         self._text = ThreadPoolExecutor(_TEXT_THREADS, "headrace-text")
+        self._long = ThreadPoolExecutor(1, "headrace-long-text")
+        self._outputs = ThreadPoolExecutor(1, "headrace-outputs")
+        self._grammars = ThreadPoolExecutor(_GRAMMAR_THREADS, "headrace-grammar")
         self._adapters = ThreadPoolExecutor(1, "headrace-adapters")
         self._shut_down = False
 
@@ -54,10 +68,21 @@ class AsyncRunner:
         if os.getpid() != self._process:
             self.session.stats()
 
-    async def in_text_thread(self, work: Callable[[], T]) -> T:
+    async def in_text_thread(self, work: Callable[[], T], size: int) -> T:
         """Templates and tokenizing, while the event loop goes on. Raises EngineError if the LLM
-        has been closed."""
-        return await self._run(self._text, work)
+        has been closed.
+
+        size: characters; long texts hold up each other, and no short ones.
+        """
+        return await self._run(self._long if size > _LONG_TEXT else self._text, work)
+
+    async def in_output_thread(self, work: Callable[[], T]) -> T:
+        """What takes long of an output that is there."""
+        return await self._run(self._outputs, work)
+
+    async def in_grammar_thread(self, work: Callable[[], T]) -> T:
+        """Compiling, which may take long: it holds up no request without grammars."""
+        return await self._run(self._grammars, work)
 
     async def wait_for_adapter(self, lora: LoRARequest, request_id: str) -> None:
         """Until it is loaded, or the request isn't in flight any more. Raises HeadraceError.
@@ -92,8 +117,8 @@ class AsyncRunner:
 
     def shut_down(self) -> None:
         self._shut_down = True
-        self._text.shutdown(wait=False)
-        self._adapters.shutdown(wait=False)
+        for threads in (self._text, self._long, self._outputs, self._grammars, self._adapters):
+            threads.shutdown(wait=False)
 
 
 class OutputUpdates(AsyncIterator[RequestOutput]):
@@ -110,6 +135,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     def __init__(self, runner: AsyncRunner, job: Job, request_id: str) -> None:
         """`request_id`: with n > 1, that of output i has "_i" behind it."""
         self.request_id = request_id
+        self._constraints = Constraints(runner.planner)
         self._runner = runner
         self._job = job
         self._arrival = time.time()
@@ -122,6 +148,11 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
         self._ready: deque[RequestOutput] = deque()
         self._watch: Watch | None = None
         self._begun = self._awaited = self._aborted = self._closed = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What of its schemas is left to the model, once it has begun."""
+        return list(self._constraints.notes)
 
     async def __anext__(self) -> RequestOutput:
         await self._advance(whole=False)
@@ -179,8 +210,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
                 elif self._collector.live:
                     # Without stop strings nothing is to be done before the end.
                     await self._watched(whole and not self._job.params.stop_strings()).wait()
-                    news = self._collector.collect(list(self._collector.live), whole)
-                    self._ready.extend(news.values())
+                    self._ready.extend((await self._news(whole)).values())
                 if not self._collector.live:
                     self._close()
         except BaseException:
@@ -188,6 +218,14 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             raise
         finally:
             self._awaited = False
+
+    async def _news(self, whole: bool) -> dict[int, RequestOutput]:
+        params = self._job.params
+        collect = partial(self._collector.collect, list(self._collector.live), whole)
+        if whole and not (params.logprobs is None and params.prompt_logprobs is None):
+            # Many objects are made of a whole output then.
+            return await self._runner.in_output_thread(collect)
+        return collect()
 
     def _watched(self, only_end: bool) -> Watch:
         """Of all outputs, made once: the ends of those that have finished have been told."""
@@ -213,7 +251,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             loading = self._job.begin()
             if loading is not None:
                 await loading.finished()
-            prepared = await self._runner.in_text_thread(partial(self._prepare, facts))
+            prepared = await self._prepared(facts)
         except EngineError as error:
             prepared = error
         if isinstance(prepared, Exception):
@@ -224,17 +262,27 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
                 await self._launch(request)
         self._ready.extend(self._collector.collect(()).values())  # failures
 
-    def _prepare(self, facts: list[RequestFacts]) -> list[PreparedRequest] | Exception:
-        """The exception that the prompt fails with. Raises those of the sampling parameters."""
-        params = self._job.params
-        constraints = Constraints(self._runner.planner)
-        constraints.of(params)
-        strings = tuple(params.stop_strings())
+    async def _prepared(self, facts: list[RequestFacts]) -> list[PreparedRequest] | Exception:
+        """Or the exception that the prompt fails with. Raises those of the sampling parameters."""
+        runner, params, constraints = self._runner, self._job.params, self._constraints
+        if params.guided_decoding is not None:
+            await runner.in_grammar_thread(partial(constraints.of, params))
         try:
-            stops = StopStrings(strings) if strings else None
-            return prepare(self._job, facts, self._runner.planner, stops, constraints)
+            size = text_size(self._job.original)
+            requests = await runner.in_text_thread(partial(self._read, facts), size)
+            finish = partial(constrain, requests, params, constraints)
+            if takes_grammars(requests, params):
+                await runner.in_grammar_thread(finish)
+            else:
+                finish()
         except request_errors() as error:
             return error
+        return requests
+
+    def _read(self, facts: list[RequestFacts]) -> list[PreparedRequest]:
+        strings = tuple(self._job.params.stop_strings())
+        stops = StopStrings(strings) if strings else None
+        return prepare(self._job, facts, self._runner.planner, stops)
 
     async def _launch(self, request: PreparedRequest) -> None:
         """Submits a request, or notes why it failed."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +25,36 @@ _READ_BYTES = 256  # per read of an image, on average; of animations, which are 
 # Decoders that Pillow has in Python: of text, of levels that aren't 255, and of runs.
 _SLOW_CODECS = ("ppm_plain", "ppm", "bmp_rle")
 _MOST_SLOW = 1 << 18  # bytes, and pixels
+
+
+_WORK_BYTES = 8  # for a pixel: as Pillow has it, and RGB
+_MOST_IN_WORK = 1 << 30
+_STRIP_PIXELS = 1 << 20
+
+
+class InWork:
+    """Bytes of the images that are being decoded, of all requests together. Thread safe."""
+
+    def __init__(self, most: int) -> None:
+        self._changed = threading.Condition()
+        self._most = self._left = most
+
+    @contextlib.contextmanager
+    def share(self, count: int) -> Iterator[None]:
+        """Waits until there is room; one that is too large for it is alone in the block."""
+        taken = min(count, self._most)
+        with self._changed:
+            self._changed.wait_for(lambda: taken <= self._left)
+            self._left -= taken
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += taken
+                self._changed.notify_all()
+
+
+_in_work = InWork(_MOST_IN_WORK)
 
 
 class EncodedBytes(io.BytesIO):
@@ -94,8 +127,9 @@ def decode_picture(data: bytes, limits: MediaLimits) -> Picture:
             if image.format in ("JPEG", "MPO"):
                 check_scans(data)
             _check_codec(image, len(data))
-            image.load()
-            return picture_of(pillow("ImageOps").exif_transpose(image), limits)
+            with _in_work.share(image.height * image.width * _WORK_BYTES):
+                image.load()
+                return picture_of(pillow("ImageOps").exif_transpose(image), limits)
     except MediaError:
         raise
     except image_of.UnidentifiedImageError:
@@ -122,17 +156,28 @@ def picture_of(image: Any, limits: MediaLimits) -> Picture:
     if image.mode == "F":
         raise MediaError("it has float pixels: convert it to 8 bits a channel")
     try:
-        if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
-            seen = image.convert("RGBA")
-            white = pillow().new("RGBA", seen.size, (255, 255, 255, 255))
-            image = pillow().alpha_composite(white, seen)
-        rgb = image if image.mode == "RGB" else image.convert("RGB")
-        data = rgb.tobytes()
+        data = _rgb_bytes(image)
     except Exception as error:  # a lazy image decodes here
         raise MediaError(f"it can't be decoded: {quoted(str(error))}") from error
-    if len(data) != 3 * rgb.height * rgb.width:
+    if len(data) != 3 * image.height * image.width:
         raise MediaError("its pixels don't fit its size")
-    return Picture(rgb.height, rgb.width, data)
+    return Picture(image.height, image.width, data)
+
+
+def _rgb_bytes(image: Any) -> bytes:
+    """In strips: whole ones would be four copies beside each other."""
+    image.load()
+    clear = "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info
+    rows = max(1, _STRIP_PIXELS // image.width)
+    out = io.BytesIO()  # gives its bytes without another copy
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(image.height, top + rows)))
+        if clear:
+            seen = strip.convert("RGBA")
+            white = pillow().new("RGBA", seen.size, (255, 255, 255, 255))
+            strip = pillow().alpha_composite(white, seen)
+        out.write((strip if strip.mode == "RGB" else strip.convert("RGB")).tobytes())
+    return out.getvalue()
 
 
 def is_pillows(value: Any) -> bool:

@@ -30,6 +30,7 @@ class GuidedDecodingParams:
     json_object: any JSON object.
     structural_tag: free text with JSON in tags, as JSON text: {"type": "structural_tag",
         "structures": [{"begin": ..., "schema": {...}, "end": ...}], "triggers": [...]}.
+    strict: what of `json` can't be guided is an error. False: it is left to the model.
 
     The whole output is meant, from its first token to its end. Where it is complete the request
     stops; end-of-sequence comes nowhere else. `max_tokens` may still cut it (finish_reason
@@ -42,6 +43,7 @@ class GuidedDecodingParams:
     grammar: str | None = None
     json_object: bool | None = None
     structural_tag: str | None = None
+    strict: bool = True
 
     def __post_init__(self) -> None:
         if len(self.to_dict()) > 1:

@@ -53,6 +53,10 @@ class Harmony(Stage):
         self._function = ""
         self._arguments = ""
 
+    @property
+    def held(self) -> int:
+        return len(self._buffer) + len(self._arguments)
+
     def push(self, text: str) -> Iterable[Piece]:
         self._buffer += text
         pieces: list[Piece] = []

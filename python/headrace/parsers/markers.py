@@ -54,6 +54,10 @@ class NewlineTrim:
         self._trailing = trailing
         self._held = ""
 
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
     def push(self, text: str) -> str:
         """The text that is known to stay."""
         if self._leading:

@@ -35,7 +35,7 @@ class OutputParser:
     """
 
     def __init__(self, stages: Sequence[Stage]) -> None:
-        self._stages = stages
+        self._stages = [_Paced(stage) for stage in stages]
         self._calls = 0
 
     def push(self, text: str) -> Parsed:
@@ -70,7 +70,40 @@ class OutputParser:
         return result
 
 
-def _feed(stage: Stage, pieces: Iterable[Piece]) -> Iterable[Piece]:
+_MUCH = 4096  # characters that a stage holds back
+_PACE = 32
+
+
+class _Paced:
+    """A stage that holds back much text gets more of it in larger pieces, so that the time for all
+    of an output grows as its length does."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._waiting: list[str] = []
+        self._size = 0
+
+    def push(self, text: str) -> Iterable[Piece]:
+        self._waiting.append(text)
+        self._size += len(text)
+        held = self._stage.held
+        if held > _MUCH and self._size < held // _PACE:
+            return ()
+        return self._stage.push(self._taken())
+
+    def finish(self) -> Iterable[Piece]:
+        if self._waiting:
+            yield from self._stage.push(self._taken())
+        yield from self._stage.finish()
+
+    def _taken(self) -> str:
+        text = "".join(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        return text
+
+
+def _feed(stage: _Paced, pieces: Iterable[Piece]) -> Iterable[Piece]:
     for piece in pieces:
         if piece.kind is Kind.TEXT and piece.call is None:
             yield from stage.push(piece.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedError
@@ -16,7 +16,7 @@ from headrace.parsers.reasoning.format import ReasoningFormat
 from headrace.parsers.reasoning.think_tags import Start
 from headrace.parsers.tools.format import Function, ToolFormat
 from headrace.prompts import PromptParts
-from headrace.quoting import quoted
+from headrace.quoting import quoted, shortened
 from headrace.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -101,10 +101,15 @@ class OutputPlan:
             guided=self.parsing.guided,
         )
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether there are functions to be called."""
+        return self.calls is not None and bool(self.functions)
+
     def _guides_calls(self, enabled: bool) -> bool:
         """Whether calls have to follow the functions' schemas."""
         choice = self.tool_choice
-        if self.calls is None or not self.functions:
+        if not self.has_calls:
             return False
         if not enabled and choice.kind in ("required", "named"):
             raise ValueError(
@@ -113,10 +118,13 @@ class OutputPlan:
             )
         return enabled
 
-    def constraint(self, guided: Any, enabled: bool, compile: Callable[[Grammar], Any]) -> Any:
+    def constraint(
+        self, guided: Any, enabled: bool, compile: Callable[[Grammar], Any], notes: list[str]
+    ) -> Any:
         """What the whole output must conform to, compiled; None: nothing. Raises ValueError.
 
-        guided: the same of the answer, without calls. enabled: guided decoding is.
+        guided: the same of the answer, without calls. enabled: guided decoding is. notes: gets what
+        of the functions' schemas is left to the model.
         """
         if self._guides_calls(enabled):
             if guided is not None:
@@ -124,7 +132,7 @@ class OutputPlan:
                     "guided_decoding and tools can't be combined: leave one out, or pass "
                     "tool_choice='none'"
                 )
-            guided = self._guided_calls(compile)
+            guided = self._guided_calls(compile, notes)
         reasoning = self.parsing.reasoning
         limit = self.reasoning_max_tokens
         if reasoning is None or self.start is Start.CONTENT or (limit is None and guided is None):
@@ -140,30 +148,49 @@ class OutputPlan:
             answer=guided,
         )
 
-    def _guided_calls(self, compile: Callable[[Grammar], Any]) -> Any:
+    def _guided_calls(self, compile: Callable[[Grammar], Any], notes: list[str]) -> Any:
+        from headrace.parsers.tools.guide import guidable
+
+        choice = self.tool_choice
+        chosen = [f for f in self.functions if choice.name in (None, f.name)]
+        if self.parsing.compact:
+            chosen = [_compact(function) for function in chosen]
+        try:
+            functions = [guidable(function, notes) for function in chosen]
+            try:
+                return compile(self._calls_grammar(functions))
+            except UnsupportedError:
+                raise
+            except ValueError as error:  # together they are too much
+                bare = [f if f.strict else Function(f.name, {"type": "object"}) for f in functions]
+                if bare == functions:
+                    raise
+                compiled = compile(self._calls_grammar(bare))
+                notes.append(
+                    f"tools: their schemas are left to the model ({shortened(str(error))})"
+                )
+                return compiled
+        except UnsupportedError:
+            raise
+        except ValueError as error:
+            raise ValueError(
+                f"tools: {error}; guided_decoding_backend='off' leaves calls to the model"
+            ) from error
+
+    def _calls_grammar(self, functions: Sequence[Function]) -> Grammar:
         from headrace.grammar import grammar_literal
         from headrace.parsers.tools.guide import call_grammar
 
-        tokenizer = self.parsing.tokenizer
+        tokenizer, choice = self.parsing.tokenizer, self.tool_choice
         assert tokenizer is not None
         assert self.calls is not None
-        choice = self.tool_choice
-        functions = [f for f in self.functions if choice.name in (None, f.name)]
-        if self.parsing.compact:
-            functions = [_compact(function) for function in functions]
-        grammar = call_grammar(
+        return call_grammar(
             self.calls,
             functions,
             lambda text: grammar_literal(text, tokenizer),
             required=choice.kind != "auto",
             several=choice.kind != "named",
         )
-        try:
-            return compile(grammar)
-        except ValueError as error:
-            raise ValueError(
-                f"tools: {error}; guided_decoding_backend='off' leaves calls to the model"
-            ) from error
 
     def _ids(self, marker: str) -> list[int]:
         """Raises UnsupportedError if other ids may have the same text."""
@@ -183,7 +210,7 @@ def _compact(function: Function) -> Function:
     """Its arguments without whitespace between their parts."""
     given = function.parameters.get("x-guidance")
     rules = {**(given if isinstance(given, Mapping) else {}), "whitespace_flexible": False}
-    return Function(function.name, {**function.parameters, "x-guidance": rules})
+    return replace(function, parameters={**function.parameters, "x-guidance": rules})
 
 
 class ParsedText:

@@ -47,6 +47,11 @@ def content(text: str) -> list[Piece]:
 class Stage(Protocol):
     """One pass over the text of one output. Not thread safe."""
 
+    @property
+    def held(self) -> int:
+        """About how many characters it looks through again, or copies, when more text comes."""
+        ...
+
     def push(self, text: str) -> Iterable[Piece]:
         """Takes more text."""
         ...

@@ -142,6 +142,7 @@ def read_common_others(body: Body) -> None:
     body.refuse("moderation", "nothing is moderated")
     body.note("store", "answers are not kept", False)
     body.refuse("priority", "requests have no priority here", 0)
+    body.refuse("cache_salt", "equal beginnings of prompts are shared by all requests")
     body.note("prediction", "guesses come from the engine's own drafts")
     for name in ("user", "safety_identifier", "metadata"):
         body.note(name, "nothing is kept about users")
@@ -149,7 +150,6 @@ def read_common_others(body: Body) -> None:
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
-        "cache_salt",
     ):
         body.note(name, "equal beginnings of prompts are found without it")
     body.note("service_tier", "there is one tier", "auto", "default")

@@ -59,6 +59,7 @@ SAMPLING_FIELDS = (
 )
 _SEEDS = 922337203685477580 + 1
 _MOST_BIAS = 100
+_MOST_ENTRIES = 1024  # of `stop`, logit_bias, and lists of tokens and words
 MOST_OUTPUTS = 128
 
 
@@ -77,6 +78,8 @@ def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> 
     ):
         for name in names:
             value = take(name)
+            if names is _LISTS:
+                _check_count(name, value)
             given[name] = given.get(name) if value is None else value
     if given["n"] is not None and given["n"] > MOST_OUTPUTS:
         raise ProtocolError(f"n must be at most {MOST_OUTPUTS}, got {quoted(given['n'])}", "n")
@@ -88,6 +91,13 @@ def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> 
         return SamplingParams(**{name: v for name, v in given.items() if v is not None})
     except (TypeError, ValueError) as error:
         raise _named(error, given) from error
+
+
+def _check_count(name: str, value: Any) -> None:
+    if value is not None and len(value) > _MOST_ENTRIES:
+        raise ProtocolError(
+            f"{name} may have at most {_MOST_ENTRIES} entries, got {len(value)}", name
+        )
 
 
 def _refuse_others(body: Body, n: int | None) -> None:
@@ -115,6 +125,7 @@ def _stop(body: Body) -> list[str] | None:
             "stop",
             "invalid_type",
         )
+    _check_count("stop", items)
     return items or None
 
 
@@ -130,6 +141,7 @@ def _seed(body: Body) -> int | None:
 
 def _logit_bias(body: Body) -> dict[str, Any] | None:
     bias = body.mapping("logit_bias")
+    _check_count("logit_bias", bias)
     if bias is not None:
         for value in bias.values():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -201,10 +213,10 @@ def _response_format(body: Body) -> dict[str, Any] | None:
     form.finish()
     for name in ("name", "description"):
         described.text(name)
-    described.flag("strict")  # the output keeps to the schema, asked for or not
+    strict = described.flag("strict") is True  # else what can't be guided is left to the model
     schema = described.mapping("schema")
     described.finish()
-    return {"json_object": True} if schema is None else {"json": schema}
+    return {"json_object": True} if schema is None else {"json": schema, "strict": strict}
 
 
 def _named(error: Exception, given: Mapping[str, Any]) -> ProtocolError:

@@ -48,6 +48,14 @@ class Replica:
         self._registry = ModelRegistry(load)
         await self._registry.load(str(config.model), list(names) if names else None)
         self._app = create_app(server, self._registry)
+        self._stuck_seconds = server.stuck_seconds
+
+    async def check_health(self) -> None:
+        """Ray Serve asks, and starts another replica where this raises."""
+        for model in self._registry.models:
+            wrong = model.pulse.wrong(self._stuck_seconds)
+            if wrong is not None:
+                raise RuntimeError(f"{model.names[0]} {wrong}")
 
     async def __call__(self, request: Request) -> Response:
         """What Ray Serve's own proxy calls."""

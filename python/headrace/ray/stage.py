@@ -12,6 +12,7 @@ from headrace.llm.outputs import RequestOutput
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput
 from headrace.options.guided_decoding import GuidedDecodingParams
 from headrace.options.sampling_params import SamplingParams
+from headrace.prompts import tool_list
 from headrace.ray.config import HeadraceConfig
 from headrace.ray.engine import load_engine
 from headrace.ray.rows import ANSWER, ERROR, REQUEST, read_request
@@ -68,6 +69,7 @@ class EngineStage:
                 for name in ("tools", "tool_choice", "chat_template_kwargs")
                 if name in request
             }
+            _check_tools(options.get("tools"))
             call = self._llm.chat(request["messages"], params, **options)
         else:
             call = self._llm.generate(
@@ -84,6 +86,14 @@ def _check(output: RequestOutput | EmbeddingRequestOutput) -> None:
         raise RuntimeError(f"the engine has failed: {output.error_msg}")
     if output.error_code != 200:
         raise ValueError(output.error_msg or "the request failed")
+
+
+def _check_tools(tools: Any) -> None:
+    """Raises ValueError, not the RuntimeError that LLM.chat has for them."""
+    try:
+        tool_list(tools)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
 
 
 def _params(given: dict[str, Any]) -> SamplingParams:

@@ -7,9 +7,12 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from headrace.server.errors import ApiError
 
+T = TypeVar("T")
 _MAX_RETRY_SECONDS = 60
 
 
@@ -53,6 +56,19 @@ class Admission:
         """When the queue should have moved."""
         seconds = self._mean_seconds * (self.waiting + 1) / self._max_running
         return min(max(math.ceil(seconds), 1), _MAX_RETRY_SECONDS)
+
+
+class HeavyWork:
+    """Threads for what takes long under the GIL. Few: each of them delays the event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2, "headrace-heavy")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class BodyBudget:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from headrace.server.admission import Admission, BodyBudget
+from headrace.server.admission import Admission, BodyBudget, HeavyWork
 from headrace.server.api import (
     batches,
     chat,
@@ -86,6 +86,8 @@ def create_app(config: ServerConfig, registry: ModelRegistry) -> Starlette:
         registry,
         admission,
         Admission(config.max_text_concurrency, config.max_queue),
+        Admission(config.max_uploads, config.max_queue),
+        HeavyWork(),
         BodyBudget(config.max_total_body_bytes),
         KeyGuard(config),
         Metrics(registry, admission),
@@ -105,20 +107,20 @@ def create_app(config: ServerConfig, registry: ModelRegistry) -> Starlette:
         routes=_routes(state),
         middleware=middleware,
         exception_handlers={HTTPException: _http_error},
-        lifespan=partial(_lifespan, runner),
+        lifespan=partial(_lifespan, state),
     )
 
 
 @contextlib.asynccontextmanager
-async def _lifespan(runner: BatchRunner | None, _: Starlette) -> AsyncIterator[None]:
-    if runner is None:
-        yield
-        return
-    runner.start()
+async def _lifespan(state: ServerState, _: Starlette) -> AsyncIterator[None]:
+    if state.batches is not None:
+        state.batches.start()
     try:
         yield
     finally:
-        await runner.stop()
+        if state.batches is not None:
+            await state.batches.stop()
+        state.heavy.close()
 
 
 def _routes(state: ServerState) -> list[BaseRoute]:

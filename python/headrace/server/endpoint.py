@@ -6,31 +6,35 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.protocol.errors import ProtocolError
+from headrace.protocol.json_reader import TooManyValues, read_json, refuse_constant
 from headrace.quoting import quoted
-from headrace.server.errors import ApiError, internal_error
-from headrace.server.replies import ClientStalled, error_reply
+from headrace.server.errors import ApiError, internal_error, no_memory
+from headrace.server.replies import ClientStalled, error_reply, json_in_steps, json_reply
 
 if TYPE_CHECKING:
     from headrace.server.state import ServerState
 
 logger = logging.getLogger("headrace.server")
 
-_PARSED_ON_LOOP = 1 << 18  # bytes of JSON; more are parsed in a thread
+_READ_ON_LOOP = 1 << 16  # bytes of JSON; more are read by a thread
+_MADE_ON_LOOP = 1 << 11  # values of an answer; more are written by a thread
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Call:
     """A request on its way through the server.
 
-    body: the parsed JSON, where the endpoint reads it.
+    body: the parsed JSON, where the endpoint reads it. large: it takes long to be looked through.
     held: what is given back when the answer has ended, or the client has gone.
     """
 
@@ -38,12 +42,28 @@ class Call:
     http: Request
     held: contextlib.AsyncExitStack
     body: Any = None
+    large: bool = False
     facts: dict[str, Any] = field(default_factory=dict)  # for the line in the log
 
     @property
     def id(self) -> str:
         request_id: str = self.http.state.request_id
         return request_id
+
+    async def read(self, read: Callable[[Any], T]) -> T:
+        """What `read` makes of the body, while the event loop goes on if it is a large one."""
+        if not self.large:
+            return read(self.body)
+        return await self.state.heavy.run(lambda: read(self.body))
+
+    async def reply(
+        self, make: Callable[[], Any], values: int, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """The answer that `make` makes, of about so many values, while the event loop goes on."""
+        if values <= _MADE_ON_LOOP:
+            return json_reply(make(), headers=headers)
+        data = await self.state.heavy.run(lambda: json_in_steps(make()))
+        return Response(data, 200, dict(headers or {}), "application/json")
 
 
 Handler = Callable[[Call], Awaitable[ASGIApp]]
@@ -81,7 +101,7 @@ class Endpoint:
                 self._check_key(request)
                 if self._reads == "json":
                     take = held.enter_context(self._state.bodies.share())
-                    call.body = await _read_json(request, self._state, take)
+                    await self._read_json(call, take)
                 work = self._answer(call, scope, receive, send)
                 if self._reads == "stream":
                     await work
@@ -99,11 +119,19 @@ class Endpoint:
         elif self._access == "user":
             self._state.guard.check_user(request.headers)
 
+    async def _read_json(self, call: Call, take: Callable[[int], None]) -> None:
+        try:
+            await _read_json(call, take)
+        except MemoryError:
+            raise no_memory() from None
+
     async def _answer(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             reply = await self._handler(call)
         except (ApiError, ProtocolError, ClientDisconnect):
             raise
+        except MemoryError:
+            raise no_memory() from None
         except Exception as error:
             raise internal_error(call.id, error) from error
         await reply(scope, receive, send)
@@ -130,7 +158,8 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _read_json(request: Request, state: ServerState, take: Callable[[int], None]) -> Any:
+async def _read_json(call: Call, take: Callable[[int], None]) -> None:
+    request, config = call.http, call.state.config
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(
@@ -140,11 +169,13 @@ async def _read_json(request: Request, state: ServerState, take: Callable[[int],
         )
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("send the body without a Content-Encoding", 415, code="unsupported_encoding")
-    config = state.config
     data = await read_body(request, config.max_body_bytes, config.body_seconds, take)
-    if len(data) > _PARSED_ON_LOOP:
-        return await asyncio.to_thread(_parse_json, data)
-    return _parse_json(data)
+    call.large = len(data) > _READ_ON_LOOP
+    if call.large:
+        most = config.max_body_values
+        call.body = await call.state.heavy.run(lambda: _parse_json(data, most))
+    else:
+        call.body = _parse_json(data, None)
 
 
 async def read_body(
@@ -176,13 +207,15 @@ async def read_body(
         ) from None
 
 
-def _parse_json(data: bytes) -> Any:
+def _parse_json(data: bytes, most: int | None) -> Any:
+    """most: values; None: it is too short for many, and parsed in one go."""
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        text = data.decode("utf-8")
+        if most is not None:
+            return read_json(text, most)
+        return json.loads(text, parse_constant=refuse_constant)
+    except TooManyValues as error:
+        raise ApiError(f"the body is too large: {error}", 413, code="body_too_large") from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ApiError(f"the body is not JSON: {reason[:200]}", code="invalid_json") from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")

@@ -59,6 +59,10 @@ class ApiError(Exception):
         return {"type": "error", "error": {"type": kind, "message": str(self)}}
 
 
+def no_memory() -> ApiError:
+    return ApiError("the server has no memory for this request: try again", 503, code="no_memory")
+
+
 def internal_error(request_id: str, error: Exception) -> ApiError:
     """For a request at which the server itself has failed; the log gets where."""
     # Where, not what: the message may quote a prompt.

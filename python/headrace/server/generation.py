@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from headrace import EngineError, HeadraceError, RequestOutput
+from headrace import EngineError, HeadraceError, RequestOutput, SamplingParams
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.errors import ProtocolError
@@ -103,9 +103,21 @@ async def increments(call: Call, target: Target, requests: list[Any]) -> AsyncIt
     return _chained(first, updates)
 
 
-def note_headers(notes: Iterable[str]) -> dict[str, str]:
-    """What a client is told of fields without effect."""
-    text = "; ".join(notes).encode("ascii", "replace").decode()
+def answer_values(outputs: Sequence[RequestOutput], params: SamplingParams) -> int:
+    """About how many values an answer has that tells the tokens and their log-probabilities."""
+    each = 1 + (0 if params.logprobs is None else params.logprobs + 1)
+    prompt = 0 if params.prompt_logprobs is None else params.prompt_logprobs + 1
+    return sum(
+        len(output.outputs.token_ids) * each + len(output.prompt_token_ids) * prompt
+        for output in outputs
+    )
+
+
+def note_headers(notes: Iterable[str], requests: Iterable[Any] = ()) -> dict[str, str]:
+    """What a client is told of fields without effect, and of what of its schemas is left to the
+    model, which is known of requests that have begun."""
+    left = [note for request in requests for note in request.notes]
+    text = "; ".join(dict.fromkeys([*notes, *left])).encode("ascii", "replace").decode()
     return {"x-headrace-warnings": shortened(text, 2000)} if text else {}
 
 

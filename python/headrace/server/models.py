@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace import LoRARequest
+from headrace import HeadraceError, LoRARequest
 from headrace.quoting import quoted
 from headrace.server.errors import ApiError
 
@@ -19,6 +19,32 @@ from headrace.server.errors import ApiError
 Loader = Callable[..., Awaitable[Any]]
 _MAX_NAME = 256
 _adapter_ids = itertools.count(1)
+
+
+class Pulse:
+    """Whether a model answers: what its counters say from one look to the next."""
+
+    def __init__(self, stats: Callable[[], Any]) -> None:
+        self._stats = stats
+        self._steps = -1
+        self._busy = False
+        self._since = 0.0
+
+    def wrong(self, stuck_seconds: float) -> str | None:
+        """What is wrong with it; None if it makes steps, or has nothing to do."""
+        try:
+            stats = self._stats()
+        except HeadraceError as error:
+            return f"failed: {error}"
+        if not stats.running_replicas:
+            return "failed: it takes no requests"
+        now = time.monotonic()
+        before, self._busy = self._busy, bool(stats.running_requests or stats.waiting_requests)
+        if not (before and self._busy) or stats.steps != self._steps:
+            self._steps, self._since = stats.steps, now
+        if now - self._since > stuck_seconds:
+            return f"stuck: {now - self._since:.0f} s without a step"
+        return None
 
 
 @dataclass(slots=True)
@@ -36,9 +62,11 @@ class ServedModel:
     adapters: dict[str, LoRARequest] = field(default_factory=dict)
     users: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+    pulse: Pulse = field(init=False)
 
     def __post_init__(self) -> None:
         self.idle.set()
+        self.pulse = Pulse(self.llm.stats)
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:

@@ -20,6 +20,38 @@ def json_bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
+def json_in_steps(value: Any) -> bytes:
+    """json_bytes of a large value, in steps between which other threads have their turns."""
+    out = bytearray()
+    _write(value, out, _STEP_LEVELS)
+    return bytes(out)
+
+
+_STEP_LEVELS = 4  # of objects and arrays that are taken apart
+_STEP_ITEMS = 16
+
+
+def _write(value: Any, out: bytearray, levels: int) -> None:
+    if isinstance(value, dict) and levels:
+        out += b"{"
+        for place, (name, item) in enumerate(value.items()):
+            out += (b"," if place else b"") + json_bytes(str(name)) + b":"
+            _write(item, out, levels - 1)
+        out += b"}"
+    elif isinstance(value, list):
+        out += b"["
+        step = 1 if levels and value and isinstance(value[0], (dict, list)) else _STEP_ITEMS
+        for place in range(0, len(value), step):
+            out += b"," if place else b""
+            if step == 1:
+                _write(value[place], out, levels - 1)
+            else:
+                out += json_bytes(value[place : place + step])[1:-1]
+        out += b"]"
+    else:
+        out += json_bytes(value)
+
+
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(json_bytes(value), status, dict(headers or {}), "application/json")
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import math
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -78,6 +82,7 @@ async def _serve(
     load: Callable[[], Awaitable[object]],
     bound: socket.socket,
 ) -> None:
+    asyncio.get_running_loop().set_exception_handler(FewAccepts())
     try:
         await load()
         server = uvicorn.Server(
@@ -107,6 +112,27 @@ async def _serve(
         await server.serve(sockets=[bound])
     finally:
         await registry.close()
+
+
+class FewAccepts:
+    """asyncio's handler of exceptions, but for connections that can't be accepted: of those it
+    would write thousands of tracebacks a second."""
+
+    _SECONDS = 10.0
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _NO_RESOURCES):
+            loop.default_exception_handler(context)
+        elif time.monotonic() - self._last >= self._SECONDS:
+            self._last = time.monotonic()
+            logger.error("no connection can be accepted: %s", error.strerror)
+
+
+_NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _term_raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.server.admission import Admission, BodyBudget
+from headrace.server.admission import Admission, BodyBudget, HeavyWork
 from headrace.server.auth import KeyGuard
 from headrace.server.batches.files import FileStore
 from headrace.server.batches.runner import BatchRunner
@@ -16,12 +16,15 @@ from headrace.server.models import ModelRegistry
 @dataclass(frozen=True, slots=True)
 class ServerState:
     """admission: places in the engine. text: places of those that need the tokenizer alone.
+    uploads: places of files that come. heavy: for large bodies and answers.
     files, batches: None where the server has no folder for them."""
 
     config: ServerConfig
     models: ModelRegistry
     admission: Admission
     text: Admission
+    uploads: Admission
+    heavy: HeavyWork
     bodies: BodyBudget
     guard: KeyGuard
     metrics: Metrics

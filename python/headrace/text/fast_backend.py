@@ -24,6 +24,7 @@ MAX_FILE_BYTES = 128 << 20
 _BYTES_PER_FILE_BYTE = 16  # that the package takes to read a file, as measured
 _BYTES_PER_TEXT_BYTE = 256  # and to tokenize
 _LONG_TEXT = 1 << 16
+_HELD_TEXT, _HELD_IDS = 4096, 1024  # what less takes under the GIL is a matter of a millisecond
 
 
 class FastBackend:
@@ -85,14 +86,24 @@ class FastBackend:
                 f"there is not enough memory to tokenize a text of {len(text)} characters"
             )
         with _rust("cannot tokenize the text"):  # lone surrogates, or one the model can't represent
-            encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+            if len(text) < _HELD_TEXT:
+                encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+            else:  # of several the package lets other threads have the GIL meanwhile
+                (encoding,) = self._tokenizer.encode_batch_fast(
+                    [text], add_special_tokens=add_special_tokens
+                )
         ids: list[int] = encoding.ids
         return self._ends.apply(ids) if add_special_tokens else ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         known = [i for i in ids if 0 <= i < 1 << 32]
         with _rust("cannot decode the ids"):
-            text: str = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
+            if len(known) < _HELD_IDS:
+                text: str = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
+            else:
+                (text,) = self._tokenizer.decode_batch(
+                    [known], skip_special_tokens=skip_special_tokens
+                )
         return text
 
     def detokenizer(

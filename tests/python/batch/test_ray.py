@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -330,3 +331,32 @@ def test_an_app_that_fails_is_an_error_of_the_caller() -> None:
     front, _ = front_of(broken, ServerConfig())
     with pytest.raises(KeyError, match="broken"):
         asyncio.run(ask(front, {"type": "http.request", "body": b"", "more_body": False}))
+
+
+def test_a_row_with_malformed_tools_ends_no_job() -> None:
+    stage = EngineStage.__new__(EngineStage)
+    stage._llm, stage._embeds, stage._continues = None, False, True
+    messages = [{"role": "user", "content": "Hi"}]
+    for tools in ([{"type": "function"}], [1], "f", {"type": "x", "function": {"name": "f"}}):
+        row = json.dumps({"messages": messages, "tools": tools})
+        answer = json.loads(asyncio.run(stage._answer(row)))
+        assert "tools" in answer[ERROR]
+
+
+def test_replicas_tell_whether_their_model_answers() -> None:
+    class Model:
+        names = ("m",)
+        wrong: str | None = None
+
+        @property
+        def pulse(self) -> Any:
+            return SimpleNamespace(wrong=lambda seconds: self.wrong)
+
+    model = Model()
+    replica = Replica.__new__(Replica)
+    replica._registry = SimpleNamespace(models=[model])  # type: ignore[assignment]
+    replica._stuck_seconds = 1.0
+    asyncio.run(replica.check_health())
+    model.wrong = "failed: it takes no requests"
+    with pytest.raises(RuntimeError, match="m failed"):
+        asyncio.run(replica.check_health())

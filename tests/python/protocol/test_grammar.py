@@ -95,7 +95,7 @@ def test_whitespace_in_json() -> None:
         assert grammar is not None
         return json.loads(grammar.text).get("x-guidance")
 
-    bounded = {"whitespace_pattern": r"[ \n\r\t]{1,40}"}
+    bounded = {"whitespace_pattern": r" |\r?\n(?: {0,20}|\t{0,10})"}
     assert own({"type": "object"}) == bounded
     assert own("true") == bounded
     assert own({"x-guidance": {"lenient": True}}) == {"lenient": True, **bounded}
@@ -189,7 +189,7 @@ def test_deep_and_large_grammars_compile(tokenizer: Tokenizer, params: Any) -> N
 
 
 def test_a_grammar_that_takes_for_ever_is_given_up(tokenizer: Tokenizer) -> None:
-    with pytest.raises(ValueError, match=r"takes too long|limit"):
+    with pytest.raises(ValueError, match=r"processor time|limit"):
         compile_one(tokenizer, grammar=WIDE)
 
 

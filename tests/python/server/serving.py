@@ -54,6 +54,7 @@ class PlayedLLM:
         self.running = self.most_running = self.cancelled = self.finished = 0
         self.closed = self.held = False
         self.metrics: RequestMetrics | None = None  # of each piece
+        self.counters = {"running_replicas": 1}
         self.model_info = SimpleNamespace(
             max_model_len=4096, vocab_size=512, generates=True, vision=vision
         )
@@ -133,11 +134,12 @@ class PlayedLLM:
         return self._tokenizer.encode(text, add_special_tokens)
 
     def stats(self) -> Any:
-        class Zeros:
+        class Counters:
             def __getattr__(self, name: str) -> int:
-                return 0
+                return numbers.get(name, 0)
 
-        return Zeros()
+        numbers = self.counters
+        return Counters()
 
     async def close(self) -> None:
         self.closed = True
@@ -148,6 +150,7 @@ class _Updates:
 
     def __init__(self, run: Any, call: dict[str, Any]) -> None:
         self._updates = run(call)
+        self.notes: list[str] = []
 
     def __aiter__(self) -> Any:
         return self._updates

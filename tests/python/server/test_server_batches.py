@@ -165,6 +165,90 @@ def test_a_description_that_is_gone_or_broken_hides_no_other(tmp_path: Path) -> 
         assert [one.id for one in api.files.list()] == [file.id]
 
 
+@pytest.mark.parametrize("kind", ["file", "batch"])
+@pytest.mark.parametrize(
+    "known",
+    [
+        "{}",
+        "[]",
+        "null",
+        "[" * 100_000,
+        '"x"',
+        "\xff",
+        '{"id": "ID"}',
+        '{"id": "ID", "created_at": "x", "status": "validating"}',
+        '{"id": "ID", "created_at": 1, "status": "in_progress", "endpoint": "/v1/completions"}',
+        '{"id": "ID", "created_at": 1, "status": "cancelling", "bytes": "many"}',
+        None,
+    ],
+)
+def test_damaged_and_foreign_files_keep_no_server_from_starting(
+    tmp_path: Path, kind: str, known: str | None
+) -> None:
+    file_id = FileStore.new_id(kind)
+    path = tmp_path / f"{file_id}.json"
+    (tmp_path / f"{kind}-foreign.json").write_text("{}")
+    if known is None:
+        path.mkdir()
+    else:
+        path.write_bytes(known.replace("ID", file_id).encode("latin-1"))
+    with serving(files_dir=str(tmp_path)) as url, client(url) as api:
+        assert not list(api.files.list())
+        assert not list(api.batches.list())
+        assert ended(api, start(api, rows(1)).id).status == "completed"
+
+
+@pytest.mark.parametrize("charset", ["punycode", "idna", "undefined", "utf-16", "'utf-7'"])
+def test_forms_are_in_utf_8(tmp_path: Path, charset: str) -> None:
+    name = "a" * 200_000  # punycode takes minutes for a million
+    body = (
+        f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\nbatch\r\n--b--\r\n'
+    ).encode()
+    with serving(files_dir=str(tmp_path)) as url:
+        kind = f"multipart/form-data; boundary=b; charset={charset}"
+        answer = httpx.post(f"{url}/v1/files", content=body, headers={"content-type": kind})
+        assert answer.status_code == 415
+        assert answer.json()["error"]["code"] == "unsupported_charset"
+        kind = "multipart/form-data; boundary=b; Charset=UTF-8"
+        answer = httpx.post(f"{url}/v1/files", content=body, headers={"content-type": kind})
+        assert answer.status_code == 400  # the name, or that it is too long
+
+
+def test_a_file_that_does_not_come_is_given_up(tmp_path: Path) -> None:
+    def slow() -> Any:
+        head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        yield head
+        time.sleep(1)
+        yield b"x" * (100 - len(head))
+
+    with serving(files_dir=str(tmp_path), upload_seconds=0.2) as url:
+        kind = {"content-type": "multipart/form-data; boundary=b", "content-length": "100"}
+        answer = httpx.post(f"{url}/v1/files", content=slow(), headers=kind)
+        assert answer.status_code == 408
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with serving(files_dir=str(tmp_path)) as url, client(url) as api:
+        file = api.files.create(file=("a.jsonl", rows(1)), purpose="batch")
+        monkeypatch.setattr(FileStore, "write", full)
+        form = {"data": {"purpose": "batch"}, "files": {"file": b"x"}}
+        batch = {
+            "input_file_id": file.id,
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+        }
+        for answer in (
+            httpx.post(f"{url}/v1/files", **form),
+            httpx.post(f"{url}/v1/batches", json=batch),
+        ):
+            assert answer.status_code == 507
+            assert "disk is full" in answer.json()["error"]["message"]
+
+
 def test_uploads_that_are_refused(tmp_path: Path) -> None:
     with serving(files_dir=str(tmp_path), max_file_bytes=100) as url:
         for form, data, status in (
@@ -175,7 +259,7 @@ def test_uploads_that_are_refused(tmp_path: Path) -> None:
         ):
             answer = httpx.post(f"{url}/v1/files", data=form, files={"file": data})
             assert answer.status_code == status, answer.text
-        assert httpx.post(f"{url}/v1/files", content=b"x").status_code == 400
+        assert httpx.post(f"{url}/v1/files", content=b"x").status_code == 415
     assert not list(tmp_path.iterdir())
 
 

@@ -286,6 +286,43 @@ def test_templates_of_requests_need_trust() -> None:
             assert len(llm.calls) == trusted
 
 
+def test_health_tells_whether_a_model_answers() -> None:
+    llm = PlayedLLM()
+    with serving(llm, stuck_seconds=0.05) as url:
+
+        def health() -> tuple[int, str]:
+            answer = httpx.get(f"{url}/health")
+            return answer.status_code, answer.text
+
+        assert health()[0] == 200
+        time.sleep(0.1)  # with nothing to do
+        llm.counters |= {"running_requests": 1, "steps": 7}
+        assert health()[0] == 200
+        time.sleep(0.1)
+        status, text = health()
+        assert status == 503
+        assert "without a step" in text
+        llm.counters["steps"] = 8
+        assert health()[0] == 200
+        llm.counters["running_replicas"] = 0
+        status, text = health()
+        assert status == 503
+        assert "takes no requests" in text
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800"])
+def test_paths_that_are_none(path: str) -> None:
+    key = {"authorization": "Bearer admin", "content-type": "application/json"}
+    with serving(admin_keys=("admin",)) as url:
+        for where, body in (
+            ("load_lora_adapter", {"lora_name": "x", "lora_path": path}),
+            ("models/load", {"model": path}),
+        ):
+            data = json.dumps(body).encode()
+            answer = httpx.post(f"{url}/v1/{where}", content=data, headers=key)
+            assert answer.status_code == 400, answer.text
+
+
 def test_tokens_there_and_back(tmp_path: Path) -> None:
     llm = PlayedLLM(folder=tokenizer_folder(tmp_path))
     with serving(llm) as url:

@@ -268,6 +268,23 @@ def test_a_client_that_times_out_ends_its_request(llm: PlayedLLM) -> None:
     assert llm.cancelled == 1  # the server has ended, and all its requests with it
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_warnings_name_what_is_left_to_the_model(stream: bool) -> None:
+    llm = PlayedLLM()
+    start = llm.chat
+
+    def chat(*args: Any, **more: Any) -> Any:
+        updates = start(*args, **more)
+        updates.notes.append("tools: f: format at /a is left to the model")
+        return updates
+
+    llm.chat = chat  # type: ignore[method-assign]
+    with serving(llm) as url:
+        body = {"messages": [{"role": "user", "content": "Hi"}], "stream": stream}
+        answer = httpx.post(f"{url}/v1/chat/completions", json=body)
+        assert "f: format at /a is left" in answer.headers["x-headrace-warnings"]
+
+
 def test_warnings_name_fields_without_effect(api: Any) -> None:
     answer = api.chat.completions.with_raw_response.create(model="m", messages=HI, user="me")
     assert "user has no effect" in answer.headers["x-headrace-warnings"]

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from headrace.errors import TemplateError
+from headrace.limited import start
 from headrace.text.templates import process as template_process
 from headrace.text.templates.chat_template import render_template
 from headrace.text.templates.sandbox import GenerationTag
@@ -148,12 +150,15 @@ def test_attacks_end_in_errors_and_hold_nobody_up() -> None:
     """All of them under 512 MB, beside a thread that notes how long it waits for its turn."""
     code = """
 import json, threading, time
+from dataclasses import replace
 from hostile_templates import ATTACKS, COSTLY
 from headrace.errors import TemplateError
+from headrace.limited import start
 from headrace.text.templates import process as template_process
 from headrace.text.templates.chat_template import render_template
 
-template_process.CPU_SECONDS = 0.3  # of what would take for ever
+pool = template_process._pool
+pool.work = replace(pool.work, cpu_seconds=0.3)  # of what would take for ever
 worst, done = 0.0, threading.Event()
 def watch():
     global worst
@@ -181,7 +186,7 @@ print(json.dumps([worst, seen]))
     worst, seen = json.loads(in_a_small_process(code))
     assert set(seen) == {*ATTACKS, *COSTLY}
     for name, (seconds, error) in seen.items():
-        assert seconds < template_process.WALL_SECONDS, name
+        assert seconds < template_process._pool.work.wall_seconds, name
         if name in ATTACKS:
             assert error is not None, name
         assert error is None or "chat template" in error, name
@@ -189,10 +194,15 @@ print(json.dumps([worst, seen]))
     assert worst < 1.0  # one operation of these took seconds; the machine may be busy
 
 
+def limit(monkeypatch: pytest.MonkeyPatch, **limits: float) -> None:
+    pool = template_process._pool
+    monkeypatch.setattr(pool, "work", replace(pool.work, **limits))  # type: ignore[arg-type]
+
+
 @pytest.fixture
 def little_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     template_process._pool.close()
-    monkeypatch.setattr(template_process, "CPU_SECONDS", 0.1)
+    limit(monkeypatch, cpu_seconds=0.1)
     yield
     template_process._pool.close()
 
@@ -244,12 +254,22 @@ class TestProcess:
 
     def test_one_that_died_is_replaced(self, worker: Any) -> None:
         worker._process.kill()
-        with pytest.raises(TemplateError, match="died"):
-            render_template("{{ 1 }}", {})
+        assert render_template("{{ 1 }}", {}) == "1"
+        assert workers() != [worker]
+
+    def test_one_that_is_killed_at_work_is_replaced_once(self, worker: Any) -> None:
+        long = "{% for i in range(10 ** 9) %}{% endfor %}"
+        pid = worker._process.pid
+        killer = threading.Timer(0.1, os.kill, [pid, signal.SIGKILL])
+        killer.start()
+        with pytest.raises(TemplateError, match=r"processor time|range"):
+            render_template(long, {})
+        killer.join()
         assert render_template("{{ 1 }}", {}) == "1"
 
     def test_one_that_hangs_is_replaced(self, worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(template_process, "WALL_SECONDS", 0.2)
+        limit(monkeypatch, wall_seconds=0.2)
+        worker._work = template_process._pool.work
         os.kill(worker._process.pid, signal.SIGSTOP)
         with pytest.raises(TemplateError, match=r"took more than 0\.2 s"):
             render_template("{{ 1 }}", {})
@@ -326,7 +346,7 @@ print(template_process._pool._idle[0]._process.pid, end="")
     def test_where_python_is_embedded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with_host = "/usr/bin/env"  # stands for a program that has Python in it
         monkeypatch.setattr(sys, "executable", with_host)
-        found = template_process._interpreter()
+        found = start.interpreter()
         assert found != with_host
         version = [found, "-c", "import sys; print(sys.version_info[:2])"]
         assert subprocess.check_output(version, text=True).strip() == str(sys.version_info[:2])
@@ -342,7 +362,7 @@ print(template_process._pool._idle[0]._process.pid, end="")
         self, broken: Callable[[], str], message: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         template_process._pool.close()
-        monkeypatch.setattr(template_process, "_interpreter", broken)
+        monkeypatch.setattr(start, "interpreter", broken)
         with pytest.raises(TemplateError, match=message):
             render_template("x", {})
         monkeypatch.undo()

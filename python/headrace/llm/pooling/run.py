@@ -73,7 +73,7 @@ class PooledCall:
         with self._cancelling():
             for job in self._jobs:
                 if self._lora is None:
-                    await runner.in_text_thread(partial(self._submit, job))
+                    await runner.in_text_thread(partial(self._submit, job), 0)
                 else:
                     await asyncio.to_thread(self._submit, job)
             for place, handle in enumerate(self._handles):

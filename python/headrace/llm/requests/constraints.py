@@ -20,6 +20,7 @@ class Constraints:
         self._tokenizer = planner.tokenizer
         self._grammars: dict[int, tuple[SamplingParams, Grammar | None]] = {}  # by id of the params
         self._compiled: dict[Grammar, Any] = {}  # a constraint, or the error
+        self.notes: list[str] = []  # what of schemas is left to the model
 
     @property
     def enabled(self) -> bool:
@@ -49,7 +50,9 @@ class Constraints:
 
         if grammar not in self._compiled:
             try:
-                self._compiled[grammar] = compile_constraint(grammar, self._tokenizer)
+                self._compiled[grammar] = compile_constraint(
+                    grammar, self._tokenizer, notes=self.notes
+                )
             except ValueError as error:
                 self._compiled[grammar] = error
         found = self._compiled[grammar]

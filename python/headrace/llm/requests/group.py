@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -14,7 +15,13 @@ from headrace.llm.requests.collector import Collector
 from headrace.llm.requests.constraints import Constraints
 from headrace.llm.requests.output_processor import OutputProcessor
 from headrace.llm.requests.planner import RequestPlanner
-from headrace.llm.requests.preparation import Job, PreparedRequest, new_facts, prepare
+from headrace.llm.requests.preparation import (
+    Job,
+    PreparedRequest,
+    constrain,
+    new_facts,
+    prepare,
+)
 from headrace.llm.requests.registry import Registry
 from headrace.llm.requests.session import ModelSession, request_errors
 from headrace.options.lora import LoRARequest
@@ -132,11 +139,14 @@ class RequestGroup:
     def _submit(self, job: Job, tag: int, arrival: float, stops: StopStrings | None) -> None:
         facts = new_facts(job, arrival)
         try:
-            requests = prepare(job, facts, self._planner, stops, self._constraints)
+            requests = prepare(job, facts, self._planner, stops)
+            constrain(requests, job.params, self._constraints)
         except request_errors() as error:
             for i, item in enumerate(facts):
                 self._collector.fail(tag + i, item, error)
             return
+        while self._constraints.notes:
+            warnings.warn(self._constraints.notes.pop(), stacklevel=2)
         for i, request in enumerate(requests):
             try:
                 self._collector.reserve(request.facts.request_id)

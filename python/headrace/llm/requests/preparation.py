@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,11 +115,11 @@ def prepare(
     facts: list[RequestFacts],
     planner: RequestPlanner,
     stops: StopStrings | None,
-    constraints: Constraints,
 ) -> list[PreparedRequest]:
-    """Reads the prompt, which fills in `facts`: one request for each of the n outputs.
+    """Reads the prompt, which fills in `facts`: one request for each of the n outputs, which have
+    no constraints yet.
 
-    stops: of the job's stop strings. constraints: the call's.
+    stops: of the job's stop strings.
     Raises what session.request_errors() lists for a prompt that can't be served.
     """
     prompt = job.prompt()
@@ -134,18 +134,51 @@ def prepare(
     if stops is not None and planner.tokenizer is None:
         raise ValueError("stop strings need a tokenizer, and the model folder has none")
     configs = planner.plan(job.params, len(prompt.token_ids), prompt.bad_words)
-    compiled = constraints.of(job.params)
     parsing = planner.parsing.plan(prompt.parts, job.params)
-    if parsing is not None:
-        compiled = parsing.constraint(compiled, constraints.enabled, constraints.compile)
     media = media_inputs(prompt.media)
     size = sum(placed.item.nbytes for placed in prompt.media)
     return [
         PreparedRequest(
-            item, config, compiled, stops, job.lora, parsing, media, 0 if item.index else size
+            item, config, None, stops, job.lora, parsing, media, 0 if item.index else size
         )
         for item, config in zip(facts, configs, strict=True)
     ]
+
+
+def constrain(
+    requests: Sequence[PreparedRequest], params: SamplingParams, constraints: Constraints
+) -> None:
+    """Gives the outputs of a prompt their constraint, which may have to be compiled. Raises what
+    session.request_errors() lists."""
+    compiled = constraints.of(params)
+    parsing = requests[0].parsing
+    if parsing is not None:
+        compiled = parsing.constraint(
+            compiled, constraints.enabled, constraints.compile, constraints.notes
+        )
+    for request in requests:
+        request.constraint = compiled
+
+
+def takes_grammars(requests: Sequence[PreparedRequest], params: SamplingParams) -> bool:
+    """Whether `constrain` compiles."""
+    parsing = requests[0].parsing
+    return params.guided_decoding is not None or (parsing is not None and parsing.has_calls)
+
+
+def text_size(original: Any) -> int:
+    """About how many characters a prompt or a conversation has."""
+    if isinstance(original, str):
+        return len(original)
+    if isinstance(original, Mapping):
+        return text_size(original.get("prompt") or original.get("messages"))
+    if not isinstance(original, (list, tuple)) or not original or isinstance(original[0], int):
+        return 0  # ids
+    return sum(
+        text_size(item.get("content") or item.get("text"))
+        for item in original
+        if isinstance(item, Mapping)
+    )
 
 
 def _output_id(request_id: str | None, index: int, count: int) -> str | None:

@@ -24,6 +24,10 @@ class ResponseTags(Stage):
         self._over = False
         self._buffer = ""
 
+    @property
+    def held(self) -> int:
+        return len(self._buffer)
+
     def push(self, text: str) -> Iterable[Piece]:
         if self._over:
             return []
@@ -52,6 +56,10 @@ class NoLeadingCalls(Stage):
         self._buffer = ""
         self._known = False
         self._dropped = False
+
+    @property
+    def held(self) -> int:
+        return len(self._buffer)
 
     def push(self, text: str) -> Iterable[Piece]:
         if self._known:

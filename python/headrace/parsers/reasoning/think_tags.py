@@ -35,6 +35,10 @@ class ThinkTags(Stage):
         self._trim_reasoning = NewlineTrim(leading=trim, trailing=trim)
         self._trim_content = NewlineTrim(leading=False, trailing=False)
 
+    @property
+    def held(self) -> int:
+        return len(self._buffer) + self._trim_reasoning.held
+
     def push(self, text: str) -> Iterable[Piece]:
         self._buffer += text
         if self._opening and not self._open(self._buffer.lstrip()):

@@ -10,6 +10,10 @@ from headrace.parsers.strict_json import BracketTracker
 from headrace.parsers.tool_call import FunctionCall, ToolCall
 from headrace.parsers.tools.format import Reading, ToolFormat
 
+# Markers of an output that begin no call; behind them all is text. Each may be looked at to the end
+# of the output.
+_MOST_FAILED = 100
+
 
 class CallStage(Stage):
     """Takes out the calls. One that can't be read stays as content.
@@ -27,8 +31,13 @@ class CallStage(Stage):
         self._arguments: _Arguments | None = None  # of a guided call that has begun
         self._space = ""  # at the end of the text so far: dropped if a call follows
         self._before: list[str] = []  # the text since the last call
+        self._failed = 0
         self._called = False  # nothing but whitespace since the last call
         self._closed = False  # of a format with calls at the start: the text has begun
+
+    @property
+    def held(self) -> int:
+        return len(self._buffer) + len(self._space)
 
     def push(self, text: str) -> Iterable[Piece]:
         self._buffer += text
@@ -42,7 +51,10 @@ class CallStage(Stage):
         pieces: list[Piece] = []
         more = True
         while more and self._buffer:
-            if self._reading:
+            if self._failed >= _MOST_FAILED:
+                text, self._buffer = self._buffer, ""
+                pieces += self._text(text)
+            elif self._reading:
                 more = self._read(final, pieces)
             elif self._format.at_start:
                 more = self._seek_at_start(final, pieces)
@@ -60,9 +72,11 @@ class CallStage(Stage):
             return False
         pieces += self._text(text)
         self._buffer = rest
-        if self._format.may_follow("".join(self._before)):
+        self._before = ["".join(self._before)]
+        if self._format.may_follow(self._before[0]):
             self._begin(marker + rest)
         else:
+            self._failed += 1
             pieces += self._text(marker)
         return True
 
@@ -103,6 +117,7 @@ class CallStage(Stage):
         if begun is not None:
             pieces += [self._call(*call) for call in (reading.calls or [])[1:]]
         elif reading.calls is None:
+            self._failed += 1
             self._closed = True
             pieces += plain(self._space) + content(raw)
         else:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from headrace.parsers.tools.hermes import Hermes
 from headrace.parsers.tools.json_calls import read_call
 
-_RESPONSE = re.compile(r"<response>.*?</response>\s*\Z", re.DOTALL)
+_RESPONSE, _RESPONSE_END = "<response>", "</response>"
 
 
 class _Ernie(Hermes):
@@ -25,7 +23,8 @@ class ErnieX1(_Ernie):
     """A call right behind a complete <response> is none."""
 
     def may_follow(self, before: str) -> bool:
-        return _RESPONSE.search(before) is None
+        said = before.rstrip()
+        return not said.endswith(_RESPONSE_END) or _RESPONSE not in said
 
 
 class Ernie45VLThinking(_Ernie):

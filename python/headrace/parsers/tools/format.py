@@ -12,16 +12,19 @@ from headrace.parsers.tool_call import new_call_id
 
 @dataclass(slots=True, frozen=True)
 class Function:
-    """A function that may be called. parameters: a JSON schema of its arguments."""
+    """A function that may be called. parameters: a JSON schema of its arguments. strict: what of
+    it can't be guided is an error; else it is left to the model."""
 
     name: str
     parameters: Mapping[str, Any]
+    strict: bool = False
 
     @classmethod
     def from_tool(cls, tool: Mapping[str, Any]) -> Function:
         """From OpenAI's {"type": "function", "function": {"name", "parameters"}}."""
         function = tool["function"]
-        return cls(function["name"], function.get("parameters") or {"type": "object"})
+        parameters = function.get("parameters") or {"type": "object"}
+        return cls(function["name"], parameters, function.get("strict") is True)
 
 
 @dataclass(slots=True, frozen=True)

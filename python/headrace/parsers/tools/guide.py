@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from headrace.errors import UnsupportedError
-from headrace.grammar.spec import Grammar
+from headrace.grammar import proof
+from headrace.grammar.spec import Grammar, json_schema
 from headrace.parsers import harmony
 from headrace.parsers.registry import HarmonyCalls
 from headrace.parsers.tools.format import Function, ToolFormat, literal
 from headrace.parsers.tools.schemas import TEXT_VALUE
+
+
+def guidable(function: Function, notes: list[str]) -> Function:
+    """With a schema that can be guided. notes: gets what is left out, and so left to the model.
+
+    Raises ValueError for what can't be guided of a strict one.
+    """
+    schema = json_schema(function.parameters).text
+    try:
+        text, left_out = proof.guidable(schema, lenient=not function.strict)
+    except ValueError as error:
+        if function.strict:
+            raise ValueError(f"{function.name} is strict, and {error}") from error
+        text, left_out = json_schema({"type": "object"}).text, [f"the schema ({error})"]
+    for what in left_out:
+        notes.append(f"tools: {function.name}: {what} is left to the model")
+    return replace(function, parameters=json.loads(text))
 
 
 def call_grammar(

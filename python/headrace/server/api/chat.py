@@ -11,13 +11,21 @@ from starlette.types import ASGIApp
 from headrace.protocol.chat import ChatRequest, read_chat
 from headrace.protocol.chat_answer import ChatStream, chat_answer
 from headrace.server.endpoint import Call
-from headrace.server.generation import Update, answer_id, increments, note_headers, open_chat, whole
-from headrace.server.replies import EventStream, event, json_reply
+from headrace.server.generation import (
+    Update,
+    answer_id,
+    answer_values,
+    increments,
+    note_headers,
+    open_chat,
+    whole,
+)
+from headrace.server.replies import EventStream, event
 from headrace.server.streams import DONE, failed_event
 
 
 async def chat_completions(call: Call) -> ASGIApp:
-    request = read_chat(call.body)
+    request = await call.read(read_chat)
     target = call.state.models.find(request.model)
     facts: dict[str, Any] = {
         "id": answer_id("chatcmpl-", request.request_id),
@@ -25,11 +33,13 @@ async def chat_completions(call: Call) -> ASGIApp:
         "created": int(time.time()),
     }
     requests = await open_chat(call, request, target)
-    headers = note_headers(request.notes)
     if not request.stream.wanted:
         outputs = await whole(call, target, requests)
-        return json_reply(chat_answer(request, outputs, **facts), headers=headers)
+        headers = note_headers(request.notes, requests)
+        values = answer_values(outputs, request.params)
+        return await call.reply(lambda: chat_answer(request, outputs, **facts), values, headers)
     updates = await increments(call, target, requests)
+    headers = note_headers(request.notes, requests)
     events = _events(request, ChatStream(request, **facts), updates)
     return EventStream(events, call.state.config.send_seconds, failed_event, headers)
 

@@ -14,17 +14,18 @@ from headrace.server.endpoint import Call
 from headrace.server.generation import (
     Update,
     answer_id,
+    answer_values,
     increments,
     note_headers,
     open_completion,
     whole,
 )
-from headrace.server.replies import EventStream, event, json_reply
+from headrace.server.replies import EventStream, event
 from headrace.server.streams import DONE, failed_event
 
 
 async def completions(call: Call) -> ASGIApp:
-    request = read_completion(call.body)
+    request = await call.read(read_completion)
     target = call.state.models.find(request.model)
     facts: dict[str, Any] = {
         "id": answer_id("cmpl-", request.request_id),
@@ -32,11 +33,15 @@ async def completions(call: Call) -> ASGIApp:
         "created": int(time.time()),
     }
     requests = await open_completion(call, request, target)
-    headers = note_headers(request.notes)
     if not request.stream.wanted:
-        answer = completion_answer(request, await whole(call, target, requests), **facts)
-        return json_reply(answer, headers=headers)
+        outputs = await whole(call, target, requests)
+        headers = note_headers(request.notes, requests)
+        values = answer_values(outputs, request.params)
+        return await call.reply(
+            lambda: completion_answer(request, outputs, **facts), values, headers
+        )
     updates = await increments(call, target, requests)
+    headers = note_headers(request.notes, requests)
     events = _events(CompletionStream(request, **facts), updates)
     return EventStream(events, call.state.config.send_seconds, failed_event, headers)
 

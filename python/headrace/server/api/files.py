@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 from starlette.datastructures import UploadFile
@@ -11,7 +12,7 @@ from starlette.responses import FileResponse
 from starlette.types import ASGIApp
 
 from headrace.quoting import quoted
-from headrace.server.batches.files import FileStore
+from headrace.server.batches.files import FileStore, disk_errors
 from headrace.server.endpoint import Call
 from headrace.server.errors import ApiError
 from headrace.server.replies import json_reply
@@ -38,7 +39,39 @@ async def upload_file(call: Call) -> ASGIApp:
         raise ApiError("send the file with a Content-Length", 411, code="length_required")
     if len(length) > 18 or int(length) > store.max_bytes + _ENVELOPE:
         raise too_long
+    _check_form(call.http.headers.get("content-type", ""))
+    seconds = call.state.config.upload_seconds
     try:
+        async with call.state.uploads.place():
+            return await asyncio.wait_for(_receive(call, store), seconds)
+    except asyncio.TimeoutError:
+        raise ApiError(
+            f"the file hasn't come within {seconds:g} s", 408, code="body_timeout"
+        ) from None
+    except HTTPException as error:
+        raise ApiError(f"the form can't be read: {error.detail}"[:300]) from error
+
+
+def _check_form(content_type: str) -> None:
+    """Raises ApiError. A form in another character set is read by codecs that take for ever."""
+    kind, _, parameters = content_type.partition(";")
+    if kind.strip().lower() != "multipart/form-data":
+        raise ApiError(
+            f"send a form, 'Content-Type: multipart/form-data', got {quoted(kind)}",
+            415,
+            code="unsupported_media_type",
+        )
+    charset = re.search(r"charset[^=;]*=\s*\"?([^\";]*)", parameters, re.IGNORECASE)
+    if charset is not None and charset.group(1).strip().lower() not in ("utf-8", "utf8"):
+        raise ApiError(
+            f"a form must be in UTF-8, got charset {quoted(charset.group(1))}",
+            415,
+            code="unsupported_charset",
+        )
+
+
+async def _receive(call: Call, store: FileStore) -> ASGIApp:
+    with disk_errors():
         async with call.http.form(max_files=1, max_fields=8) as form:
             unknown = sorted(set(form) - {"purpose", "file"})
             if unknown:
@@ -51,8 +84,6 @@ async def upload_file(call: Call) -> ASGIApp:
             file_id = store.new_id("file")
             await _save(upload, store.data(file_id))
             return json_reply(store.add(file_id, upload.filename or "", "batch"))
-    except HTTPException as error:
-        raise ApiError(f"the form can't be read: {error.detail}"[:300]) from error
 
 
 async def list_files(call: Call) -> ASGIApp:

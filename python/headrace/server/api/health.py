@@ -11,10 +11,15 @@ from headrace.server.replies import json_reply
 
 
 async def health(call: Call) -> ASGIApp:
-    """200 while there is a model, else 503."""
-    ready = bool(call.state.models.models)
-    status = 200 if ready else 503
-    return json_reply({"status": "ok" if ready else "no model"}, status)
+    """200 while there are models and each of them answers, else 503."""
+    models = call.state.models.models
+    stuck = call.state.config.stuck_seconds
+    wrong = {model.names[0]: why for model in models if (why := model.pulse.wrong(stuck))}
+    if not models:
+        return json_reply({"status": "no model"}, 503)
+    if wrong:
+        return json_reply({"status": "failed", "models": wrong}, 503)
+    return json_reply({"status": "ok"})
 
 
 async def show_version(call: Call) -> ASGIApp:

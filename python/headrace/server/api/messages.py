@@ -16,22 +16,23 @@ from headrace.server.replies import EventStream, event, json_reply
 
 
 async def messages(call: Call) -> ASGIApp:
-    request = read_anthropic(call.body)
+    request = await call.read(read_anthropic)
     target = call.state.models.find(request.model)
     builder = MessageBuilder(id=answer_id("msg_", None), model=target.name)
     requests = await open_chat(call, request, target)
-    headers = note_headers(request.notes)
     if request.stream.wanted:
         events = _events(builder, await increments(call, target, requests))
+        headers = note_headers(request.notes, requests)
         return EventStream(events, call.state.config.send_seconds, _failed, headers)
     for output in await whole(call, target, requests):
         _read(builder.feed(output))
     _read(builder.finish())
+    headers = note_headers(request.notes, requests)
     return json_reply(builder.message, headers=headers)
 
 
 async def count_tokens(call: Call) -> ASGIApp:
-    request = read_anthropic(call.body, counting=True)
+    request = await call.read(lambda body: read_anthropic(body, counting=True))
     target = call.state.models.find(request.model)
     ids = await conversation_ids(
         call, target, request.messages, request.tools.shown, request.chat_template_kwargs

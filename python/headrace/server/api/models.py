@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from headrace.options.engine_args import EngineArgs
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
+from headrace.quoting import checked_text
 from headrace.server.endpoint import Call
 from headrace.server.errors import ApiError
 from headrace.server.models import ServedModel
@@ -32,14 +33,13 @@ async def get_model(call: Call) -> ASGIApp:
 async def load_model(call: Call) -> ASGIApp:
     """{"model": folder or hub id, "served_model_name": name, further options of LLM}."""
     body = Body(call.body)
-    body.required("model")
-    path = body.text("model")
+    path = _text(body, "model")
     name = body.text("served_model_name")
     options = {option: body.take(option) for option in _OPTIONS}
     body.finish()
     given = {option: value for option, value in options.items() if value is not None}
     try:
-        model = await call.state.models.load(str(path), [name] if name else None, **given)
+        model = await call.state.models.load(path, [name] if name else None, **given)
     except (ValueError, TypeError, OSError, RuntimeError) as error:
         raise ApiError(f"the model can't be loaded: {error}", code="load_failed") from error
     return json_reply(_cards(model)[0])
@@ -81,7 +81,10 @@ def _text(body: Body, name: str) -> str:
     value = body.text(name)
     if not value:
         raise ProtocolError(f"{name} must not be empty", name)
-    return value
+    try:
+        return checked_text(value, name)
+    except ValueError as error:
+        raise ProtocolError(str(error), name) from error
 
 
 def _cards(model: ServedModel) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from headrace.server.replies import json_reply
 
 
 async def embeddings(call: Call) -> ASGIApp:
-    request = read_embedding(call.body)
+    request = await call.read(read_embedding)
     target = call.state.models.find(request.model)
 
     def start() -> Awaitable[Sequence[Any]]:
@@ -38,19 +37,19 @@ async def embeddings(call: Call) -> ASGIApp:
 
     outputs = await pooled(call, target, request.inputs, start)
     # A thousand embeddings are megabytes of JSON.
-    answer = await asyncio.to_thread(embedding_answer, request, outputs, target.name)
-    return await asyncio.to_thread(json_reply, answer)
+    values = sum(len(output.outputs.embedding) for output in outputs)
+    return await call.reply(lambda: embedding_answer(request, outputs, target.name), values)
 
 
 async def rerank(call: Call) -> ASGIApp:
-    request = read_rerank(call.body)
+    request = await call.read(read_rerank)
     target = call.state.models.find(request.model)
     outputs = await _scores(call, request, target)
     return json_reply(rerank_answer(request, outputs, target.name, answer_id("rerank-", None)))
 
 
 async def score(call: Call) -> ASGIApp:
-    request = read_score(call.body)
+    request = await call.read(read_score)
     target = call.state.models.find(request.model)
     return json_reply(score_answer(await _scores(call, request, target), target.name))
 

@@ -16,23 +16,24 @@ from headrace.server.responses.request import read_responses
 
 
 async def responses(call: Call) -> ASGIApp:
-    request = read_responses(call.body)
+    request = await call.read(read_responses)
     target = call.state.models.find(request.chat.model)
     builder = ResponseBuilder(
         request, id=answer_id("resp_", None), model=target.name, created=int(time.time())
     )
     requests = await open_chat(call, request.chat, target)
-    headers = note_headers(request.chat.notes)
     if request.chat.stream.wanted:
 
         def failed(error: ApiError) -> bytes:
             return _written(builder.fail(error))
 
         events = _events(builder, await increments(call, target, requests))
+        headers = note_headers(request.chat.notes, requests)
         return EventStream(events, call.state.config.send_seconds, failed, headers)
     for output in await whole(call, target, requests):
         _read(builder.feed(output))
     _read(builder.finish())
+    headers = note_headers(request.chat.notes, requests)
     return json_reply(builder.response, headers=headers)
 
 

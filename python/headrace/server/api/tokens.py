@@ -21,6 +21,9 @@ from headrace.server.replies import json_reply
 
 T = TypeVar("T")
 _MOST_IDS = 1 << 20
+_LEAST_TEXT = 1 << 20  # characters that may be tokenized with every model,
+_MOST_CHARS = 16  # and so many for each token of its context
+_LONG_TEXT = 1 << 16
 
 
 async def tokenize(call: Call) -> ASGIApp:
@@ -28,17 +31,21 @@ async def tokenize(call: Call) -> ASGIApp:
     body = Body(call.body)
     target = call.state.models.find(body.text("model"))
     as_texts = body.flag("return_token_strs") or False
-    read = _reader(call, target, body)
+    read = await call.read(lambda _: _reader(call, target, body))
     body.finish()
     ids = await read()
-    answer = {
-        "count": len(ids),
-        "max_model_len": target.model.llm.model_info.max_model_len,
-        "tokens": ids,
-    }
-    if as_texts:
-        answer["token_strs"] = _tokenizer(target).convert_ids_to_tokens(ids)
-    return json_reply(answer)
+
+    def answer() -> dict[str, Any]:
+        known = {
+            "count": len(ids),
+            "max_model_len": target.model.llm.model_info.max_model_len,
+            "tokens": ids,
+        }
+        if as_texts:
+            known["token_strs"] = _tokenizer(target).convert_ids_to_tokens(ids)
+        return known
+
+    return await call.reply(answer, len(ids))
 
 
 async def detokenize(call: Call) -> ASGIApp:
@@ -48,18 +55,24 @@ async def detokenize(call: Call) -> ASGIApp:
     body.required("tokens")
     ids = body.array("tokens") or []
     body.finish()
+    size = target.model.llm.model_info.vocab_size
+    await call.read(lambda _: _check_ids(ids, size))
+    tokenizer = _tokenizer(target)
+    text = await _in_thread(call, lambda: tokenizer.decode(ids), len(ids))
+    return json_reply({"prompt": text})
+
+
+def _check_ids(ids: list[Any], size: int) -> None:
+    """Raises ProtocolError."""
     if len(ids) > _MOST_IDS:
         raise ProtocolError(
             f"tokens may have at most {_MOST_IDS} entries, got {len(ids)}", "tokens"
         )
-    size = target.model.llm.model_info.vocab_size
     for token in ids:
         if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < size:
             raise ProtocolError(
                 f"tokens must be token ids below {size}, got {quoted(token)}", "tokens"
             )
-    tokenizer = _tokenizer(target)
-    return json_reply({"prompt": await _in_thread(call, lambda: tokenizer.decode(ids))})
 
 
 async def conversation_ids(
@@ -88,6 +101,7 @@ async def conversation_ids(
             chat_template_kwargs=given,
             add_special_tokens=add_special_tokens,
         ),
+        _LONG_TEXT + 1 if call.large else 0,
     )
 
 
@@ -97,10 +111,19 @@ def _reader(call: Call, target: Target, body: Body) -> Callable[[], Awaitable[li
     messages = body.take("messages")
     if messages is None:
         body.required("prompt")
-        prompt = body.text("prompt")
+        prompt = body.text("prompt") or ""
+        most = max(_LEAST_TEXT, _MOST_CHARS * target.model.llm.model_info.max_model_len)
+        if len(prompt) > most:
+            raise ProtocolError(
+                f"prompt has {len(prompt)} characters, and may have {most}: count the tokens of "
+                "its parts",
+                "prompt",
+            )
         tokenizer = _tokenizer(target)
         # As vLLM has it: a text gets what the tokenizer adds unless it is told not to.
-        return lambda: _in_thread(call, lambda: tokenizer.encode(prompt, add_special is not False))
+        return lambda: _in_thread(
+            call, lambda: tokenizer.encode(prompt, add_special is not False), len(prompt)
+        )
     body.refuse("prompt", "give either prompt or messages")
     conversation = read_messages(messages)
     generation_prompt = body.flag("add_generation_prompt") is not False
@@ -120,11 +143,16 @@ def _tokenizer(target: Target) -> Any:
     return tokenizer
 
 
-async def _in_thread(call: Call, read: Callable[[], T]) -> T:
+async def _in_thread(call: Call, read: Callable[[], T], size: int) -> T:
     """In a place of its own kind: it costs no place in the engine, and waits for none. Raises
-    ApiError, 429 if too many wait."""
+    ApiError, 429 if too many wait.
+
+    size: characters or ids; what has many takes memory, too, so few such ones run at once.
+    """
     try:
         async with call.state.text.place():
+            if size > _LONG_TEXT:
+                return await call.state.heavy.run(read)
             return await asyncio.to_thread(read)
     except (ValueError, TypeError) as error:
         raise ApiError(str(error), code="invalid_argument") from error

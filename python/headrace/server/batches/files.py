@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import logging
 import os
 import re
 import time
 import uuid
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,35 @@ from headrace.server.errors import ApiError
 
 _ID = re.compile(r"(file|batch)-[0-9a-f]{32}")
 _MOST_NAME = 200
+_MOST_KNOWN = 1 << 20  # bytes of what is known of a file
+_TEXT = (str, type(None))
+_FIELDS: dict[str, dict[str, Any]] = {
+    "file": {"created_at": int, "bytes": int},
+    "batch": {
+        "created_at": int,
+        "status": str,
+        "endpoint": str,
+        "input_file_id": str,
+        "output_file_id": _TEXT,
+        "error_file_id": _TEXT,
+        "request_counts": dict,
+    },
+}
+
+
+logger = logging.getLogger("headrace.server")
+
+
+@contextlib.contextmanager
+def disk_errors() -> Iterator[None]:
+    """What the system says of a disk, as ApiError: a full one, or one that can't be written."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        logger.error("a file can't be written: %s", error)
+        what = "the server's disk is full" if full else "the server can't write its files"
+        raise ApiError(f"{what}: {error.strerror}", 507, code="disk_full") from error
 
 
 class FileStore:
@@ -52,14 +84,21 @@ class FileStore:
         )
 
     def read(self, file_id: str, kind: str = "file") -> dict[str, Any]:
-        """What is known of it. Raises ApiError (404)."""
-        if file_id.startswith(f"{kind}-"):
-            try:
-                known: dict[str, Any] = json.loads(self._path(file_id, ".json").read_bytes())
-                return known
-            except (FileNotFoundError, ValueError):
-                pass
-        raise _missing(file_id)
+        """What is known of it. Raises ApiError (404), for one that is damaged or foreign, too."""
+        if not file_id.startswith(f"{kind}-"):
+            raise _missing(file_id)
+        path = self._path(file_id, ".json")
+        try:
+            if path.stat().st_size > _MOST_KNOWN:
+                raise ValueError("it is too large")
+            known = json.loads(path.read_bytes())
+            _check_known(known, file_id, _FIELDS[kind])
+        except FileNotFoundError:
+            raise _missing(file_id) from None
+        except (OSError, ValueError, RecursionError) as error:
+            logger.warning("%s is damaged and left out: %s", path, error)
+            raise _missing(file_id) from None
+        return dict(known)
 
     def write(self, file_id: str, known: dict[str, Any]) -> dict[str, Any]:
         """Whole or not at all, also when the machine stops meanwhile. Raises OSError."""
@@ -90,6 +129,15 @@ class FileStore:
         if not _ID.fullmatch(file_id):
             raise _missing(file_id)
         return self._folder / f"{file_id}{suffix}"
+
+
+def _check_known(known: Any, file_id: str, fields: Mapping[str, Any]) -> None:
+    """Raises ValueError."""
+    if not isinstance(known, dict) or known.get("id") != file_id:
+        raise ValueError("it isn't of this file")
+    for name, kinds in fields.items():
+        if not isinstance(known.get(name), kinds):
+            raise ValueError(f"{name} is {quoted(known.get(name))}")
 
 
 def _missing(file_id: str) -> ApiError:

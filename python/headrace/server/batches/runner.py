@@ -21,7 +21,7 @@ from headrace.llm.outputs import RequestOutput
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
 from headrace.quoting import quoted
-from headrace.server.batches.files import FileStore
+from headrace.server.batches.files import FileStore, disk_errors
 from headrace.server.config import ServerConfig
 from headrace.server.errors import ApiError
 from headrace.server.limits import check_chat, check_completion
@@ -50,7 +50,10 @@ class BatchRunner:
             if batch["status"] in _OPEN:
                 self._waiting.put_nowait(batch["id"])
             elif batch["status"] == "cancelling":
-                self._end(batch["id"], "cancelled")
+                try:
+                    self._end(batch["id"], "cancelled")
+                except (ApiError, OSError) as error:  # the next server tries again
+                    logger.error("%s %s", batch["id"], error)
         self._work = asyncio.create_task(self._loop())
 
     async def stop(self) -> None:
@@ -62,8 +65,12 @@ class BatchRunner:
             await asyncio.gather(self._work, return_exceptions=True)
 
     def create(self, file_id: str, endpoint: str, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Raises ApiError (404)."""
+        """Raises ApiError: 404, or 507 for a full disk."""
         self._store.read(file_id)
+        with disk_errors():
+            return self._create(file_id, endpoint, metadata)
+
+    def _create(self, file_id: str, endpoint: str, metadata: dict[str, Any]) -> dict[str, Any]:
         now = int(time.time())
         batch = self._store.write(
             batch_id := self._store.new_id("batch"),
@@ -94,18 +101,23 @@ class BatchRunner:
         return batch
 
     def list(self) -> list[dict[str, Any]]:
-        return [self.read(batch["id"]) for batch in self._store.list("batch")]
+        found = []
+        for batch in self._store.list("batch"):
+            with contextlib.suppress(ApiError):  # gone meanwhile
+                found.append(self.read(batch["id"]))
+        return found
 
     def cancel(self, batch_id: str) -> dict[str, Any]:
         """Raises ApiError: 404, or 409 for a batch that has ended."""
         batch = self._store.read(batch_id, "batch")
         if batch["status"] not in _OPEN:
             raise ApiError(f"the batch is {batch['status']} already", 409, code="batch_ended")
-        batch = self._change(batch_id, status="cancelling", cancelling_at=int(time.time()))
-        if self._running is not None and self._running[0] == batch_id:
-            self._running[1].cancel()
-        else:
-            batch = self._end(batch_id, "cancelled")
+        with disk_errors():
+            batch = self._change(batch_id, status="cancelling", cancelling_at=int(time.time()))
+            if self._running is not None and self._running[0] == batch_id:
+                self._running[1].cancel()
+            else:
+                batch = self._end(batch_id, "cancelled")
         return batch
 
     async def _loop(self) -> None:

@@ -73,9 +73,8 @@ export class MessageView {
         close();
       }
     });
-    form.append(
-      element("div", { className: "row" }, button("Send", send, { className: "main" }), button("Cancel", close)),
-    );
+    const ways = [button("Send", send, { className: "main" }), button("Cancel", close)];
+    form.append(element("div", { className: "row" }, ...ways));
     this.#parts.body.replaceWith(form);
     this.#foot.hidden = true;
     text.style.height = `${Math.min(text.scrollHeight + 4, 400)}px`;
@@ -204,7 +203,7 @@ function branches({ at, of }, actions) {
 }
 
 // What went wrong, and what may help.
-function errorNote({ error, state }, actions) {
+function errorNote({ error }, actions) {
   const ways = [];
   if (error.kind === "key") ways.push(button("Enter the key", actions.enterKey, { className: "main" }));
   if (error.kind === "long") ways.push(button("Edit the message", actions.editQuestion, { className: "main" }));
@@ -212,5 +211,6 @@ function errorNote({ error, state }, actions) {
   if (error.kind === "refused") ways.push(button("Edit the message", actions.editQuestion));
   if (error.kind === "long") ways.push(button("New chat", actions.newChat));
   const words = element("p", { textContent: error.text });
-  return element("div", { className: `error ${state}`, role: "alert" }, words, element("div", { className: "row" }, ...ways));
+  const row = element("div", { className: "row" }, ...ways);
+  return element("div", { className: "error", role: "alert" }, words, row);
 }

@@ -1,4 +1,4 @@
-"""How process.py and worker.py talk: a kind, a length, and so many bytes."""
+"""How a limited process and its parent talk: a kind, a length, and so many bytes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import socket
 import struct
 
 HEADER = struct.Struct("<cQ")
+COST = struct.Struct("<dQ")  # before a request: CPU seconds, and bytes beyond the usual memory
 
-REQUEST = b"R"  # a pickled (template, variables); None for variables asks which it reads
+REQUEST = b"R"
 READY = b"S"  # the process has started
-TEXT = b"T"  # what the template has rendered, or a name in each line
-ERROR = b"E"  # the message of a TemplateError
+ANSWER = b"T"
+ERROR = b"E"  # a message
 MEMORY = b"M"  # there was not enough
 
 

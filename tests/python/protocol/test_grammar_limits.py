@@ -1,0 +1,322 @@
+"""Schemas and grammars of strangers: what they may cost, and whether outputs of them can end."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+from conftest import HAS_ENGINE
+
+from headrace import GuidedDecodingParams
+from headrace.errors import EngineError
+from headrace.options.tools import ToolChoice
+from headrace.parsers import Function, Start, tool_parsers
+from headrace.parsers.output_plan import OutputPlan, Parsing
+from headrace.protocol.chat import read_chat
+from headrace.text.tokenizer import Tokenizer
+
+if not HAS_ENGINE:
+    pytest.skip("the extension is not built", allow_module_level=True)
+
+import llguidance
+
+from headrace.grammar import compile_constraint, proof
+
+COSTLY = 'start: %json {"type": "integer", "multipleOf": 9999991}'
+
+
+@pytest.fixture(scope="module")
+def tokenizer(native_folder: Any) -> Tokenizer:
+    return Tokenizer.from_pretrained(native_folder)
+
+
+@pytest.fixture
+def little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "SLOW_SECONDS", 0.3)
+    monkeypatch.setattr(proof, "QUICK_SECONDS", 0.1)
+    monkeypatch.setattr(proof, "_memory", proof._Memory())
+
+
+def compile_one(tokenizer: Tokenizer, **params: Any) -> Any:
+    return compile_constraint(GuidedDecodingParams(**params), tokenizer)
+
+
+def lark(schema: Any) -> dict[str, str]:
+    return {"grammar": f"start: %json {json.dumps(schema)}"}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"json": {"type": "integer", "multipleOf": 9999991}},
+        {"json": {"type": "number", "multipleOf": 0.9999991}},
+        {"json": {"type": "integer", "multipleOf": int("9" * 400)}},
+        {"json": {"anyOf": [{"type": "integer", "multipleOf": 10_007 + i} for i in range(50)]}},
+        {"json": {"allOf": [{"type": "integer", "multipleOf": n} for n in (9973, 9967, 9949)]}},
+        {"grammar": COSTLY},
+        lark({"anyOf": [{"type": "integer", "multipleOf": 99_001 + i} for i in range(50)]}),
+    ],
+    ids=["digits", "fraction", "huge", "many", "product", "lark", "lark of many"],
+)
+def test_what_never_finishes_compiling_is_refused(
+    tokenizer: Tokenizer, params: Any, little_time: None
+) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    with pytest.raises(ValueError, match=r"takes too long|processor time|fuel|digits"):
+        compile_one(tokenizer, **params)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime - before.ru_utime < 1  # it was another process's
+    assert after.ru_maxrss - before.ru_maxrss < 64 << 10
+
+
+def test_one_that_was_refused_costs_nothing_again(tokenizer: Tokenizer, little_time: None) -> None:
+    seconds = []
+    for _ in range(2):
+        start = time.monotonic()
+        with pytest.raises(ValueError, match="processor time"):
+            compile_one(tokenizer, grammar=COSTLY)
+        seconds.append(time.monotonic() - start)
+    assert seconds[1] < seconds[0] / 10
+
+
+def test_slow_ones_wait_for_each_other_and_hold_up_no_others(
+    tokenizer: Tokenizer, little_time: None
+) -> None:
+    ends: dict[int, str] = {}
+
+    def slow(number: int) -> None:
+        try:
+            compile_one(tokenizer, grammar=f"{COSTLY} // {number}")
+        except (ValueError, EngineError) as error:
+            ends[number] = f"{getattr(error, 'error_code', 400)} {error}"
+
+    threads = [threading.Thread(target=slow, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    for number in range(3):
+        compile_one(tokenizer, json={"const": f"ordinary {number}"})
+    assert len(ends) < len(threads)  # they have been on it all the time
+    for thread in threads:
+        thread.join()
+    kinds = {end.split(":")[0][:40] for end in ends.values()}
+    assert all("processor time" in end or "503" in end for end in ends.values()), kinds
+
+
+def follows(schema: Any, begun: str) -> str:
+    """Bytes that may come after a beginning; "" at a dead end."""
+    matcher = started(schema)
+    assert matcher.try_consume_tokens(list(begun.encode())) == len(begun.encode())
+    mask = matcher.compute_bitmask()
+    return "".join(
+        chr(i) for i in range(128) if not matcher.is_error() and mask[i // 8] >> i % 8 & 1
+    )
+
+
+def started(schema: Any) -> Any:
+    grammar = llguidance.LLMatcher.grammar_from_json_schema(schema)
+    matcher = llguidance.LLMatcher(llguidance.LLTokenizer("byte"), grammar, log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    return matcher
+
+
+def guidable(schema: Any, lenient: bool = False) -> tuple[Any, list[str]]:
+    text, notes = proof.guidable(json.dumps(schema), lenient)
+    return json.loads(text), notes
+
+
+SCORE = {"type": "integer", "minimum": 0, "maximum": 100}
+
+
+@pytest.mark.parametrize("pattern", ["^score$", "^(score|scores?)$", "^s[c]ore$", "^scor(e|e)$"])
+def test_an_object_without_more_keys_ends(pattern: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"score": SCORE, "scores": {"type": "null"}},
+        "patternProperties": {pattern: {"type": ["integer", "null"], "maximum": 99}},
+        "additionalProperties": False,
+        "required": ["score"],
+    }
+    ready, _ = guidable(schema)
+    for begun in ('{"score":95', '{"score":95,"scores":null'):
+        after = follows(ready, begun)
+        assert "}" in after
+        assert ("," in after) == (begun == '{"score":95')
+    assert "0" not in follows(ready, '{"score":10')  # what the pattern asks still holds
+
+
+def test_patterns_that_add_keys_stay() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": SCORE},
+        "patternProperties": {"^[ab]$": SCORE},
+        "additionalProperties": False,
+    }
+    ready, _ = guidable(schema)
+    assert '"' in follows(ready, '{"a":1,')
+    assert follows(ready, '{"a":1,"') == "b"
+
+
+def test_what_has_no_end_is_left_out_or_refused() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}, "required": ["next"]}
+    endless = {"$ref": "#/$defs/e"}
+    with pytest.raises(ValueError, match="no finite JSON"):
+        guidable({"$ref": "#/$defs/n", "$defs": {"n": node}})
+    with pytest.raises(ValueError, match="no finite JSON"):
+        guidable({"type": "array", "items": endless, "minItems": 2, "$defs": {"e": endless}})
+    ready, _ = guidable(
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}}
+    )
+    assert follows({**ready, "additionalProperties": False}, "{").strip() == "}"
+    tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#"}}}}
+    assert guidable({**tree, "required": ["kids"]})[0]["properties"]["kids"] == {
+        "type": "array",
+        "items": {"$ref": "#"},
+    }
+
+
+PATTERNS = ["^a$", "^a|b$", "^[ab]$", "a", "^", "", "^.$", "^x+$", "b$"]
+
+
+def random_schema(rng: random.Random, depth: int = 0) -> Any:
+    def leaf() -> Any:
+        plain = [{"type": "integer"}, {"const": 1}, False]
+        if depth > 1:
+            return rng.choice([*plain, True, {"$ref": "#/$defs/d"}, {"$ref": "#/$defs/e"}])
+        return rng.choice([*plain, random_schema(rng, depth + 1)])
+
+    if rng.random() < 0.2:
+        return {"type": "array", "items": leaf(), "minItems": rng.randint(0, 3)}
+    schema: dict[str, Any] = {"type": "object"}
+    names = rng.sample(["a", "b", "c", "ab", ""], rng.randint(0, 3))
+    schema["properties"] = {name: leaf() for name in names}
+    if rng.random() < 0.8:
+        schema["patternProperties"] = {rng.choice(PATTERNS): leaf()}
+    if rng.random() < 0.8:
+        schema["additionalProperties"] = rng.choice([False, False, False, leaf()])
+    if rng.random() < 0.5:
+        schema["required"] = names[:1]
+    return schema
+
+
+def test_no_schema_reaches_a_dead_end() -> None:
+    tried = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        schema = random_schema(rng)
+        schema["$defs"] = {"d": random_schema(rng, 1), "e": random_schema(rng, 2)}
+        try:
+            ready, _ = guidable(schema)
+        except ValueError:
+            continue
+        tried += 1
+        walk(ready, rng)
+    assert tried > 50
+
+
+def walk(schema: Any, rng: random.Random) -> None:
+    """Follows a schema at random, 100 characters long."""
+    matcher = started(schema)
+    text = ""
+    while len(text) < 100 and not matcher.is_stopped():
+        mask = matcher.compute_bitmask()
+        found = [
+            chr(i) for i in range(128) if mask[i // 8] >> i % 8 & 1 and chr(i) not in " \n\r\t"
+        ]
+        assert not matcher.is_error(), (schema, text)
+        assert found or matcher.is_accepting(), (schema, text)
+        if not found:
+            return
+        closing = [character for character in found if character in '"}],:']
+        text += rng.choice(closing or found)
+        matcher.consume_token(ord(text[-1]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "note"),
+    [
+        ({"propertyNames": {"type": "string"}}, "propertyNames at /"),
+        ({"items": {"uniqueItems": True}}, "uniqueItems at /items"),
+        ({"not": {"const": 1}}, "not at /"),
+        ({"if": {}, "then": {}}, "if at /"),
+        ({"contains": {}}, "contains at /"),
+        ({"dependentRequired": {"a": ["b"]}}, "dependentRequired"),
+        ({"type": "string", "format": "password"}, "format at /"),
+        ({"type": "string", "pattern": "^(?=a)"}, "pattern at /"),
+        ({"type": "string", "pattern": r"\bword\b"}, "pattern at /"),
+        ({"type": "string", "pattern": r"(a)\1"}, "pattern at /"),
+        ({"patternProperties": {r"\ba": {}}, "additionalProperties": False}, "patternProperties"),
+        ({"type": "float"}, "type at /"),
+        ({"type": "integer", "multipleOf": 9999991}, "multipleOf at /"),
+        ({"$ref": "https://example.com/x"}, "$ref at /"),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "taken as anyOf"),
+        ({"type": "object", "minProperties": 1, "properties": {"a": {}}}, "the schema"),
+    ],
+)
+def test_what_cannot_be_guided_is_left_to_the_model(schema: Any, note: str) -> None:
+    whole = {"type": "object", "properties": {"a": schema}} if "items" not in schema else schema
+    with pytest.raises(ValueError, match=r"."):
+        guidable(whole)
+    ready, notes = guidable(whole, lenient=True)
+    assert any(note.removesuffix("/") in left for left in notes), notes
+    started(ready)
+
+
+def test_what_says_nothing_is_no_odd_keyword() -> None:
+    assert guidable({"type": "array", "uniqueItems": False}) == ({"type": "array"}, [])
+
+
+def test_padding_is_bounded(tokenizer: Tokenizer) -> None:
+    from headrace.grammar import from_guided_params
+
+    schema = {"type": "object", "properties": {"a": SCORE}, "required": ["a"]}
+    grammar = from_guided_params(GuidedDecodingParams(json=schema))
+    assert grammar is not None
+    ready = json.loads(grammar.text)
+    assert follows(ready, "{ ") == '"'
+    assert "\n" not in follows(ready, "{\n")
+    assert follows(ready, "{\n" + " " * 20) == '"'
+    assert follows(ready, '{ "a" ') == ":"
+    assert follows(ready, '{\n    "a": 1\n}') == ""
+
+
+def test_tools_with_odd_keywords_are_guided_as_far_as_can_be(tokenizer: Tokenizer) -> None:
+    odd = {"type": "object", "properties": {"a": {"type": "string", "format": "password"}}}
+
+    def plan(**more: Any) -> tuple[Any, list[str]]:
+        notes: list[str] = []
+        function = Function("f", {**odd, "propertyNames": {"maxLength": 9}}, **more)
+        parsing = Parsing(None, tool_parsers.get("hermes"), tokenizer)
+        choice = ToolChoice("required")
+        made = OutputPlan(parsing, parsing.calls, Start.CONTENT, [function], choice, None, None)
+        compile_one = partial(compile_constraint, tokenizer=tokenizer)
+        return made.constraint(None, True, compile_one, notes), notes
+
+    constraint, notes = plan()
+    assert constraint is not None
+    assert notes == [
+        "tools: f: propertyNames at / is left to the model",
+        "tools: f: format at /properties/a is left to the model",
+    ]
+    with pytest.raises(ValueError, match=r"f is strict.*propertyNames"):
+        plan(strict=True)
+
+
+def test_strict_is_read_of_tools_and_formats() -> None:
+    function = {"name": "f", "parameters": {"type": "object"}}
+    assert not Function.from_tool({"function": function}).strict
+    assert Function.from_tool({"function": {**function, "strict": True}}).strict
+    schema = {"type": "array", "uniqueItems": True}
+    for strict in (None, False, True):
+        form = {"name": "a", "schema": schema, "strict": strict}
+        asked = {"type": "json_schema", "json_schema": form}
+        messages = [{"role": "user", "content": "Hi"}]
+        guided = read_chat({"messages": messages, "response_format": asked}).params.guided_decoding
+        assert guided is not None
+        assert guided.strict is (strict is True)
