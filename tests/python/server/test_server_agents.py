@@ -150,7 +150,7 @@ def test_allowed_tools_are_those_that_are_shown() -> None:
     choice = {"type": "allowed_tools", "mode": "required", "tools": allowed}
     tools = read_responses({**CODEX, "tool_choice": choice}).chat.tools
     assert [tool["function"]["name"] for tool in tools.shown] == ["apply_patch"]
-    assert tools.wanted == "required"
+    assert (tools.wanted.kind, tools.wanted.parallel) == ("required", False)
 
 
 def test_responses_take_sampling_fields() -> None:
@@ -208,6 +208,14 @@ TURNS = [
         ],
     },
 ]  # fmt: skip
+
+
+def test_input_tokens_of_responses_are_counted(tmp_path: Path) -> None:
+    llm = PlayedLLM(folder=tokenizer_folder(tmp_path))
+    answer = posted("/v1/responses/input_tokens", {**CODEX, "input": "Hi"}, llm)
+    assert answer.json()["object"] == "response.input_tokens"
+    assert answer.json()["input_tokens"] > 2
+    assert not llm.calls
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
