@@ -15,7 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from serving import PlayedLLM, serving  # noqa: E402
+from serving import PlayedLLM, serving
 
 CODEX = Path(os.environ.get("HEADRACE_NPM", "")) / "node_modules/.bin/codex"
 CALL = {"name": "exec_command", "arguments": json.dumps({"cmd": "echo six times seven"})}
