@@ -15,9 +15,8 @@ from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.errors import ProtocolError
 from headrace.quoting import quoted, shortened
-from headrace.server.context_length import context_length_error
 from headrace.server.endpoint import Call, logger
-from headrace.server.errors import ApiError
+from headrace.server.errors import ApiError, context_length_error
 from headrace.server.limits import check_chat, check_completion
 from headrace.server.models import Target
 

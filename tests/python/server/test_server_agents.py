@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from headrace.protocol.chat import read_chat
 from headrace.protocol.errors import ProtocolError
 from headrace.server.anthropic.request import read_anthropic
-from headrace.server.context_length import context_length_error
+from headrace.server.errors import context_length_error
 from headrace.server.responses.request import read_responses
 from serving import PlayedLLM, events, serving, tokenizer_folder
 
