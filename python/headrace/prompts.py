@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -27,6 +27,9 @@ from headrace.text.templates.chat_template import checked_variables
 from headrace.text.templates.messages import parse_messages
 from headrace.text.tokenizer import Tokenizer
 
+# Ends a message that goes on, while a template is rendered: of Unicode's noncharacters, which no
+# text has.
+_END = "\ufdd0end\ufdd1"
 _PROMPT_KEYS = ("prompt", "prompt_token_ids", "messages")
 _MEDIA_KEYS = ("multimodal_data", "multi_modal_data", "multi_modal_uuids")
 _DICT_KEYS = frozenset(
@@ -103,13 +106,18 @@ class ChatOptions:
     choice: ToolChoice = field(init=False)
     variables: dict[str, Any] = field(init=False)
     add_generation_prompt: bool = field(init=False)
+    continues: bool = field(init=False)  # the last message is an answer that goes on
 
     def __post_init__(self) -> None:
         names = [tool["function"]["name"] for tool in self.tools or ()]
         self.choice = read_tool_choice(self.tool_choice, names)
         self.variables = checked_variables(self.kwargs)
         self.template = self.variables.pop("chat_template", None) or self.template
-        self.add_generation_prompt = self.variables.pop("add_generation_prompt", True)
+        self.continues = bool(self.variables.pop("continue_final_message", False))
+        added = self.variables.pop("add_generation_prompt", None)
+        if self.continues and added:
+            raise ValueError("add_generation_prompt and continue_final_message exclude each other")
+        self.add_generation_prompt = not self.continues if added is None else bool(added)
         if self.mm_processor_kwargs is not None:
             self.check_processor_kwargs(self.mm_processor_kwargs)
 
@@ -308,7 +316,10 @@ def read_conversation(
     if chat.media is not None:
         form = chat.media.form(repr((template, bool(tools))), partial(render, tools=tools))
         parsed = shown_messages(parsed, form, chat.media.settings.family)
-    text = render(parsed, tools=tools, add_generation_prompt=chat.add_generation_prompt)
+    if chat.continues:
+        text = _rendered_so_far(parsed, partial(render, tools=tools))
+    else:
+        text = render(parsed, tools=tools, add_generation_prompt=chat.add_generation_prompt)
     if tools or chat.kwargs:
         _check_read(tokenizer.template_variables(template, bool(tools)), tools, chat)
     # Without tools there are no calls to look for.
@@ -317,6 +328,28 @@ def read_conversation(
     parts = PromptParts(opening, tools or (), choice, chat.add_generation_prompt)
     ids, placed = _encode(tokenizer, text, chat, items)
     return Prompt(ids, text, parts=parts, media=placed)
+
+
+def _rendered_so_far(messages: list[dict[str, Any]], render: Callable[..., str]) -> str:
+    """The conversation up to the end of its last message's content. Raises ValueError."""
+    *earlier, last = messages
+    content = last.get("content")
+    if last.get("role") != "assistant" or not content:
+        raise ValueError(
+            "continue_final_message: the last message must be the assistant's, with content"
+        )
+    if isinstance(content, str):
+        marked: Any = content + _END
+    elif content[-1].get("type") == "text":
+        marked = [*content[:-1], {**content[-1], "text": content[-1]["text"] + _END}]
+    else:
+        raise ValueError("continue_final_message: the last message must end with text")
+    text = render([*earlier, {**last, "content": marked}], add_generation_prompt=False)
+    if _END not in text:
+        raise ValueError(
+            "continue_final_message: the chat template doesn't show the last message as it is"
+        )
+    return text[: text.rindex(_END)]
 
 
 def _opening(tokenizer: Tokenizer, template: str | None, chat: ChatOptions, text: str) -> str:

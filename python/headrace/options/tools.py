@@ -69,6 +69,7 @@ class ToolChoice:
 
     kind: Literal["auto", "none", "required", "named"] = "auto"
     name: str | None = None  # of the one that must be called
+    parallel: bool = True  # several calls may be made
 
 
 def read_tool_choice(value: Any, names: Sequence[str]) -> ToolChoice:

@@ -189,7 +189,7 @@ class OutputPlan:
             functions,
             lambda text: grammar_literal(text, tokenizer),
             required=choice.kind != "auto",
-            several=choice.kind != "named",
+            several=choice.parallel and choice.kind != "named",
         )
 
     def _ids(self, marker: str) -> list[int]:

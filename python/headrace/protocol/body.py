@@ -96,6 +96,11 @@ class Body:
         if value is not None and value not in harmless:
             self.notes.append(f"{self.path(name)} has no effect: {why}")
 
+    def leave_out(self, why: str) -> None:
+        """Notes that the whole object has no effect, and takes all its fields."""
+        self._asked.update(self._fields)
+        self.notes.append(f"{self._path} is left out: {why}")
+
     def finish(self) -> None:
         """Raises ProtocolError for a field that nothing has asked for."""
         unknown = sorted(self._fields.keys() - self._asked)

@@ -70,12 +70,7 @@ def read_chat(value: Any) -> ChatRequest:
         given = body.flag(name)
         if given is not None:
             variables.setdefault(name, given)
-    if variables.pop("continue_final_message", False):
-        raise ProtocolError(
-            "continue_final_message is not supported; use /v1/completions",
-            "continue_final_message",
-            "unsupported_parameter",
-        )
+    _read_continuing(messages, variables)
     limit = body.integer("max_completion_tokens")
     more = {} if limit is None else {"max_tokens": limit}
     if limit is not None and body.take("max_tokens") not in (None, limit):
@@ -102,6 +97,22 @@ def read_chat(value: Any) -> ChatRequest:
     return request
 
 
+def _read_continuing(messages: list[dict[str, Any]], variables: dict[str, Any]) -> None:
+    """An answer at the end is gone on with, unless the caller wants another after it."""
+    if "continue_final_message" not in variables and not variables.get("add_generation_prompt"):
+        last = messages[-1]
+        begun = last["role"] == "assistant" and last["content"] and not last.get("tool_calls")
+        if begun:
+            variables["continue_final_message"] = True
+    if variables.get("continue_final_message") and variables.get("add_generation_prompt"):
+        raise ProtocolError(
+            "continue_final_message and add_generation_prompt exclude each other",
+            "continue_final_message",
+        )
+    if not variables.get("continue_final_message", True):
+        del variables["continue_final_message"]
+
+
 def _logprobs(body: Body) -> int | None:
     wanted = body.flag("logprobs")
     top = body.integer("top_logprobs")
@@ -118,7 +129,7 @@ def _read_others(body: Body) -> None:
     """What OpenAI's servers and others know and this engine doesn't do."""
     body.refuse("audio", "the engine answers in text")
     body.refuse("modalities", "the engine answers in text", ["text"])
-    body.refuse("web_search_options", "there is no web search")
+    body.note("web_search_options", "there is no web search")
     body.refuse("documents", "put them into the messages", [])
     body.refuse("add_special_tokens", "the chat template adds them", False)
     body.refuse("echo", "is for /v1/completions", False)
@@ -129,7 +140,7 @@ def _read_others(body: Body) -> None:
 def read_common_others(body: Body) -> None:
     """The same, of both kinds of body."""
     body.refuse("moderation", "nothing is moderated")
-    body.refuse("store", "answers are not kept", False)
+    body.note("store", "answers are not kept", False)
     body.refuse("priority", "requests have no priority here", 0)
     body.refuse("cache_salt", "equal beginnings of prompts are shared by all requests")
     body.note("prediction", "guesses come from the engine's own drafts")

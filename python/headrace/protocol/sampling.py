@@ -46,6 +46,17 @@ _GUIDED = {
     "guided_json_object": "json_object",
     "structural_tag": "structural_tag",
 }
+# What read_sampling takes beside OpenAI's fields.
+SAMPLING_FIELDS = (
+    *(name for name in _NUMBERS if name not in ("temperature", "top_p")),
+    *(name for name in _INTEGERS if name not in ("n", "max_tokens")),
+    *_FLAGS,
+    *_LISTS,
+    *_GUIDED,
+    "structured_outputs",
+    "logit_bias",
+    "logits_processors_args",
+)
 _SEEDS = 922337203685477580 + 1
 _MOST_BIAS = 100
 _MOST_ENTRIES = 1024  # of `stop`, logit_bias, and lists of tokens and words

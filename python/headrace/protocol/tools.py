@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headrace.options.tools import ToolChoice
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
 from headrace.quoting import quoted
@@ -36,6 +37,8 @@ class ToolUse:
     @property
     def wanted(self) -> Any:
         """`tool_choice` as LLM.chat takes it; None: nothing is said."""
+        if not self.parallel and self.tools:
+            return ToolChoice(self.choice, self.name, parallel=False)
         if self.choice == "named":
             return {"type": "function", "function": {"name": self.name}}
         return self.choice if self.tools and self.choice == "required" else None

@@ -18,7 +18,7 @@ from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.errors import ProtocolError
 from headrace.quoting import quoted, shortened
 from headrace.server.endpoint import Call, logger
-from headrace.server.errors import ApiError
+from headrace.server.errors import ApiError, context_length_error
 from headrace.server.limits import check_chat, check_completion
 from headrace.server.models import Target
 
@@ -260,6 +260,9 @@ def _engine_errors() -> Iterator[None]:
 def _failure(status: int, message: str) -> ApiError:
     if status == 499:
         return ApiError("the server has ended the request", 503, code="aborted")
+    too_long = context_length_error(message)
+    if too_long is not None:
+        return too_long
     return ApiError(message, status, code="invalid_argument" if status == 400 else "engine_error")
 
 

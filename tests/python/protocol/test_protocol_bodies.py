@@ -178,13 +178,13 @@ def test_a_wrong_message_is_named(messages: Any, param: str) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"best_of": 2}, {"use_beam_search": True}, {"length_penalty": 2}, {"store": True},
+        {"best_of": 2}, {"use_beam_search": True}, {"length_penalty": 2},
         {"allowed_token_ids": [1]}, {"truncate_prompt_tokens": 5}, {"guided_decoding_backend": "x"},
         {"guided_whitespace_pattern": " "}, {"logits_processors": ["x"]}, {"prompt_logprobs": 1},
-        {"audio": {}}, {"modalities": ["audio"]}, {"web_search_options": {}}, {"priority": 1},
+        {"audio": {}}, {"modalities": ["audio"]}, {"priority": 1},
         {"documents": [{}]}, {"add_special_tokens": True},
         {"echo": True}, {"functions": []}, {"function_call": "auto"},
-        {"continue_final_message": True}, {"moderation": {}},
+        {"moderation": {}},
     ],
 )  # fmt: skip
 def test_what_the_engine_does_not_do_is_refused_by_name(fields: dict[str, Any]) -> None:

@@ -39,9 +39,9 @@ FIRST = ("llama3-json", "pythonic", "harmony")  # calls come first in an output
 PLAIN = {"harmony": "<|channel|>final<|message|>Just words."}
 
 
-def accepts(name: str, text: str, required: bool) -> bool:
+def accepts(name: str, text: str, required: bool, several: bool = True) -> bool:
     grammar = call_grammar(
-        tool_parsers.get(name), [FUNCTION], literal, required=required, several=True
+        tool_parsers.get(name), [FUNCTION], literal, required=required, several=several
     )
     tokenizer = llguidance.LLTokenizer("byte")
     matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(grammar.text))
@@ -67,3 +67,13 @@ def test_calls_that_must_come(name: str) -> None:
     assert accepts(name, CALLS[name].replace("VALUE", "7"), required=True)
     assert not accepts(name, CALLS[name].replace("VALUE", "70"), required=True)
     assert not accepts(name, PLAIN.get(name, "Just words."), required=True)
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_one_call_at_most(name: str) -> None:
+    before = "" if name in FIRST else "Let me see.\n"
+    call = CALLS[name].replace("VALUE", "7")
+    for text, required in ((before + call, False), (call, True)):
+        assert accepts(name, text, required, several=False), (text, required)
+        assert not accepts(name, text + call, required, several=False), (text, required)
+    assert accepts(name, PLAIN.get(name, "Just words."), False, several=False)

@@ -112,7 +112,7 @@ def test_errors_are_the_package_s() -> None:
         with pytest.raises(anthropic.NotFoundError):
             api.messages.create(model="other", max_tokens=9, messages=HI)
         for block, words in (
-            ({"type": "document", "source": {}}, "must be one of text, image, tool_result"),
+            ({"type": "sound"}, "must be one of text, image, document, search_result"),
             ({"type": "image", "source": {"type": "file", "file_id": "f"}}, "source.type must be"),
             ({"type": "image", "source": {"type": "base64", "data": ""}}, "source.media_type"),
             ({"type": "image"}, "source"),

@@ -43,7 +43,8 @@ def call_grammar(
     """What an output looks like in which these functions may be called, or have to be.
 
     Arguments are JSON of the function's schema. Around calls there may be any text, unless a call
-    is `required`; then there are only calls, one or `several`.
+    is `required`; then there are only calls. Without `several` there is at most one, and nothing
+    follows it.
     text: a literal as Lark wants it, special tokens by their ids.
 
     Raises UnsupportedError if this format can't be guided.
@@ -67,6 +68,10 @@ def call_grammar(
     elif calls.at_start:
         lines.insert(0, f'start: LINES? {opening} {body} | OTHER | ""')
         lines.append(f"OTHER: /[ \\n\\r\\t]*[^ \\n\\r\\t\\{marker[0]}](.|\\n)*/")
+    elif not several and opening == literal(marker):
+        lines.insert(0, f"start: TEXT | opening {body}\nopening[lazy]: TEXT {opening}")
+    elif not several:
+        lines.insert(0, f"start: TEXT ({opening} {body})?")
     elif opening == literal(marker):
         lines.insert(0, f"start: call* TEXT\ncall: opening {body}\nopening[lazy]: TEXT {opening}")
     else:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
+from headrace.quoting import quoted
 from headrace.server.chat_form import call_form, image_part, joined_parts, text_part
 
 _CACHED = "equal beginnings of prompts are found without it"
+_NOT_SHOWN = "tools of the vendor's servers are not shown to the model"
+_UNCITED = "answers cite nothing"
+_NO_CITATIONS = {"enabled": False}
+_SHOWN = ("text", "image", "document", "search_result")
+# Made by a vendor's server alone: calls of its own tools, and what came of them.
+_HOSTED = re.compile(r"server_tool_use|mcp_tool_use|container_upload|[a-z_]+_tool_result")
 
 
 def read_conversation(body: Body) -> list[dict[str, Any]]:
@@ -29,12 +37,6 @@ def read_conversation(body: Body) -> list[dict[str, Any]]:
             messages.extend(_user(message, str(role)))
         message.finish()
         body.notes.extend(message.notes)
-    if messages and messages[-1]["role"] == "assistant":
-        raise ProtocolError(
-            "messages must end with one of the user: answers that are begun are not gone on with",
-            "messages",
-            "unsupported_value",
-        )
     return messages
 
 
@@ -53,9 +55,11 @@ def _user(message: Body, role: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for i, value in enumerate(message.array("content") or []):
         path = f"{message.path('content')}[{i}]"
-        block = _block(message, value, path, ("text", "image", "tool_result"))
+        block = _block(message, value, path, (*_SHOWN, "tool_result"))
         kind = str(value.get("type"))
-        if kind == "tool_result":
+        if _is_hosted(kind):
+            block.leave_out(_NOT_SHOWN)
+        elif kind == "tool_result":
             messages.append(_tool_result(block))
         else:
             part = _part(block, kind)
@@ -70,9 +74,15 @@ def _user(message: Body, role: str) -> list[dict[str, Any]]:
 
 
 def _part(block: Body, kind: str) -> dict[str, Any]:
-    """A block of text or an image, as a part of OpenAI's."""
+    """A block of text, a document or an image, as a part of OpenAI's."""
     if kind == "text":
         return text_part(_text(block))
+    if kind == "document":
+        return text_part(_document(block))
+    if kind == "search_result":
+        block.note("citations", _UNCITED, _NO_CITATIONS)
+        heading = [block.text("title"), block.text("source")]
+        return text_part("\n".join([*filter(None, heading), read_texts(block, "content")]))
     block.required("source")
     source = Body(block.mapping("source"), block.path("source"))
     source.required("type")
@@ -87,13 +97,43 @@ def _part(block: Body, kind: str) -> dict[str, Any]:
     return image_part(address)
 
 
+def _document(block: Body) -> str:
+    """Its text, with its title before it. Raises ProtocolError for one that isn't text."""
+    block.note("citations", _UNCITED, _NO_CITATIONS)
+    block.required("source")
+    source = Body(block.mapping("source"), block.path("source"))
+    source.required("type")
+    kind = source.text("type")
+    if kind == "text":
+        source.required("data")
+        source.choice("media_type", ("text/plain",))
+        text = source.text("data") or ""
+    elif kind == "content":
+        content = source.required("content")
+        text = content if isinstance(content, str) else read_texts(source, "content")
+    else:
+        raise ProtocolError(
+            f"{source.path('type')}: only documents of text are read; send others' text or pages "
+            f"as images, got {quoted(kind)}",
+            source.path("type"),
+            "unsupported_value",
+        )
+    source.finish()
+    block.notes.extend(source.notes)
+    return "\n".join([*filter(None, [block.text("title"), block.text("context")]), text])
+
+
 def _tool_result(block: Body) -> dict[str, Any]:
     block.required("tool_use_id")
     content = block.take("content")
     parts = [text_part(content)] if isinstance(content, str) else []
     for i, value in enumerate([] if parts else block.array("content") or []):
-        own = _block(block, value, f"{block.path('content')}[{i}]", ("text", "image"))
-        parts.append(_part(own, value["type"]))
+        path = f"{block.path('content')}[{i}]"
+        own = _block(block, value, path, (*_SHOWN, "tool_reference"))
+        if value["type"] == "tool_reference":
+            own.leave_out("the model sees all tools from the start")
+        elif not _is_hosted(value["type"]):
+            parts.append(_part(own, value["type"]))
         _end(block, own)
     if block.flag("is_error"):
         if not parts or parts[0]["type"] != "text":
@@ -108,8 +148,10 @@ def _assistant(message: Body) -> dict[str, Any]:
     kinds = ("text", "thinking", "redacted_thinking", "tool_use")
     for i, value in enumerate(message.array("content") or []):
         block = _block(message, value, f"{message.path('content')}[{i}]", kinds)
-        kind = value.get("type")
-        if kind == "text":
+        kind = str(value.get("type"))
+        if _is_hosted(kind):
+            block.leave_out(_NOT_SHOWN)
+        elif kind == "text":
             texts.append(_text(block))
         elif kind == "thinking":
             block.required("thinking")
@@ -131,6 +173,7 @@ def _assistant(message: Body) -> dict[str, Any]:
 def _tool_use(block: Body) -> dict[str, Any]:
     for name in ("id", "name", "input"):
         block.required(name)
+    block.note("caller", "the model alone calls tools", {"type": "direct"})
     arguments = json.dumps(block.mapping("input"), ensure_ascii=False)
     return call_form(block.text("id") or "", block.text("name") or "", arguments)
 
@@ -138,7 +181,8 @@ def _tool_use(block: Body) -> dict[str, Any]:
 def _block(owner: Body, value: Any, path: str, kinds: tuple[str, ...]) -> Body:
     block = Body(value, path)
     block.required("type")
-    if block.text("type") not in kinds:
+    kind = block.text("type") or ""
+    if kind not in kinds and not _is_hosted(kind):
         raise ProtocolError(
             f"{path}.type must be one of {', '.join(kinds)}: there is no other kind here",
             f"{path}.type",
@@ -147,9 +191,13 @@ def _block(owner: Body, value: Any, path: str, kinds: tuple[str, ...]) -> Body:
     return block
 
 
+def _is_hosted(kind: str) -> bool:
+    return _HOSTED.fullmatch(kind) is not None
+
+
 def _text(block: Body) -> str:
     block.required("text")
-    block.refuse("citations", "there are none", [])
+    block.note("citations", _UNCITED, [])
     return block.text("text") or ""
 
 

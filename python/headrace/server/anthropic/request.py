@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from headrace.protocol.body import Body
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.errors import ProtocolError
+from headrace.quoting import quoted
 from headrace.server.anthropic.blocks import read_conversation, read_texts
 from headrace.server.chat_form import read_chat_form, tool_form
 
@@ -17,6 +19,11 @@ _NAMES = {
     "reasoning_effort": "output_config.effort",
 }
 _EFFORTS = {"max": "xhigh"}
+# A name and a date, such as web_search_20250305.
+_HOSTED = re.compile(
+    r"(web_search|web_fetch|code_execution|bash|text_editor|computer|memory|mcp_toolset|advisor|"
+    r"tool_search_tool_regex|tool_search_tool_bm25)(_\d{8})?"
+)
 
 
 def read_anthropic(value: Any, counting: bool = False) -> ChatRequest:
@@ -38,15 +45,24 @@ def read_anthropic(value: Any, counting: bool = False) -> ChatRequest:
         "top_p": body.number("top_p"),
         "top_k": body.integer("top_k"),
     }
+    last = form["messages"][-1:]
+    if last and last[0]["role"] == "assistant" and "tool_calls" not in last[0]:
+        form["continue_final_message"] = True  # the answer is begun, and goes on
     _tools(body, form)
     _thinking(body, form)
     _output(body, form)
     body.note("metadata", "nothing is kept about users", {})
     body.note("service_tier", "there is one tier", "auto", "standard_only")
     body.note("cache_control", "equal beginnings of prompts are found without it")
-    body.refuse("container", "the server runs no code")
-    body.refuse("mcp_servers", "the server calls nobody; run the tools yourself", [])
-    body.refuse("context_management", "shorten the conversation yourself")
+    body.note("container", "the server runs no code")
+    body.note("mcp_servers", "the server calls nobody; run the tools yourself", [])
+    body.note("context_management", "the conversation is read as it is sent", {})
+    body.note("speed", "there is one speed", "standard")
+    for name in ("thread", "diagnostics", "user_profile_id"):
+        body.note(name, "nothing is kept about conversations and users")
+    body.note("inference_geo", "the engine runs where the server does")
+    for name in ("betas", "anthropic_beta"):
+        body.note(name, "what works does so without it", [])
     body.finish()
     chat = read_chat_form(form, _NAMES)
     chat.notes[:0] = body.notes
@@ -63,7 +79,8 @@ def _system(body: Body) -> list[dict[str, Any]]:
 
 def _tools(body: Body, form: dict[str, Any]) -> None:
     given = body.array("tools") or []
-    form["tools"] = [_tool(item, f"tools[{i}]", body.notes) for i, item in enumerate(given)] or None
+    forms = [_tool(item, f"tools[{i}]", body.notes) for i, item in enumerate(given)]
+    form["tools"] = [tool for tool in forms if tool is not None] or None
     choice = body.mapping("tool_choice")
     if choice is None:
         return
@@ -80,20 +97,28 @@ def _tools(body: Body, form: dict[str, Any]) -> None:
     chosen.finish()
 
 
-def _tool(value: Any, path: str, notes: list[str]) -> dict[str, Any]:
+def _tool(value: Any, path: str, notes: list[str]) -> dict[str, Any] | None:
+    """None: it is one that Anthropic's servers run, or that their models know by heart."""
     tool = Body(value, path)
     kind = tool.text("type")
     if kind not in (None, "custom"):
-        raise ProtocolError(
-            f"{path}.type must be custom: the server runs no tools of its own",
-            f"{path}.type",
-            "unsupported_value",
-        )
+        if not _HOSTED.fullmatch(kind):
+            raise ProtocolError(
+                f"{path}.type must be custom, or one of Anthropic's own tools, got {quoted(kind)}",
+                f"{path}.type",
+                "unsupported_value",
+            )
+        notes.append(f"{path} is left out: {kind} is a tool of the vendor's servers")
+        return None
     tool.required("name")
     tool.required("input_schema")
     form = tool_form(tool.text("name"), tool.text("description"), tool.mapping("input_schema"))
     tool.flag("strict")  # arguments keep to the schema wherever a call is constrained
     tool.note("cache_control", "equal beginnings of prompts are found without it")
+    tool.note("defer_loading", "the model sees all tools from the start", False)
+    tool.note("eager_input_streaming", "arguments come as they are written", False)
+    tool.note("input_examples", "put them into the description", [])
+    tool.note("allowed_callers", "the model alone calls tools", ["direct"])
     tool.finish()
     notes.extend(tool.notes)
     return form
@@ -121,7 +146,9 @@ def _output(body: Body, form: dict[str, Any]) -> None:
         effort = config.text("effort")
         form["reasoning_effort"] = _EFFORTS.get(effort or "", effort)
         formats.append(config.mapping("format"))
+        config.note("task_budget", "max_tokens is the only budget")
         config.finish()
+        body.notes.extend(config.notes)
     for wanted in filter(None, formats):
         chosen = Body(wanted, "output_config.format")
         chosen.required("type")

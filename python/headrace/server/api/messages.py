@@ -37,7 +37,7 @@ async def count_tokens(call: Call) -> ASGIApp:
     ids = await conversation_ids(
         call, target, request.messages, request.tools.shown, request.chat_template_kwargs
     )
-    return json_reply({"input_tokens": len(ids)})
+    return json_reply({"input_tokens": len(ids)}, headers=note_headers(request.notes))
 
 
 async def _events(builder: MessageBuilder, updates: AsyncIterator[Update]) -> AsyncIterator[bytes]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from starlette.types import ASGIApp
 
+from headrace.server.api.tokens import conversation_ids
 from headrace.server.endpoint import Call
 from headrace.server.errors import ApiError
 from headrace.server.generation import Update, answer_id, increments, note_headers, open_chat, whole
@@ -35,6 +36,17 @@ async def responses(call: Call) -> ASGIApp:
     _read(builder.finish())
     headers = note_headers(request.chat.notes, requests)
     return json_reply(builder.response, headers=headers)
+
+
+async def input_tokens(call: Call) -> ASGIApp:
+    """How many tokens a body of /v1/responses puts before the model."""
+    request = read_responses(call.body).chat
+    target = call.state.models.find(request.model)
+    ids = await conversation_ids(
+        call, target, request.messages, request.tools.shown, request.chat_template_kwargs
+    )
+    answer = {"object": "response.input_tokens", "input_tokens": len(ids)}
+    return json_reply(answer, headers=note_headers(request.notes))
 
 
 async def _events(builder: ResponseBuilder, updates: AsyncIterator[Update]) -> AsyncIterator[bytes]:

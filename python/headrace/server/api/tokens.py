@@ -89,7 +89,9 @@ async def conversation_ids(
     _tokenizer(target)
     if "chat_template" in variables:
         raise ProtocolError("chat_template is not taken here", "chat_template")
-    given = {"add_generation_prompt": add_generation_prompt, **variables}
+    given = dict(variables)
+    if not given.get("continue_final_message"):
+        given.setdefault("add_generation_prompt", add_generation_prompt)
     llm = target.model.llm
     return await _in_thread(
         call,
@@ -126,7 +128,9 @@ def _reader(call: Call, target: Target, body: Body) -> Callable[[], Awaitable[li
     conversation = read_messages(messages)
     generation_prompt = body.flag("add_generation_prompt") is not False
     tools = read_tools(body).shown
-    variables = body.mapping("chat_template_kwargs") or {}
+    variables = dict(body.mapping("chat_template_kwargs") or {})
+    if body.flag("continue_final_message"):
+        variables.setdefault("continue_final_message", True)
     return lambda: conversation_ids(
         call, target, conversation, tools, variables, generation_prompt, add_special or False
     )

@@ -11,6 +11,7 @@ from headrace.protocol.logprobs import chat_logprobs
 from headrace.server.answer_parts import Counts, PartDelta, part_deltas
 from headrace.server.errors import ApiError
 from headrace.server.responses.request import ResponsesRequest
+from headrace.server.responses.tools import custom_input
 
 Event = dict[str, Any]
 
@@ -21,6 +22,8 @@ class ResponseBuilder:
 
     def __init__(self, request: ResponsesRequest, *, id: str, model: str, created: int) -> None:
         self._top_logprobs = request.chat.params.logprobs
+        self._tools = request.tools
+        self._arguments = ""  # of a custom tool's call that is being written
         self._counts = Counts()
         self._number = 0
         self._part: tuple[str, int] | None = None  # kind and index of the item being written
@@ -79,6 +82,7 @@ class ResponseBuilder:
         """The last event of an answer that breaks off."""
         self.response["status"] = "failed"
         code = "server_error" if error.status >= 500 else "invalid_prompt"
+        code = "context_length_exceeded" if error.code == "context_length_exceeded" else code
         self.response["error"] = {"code": code, "message": str(error)}
         return self._event("response.failed", response=self.response)
 
@@ -87,9 +91,7 @@ class ResponseBuilder:
         item: dict[str, Any] = {"status": "in_progress"}
         part: dict[str, Any] | None = None
         if delta.kind == "tool":
-            call_id = delta.call_id or f"call_{uuid.uuid4().hex}"
-            names = {"call_id": call_id, "name": delta.name or "", "arguments": ""}
-            item |= {"type": "function_call", "id": f"fc_{uuid.uuid4().hex}", **names}
+            item |= self._call(delta)
         elif delta.kind == "text":
             item |= {"type": "message", "id": f"msg_{uuid.uuid4().hex}", "role": "assistant"}
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -104,8 +106,28 @@ class ResponseBuilder:
             item["content"] = [part]
             yield self._part_event("response.content_part.added", part={**part})
 
+    def _call(self, delta: PartDelta) -> dict[str, Any]:
+        """The item of a call that begins."""
+        shown = delta.name or ""
+        space, name = self._tools.namespaces.get(shown, (None, shown))
+        names = {"call_id": delta.call_id or f"call_{uuid.uuid4().hex}", "name": name}
+        if space is not None:
+            names["namespace"] = space
+        if shown in self._tools.custom:
+            self._arguments = ""
+            return {
+                "type": "custom_tool_call",
+                "id": f"ctc_{uuid.uuid4().hex}",
+                **names,
+                "input": "",
+            }
+        return {"type": "function_call", "id": f"fc_{uuid.uuid4().hex}", **names, "arguments": ""}
+
     def _extend(self, delta: PartDelta, logprobs: list[Any]) -> Iterator[Event]:
         item = self.response["output"][-1]
+        if item["type"] == "custom_tool_call":
+            self._arguments += delta.text
+            return
         if delta.kind == "tool":
             item["arguments"] += delta.text
             if delta.text:
@@ -125,7 +147,12 @@ class ResponseBuilder:
         kind, self._part = self._part[0], None
         item = self.response["output"][-1]
         item["status"] = status
-        if kind == "tool":
+        if item["type"] == "custom_tool_call":
+            # The input is known when the JSON around it is whole.
+            text = item["input"] = custom_input(self._arguments)
+            yield self._id_event("response.custom_tool_call_input.delta", delta=text)
+            yield self._id_event("response.custom_tool_call_input.done", input=text)
+        elif kind == "tool":
             yield self._id_event(
                 "response.function_call_arguments.done",
                 name=item["name"],

@@ -7,6 +7,7 @@ from typing import Any
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
 from headrace.server.chat_form import call_form, image_part, joined_parts, text_part
+from headrace.server.responses.tools import custom_arguments, shown_name
 
 _TEXT_PARTS = ("input_text", "output_text", "text", "refusal")
 
@@ -42,15 +43,28 @@ def _read_message(item: Body, messages: list[dict[str, Any]]) -> None:
 def _read_call(item: Body, messages: list[dict[str, Any]]) -> None:
     for name in ("call_id", "name", "arguments"):
         item.required(name)
-    call = call_form(
-        item.text("call_id") or "", item.text("name") or "", item.text("arguments") or ""
-    )
+    shown = shown_name(item.text("namespace"), item.text("name") or "")
+    call = call_form(item.text("call_id") or "", shown, item.text("arguments") or "")
     _turn(messages).setdefault("tool_calls", []).append(call)
+
+
+def _read_custom_call(item: Body, messages: list[dict[str, Any]]) -> None:
+    for name in ("call_id", "name", "input"):
+        item.required(name)
+    shown = shown_name(item.text("namespace"), item.text("name") or "")
+    call = call_form(item.text("call_id") or "", shown, custom_arguments(item.text("input") or ""))
+    _turn(messages).setdefault("tool_calls", []).append(call)
+
+
+def _leave_out(item: Body, messages: list[dict[str, Any]]) -> None:
+    """A call that a vendor's server has made; the model's text tells what came of it."""
+    item.leave_out("tools of the vendor's servers are not shown to the model")
 
 
 def _read_output(item: Body, messages: list[dict[str, Any]]) -> None:
     for name in ("call_id", "output"):
         item.required(name)
+    item.text("name")  # of the call, which has it, too
     output = item.take("output")
     shown = output if isinstance(output, str) else read_content(item, "output")
     messages.append({"role": "tool", "tool_call_id": item.text("call_id"), "content": shown})
@@ -69,7 +83,16 @@ _READERS = {
     "message": _read_message,
     "function_call": _read_call,
     "function_call_output": _read_output,
+    "custom_tool_call": _read_custom_call,
+    "custom_tool_call_output": _read_output,
     "reasoning": _read_reasoning,
+    "web_search_call": _leave_out,
+    "file_search_call": _leave_out,
+    "code_interpreter_call": _leave_out,
+    "image_generation_call": _leave_out,
+    "mcp_list_tools": _leave_out,
+    "tool_search_call": _leave_out,
+    "tool_search_output": _leave_out,
 }
 
 

@@ -8,11 +8,24 @@ from typing import Any
 from headrace.protocol.body import Body
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.errors import ProtocolError
+from headrace.protocol.sampling import SAMPLING_FIELDS
 from headrace.quoting import quoted
-from headrace.server.chat_form import read_chat_form, tool_form
+from headrace.server.chat_form import read_chat_form
 from headrace.server.responses.items import read_items
+from headrace.server.responses.tools import ClientTools, read_client_tools
 
 _LOGPROBS = "message.output_text.logprobs"
+_HOSTED_PARTS = ("web_search_call.", "file_search_call.", "code_interpreter_call.", "computer_call")
+# Fields of /v1/chat/completions that OpenAI's /v1/responses doesn't have, and other servers' have.
+_SHARED = (
+    "seed",
+    "stop",
+    "chat_template",
+    "chat_template_kwargs",
+    "enable_thinking",
+    "mm_processor_kwargs",
+    *SAMPLING_FIELDS,
+)
 _NAMES = {
     "messages": "input",
     "max_completion_tokens": "max_output_tokens",
@@ -25,10 +38,11 @@ _NAMES = {
 
 @dataclass(slots=True)
 class ResponsesRequest:
-    """chat: the request to run. echoed: the fields that the answer repeats."""
+    """chat: the request to run. echoed: the fields that the answer repeats. tools: the client's."""
 
     chat: ChatRequest
     echoed: dict[str, Any]
+    tools: ClientTools
 
 
 def read_responses(value: Any) -> ResponsesRequest:
@@ -42,14 +56,13 @@ def read_responses(value: Any) -> ResponsesRequest:
         "top_p": body.number("top_p"),
         "parallel_tool_calls": body.flag("parallel_tool_calls"),
         "stream": body.flag("stream"),
-        "seed": body.integer("seed"),
-        "stop": body.take("stop"),
-        "chat_template_kwargs": body.mapping("chat_template_kwargs"),
+        **{name: body.take(name) for name in _SHARED},
     }
     effort = _reasoning(body, form)
     text_format = _text_format(body, form)
     _logprobs(body, form)
-    tools, choice = _tools(body, form)
+    tools = read_client_tools(body)
+    form["tools"], form["tool_choice"] = tools.forms or None, tools.choice
     _read_others(body)
     body.finish()
     chat = read_chat_form(form, _NAMES)
@@ -62,11 +75,11 @@ def read_responses(value: Any) -> ResponsesRequest:
         "reasoning": {"effort": effort, "summary": None},
         "temperature": chat.params.temperature,
         "text": {"format": text_format or {"type": "text"}},
-        "tool_choice": choice or "auto",
-        "tools": tools,
+        "tool_choice": body.take("tool_choice") or "auto",
+        "tools": tools.given,
         "top_p": chat.params.top_p,
     }
-    return ResponsesRequest(chat, echoed)
+    return ResponsesRequest(chat, echoed, tools)
 
 
 def _messages(body: Body) -> list[dict[str, Any]]:
@@ -115,6 +128,8 @@ def _logprobs(body: Body, form: dict[str, Any]) -> None:
     for name in included:
         if name == "reasoning.encrypted_content":
             body.notes.append(f"include: {name} has no effect: thoughts come as they are")
+        elif isinstance(name, str) and name.startswith(_HOSTED_PARTS):
+            body.notes.append(f"include: {name} has no effect: there is no such tool here")
         elif name != _LOGPROBS:
             raise ProtocolError(
                 f"include may hold {_LOGPROBS}, got {quoted(name)}", "include", "unsupported_value"
@@ -125,33 +140,6 @@ def _logprobs(body: Body, form: dict[str, Any]) -> None:
         form["top_logprobs"] = top
 
 
-def _tools(body: Body, form: dict[str, Any]) -> tuple[list[Any], Any]:
-    """The tools and the choice as they were given; for the chat, in `form`."""
-    given = body.array("tools") or []
-    form["tools"] = [_tool(item, f"tools[{i}]") for i, item in enumerate(given)] or None
-    choice = body.take("tool_choice")
-    form["tool_choice"] = choice
-    if isinstance(choice, dict):
-        named = Body(choice, "tool_choice")
-        named.required("type")
-        named.choice("type", ("function",))
-        named.required("name")
-        form["tool_choice"] = {"type": "function", "function": {"name": named.text("name")}}
-        named.finish()
-    return given, choice
-
-
-def _tool(value: Any, path: str) -> dict[str, Any]:
-    tool = Body(value, path)
-    tool.required("type")
-    tool.choice("type", ("function",))
-    tool.required("name")
-    tool.flag("strict")  # arguments keep to the schema wherever a call is constrained
-    form = tool_form(tool.text("name"), tool.text("description"), tool.mapping("parameters"))
-    tool.finish()
-    return form
-
-
 def _read_others(body: Body) -> None:
     body.note("store", "answers are not kept", False)
     kept = "answers are not kept; send the whole conversation as input"
@@ -159,12 +147,13 @@ def _read_others(body: Body) -> None:
         body.refuse(name, kept)
     body.refuse("prompt", "there are no stored prompts; send input")
     body.refuse("background", "answers are not kept", False)
-    body.refuse("truncation", "shorten the input yourself", "disabled")
-    body.refuse("context_management", "shorten the input yourself", [])
+    body.note("truncation", "an input that is too long is an error", "disabled")
+    body.note("context_management", "an input that is too long is an error", [])
+    body.note("client_metadata", "nothing is kept about clients", {})
     body.note("max_tool_calls", "the caller runs the tools")
     body.note("stream_options", "the last event has the token counts")
     for name in ("user", "safety_identifier", "metadata"):
         body.note(name, "nothing is kept about users", {})
-    for name in ("prompt_cache_key", "prompt_cache_retention"):
+    for name in ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"):
         body.note(name, "equal beginnings of prompts are found without it")
     body.note("service_tier", "there is one tier", "auto", "default")
