@@ -4,8 +4,8 @@
 // annotations (-Wthread-safety): data that a mutex guards may only be touched while it is held. For
 // other compilers the annotations are empty.
 //
-// Clang checks no constructors and destructors. It reads a lambda as a function of its own: a lambda
-// that runs under a lock says so, `[this]() HEADRACE_REQUIRES(mutex_) { ... }`.
+// Clang checks no constructors and destructors. It reads a lambda as a function of its own: a
+// lambda that runs under a lock says so, `[this]() HEADRACE_REQUIRES(mutex_) { ... }`.
 
 #include <chrono>
 #include <condition_variable>
