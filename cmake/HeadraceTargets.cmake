@@ -23,6 +23,8 @@ target_compile_options(headrace_flags INTERFACE
   -ffp-contract=off -fno-math-errno
   # What cpp/base/mutex.h annotates.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>
+  # GCC 12's library uses functions of its own that it calls deprecated.
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>
   $<$<BOOL:${HEADRACE_WERROR}>:-Werror>)
 target_include_directories(headrace_flags INTERFACE
   ${PROJECT_SOURCE_DIR}/cpp ${PROJECT_SOURCE_DIR}/cpp/include)

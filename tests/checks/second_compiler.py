@@ -1,5 +1,6 @@
 """Has a second compiler read every unit of a build folder, without translating it:
-second_compiler.py FOLDER [-j N]. Warnings are errors there (HEADRACE_WERROR)."""
+second_compiler.py FOLDER [-j N] [--tests]. Without --tests it leaves out tests/ and
+benchmarks/. Warnings are errors there (HEADRACE_WERROR)."""
 
 from __future__ import annotations
 
@@ -23,19 +24,21 @@ def reading(command: str) -> list[str]:
     return [*words[:at], *words[at + 2 :], "-fsyntax-only", "-Wno-unused-command-line-argument"]
 
 
-def units(folder: Path) -> list[tuple[str, list[str]]]:
-    entries = json.loads((folder / "compile_commands.json").read_text())
-    return [
-        (entry["output"], reading(entry["command"]))
-        for entry in entries
-        if "cmake_pch" not in entry["file"]
-    ]
+def units(folder: Path, tests: bool) -> list[tuple[str, list[str]]]:
+    """Object -> how it is read."""
+    found = []
+    for entry in json.loads((folder / "compile_commands.json").read_text()):
+        room = Path(entry["output"]).resolve().relative_to(folder.resolve()).parts[0]
+        if "cmake_pch" not in entry["file"] and (tests or room not in {"tests", "benchmarks"}):
+            found.append((entry["output"], reading(entry["command"])))
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("-j", "--jobs", type=int, default=2)
+    parser.add_argument("--tests", action="store_true", help="tests/ and benchmarks/, too")
     args = parser.parse_args()
 
     known = subprocess.run(
@@ -55,7 +58,7 @@ def main() -> int:
         return done.returncode == 0
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        right = list(pool.map(read, units(args.folder)))
+        right = list(pool.map(read, units(args.folder, args.tests)))
     print(f"{len(right)} units read, {right.count(False)} with errors or warnings")
     return 0 if right and all(right) else 1
 

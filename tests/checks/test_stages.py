@@ -18,6 +18,7 @@ import sysroot  # noqa: E402
 RUN = (ROOT / "tests/run").read_text()
 # A longer stage -> the one whose work it includes.
 LONGER = {
+    "clang_all": "clang",
     "cpp_all": "cpp",
     "cuda_all": "cuda",
     "asan_all": "asan",

@@ -55,11 +55,11 @@ struct FormatF16 {
   }
 };
 
-struct FormatBf16 {
+struct FormatBf16 {  // of use where FormatBf16Dot can't be
   using Weight = uint16_t;
   using Activation = float;
-  static constexpr int kGroup = 2;
-  static constexpr int kDots = 2;
+  [[maybe_unused]] static constexpr int kGroup = 2;
+  [[maybe_unused]] static constexpr int kDots = 2;
   template <int R>
   static HEADRACE_SIMD_INLINE void step(const Activation* a, const Weight* b,
                                         F32 (&c)[R][kVectors]) {
