@@ -13,8 +13,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# What has to be there before a unit can be read.
-GENERATED = ["headrace_cuda_interface", "headrace_pch"]
+# Targets that must be there before a unit can be read: generated and precompiled headers.
+GENERATED = re.compile(r"^(headrace_cuda_interface|.*/cmake_pch\.hxx\.pch):", re.MULTILINE)
 
 
 def reading(command: str) -> list[str]:
@@ -45,7 +45,7 @@ def main() -> int:
         ["ninja", "-C", str(args.folder), "-t", "targets", "all"],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    targets = [name for name in GENERATED if re.search(rf"^{name}:", known, re.MULTILINE)]
+    targets = sorted(set(GENERATED.findall(known)))
     subprocess.run(
         ["ninja", "-C", str(args.folder), "-j", str(args.jobs), "--quiet", *targets], check=True
     )
