@@ -47,17 +47,19 @@ bool has_avx512() {
 
 bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
-bool has_avx512_bf16() { return has_avx512_vnni() && __builtin_cpu_supports("avx512bf16"); }
+[[maybe_unused]] bool has_avx512_bf16() {
+  return has_avx512_vnni() && __builtin_cpu_supports("avx512bf16");
+}
 
 [[maybe_unused]] bool has_avx2_vnni() { return has_avx2() && __builtin_cpu_supports("avxvnni"); }
 
 // Every CPU with BF16 has VNNI. VNNI matters to quantized weights only.
 constexpr CpuIsa kIsas[] = {
+#ifndef HEADRACE_TWO_ISAS  // builds with sanitizers
     {"avx512_bf16", "AVX-512 F, BW, VL, DQ, VNNI, BF16", has_avx512_bf16,
      &avx512_bf16::kLinearKernels, &avx512_vnni::kQuantKernels, &avx512_bf16::kLoraKernels,
      &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels, &avx512_bf16::kSampleKernels,
      &avx512_bf16::kSegmentKernels, &avx512_bf16::kVisionRowKernels},
-#ifndef HEADRACE_TWO_ISAS  // builds with sanitizers
     {"avx512_vnni", "AVX-512 F, BW, VL, DQ, VNNI", has_avx512_vnni, &avx512::kLinearKernels,
      &avx512_vnni::kQuantKernels, &avx512::kLoraKernels, &avx512::kRowKernels,
      &avx512::kAttentionKernels, &avx512::kSampleKernels, &avx512::kSegmentKernels,
@@ -68,10 +70,10 @@ constexpr CpuIsa kIsas[] = {
     {"avx2_vnni", "AVX2, FMA, F16C, AVX-VNNI", has_avx2_vnni, &avx2::kLinearKernels,
      &avx2_vnni::kQuantKernels, &avx2::kLoraKernels, &avx2::kRowKernels, &avx2::kAttentionKernels,
      &avx2::kSampleKernels, &avx2::kSegmentKernels, &avx2::kVisionRowKernels},
+#endif
     {"avx2", "AVX2, FMA, F16C", has_avx2, &avx2::kLinearKernels, &avx2::kQuantKernels,
      &avx2::kLoraKernels, &avx2::kRowKernels, &avx2::kAttentionKernels, &avx2::kSampleKernels,
      &avx2::kSegmentKernels, &avx2::kVisionRowKernels},
-#endif
     {"baseline", "x86-64", has_baseline, &baseline::kLinearKernels, &baseline::kQuantKernels,
      &baseline::kLoraKernels, &baseline::kRowKernels, &baseline::kAttentionKernels,
      &baseline::kSampleKernels, &baseline::kSegmentKernels, &baseline::kVisionRowKernels},
