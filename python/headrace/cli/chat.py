@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli.chat_session import Session
-from headrace.cli.line_input import PlainReader, Reader, terminal_reader
 from headrace.cli.media import add_media_files, media_parts
 from headrace.cli.options import (
     SAMPLING_FIELDS,
@@ -24,6 +23,7 @@ from headrace.cli.options import (
     sampling_params,
     tell_of_toy,
 )
+from headrace.cli.terminal.line_input import PlainReader, Reader, terminal_reader
 from headrace.options.sampling_params import is_default
 
 # A conversation goes on; each message may have some.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.media import media_part
 from headrace.cli.options import SAMPLING_FIELDS
+from headrace.cli.terminal.wrapping import Wrapper
 from headrace.cli.usage import UsageError
-from headrace.cli.wrapping import Wrapper
 from headrace.options.generation_defaults import for_chat
 from headrace.options.sampling_params import is_default
 

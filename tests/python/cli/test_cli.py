@@ -280,7 +280,6 @@ class TestChat:
     @pytest.mark.parametrize(
         ("line", "message"),
         [
-            ("/set", "usage: /set NAME VALUE"),
             ("/set colour red", "usage: /set NAME VALUE"),
             ("/set temperature -1", "temperature must be non-negative, got -1.0."),
             ("/set top_k many", "invalid literal"),

@@ -10,8 +10,8 @@ import pytest
 
 from headrace import CompletionOutput, RequestOutput, SamplingParams
 from headrace.cli import main
-from headrace.cli.line_input import completions, join_lines
-from headrace.cli.wrapping import Wrapper
+from headrace.cli.terminal.line_input import completions, join_lines
+from headrace.cli.terminal.wrapping import Wrapper
 from headrace.hub import resolve_model
 from headrace.options.generation_defaults import chat_values, for_chat
 

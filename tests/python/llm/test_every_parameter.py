@@ -451,8 +451,18 @@ def told(fake_engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
 
 def test_parameters_of_a_submission(told: list[dict[str, Any]], toy_folder: Any) -> None:
     # What `detached` does: test_native_owner.py; `stop`: test_native_text.py; `output`:
-    # test_embeddings.py; `media`: media/test_media_llm.py.
-    names = {"model", "prompt", "detokenize", "detached", "output", "stop", "media", *SUBMIT}
+    # test_embeddings.py; `media`: media/test_media_llm.py; `continues`: test_continuation.py.
+    names = {
+        "model",
+        "prompt",
+        "detokenize",
+        "detached",
+        "output",
+        "stop",
+        "media",
+        "continues",
+        *SUBMIT,
+    }
     assert names_of(NativeEngine.submit) == names
     with NativeEngine() as engine:
         engine.install_model("m", str(toy_folder))

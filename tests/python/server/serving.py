@@ -58,6 +58,7 @@ class PlayedLLM:
         self.model_info = SimpleNamespace(
             max_model_len=4096, vocab_size=512, generates=True, vision=vision
         )
+        self.chat_sampling = {"temperature": 0.3, "min_p": 0.1}
         self._tokenizer = None if folder is None else load_tokenizer(folder)
 
     @classmethod

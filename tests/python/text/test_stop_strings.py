@@ -90,7 +90,7 @@ def run(
 ) -> tuple[list[Increment], StopMatch | None]:
     """The increments after each token, then after the end."""
     own = SamplingParams(stop=stop, **params)  # type: ignore[arg-type]
-    text = output_text(tokenizer, own, StopStrings(stop) if stop else None)
+    text = output_text(tokenizer, own, StopStrings(stop) if stop else None, frozenset(), ())
     increments: list[Increment] = []
     released = 0
     for token_id in [*ids, None]:
@@ -202,17 +202,17 @@ def test_tokens_of_a_byte_run_before_the_stop_are_kept(fallback_tokenizer: Token
 
 
 def test_an_ending_token_has_no_text(tokenizer: Tokenizer) -> None:
-    text = output_text(tokenizer, SamplingParams(skip_special_tokens=False), None)
+    text = output_text(tokenizer, SamplingParams(skip_special_tokens=False), None, frozenset(), ())
     pieces = [text.push(tokenizer.encode("a")[0]), text.push(2, has_text=False), text.finish()]
     assert ("".join(pieces), text.released) == ("a", 2)
 
 
 def test_nothing_comes_after_a_stop_string(tokenizer: Tokenizer) -> None:
-    text = output_text(tokenizer, SamplingParams(stop=["b"]), StopStrings(["b"]))
+    text = output_text(tokenizer, SamplingParams(stop=["b"]), StopStrings(["b"]), frozenset(), ())
     pieces = [text.push(tokenizer.encode(char)[0]) for char in "abc"]
     assert (pieces, text.finish(), text.released) == (["a", "", ""], "", 1)
 
 
 def test_without_a_tokenizer_there_is_no_text() -> None:
-    text = output_text(None, SamplingParams(), None)
+    text = output_text(None, SamplingParams(), None, frozenset(), ())
     assert (text.push(5), text.finish(), text.released) == ("", "", 1)

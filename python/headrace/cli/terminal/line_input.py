@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.cli.chat_session import COMMANDS
-from headrace.cli.history import History
 from headrace.cli.options import SAMPLING_FIELDS
+from headrace.cli.terminal.history import History
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
