@@ -100,12 +100,9 @@ def test_a_large_request_holds_up_no_other(server: str, name: str) -> None:
         answer = httpx.post(server + path, content=body, headers=KIND, timeout=120)
         assert answer.status_code == status, answer.text[:300]
 
-    # 100 ms on a machine of its own. The tests' may be busy; what holds others up does so always.
-    for _ in range(3):
-        worst, seconds = health_beside(server, ask)
-        print(f"{name}: /health waited {worst * 1000:.0f} ms of {seconds * 1000:.0f}")
-        if worst < 0.3 + 0.3 * seconds:
-            break
+    worst, seconds = health_beside(server, ask)
+    print(f"{name}: /health waited {worst * 1000:.0f} ms of {seconds * 1000:.0f}")
+    # 100 ms on a machine of its own; the tests' may be busy.
     assert worst < 0.3 + 0.3 * seconds
 
 
