@@ -9,12 +9,11 @@ from headrace.options.sampling_params import SamplingParams
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
 from headrace.protocol.messages import read_messages
-from headrace.protocol.sampling import read_sampling
+from headrace.protocol.sampling import MOST_LOGPROBS, read_prompt_logprobs, read_sampling
 from headrace.protocol.stream_options import StreamOptions, read_stream_options
 from headrace.protocol.tools import ToolUse, read_tools
 from headrace.quoting import quoted
 
-_MOST_LOGPROBS = 20
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
@@ -26,6 +25,7 @@ class ChatRequest:
     params: everything about sampling, with n, logprobs and the form of the output.
     chat_template, chat_template_kwargs, mm_processor_kwargs: as for LLM.chat.
     return_token_ids: the answer holds the token ids too.
+    prompt_logprobs: of so many tokens, as vLLM's field asks for them.
     request_id: chosen by the caller; None: the engine's.
     notes: fields that were given and have no effect, a sentence each.
     """
@@ -41,6 +41,7 @@ class ChatRequest:
     request_id: str | None = None
     notes: list[str] = field(default_factory=list)
     mm_processor_kwargs: dict[str, Any] | None = None
+    prompt_logprobs: int | None = None
 
     def call_arguments(self) -> dict[str, Any]:
         """The keyword arguments of LLM.chat and AsyncLLM.chat, besides LoRA's and the id."""
@@ -77,6 +78,9 @@ def read_chat(value: Any) -> ChatRequest:
         raise ProtocolError(
             "max_tokens and max_completion_tokens differ: leave max_tokens out", "max_tokens"
         )
+    prompt_logprobs = read_prompt_logprobs(body)
+    if prompt_logprobs is not None:
+        more["prompt_logprobs"] = prompt_logprobs
     tools = read_tools(body)
     params = read_sampling(body, _logprobs(body), more)
     request = ChatRequest(
@@ -91,7 +95,12 @@ def read_chat(value: Any) -> ChatRequest:
         body.text("request_id"),
         body.notes,
         body.mapping("mm_processor_kwargs") or None,
+        prompt_logprobs,
     )
+    if prompt_logprobs is not None and request.stream.wanted:
+        raise ProtocolError(
+            "prompt_logprobs doesn't go with stream", "prompt_logprobs", "unsupported_value"
+        )
     _read_others(body)
     body.finish()
     return request
@@ -116,9 +125,9 @@ def _read_continuing(messages: list[dict[str, Any]], variables: dict[str, Any]) 
 def _logprobs(body: Body) -> int | None:
     wanted = body.flag("logprobs")
     top = body.integer("top_logprobs")
-    if top is not None and not 0 <= top <= _MOST_LOGPROBS:
+    if top is not None and not 0 <= top <= MOST_LOGPROBS:
         raise ProtocolError(
-            f"top_logprobs must be from 0 to {_MOST_LOGPROBS}, got {quoted(top)}", "top_logprobs"
+            f"top_logprobs must be from 0 to {MOST_LOGPROBS}, got {quoted(top)}", "top_logprobs"
         )
     if top and not wanted:
         raise ProtocolError("top_logprobs needs logprobs: true", "top_logprobs")

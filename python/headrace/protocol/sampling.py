@@ -61,6 +61,7 @@ _SEEDS = 922337203685477580 + 1
 _MOST_BIAS = 100
 _MOST_ENTRIES = 1024  # of `stop`, logit_bias, and lists of tokens and words
 MOST_OUTPUTS = 128
+MOST_LOGPROBS = 20
 
 
 def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> SamplingParams:
@@ -95,6 +96,17 @@ def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> 
         raise _named(error, given) from error
 
 
+def read_prompt_logprobs(body: Body) -> int | None:
+    """vLLM's field: of how many tokens at each place of the prompt. Raises ProtocolError."""
+    asked = body.integer("prompt_logprobs")
+    if asked is not None and not 0 <= asked <= MOST_LOGPROBS:
+        raise ProtocolError(
+            f"prompt_logprobs must be from 0 to {MOST_LOGPROBS}, got {quoted(asked)}",
+            "prompt_logprobs",
+        )
+    return asked
+
+
 def _check_count(name: str, value: Any) -> None:
     if value is not None and len(value) > _MOST_ENTRIES:
         raise ProtocolError(
@@ -105,7 +117,6 @@ def _check_count(name: str, value: Any) -> None:
 def _refuse_others(body: Body, n: int | None) -> None:
     """What other servers know and this engine doesn't do, each but with its neutral value."""
     body.refuse("best_of", "nothing is chosen among outputs; ask for all of them by n", 1, n or 1)
-    body.refuse("prompt_logprobs", "use /v1/completions with echo and logprobs", 0)
     body.refuse("use_beam_search", "there is no beam search; sampling is what there is", False)
     body.refuse("length_penalty", "there is no beam search", 1, 1.0)
     body.refuse("allowed_token_ids", "use guided_choice or guided_regex")

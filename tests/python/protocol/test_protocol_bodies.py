@@ -180,7 +180,7 @@ def test_a_wrong_message_is_named(messages: Any, param: str) -> None:
     [
         {"best_of": 2}, {"use_beam_search": True}, {"length_penalty": 2},
         {"allowed_token_ids": [1]}, {"truncate_prompt_tokens": 5}, {"guided_decoding_backend": "x"},
-        {"guided_whitespace_pattern": " "}, {"logits_processors": ["x"]}, {"prompt_logprobs": 1},
+        {"guided_whitespace_pattern": " "}, {"logits_processors": ["x"]},
         {"audio": {}}, {"modalities": ["audio"]}, {"priority": 1},
         {"documents": [{}]}, {"add_special_tokens": True},
         {"echo": True}, {"functions": []}, {"function_call": "auto"},
@@ -294,8 +294,6 @@ def test_the_forms_of_prompts(prompt: Any, prompts: Any) -> None:
         ({"prompt": "a", "suffix": "b"}, "suffix"),
         ({"prompt": "a", "logprobs": 21}, "logprobs"),
         ({"prompt": "a", "logprobs": True}, "logprobs"),
-        ({"prompt": [1], "echo": True}, "echo"),
-        ({"prompt": "a", "echo": True, "stream": True}, "echo"),
         ({"prompt": "a", "messages": HELLO}, "messages"),
     ],
 )
