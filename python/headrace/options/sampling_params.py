@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
-import random
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -63,10 +61,9 @@ def is_default(value: object) -> bool:
     return value is None or isinstance(value, (_DefaultInt, _DefaultFloat))
 
 
-def draw_seed() -> int:
-    """A seed that nobody chose: 42 with FD_DETERMINISTIC_MODE=1, as in FastDeploy."""
-    deterministic = os.environ.get("FD_DETERMINISTIC_MODE", "0") not in ("", "0")
-    return _DefaultInt(42 if deterministic else random.randint(0, MAX_SEED))
+def default_int(value: int) -> int:
+    """A value that the caller didn't choose: see is_default."""
+    return _DefaultInt(value)
 
 
 @dataclass
@@ -87,9 +84,8 @@ class SamplingParams:
     top_p: in [0, 1]; the smallest set of tokens whose probability reaches it. 0 is greedy.
     top_k: the k most likely tokens; 0 or -1: all.
     min_p: in [0, 1]; drops tokens less likely than min_p times the most likely one.
-    seed: makes the draws repeatable; None: one is drawn when the object is made, and can be read
-        here. It holds for every prompt the object is used for, so equal prompts get equal outputs:
-        ask for different ones by n. (With LLM(seed=...), a seed that was drawn gives way to those.)
+    seed: makes the draws repeatable; None: each prompt draws its own, from LLM(seed=...) if that is
+        given, and `outputs.seed` tells it.
     stop: strings that end the output, of at most 65536 characters in all. They are found in the
         text, also across token borders. Text and token_ids end before the string: token_ids with
         the last token that lies wholly before it.
@@ -149,8 +145,6 @@ class SamplingParams:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
-        if self.seed is None:
-            self.seed = draw_seed()
         for name in _INTS:
             setattr(self, name, as_int(getattr(self, name)))
         self._verify_args()

@@ -263,13 +263,18 @@ class TestSeveralOutputs:
         generate(llm, ["a"] * 8)
         assert len(set(seeds)) == 8
         seeds.clear()
-        params = SamplingParams(n=2)  # what it says can be used to repeat the call
-        generate(llm, ["a"] * 3, params)
-        assert params.seed is not None
-        assert set(seeds) == {params.seed, params.seed + 1}
+        params = SamplingParams(n=2)
+        outputs = generate(llm, ["a"] * 3, params)
+        assert params.seed is None
+        told = [out(output).seed for output in outputs]
+        assert set(seeds) == set(told)
+        assert told[1::2] == [seed + 1 for seed in told[::2]]
+        assert len(set(told)) == 6
         seeds.clear()
-        generate(llm, ["b"], SamplingParams(seed=params.seed))
-        assert set(seeds) == {params.seed}
+        generate(llm, ["b"], SamplingParams(seed=told[0]))  # repeats a draw
+        assert set(seeds) == set(told[:1])
+        for updates in llm.generate("a", stream=True):
+            assert all(out(update).seed == seeds[-1] for update in updates if update)
         seeds.clear()
         llm.default_sampling_params = SamplingParams(seed=6)
         generate(llm, ["a"] * 2)

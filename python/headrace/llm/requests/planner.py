@@ -59,7 +59,7 @@ class RequestPlanner:
     tokenizer: Tokenizer | None
     info: native.ModelInfo
     parsing: Parsing
-    seeds: random.Random | None  # source of seeds when LLM(seed=...) was given
+    seeds: random.Random | None  # LLM(seed=...)'s, of seeds for requests without one
 
     def plan(
         self, params: SamplingParams, prompt_len: int, bad_words: Sequence[str]
@@ -79,9 +79,7 @@ class RequestPlanner:
         }
         seed = self._seed(params)
         return [
-            native.GenerationConfig(
-                **values, seed=None if seed is None else (seed + i) % (MAX_SEED + 1)
-            )
+            native.GenerationConfig(**values, seed=(seed + i) % (MAX_SEED + 1))
             for i in range(params.n)
         ]
 
@@ -143,10 +141,12 @@ class RequestPlanner:
         size: int = self.info.vocab_size
         return size if logprobs == -1 else logprobs
 
-    def _seed(self, params: SamplingParams) -> int | None:
-        if self.seeds is None or not is_default(params.seed):
+    def _seed(self, params: SamplingParams) -> int:
+        if params.seed is not None and (self.seeds is None or not is_default(params.seed)):
             return params.seed
-        return self.seeds.randint(0, MAX_SEED)
+        return (
+            random.randint(0, MAX_SEED) if self.seeds is None else self.seeds.randint(0, MAX_SEED)
+        )
 
 
 def stop_tokens(params: SamplingParams) -> tuple[list[int], list[list[int]]]:

@@ -78,6 +78,7 @@ class RequestFacts:
     preprocess_end_time: float = 0.0
     image_tokens: int = 0  # of the prompt's
     video_tokens: int = 0
+    seed: int | None = None  # that it draws with
 
 
 @dataclass(slots=True)
@@ -135,6 +136,8 @@ def prepare(
     if stops is not None and planner.tokenizer is None:
         raise ValueError("stop strings need a tokenizer, and the model folder has none")
     configs = planner.plan(job.params, len(prompt.token_ids), prompt.bad_words)
+    for item, config in zip(facts, configs, strict=True):
+        item.seed = config.seed
     parsing = planner.parsing.plan(prompt.parts, job.params)
     media = media_inputs(prompt.media)
     size = sum(placed.item.nbytes for placed in prompt.media)
