@@ -28,6 +28,7 @@ _INTEGERS = (
     "min_tokens",
     "reasoning_max_tokens",
     "response_max_tokens",
+    "truncate_prompt_tokens",
 )
 _FLAGS = (
     "ignore_eos",
@@ -36,7 +37,7 @@ _FLAGS = (
     "temp_scaled_logprobs",
     "top_p_normalized_logprobs",
 )
-_LISTS = ("stop_token_ids", "bad_words", "bad_words_token_ids")
+_LISTS = ("stop_token_ids", "bad_words", "bad_words_token_ids", "allowed_token_ids")
 # Fields of a body that hold a guided output, with GuidedDecodingParams' name for each.
 _GUIDED = {
     "guided_json": "json",
@@ -119,8 +120,6 @@ def _refuse_others(body: Body, n: int | None) -> None:
     body.refuse("best_of", "nothing is chosen among outputs; ask for all of them by n", 1, n or 1)
     body.refuse("use_beam_search", "there is no beam search; sampling is what there is", False)
     body.refuse("length_penalty", "there is no beam search", 1, 1.0)
-    body.refuse("allowed_token_ids", "use guided_choice or guided_regex")
-    body.refuse("truncate_prompt_tokens", "shorten the prompt yourself")
     body.refuse("guided_decoding_backend", "it is an option of the engine, not of a request")
     body.refuse("guided_whitespace_pattern", "write the white space into guided_grammar")
     body.refuse("logits_processors", "use logit_bias")

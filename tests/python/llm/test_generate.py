@@ -169,6 +169,21 @@ class TestEndings:
             assert len(out(output).token_ids) == 12
             assert out(output).finish_reason == "length"
 
+    def test_long_prompts_are_cut_where_asked(self, make_llm: Make) -> None:
+        llm = make_llm(max_model_len=32)
+        prompt = list(range(40, 80))
+        for most, params in (
+            (3, SamplingParams(truncate_prompt_tokens=3)),
+            (31, SamplingParams(truncate_prompt_tokens=-1)),
+            (28, SamplingParams(truncate_prompt_tokens=-1, max_tokens=4)),
+        ):
+            (output,) = generate(llm, [prompt], params)
+            assert output.prompt_token_ids == prompt[-most:], output.error_msg
+        (output,) = generate(llm, [prompt], SamplingParams(truncate_prompt_tokens=33))
+        assert "truncate_prompt_tokens (33) exceeds max_model_len (32)" in (output.error_msg or "")
+        (output,) = generate(llm, [prompt[:2]], SamplingParams(truncate_prompt_tokens=3))
+        assert output.prompt_token_ids == prompt[:2]
+
     def test_ignore_eos(self, llm: LLM, fake_engine: Any) -> None:
         fake_engine.script = lambda prompt, output, seed: 2
         params = SamplingParams(ignore_eos=True, max_tokens=3, skip_special_tokens=False)

@@ -40,6 +40,8 @@ DEFAULTS = {
     "include_stop_str_in_output": False,
     "ignore_eos": False,
     "skip_special_tokens": True,
+    "allowed_token_ids": None,
+    "truncate_prompt_tokens": None,
 }
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [

@@ -100,6 +100,20 @@ class RequestPlanner:
                 f"({least}) > max_model_len({limit})"
             )
 
+    def shortened(self, params: SamplingParams, ids: list[int]) -> list[int]:
+        """A prompt as truncate_prompt_tokens has it. Raises ValueError."""
+        most, limit = params.truncate_prompt_tokens, self.info.max_model_len
+        if most is None:
+            return ids
+        if most > limit:
+            raise ValueError(
+                f"truncate_prompt_tokens ({most}) exceeds max_model_len ({limit}): at most so many "
+                "tokens fit"
+            )
+        if most < 0:
+            most = max(1, limit - max(1, params.min_tokens, params.max_tokens or 0))
+        return ids[-most:]
+
     def end_tokens(self, params: SamplingParams) -> frozenset[int]:
         """The single ids that end an output: the model's, unless ignored, and the caller's."""
         model_ends = () if params.ignore_eos else (*self.info.eos_token_ids, *self._own_end())
@@ -129,6 +143,9 @@ class RequestPlanner:
         banned: set[tuple[int, ...]] = {
             (token_id,) for token_id in params.bad_words_token_ids or ()
         }
+        if params.allowed_token_ids is not None:  # a grammar alone lets outputs end
+            ends = frozenset((*self.info.eos_token_ids, *self._own_end()))
+            banned |= {(token_id,) for token_id in ends - set(params.allowed_token_ids)}
         for word in [*(params.bad_words or ()), *bad_words]:
             if self.tokenizer is None:
                 raise ValueError("bad_words need a tokenizer, and the model folder has none")
