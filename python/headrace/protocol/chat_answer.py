@@ -59,7 +59,19 @@ def _choice(
     if request.return_token_ids:
         choice["token_ids"] = part.token_ids
         choice["prompt_token_ids"] = output.prompt_token_ids
+        message |= prompt_tokens(output) | answer_tokens(part)
     return choice
+
+
+def prompt_tokens(output: RequestOutput) -> dict[str, Any]:
+    """FastDeploy's fields of a prompt."""
+    text = output.prompt if isinstance(output.prompt, str) else None
+    return {"prompt_token_ids": output.prompt_token_ids, "prompt_tokens": text}
+
+
+def answer_tokens(part: CompletionOutput) -> dict[str, Any]:
+    """FastDeploy's fields of an answer or an increment."""
+    return {"completion_token_ids": part.token_ids, "completion_tokens": part.completion_tokens}
 
 
 def finish_reason(part: CompletionOutput, called: bool = False) -> str | None:
@@ -115,7 +127,9 @@ class ChatStream:
         pieces = []
         if part.index not in self._seen:
             self._seen.add(part.index)
-            pieces.append(self._piece(part.index, {"role": "assistant", "content": ""}))
+            first = {"role": "assistant", "content": ""}
+            more = prompt_tokens(update) if self._request.return_token_ids else {}
+            pieces.append(self._piece(part.index, {**first, **more}))
         delta = self._delta(part)
         reason = finish_reason(part, part.index in self._called)
         ids = part.token_ids if self._request.return_token_ids else None
@@ -127,6 +141,7 @@ class ChatStream:
             choice["finish_reason"] = reason
             if ids is not None:
                 choice["token_ids"] = ids
+                delta |= answer_tokens(part)
             pieces.append(piece)
         return pieces
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.llm.outputs import CompletionOutput, RequestOutput
+from headrace.protocol.chat_answer import answer_tokens, prompt_tokens
 from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.logprobs import (
     TextOffsets,
@@ -81,7 +82,7 @@ def _choice(
         choice["prompt_logprobs"] = prompt_logprobs(output, request.prompt_logprobs)
     if request.return_token_ids:
         choice["token_ids"] = part.token_ids
-        choice["prompt_token_ids"] = output.prompt_token_ids
+        choice |= prompt_tokens(output) | answer_tokens(part)
     return choice
 
 
@@ -157,6 +158,9 @@ class CompletionStream:
         }
         if ids is not None:
             choice["token_ids"] = ids
+            choice |= answer_tokens(part)
+            if part.send_idx == 0:
+                choice |= prompt_tokens(update)
         piece = {**self._head, "choices": [choice]}
         if self._request.stream.include_usage:
             piece["usage"] = self._usage() if self._request.stream.continuous_usage else None

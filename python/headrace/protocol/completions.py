@@ -61,7 +61,12 @@ def read_completion(value: Any) -> CompletionRequest:
     prompt_only = body.integer("max_tokens") == 0
     if prompt_only:  # the engine generates one at least
         body = Body({**value, "max_tokens": 1})
-    prompts = read_prompts(body.required("prompt"), "prompt")
+    ids = body.take("prompt_token_ids")  # FastDeploy's
+    if ids:
+        prompts = read_prompts(ids, "prompt_token_ids")
+        body.note("prompt", "prompt_token_ids is the prompt", "")
+    else:
+        prompts = read_prompts(body.required("prompt"), "prompt")
     echo = body.flag("echo") or False
     logprobs = body.integer("logprobs")
     if logprobs is not None and not 0 <= logprobs <= MOST_LOGPROBS:

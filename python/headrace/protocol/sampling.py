@@ -85,6 +85,8 @@ def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> 
             given[name] = given.get(name) if value is None else value
     if given["n"] is not None and given["n"] > MOST_OUTPUTS:
         raise ProtocolError(f"n must be at most {MOST_OUTPUTS}, got {quoted(given['n'])}", "n")
+    if given["reasoning_max_tokens"] == -1:  # FastDeploy's word for no limit
+        given["reasoning_max_tokens"] = None
     if given["min_tokens"] is None:
         given["min_tokens"] = 0  # an answer may be empty, as OpenAI's
     given["seed"] = _seed(body)

@@ -31,7 +31,7 @@ async def open_chat(call: Call, request: ChatRequest, target: Target) -> list[An
     """
     check_chat(call.state.config, request)
     arguments = {**request.call_arguments(), "lora_request": target.adapter}
-    _log_request(call, request.messages, request.params)
+    _log_request(call, request.own_prompt or request.messages, request.params)
     await _enter(call, target)
     return _opened(call, lambda: [target.model.llm.chat(**arguments)])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.llm.requests.preparation import text_size
 from headrace.options.sampling_params import SamplingParams
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
@@ -19,7 +18,7 @@ def check_chat(config: ServerConfig, request: ChatRequest) -> None:
     """Raises ProtocolError for more than the server takes, and for a template it doesn't trust."""
     check_messages(config, request.messages)
     _check_outputs(config, request.params.n)
-    _check_logprobs(request.params, 1, sum(text_size([one]) for one in request.messages))
+    _check_logprobs(request.params, 1, request.prompt_size)
     if not config.trust_request_chat_template and (
         request.chat_template is not None or "chat_template" in request.chat_template_kwargs
     ):

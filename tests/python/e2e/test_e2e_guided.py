@@ -315,5 +315,5 @@ def test_allowed_tokens(llm: LLM) -> None:
     (output,) = generate(llm, ["User: Hi\nAssistant: "], params)
     assert output.outputs.finish_reason == "stop"
     assert set(output.outputs.token_ids[:-1]) <= {allowed[0]}
-    with pytest.raises(ValueError, match="allowed_token_ids must hold ids below .*1000000"):
+    with pytest.raises(ValueError, match=r"allowed_token_ids must hold ids below .*1000000"):
         generate(llm, ["a"], replace(HOT, allowed_token_ids=[10**6]))
