@@ -68,7 +68,8 @@ def read_rows(files: list[Path]) -> dict[str, dict]:
             row = json.loads(line)
         except ValueError:
             continue
-        out[row["number"]] = row
+        if "number" in row:
+            out[row["number"]] = row
     return out
 
 

@@ -34,11 +34,6 @@ PROGRAMS = {
 }
 
 
-# The second of the two commands that fill the table, as run.sh's first lines have it.
-HEAD = (ROOT / "tests/gpu/run.sh").read_text().splitlines()[:6]
-(REST,) = [line.split("run.sh")[1].split() for line in HEAD if "run.sh serving" in line]
-
-
 def rows(*numbers: tuple[str, float]) -> str:
     lines = [
         json.dumps({"number": number, "work": "", "measured": value, "unit": "u", "limit": 0,
@@ -87,8 +82,8 @@ def machine(tmp_path: Path) -> Machine:
 def test_the_table_comes_last_and_in_a_file(machine: Machine) -> None:
     machine.put("build/benchmarks/cuda/startup_bench", rows(("startup-8b", 3.5)))
     machine.put("build/benchmarks/cuda/gpu_kernel_bench", rows(("sampling", 61)))
-    assert machine.run()[0] == 0
-    code, text = machine.run(*REST)
+    assert machine.run("build", "a")[0] == 0
+    code, text = machine.run("b", "c")
     assert code == 0
     saved = (machine.folder / "out/table.txt").read_text()
     assert text.endswith(saved)
@@ -106,38 +101,31 @@ def test_a_step_that_fails_costs_no_other_rows(machine: Machine) -> None:
     (machine.folder / "build/benchmarks/cuda/gpu_engine_bench").unlink()
     machine.put("build/benchmarks/cuda/startup_bench", rows(("startup-8b", 3.5)))
     machine.put("bin/ninja", "exit 1")
-    code, text = machine.run("build", "kernels", "decodes", *REST)
+    code, text = machine.run("build", "a", "b", "c")
     assert code == 1
     table = (machine.folder / "out/table.txt").read_text()
     assert "| 50 u " in table
     assert "| 3.5 u " in table
     for name in ("build ", "bench-linears", "bench-8b"):
         assert f"FAILED   {name}" in table
-    assert "ok       goldens" in table
+    assert "ok       cost-models" in table
     assert "went wrong" in (machine.folder / "out/logs.txt").read_text()
     assert "not built, or not installed" in text
 
 
 def test_no_step_begins_when_time_is_up(machine: Machine) -> None:
-    code, text = machine.run(HEADRACE_GPU_SECONDS="0")
+    code, text = machine.run("a", "b", HEADRACE_GPU_SECONDS="0")
     assert (code, text.count("no time was left") > 10) == (0, True)
-    assert "no time was left for: tests/gpu/run.sh build tests kernels decodes\n" in text
-    code, _ = machine.run(HEADRACE_GPU_SECONDS="0", HEADRACE_REQUIRE_CUDA="1")
+    assert "no time was left for: tests/gpu/run.sh a b\n" in text
+    code, _ = machine.run("a", HEADRACE_GPU_SECONDS="0", HEADRACE_REQUIRE_CUDA="1")
     assert code == 1
-
-
-def test_a_step_is_stopped_at_the_end_of_all_time(machine: Machine) -> None:
-    machine.put("build/tests/cuda/gpu_kernels_test", "sleep 60")
-    code, text = machine.run("tests", HEADRACE_GPU_SECONDS="7")
-    assert code == 1
-    assert "TIMEOUT  kernels" in text
 
 
 def test_stages_are_chosen_by_name(machine: Machine) -> None:
-    code, text = machine.run("tests")
+    code, text = machine.run("a")
     assert code == 0
-    assert "parity" in text
-    assert "goldens" not in text
+    assert "exchanges" in text
+    assert "parity" not in text
     code, text = machine.run("test")
     assert code == 1
     assert "there is no stage test" in text
@@ -151,36 +139,40 @@ def test_without_a_gpu(machine: Machine) -> None:
     assert "SKIPPED: this machine has no usable NVIDIA GPU" in text
 
 
-def test_tests_run_apart_where_their_program_fails(machine: Machine) -> None:
-    program = """case "$*" in
-  *list_tests*) printf 'Any.\\n  Bad\\nAll/Any.  # Type\\n  Good/0  # GetParam() = 1\\n';;
-  *filter=All/Any.Good/0) echo PASSED;;
-  *) echo 'an illegal memory access'; exit 1;;
+GTEST = """case "$*" in
+  *filter=Any.Bad) echo '[  FAILED  ] Any.Bad (1 ms)'; exit 1;;
+  *filter=Any.Ends) echo '[  PASSED  ] 1 test.';;
+  *:Any.Ends) echo '[ RUN      ] Any.Last'; echo '[       OK ] Any.Last (1 ms)';;
+  *) printf '[ RUN      ] %s\n[  FAILED  ] %s\n' Any.Bad 'Any.Bad, where GetParam() = 1 (1 ms)'
+     echo '[ RUN      ] Any.Ends'; exit 134;;
 esac"""
-    machine.put("build/tests/cuda/gpu_kernels_test", program)
-    code, text = machine.run("tests")
+
+
+def test_only_what_failed_runs_again(machine: Machine) -> None:
+    machine.put("build/tests/cuda/host/gpu_parity_test", GTEST)
+    code, text = machine.run("b")
     assert code == 1
-    assert "FAILED   kernels-Any-Bad " in text
-    assert "ok       kernels-All-Any-Good-0 " in text
-    assert "ok       parity " in text
+    steps = [line[:29].split() for line in text.split("in all\n\n")[1].splitlines()]
+    own = [(step[1], step[0]) for step in steps if step[1:] and step[1].startswith("parity")]
+    assert own == [
+        ("parity", "FAILED"),
+        ("parity-2", "ok"),  # what was behind the test that took the process with it
+        ("parity-Any-Bad", "FAILED"),
+        ("parity-Any-Ends", "ok"),
+    ]
+    code, text = machine.run("b", HEADRACE_GPU_AGAIN_SECONDS="0")
+    assert "SKIPPED  again " in text
+    assert "2 failed tests are left" in text
 
 
-def test_numbers_with_targets_fit_into_a_call() -> None:
-    script = (ROOT / "tests/gpu/run.sh").read_text()
-    seconds = dict.fromkeys(("kernels", "decodes", "serving", "experts", "ranks", "cost"), 0)
-    for stage in seconds:
-        body = script.split(f"run_{stage}() {{")[1].split("\n}\n")[0]
-        for line in body.splitlines():
-            words = line.split()
-            if words and words[0] == "kernel_bench":
-                seconds[stage] += int(words[1]) * len(words[2:])
-            elif words and words[0] in ("engine_bench", "step"):
-                loop = 2 if "$quantization" in line else 1
-                seconds[stage] += loop * int(words[2])
-    assert min(seconds.values()) > 0
-    most = int(script.split("HEADRACE_GPU_SECONDS:-")[1].split("}")[0])
-    assert seconds["kernels"] + seconds["decodes"] <= most
-    assert sum(seconds[stage] for stage in REST if stage in seconds) <= most
+def test_what_ran_out_of_time_does_not_run_again(machine: Machine) -> None:
+    slow = "echo '[ RUN      ] Any.Slow'; sleep 60"
+    machine.put("build/tests/cuda/host/gpu_parity_test", slow)
+    code, text = machine.run("b", HEADRACE_GPU_SECONDS="7")
+    assert code == 1
+    assert "TIMEOUT  parity" in text
+    assert "time ran out in Any.Slow" in text
+    assert "parity-" not in text
 
 
 def test_the_sanitizer_gets_tests_that_there_are(machine: Machine) -> None:
@@ -204,9 +196,9 @@ def test_the_sanitizer_gets_tests_that_there_are(machine: Machine) -> None:
 
 def test_the_row_of_the_same_bits_is_a_tests_verdict(machine: Machine) -> None:
     machine.put("build/tests/cuda/host/gpu_parity_test", "exit 1")
-    code, text = machine.run("cost")
+    code, text = machine.run("c")
     assert (code, "not measured: kernels differ in bits" in text) == (1, True)
-    code, text = machine.run("cost", HEADRACE_GPU_SECONDS="0")
+    code, text = machine.run("c", HEADRACE_GPU_SECONDS="0")
     assert "kernels differ" in text  # what was found before
 
 
@@ -216,22 +208,12 @@ def test_two_gpus_are_held_against_the_cpu(machine: Machine) -> None:
     assert code == 0
     for name, tests in (("two-gpus", "*TwoGpus*"), ("engine", "-*TwoGpus*")):
         (row,) = [line for line in text.splitlines() if line.startswith(f"ok       {name} ")][:1]
-        assert row.endswith(f"--gtest_brief=1 --gtest_filter={tests}")
+        assert row.endswith(f" --gtest_filter={tests}")
     machine.put("build/tests/cuda/host/gpu_engine_test", "echo 'tokens differ'; exit 1")
     code, text = machine.run("ranks")
     assert code == 1
     assert "FAILED   two-gpus " in text
     assert "ok       bench-ranks " in text
-
-
-def test_serving_costs_no_other_row(machine: Machine) -> None:
-    slow = 'case "$*" in *"part serving"*) exit 1;; esac\n' + rows(("decode-8b", 2000))
-    machine.put("build/benchmarks/cuda/gpu_engine_bench", slow)
-    code, text = machine.run("serving", "decodes")
-    assert code == 1
-    assert "FAILED   serving-8b" in text
-    assert "ok       bench-8b" in text
-    assert "| 2000 u " in text
 
 
 def test_nvcc_is_found_where_toolkits_are(machine: Machine) -> None:
