@@ -104,7 +104,7 @@ class CompletionOutput(KeyedPart):
     sampling_mask: Any = None
     finish_reason: str | None = None
     stop_reason: int | str | list[int] | None = None
-    seed: int | None = None
+    seed: int | None = field(default=None, compare=False)  # equal outputs may be of others
 
     @property
     def resoning_content(self) -> str | None:

@@ -11,7 +11,12 @@ from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
 from headrace.protocol.messages import read_messages
 from headrace.protocol.own_prompt import read_ids, read_own_prompt
-from headrace.protocol.sampling import MOST_LOGPROBS, read_prompt_logprobs, read_sampling
+from headrace.protocol.sampling import (
+    MOST_LOGPROBS,
+    TOKEN_CHARACTERS,
+    read_prompt_logprobs,
+    read_sampling,
+)
 from headrace.protocol.stream_options import StreamOptions, read_stream_options
 from headrace.protocol.tools import ToolUse, read_tools
 from headrace.quoting import quoted
@@ -71,9 +76,9 @@ class ChatRequest:
 
     @property
     def prompt_size(self) -> int:
-        """About how many tokens and characters its prompt has."""
+        """About how many tokens its prompt has."""
         ids = sum(len(part) for part in self.own_prompt.values())
-        return ids + sum(text_size([message]) for message in self.messages)
+        return ids + sum(text_size([message]) for message in self.messages) // TOKEN_CHARACTERS
 
 
 def read_chat(value: Any) -> ChatRequest:

@@ -9,7 +9,12 @@ from headrace.options.sampling_params import SamplingParams
 from headrace.protocol.body import Body
 from headrace.protocol.chat import read_common_others
 from headrace.protocol.errors import ProtocolError
-from headrace.protocol.sampling import MOST_LOGPROBS, read_prompt_logprobs, read_sampling
+from headrace.protocol.sampling import (
+    MOST_LOGPROBS,
+    TOKEN_CHARACTERS,
+    read_prompt_logprobs,
+    read_sampling,
+)
 from headrace.protocol.stream_options import StreamOptions, read_stream_options
 from headrace.quoting import quoted
 
@@ -41,6 +46,14 @@ class CompletionRequest:
     prompt_only: bool = False
     prompt_logprobs: int | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def prompt_size(self) -> int:
+        """About how many tokens its prompts have."""
+        return sum(
+            len(prompt) // TOKEN_CHARACTERS if isinstance(prompt, str) else len(prompt)
+            for prompt in self.prompts
+        )
 
     def call_prompts(self) -> list[Any]:
         """The prompts as LLM.generate and AsyncLLM.generate take them."""

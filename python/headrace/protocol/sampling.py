@@ -63,6 +63,7 @@ _MOST_BIAS = 100
 _MOST_ENTRIES = 1024  # of `stop`, logit_bias, and lists of tokens and words
 MOST_OUTPUTS = 128
 MOST_LOGPROBS = 20
+TOKEN_CHARACTERS = 2  # at least, on an average
 
 
 def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> SamplingParams:

@@ -34,7 +34,7 @@ def check_completion(config: ServerConfig, request: CompletionRequest) -> None:
     """Raises ProtocolError for more than the server takes."""
     count = len(request.prompts)
     _check_outputs(config, count * request.params.n)
-    _check_logprobs(request.params, count, sum(map(len, request.prompts)))
+    _check_logprobs(request.params, count, request.prompt_size)
 
 
 def check_messages(config: ServerConfig, messages: list[dict[str, Any]]) -> None:
@@ -56,7 +56,7 @@ def check_messages(config: ServerConfig, messages: list[dict[str, Any]]) -> None
 
 
 def _check_logprobs(params: SamplingParams, prompts: int, size: int) -> None:
-    """size: of the prompts, in ids or characters."""
+    """size: about how many tokens the prompts have."""
     asked = 0
     if params.logprobs is not None:
         tokens = params.max_tokens or _EXPECTED_TOKENS
@@ -65,8 +65,8 @@ def _check_logprobs(params: SamplingParams, prompts: int, size: int) -> None:
         asked += params.n * size * (params.prompt_logprobs + 1)
     if asked > _MOST_LOGPROBS:
         raise ProtocolError(
-            f"n, max_tokens and logprobs ask for {asked} log-probabilities; this server gives at "
-            f"most {_MOST_LOGPROBS} in an answer",
+            f"n, max_tokens, logprobs and prompt_logprobs ask for {asked} log-probabilities; this "
+            f"server gives at most {_MOST_LOGPROBS} in an answer",
             "logprobs",
             "too_many_logprobs",
         )
