@@ -47,6 +47,9 @@ void quant_linear_tiles(const QuantLinearArgs& args, Stream stream);
 /// rows are aligned to 16 bytes.
 bool quant_can_use_wgmma(const QuantLinearArgs& args);
 void quant_linear_wgmma(const QuantLinearArgs& args, Stream stream);
+/// Its small tiles: of 64 features and at most kMostQuantSmallRows rows.
+inline constexpr int kMostQuantSmallRows = 64;
+void quant_linear_wgmma_few(const QuantLinearArgs& args, Stream stream);
 /// Fewest rows that quant_linear() gives to it.
 inline constexpr int64_t kLeastQuantWgmmaRows = 1;
 

@@ -303,16 +303,17 @@ TEST_P(QuantLinear, WgmmaHasTheBitsOfTiles) {
     SCOPED_TRACE(trace(format));
     const DType dtype = ++number % 2 == 0 ? DType::kBF16 : DType::kF16;
     const bool gate_up = number % 3 == 0;
-    const int64_t n = gate_up ? 88 : 130, k = number % 4 == 0 ? 72 : 840;
+    const int64_t n = gate_up ? 88 : 130, k = number % 4 == 0 ? 72 : 584;
     const QuantCase c(dtype, format, n, k, gate_up, random_);
-    for (const int64_t rows : {3, 11, 27, 50, 70, 131}) {
+    for (const int64_t rows : {11, 27, 50, 70, 131}) {
+      if ((number + rows) % 3 != 0) continue;
       const auto x = random_.uniforms(dtype, rows * k);
       const auto residual = random_.uniforms(dtype, rows * n);
       Options o{.bias = rows % 2 == 0,
                 .residual = rows == 27 && !gate_up,
                 .silu_mul = gate_up && rows != 50,
                 .out_dtype = rows == 11 ? DType::kF32 : dtype,
-                .multiprocessors = (number + rows) % 2 == 0 ? 132 : 1,
+                .multiprocessors = number % 2 == 0 ? 132 : 1,
                 .tiles = true};
       const DeviceMatrix want = c.run(x, o, residual);
       o.tiles = false;
@@ -328,15 +329,15 @@ TEST(QuantRows, WgmmaHasTheBitsOfTilesUpTo620) {
   if (!device_has_wgmma()) GTEST_SKIP() << "not a GPU of compute capability 9.0";
   Random random(50);
   const QuantFormat format{.bits = 4, .group_size = 32, .zero_points = true};
-  const QuantCase c(DType::kBF16, format, 200, 328, false, random);
-  const auto x = random.uniforms(DType::kBF16, 620 * 328);
+  const QuantCase c(DType::kBF16, format, 136, 136, false, random);
+  const auto x = random.uniforms(DType::kBF16, 620 * 136);
   const DeviceMatrix all = c.run(x, {.tiles = true});
-  for (const int64_t rows : {1, 15, 33, 65, 127, 129, 257, 383, 619, 620}) {
+  for (const int64_t rows : {1, 15, 33, 65, 127, 129, 257, 620}) {
     for (const int32_t multiprocessors : {1, 9}) {
-      const DeviceMatrix some = c.run({x.begin(), x.begin() + rows * 328},
+      const DeviceMatrix some = c.run({x.begin(), x.begin() + rows * 136},
                                       {.multiprocessors = multiprocessors, .wgmma = true});
       for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < 200; ++j) {
+        for (int64_t j = 0; j < 136; ++j) {
           ASSERT_EQ(some.at(i, j), all.at(i, j)) << i << " of " << rows << ", feature " << j;
         }
       }

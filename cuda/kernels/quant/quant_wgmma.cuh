@@ -1,0 +1,516 @@
+#pragma once
+
+// The products of int4 and int8 weights with 16-bit rows by wgmma (sm_90a), for any number of rows.
+// Features are the products' m and rows their n. A tile of 16 features holds codes in the order of
+// mma's a (quant_layout.h), which is that of a warp's part of wgmma's a in registers.
+
+#include "cuda/device/cluster.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/kernels/linear/linear_epilogue.cuh"
+#include "cuda/kernels/linear/tensor_map.h"
+#include "cuda/kernels/quant/quant_task.cuh"
+
+namespace headrace::cuda::quant_wgmma {
+
+inline constexpr int kRowBytes = kBoxColumns * 2;
+inline constexpr int kUnitBoxes = kQuantUnit / kBoxColumns;  // of rows of x, for a unit of k
+inline constexpr int kGroupFeatures = 64;                    // of a product
+inline constexpr int kGroupThreads = 128;
+inline constexpr int kConsumers = 2 * kGroupThreads;  // of two groups
+inline constexpr int kBarrierBytes = 1024;            // keeps what follows aligned
+inline constexpr int kBoxBytes = 1024;                // of a tile's codes
+inline constexpr int kMostUnitGroups = kQuantUnit / 32;
+inline constexpr int kWords = 4;  // of 16 bytes of codes
+
+// Named barriers: a group's turn to multiply, and a group's own.
+inline constexpr int kTurn = 1, kWithin = 3;
+
+/// What a block works on: kGroups warpgroups of 64 features each, all with the same kTokens rows.
+/// A stage is a unit of 128 k.
+template <int kBits_, int kGroups_, int kTokens_>
+struct Shape {
+  static constexpr int kBits = kBits_;
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kTokens = kTokens_;
+  static constexpr int kFeatures = kGroups * kGroupFeatures;
+  static constexpr int kTiles = kFeatures / kQuantTile;
+  static constexpr int kSums = kTokens / 2;  // of a lane
+  // Groups of k whose products registers hold at once.
+  static constexpr int kMostChains = kTokens <= 16 ? 4 : kTokens <= 32 ? 2 : 1;
+  // Two groups take turns; their block's neighbour has other features of the same rows, of which
+  // each copies half for both. A warp copies, or as many as give their registers away.
+  static constexpr bool kMany = kGroups == 2;
+  static constexpr int kCluster = kMany ? 2 : 1;
+  static constexpr int kThreads = kGroups * kGroupThreads + (kMany ? kGroupThreads : kWarp);
+  // Two small blocks fit a multiprocessor: the weights of the next linear arrive while this one
+  // ends.
+  static constexpr int kBlocks = kMany ? 1 : 2;
+
+  static constexpr int kTokenBytes = kTokens * kUnitBoxes * kRowBytes;
+  static constexpr int kTileCodes = kUnitBoxes * stage_code_bytes(kBits);
+  static constexpr int kCodeBytes = kTiles * kTileCodes;
+  static constexpr int kScaleBytes = kTiles * kMostUnitGroups * kQuantTile * 2;
+  static constexpr int kZeroBytes = kTiles * kMostUnitGroups * kQuantTile;
+  static constexpr int kCodesAt = kTokenBytes, kScalesAt = kCodesAt + kCodeBytes;
+  static constexpr int kZerosAt = kScalesAt + kScaleBytes;
+  static constexpr int kStageBytes = divide_up(kZerosAt + kZeroBytes, 1024) * 1024;
+
+  static constexpr int kSumStride = kGroupFeatures + 4;  // floats
+  static constexpr int kPiece = least(kTokens, 32);      // rows that are written at once
+  static constexpr int kSumBytes = kPiece * kSumStride * 4;
+  static constexpr int kRoom = (kMany ? 227 : 112) << 10;
+  static constexpr int kStages = (kRoom - kBarrierBytes - kGroups * kSumBytes) / kStageBytes;
+  static constexpr int kResultsAt = kBarrierBytes + kStages * kStageBytes;
+  static constexpr int kSharedBytes = kResultsAt + kGroups * kSumBytes;
+  static_assert(kStages >= 3 && kTokens * kSumStride * 4 <= kStages * kStageBytes);
+};
+
+template <int kBits>
+using LargeShape = Shape<kBits, 2, 128>;
+
+struct WgmmaTask {
+  int32_t units, rows;
+  int32_t feature_tiles, token_tiles;  // of blocks; feature_tiles: a multiple of kCluster
+  int32_t split;  // 1, or kQuantSlices: the blocks of a cluster have a slice of k of a tile each
+  int32_t group_bits;
+  bool zero_points, f16_scales;
+
+  __device__ int32_t num_tiles() const { return feature_tiles * token_tiles; }
+};
+
+/// Work of the blocks in turn. Clusters that share rows take neighbouring features of them; tiles
+/// that run together share weights and rows in the L2 cache.
+struct TilePlace {
+  int32_t first_token, first_feature;
+};
+
+template <class C>
+__device__ TilePlace tile_place(const WgmmaTask& task, int32_t tile) {
+  constexpr int32_t kShared = 16;  // token tiles that go through all features together
+  const int32_t index = tile / C::kCluster, features = task.feature_tiles / C::kCluster;
+  const int32_t span = kShared * features;
+  const int32_t first = index / span * kShared;
+  const int32_t width = least(kShared, task.token_tiles - first);
+  const int32_t token = first + index % span % width;
+  const int32_t feature = index % span / width * C::kCluster + tile % C::kCluster;
+  return {token * C::kTokens, feature * C::kFeatures};
+}
+
+#if defined(HEADRACE_HOPPER)
+
+/// Slices of k of a block, and the tiles that it takes.
+struct BlockWork {
+  int32_t first_tile, tile_step, first_slice, end_slice;
+
+  __device__ explicit BlockWork(const WgmmaTask& task)
+      : first_tile(static_cast<int32_t>(blockIdx.x) / task.split),
+        tile_step(static_cast<int32_t>(gridDim.x) / task.split),
+        first_slice(task.split == 1 ? 0 : static_cast<int32_t>(cluster_rank())),
+        end_slice(task.split == 1 ? kQuantSlices : first_slice + 1) {}
+
+  __device__ int32_t first_unit(const WgmmaTask& task) const {
+    return static_cast<int32_t>(slice_begin(task.units, first_slice));
+  }
+  __device__ int32_t end_unit(const WgmmaTask& task) const {
+    return static_cast<int32_t>(slice_begin(task.units, end_slice));
+  }
+};
+
+struct Maps {
+  const void *codes, *scales, *zeros, *x;
+};
+
+template <class C>
+struct Pipe {
+  uint64_t full[C::kStages];
+  uint64_t empty[C::kStages];
+};
+
+/// Fills stage after stage as all who read it free it: one thread's work. The weight of the first
+/// stages is under way before the kernel ahead has ended.
+template <class C>
+struct Copies {
+  const Maps& maps;
+  const WgmmaTask& task;
+  const BlockWork& work;
+  Pipe<C>* pipe;
+  char* stages;
+
+  __device__ void copy_weight(uint32_t n, const TilePlace& place, int32_t unit) const {
+    uint64_t* const full = &pipe->full[n % C::kStages];
+    char* const to = stages + n % C::kStages * C::kStageBytes;
+    const int32_t tile = place.first_feature / kQuantTile;
+    const int32_t pairs = kQuantUnit >> task.group_bits << 3;  // of scales of a tile
+    const int32_t number_bytes = C::kTiles * pairs * (task.zero_points ? 6 : 4);
+    barrier_expect_bytes(full,
+                         static_cast<uint32_t>(C::kTokenBytes + C::kCodeBytes + number_bytes));
+    constexpr int kBoxes = C::kTileCodes / kBoxBytes;
+    HEADRACE_UNROLL
+    for (int box = 0; box < kBoxes; ++box) {
+      copy_run(to + C::kCodesAt + box * C::kTiles * kBoxBytes, maps.codes,
+               (unit * kBoxes + box) * (kBoxBytes / 4), tile, full);
+    }
+    copy_run(to + C::kScalesAt, maps.scales, unit * pairs, tile, full);
+    if (task.zero_points) copy_run(to + C::kZerosAt, maps.zeros, unit * pairs / 2, tile, full);
+  }
+  __device__ void copy_rows(uint32_t n, const TilePlace& place, int32_t unit) const {
+    uint64_t* const full = &pipe->full[n % C::kStages];
+    char* const to = stages + n % C::kStages * C::kStageBytes;
+    HEADRACE_UNROLL
+    for (int box = 0; box < kUnitBoxes; ++box) {
+      char* const rows = to + box * C::kTokens * kRowBytes;
+      const int32_t k = (unit * kUnitBoxes + box) * kBoxColumns;
+      if constexpr (C::kCluster == 1) {
+        copy_box(rows, maps.x, k, place.first_token, full);
+      } else {
+        constexpr auto kAll = static_cast<uint16_t>((1 << C::kCluster) - 1);
+        const int part = static_cast<int>(cluster_rank()) * (C::kTokens / C::kCluster);
+        copy_box_to_cluster(rows + part * kRowBytes, maps.x, k, place.first_token + part, full,
+                            kAll);
+      }
+    }
+  }
+
+  __device__ void run() const {
+    const int32_t first_unit = work.first_unit(task), end_unit = work.end_unit(task);
+    const int32_t ahead = least(end_unit - first_unit, C::kStages);
+    const TilePlace begin = tile_place<C>(task, work.first_tile);
+    for (int32_t i = 0; i < ahead; ++i) {
+      copy_weight(static_cast<uint32_t>(i), begin, first_unit + i);
+    }
+    wait_for_previous();
+    uint32_t n = 0;
+    for (int32_t tile = work.first_tile; tile < task.num_tiles(); tile += work.tile_step) {
+      const TilePlace place = tile_place<C>(task, tile);
+      for (int32_t unit = first_unit; unit < end_unit; ++unit, ++n) {
+        if (n >= C::kStages) {
+          barrier_wait(&pipe->empty[n % C::kStages], (n / C::kStages - 1) & 1);
+        }
+        if (n >= static_cast<uint32_t>(ahead)) copy_weight(n, place, unit);
+        copy_rows(n, place, unit);
+      }
+    }
+  }
+};
+
+/// In every block that copies into it; by a warp whose lanes have read all of it.
+template <class C>
+__device__ void free_stage(Pipe<C>* pipe, uint32_t n) {
+  __syncwarp();
+  if constexpr (C::kCluster == 1) {
+    if (lane_id() == 0) barrier_arrive(&pipe->empty[n % C::kStages]);
+  } else {
+    if (lane_id() < C::kCluster) {
+      barrier_arrive_at(&pipe->empty[n % C::kStages], static_cast<uint32_t>(lane_id()));
+    }
+  }
+}
+
+/// A warp's 16 features of a stage, in shared memory.
+template <class C>
+struct StageTile {
+  const char *codes, *scales, *zeros;
+
+  __device__ StageTile(const char* stage, int tile, int groups)
+      : codes(stage + C::kCodesAt + tile * kBoxBytes + lane_id() * kLaneVector),
+        scales(stage + C::kScalesAt + tile * groups * kQuantTile * 2 + lane_id() / 4 * 4),
+        zeros(stage + C::kZerosAt + tile * groups * kQuantTile + lane_id() / 4 * 2) {}
+
+  /// The lane's codes of kCount steps of 16 k, from `step` on.
+  template <int kCount>
+  __device__ void load(int step, uint32_t (&words)[kCount * C::kBits / 4]) const {
+    constexpr int kStepWords = C::kBits / 4, kLoaded = least(kCount * kStepWords, kWords);
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount * kStepWords; i += kLoaded) {
+      const int at = (step * kStepWords + i) * 4;  // bytes of the lane's
+      const int vector = at / kLaneVector;
+      const char* from =
+          codes + vector / 2 * C::kTiles * kBoxBytes + vector % 2 * kWarpVector + at % kLaneVector;
+      if constexpr (kLoaded == 4) {
+        const uint4 four = *reinterpret_cast<const uint4*>(from);
+        __builtin_memcpy(words + i, &four, sizeof four);
+      } else {
+        const uint2 two = *reinterpret_cast<const uint2*>(from);
+        __builtin_memcpy(words + i, &two, sizeof two);
+      }
+    }
+  }
+};
+
+/// Operand a of the groups of k that are multiplied together, of kSteps steps of 16 k each, and the
+/// groups' scales.
+template <class T, class C, int kSteps>
+struct Batch {
+  static constexpr int kUnitSteps = kQuantUnit / 16, kUnitGroups = kUnitSteps / kSteps;
+  static constexpr int kGroups = least(kUnitGroups, C::kMostChains);
+  static constexpr int kCount = kGroups * kSteps;  // steps
+  uint32_t a[kCount][4];
+  uint32_t scales[kGroups];
+
+  /// Batch `number` of a stage.
+  __device__ void load(const WgmmaTask& task, const StageTile<C>& tile, int number) {
+    constexpr int kStepWords = C::kBits / 4;
+    uint32_t words[kCount * kStepWords];
+    tile.template load<kCount>(number * kCount, words);
+    HEADRACE_UNROLL
+    for (int g = 0; g < kGroups; ++g) {
+      const int group = (number * kGroups + g) * kQuantTile;
+      scales[g] = *reinterpret_cast<const uint32_t*>(tile.scales + group * 2);
+      RowZeros<T, C::kBits> zeros(quant_zero(C::kBits));
+      if (task.zero_points) zeros.set(*reinterpret_cast<const uint16_t*>(tile.zeros + group));
+      HEADRACE_UNROLL
+      for (int i = g * kSteps; i < (g + 1) * kSteps; ++i) {
+        codes_to_a<T, C::kBits>(words + i * kStepWords, zeros.low, zeros.high, a[i]);
+      }
+    }
+  }
+
+  /// Starts the products of a group with all rows.
+  __device__ void multiply(int number, int g, uint64_t rows, float (&products)[C::kSums]) const {
+    constexpr int kBoxSteps = kBoxColumns / 16;
+    HEADRACE_UNROLL
+    for (int i = 0; i < kSteps; ++i) {
+      const int step = number * kCount + g * kSteps + i;
+      const int bytes =
+          step / kBoxSteps * C::kTokens * kRowBytes + step % kBoxSteps * (kRowBytes / kBoxSteps);
+      wgmma_held_64xk16<T, C::kTokens>(products, a[g * kSteps + i], behind(rows, bytes), i > 0);
+    }
+  }
+  __device__ void hold() {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; ++i) hold_registers(a[i]);
+  }
+};
+
+/// A stage's products to the sums. A group of k is one chain, then one multiply-add in float32 with
+/// its scale. While a batch is multiplied, the next one's operand is made.
+template <class T, class C, int kSteps>
+__device__ void add_stage(const WgmmaTask& task, const char* stage,
+                          float (&products)[C::kMostChains][C::kSums], float (&sums)[C::kSums]) {
+  using Own = Batch<T, C, kSteps>;
+  constexpr int kBatches = Own::kUnitGroups / Own::kGroups;
+  const int own_group = static_cast<int>(threadIdx.x) / kGroupThreads;
+  const StageTile<C> tile(stage, warp_id(), Own::kUnitGroups);
+  const uint64_t rows = tile_descriptor(stage, 0);
+  Own batches[kBatches > 1 ? 2 : 1];
+  batches[0].load(task, tile, 0);
+  HEADRACE_UNROLL
+  for (int b = 0; b < kBatches; ++b) {
+    Own& batch = batches[b % 2];
+    if constexpr (C::kMany) named_barrier(kTurn + own_group, kConsumers);
+    products_fence();
+    HEADRACE_UNROLL
+    for (int g = 0; g < Own::kGroups; ++g) batch.multiply(b, g, rows, products[g]);
+    products_commit();
+    if constexpr (C::kMany) named_barrier_arrive(kTurn + (own_group ^ 1), kConsumers);
+    if (b + 1 < kBatches) batches[(b + 1) % 2].load(task, tile, b + 1);
+    products_wait<0>();
+    batch.hold();
+    HEADRACE_UNROLL
+    for (int g = 0; g < Own::kGroups; ++g) {
+      hold_registers(products[g]);
+      const ScalePair scale = scales_of(batch.scales[g], task.f16_scales);
+      HEADRACE_UNROLL
+      for (int i = 0; i < C::kSums; ++i) {
+        sums[i] = fmaf(products[g][i], i % 4 < 2 ? scale.low : scale.high, sums[i]);
+      }
+    }
+  }
+}
+
+/// A warpgroup's 64 features of a tile, the block's slices of k. `n`: stages of the block so far.
+template <class T, class C, int kSteps>
+__device__ void multiply_tile(const WgmmaTask& task, const BlockWork& work, Pipe<C>* pipe,
+                              const char* stages, uint32_t& n, float (&totals)[C::kSums]) {
+  float products[C::kMostChains][C::kSums] = {};
+  int32_t unit = work.first_unit(task);
+  HEADRACE_NO_UNROLL
+  for (int32_t slice = work.first_slice; slice < work.end_slice; ++slice) {
+    const auto end = static_cast<int32_t>(slice_begin(task.units, slice + 1));
+    float sums[C::kSums] = {};
+    HEADRACE_NO_UNROLL
+    for (; unit < end; ++unit, ++n) {
+      barrier_wait(&pipe->full[n % C::kStages], n / C::kStages & 1);
+      add_stage<T, C, kSteps>(task, stages + n % C::kStages * C::kStageBytes, products, sums);
+      free_stage<C>(pipe, n);
+    }
+    HEADRACE_UNROLL
+    for (int i = 0; i < C::kSums; ++i) totals[i] += sums[i];
+  }
+}
+
+/// Totals of tokens from kFirst on to shared memory, as [token][feature].
+template <class C, int kFirst, int kCount>
+__device__ void put_totals(const float (&totals)[C::kSums], float* to) {
+  to += lane_id() % 4 * 2 * C::kSumStride + warp_id() % 4 * kQuantTile + lane_id() / 4;
+  HEADRACE_UNROLL
+  for (int i = 0; i < kCount / 2; ++i) {
+    to[(i / 4 * 8 + i % 2) * C::kSumStride + i / 2 % 2 * 8] = totals[kFirst / 2 + i];
+  }
+}
+
+/// What a warpgroup has of a tile to the output, from token kFirst on, piece by piece.
+template <class C, int kFirst = 0, class T, class Out>
+__device__ void write_tile(const WgmmaTask& task, const TilePlace& place, int group,
+                           const float (&totals)[C::kSums], float* results,
+                           const LinearOutput<T, Out>& out) {
+  const int32_t first_row = place.first_token + kFirst;
+  const int rows = least(C::kPiece, greatest(task.rows - first_row, 0));
+  named_barrier(kWithin + group, kGroupThreads);  // the results before have been read
+  put_totals<C, kFirst, C::kPiece>(totals, results);
+  named_barrier(kWithin + group, kGroupThreads);
+  write_sums<kGroupFeatures>(results, C::kSumStride, rows, first_row,
+                             place.first_feature + group * kGroupFeatures, out,
+                             static_cast<int>(threadIdx.x) % kGroupThreads, kGroupThreads);
+  if constexpr (kFirst + C::kPiece < C::kTokens) {
+    write_tile<C, kFirst + C::kPiece>(task, place, group, totals, results, out);
+  }
+}
+
+/// The slices that the cluster's blocks have in shared memory, added up in order: each block writes
+/// 16 features. By the threads that multiply.
+template <class C, class T, class Out>
+__device__ void write_slices(const WgmmaTask& task, const TilePlace& place, const float* slices,
+                             float* results, const LinearOutput<T, Out>& out) {
+  constexpr int kVectors = kQuantTile / 4, kStride = kQuantTile + 4;
+  const auto thread = static_cast<int>(threadIdx.x), tile = static_cast<int>(cluster_rank());
+  for (int i = thread; i < C::kTokens * kVectors; i += kGroupThreads) {
+    const int token = i / kVectors, first = i % kVectors * 4;
+    const auto* from =
+        reinterpret_cast<const float4*>(slices + token * C::kSumStride + tile * kQuantTile + first);
+    float4 total{};
+    HEADRACE_UNROLL
+    for (uint32_t slice = 0; slice < kQuantSlices; ++slice) {
+      const float4 own = load_from_block(from, slice);
+      total = {total.x + own.x, total.y + own.y, total.z + own.z, total.w + own.w};
+    }
+    *reinterpret_cast<float4*>(results + token * kStride + first) = total;
+  }
+  named_barrier(kWithin, kGroupThreads);
+  write_sums<kQuantTile>(
+      results, kStride, least(C::kTokens, greatest(task.rows - place.first_token, 0)),
+      place.first_token, place.first_feature + tile * kQuantTile, out, thread, kGroupThreads);
+}
+
+template <class T, class C>
+__device__ void multiply_any_tile(const WgmmaTask& task, const BlockWork& work, Pipe<C>* pipe,
+                                  const char* stages, uint32_t& n, float (&totals)[C::kSums]) {
+  if (task.group_bits == 7) return multiply_tile<T, C, 8>(task, work, pipe, stages, n, totals);
+  if (task.group_bits == 6) return multiply_tile<T, C, 4>(task, work, pipe, stages, n, totals);
+  multiply_tile<T, C, 2>(task, work, pipe, stages, n, totals);
+}
+
+/// A warpgroup's work.
+template <class C, class T, class Out>
+__device__ void multiply(const WgmmaTask& task, const BlockWork& work, int group, Pipe<C>* pipe,
+                         char* stages, float* results, const LinearOutput<T, Out>& out) {
+  if (C::kMany && group == 1) named_barrier_arrive(kTurn, kConsumers);  // group 0 begins
+  uint32_t n = 0;
+  HEADRACE_NO_UNROLL
+  for (int32_t tile = work.first_tile; tile < task.num_tiles(); tile += work.tile_step) {
+    float totals[C::kSums] = {};
+    multiply_any_tile<T, C>(task, work, pipe, stages, n, totals);
+    if (C::kMany || task.split == 1) {
+      write_tile<C>(task, tile_place<C>(task, tile), group, totals, results, out);
+    } else {  // the block's only tile: nothing is on its way to the stages
+      named_barrier(kWithin, kGroupThreads);
+      put_totals<C, 0, C::kTokens>(totals, reinterpret_cast<float*>(stages));
+    }
+  }
+}
+
+#endif
+
+/// Blocks stay and take tiles in turn: a warp copies, each warpgroup has 64 features of all rows of
+/// a tile. Codes become operand a in registers.
+template <class T, class Out, class C>
+__global__ void __launch_bounds__(C::kThreads, C::kBlocks)
+    quant_linear_wgmma_kernel(const __grid_constant__ TensorMap codes,
+                              const __grid_constant__ TensorMap scales,
+                              const __grid_constant__ TensorMap zeros,
+                              const __grid_constant__ TensorMap x, WgmmaTask task,
+                              LinearOutput<T, Out> out) {
+#if defined(HEADRACE_HOPPER)
+  start_next();
+  auto* pipe = reinterpret_cast<Pipe<C>*>(shared_memory());
+  static_assert(sizeof(Pipe<C>) <= kBarrierBytes);
+  char* stages = shared_memory() + kBarrierBytes;
+  const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
+  const BlockWork work(task);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::kStages; ++i) {
+      barrier_init(&pipe->full[i], 1);
+      barrier_init(&pipe->empty[i], C::kGroups * kGroupThreads / kWarp * C::kCluster);
+    }
+    barrier_init_fence();
+  }
+  if constexpr (C::kMany) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+  auto* results = reinterpret_cast<float*>(shared_memory() + C::kResultsAt + group * C::kSumBytes);
+  if (group == C::kGroups) {
+    if constexpr (C::kMany) give_registers<24>();
+    if (threadIdx.x == C::kGroups * kGroupThreads) {
+      const Maps maps{&codes, &scales, &zeros, &x};
+      Copies<C>{maps, task, work, pipe, stages}.run();
+    }
+  } else {
+    if constexpr (C::kMany) take_registers<240>();
+    wait_for_previous();
+    multiply<C>(task, work, group, pipe, stages, results, out);
+  }
+  if (C::kMany || task.split > 1) cluster_sync();  // all slices are there
+  if constexpr (!C::kMany) {
+    if (task.split == 1) return;
+    if (group == 0) {
+      write_slices<C>(task, tile_place<C>(task, work.first_tile),
+                      reinterpret_cast<const float*>(stages), results, out);
+    }
+    cluster_sync();  // and have been read
+  }
+#endif
+}
+
+template <class T, class Out, class C>
+void run(const QuantLinearArgs& args, Stream stream) {
+  const QuantLayout layout = layout_of(args);
+  const QuantWeightView weight = view_of(layout, args.linear.weight);
+  const int64_t token_tiles = divide_up<int64_t>(args.linear.x.rows, C::kTokens);
+  const int64_t feature_tiles =
+      divide_up<int64_t>(layout.matrix.stored_rows(), C::kFeatures * C::kCluster) * C::kCluster;
+  const int64_t tiles = token_tiles * feature_tiles;
+  HEADRACE_CHECK(tiles <= 0x7fffffff / kQuantSlices, token_tiles, " x ", feature_tiles);
+  const int64_t multiprocessors = args.linear.multiprocessors;
+  const bool splits = !C::kMany && tiles <= multiprocessors;
+  const WgmmaTask task{.units = static_cast<int32_t>(layout.units()),
+                       .rows = static_cast<int32_t>(args.linear.x.rows),
+                       .feature_tiles = static_cast<int32_t>(feature_tiles),
+                       .token_tiles = static_cast<int32_t>(token_tiles),
+                       .split = splits ? kQuantSlices : 1,
+                       .group_bits = weight.group_bits,
+                       .zero_points = weight.zero_points,
+                       .f16_scales = weight.f16_scales};
+  const int64_t most =
+      greatest<int64_t>(multiprocessors * C::kBlocks / C::kCluster * C::kCluster, C::kCluster);
+  const int unit_groups = kQuantUnit / args.format.group_size;
+  const auto run_of = [&](int64_t at, int64_t bytes, int box_bytes) {
+    return make_run_map({weight.data + at, layout.tiles(), layout.tile_bytes(), bytes}, box_bytes,
+                        C::kTiles);
+  };
+  const int64_t numbers = layout.groups() * kQuantTile;
+  const TensorMap scales = run_of(layout.scales_at(), 2 * numbers, 2 * unit_groups * kQuantTile);
+  launch("quant_linear_wgmma", quant_linear_wgmma_kernel<T, Out, C>,
+         {.grid = {grid_size(splits ? tiles * kQuantSlices : least(most, tiles))},
+          .threads = C::kThreads,
+          .shared_bytes = C::kSharedBytes,
+          .overlaps = true,
+          .cluster = static_cast<unsigned>(splits ? kQuantSlices : C::kCluster)},
+         stream, run_of(0, layout.scales_at(), kBoxBytes), scales,
+         task.zero_points ? run_of(layout.zeros_at(), numbers, unit_groups * kQuantTile) : scales,
+         make_tensor_map(args.linear.x, args.linear.dtype, C::kTokens / C::kCluster), task,
+         linear_output<T, Out>(args.linear));
+}
+
+}  // namespace headrace::cuda::quant_wgmma
