@@ -282,56 +282,84 @@ struct Batch {
   }
 };
 
-/// A stage's products to the sums. A group of k is one chain, then one multiply-add in float32 with
-/// its scale. While a batch is multiplied, the next one's operand is made.
+/// A warpgroup's products of a tile.
 template <class T, class C, int kSteps>
-__device__ void add_stage(const WgmmaTask& task, const char* stage,
-                          float (&products)[C::kMostChains][C::kSums], float (&sums)[C::kSums]) {
+struct TileProducts {
   using Own = Batch<T, C, kSteps>;
-  constexpr int kBatches = Own::kUnitGroups / Own::kGroups;
-  const int own_group = static_cast<int>(threadIdx.x) / kGroupThreads;
-  const StageTile<C> tile(stage, warp_id(), Own::kUnitGroups);
-  const uint64_t rows = tile_descriptor(stage, 0);
+  static constexpr int kBatches = Own::kUnitGroups / Own::kGroups;
+  // A unit's last batch is multiplied while the next unit's first one is made.
+  static constexpr bool kLooksAhead = kBatches % 2 == 0;
+
+  const WgmmaTask& task;
+  Pipe<C>* pipe;
+  const char* stages;
   Own batches[kBatches > 1 ? 2 : 1];
-  batches[0].load(task, tile, 0);
-  HEADRACE_UNROLL
-  for (int b = 0; b < kBatches; ++b) {
-    Own& batch = batches[b % 2];
-    if constexpr (C::kMany) named_barrier(kTurn + own_group, kConsumers);
-    products_fence();
+  float products[C::kMostChains][C::kSums] = {};
+
+  __device__ const char* stage(uint32_t n) const {
+    return stages + n % C::kStages * C::kStageBytes;
+  }
+  __device__ void load(uint32_t n, int batch) {
+    const StageTile<C> tile(stage(n), warp_id(), Own::kUnitGroups);
+    batches[batch % 2].load(task, tile, batch);
+  }
+  /// The first batch of a stage, once it is there.
+  __device__ void begin(uint32_t n) {
+    barrier_wait(&pipe->full[n % C::kStages], n / C::kStages & 1);
+    load(n, 0);
+  }
+
+  /// Stage n to the sums. A group of k is one chain, then one multiply-add in float32 with its
+  /// scale. While a batch is multiplied, the next one's operand is made. `more`: of the tile.
+  __device__ void add(uint32_t n, bool more, float (&sums)[C::kSums]) {
+    const int own_group = static_cast<int>(threadIdx.x) / kGroupThreads;
+    const uint64_t rows = tile_descriptor(stage(n), 0);
+    if (!kLooksAhead) begin(n);
     HEADRACE_UNROLL
-    for (int g = 0; g < Own::kGroups; ++g) batch.multiply(b, g, rows, products[g]);
-    products_commit();
-    if constexpr (C::kMany) named_barrier_arrive(kTurn + (own_group ^ 1), kConsumers);
-    if (b + 1 < kBatches) batches[(b + 1) % 2].load(task, tile, b + 1);
-    products_wait<0>();
-    batch.hold();
-    HEADRACE_UNROLL
-    for (int g = 0; g < Own::kGroups; ++g) {
-      hold_registers(products[g]);
-      const ScalePair scale = scales_of(batch.scales[g], task.f16_scales);
+    for (int b = 0; b < kBatches; ++b) {
+      Own& batch = batches[b % 2];
+      if constexpr (C::kMany) named_barrier(kTurn + own_group, kConsumers);
+      products_fence();
       HEADRACE_UNROLL
-      for (int i = 0; i < C::kSums; ++i) {
-        sums[i] = fmaf(products[g][i], i % 4 < 2 ? scale.low : scale.high, sums[i]);
+      for (int g = 0; g < Own::kGroups; ++g) batch.multiply(b, g, rows, products[g]);
+      products_commit();
+      if constexpr (C::kMany) named_barrier_arrive(kTurn + (own_group ^ 1), kConsumers);
+      if (b + 1 < kBatches) {
+        load(n, b + 1);
+      } else if (kLooksAhead && more) {
+        begin(n + 1);
+      }
+      products_wait<0>();
+      batch.hold();
+      HEADRACE_UNROLL
+      for (int g = 0; g < Own::kGroups; ++g) {
+        hold_registers(products[g]);
+        const ScalePair scale = scales_of(batch.scales[g], task.f16_scales);
+        HEADRACE_UNROLL
+        for (int i = 0; i < C::kSums; ++i) {
+          sums[i] = fmaf(products[g][i], i % 4 < 2 ? scale.low : scale.high, sums[i]);
+        }
       }
     }
   }
-}
+};
 
 /// A warpgroup's 64 features of a tile, the block's slices of k. `n`: stages of the block so far.
 template <class T, class C, int kSteps>
 __device__ void multiply_tile(const WgmmaTask& task, const BlockWork& work, Pipe<C>* pipe,
                               const char* stages, uint32_t& n, float (&totals)[C::kSums]) {
-  float products[C::kMostChains][C::kSums] = {};
+  using Products = TileProducts<T, C, kSteps>;
+  Products tile{task, pipe, stages};
   int32_t unit = work.first_unit(task);
+  const int32_t end_unit = work.end_unit(task);
+  if (Products::kLooksAhead && unit < end_unit) tile.begin(n);
   HEADRACE_NO_UNROLL
   for (int32_t slice = work.first_slice; slice < work.end_slice; ++slice) {
     const auto end = static_cast<int32_t>(slice_begin(task.units, slice + 1));
     float sums[C::kSums] = {};
     HEADRACE_NO_UNROLL
     for (; unit < end; ++unit, ++n) {
-      barrier_wait(&pipe->full[n % C::kStages], n / C::kStages & 1);
-      add_stage<T, C, kSteps>(task, stages + n % C::kStages * C::kStageBytes, products, sums);
+      tile.add(n, unit + 1 < end_unit, sums);
       free_stage<C>(pipe, n);
     }
     HEADRACE_UNROLL

@@ -303,10 +303,10 @@ TEST_P(QuantLinear, WgmmaHasTheBitsOfTiles) {
     SCOPED_TRACE(trace(format));
     const DType dtype = ++number % 2 == 0 ? DType::kBF16 : DType::kF16;
     const bool gate_up = number % 3 == 0;
-    const int64_t n = gate_up ? 88 : 130, k = number % 4 == 0 ? 72 : 584;
+    const int64_t n = gate_up ? 40 : 72, k = number % 4 == 0 ? 72 : 584;
     const QuantCase c(dtype, format, n, k, gate_up, random_);
-    for (const int64_t rows : {11, 27, 50, 70, 131}) {
-      if ((number + rows) % 3 != 0) continue;
+    for (const int64_t rows : {9, 11, 27, 28, 50, 62, 70, 129}) {
+      if ((number + rows) % 4 != 0) continue;
       const auto x = random_.uniforms(dtype, rows * k);
       const auto residual = random_.uniforms(dtype, rows * n);
       Options o{.bias = rows % 2 == 0,
@@ -332,8 +332,9 @@ TEST(QuantRows, WgmmaHasTheBitsOfTilesUpTo620) {
   const QuantCase c(DType::kBF16, format, 136, 136, false, random);
   const auto x = random.uniforms(DType::kBF16, 620 * 136);
   const DeviceMatrix all = c.run(x, {.tiles = true});
-  for (const int64_t rows : {1, 15, 33, 65, 127, 129, 257, 620}) {
+  for (const int64_t rows : {1, 15, 33, 65, 127, 129, 620}) {
     for (const int32_t multiprocessors : {1, 9}) {
+      if (rows == 620 && multiprocessors == 9) continue;
       const DeviceMatrix some = c.run({x.begin(), x.begin() + rows * 136},
                                       {.multiprocessors = multiprocessors, .wgmma = true});
       for (int64_t i = 0; i < rows; ++i) {
