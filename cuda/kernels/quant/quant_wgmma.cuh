@@ -193,15 +193,27 @@ struct Copies {
   }
 };
 
+/// A stage that is read. Without divisions, so that descriptors are made once for a warp.
+template <class C>
+struct StagePlace {
+  int32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ StagePlace next() const {
+    const bool wraps = stage + 1 == C::kStages;
+    return {wraps ? 0 : stage + 1, wraps ? parity ^ 1 : parity};
+  }
+};
+
 /// In every block that copies into it; by a warp whose lanes have read all of it.
 template <class C>
-__device__ void free_stage(Pipe<C>* pipe, uint32_t n) {
+__device__ void free_stage(Pipe<C>* pipe, int32_t stage) {
   __syncwarp();
   if constexpr (C::kCluster == 1) {
-    if (lane_id() == 0) barrier_arrive(&pipe->empty[n % C::kStages]);
+    if (lane_id() == 0) barrier_arrive(&pipe->empty[stage]);
   } else {
     if (lane_id() < C::kCluster) {
-      barrier_arrive_at(&pipe->empty[n % C::kStages], static_cast<uint32_t>(lane_id()));
+      barrier_arrive_at(&pipe->empty[stage], static_cast<uint32_t>(lane_id()));
     }
   }
 }
@@ -296,25 +308,29 @@ struct TileProducts {
   Own batches[kBatches > 1 ? 2 : 1];
   float products[C::kMostChains][C::kSums] = {};
 
-  __device__ const char* stage(uint32_t n) const {
-    return stages + n % C::kStages * C::kStageBytes;
+  __device__ const char* stage(const StagePlace<C>& at) const {
+    return stages + at.stage * C::kStageBytes;
   }
-  __device__ void load(uint32_t n, int batch) {
-    const StageTile<C> tile(stage(n), warp_id(), Own::kUnitGroups);
+  __device__ void load(const StagePlace<C>& at, int batch) {
+    const StageTile<C> tile(stage(at), warp_id(), Own::kUnitGroups);
     batches[batch % 2].load(task, tile, batch);
   }
   /// The first batch of a stage, once it is there.
-  __device__ void begin(uint32_t n) {
-    barrier_wait(&pipe->full[n % C::kStages], n / C::kStages & 1);
-    load(n, 0);
+  __device__ void begin(const StagePlace<C>& at) {
+    barrier_wait(&pipe->full[at.stage], at.parity);
+    load(at, 0);
   }
 
-  /// Stage n to the sums. A group of k is one chain, then one multiply-add in float32 with its
+  /// A stage to the sums. A group of k is one chain, then one multiply-add in float32 with its
   /// scale. While a batch is multiplied, the next one's operand is made. `more`: of the tile.
-  __device__ void add(uint32_t n, bool more, float (&sums)[C::kSums]) {
+  __device__ void add(const StagePlace<C>& at, bool more, float (&sums)[C::kSums]) {
     const int own_group = static_cast<int>(threadIdx.x) / kGroupThreads;
-    const uint64_t rows = tile_descriptor(stage(n), 0);
-    if (!kLooksAhead) begin(n);
+    uint64_t rows = tile_descriptor(stage(at), 0);
+    if constexpr (!C::kMany) {  // one register for the warp, which the compiler doesn't see
+      constexpr uint64_t kHigh = ~uint64_t{0xffffffff};
+      rows = (rows & kHigh) | __shfl_sync(kAllLanes, static_cast<uint32_t>(rows), 0);
+    }
+    if (!kLooksAhead) begin(at);
     HEADRACE_UNROLL
     for (int b = 0; b < kBatches; ++b) {
       Own& batch = batches[b % 2];
@@ -325,9 +341,9 @@ struct TileProducts {
       products_commit();
       if constexpr (C::kMany) named_barrier_arrive(kTurn + (own_group ^ 1), kConsumers);
       if (b + 1 < kBatches) {
-        load(n, b + 1);
+        load(at, b + 1);
       } else if (kLooksAhead && more) {
-        begin(n + 1);
+        begin(at.next());
       }
       products_wait<0>();
       batch.hold();
@@ -344,23 +360,23 @@ struct TileProducts {
   }
 };
 
-/// A warpgroup's 64 features of a tile, the block's slices of k. `n`: stages of the block so far.
+/// A warpgroup's 64 features of a tile, the block's slices of k. `at`: the next stage.
 template <class T, class C, int kSteps>
 __device__ void multiply_tile(const WgmmaTask& task, const BlockWork& work, Pipe<C>* pipe,
-                              const char* stages, uint32_t& n, float (&totals)[C::kSums]) {
+                              const char* stages, StagePlace<C>& at, float (&totals)[C::kSums]) {
   using Products = TileProducts<T, C, kSteps>;
   Products tile{task, pipe, stages};
   int32_t unit = work.first_unit(task);
   const int32_t end_unit = work.end_unit(task);
-  if (Products::kLooksAhead && unit < end_unit) tile.begin(n);
+  if (Products::kLooksAhead && unit < end_unit) tile.begin(at);
   HEADRACE_NO_UNROLL
   for (int32_t slice = work.first_slice; slice < work.end_slice; ++slice) {
     const auto end = static_cast<int32_t>(slice_begin(task.units, slice + 1));
     float sums[C::kSums] = {};
     HEADRACE_NO_UNROLL
-    for (; unit < end; ++unit, ++n) {
-      tile.add(n, unit + 1 < end_unit, sums);
-      free_stage<C>(pipe, n);
+    for (; unit < end; ++unit, at = at.next()) {
+      tile.add(at, unit + 1 < end_unit, sums);
+      free_stage<C>(pipe, at.stage);
     }
     HEADRACE_UNROLL
     for (int i = 0; i < C::kSums; ++i) totals[i] += sums[i];
@@ -422,10 +438,11 @@ __device__ void write_slices(const WgmmaTask& task, const TilePlace& place, cons
 
 template <class T, class C>
 __device__ void multiply_any_tile(const WgmmaTask& task, const BlockWork& work, Pipe<C>* pipe,
-                                  const char* stages, uint32_t& n, float (&totals)[C::kSums]) {
-  if (task.group_bits == 7) return multiply_tile<T, C, 8>(task, work, pipe, stages, n, totals);
-  if (task.group_bits == 6) return multiply_tile<T, C, 4>(task, work, pipe, stages, n, totals);
-  multiply_tile<T, C, 2>(task, work, pipe, stages, n, totals);
+                                  const char* stages, StagePlace<C>& at,
+                                  float (&totals)[C::kSums]) {
+  if (task.group_bits == 7) return multiply_tile<T, C, 8>(task, work, pipe, stages, at, totals);
+  if (task.group_bits == 6) return multiply_tile<T, C, 4>(task, work, pipe, stages, at, totals);
+  multiply_tile<T, C, 2>(task, work, pipe, stages, at, totals);
 }
 
 /// A warpgroup's work.
@@ -433,11 +450,11 @@ template <class C, class T, class Out>
 __device__ void multiply(const WgmmaTask& task, const BlockWork& work, int group, Pipe<C>* pipe,
                          char* stages, float* results, const LinearOutput<T, Out>& out) {
   if (C::kMany && group == 1) named_barrier_arrive(kTurn, kConsumers);  // group 0 begins
-  uint32_t n = 0;
+  StagePlace<C> at;
   HEADRACE_NO_UNROLL
   for (int32_t tile = work.first_tile; tile < task.num_tiles(); tile += work.tile_step) {
     float totals[C::kSums] = {};
-    multiply_any_tile<T, C>(task, work, pipe, stages, n, totals);
+    multiply_any_tile<T, C>(task, work, pipe, stages, at, totals);
     if (C::kMany || task.split == 1) {
       write_tile<C>(task, tile_place<C>(task, tile), group, totals, results, out);
     } else {  // the block's only tile: nothing is on its way to the stages
