@@ -3,11 +3,14 @@
     python benchmarks/cuda/table.py ROWS.jsonl... [--conditions FILE]
 
 ROWS.jsonl is what the programs of this folder append with --rows; of a number that is there more
-than once the last row counts. A number that none of them
-brought is in the table, too. The details, numbers without a target, come in front."""
+than once the last row counts. A number that none of them brought is in the table, too. The details,
+numbers without a target, come in front. A row is marked with what casts doubt on it: trials of
+kernels that failed at the load, and tests of its kernel that failed (tests/gpu/run.sh adds a line
+for each)."""
 
 import argparse
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,20 +60,44 @@ TARGETS = [
 # What an H100 gave of attention-prefill's shape with tiles of 128 keys and without splits: its
 # bits depend on how a prompt is cut up (docs/lab/cuda_steps.md).
 FREE_SUMS = 477
+# The suites of tests of kernels that have rows of their own, and the numbers of these.
+SUITES = {
+    "Attention": "attention-",
+    "Linear": "linear-(?!int4|fp8)",
+    "QuantLinear": "linear-int4",
+    "RoundedLinear": "linear-fp8",
+    "RowKernels": "add-rms-norm|rope-kv-write",
+    "Sample": "sampling",
+    "Segments": "segments-",
+}
 HEAD = ("number", "measured", "limit or peer", "share", "target", "")
 
 
 def read_rows(files: list[Path]) -> dict[str, dict]:
     """By number; the latest of each. A line that was cut off counts as not there."""
     out: dict[str, dict] = {}
+    failed: list[str] = []
     for line in "\n".join(file.read_text() for file in files if file.exists()).splitlines():
         try:
             row = json.loads(line)
         except ValueError:
             continue
-        if "number" in row:
+        if "failed_test" in row:
+            failed.append(row["failed_test"])
+        else:
             out[row["number"]] = row
+    for test in dict.fromkeys(failed):
+        numbers = SUITES.get(test.split(".")[0].split("/")[-1], "(?!)")
+        for row in out.values():
+            if re.match(numbers, row["number"]):
+                row.setdefault("failed_tests", []).append(test)
     return out
+
+
+def doubts(row: dict) -> str:
+    """What failed that the row depends on."""
+    failed = [*row.get("failed_trials", []), *row.get("failed_tests", [])]
+    return f" FAILED: {', '.join(failed)}" if failed else ""
 
 
 def with_cost(rows: dict[str, dict]) -> dict[str, dict]:
@@ -96,7 +123,8 @@ def cells(title: str, row: dict | None, target: Target | None = None) -> tuple[s
     limit = f"{row['limit']:.4g} ({row['limit_name']})" if row["limit"] > 0 else ""
     share = f"{row['share']:.0%}" if row["limit"] > 0 else ""
     verdict = row["work"] if target is None else "met" if target.met(row) else "MISSED"
-    return (title, f"{row['measured']:.4g} {row['unit']}", limit, share, goal, verdict)
+    measured = f"{row['measured']:.4g} {row['unit']}"
+    return (title, measured, limit, share, goal, verdict + doubts(row))
 
 
 def render(lines: list[tuple[str, ...]]) -> str:

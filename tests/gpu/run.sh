@@ -21,7 +21,7 @@
 # build needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
 # HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 240 for each part, 540
-# with other stages). HEADRACE_COMMIT: what to call the sources where there is no git.
+# with other stages), and none takes longer than HEADRACE_GPU_STEP_SECONDS. HEADRACE_COMMIT: what to call the sources where there is no git.
 # The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
 # table.txt, rows.jsonl, clocks.csv, logs.txt.
 set -uo pipefail
@@ -277,16 +277,23 @@ run_sanitize() {
     '*RankExchange.S*:*RankExchange.PartsCome*:*RankExchange.ASum*:*RankExchange.WordsOf*'
 }
 
-# The third launch of each kernel of a benchmark, until there are 16.
+# Bytes, instructions, and shares of active cycles, of one recorded run of each kernel; those of these
+# metrics that this ncu knows.
 run_ncu() {
-  local part metrics=gpu__time_duration.sum,launch__registers_per_thread,smsp__inst_executed.sum
+  local part metric known metrics=
   command -v ncu >/dev/null || { skip ncu "no ncu"; return; }
-  metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__inst_executed.avg.per_cycle_active
-  metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active
-  for part in attention sampling linears; do
-    step "ncu-$part" 45 ncu --clock-control none --metrics "$metrics" --kernel-name-base mangled \
-      --kernel-id :::3 --launch-count 16 --kill yes \
-      "$build/benchmarks/cuda/gpu_kernel_bench" --part $part
+  known=$(timeout 20 ncu --query-metrics 2>/dev/null)
+  for metric in dram__bytes.sum lts__t_bytes.sum smsp__inst_executed.sum \
+    sm__inst_executed.avg.per_cycle_active sm__warps_active.avg.pct_of_peak_sustained_active \
+    sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active; do
+    ! grep -q "^${metric%%.*} " <<<"$known" || metrics+=${metrics:+,}$metric
+  done
+  [ -n "$metrics" ] || { skip ncu "it knows none of the metrics"; return; }
+  for part in linears attention quantized; do
+    step "ncu-$part" 45 ncu --profile-from-start off --graph-profiling graph --clock-control none \
+      --metrics "$metrics" --csv --page raw --print-units base --log-file "$logs/ncu-$part.csv" \
+      "$build/benchmarks/cuda/gpu_kernel_bench" --part $part --profile --cublaslt none
+    python3 benchmarks/cuda/counts.py "$logs/ncu-$part.log" "$logs/ncu-$part.csv" >>"$rows_file"
   done
 }
 
@@ -323,6 +330,7 @@ finish() {
     echo "$SECONDS s in all"
     echo
     printf '%s\n' "${steps[@]}"
+    [ ${#again[@]} -eq 0 ] || printf '%s\n' "" "failed tests:" "${again[@]##*|}"
     [ ${#cut[@]} -eq 0 ] || printf '\nno time was left for: tests/gpu/run.sh %s\n' "${cut[*]}"
     if [ -e "$rows_file" ]; then
       echo

@@ -3,6 +3,7 @@
 
 rows_file=$out/rows.jsonl
 again_seconds=${HEADRACE_GPU_AGAIN_SECONDS:-60}
+longest=${HEADRACE_GPU_STEP_SECONDS:-600}
 steps=()
 cut=()
 again=()
@@ -37,6 +38,7 @@ step() {
     return 1
   }
   result=ok
+  [ "$limit" -le "$longest" ] || limit=$longest
   [ "$limit" -le $left ] || limit=$left
   # In the background: a signal to this script is heard at once.
   timeout -k 5 "$limit" "$@" >"$log" 2>&1 &

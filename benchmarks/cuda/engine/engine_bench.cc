@@ -189,6 +189,7 @@ class EngineBench {
 void bench_engine(Engine& engine, const EngineBenchOptions& options, Report& report) {
   EngineBench bench(engine, options);
   const ModelInfo info = engine.model_info(kModel);
+  report.mark(info.replaced_kernels);
   const std::string kept = options.quantization.empty() ? "" : "-" + options.quantization;
   report.add(time_row("load-" + options.shape.name + kept,
                       info.device + ", random weights, no file", info.load_seconds, "s", 0, ""));

@@ -85,6 +85,28 @@ def test_rows_are_read_up_to_one_that_was_cut_off(tmp_path: Path) -> None:
     assert table.read_rows([tmp_path / "none"]) == {}
 
 
+def test_rows_of_kernels_that_failed_are_marked(tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    numbers = ("linear-few", "linear-fp8", "sampling")
+    failed = [{"failed_test": "All/RoundedLinear.A/1"}, {"failed_test": "Other.B"}]
+    trial = {**row("decode-8b", 1, 1, 1), "failed_trials": ["wgmma (bits): mma.sync"]}
+    lines = [*(row(number, 1, 1, 1) for number in numbers), *failed, failed[0], trial]
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    marked = [
+        line for line in table.report(table.read_rows([file])).splitlines() if "FAILED" in line
+    ]
+    assert len(marked) == 2
+    assert marked[0].endswith("| met FAILED: wgmma (bits): mma.sync |")
+    assert "FP8 products of 4096 rows" in marked[1]
+    assert marked[1].endswith("FAILED: All/RoundedLinear.A/1 |")
+
+
+def test_suites_of_marks_are_tests() -> None:
+    tests = "".join(file.read_text() for file in (ROOT / "tests/cuda/kernels").glob("*_test.cc"))
+    for suite in table.SUITES:
+        assert f"({suite}, " in tests
+
+
 def test_every_target_is_a_number_that_a_program_reports() -> None:
     folder = ROOT / "benchmarks/cuda"
     files = [*folder.rglob("*.cc"), ROOT / "tests/gpu/run.sh"]
