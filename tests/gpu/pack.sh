@@ -27,7 +27,7 @@ ninja -C "$build" -j "${HEADRACE_JOBS:-$(nproc)}" gpu_tests
 
 # Programs: the lines of gpu_tests that are paths.
 folder=${build#"$root"/}
-programs=$(ninja -C "$build" -t query gpu_tests | awk '$1 ~ /\/(gpu_[a-z]+_(test|bench)|startup_bench)$/ {print $1}')
+programs=$(ninja -C "$build" -t query gpu_tests | awk '$1 ~ /\/(gpu_[a-z0-9_]+_(test|bench|probe)|startup_bench)$/ {print $1}')
 [ -n "$programs" ] || { echo "$build has no GPU programs: configure it with HEADRACE_CUDA=ON"; exit 1; }
 packed=$(mktemp -d)
 trap 'rm -rf "$packed"' EXIT
