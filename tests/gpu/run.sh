@@ -2,8 +2,8 @@
 # Everything that needs a GPU, in parts of at most four minutes, each useful alone:
 #   tests/gpu/run.sh a     tests of kernels; attention, decodes of all formats, serving
 #   tests/gpu/run.sh b     products, quantized ones, experts, sampling; tests of models
-#   tests/gpu/run.sh c     start-up, FP8 serving, the cost of the same bits, a failing test under
-#                          compute-sanitizer, counts of ncu
+#   tests/gpu/run.sh c     start-up, the cost of the same bits, a failing test under
+#                          compute-sanitizer, sums of FP8, counts of ncu, FP8 serving
 # They run what tests/gpu/pack.sh has packed (build/gpu/pack.tar.xz, or HEADRACE_GPU_PACK), which
 # takes bash, python3 and nvidia-smi; or what this machine has built:
 #   tests/gpu/run.sh build a
@@ -23,7 +23,7 @@
 # HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 240 for each part, 540
 # with other stages), and none takes longer than HEADRACE_GPU_STEP_SECONDS. HEADRACE_COMMIT: what to call the sources where there is no git.
 # The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
-# table.txt, rows.jsonl, clocks.csv, logs.txt.
+# table.txt, rows.jsonl, clocks.csv, logs.txt, and with part c float8.jsonl.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -194,6 +194,9 @@ run_c() {
   startup
   run_cost
   sanitize_failed
+  # Sums of FP8 products as this card's tensor cores make them, and how far they are from exact ones.
+  step float8-sums 20 "$build/benchmarks/cuda/gpu_float8_probe" --cublaslt "$cublaslt" &&
+    cp "$logs/float8-sums.log" "$out/float8.jsonl"
   run_ncu
   engine_bench serving-8b-fp8 80 --shape llama-3.1-8b --quantization fp8 --part serving
 }

@@ -38,7 +38,7 @@ TESTS = {
 }
 BENCHES = {
     name: f"benchmarks/cuda/{name}"
-    for name in ("gpu_kernel_bench", "gpu_engine_bench", "startup_bench")
+    for name in ("gpu_kernel_bench", "gpu_engine_bench", "gpu_float8_probe", "startup_bench")
 }
 # One test fails, one takes the process with it, and one is behind that.
 FAILS = """case "$*" in
