@@ -3,7 +3,7 @@
 #   tests/gpu/run.sh a     tests of kernels; attention, decodes of all formats, serving
 #   tests/gpu/run.sh b     products, quantized ones, experts, sampling; tests of models
 #   tests/gpu/run.sh c     start-up, the cost of the same bits, a failing test under
-#                          compute-sanitizer, sums of FP8, counts of ncu, FP8 serving
+#                          compute-sanitizer, sums of FP8, counts of ncu, serving of short outputs
 # They run what tests/gpu/pack.sh has packed (build/gpu/pack.tar.xz, or HEADRACE_GPU_PACK), which
 # takes bash, python3 and nvidia-smi; or what this machine has built:
 #   tests/gpu/run.sh build a
@@ -21,7 +21,8 @@
 # build needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
 # HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 240 for each part, 540
-# with other stages), and none takes longer than HEADRACE_GPU_STEP_SECONDS. HEADRACE_COMMIT: what to call the sources where there is no git.
+# with other stages), and none takes longer than HEADRACE_GPU_STEP_SECONDS. HEADRACE_COMMIT: what to
+# call the sources where there is no git.
 # The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
 # table.txt, rows.jsonl, clocks.csv, logs.txt, and with part c float8.jsonl.
 set -uo pipefail
@@ -170,13 +171,18 @@ engine_bench() {
   step "$name" "$limit" "$build/benchmarks/cuda/gpu_engine_bench" --rows "$rows_file" "$@"
 }
 
+# serving NAME SECONDS ARGUMENT...: 1,000 requests at once.
+serving() {
+  engine_bench "$1" "$2" --shape llama-3.1-8b --part serving --seqs 1000 "${@:3}"
+}
+
 run_a() {
   kernel_tests
   kernel_bench 30 attention
   engine_bench bench-8b 40 --shape llama-3.1-8b --part decode
   engine_bench bench-8b-wint4 75 --shape llama-3.1-8b --quantization wint4 --part decode
   engine_bench bench-8b-fp8 50 --shape llama-3.1-8b --quantization fp8 --part decode
-  engine_bench serving-8b 75 --shape llama-3.1-8b --part serving
+  serving serving-8b 75
   engine_bench bench-1b 30 --shape llama-3.2-1b --part decode
 }
 
@@ -199,7 +205,8 @@ run_c() {
   step float8-sums 20 "$build/benchmarks/cuda/gpu_float8_probe" --cublaslt "$cublaslt" &&
     cp "$logs/float8-sums.log" "$out/float8.jsonl"
   run_ncu
-  engine_bench serving-8b-fp8 80 --shape llama-3.1-8b --quantization fp8 --part serving
+  serving serving-8b-512 45 --longest 512
+  serving serving-8b-fp8-512 50 --longest 512 --quantization fp8
 }
 
 startup() {
@@ -234,6 +241,7 @@ run_cost() {
 
 run_details() {
   kernel_bench 30 segments rows
+  engine_bench serving-8b-256 75 --shape llama-3.1-8b --part serving
   engine_bench bench-tower 45 --part tower
   engine_bench bench-moe-wint4 90 --shape qwen3-30b-a3b --quantization wint4 --part decode
 }
