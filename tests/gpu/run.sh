@@ -96,7 +96,7 @@ for stage in "${stages[@]}"; do
 done
 deadline=${HEADRACE_GPU_SECONDS:-$deadline}
 mkdir -p "$logs" "$out"
-rm -f "$logs"/*.log "$out"/{table.txt,clocks.csv,logs.txt}
+rm -f "$logs"/*.{log,csv} "$out"/{table.txt,clocks.csv,logs.txt}
 . "$root/tests/gpu/steps.sh"
 
 # The newest cuBLASLt there is: the toolkit's, or one that came with a Python package.
@@ -302,7 +302,7 @@ run_ncu() {
   done
   [ -n "$metrics" ] || { skip ncu "it knows none of the metrics"; return; }
   for part in linears attention quantized; do
-    step "ncu-$part" 45 ncu --profile-from-start off --graph-profiling graph --clock-control none \
+    step "ncu-$part" 40 ncu --profile-from-start off --graph-profiling graph --clock-control none \
       --metrics "$metrics" --csv --page raw --print-units base --log-file "$logs/ncu-$part.csv" \
       "$build/benchmarks/cuda/gpu_kernel_bench" --part $part --profile --cublaslt none
     python3 benchmarks/cuda/counts.py "$logs/ncu-$part.log" "$logs/ncu-$part.csv" >>"$rows_file"
@@ -331,7 +331,7 @@ finish() {
   local log
   [ -z "$linked" ] || rm -f "$linked"
   [ -z "$clocks" ] || { kill $clocks && wait $clocks; } 2>/dev/null
-  for log in "$logs"/*.log; do
+  for log in "$logs"/*.log "$logs"/*.csv; do
     printf '=== %s\n' "$(basename "$log" .log)"
     tail -c 1000000 "$log"
   done >"$out/logs.txt" 2>/dev/null
