@@ -305,7 +305,8 @@ run_ncu() {
     step "ncu-$part" 40 ncu --profile-from-start off --graph-profiling graph --clock-control none \
       --metrics "$metrics" --csv --page raw --print-units base --log-file "$logs/ncu-$part.csv" \
       "$build/benchmarks/cuda/gpu_kernel_bench" --part $part --profile --cublaslt none
-    python3 benchmarks/cuda/counts.py "$logs/ncu-$part.log" "$logs/ncu-$part.csv" >>"$rows_file"
+    [ ! -e "$logs/ncu-$part.csv" ] ||
+      python3 benchmarks/cuda/counts.py "$logs/ncu-$part.log" "$logs/ncu-$part.csv" >>"$rows_file"
   done
 }
 
