@@ -3,6 +3,7 @@
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/sample/sample_report.cuh"
 #include "cuda/kernels/sample/sample_scan.cuh"
+#include "cuda/kernels/sample/sample_spread.cuh"
 
 namespace headrace::cuda {
 namespace {
@@ -24,6 +25,7 @@ __global__ void __launch_bounds__(kSampleThreads, 3) sample_scan_kernel(SampleAr
   start_next();
   wait_for_previous();
   const SliceTable table = slice_table(args);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *table.num_spread = 0;
   const auto slices = static_cast<unsigned>(table.slices);
   const SampleRowArgs& row = args.rows[blockIdx.x / slices];
   if (row.logits_row < 0) return;
@@ -41,44 +43,39 @@ __global__ void __launch_bounds__(kSampleThreads, 1) sample_draw_kernel(SampleAr
   const SliceTable table = slice_table(args);
   const SampleRowArgs row = args.rows[blockIdx.x];
   if (row.logits_row < 0) return;
-  float* logits = args.logits + row.logits_row * args.stride;
   const RowFound found = row_found(table.found + int64_t{blockIdx.x} * table.slices, table.slices);
-  const RowReader processed{logits, row.allowed, args.vocab_size,
-                            row.greedy ? 1.0f : row.temperature};
-  SampleRowResult result{.finite = found.finite};
-  if (row.forced_token >= 0) {
-    result.token = row.forced_token;
-  } else if (found.best == 0) {
-    result.token = smallest_allowed(processed, shared);
-  } else {
-    result.token = row.greedy ? token_of(found.best) : draw(processed, found, args, row, shared);
+  const RowReader processed = processed_row(args, row);
+  int32_t token = row.forced_token;
+  if (token < 0 && found.best == 0) {
+    token = smallest_allowed(processed, shared);
+  } else if (token < 0) {
+    token = row.greedy ? token_of(found.best) : draw(processed, found, args, row, shared);
+    if (token == kSpread) return;
   }
-  const ReadPoint read = read_point(row);
-  if (read != ReadPoint::kNowhere) {
-    RowReader reported = processed;
-    const bool scaled =
-        read == ReadPoint::kProcessed ||
-        (row.logprobs_mode == LogprobsMode::kRawLogprobs && row.temperature_scaled_logprobs);
-    if (!scaled) reported.divisor = 1.0f;
-    float max = found.best == 0 ? kNever : reported.divided(value_of(found.best));
-    if (read != ReadPoint::kProcessed && has_edits(row)) {
-      RowEdits(args, row, logits, 0, args.vocab_size).undo(read);
-      max = largest_value(reported, shared);
-    }
-    report(reported, max, row, args.top + int64_t{blockIdx.x} * args.max_logprobs, shared, &result);
-  }
-  if (threadIdx.x == 0) {
-    SampleRowResult* const results = args.results_at != nullptr ? *args.results_at : args.results;
-    results[blockIdx.x] = result;
-    if (args.drawn != nullptr) args.drawn[blockIdx.x] = result.token;
-  }
+  finish_row(args, static_cast<int32_t>(blockIdx.x), found, token, shared);
+}
+
+/// Any number of blocks, for the draws that are spread: each slice is added to its row's bins.
+__global__ void __launch_bounds__(kSampleThreads, 2) sample_spread_kernel(SampleArgs args) {
+  start_next();
+  wait_for_previous();
+  auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
+  for_each_spread_slice(args, [&](int32_t r, int32_t slice) { add_slice(args, r, slice, shared); });
+}
+
+/// The same once more: each slice is looked through for where the draw may end.
+__global__ void __launch_bounds__(kSampleThreads, 1) sample_pick_kernel(SampleArgs args) {
+  start_next();
+  wait_for_previous();
+  auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
+  for_each_spread_slice(args,
+                        [&](int32_t r, int32_t slice) { pick_slice(args, r, slice, shared); });
 }
 
 }  // namespace
 
 size_t sample_workspace_bytes(int64_t num_rows, int32_t vocab_size) {
-  const auto slices = static_cast<size_t>(num_rows) * static_cast<size_t>(slices_of(vocab_size));
-  return slices * (sizeof(SliceFound) + kSliceList * sizeof(OrderCode));
+  return slice_table_bytes(num_rows, slices_of(vocab_size));
 }
 
 void sample(const SampleArgs& args, Stream stream) {
@@ -99,6 +96,11 @@ void sample(const SampleArgs& args, Stream stream) {
                          .shared_bytes = sizeof(SampleShared),
                          .overlaps = true};
   launch("sample_draw", sample_draw_kernel, draw, stream, args);
+  // Which rows they have to do with is only known on the device; mostly there are none.
+  LaunchShape spread = draw;
+  spread.grid = {least(kSpreadBlocks, scan.grid.x)};
+  launch("sample_spread", sample_spread_kernel, spread, stream, args);
+  launch("sample_pick", sample_pick_kernel, spread, stream, args);
 }
 
 }  // namespace headrace::cuda

@@ -18,7 +18,7 @@ struct ScanShared {
   float groups[kScanGroups];
   float thresholds[kGroupWarps], largest[kGroupWarps];
   bool bad[kScanWarps], some[kScanWarps];
-  Amount amounts[kScanWarps];
+  Amount amounts[kScanWarps], reported[kScanWarps];
   uint32_t listed;
   int32_t best_token;
 };
@@ -174,6 +174,20 @@ __device__ inline Amount warp_amount(const SliceValues& values, float largest, f
   return static_cast<Amount>(warp_reduce(sum, Sum{}) * kAmountUnit);
 }
 
+/// The warp's part of the slice's amounts.
+__device__ inline void add_amounts(const SliceValues& values, const SampleRowArgs& row,
+                                   float largest, ScanShared* shared) {
+  const bool drawn = needs_total(row), reported = reports_scanned(row);
+  const float divisor = reported_divisor(row);
+  Amount amount = 0;
+  if (drawn) amount = warp_amount(values, largest, row.temperature);
+  if (lane_id() == 0) shared->amounts[warp_id()] = amount;
+  if (reported && !(drawn && divisor == row.temperature)) {
+    amount = warp_amount(values, largest, divisor);
+  }
+  if (lane_id() == 0) shared->reported[warp_id()] = amount;
+}
+
 /// Lists what is at least `floor`.
 __device__ inline void list_tokens(const SliceValues& values, int32_t first, float floor,
                                    OrderCode* list, ScanShared* shared) {
@@ -257,18 +271,18 @@ __device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& r
     largest = greatest(largest, shared->largest[w]);
   }
   if (own == largest && largest > kNever) find_first(values, first, largest, shared);
-  const bool sums = needs_total(row) && largest > kNever;
-  if (sums) {
-    const Amount amount = warp_amount(values, largest, row.temperature);
-    if (lane_id() == 0) shared->amounts[warp_id()] = amount;
-  }
-  if (draws(row)) floor = list_slice(values, first, floor, largest, list, shared);
+  const bool lists = draws(row) || reports_scanned(row);
+  if (largest > kNever) add_amounts(values, row, largest, shared);
+  if (lists) floor = list_slice(values, first, floor, largest, list, shared);
   __syncthreads();
   if (threadIdx.x != 0) return;
   SliceFound out{.floor = floor, .listed = shared->listed};
   if (largest > kNever) out.best = order_code(largest, shared->best_token);
   for (int w = 0; w < kScanWarps; ++w) {
-    if (sums) out.amount += shared->amounts[w];
+    if (largest > kNever) {
+      out.amount += shared->amounts[w];
+      out.reported += shared->reported[w];
+    }
     out.bad = out.bad || shared->bad[w];
     out.some = out.some || shared->some[w];
   }
