@@ -20,27 +20,45 @@ __device__ int32_t smallest_allowed(const RowReader& row, SampleShared* shared) 
   return smallest == kMaxVocabulary ? 0 : smallest;
 }
 
-/// A block a slice of a row.
-__global__ void __launch_bounds__(kSampleThreads, 3) sample_scan_kernel(SampleArgs args) {
+/// Any number of blocks, which take the rows' slices in turn.
+__global__ void __launch_bounds__(kSampleThreads, 3)
+    sample_scan_kernel(const __grid_constant__ SampleWork args) {
   start_next();
   wait_for_previous();
-  const SliceTable table = slice_table(args);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *table.num_spread = 0;
-  const auto slices = static_cast<unsigned>(table.slices);
-  const SampleRowArgs& row = args.rows[blockIdx.x / slices];
-  if (row.logits_row < 0) return;
-  const auto first = static_cast<int32_t>(blockIdx.x % slices) * kSliceSize;
-  scan_slice(args, row, first, table.found + blockIdx.x,
-             table.lists + int64_t{blockIdx.x} * kSliceList,
-             reinterpret_cast<ScanShared*>(shared_memory()));
+  if (blockIdx.x == 0 && threadIdx.x == 0) *args.table.num_spread = 0;
+  auto* const shared = reinterpret_cast<ScanShared*>(shared_memory());
+  const auto slices = static_cast<uint32_t>(args.table.slices);
+  const uint32_t count = static_cast<uint32_t>(args.num_rows) * slices;
+  const auto copy = [&](uint32_t i, float* stage) {
+    if (i < count) {
+      const int64_t row = args.rows[i / slices].logits_row;
+      const float* const logits = args.logits + row * args.stride;
+      const int32_t first = static_cast<int32_t>(i % slices) * kSliceSize;
+      if (row >= 0 && is_whole(logits, first, args.vocab_size)) {
+        SliceValues::copy(logits, first, stage);
+      }
+    }
+    copy_async_commit();
+  };
+  copy(blockIdx.x, shared->stages[0]);
+  int turn = 0;
+  HEADRACE_NO_UNROLL
+  for (uint32_t i = blockIdx.x; i < count; i += gridDim.x, turn ^= 1) {
+    copy(i + gridDim.x, shared->stages[turn ^ 1]);
+    copy_async_wait<kScanStages - 1>();
+    if (args.rows[i / slices].logits_row < 0) continue;
+    scan_slice(args, i, shared->stages[turn], shared);
+    __syncthreads();
+  }
 }
 
 /// A block a row, behind the scan.
-__global__ void __launch_bounds__(kSampleThreads, 1) sample_draw_kernel(SampleArgs args) {
+__global__ void __launch_bounds__(kSampleThreads, 1)
+    sample_draw_kernel(const __grid_constant__ SampleWork args) {
   start_next();
   wait_for_previous();
   auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
-  const SliceTable table = slice_table(args);
+  const SliceTable& table = args.table;
   const SampleRowArgs row = args.rows[blockIdx.x];
   if (row.logits_row < 0) return;
   const RowFound found = row_found(table.found + int64_t{blockIdx.x} * table.slices, table.slices);
@@ -56,7 +74,8 @@ __global__ void __launch_bounds__(kSampleThreads, 1) sample_draw_kernel(SampleAr
 }
 
 /// Any number of blocks, for the draws that are spread: each slice is added to its row's bins.
-__global__ void __launch_bounds__(kSampleThreads, 2) sample_spread_kernel(SampleArgs args) {
+__global__ void __launch_bounds__(kSampleThreads, 2)
+    sample_spread_kernel(const __grid_constant__ SampleWork args) {
   start_next();
   wait_for_previous();
   auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
@@ -64,7 +83,8 @@ __global__ void __launch_bounds__(kSampleThreads, 2) sample_spread_kernel(Sample
 }
 
 /// The same once more: each slice is looked through for where the draw may end.
-__global__ void __launch_bounds__(kSampleThreads, 1) sample_pick_kernel(SampleArgs args) {
+__global__ void __launch_bounds__(kSampleThreads, 1)
+    sample_pick_kernel(const __grid_constant__ SampleWork args) {
   start_next();
   wait_for_previous();
   auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
@@ -86,21 +106,25 @@ void sample(const SampleArgs& args, Stream stream) {
   HEADRACE_CHECK(args.max_logprobs >= 0 && args.max_logprobs <= kMaxDeviceLogprobs,
                  args.max_logprobs);
   HEADRACE_CHECK(args.workspace != nullptr);
-  const LaunchShape scan{.grid = {grid_size(args.num_rows * slices_of(args.vocab_size))},
+  SampleWork work;
+  static_cast<SampleArgs&>(work) = args;
+  work.table = slice_table(args);
+  const int64_t slices = args.num_rows * slices_of(args.vocab_size);
+  const LaunchShape scan{.grid = {grid_size(least(slices, int64_t{kMostBlocks}))},
                          .threads = kSampleThreads,
                          .shared_bytes = sizeof(ScanShared),
                          .overlaps = true};
-  launch("sample_scan", sample_scan_kernel, scan, stream, args);
+  launch("sample_scan", sample_scan_kernel, scan, stream, work);
   const LaunchShape draw{.grid = {grid_size(args.num_rows)},
                          .threads = kSampleThreads,
                          .shared_bytes = sizeof(SampleShared),
                          .overlaps = true};
-  launch("sample_draw", sample_draw_kernel, draw, stream, args);
+  launch("sample_draw", sample_draw_kernel, draw, stream, work);
   // Which rows they have to do with is only known on the device; mostly there are none.
   LaunchShape spread = draw;
-  spread.grid = {least(kSpreadBlocks, scan.grid.x)};
-  launch("sample_spread", sample_spread_kernel, spread, stream, args);
-  launch("sample_pick", sample_pick_kernel, spread, stream, args);
+  spread.grid = scan.grid;
+  launch("sample_spread", sample_spread_kernel, spread, stream, work);
+  launch("sample_pick", sample_pick_kernel, spread, stream, work);
 }
 
 }  // namespace headrace::cuda

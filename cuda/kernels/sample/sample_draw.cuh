@@ -111,8 +111,8 @@ __device__ inline Amount scanned_total(const SliceFound* slices, int32_t count,
 }
 
 /// The draw among the tokens that are visited. `total`: of all tokens' weights, or 0: theirs.
-__device__ inline int32_t draw_placed(const Tokens& tokens, Amount total, double u,
-                                      const SampleRowArgs& args, SampleShared* shared) {
+__device__ HEADRACE_NO_INLINE int32_t draw_placed(const Tokens& tokens, Amount total, double u,
+                                                  const SampleRowArgs& args, SampleShared* shared) {
   Places places(tokens, shared);
   if (total == 0) total = places.total();
   const uint32_t top_k = args.top_k > 0 ? static_cast<uint32_t>(args.top_k) : 0;
@@ -160,9 +160,9 @@ inline constexpr int32_t kSpread = -1;
 
 /// There is a token above -inf, the best of which has the value `max`. Returns kSpread if it is
 /// left to the kernels behind.
-__device__ inline int32_t draw(const RowReader& row, const RowFound& found, const SampleArgs& all,
+__device__ inline int32_t draw(const RowReader& row, const RowFound& found, const SampleWork& all,
                                const SampleRowArgs& args, SampleShared* shared) {
-  const SliceTable table = slice_table(all);
+  const SliceTable& table = all.table;
   const int64_t first_slice = int64_t{blockIdx.x} * table.slices;
   const SliceFound* const slices = table.found + first_slice;
   const float max = row.divided(value_of(found.best));

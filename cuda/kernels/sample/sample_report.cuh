@@ -173,7 +173,7 @@ __device__ inline void report(const RowReader& row, float max, const SampleRowAr
 }
 
 /// What is left to do for row `r` once its token is known. Called by the block.
-__device__ HEADRACE_NO_INLINE void finish_row(const SampleArgs& args, int32_t r,
+__device__ HEADRACE_NO_INLINE void finish_row(const SampleWork& args, int32_t r,
                                               const RowFound& found, int32_t token,
                                               SampleShared* shared) {
   const SampleRowArgs row = args.rows[r];
@@ -181,7 +181,7 @@ __device__ HEADRACE_NO_INLINE void finish_row(const SampleArgs& args, int32_t r,
   SampleRowResult result{.token = token, .finite = found.finite};
   const ReadPoint read = read_point(row);
   if (read != ReadPoint::kNowhere) {
-    const SliceTable table = slice_table(args);
+    const SliceTable& table = args.table;
     const int64_t first_slice = int64_t{r} * table.slices;
     const RowReader reported{logits, row.allowed, args.vocab_size, reported_divisor(row)};
     TokenLogprob* const top = args.top + int64_t{r} * args.max_logprobs;

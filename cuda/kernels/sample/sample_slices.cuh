@@ -9,6 +9,9 @@
 namespace headrace::cuda {
 
 inline constexpr int kSampleThreads = 512;
+/// Of grids whose blocks take slices in turn: about as many as run at once. Any number gives the
+/// same results.
+inline constexpr int kMostBlocks = 3 * 132;
 inline constexpr float kNever = -INFINITY;
 /// A weight of 1 as an Amount; 2^19 of them fit.
 inline constexpr float kAmountUnit = 0x1p44f;
@@ -78,7 +81,7 @@ inline size_t slice_table_bytes(int64_t num_rows, int32_t slices) {
   return static_cast<size_t>(num_rows) * each + sizeof(int32_t);
 }
 
-__host__ __device__ inline SliceTable slice_table(const SampleArgs& args) {
+inline SliceTable slice_table(const SampleArgs& args) {
   const int32_t slices = slices_of(args.vocab_size);
   auto* const lists = static_cast<OrderCode*>(args.workspace);
   OrderCode* const picked = lists + args.num_rows * slices * kSliceList;
@@ -88,6 +91,11 @@ __host__ __device__ inline SliceTable slice_table(const SampleArgs& args) {
   auto* const spread_rows = reinterpret_cast<int32_t*>(spread + args.num_rows);
   return {found, lists, spread, bins, picked, spread_rows, spread_rows + args.num_rows, slices};
 }
+
+/// What the kernels take. Places are worked out on the host, so that no registers hold them.
+struct SampleWork : SampleArgs {
+  SliceTable table;
+};
 
 /// Does the draw look at more than the best token?
 __device__ inline bool draws(const SampleRowArgs& row) {

@@ -10,9 +10,6 @@
 
 namespace headrace::cuda {
 
-/// About as many as run at once. Any number gives the same results.
-inline constexpr unsigned kSpreadBlocks = 396;
-
 /// A row's logits as the draw sees them.
 __device__ inline RowReader processed_row(const SampleArgs& args, const SampleRowArgs& row) {
   return {args.logits + row.logits_row * args.stride, row.allowed, args.vocab_size,
@@ -21,13 +18,12 @@ __device__ inline RowReader processed_row(const SampleArgs& args, const SampleRo
 
 /// f(row, slice) for this block's share.
 template <class F>
-__device__ void for_each_spread_slice(const SampleArgs& args, const F& f) {
-  const SliceTable table = slice_table(args);
-  const auto slices = static_cast<unsigned>(table.slices);
-  const unsigned count = static_cast<unsigned>(*table.num_spread) * slices;
+__device__ void for_each_spread_slice(const SampleWork& args, const F& f) {
+  const auto slices = static_cast<unsigned>(args.table.slices);
+  const unsigned count = static_cast<unsigned>(*args.table.num_spread) * slices;
   HEADRACE_NO_UNROLL
   for (unsigned i = blockIdx.x; i < count; i += gridDim.x) {
-    f(table.spread_rows[i / slices], static_cast<int32_t>(i % slices));
+    f(args.table.spread_rows[i / slices], static_cast<int32_t>(i % slices));
     __syncthreads();
   }
 }
@@ -99,9 +95,9 @@ __device__ inline void find_region(const Amount* bins, const SampleRowArgs& row,
   draw->total = total;
 }
 
-__device__ inline void add_slice(const SampleArgs& args, int32_t r, int32_t slice,
+__device__ inline void add_slice(const SampleWork& args, int32_t r, int32_t slice,
                                  SampleShared* shared) {
-  const SliceTable table = slice_table(args);
+  const SliceTable& table = args.table;
   const SampleRowArgs& row = args.rows[r];
   SpreadDraw* const draw = table.spread + r;
   Amount* const bins = table.bins + int64_t{r} * kBins;
@@ -161,8 +157,8 @@ __device__ inline int32_t draw_picked(const OrderCode* picked, uint32_t count, u
 }
 
 /// Once all slices have been looked through.
-__device__ inline void finish_spread(const SampleArgs& args, int32_t r, SampleShared* shared) {
-  const SliceTable table = slice_table(args);
+__device__ inline void finish_spread(const SampleWork& args, int32_t r, SampleShared* shared) {
+  const SliceTable& table = args.table;
   const SampleRowArgs& row = args.rows[r];
   SpreadDraw* const draw = table.spread + r;
   const uint32_t count = atomicAdd(&draw->num_picked, 0u);
@@ -180,9 +176,9 @@ __device__ inline void finish_spread(const SampleArgs& args, int32_t r, SampleSh
   finish_row(args, r, found, token, shared);
 }
 
-__device__ inline void pick_slice(const SampleArgs& args, int32_t r, int32_t slice,
+__device__ inline void pick_slice(const SampleWork& args, int32_t r, int32_t slice,
                                   SampleShared* shared) {
-  const SliceTable table = slice_table(args);
+  const SliceTable& table = args.table;
   SpreadDraw* const draw = table.spread + r;
   OrderCode* const picked = table.picked + int64_t{r} * kMaxPicked;
   if (threadIdx.x == 0) {
