@@ -246,7 +246,7 @@ double measure(BenchDevice& device, const KernelBenchOptions& options, const Yar
     contestants.push_back(fastest_peer(device, product, *peer));
   }
   const int turns = std::max(options.least_turns / 4, product.turns());
-  const auto seconds = race(device, contestants, {.turns = turns, .rounds = options.rounds});
+  const auto seconds = race(device, contestants, options.race(turns));
   const double other = held.peer ? 1e6 * seconds[1] : 0;
   report.add(
       time_row(number, work, 1e6 * seconds[0], "us", other, held.peer ? held.peer->name() : ""));
@@ -271,7 +271,7 @@ void measure_kernels(BenchDevice& device, const KernelBenchOptions& options, con
     contestants.push_back(fastest_peer(device, product, *peer));
   }
   const int turns = std::max(options.least_turns / 4, product.turns());
-  const auto seconds = race(device, contestants, {.turns = turns, .rounds = options.rounds});
+  const auto seconds = race(device, contestants, options.race(turns));
   for (size_t i = 0; i < names.size(); ++i) {
     report.add(time_row(number + names[i], product.work(), 1e6 * seconds[i], "us",
                         held.peer ? 1e6 * seconds.back() : 0, held.peer ? held.peer->name() : ""));
