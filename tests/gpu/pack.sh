@@ -40,7 +40,7 @@ done
   echo "commit $(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)"
   sed -n 's/^HEADRACE_CUDA_ARCHS:[A-Z]*=/archs /p' "$build/CMakeCache.txt"
 } | tee "$packed/$folder/pack.txt"
-parts=(tests/gpu benchmarks/cuda/table.py examples/tiny_model/checkpoint)
+parts=(tests/gpu benchmarks/cuda/{table,counts}.py examples/tiny_model/checkpoint)
 [ "${HEADRACE_PACK_GOLDENS:-1}" = 0 ] || parts+=(tests/golden)
 tar -cf - "${parts[@]}" | tar -xf - -C "$packed"
 # The same kernels are in three programs: a dictionary over all of them finds that.

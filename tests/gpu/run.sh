@@ -2,8 +2,8 @@
 # Everything that needs a GPU, in parts of at most four minutes, each useful alone:
 #   tests/gpu/run.sh a     tests of kernels; attention, decodes of all formats, serving
 #   tests/gpu/run.sh b     products, quantized ones, experts, sampling; tests of models
-#   tests/gpu/run.sh c     start-up, FP8 serving, the cost of the same bits, a failing test under
-#                          compute-sanitizer, counts of ncu
+#   tests/gpu/run.sh c     start-up, the cost of the same bits, a failing test under
+#                          compute-sanitizer, sums of FP8, counts of ncu, serving of short outputs
 # They run what tests/gpu/pack.sh has packed (build/gpu/pack.tar.xz, or HEADRACE_GPU_PACK), which
 # takes bash, python3 and nvidia-smi; or what this machine has built:
 #   tests/gpu/run.sh build a
@@ -21,9 +21,10 @@
 # build needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
 # HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 240 for each part, 540
-# with other stages). HEADRACE_COMMIT: what to call the sources where there is no git.
+# with other stages), and none takes longer than HEADRACE_GPU_STEP_SECONDS. HEADRACE_COMMIT: what to
+# call the sources where there is no git.
 # The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
-# table.txt, rows.jsonl, clocks.csv, logs.txt.
+# table.txt, rows.jsonl, clocks.csv, logs.txt, and with part c float8.jsonl.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -95,7 +96,7 @@ for stage in "${stages[@]}"; do
 done
 deadline=${HEADRACE_GPU_SECONDS:-$deadline}
 mkdir -p "$logs" "$out"
-rm -f "$logs"/*.log "$out"/{table.txt,clocks.csv,logs.txt}
+rm -f "$logs"/*.{log,csv} "$out"/{table.txt,clocks.csv,logs.txt}
 . "$root/tests/gpu/steps.sh"
 
 # The newest cuBLASLt there is: the toolkit's, or one that came with a Python package.
@@ -170,23 +171,29 @@ engine_bench() {
   step "$name" "$limit" "$build/benchmarks/cuda/gpu_engine_bench" --rows "$rows_file" "$@"
 }
 
+# serving NAME SECONDS ARGUMENT...: 1,000 requests at once.
+serving() {
+  engine_bench "$1" "$2" --shape llama-3.1-8b --part serving --seqs 1000 "${@:3}"
+}
+
 run_a() {
   kernel_tests
   kernel_bench 30 attention
   engine_bench bench-8b 40 --shape llama-3.1-8b --part decode
   engine_bench bench-8b-wint4 75 --shape llama-3.1-8b --quantization wint4 --part decode
   engine_bench bench-8b-fp8 50 --shape llama-3.1-8b --quantization fp8 --part decode
-  engine_bench serving-8b 75 --shape llama-3.1-8b --part serving
+  serving serving-8b 75
   engine_bench bench-1b 30 --shape llama-3.2-1b --part decode
 }
 
-# 61 GB of experts in bf16.
+# Tests of models compute more on the host than on the GPU. 61 GB of experts in bf16.
 run_b() {
+  local processes=$(($(nproc) < 4 ? $(nproc) : 4))
   kernel_bench 60 linears
   kernel_bench 30 quantized sampling
-  tests quantized 60 "$build/tests/cuda/host/gpu_quantized_test"
-  tests parity 30 "$build/tests/cuda/host/gpu_parity_test"
-  tests experts 30 "$build/tests/cuda/host/gpu_moe_test"
+  tests quantized 75 "$build/tests/cuda/host/gpu_quantized_test" '*' $processes
+  tests parity 30 "$build/tests/cuda/host/gpu_parity_test" '*' $processes
+  tests experts 30 "$build/tests/cuda/host/gpu_moe_test" '*' $processes
   engine_bench bench-moe 75 --shape qwen3-30b-a3b --part decode
 }
 
@@ -194,8 +201,12 @@ run_c() {
   startup
   run_cost
   sanitize_failed
+  # Sums of FP8 products as this card's tensor cores make them, and how far they are from exact ones.
+  step float8-sums 20 "$build/benchmarks/cuda/gpu_float8_probe" --cublaslt "$cublaslt" &&
+    cp "$logs/float8-sums.log" "$out/float8.jsonl"
   run_ncu
-  engine_bench serving-8b-fp8 80 --shape llama-3.1-8b --quantization fp8 --part serving
+  serving serving-8b-512 45 --longest 512
+  serving serving-8b-fp8-512 50 --longest 512 --quantization fp8
 }
 
 startup() {
@@ -230,6 +241,8 @@ run_cost() {
 
 run_details() {
   kernel_bench 30 segments rows
+  kernel_bench 60 quantized-rows
+  engine_bench serving-8b-256 75 --shape llama-3.1-8b --part serving
   engine_bench bench-tower 45 --part tower
   engine_bench bench-moe-wint4 90 --shape qwen3-30b-a3b --quantization wint4 --part decode
 }
@@ -277,16 +290,24 @@ run_sanitize() {
     '*RankExchange.S*:*RankExchange.PartsCome*:*RankExchange.ASum*:*RankExchange.WordsOf*'
 }
 
-# The third launch of each kernel of a benchmark, until there are 16.
+# Bytes, instructions, and shares of active cycles, of one recorded run of each kernel; those of these
+# metrics that this ncu knows.
 run_ncu() {
-  local part metrics=gpu__time_duration.sum,launch__registers_per_thread,smsp__inst_executed.sum
+  local part metric known metrics=
   command -v ncu >/dev/null || { skip ncu "no ncu"; return; }
-  metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__inst_executed.avg.per_cycle_active
-  metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active
-  for part in attention sampling linears; do
-    step "ncu-$part" 45 ncu --clock-control none --metrics "$metrics" --kernel-name-base mangled \
-      --kernel-id :::3 --launch-count 16 --kill yes \
-      "$build/benchmarks/cuda/gpu_kernel_bench" --part $part
+  known=$(timeout 20 ncu --query-metrics 2>/dev/null)
+  for metric in dram__bytes.sum lts__t_bytes.sum smsp__inst_executed.sum \
+    sm__inst_executed.avg.per_cycle_active sm__warps_active.avg.pct_of_peak_sustained_active \
+    sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active; do
+    ! grep -q "^${metric%%.*} " <<<"$known" || metrics+=${metrics:+,}$metric
+  done
+  [ -n "$metrics" ] || { skip ncu "it knows none of the metrics"; return; }
+  for part in linears attention quantized; do
+    step "ncu-$part" 40 ncu --profile-from-start off --graph-profiling graph --clock-control none \
+      --metrics "$metrics" --csv --page raw --print-units base --log-file "$logs/ncu-$part.csv" \
+      "$build/benchmarks/cuda/gpu_kernel_bench" --part $part --profile --cublaslt none
+    [ ! -e "$logs/ncu-$part.csv" ] ||
+      python3 benchmarks/cuda/counts.py "$logs/ncu-$part.log" "$logs/ncu-$part.csv" >>"$rows_file"
   done
 }
 
@@ -312,7 +333,7 @@ finish() {
   local log
   [ -z "$linked" ] || rm -f "$linked"
   [ -z "$clocks" ] || { kill $clocks && wait $clocks; } 2>/dev/null
-  for log in "$logs"/*.log; do
+  for log in "$logs"/*.log "$logs"/*.csv; do
     printf '=== %s\n' "$(basename "$log" .log)"
     tail -c 1000000 "$log"
   done >"$out/logs.txt" 2>/dev/null
@@ -323,6 +344,7 @@ finish() {
     echo "$SECONDS s in all"
     echo
     printf '%s\n' "${steps[@]}"
+    [ ${#again[@]} -eq 0 ] || printf '%s\n' "" "failed tests:" "${again[@]##*|}"
     [ ${#cut[@]} -eq 0 ] || printf '\nno time was left for: tests/gpu/run.sh %s\n' "${cut[*]}"
     if [ -e "$rows_file" ]; then
       echo

@@ -3,6 +3,7 @@
 
 rows_file=$out/rows.jsonl
 again_seconds=${HEADRACE_GPU_AGAIN_SECONDS:-60}
+longest=${HEADRACE_GPU_STEP_SECONDS:-600}
 steps=()
 cut=()
 again=()
@@ -37,6 +38,7 @@ step() {
     return 1
   }
   result=ok
+  [ "$limit" -le "$longest" ] || limit=$longest
   [ "$limit" -le $left ] || limit=$left
   # In the background: a signal to this script is heard at once.
   timeout -k 5 "$limit" "$@" >"$log" 2>&1 &
@@ -63,32 +65,55 @@ failed_tests() {
   sed -nE 's/^\[  FAILED  \] ([A-Za-z0-9_/]+\.[A-Za-z0-9_/]+).*/\1/p' "$1" | sort -u
 }
 unended() {
-  began "$1" | tail -n 1 | while read -r test; do
-    grep -aqF -e "[       OK ] $test (" -e "[  FAILED  ] $test (" -e "[  FAILED  ] $test, where" \
-      -e "[  SKIPPED ] $test (" "$1" || echo "$test"
-  done
+  awk '/^\[ RUN      \]/ {open[$4] = 1}
+    /^\[       OK \]/ {delete open[$4]}
+    /^\[  FAILED  \]|^\[  SKIPPED \]/ {sub(",$", "", $4); delete open[$4]}
+    END {for (test in open) print test}' "$1"
 }
 
-# tests NAME SECONDS PROGRAM [FILTER]: a test program. A test that takes the process with it costs
-# those behind it nothing: they run in another one, five times at most. Failed ones run again at the end (run_again),
-# but none that only ran out of time: it would again.
+# sharded PROCESSES PROGRAM...: a test program's tests in so many processes at once; their output is
+# one behind the other.
+sharded() {
+  local count=$1 index pids=() status=0
+  shift
+  folder=$(mktemp -d)
+  trap 'cat "$folder"/*; rm -rf "$folder"' EXIT
+  trap exit TERM
+  for ((index = 0; index < count; ++index)); do
+    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$index "$@" >"$folder/$index" 2>&1 &
+    pids+=($!)
+  done
+  for index in "${pids[@]}"; do
+    wait "$index" || status=$?
+  done
+  echo "$(cat "$folder"/* | grep -ac '^\[       OK') passed in $count processes" >"$folder/all"
+  exit $status
+}
+export -f sharded
+
+# tests NAME SECONDS PROGRAM [FILTER [PROCESSES]]: a test program. A test that takes the process with
+# it costs those behind it nothing: they run in another one, five times at most. Failed ones run again
+# at the end (run_again), but none that only ran out of time: it would again.
 tests() {
-  local name=$1 limit=$2 program=$3 filter=${4:-*} begin=$SECONDS log last failed_test
-  local part=1 every
+  local name=$1 limit=$2 program=$3 filter=${4:-*} begin=$SECONDS part=1 log lost test command
   while :; do
-    every=$name
-    [ $part = 1 ] || every=$name-$part
-    log=$logs/$every.log
-    step "$every" $((limit - (SECONDS - begin))) "$program" --gtest_filter="$filter" && return
-    [ -e "$log" ] && [ "$result" != SKIPPED ] || return 1
-    last=$(unended "$log")
-    for failed_test in $(failed_tests "$log") $([ "$result" = TIMEOUT ] || echo "$last"); do
-      again+=("$name|$program|$failed_test")
-      printf '{"failed_test": "%s", "program": "%s"}\n' "$failed_test" "$name" >>"$rows_file"
+    log=$name
+    [ $part = 1 ] || log=$name-$part
+    command=("$program" --gtest_filter="$filter")
+    [ "${5:-1}" = 1 ] || command=(bash -c 'sharded "$@"' sharded "$5" "${command[@]}")
+    step "$log" $((limit - (SECONDS - begin))) "${command[@]}" && return
+    log=$logs/$log.log
+    [ "$result" != SKIPPED ] || return 1
+    lost=$(unended "$log")
+    [ "$result" = FAILED ] || {
+      note "" "" "time ran out in $(paste -sd' ' <<<"$lost")"
+      lost=
+    }
+    for test in $(failed_tests "$log") $lost; do
+      again+=("$name|$program|$test")
+      printf '{"failed_test": "%s", "program": "%s"}\n' "$test" "$name" >>"$rows_file"
     done
-    [ "$result" = TIMEOUT ] && [ -n "$last" ] && note "" "" "time ran out in $last"
-    [ "$result" = FAILED ] && [ -n "$last" ] && [ $part -lt 5 ] &&
-      [ $((limit - (SECONDS - begin))) -gt 0 ] || return 1
+    [ -n "$lost" ] && [ $part -lt 5 ] && [ $((limit - (SECONDS - begin))) -gt 0 ] || return 1
     case $filter in
       *-*) filter+=: ;;
       *) filter+=- ;;
