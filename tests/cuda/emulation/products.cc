@@ -9,6 +9,7 @@
 
 #include "codes8.h"
 #include "hopper_state.h"
+#include "short_sums.h"
 
 namespace headrace::emulation {
 namespace {
@@ -205,22 +206,19 @@ const char* check_unchanged(const IssuedProduct& product, unsigned warp) {
   return a == product.a ? nullptr : kChanged;
 }
 
-/// Number k of row `row` of operands as read_matrix() leaves them.
-double number_at(const Product& product, const uint16_t* words, int row, int k) {
-  if (product.value != nullptr) {
-    return static_cast<double>(product.value(words[row * kDepth + k]));
-  }
-  return float8_number(static_cast<uint8_t>(words[row * kDepth + k / 2] >> k % 2 * 8));
-}
-
-/// Products are exact in double; one rounding, as a tensor core has no more (of e4m3 it has: its
-/// sums are shorter).
+/// Of 16-bit elements products are exact in double: one rounding, as a tensor core has no more.
 void add_product(const IssuedProduct& product, float* sums) {
-  const int n = product.args.n, depth = product.args.value != nullptr ? kDepth : 2 * kDepth;
-  std::vector<double> b(static_cast<size_t>(n * depth)), total(static_cast<size_t>(n));
+  const int n = product.args.n;
+  if (product.args.value == nullptr) {
+    return add_short_matrix(reinterpret_cast<const uint8_t*>(product.a.data()),
+                            reinterpret_cast<const uint8_t*>(product.b.data()), kRows, n,
+                            product.args.keep, sums);
+  }
+  const auto number = [&](uint16_t bits) { return static_cast<double>(product.args.value(bits)); };
+  std::vector<double> b(static_cast<size_t>(n * kDepth)), total(static_cast<size_t>(n));
   for (int j = 0; j < n; ++j) {
-    for (int k = 0; k < depth; ++k) {
-      b[static_cast<size_t>(k * n + j)] = number_at(product.args, product.b.data(), j, k);
+    for (int k = 0; k < kDepth; ++k) {
+      b[static_cast<size_t>(k * n + j)] = number(product.b[static_cast<size_t>(j * kDepth + k)]);
     }
   }
   for (int row = 0; row < kRows; ++row) {
@@ -228,8 +226,8 @@ void add_product(const IssuedProduct& product, float* sums) {
     for (int j = 0; j < n; ++j) {
       total[static_cast<size_t>(j)] = product.args.keep ? static_cast<double>(to[j]) : 0.0;
     }
-    for (int k = 0; k < depth; ++k) {
-      const double a = number_at(product.args, product.a.data(), row, k);
+    for (int k = 0; k < kDepth; ++k) {
+      const double a = number(product.a[static_cast<size_t>(row * kDepth + k)]);
       const double* from = b.data() + k * n;
       double* at = total.data();
       for (int j = 0; j < n; ++j) at[j] += a * from[j];

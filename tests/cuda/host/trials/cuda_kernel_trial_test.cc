@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cuda/host/support/emulated_gpu.h"
+#include "submit.h"
 
 namespace headrace::cuda {
 namespace {
@@ -124,6 +125,24 @@ TEST_F(KernelTrial, WrongCodesAreSeen) {
             "of 20 rows they differ in groups");
   EXPECT_EQ(try_wgmma_codes(context_, other_feature<Activations::kFloat8Groups, 0>),
             "values are wrong in groups");
+}
+
+/// FP8 by wgmma, or by mma.sync: the last that a chain does which doesn't end with its unit.
+template <bool kWgmma>
+void cut_at_the_end(const QuantLinearArgs& args, Stream stream) {
+  quant_linear(args, stream);
+  if (!has_float8(args.format) || args.linear.has_wgmma != kWgmma) return;
+  const Matrix out = args.linear.out;
+  submit(stream, nullptr, [out] {
+    auto* const bits = static_cast<uint32_t*>(out.data);
+    for (int64_t i = 0; i < out.rows * out.stride; ++i) bits[i] &= ~0x3ffu;
+  });
+}
+
+TEST_F(KernelTrial, SumsThatLoseBitsBehindAUnitAreSeen) {
+  EXPECT_EQ(try_wgmma_codes(context_, cut_at_the_end<true>), "values are wrong");
+  EXPECT_EQ(try_rounded_linears(context_, cut_at_the_end<false>),
+            "values are wrong with FP8 weights and rows");
 }
 
 /// Tensor cores see scores that are twice as large.
