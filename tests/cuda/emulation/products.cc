@@ -80,7 +80,8 @@ struct Call {
 bool same_product(const Product& x, const Product& y) {
   return x.n == y.n && (x.a_registers == nullptr) == (y.a_registers == nullptr) &&
          (x.a_registers != nullptr || x.a == y.a) && x.b == y.b &&
-         x.b_is_n_major == y.b_is_n_major && x.keep == y.keep && x.value == y.value;
+         x.b_is_n_major == y.b_is_n_major && x.keep == y.keep && x.value == y.value &&
+         x.a_stays == y.a_stays;
 }
 
 struct Lanes {
@@ -136,19 +137,29 @@ const char* hold_sums(const Lanes& lanes, size_t* id) {
   return nullptr;
 }
 
-const char* read_a(const Lanes& lanes, std::array<uint16_t, 256>* out) {
-  const Call& first = *lanes.at[0];
-  if (first.product.a_registers == nullptr) {
-    const int row = static_cast<int>(first.warp % 4) * kRows;
-    return read_matrix(first.product.a, false, row, kRows, out->data());
-  }
+using LaneRegisters = std::array<const uint32_t*, 32>;
+
+void read_registers(const LaneRegisters& lanes, std::array<uint16_t, 256>* out) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int w = 0; w < 4; ++w) {
       const int row = lane / 4 + w % 2 * 8, k = lane % 4 * 2 + w / 2 * 8;
       std::memcpy(&(*out)[static_cast<size_t>(row * kDepth + k)],
-                  &lanes.at[lane]->product.a_registers[w], 4);
+                  &lanes[static_cast<size_t>(lane)][w], 4);
     }
   }
+}
+
+const char* read_a(const Lanes& lanes, IssuedProduct* out) {
+  const Call& first = *lanes.at[0];
+  if (first.product.a_registers == nullptr) {
+    const int row = static_cast<int>(first.warp % 4) * kRows;
+    return read_matrix(first.product.a, false, row, kRows, out->a.data());
+  }
+  LaneRegisters held;
+  for (size_t lane = 0; lane < held.size(); ++lane)
+    held[lane] = lanes.at[lane]->product.a_registers;
+  read_registers(held, &out->a);
+  if (first.product.a_stays) out->a_lanes = held;
   return nullptr;
 }
 
@@ -168,9 +179,9 @@ const char* issue(void* const* payloads) {
   if (lanes.warp->issued == log.size()) log.push_back(product);
   if (!same_product(log[lanes.warp->issued++], product)) return "warps differ in a product";
 
-  IssuedProduct issued{.args = product, .a = {}, .b = {}, .accumulators = 0};
+  IssuedProduct issued{.args = product, .a = {}, .b = {}, .accumulators = 0, .a_lanes = {}};
   issued.b.resize(static_cast<size_t>(product.n * kDepth));
-  if (const char* error = read_a(lanes, &issued.a)) return error;
+  if (const char* error = read_a(lanes, &issued)) return error;
   if (const char* error =
           read_matrix(product.b, product.b_is_n_major, 0, product.n, issued.b.data())) {
     return error;
@@ -186,6 +197,10 @@ const char* check_unchanged(const IssuedProduct& product, unsigned warp) {
   std::vector<uint16_t> b(product.b.size());
   read_matrix(product.args.b, product.args.b_is_n_major, 0, product.args.n, b.data());
   if (b != product.b) return kChanged;
+  if (product.args.a_stays) {
+    read_registers(product.a_lanes, &a);
+    return a == product.a ? nullptr : "an operand's registers changed under a product";
+  }
   if (product.args.a_registers != nullptr) return nullptr;
   read_matrix(product.args.a, false, static_cast<int>(warp % 4) * kRows, kRows, a.data());
   return a == product.a ? nullptr : kChanged;
