@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from headrace.errors import TemplateError, UnsupportedError
 from headrace.media.item import MediaItem
@@ -50,6 +50,24 @@ _DICT_KEYS = frozenset(
         "request_id",
     }
 )
+
+
+class _PromptOptions(TypedDict, total=False):
+    multi_modal_data: Mapping[str, Any]
+    multi_modal_uuids: Mapping[str, Any]
+    mm_processor_kwargs: Mapping[str, Any]
+
+
+class TextPrompt(_PromptOptions):
+    """A dict for `generate`, by vLLM's name: a text, and images and clips for its marks."""
+
+    prompt: str
+
+
+class TokensPrompt(_PromptOptions):
+    """A dict for `generate`, by vLLM's name: token ids, and images and clips for their marks."""
+
+    prompt_token_ids: list[int]
 
 
 @dataclass(slots=True)

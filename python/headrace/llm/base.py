@@ -45,7 +45,7 @@ from headrace.text.tokenizer import Tokenizer, load_tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from headrace.options.other_engine_args import OtherEngineArgs
+    from headrace.options.vllm_args import LLMKeywords
 
 Params = SamplingParams | Sequence[SamplingParams] | None
 
@@ -106,7 +106,7 @@ class BaseLLM:
         allowed_media_domains: Sequence[str] | None = None,
         max_encoder_tokens: int = 0,
         max_processor_cache: float = -1,
-        **kwargs: Unpack[OtherEngineArgs],
+        **kwargs: Unpack[LLMKeywords],
     ) -> None:
         known = {item.name for item in fields(EngineArgs)}
         # The parameters that are EngineArgs' fields, by name.
@@ -162,6 +162,11 @@ class BaseLLM:
     def get_tokenizer(self) -> Tokenizer | None:
         """The model's tokenizer; None if its folder has none."""
         return self._tokenizer
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What a call without sampling_params uses: the model's defaults, with a fresh seed. A
+        copy, to be changed."""
+        return self._default_params().clone()
 
     def request_ids(self) -> list[str]:
         """The ids of the requests in flight."""
@@ -266,7 +271,7 @@ def sampling_list(params: Any) -> list[SamplingParams]:
     """One or several. Raises TypeError for anything else."""
     if isinstance(params, BeamSearchParams):
         raise UnsupportedError(
-            "BeamSearchParams: Headrace samples, it has no beam search; pass SamplingParams"
+            "BeamSearchParams go to LLM.beam_search; generate and chat take SamplingParams"
         )
     items = [params] if isinstance(params, SamplingParams) else params
     if not isinstance(items, (list, tuple)) or not all(
