@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,9 @@ from headrace.text.tokenizer import Tokenizer
 # Ends a message that goes on, while a template is rendered: of Unicode's noncharacters, which no
 # text has.
 _END = "\ufdd0end\ufdd1"
+_MOST_NUMBERS = (
+    1 << 28
+)  # of an array that is made a list: one may say that it is larger than memory
 _PROMPT_KEYS = ("prompt", "prompt_token_ids", "messages")
 _MEDIA_KEYS = ("multimodal_data", "multi_modal_data", "multi_modal_uuids")
 _DICT_KEYS = frozenset(
@@ -491,6 +495,9 @@ def _as_list(value: Any) -> list[Any] | None:
         return value
     if isinstance(value, tuple):
         return list(value)
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and math.prod(shape) > _MOST_NUMBERS:
+        raise ValueError(f"an array of {math.prod(shape)} numbers is no prompt")
     converted = value.tolist() if hasattr(value, "tolist") else None
     return converted if isinstance(converted, list) else None
 

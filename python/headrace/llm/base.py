@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
-from headrace.llm.media import media_access, media_reader, text_only
+from headrace.llm.media import media_access, media_limits, media_reader, text_only
 from headrace.llm.pooling.plan import PoolingJob, PoolingPlanner
 from headrace.llm.pooling.run import PooledCall
 from headrace.llm.progress import LoadBar
@@ -114,7 +114,7 @@ class BaseLLM:
         given["enable_logprob"] = bool(enable_logprob)
         self.args = EngineArgs.from_kwargs({**given, **kwargs})
         template = load_chat_template(chat_template)
-        access = media_access(self.args)
+        access, item_limits = media_access(self.args), media_limits(self.args)
         branch = revision or "master"
         folder = resolve_model(model, branch)
         own = None if tokenizer is None else resolve_model(tokenizer, branch, weights=False)
@@ -129,7 +129,8 @@ class BaseLLM:
             defaults = read_generation_defaults(folder)
             parsing = choose_parsers(self.args, self._tokenizer, template)
             self._session = loader.session()
-            self._media = media_reader(self.args, access, folder, self._session.info)
+            info = self._session.info
+            self._media = media_reader(self.args, access, item_limits, folder, info)
         self.model_info = self._session.info
         seeds = None if self.args.seed is None else random.Random(self.args.seed)
         self._planner = RequestPlanner(

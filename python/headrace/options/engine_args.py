@@ -13,7 +13,7 @@ from headrace.errors import UnsupportedError
 from headrace.hub import checked_path
 from headrace.options.argument_parser import P, add_engine_options
 from headrace.options.media import (
-    check_processor_kwargs,
+    check_names,
     encoder_cache_bytes,
     local_media_path,
     media_domains,
@@ -139,6 +139,7 @@ class EngineArgs:
     allowed_local_media_path: the folder that file:// addresses may name files in; None: none, or
         HEADRACE_ALLOWED_LOCAL_MEDIA_PATH. allowed_media_domains: the hosts that http(s):// ones may
         name, as a list; None: none, or HEADRACE_ALLOWED_MEDIA_DOMAINS (docs/media.md).
+    media_limits: {"max_pixels": 4_000_000}: headrace.media.MediaLimits, by the names of its fields.
     max_encoder_tokens: rows of images and clips encoded between two steps; 0: the engine chooses.
     max_encoder_cache: rows of encoded images and clips that are kept; -1: the engine chooses. An
         item must have room in it, all of it or, of a clip, a part.
@@ -187,6 +188,7 @@ class EngineArgs:
     mm_processor_kwargs: Mapping[str, Any] | None = None
     allowed_local_media_path: str | os.PathLike[str] | None = None
     allowed_media_domains: Sequence[str] | None = None
+    media_limits: Mapping[str, float] | None = None
     max_encoder_tokens: int = 0
     max_encoder_cache: int = -1
     max_processor_cache: float = -1
@@ -401,7 +403,8 @@ class EngineArgs:
         )
         _check_choice("deploy_modality", self.deploy_modality, ("mixed", "text"))
         read_limits(self.limit_mm_per_prompt)
-        check_processor_kwargs(self.mm_processor_kwargs)
+        check_names("mm_processor_kwargs", self.mm_processor_kwargs)
+        check_names("media_limits", self.media_limits)
         local_media_path(self.allowed_local_media_path)
         media_domains(self.allowed_media_domains)
         processor_cache_bytes(self.max_processor_cache)

@@ -106,7 +106,9 @@ def _refuse_others(body: Body, n: int | None) -> None:
     """What other servers know and this engine doesn't do, each but with its neutral value."""
     body.refuse("best_of", "nothing is chosen among outputs; ask for all of them by n", 1, n or 1)
     body.refuse("prompt_logprobs", "use /v1/completions with echo and logprobs", 0)
-    body.refuse("use_beam_search", "the server samples; headrace.LLM.beam_search searches offline", False)
+    body.refuse(
+        "use_beam_search", "the server samples; headrace.LLM.beam_search searches offline", False
+    )
     body.refuse("length_penalty", "the server has no beam search", 1, 1.0)
     body.refuse("allowed_token_ids", "use guided_choice or guided_regex")
     body.refuse("truncate_prompt_tokens", "shorten the prompt yourself")

@@ -94,6 +94,7 @@ MORE = {
 OF_MEDIA: dict[str, Any] = {
     "limit_mm_per_prompt": {"image": 4},
     "mm_processor_kwargs": {"fps": 1},
+    "media_limits": {"max_pixels": 5},
     "allowed_local_media_path": "folder",
     "allowed_media_domains": ["example.com"],
     "max_processor_cache": 0.5,
