@@ -89,6 +89,25 @@ __all__ = [
     "version",
 ]
 
+
+def _check_interpreter() -> None:
+    """Raises ImportError in a subinterpreter: threads of the engine could never take its lock."""
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        if module.get_current() != module.get_main():
+            raise ImportError(
+                "headrace works in the main interpreter alone, and this is a subinterpreter: "
+                "import it in a process of its own (multiprocessing, or mod_wsgi's "
+                "WSGIApplicationGroup %{GLOBAL})"
+            )
+        return
+
+
+_check_interpreter()
+
 # FastDeploy's module paths are there by this name, too, headrace.engine.request and so on, and
 # those that vLLM's scripts import from: headrace.sampling_params.
 for _engine in ("fastdeploy", "vllm"):
