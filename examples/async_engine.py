@@ -19,7 +19,7 @@ async def stream(engine: Engine, number: int, prompt: str) -> str:
     config = GenerationConfig(temperature=0, max_tokens=32)
     text = ""
     # Leaving the block, by an exception or a cancelled task too, ends the request.
-    async with engine.submit("m", f"User: {prompt}\nAssistant:", config) as request:
+    async with engine.submit("m", f"User: {prompt}\nAssistant: ", config) as request:
         async for output in request.results():
             text += output.text
             if output.text:

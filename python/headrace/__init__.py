@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.errors import EngineError
     from headrace.installed_files import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
     from headrace.llm import LLM, AsyncLLM
+    from headrace.llm.beam_search import BeamSearchOutput, BeamSearchSequence
     from headrace.llm.outputs import CompletionOutput, RequestMetrics, RequestOutput
     from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
     from headrace.native import (
@@ -38,12 +39,21 @@ if TYPE_CHECKING:
     )
     from headrace.options.engine_args import EngineArgs
     from headrace.options.lora import LoRARequest
-    from headrace.options.sampling_params import GuidedDecodingParams, SamplingParams
+    from headrace.options.sampling_params import (
+        BeamSearchParams,
+        GuidedDecodingParams,
+        SamplingParams,
+        StructuredOutputsParams,
+    )
+    from headrace.prompts import TextPrompt, TokensPrompt
     from headrace.text.tokenizer import Tokenizer
 
 __all__ = [
     "LLM",
     "AsyncLLM",
+    "BeamSearchOutput",
+    "BeamSearchParams",
+    "BeamSearchSequence",
     "CompletionOutput",
     "EmbeddingRequestOutput",
     "Engine",
@@ -67,7 +77,10 @@ __all__ = [
     "ScoringRequestOutput",
     "Selector",
     "SpeculativeOptions",
+    "StructuredOutputsParams",
+    "TextPrompt",
     "Tokenizer",
+    "TokensPrompt",
     "get_cmake_dir",
     "get_include",
     "get_library",
@@ -76,15 +89,42 @@ __all__ = [
     "version",
 ]
 
-# FastDeploy's module paths are there by this name, too: headrace.engine.request and so on.
-__path__.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "compat", "fastdeploy"))
+
+def _check_interpreter() -> None:
+    """Raises ImportError in a subinterpreter: threads of the engine could never take its lock."""
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        if module.get_current() != module.get_main():
+            raise ImportError(
+                "headrace works in the main interpreter alone, and this is a subinterpreter: "
+                "import it in a process of its own (multiprocessing, or mod_wsgi's "
+                "WSGIApplicationGroup %{GLOBAL})"
+            )
+        return
+
+
+_check_interpreter()
+
+# FastDeploy's module paths are there by this name, too, headrace.engine.request and so on, and
+# those that vLLM's scripts import from: headrace.sampling_params.
+for _engine in ("fastdeploy", "vllm"):
+    __path__.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "compat", _engine))
 
 _HOMES = {
     "LLM": "headrace.llm",
     "AsyncLLM": "headrace.llm",
     "LoRARequest": "headrace.options.lora",
+    "BeamSearchOutput": "headrace.llm.beam_search",
+    "BeamSearchSequence": "headrace.llm.beam_search",
+    "BeamSearchParams": "headrace.options.sampling_params",
     "SamplingParams": "headrace.options.sampling_params",
     "GuidedDecodingParams": "headrace.options.sampling_params",
+    "StructuredOutputsParams": "headrace.options.sampling_params",
+    "TextPrompt": "headrace.prompts",
+    "TokensPrompt": "headrace.prompts",
     "RequestOutput": "headrace.llm.outputs",
     "CompletionOutput": "headrace.llm.outputs",
     "RequestMetrics": "headrace.llm.outputs",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from headrace.errors import TemplateError, UnsupportedError
 from headrace.media.item import MediaItem
@@ -30,6 +31,9 @@ from headrace.text.tokenizer import Tokenizer
 # Ends a message that goes on, while a template is rendered: of Unicode's noncharacters, which no
 # text has.
 _END = "\ufdd0end\ufdd1"
+_MOST_NUMBERS = (
+    1 << 28
+)  # of an array that is made a list: one may say that it is larger than memory
 _PROMPT_KEYS = ("prompt", "prompt_token_ids", "messages")
 _MEDIA_KEYS = ("multimodal_data", "multi_modal_data", "multi_modal_uuids")
 _DICT_KEYS = frozenset(
@@ -50,6 +54,24 @@ _DICT_KEYS = frozenset(
         "request_id",
     }
 )
+
+
+class _PromptOptions(TypedDict, total=False):
+    multi_modal_data: Mapping[str, Any]
+    multi_modal_uuids: Mapping[str, Any]
+    mm_processor_kwargs: Mapping[str, Any]
+
+
+class TextPrompt(_PromptOptions):
+    """A dict for `generate`, by vLLM's name: a text, and images and clips for its marks."""
+
+    prompt: str
+
+
+class TokensPrompt(_PromptOptions):
+    """A dict for `generate`, by vLLM's name: token ids, and images and clips for their marks."""
+
+    prompt_token_ids: list[int]
 
 
 @dataclass(slots=True)
@@ -473,6 +495,9 @@ def _as_list(value: Any) -> list[Any] | None:
         return value
     if isinstance(value, tuple):
         return list(value)
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and math.prod(shape) > _MOST_NUMBERS:
+        raise ValueError(f"an array of {math.prod(shape)} numbers is no prompt")
     converted = value.tolist() if hasattr(value, "tolist") else None
     return converted if isinstance(converted, list) else None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import reprlib
+from collections.abc import Iterable
 from typing import Any
 
 MAX_CHARS = 200
@@ -18,6 +20,12 @@ def quoted(value: Any) -> str:
 def shortened(text: str, limit: int = MAX_CHARS) -> str:
     """At most `limit` characters of a text; a cut one ends in "..."."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, if one is near."""
+    near = difflib.get_close_matches(name[:MAX_CHARS], known, n=1, cutoff=0.75)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class _Short(reprlib.Repr):

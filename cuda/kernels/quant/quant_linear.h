@@ -50,7 +50,5 @@ void quant_linear_wgmma(const QuantLinearArgs& args, Stream stream);
 /// Its small tiles: of 64 features and at most kMostQuantSmallRows rows.
 inline constexpr int kMostQuantSmallRows = 64;
 void quant_linear_wgmma_few(const QuantLinearArgs& args, Stream stream);
-/// Fewest rows that quant_linear() gives to it.
-inline constexpr int64_t kLeastQuantWgmmaRows = 1;
 
 }  // namespace headrace::cuda

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +26,18 @@ class ResultFile:
     def __init__(self, path: Path) -> None:
         """Opens the file, or makes it; what it holds stays as it is.
 
-        Raises OSError, and BlockingIOError if another job writes to it.
+        Raises OSError, also for pipes and devices, and BlockingIOError if another job writes to it.
         """
         self.path = path
         new = not path.exists()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        self._file = os.open(path, flags, 0o666)
         try:
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise OSError(
+                    f"{path} is a pipe or a device: results are read back to go on after a break; "
+                    "name a file"
+                )
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

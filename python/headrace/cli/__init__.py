@@ -38,6 +38,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """Options may stand between words: `pack MODEL --dtype float32 OUT`."""
+
+    _within = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        given = sys.argv[1:] if args is None else args
+        if self._within or "--" in given:  # behind which all are words
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+
+
 class _Version(argparse.Action):
     """Prints the version; the engine is only imported when it is asked for."""
 
@@ -78,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
         ("--pkgconfigdir", "print the folder of headrace.pc, for PKG_CONFIG_PATH"),
     ):
         parser.add_argument(flag, action=_Folder, nargs=0, help=what)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", parser_class=_CommandParser
+    )
     for command in (chat, generate, embed, serve, batch, bench, info, pack, cache, completion):
         command.add_parser(commands)
     return parser

@@ -17,6 +17,7 @@ from headrace.cli.options import (
     add_sampling_options,
     engine_arguments,
     model_path,
+    tell_of_toy,
 )
 from headrace.cli.usage import UsageError
 
@@ -87,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     defaults = _defaults(args)
     source = _source(args)
     output, errors = _paths(args, source.path)
+    tell_of_toy(args)
     progress = Progress(source.units, sys.stderr.isatty())
     with Results(output, errors, overwrite=args.force) as results:
         try:

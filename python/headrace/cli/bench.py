@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import add_engine_options, add_model_option, load_model
+from headrace.cli.options import add_engine_options, add_model_option, load_model, tell_of_toy
 from headrace.cli.usage import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     for name in ("num_prompts", "input_len", "output_len", "iterations"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1")
+    tell_of_toy(args)
     more = {"load_choices": "dummy"} if args.dummy else {}
     with load_model(args, **more) as llm:
         report = _Bench(llm, args).report()

@@ -14,6 +14,7 @@ from headrace.cli.options import (
     add_model_option,
     load_model,
     refuse_folder,
+    tell_of_toy,
 )
 from headrace.cli.usage import UsageError
 
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.texts and args.jsonl:
         raise UsageError("--jsonl is for standard input: leave the texts out")
     refuse_folder(args.texts)
+    tell_of_toy(args)
     records = _given(args.texts) if args.texts else _standard_input(args.jsonl)
     failed = False
     count = 0

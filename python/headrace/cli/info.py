@@ -7,7 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.options import add_engine_options, add_model_option, load_model, model_path
+from headrace.cli.options import (
+    add_engine_options,
+    add_model_option,
+    load_model,
+    model_path,
+    tell_of_toy,
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -38,6 +44,7 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
     from headrace import native
     from headrace.hub import resolve_model
 
+    tell_of_toy(args)
     folder = resolve_model(model_path(args))
     info = native.describe_model(folder)
     shapes = _shapes(info, str(folder))

@@ -18,7 +18,7 @@ MEDIA_LIMITS = (
     "max_encoder_cache",
     "max_processor_cache",
 )
-_JSON = ("limit_mm_per_prompt", "mm_processor_kwargs")
+_JSON = ("limit_mm_per_prompt", "mm_processor_kwargs", "media_limits")
 _ADDRESS = re.compile(r"(data:|file:|https?:)", re.IGNORECASE)
 
 
@@ -30,6 +30,11 @@ def add_media_limits(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--mm-processor-kwargs", metavar="JSON", help='how they are read, as {"video_fps": 1}'
+    )
+    group.add_argument(
+        "--media-limits",
+        metavar="JSON",
+        help='most of an item, as {"max_pixels": 4000000} (docs/media.md has the names)',
     )
     group.add_argument(
         "--allowed-local-media-path", metavar="FOLDER", help="of what file:// addresses may name"

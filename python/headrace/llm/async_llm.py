@@ -139,6 +139,9 @@ class AsyncLLM(BaseLLM):
     async def close(self) -> None:
         """Cancels what runs and gives all memory back. Idempotent; later calls fail."""
         self._end_media()
+        if self._runner.is_forked:  # without threads and without a loop
+            self._session.close()
+            return
         self._runner.shut_down()
         await asyncio.to_thread(self._session.close)
 

@@ -64,9 +64,14 @@ class AsyncRunner:
         self._adapters = ThreadPoolExecutor(1, "headrace-adapters")
         self._shut_down = False
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child, where none of the threads are."""
+        return os.getpid() != self._process
+
     def check_process(self) -> None:
-        """Raises the engine's error in a forked child, where none of the threads are."""
-        if os.getpid() != self._process:
+        """Raises the engine's error in a forked child."""
+        if self.is_forked:
             self.session.stats()
 
     async def in_text_thread(self, work: Callable[[], T], size: int) -> T:
@@ -309,7 +314,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
                 registry.check_wanted(name)
 
     def _close(self) -> None:
-        if not self._closed:
+        if not self._closed and not self._runner.is_forked:  # the parent's goes on
             self._closed = True
             self._runner.closed(self)
             self._collector.cancel()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
-from headrace.llm.media import media_access, media_reader, text_only
+from headrace.llm.media import media_access, media_limits, media_reader, text_only
 from headrace.llm.pooling.plan import PoolingJob, PoolingPlanner
 from headrace.llm.pooling.run import PooledCall
 from headrace.llm.progress import LoadBar
@@ -45,7 +45,7 @@ from headrace.text.tokenizer import Tokenizer, load_tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from headrace.options.other_engine_args import OtherEngineArgs
+    from headrace.options.vllm_args import LLMKeywords
 
 Params = SamplingParams | Sequence[SamplingParams] | None
 
@@ -106,7 +106,7 @@ class BaseLLM:
         allowed_media_domains: Sequence[str] | None = None,
         max_encoder_tokens: int = 0,
         max_processor_cache: float = -1,
-        **kwargs: Unpack[OtherEngineArgs],
+        **kwargs: Unpack[LLMKeywords],
     ) -> None:
         known = {item.name for item in fields(EngineArgs)}
         # The parameters that are EngineArgs' fields, by name.
@@ -114,7 +114,7 @@ class BaseLLM:
         given["enable_logprob"] = bool(enable_logprob)
         self.args = EngineArgs.from_kwargs({**given, **kwargs})
         template = load_chat_template(chat_template)
-        access = media_access(self.args)
+        access, item_limits = media_access(self.args), media_limits(self.args)
         branch = revision or "master"
         folder = resolve_model(model, branch)
         own = None if tokenizer is None else resolve_model(tokenizer, branch, weights=False)
@@ -129,7 +129,8 @@ class BaseLLM:
             defaults = read_generation_defaults(folder)
             parsing = choose_parsers(self.args, self._tokenizer, template)
             self._session = loader.session()
-            self._media = media_reader(self.args, access, folder, self._session.info)
+            info = self._session.info
+            self._media = media_reader(self.args, access, item_limits, folder, info)
         self.model_info = self._session.info
         seeds = None if self.args.seed is None else random.Random(self.args.seed)
         self._planner = RequestPlanner(
@@ -162,6 +163,10 @@ class BaseLLM:
     def get_tokenizer(self) -> Tokenizer | None:
         """The model's tokenizer; None if its folder has none."""
         return self._tokenizer
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What a call without sampling_params uses: the model's defaults. A copy, to be changed."""
+        return self.default_sampling_params.clone()
 
     def request_ids(self) -> list[str]:
         """The ids of the requests in flight."""
@@ -261,7 +266,7 @@ def sampling_list(params: Any) -> list[SamplingParams]:
     """One or several. Raises TypeError for anything else."""
     if isinstance(params, BeamSearchParams):
         raise UnsupportedError(
-            "BeamSearchParams: Headrace samples, it has no beam search; pass SamplingParams"
+            "BeamSearchParams go to LLM.beam_search; generate and chat take SamplingParams"
         )
     items = [params] if isinstance(params, SamplingParams) else params
     if not isinstance(items, (list, tuple)) or not all(

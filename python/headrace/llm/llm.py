@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, NoReturn, overload
 
+from headrace.errors import UnsupportedError
 from headrace.llm.base import BaseLLM, Params, sampling_list
+from headrace.llm.beam_search import BeamSearch, BeamSearchOutput, beam_planner
 from headrace.llm.offline import OutputStream, run_to_end
-from headrace.llm.outputs import RequestOutput
+from headrace.llm.outputs import RequestOutput, link_outputs
 from headrace.llm.pooling.calls import EmbedCall, ScoreCall
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
 from headrace.llm.pooling.plan import PoolingJob
@@ -18,8 +20,9 @@ from headrace.llm.requests.group import RequestGroup
 from headrace.llm.requests.planner import check_shared
 from headrace.llm.requests.preparation import Job
 from headrace.options.lora import LoRARequest, LoRARequests, lora_list
-from headrace.options.sampling_params import SamplingParams
+from headrace.options.sampling_params import BeamSearchParams, SamplingParams
 from headrace.prompts import conversation_list, prompt_list
+from headrace.quoting import quoted
 
 Prompts = (
     str
@@ -104,7 +107,8 @@ class LLM(BaseLLM):
             for each; needs enable_lora. One that can't be loaded fails its own prompts.
 
         Returns one RequestOutput per prompt in the order of the prompts; with
-        `SamplingParams(n=...)`, n in a row for each.
+        `SamplingParams(n=...)`, n in a row for each. `outputs` of each is its text, and as a list
+        all n of its prompt: `outputs[0].text`.
         """
         items = prompt_list(prompts)
         constraints = Constraints(self._planner)
@@ -129,6 +133,9 @@ class LLM(BaseLLM):
         lora_request: LoRARequests = ...,
         tool_choice: Any = ...,
         mm_processor_kwargs: Mapping[str, Any] | None = ...,
+        *,
+        add_generation_prompt: bool | None = ...,
+        continue_final_message: bool = ...,
     ) -> list[RequestOutput]: ...
 
     @overload
@@ -145,6 +152,8 @@ class LLM(BaseLLM):
         lora_request: LoRARequests = ...,
         tool_choice: Any = ...,
         mm_processor_kwargs: Mapping[str, Any] | None = ...,
+        add_generation_prompt: bool | None = ...,
+        continue_final_message: bool = ...,
     ) -> OutputStream: ...
 
     def chat(
@@ -159,6 +168,9 @@ class LLM(BaseLLM):
         lora_request: LoRARequests = None,
         tool_choice: Any = None,
         mm_processor_kwargs: Mapping[str, Any] | None = None,
+        *,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
     ) -> list[RequestOutput] | OutputStream:
         """Answers a conversation, or several, through the model's chat template.
 
@@ -177,12 +189,21 @@ class LLM(BaseLLM):
             template doesn't show them; {"type": "function", "function": {"name": ...}}: it must
             call that one, once.
         mm_processor_kwargs: how the images and clips of this call are made ready, on top of LLM's.
+        add_generation_prompt: whether the template opens an answer; default: it does.
+        continue_final_message: the last message is an answer that goes on, instead.
 
         The rest as in `generate`. `RequestOutput.prompt` is the text made by the template.
         """
         items = conversation_list(messages)
         constraints = Constraints(self._planner)
         params = self._params_list(sampling_params, len(items), "messages", constraints)
+        own: dict[str, Any] = {}
+        if add_generation_prompt is not None:
+            own["add_generation_prompt"] = add_generation_prompt
+        if continue_final_message:
+            own["continue_final_message"] = True
+        if own:
+            chat_template_kwargs = {**(chat_template_kwargs or {}), **own}
         options = self._chat_options(
             chat_template, chat_template_kwargs, tools, tool_choice, mm_processor_kwargs
         )
@@ -192,6 +213,85 @@ class LLM(BaseLLM):
             for item, own, lora in zip(items, params, loras, strict=True)
         ]
         return self._run(jobs, constraints, use_tqdm, stream)
+
+    def beam_search(
+        self,
+        prompts: Prompts,
+        params: BeamSearchParams,
+        lora_request: LoRARequests = None,
+        use_tqdm: bool = False,
+        concurrency_limit: int | None = None,
+    ) -> list[BeamSearchOutput]:
+        """The params.beam_width most likely outputs of each prompt that are found by going on with
+        as many after each token: `sequences`, best first, by vLLM's score (BeamSearchParams).
+
+        prompts: as in `generate`. concurrency_limit: prompts that are searched at once; default:
+        all. The rest as in `generate`. Each token of each beam is a request to the engine, whose
+        prefix comes from the prefix cache.
+        """
+        if not isinstance(params, BeamSearchParams):
+            raise TypeError(f"params must be a BeamSearchParams, got {quoted(params)}")
+        items = prompt_list(prompts)
+        loras = lora_list(lora_request, len(items), self.args.enable_lora)
+        planner = beam_planner(self._planner)
+
+        def run(jobs: list[Job]) -> list[RequestOutput]:
+            self._check_open()
+            constraints = Constraints(planner)
+            call = RequestGroup(self._session, planner, self._registry, jobs, constraints)
+            return run_to_end(call, Progress(call.total, False))
+
+        jobs = [
+            self._prompt_job(item, self.default_sampling_params, lora)
+            for item, lora in zip(items, loras, strict=True)
+        ]
+        size = concurrency_limit or max(1, len(jobs))
+        progress = Progress(len(jobs), use_tqdm)
+        found: list[BeamSearchOutput] = []
+        try:
+            for start in range(0, len(jobs), size):
+                part = BeamSearch(planner, params, run).run(jobs[start : start + size])
+                progress.update(len(part), 0, 0)
+                found += part
+        finally:
+            progress.close()
+        return found
+
+    def encode(
+        self,
+        prompts: Prompts,
+        *,
+        pooling_task: str = "embed",
+        use_tqdm: bool | None = None,
+        lora_request: LoRARequest | None = None,
+    ) -> list[EmbeddingRequestOutput]:
+        """`embed` by vLLM's more general name: `outputs.data` is the embedding. Raises
+        UnsupportedError for another pooling_task than "embed"."""
+        if pooling_task != "embed":
+            raise UnsupportedError(
+                f"pooling_task={quoted(pooling_task)}: 'embed' is what there is; LLM.score has "
+                "scores"
+            )
+        return self.embed(prompts, use_tqdm=use_tqdm, lora_request=lora_request)
+
+    def classify(self, *_: Any, **__: Any) -> NoReturn:
+        """Not there: raises UnsupportedError."""
+        raise UnsupportedError(
+            "classify: heads that classify aren't loaded; SamplingParams(structured_outputs="
+            "StructuredOutputsParams(choice=[...])) has a model choose among labels"
+        )
+
+    def reward(self, *_: Any, **__: Any) -> NoReturn:
+        """Not there: raises UnsupportedError."""
+        raise UnsupportedError(
+            "reward: heads of reward models aren't loaded; LLM.score has the scores of embeddings "
+            "and of rerankers"
+        )
+
+    def reset_prefix_cache(self) -> bool:
+        """clear_prefix_cache, by vLLM's name. Always True."""
+        self.clear_prefix_cache()
+        return True
 
     def embed(
         self,
@@ -306,4 +406,6 @@ class LLM(BaseLLM):
         progress = Progress(call.total, not stream if use_tqdm is None else use_tqdm)
         if stream:
             return OutputStream(call, progress)
-        return run_to_end(call, progress)
+        outputs = run_to_end(call, progress)
+        link_outputs(outputs, [job.params.n for job in jobs])
+        return outputs

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from headrace import native
 from headrace.errors import UnsupportedError
+from headrace.media.limits import MediaLimits
 from headrace.media.requests.reader import MediaReader
 from headrace.media.sources.load import MediaAccess
 from headrace.options.engine_args import EngineArgs
@@ -16,10 +19,12 @@ from headrace.options.media import (
     processor_cache_bytes,
     read_limits,
 )
+from headrace.quoting import did_you_mean, quoted
 
 _FOR_VISION_MODELS = (
     "limit_mm_per_prompt",
     "mm_processor_kwargs",
+    "media_limits",
     "allowed_local_media_path",
     "allowed_media_domains",
 )
@@ -32,8 +37,23 @@ def media_access(args: EngineArgs) -> MediaAccess:
     )
 
 
+def media_limits(args: EngineArgs) -> MediaLimits:
+    """What an item may come to. Raises TypeError, ValueError."""
+    names = [item.name for item in fields(MediaLimits) if item.name != "max_rows"]
+    for name in args.media_limits or ():
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise ValueError(f"media_limits has no {quoted(name)}{hint}: it has {', '.join(names)}")
+    values: dict[str, Any] = dict(args.media_limits or {})
+    return MediaLimits(**values)
+
+
 def media_reader(
-    args: EngineArgs, access: MediaAccess, folder: Path, info: native.ModelInfo
+    args: EngineArgs,
+    access: MediaAccess,
+    item_limits: MediaLimits,
+    folder: Path,
+    info: native.ModelInfo,
 ) -> MediaReader | None:
     """None: the model reads text only, or is told to.
 
@@ -55,6 +75,7 @@ def media_reader(
         folder,
         args.mm_processor_kwargs,
         limits=read_limits(args.limit_mm_per_prompt),
+        item_limits=item_limits,
         access=access,
         cache_bytes=processor_cache_bytes(args.max_processor_cache),
         most_rows=info.max_model_len,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from headrace.llm.outputs import RequestOutput
@@ -37,6 +38,7 @@ class OutputStream(Iterator[list[RequestOutput | None]]):
         """Submits the requests of `call`."""
         self._call = call
         self._progress = progress
+        self._process = os.getpid()
         try:
             call.start()
         except BaseException:
@@ -59,7 +61,10 @@ class OutputStream(Iterator[list[RequestOutput | None]]):
         raise StopIteration
 
     def close(self) -> None:
-        """Cancels what still runs. Idempotent."""
+        """Cancels what still runs. Idempotent. Does nothing in a fork()ed child: what runs is its
+        parent's."""
+        if self._process != os.getpid():
+            return
         self._call.cancel()
         self._progress.close()
 

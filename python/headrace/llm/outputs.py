@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from headrace.llm.keyed import KeyedPart, KeyedResult
 from headrace.parsers import ToolCall
@@ -61,9 +62,50 @@ class SpeculateMetrics:
     accept_ratio_per_head: list[float]
 
 
+class _ListOfOutputs(KeyedPart):
+    """An output that is also the list of its prompt's outputs, as in vLLM: itself alone, unless
+    link_outputs says otherwise."""
+
+    __slots__ = ("_siblings",)
+
+    def _all(self) -> list[Any]:
+        return getattr(self, "_siblings", None) or [self]
+
+    def _join(self, siblings: list[Any]) -> None:
+        self._siblings = siblings
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._all())
+
+    def __getitem__(self, key: Any) -> Any:
+        return KeyedPart.__getitem__(self, key) if isinstance(key, str) else self._all()[key]
+
+    def __contains__(self, key: object) -> bool:
+        return hasattr(self, key) if isinstance(key, str) else key in self._all()
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """Its own fields: a copy, or what comes out of a pickle, is a list of one."""
+        return None, {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+
+
+def link_outputs(outputs: Sequence[RequestOutput], counts: Iterable[int]) -> None:
+    """Outputs of the same prompt, which are in a row, become one list: counts has how many each
+    prompt has."""
+    start = 0
+    for count in counts:
+        siblings = [output.outputs for output in outputs[start : start + count]]
+        start += count
+        for output in siblings if count > 1 else ():
+            output._join(siblings)
+
+
 @dataclass(slots=True)
-class CompletionOutput(KeyedPart):
-    """One generated text.
+class CompletionOutput(_ListOfOutputs):
+    """One generated text, and as a list (len, [0], for) the n texts of its prompt: itself alone
+    where n is 1, and in streams.
 
     index: which of the prompt's n outputs this is.
     send_idx: how many tokens were sent before these: 0, except in later increments of a stream.
@@ -105,6 +147,14 @@ class CompletionOutput(KeyedPart):
     finish_reason: str | None = None
     stop_reason: int | str | list[int] | None = None
     seed: int | None = field(default=None, compare=False)  # equal outputs may be of others
+
+    @property
+    def cumulative_logprob(self) -> float | None:
+        """The sum of the tokens' log-probabilities; None if they weren't asked for."""
+        if self.logprobs is None:
+            return None
+        rows = zip(self.token_ids, self.logprobs, strict=False)
+        return math.fsum(row[token].logprob for token, row in rows)
 
     @property
     def resoning_content(self) -> str | None:

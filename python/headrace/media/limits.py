@@ -23,6 +23,8 @@ class MediaLimits:
     max_source_frames: of a clip, used or not; they may all have to be decoded.
     max_source_pixels: of all these frames together: what decoding may cost.
     max_seconds: a clip's duration.
+    max_given_bytes: of a clip's frames that are given as arrays or images, all together, before
+        they are resized.
     max_item_bytes: of an item's pixels after resizing, all frames together.
     max_rows: of the language model, that an image or clip may take.
     fetch_seconds: for an http(s) address in all, its redirects included.
@@ -35,6 +37,7 @@ class MediaLimits:
     max_source_frames: int = 200_000
     max_source_pixels: int = 100_000_000_000
     max_seconds: float = 7200.0
+    max_given_bytes: int = 2 << 30
     max_item_bytes: int = 2 << 30
     max_rows: int = 1 << 31
     fetch_seconds: float = 30.0
@@ -71,6 +74,16 @@ class MediaLimits:
             )
         if frames / fps > self.max_seconds:
             raise MediaError(f"it lasts longer than max_seconds ({self.max_seconds})")
+
+    def check_given(self, frames: int, height: int, width: int) -> None:
+        """Frames that are about to be copied: an array may say that it is larger than any
+        memory."""
+        if 3 * frames * height * width > self.max_given_bytes:
+            raise MediaError(
+                f"its {frames} frames of {width} x {height} pixels are "
+                f"{3 * frames * height * width} bytes, more than max_given_bytes "
+                f"({self.max_given_bytes}): give fewer or smaller frames"
+            )
 
     def check_bytes(self, count: int, modality: str) -> None:
         most = self.max_bytes(modality)

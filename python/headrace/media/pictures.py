@@ -233,6 +233,7 @@ def pictures_of_array(array: Any, limits: MediaLimits, dimensions: int) -> list[
     if frames < 1:
         raise MediaError("it has no frames")
     limits.check_size(height, width)
+    limits.check_given(frames, height, width)
     data: bytes | bytearray = view.tobytes()
     if is_grey:
         levels, data = data, bytearray(3 * len(data))

@@ -314,11 +314,21 @@ class MediaProcessor:
                 f"it has {len(source)} frames, more than max_frames ({self._limits.max_frames})"
             )
         if isinstance(source, Sequence) and len(source) > 0:
-            return [self._picture(frame) for frame in source]
+            return self._given_frames(source)
         raise MediaError(
             f"a {type(source).__name__} is no video: pass bytes, a pathlib.Path, an address, a "
             "uint8 array of frames or a list of images"
         )
+
+    def _given_frames(self, source: Sequence[Any]) -> list[Picture]:
+        first = self._picture(source[0])
+        self._limits.check_given(len(source), first.height, first.width)
+        frames = [first]
+        for index, image in enumerate(source[1:], 1):
+            frames.append(self._picture(image))
+            if (frames[-1].height, frames[-1].width) != (first.height, first.width):
+                raise MediaError(f"frame {index} differs in size from the first one")
+        return frames
 
     def _finish(
         self,

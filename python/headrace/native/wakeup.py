@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -15,15 +16,18 @@ class Waker:
     """Belongs to one event loop, which watches its file descriptor. An engine's thread that has
     output writes to that: it never needs the GIL."""
 
-    __slots__ = ("__weakref__", "_selector", "_tags", "_watches")
+    __slots__ = ("__weakref__", "_process", "_selector", "_tags", "_watches")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._process = os.getpid()
         self._selector = _core.OutputSelector()
         self._tags = itertools.count()
         self._watches: dict[int, Watch] = {}
         loop.add_reader(self._selector.fileno(), self._wake)
 
     def _wake(self) -> None:
+        if self._process != os.getpid():  # a fork of the loop's process; the output is its parent's
+            return
         for tag in self._selector.take():
             watch = self._watches.get(tag)
             if watch is not None:

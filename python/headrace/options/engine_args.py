@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import warnings
@@ -12,8 +11,9 @@ from typing import Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import checked_path
+from headrace.options.argument_parser import P, add_engine_options
 from headrace.options.media import (
-    check_processor_kwargs,
+    check_names,
     encoder_cache_bytes,
     local_media_path,
     media_domains,
@@ -27,7 +27,8 @@ from headrace.options.quantization import (
 )
 from headrace.options.sampling_params import MAX_SEED, as_int
 from headrace.options.speculative import engine_speculative
-from headrace.quoting import quoted
+from headrace.options.vllm_args import VLLM_NAMES, own_arguments, vllm_types
+from headrace.quoting import did_you_mean, quoted
 from headrace.short_repr import given_fields, short_repr
 
 _MAX_INT32 = 2**31 - 1
@@ -52,18 +53,13 @@ GUIDED_DECODING_BACKENDS = ("auto", "guidance", "xgrammar", "off")
 LOGPROBS_MODES = ("raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits")
 
 
-def _only(value: Any) -> dict[str, Any]:
-    """The one value this version supports beside the default."""
-    return {"only": value}
-
-
-def _missing(what: str, only: Any = None) -> dict[str, Any]:
-    """Any other value would need something that isn't there."""
+def _missing(what: str, *only: Any) -> dict[str, Any]:
+    """Any value but the default and these would need something that isn't there."""
     return {"missing": what, "only": only}
 
 
-def _no_effect(why: str, only: Any = None) -> dict[str, Any]:
-    """Any other value is accepted and ignored, with a warning."""
+def _no_effect(why: str, *only: Any) -> dict[str, Any]:
+    """Any value but the default and these is accepted and ignored, with a warning."""
     return {"no_effect": why, "only": only}
 
 
@@ -76,6 +72,7 @@ _CHUNKS = "every step is filled to max_num_batched_tokens from all prompts in tu
 _BALANCE = "the balancing of experts over devices"
 _EARLY_STOP = "stopping early on repetition"
 _ONE_DEVICE = "one process drives every device"
+_HEADS = "heads that classify or reward"
 _LIVE_WEIGHTS = "weights that change while the model runs"
 
 
@@ -142,6 +139,7 @@ class EngineArgs:
     allowed_local_media_path: the folder that file:// addresses may name files in; None: none, or
         HEADRACE_ALLOWED_LOCAL_MEDIA_PATH. allowed_media_domains: the hosts that http(s):// ones may
         name, as a list; None: none, or HEADRACE_ALLOWED_MEDIA_DOMAINS (docs/media.md).
+    media_limits: {"max_pixels": 4_000_000}: headrace.media.MediaLimits, by the names of its fields.
     max_encoder_tokens: rows of images and clips encoded between two steps; 0: the engine chooses.
     max_encoder_cache: rows of encoded images and clips that are kept; -1: the engine chooses. An
         item must have room in it, all of it or, of a clip, a part.
@@ -190,6 +188,7 @@ class EngineArgs:
     mm_processor_kwargs: Mapping[str, Any] | None = None
     allowed_local_media_path: str | os.PathLike[str] | None = None
     allowed_media_domains: Sequence[str] | None = None
+    media_limits: Mapping[str, float] | None = None
     max_encoder_tokens: int = 0
     max_encoder_cache: int = -1
     max_processor_cache: float = -1
@@ -206,8 +205,8 @@ class EngineArgs:
     routing_replay_config: Any = field(default=None, metadata=_missing("replays of expert routing"))
     enable_keep_sampling_mask: bool = field(default=False, metadata=_missing("masks of sampling"))
     enable_entropy: bool = field(default=False, metadata=_missing("the output of entropies"))
-    runner: str = field(default="auto", metadata=_missing("pooling models", "generate"))
-    convert: str = field(default="auto", metadata=_missing("pooling models", "none"))
+    runner: str = field(default="auto", metadata=_missing("this runner", "generate", "pooling"))
+    convert: str = field(default="auto", metadata=_missing(_HEADS, "none", "embed"))
     override_pooler_config: Any = field(default=None, metadata=_missing("pooling models"))
     model_impl: str = field(
         default="auto", metadata=_missing("other implementations of a model", "fastdeploy")
@@ -217,8 +216,12 @@ class EngineArgs:
     )
     enable_eplb: bool = field(default=False, metadata=_missing(_BALANCE))
     eplb_config: Any = field(default=None, metadata=_missing(_BALANCE))
-    task: str = field(default="generate", metadata=_missing("other tasks"))
-    model_config_name: str = field(default="config.json", metadata=_only("config.json"))
+    task: str = field(
+        default="generate", metadata=_missing(_HEADS, "auto", "embed", "embedding", "score")
+    )
+    model_config_name: str = field(
+        default="config.json", metadata=_missing("configurations by other names")
+    )
     tokenizer_base_url: str | None = field(default=None, metadata=_missing("remote tokenizers"))
     dynamic_load_weight: bool = field(default=False, metadata=_missing(_LIVE_WEIGHTS))
     rsync_config: Any = field(default=None, metadata=_missing(_LIVE_WEIGHTS))
@@ -332,23 +335,16 @@ class EngineArgs:
 
     def _apply_rule(self, name: str, default: Any, rule: Mapping[str, Any]) -> None:
         value = getattr(self, name)
-        if not rule or value is None or value == default or value == rule["only"]:
+        if not rule or value is None or value == default or value in rule["only"]:
             return
         if "missing" in rule:
             raise UnsupportedError(
                 f"{name}={quoted(value)}: this version of Headrace does not have {rule['missing']} "
                 f"yet; leave {name} out"
             )
-        if "no_effect" in rule:
-            # The frames between are this one, __post_init__, __init__, from_kwargs, LLM.__init__.
-            warnings.warn(
-                f"{name}={quoted(value)} has no effect: {rule['no_effect']}",
-                UserWarning,
-                stacklevel=6,
-            )
-            return
-        raise UnsupportedError(
-            f"{name}={quoted(value)}: only {name}={quoted(rule['only'])} is supported"
+        # The frames between are this one, __post_init__, __init__, from_kwargs, LLM.__init__.
+        warnings.warn(
+            f"{name}={quoted(value)} has no effect: {rule['no_effect']}", UserWarning, stacklevel=6
         )
 
     def _check_sizes(self) -> None:
@@ -407,7 +403,8 @@ class EngineArgs:
         )
         _check_choice("deploy_modality", self.deploy_modality, ("mixed", "text"))
         read_limits(self.limit_mm_per_prompt)
-        check_processor_kwargs(self.mm_processor_kwargs)
+        check_names("mm_processor_kwargs", self.mm_processor_kwargs)
+        check_names("media_limits", self.media_limits)
         local_media_path(self.allowed_local_media_path)
         media_domains(self.allowed_media_domains)
         processor_cache_bytes(self.max_processor_cache)
@@ -422,14 +419,19 @@ class EngineArgs:
 
     @classmethod
     def from_kwargs(cls, kwargs: Mapping[str, Any]) -> EngineArgs:
-        """Raises TypeError for an unknown name, with the nearest known one."""
-        names = [item.name for item in fields(cls)]
+        """Also from vLLM's names. Raises TypeError for an unknown name, with the nearest known
+        one."""
+        names = [*(item.name for item in fields(cls)), *VLLM_NAMES]
         for name in kwargs:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(name, names)
                 raise TypeError(f"LLM() got an unexpected keyword argument {quoted(name)}{hint}")
-        return cls(**kwargs)
+        return cls(**own_arguments(kwargs))
+
+    @classmethod
+    def add_cli_args(cls, parser: P) -> P:
+        """`parser` with an option for each keyword of LLM: LLM(**vars(parser.parse_args()))."""
+        return add_engine_options(parser, cls, vllm_types())
 
     def model_options(self, path: str) -> dict[str, Any]:
         """The engine's options for the model folder at `path`; those of `speculative` as a dict."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.errors import UnsupportedError
 from headrace.quoting import quoted
 
 REQUEST_NAMES = {
@@ -31,6 +32,7 @@ class GuidedDecodingParams:
     structural_tag: free text with JSON in tags, as JSON text: {"type": "structural_tag",
         "structures": [{"begin": ..., "schema": {...}, "end": ...}], "triggers": [...]}.
     strict: what of `json` can't be guided is an error. False: it is left to the model.
+    disable_any_whitespace: JSON without whitespace between its parts.
 
     The whole output is meant, from its first token to its end. Where it is complete the request
     stops; end-of-sequence comes nowhere else. `max_tokens` may still cut it (finish_reason
@@ -44,6 +46,7 @@ class GuidedDecodingParams:
     json_object: bool | None = None
     structural_tag: str | None = None
     strict: bool = True
+    disable_any_whitespace: bool = False
 
     def __post_init__(self) -> None:
         if len(self.to_dict()) > 1:
@@ -84,3 +87,28 @@ class GuidedDecodingParams:
         values = {name: getattr(self, field) for field, name in REQUEST_NAMES.items()}
         values["guided_json_object"] = self.json_object or None
         return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(slots=True)
+class StructuredOutputsParams(GuidedDecodingParams):
+    """GuidedDecodingParams by vLLM's name, with the rest of its fields.
+
+    disable_fallback: there is one backend, and none to fall back to. whitespace_pattern and
+    disable_additional_properties raise UnsupportedError: the schema itself says what may come.
+    """
+
+    disable_fallback: bool = False
+    disable_additional_properties: bool = False
+    whitespace_pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        GuidedDecodingParams.__post_init__(self)
+        if self.disable_additional_properties:
+            raise UnsupportedError(
+                'disable_additional_properties: write "additionalProperties": false into the schema'
+            )
+        if self.whitespace_pattern is not None:
+            raise UnsupportedError(
+                f"whitespace_pattern={quoted(self.whitespace_pattern)}: disable_any_whitespace "
+                "bounds whitespace; patterns for it aren't there"
+            )

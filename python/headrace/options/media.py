@@ -44,12 +44,13 @@ def read_limits(limits: Any) -> dict[str, int]:
     return {**DEFAULT_LIMITS, **limits}
 
 
-def check_processor_kwargs(kwargs: Any) -> None:
-    """The form of `mm_processor_kwargs`; the model decides on its names. Raises TypeError."""
-    if kwargs is None:
+def check_names(argument: str, values: Any) -> None:
+    """The form of `mm_processor_kwargs` and `media_limits`; what reads them decides on the names.
+    Raises TypeError."""
+    if values is None:
         return
-    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-        raise TypeError(f"mm_processor_kwargs must be a dict with names, got {quoted(kwargs)}")
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise TypeError(f"{argument} must be a dict with names, got {quoted(values)}")
 
 
 def processor_cache_bytes(gibibytes: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 
@@ -44,6 +45,7 @@ class OtherEngineArgs(TypedDict, total=False):
     enable_overlap_schedule: bool
     lm_head_fp32: bool
     moe_gate_fp32: bool
+    media_limits: Mapping[str, float] | None
     max_encoder_cache: int
     deploy_modality: str
     ips: Any

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from typing import Any
 
-from headrace.options.guided_decoding import REQUEST_NAMES, GuidedDecodingParams
+from headrace.options.guided_decoding import (
+    REQUEST_NAMES,
+    GuidedDecodingParams,
+    StructuredOutputsParams,
+)
 from headrace.options.param_checks import (
     MAX_BAD_WORD_CHARS,
     MAX_FLOAT32,
@@ -21,11 +26,18 @@ from headrace.options.param_checks import (
     check_texts,
     checked_processor_args,
 )
-from headrace.quoting import quoted
+from headrace.quoting import did_you_mean, quoted
 
-__all__ = ["BeamSearchParams", "GuidedDecodingParams", "SamplingParams"]
+__all__ = [
+    "BeamSearchParams",
+    "GuidedDecodingParams",
+    "SamplingParams",
+    "StructuredOutputsParams",
+]
 
 MAX_SEED = 922337203685477580
+MAX_BEAMS = 256
+MAX_LENGTH_PENALTY = 10.0
 _FLAGS = (
     "temp_scaled_logprobs",
     "top_p_normalized_logprobs",
@@ -47,6 +59,16 @@ _INTS = (
     "prompt_logprobs",
     "truncate_prompt_tokens",
 )
+
+
+# What other engines' fields are here.
+_SAME = {"structured_outputs": "guided_decoding"}
+_INSTEAD = {
+    "use_beam_search": ": LLM.beam_search(prompts, BeamSearchParams(...)) searches",
+    "logit_bias": ": logits_processors_args={'logit_bias': {token id: bias}} has biases",
+    "logits_processors": ": no Python code runs between steps",
+    "detokenize": ": texts are always made",
+}
 
 
 class _DefaultInt(int):
@@ -114,7 +136,8 @@ class SamplingParams:
     allowed_token_ids: these tokens alone are generated, end-of-sequence only if it is among them.
     truncate_prompt_tokens: of a longer prompt, only its last so many tokens are read; -1: so many
         that max_tokens (or one token) fit behind them.
-    guided_decoding: see GuidedDecodingParams.
+    guided_decoding: see GuidedDecodingParams. structured_outputs: vLLM's name for it, when the
+        object is made and to assign to; guided_decoding has what was given.
     logits_processors_args: {"logit_bias": {token id: bias}}; biases are added to the logits.
     skip_special_tokens: leave special tokens out of the text.
     """
@@ -149,8 +172,23 @@ class SamplingParams:
     skip_special_tokens: bool = True
     allowed_token_ids: list[int] | None = None
     truncate_prompt_tokens: int | None = None
+    structured_outputs: InitVar[GuidedDecodingParams | None] = None
 
-    def __post_init__(self) -> None:
+    def __new__(cls, *_args: Any, **kwargs: Any) -> SamplingParams:
+        """Raises TypeError for an unknown name, with what to write instead."""
+        for name in kwargs:
+            if name not in cls.__dataclass_fields__:
+                hint = _INSTEAD.get(name) or did_you_mean(name, cls.__dataclass_fields__)
+                raise TypeError(
+                    f"SamplingParams() got an unexpected keyword argument {quoted(name)}{hint}"
+                )
+        return super().__new__(cls)
+
+    def __post_init__(self, structured_outputs: GuidedDecodingParams | None) -> None:
+        if structured_outputs is not None:
+            if self.guided_decoding is not None:
+                raise ValueError("guided_decoding and structured_outputs are the same: give one")
+            self.guided_decoding = structured_outputs
         for name in _INTS:
             setattr(self, name, as_int(getattr(self, name)))
         self._verify_args()
@@ -158,8 +196,13 @@ class SamplingParams:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dataclass_fields__:
-            raise AttributeError(f"SamplingParams has no field {name!r}")
-        object.__setattr__(self, name, value)
+            hint = _INSTEAD.get(name) or did_you_mean(name, self.__dataclass_fields__)
+            raise AttributeError(f"SamplingParams has no field {quoted(name)}{hint}")
+        object.__setattr__(self, _SAME.get(name, name), value)
+
+    def clone(self) -> SamplingParams:
+        """A copy that shares nothing with this one."""
+        return copy.deepcopy(self)
 
     def _verify_args(self) -> None:
         self._check_numbers()
@@ -396,7 +439,17 @@ class SamplingParams:
 
 @dataclass
 class BeamSearchParams:
-    """FastDeploy's parameters of beam search, which nobody offers: calls refuse them."""
+    """How LLM.beam_search looks for the most likely outputs. Raises TypeError and ValueError.
+
+    beam_width: how many outputs are kept after each token, and returned in the end.
+    max_tokens: tokens of an output, at most.
+    ignore_eos: go on after end-of-sequence tokens.
+    temperature: the log-probabilities that are added up are those without it, as in vLLM; above 0,
+        a token that is drawn with it goes beside the most likely ones.
+    length_penalty: an output's score is its log-probabilities' sum, divided by the number of tokens
+        of prompt and output, without an end-of-sequence token, to this power.
+    include_stop_str_in_output: keep an end-of-sequence token's text.
+    """
 
     beam_width: int
     max_tokens: int
@@ -404,6 +457,27 @@ class BeamSearchParams:
     temperature: float = 0.0
     length_penalty: float = 1.0
     include_stop_str_in_output: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in (("beam_width", MAX_BEAMS), ("max_tokens", MAX_INT32)):
+            value = as_int(getattr(self, name))
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an int, got {quoted(value)}")
+            if not 1 <= value <= most:
+                raise ValueError(f"{name} must be in [1, {most}], got {quoted(value)}")
+            setattr(self, name, value)
+        for name, least, limit in (
+            ("temperature", 0.0, MAX_FLOAT32),
+            ("length_penalty", -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
+        ):
+            number = getattr(self, name)
+            if not isinstance(number, (int, float)):
+                raise TypeError(f"{name} must be a number, got {quoted(number)}")
+            if not least <= number <= limit:
+                raise ValueError(f"{name} must be in [{least}, {limit:.2g}], got {quoted(number)}")
+        for name in ("ignore_eos", "include_stop_str_in_output"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be a bool, got {quoted(getattr(self, name))}")
 
 
 def as_int(value: Any) -> Any:

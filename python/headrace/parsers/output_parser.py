@@ -84,6 +84,10 @@ class _Paced:
         self._size = 0
 
     def push(self, text: str) -> Iterable[Piece]:
+        for start in range(0, len(text), _MUCH):  # a stage copies what follows each call
+            yield from self._push(text[start : start + _MUCH])
+
+    def _push(self, text: str) -> Iterable[Piece]:
         self._waiting.append(text)
         self._size += len(text)
         held = self._stage.held

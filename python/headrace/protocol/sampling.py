@@ -121,8 +121,10 @@ def _check_count(name: str, value: Any) -> None:
 def _refuse_others(body: Body, n: int | None) -> None:
     """What other servers know and this engine doesn't do, each but with its neutral value."""
     body.refuse("best_of", "nothing is chosen among outputs; ask for all of them by n", 1, n or 1)
-    body.refuse("use_beam_search", "there is no beam search; sampling is what there is", False)
-    body.refuse("length_penalty", "there is no beam search", 1, 1.0)
+    body.refuse(
+        "use_beam_search", "the server samples; headrace.LLM.beam_search searches offline", False
+    )
+    body.refuse("length_penalty", "the server has no beam search", 1, 1.0)
     body.refuse("guided_decoding_backend", "it is an option of the engine, not of a request")
     body.refuse("guided_whitespace_pattern", "write the white space into guided_grammar")
     body.refuse("logits_processors", "use logit_bias")

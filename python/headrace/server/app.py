@@ -29,6 +29,7 @@ from headrace.server.api import (
     responses,
     tokens,
 )
+from headrace.server.api.description import described, handlers
 from headrace.server.auth import KeyGuard
 from headrace.server.batches.files import FileStore
 from headrace.server.batches.runner import BatchRunner
@@ -75,6 +76,12 @@ _GETS: tuple[tuple[str, Handler, Access], ...] = (
     ("/v1/files/{id}/content", files.file_content, "user"),
     ("/v1/batches", batches.list_batches, "user"),
     ("/v1/batches/{id}", batches.get_batch, "user"),
+)
+# With bodies of their own, or none.
+_FILES: tuple[tuple[str, str, Handler, str], ...] = (
+    ("POST", "/v1/files", files.upload_file, "multipart/form-data"),
+    ("DELETE", "/v1/files/{id}", files.delete_file, ""),
+    ("POST", "/v1/batches/{id}/cancel", batches.cancel_batch, ""),
 )
 
 
@@ -135,6 +142,15 @@ def _routes(state: ServerState) -> list[BaseRoute]:
     routes += [
         Route(path, Endpoint(state, path, handler, access=access), methods=["GET"])
         for path, handler, access in _GETS
+    ]
+    rows = [
+        described("POST", path, run, "application/json", access) for path, run, access in _POSTS
+    ]
+    rows += [described("GET", path, run, "", access) for path, run, access in _GETS]
+    rows += [described(*row, access="user") for row in _FILES]
+    routes += [
+        Route(path, Endpoint(state, path, handler, access="open"), methods=["GET"])
+        for path, handler in handlers(rows).items()
     ]
     upload = Endpoint(state, "/v1/files", files.upload_file, reads="stream")
     delete = Endpoint(state, "/v1/files/{id}", files.delete_file)

@@ -301,3 +301,16 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path) -> None:
     assert done.stdout == "refused\n"
     ids = [json.loads(text)["id"][0] for text in (tmp_path / "out").read_text().splitlines()]
     assert ids == ["x", "z"]
+
+
+def test_results_go_to_files_alone(tmp_path: Path) -> None:
+    """What can't be read back, or is taken by its reader, is refused; nobody waits for one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(OSError, match="is a pipe or a device"):
+            ResultFile(path)
+    with pytest.raises(IsADirectoryError):
+        ResultFile(tmp_path)
+    with pytest.raises(OSError, match="is a pipe or a device"):
+        Results(tmp_path / "out.jsonl", pipe, overwrite=True)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+import headrace
 from headrace import CompletionOutput, RequestOutput, SamplingParams
+from headrace.cli import _parser as command_line
 from headrace.cli import main
 from headrace.cli.terminal.line_input import completions, join_lines
 from headrace.cli.terminal.wrapping import Wrapper
@@ -122,3 +124,40 @@ def test_the_cache(
     assert main(["rm", "-y", "someone/model"]) == 0
     assert not snapshot.exists()
     assert main(["pull", "nothing"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("pack M --dtype float32 OUT", {"model": "M", "out": "OUT", "dtype": "float32"}),
+        ("pack -m M --force OUT", {"named_model": "M", "model": None, "out": "OUT"}),
+        ("batch IN --force OUT --window 5 M", {"input": "IN", "output": "OUT", "model": "M"}),
+        ("serve M --port 1 N", {"models": ["M", "N"], "port": 1}),
+        ("embed -m M a --no-normalize b", {"model": "M", "texts": ["a", "b"]}),
+        ("embed -m M -- --port", {"texts": ["--port"]}),
+    ],
+)
+def test_options_may_stand_between_words(words: str, expected: dict[str, Any]) -> None:
+    found = vars(command_line().parse_args(words.split()))
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "words", [["info"], ["bench", "--iterations", "1"], ["embed", "a"], ["batch", "in", "out"]]
+)
+def test_the_shipped_model_is_called_a_toy(
+    words: list[str],
+    fake_engine: Any,
+    toy_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text('{"prompt": "a"}\n')
+    monkeypatch.setattr(headrace, "shipped_model", lambda: str(toy_folder))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    main([*words, *(["--num-prompts", "1", "--output-len", "1"] if words[0] == "bench" else [])])
+    assert "It is a toy" in capsys.readouterr().err
+    main([words[0], "-m", str(toy_folder), *words[1:]])
+    assert "It is a toy" not in capsys.readouterr().err

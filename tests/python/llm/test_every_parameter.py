@@ -174,6 +174,16 @@ CHAT: dict[str, Callable[[LLM], Any]] = {
     "lora_request": lambda llm: llm.chat(HI, use_tqdm=False, lora_request=ADAPTER),
     # Of vision models: media/test_media_llm.py.
     "mm_processor_kwargs": lambda llm: llm.chat(HI, mm_processor_kwargs={"fps": 1}),
+    "add_generation_prompt": lambda llm: (
+        llm.chat(HI, use_tqdm=False, add_generation_prompt=False)[0].prompt
+    ),
+    "continue_final_message": lambda llm: (
+        llm.chat(
+            [*HI, {"role": "assistant", "content": "I am"}],
+            use_tqdm=False,
+            continue_final_message=True,
+        )[0].prompt
+    ),
 }
 SEEN = {
     ("generate", "prompts"): ["a", "b"],
@@ -184,6 +194,8 @@ SEEN = {
     ("chat", "sampling_params"): [""],  # its first token is special
     ("chat", "use_tqdm"): 1,
     ("chat", "chat_template_kwargs"): "<s>User: hi\n",
+    ("chat", "add_generation_prompt"): "<s>User: hi\n",
+    ("chat", "continue_final_message"): "<s>User: hi\nAssistant: I am",
     ("chat", "chat_template"): "1",
     ("chat", "tools"): "1",
     ("chat", "tool_choice"): "None",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -254,7 +255,7 @@ def test_from_optional_by_position() -> None:
 
 
 def test_every_field_has_a_tested_default() -> None:
-    assert set(SamplingParams.__dataclass_fields__) == set(DEFAULTS)
+    assert {item.name for item in fields(SamplingParams)} == set(DEFAULTS)
 
 
 @pytest.mark.parametrize(("values", "kind", "message"), REFUSED)

@@ -164,3 +164,26 @@ def test_rows_are_counted_before_pixels_are_made(modality: str) -> None:
         tracemalloc.stop()
     few = {f"{modality}_min_pixels": 28 * 28 * 900, f"{modality}_max_pixels": 28 * 28 * 1000}
     assert 900 <= getattr(made, modality)(source, options=few).rows <= 1000
+
+
+def test_clips_larger_than_memory_are_refused_by_their_size() -> None:
+    """A broadcast array says that it is large without being so: nothing of it is copied."""
+    frame = np.zeros((1, 2880, 2880, 3), np.uint8)
+    huge = np.broadcast_to(frame, (768, 2880, 2880, 3))
+    assert huge.nbytes > 19_000_000_000
+    small = np.zeros((28, 28, 3), np.uint8)
+    whole = processor("qwen2_vl")
+    tracemalloc.start()
+    try:
+        for clip in (huge, [frame[0]] * 768, [Image.fromarray(frame[0])] * 768):
+            with pytest.raises(MediaError, match=r"more than max_given_bytes \(2147483648\)"):
+                whole.video(clip)
+        with pytest.raises(MediaError, match="frame 1 differs in size from the first one"):
+            whole.video([small, *[frame[0]] * 700])
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    bounded = processor("qwen2_vl", limits=MediaLimits(max_given_bytes=3 * 28 * 28 * 2))
+    assert bounded.video(np.zeros((2, 28, 28, 3), np.uint8)).frames == 2
+    with pytest.raises(MediaError, match="max_given_bytes"):
+        bounded.video(np.zeros((3, 28, 28, 3), np.uint8))

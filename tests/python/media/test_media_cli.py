@@ -119,6 +119,9 @@ def test_options(run: Run, tmp_path: Path) -> None:
     status, _, err = run(*words, "--mm-processor-kwargs", "{")
     assert status == 2
     assert "--mm-processor-kwargs is not JSON" in err
+    status, _, err = run(*words, "--image", "a.png", "--media-limits", '{"max_pixels": 9}')
+    assert status == 1
+    assert "max_pixels (9)" in err
     status, _, err = run(*words, "--limit-mm-per-prompt", '{"image": "many"}')
     assert status == 2
     assert "limit_mm_per_prompt['image'] must be an int" in err

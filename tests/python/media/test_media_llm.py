@@ -440,3 +440,29 @@ def test_the_engines_own_chat(fake_engine: Any, tmp_path: Path, toy_folder: Path
             engine.chat("m", ask(part((tmp_path / "a.png").as_uri())))
         with pytest.raises(UnsupportedError, match="this model reads text only"):
             engine.chat("toy", ask(part(png())))
+
+
+def test_limits_of_items(vision: Callable[..., LLM]) -> None:
+    llm = vision(media_limits={"max_pixels": 56 * 28 - 1, "fetch_seconds": 2.5})
+    (output,) = chat(llm, ask(part(png()), text("?")))
+    assert "max_pixels (1567)" in str(output.error_msg)
+    (output,) = chat(llm, ask(part(png(width=28)), text("?")))
+    assert output.error_msg is None
+    with pytest.raises(
+        ValueError, match="media_limits has no 'max_pixel'; did you mean 'max_pixels'"
+    ):
+        vision(media_limits={"max_pixel": 5})
+    with pytest.raises(ValueError, match="has no 'max_rows'"):  # that is max_model_len's
+        vision(media_limits={"max_rows": 5})
+    with pytest.raises(ValueError, match="max_pixels must be above 0"):
+        vision(media_limits={"max_pixels": 0})
+    with pytest.raises(TypeError, match="media_limits must be a dict"):
+        vision(media_limits=5)
+
+
+def test_arrays_larger_than_memory_are_no_prompts(llm: LLM) -> None:
+    huge: Any = np.broadcast_to(np.int64(5), (1 << 40,))
+    with pytest.raises(ValueError, match="an array of 1099511627776 numbers is no prompt"):
+        llm.generate(huge)
+    (output,) = llm.generate([{"prompt_token_ids": huge}], ONE, use_tqdm=False)
+    assert "is no prompt" in str(output.error_msg)

@@ -182,3 +182,26 @@ def test_a_key_that_no_header_can_bring_is_refused(key: str) -> None:
     for name in ("api_keys", "admin_keys"):
         with pytest.raises(ValueError, match="visible ASCII"):
             ServerConfig(**{name: (key,)})
+
+
+def test_the_api_describes_itself() -> None:
+    """To anybody, without anything from another host, and with nothing that isn't there."""
+    with serving(**KEYS) as url:
+        document = httpx.get(f"{url}/openapi.json").json()
+        shown = httpx.get(f"{url}/docs")
+        assert document["openapi"] == "3.1.0"
+        paths = document["paths"]
+        assert paths[CHAT]["post"]["requestBody"]["content"].keys() == {"application/json"}
+        assert "multipart/form-data" in paths["/v1/files"]["post"]["requestBody"]["content"]
+        (name,) = paths["/v1/models/{name}"]["get"]["parameters"]
+        assert (name["name"], name["in"]) == ("name", "path")
+        assert "security" not in paths["/health"]["get"]
+        assert "security" in paths[CHAT]["post"]
+        for path, methods in paths.items():
+            assert path in shown.text
+            for method in methods:
+                answer = httpx.request(method, url + path.replace("{", "").replace("}", ""))
+                assert answer.status_code not in (404, 405) or "{" in path, (method, path)
+    assert shown.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in shown.headers["content-security-policy"]
+    assert "http" not in shown.text.replace("html", "")

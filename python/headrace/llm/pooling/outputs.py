@@ -12,6 +12,11 @@ class EmbeddingOutput:
 
     embedding: list[float] = field(default_factory=list)
 
+    @property
+    def data(self) -> list[float]:
+        """The same, by vLLM's name in what `encode` returns."""
+        return self.embedding
+
 
 @dataclass(slots=True)
 class EmbeddingRequestOutput:

@@ -48,7 +48,9 @@ class Constraints:
 
         known = self._grammars.get(id(params))
         if known is None:
-            compact = self._args.guided_decoding_disable_any_whitespace
+            compact = (
+                self._args.guided_decoding_disable_any_whitespace or guided.disable_any_whitespace
+            )
             known = self._grammars[id(params)] = (params, from_guided_params(guided, compact))
         return known[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +15,11 @@ from headrace.llm.requests.adapters import LoraCache
 from headrace.llm.requests.preparation import PreparedRequest
 from headrace.native import LoadProgress
 from headrace.options.lora import LoRARequest
+from headrace.text.headroom import has_room
 
+_THREAD_ROOM = (
+    48 << 20
+)  # of threads that load a model; with less they may die before their first line
 _BAD_REQUEST = frozenset({"invalid_argument", "limit_exceeded", "unsupported", "not_found"})
 
 
@@ -155,15 +160,29 @@ class SessionLoader:
 
     def __enter__(self) -> SessionLoader:
         try:
-            self._thread.start()
-            # The thread comes as far as the engine before the caller may keep the GIL.
-            self._begun.wait()
+            self._start()
         except BaseException:  # Ctrl-C; a thread that it kept from starting never ends
             self._session.close()
-            while not self._done.wait(0.1) and self._thread.ident is not None:
+            while not self._done.wait(0.1) and self._thread.is_alive():
                 pass
             raise
         return self
+
+    def _start(self) -> None:
+        """Raises EngineError, instead of a wait without end, where there is no memory for it."""
+        stack = threading.stack_size() or resource.getrlimit(resource.RLIMIT_STACK)[0]
+        room = _THREAD_ROOM + max(stack, 0)  # -1: no limit
+        refused = EngineError("there is no memory for the thread that loads the model", 500)
+        if not has_room(room):
+            raise refused
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no more threads
+            raise EngineError(f"the thread that loads the model: {error}", 500) from error
+        # The thread comes as far as the engine before the caller may keep the GIL.
+        while not self._begun.wait(0.1):
+            if not self._thread.is_alive():
+                raise refused
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ _KEPT_FORMS = 32
 class MediaReader:
     """A model's processor, its threads, and what LLM(...) allows. For any number of threads.
 
-    limits: `limit_mm_per_prompt`, read. most_rows: of the items of a prompt, in all.
+    limits: `limit_mm_per_prompt`, read. item_limits: of each item, but for its rows. most_rows: of
+        the items of a prompt, in all.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class MediaReader:
         options: Mapping[str, Any] | None = None,
         *,
         limits: Mapping[str, int] | None = None,
+        item_limits: MediaLimits | None = None,
         access: MediaAccess | None = None,
         cache_bytes: int = 0,
         most_rows: int = 1 << 31,
@@ -47,7 +50,7 @@ class MediaReader:
             options,
             access=access,
             # Before anything is resized: how large, a prompt's own options say.
-            limits=MediaLimits(max_rows=most_rows),
+            limits=replace(item_limits or MediaLimits(), max_rows=most_rows),
             cache=self.cache,
             decode=self._loader.decode,
             check=self._loader.check,

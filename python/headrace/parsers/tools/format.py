@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.parsers.tool_call import new_call_id
 from headrace.parsers.tools.tool_schema import tool_schema
+
+_SPACE = re.compile(r"\s*")
 
 
 @dataclass(slots=True, frozen=True)
@@ -110,6 +113,12 @@ def head_in(
         if text.startswith(written + "{", start):
             return name, start + len(written)
     return None
+
+
+def skip_space(text: str, start: int) -> int:
+    """Where what isn't whitespace begins, from `start` on."""
+    found = _SPACE.match(text, start)
+    return start if found is None else found.end()
 
 
 def literal(text: str) -> str:

@@ -23,6 +23,8 @@ class Glm(ToolFormat):
 
     def begin(self) -> None:
         self._looked = len(BEGIN)  # no end begins before
+        self._counted = len(BEGIN)
+        self._open = 0  # values that are open there
 
     def read(self, text: str, final: bool) -> Reading | None:
         while True:
@@ -31,27 +33,34 @@ class Glm(ToolFormat):
                 self._looked = max(len(BEGIN), len(text) - len(END) + 1)
                 return Reading(len(BEGIN), None) if final else None
             self._looked = end + 1
-            body = text[len(BEGIN) : end]
-            if body.count(VALUE) <= body.count(VALUE_END):
+            self._open += text.count(VALUE, self._counted, end)
+            self._open -= text.count(VALUE_END, self._counted, end)
+            self._counted = end
+            if self._open <= 0:
                 break
-        name, values = self._read_body(body)
+        name, values = self._read_body(text[len(BEGIN) : end])
         call = None if not name or values is None else [(name, write_json(values))]
         return Reading(end + len(END), call)
 
     def _read_body(self, body: str) -> tuple[str, dict[str, object] | None]:
         """The values are None if they can't be read."""
-        name, begin, rest = body.partition(KEY)
-        name = name.strip()
+        name, _, _ = body.partition(KEY)
+        place, name = len(name), name.strip()
         values: dict[str, object] = {}
-        while begin:
-            key, key_end, rest = rest.partition(KEY_END)
-            between, value_begin, rest = rest.partition(VALUE)
-            value, value_end, rest = rest.partition(VALUE_END)
-            if between.strip() or not (key_end and value_begin and value_end):
+        while (place := body.find(KEY, place)) != -1:
+            parts = []
+            for before, tag in ((KEY, KEY_END), ("", VALUE), ("", VALUE_END)):
+                start = place + len(before)
+                end = body.find(tag, start)
+                if end == -1:
+                    return name, None
+                parts.append(body[start:end])
+                place = end + len(tag)
+            key, between, value = parts
+            if between.strip():
                 return name, None
             key = key.strip()
             values[key] = typed_value(self.functions.get(name), key, value)
-            _, begin, rest = rest.partition(KEY)
         return name, values
 
     def grammar(

@@ -8,7 +8,14 @@ import string
 from collections.abc import Callable, Sequence
 
 from headrace.parsers.strict_json import BracketTracker, read_json, write_json
-from headrace.parsers.tools.format import Function, Reading, ToolFormat, head_in, literal
+from headrace.parsers.tools.format import (
+    Function,
+    Reading,
+    ToolFormat,
+    head_in,
+    literal,
+    skip_space,
+)
 from headrace.parsers.tools.json_calls import call_of
 from headrace.parsers.tools.schemas import calls_in_json, json_rule
 
@@ -49,11 +56,11 @@ class Mistral(ToolFormat):
         """Where the list or the arguments begin; -1: not yet, or nowhere."""
         start = self._head
         while True:
-            start = len(text) - len(text[start:].lstrip())
+            start = skip_space(text, start)
             if not text.startswith(BEGIN, start):
                 break
             self._head = start = start + len(BEGIN)  # it is written twice
-        if not final and BEGIN.startswith(text[start:]):
+        if not final and BEGIN.startswith(text[start : start + len(BEGIN)]):
             return -1
         if text.startswith("[", start):
             return start

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from headrace.parsers.strict_json import write_json
-from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal
+from headrace.parsers.tools.format import Function, Reading, ToolFormat, literal, skip_space
+from headrace.parsers.tools.qwen3_parameters import PARAMETER, PARAMETER_END, Parameters
 from headrace.parsers.tools.schemas import parameters
-from headrace.parsers.tools.typed import typed_value
 
 BEGIN, END = "<tool_call>", "</tool_call>"
 FUNCTION, FUNCTION_END = "<function=", "</function>"
-PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
 
 
 class Qwen3Coder(ToolFormat):
@@ -24,50 +21,56 @@ class Qwen3Coder(ToolFormat):
 
     def begin(self) -> None:
         self._looked = 0  # no end of the function begins before
+        self._parameters: Parameters | None = None
+        self._space: dict[int, int] = {}  # where whitespace begins, and how far it goes
 
     def read(self, text: str, final: bool) -> Reading | None:
-        start = 0 if text.startswith(FUNCTION) else _skip_space(text, len(BEGIN))
+        start = 0 if text.startswith(FUNCTION) else self._skip_space(text, len(BEGIN))
         if not text.startswith(FUNCTION, start):
-            waits = not final and FUNCTION.startswith(text[start:])
-            return None if waits else Reading(len(BEGIN), None)
+            return (
+                None if not final and _may_be(FUNCTION, text, start) else Reading(len(BEGIN), None)
+            )
+        body = start + len(FUNCTION)
+        if self._parameters is None:
+            self._parameters = Parameters(self.functions, body)
         while True:
             end = text.find(FUNCTION_END, max(self._looked, start))
             if end == -1:
                 self._looked = max(0, len(text) - len(FUNCTION_END) + 1)
                 return self._unclosed(text, start) if final else None
-            arguments = self._arguments(text[start + len(FUNCTION) : end])
-            if arguments is None:
-                ends = self._another_follows(text, end + len(FUNCTION_END), final)
-                if ends is None:
-                    return None
-                if ends:
-                    arguments = self._arguments(text[start + len(FUNCTION) : end], closed=True)
-            if arguments is not None:
+            if self._parameters.read(text, end):
+                break
+            ends = self._another_follows(text, end + len(FUNCTION_END), final)
+            if ends is None:
+                return None
+            if ends:
                 break
             self._looked = end + 1  # that was in a value
-        if not arguments[0]:
+        call = self._parameters.call(text, end)
+        if not call[0]:
             return Reading(end, None)
-        return self._closed(text, start, end + len(FUNCTION_END), arguments, final)
+        return self._closed(text, start, end + len(FUNCTION_END), call, final)
 
     def _unclosed(self, text: str, start: int) -> Reading:
         """At the end of the output: a last value that isn't closed ends with the function."""
-        end = text.find(FUNCTION_END, start)
-        body = text[start + len(FUNCTION) : end]
-        arguments = None if end == -1 else self._arguments(body, closed=True)
-        if arguments is None or not arguments[0]:
-            return Reading(start + len(FUNCTION), None)
-        found = self._closed(text, start, end + len(FUNCTION_END), arguments, final=True)
-        assert found is not None
-        return found
+        body, end = start + len(FUNCTION), text.find(FUNCTION_END, start)
+        parameters = Parameters(self.functions, body)
+        if end != -1:
+            parameters.read(text, end)
+            call = parameters.call(text, end)
+            if call[0]:
+                found = self._closed(text, start, end + len(FUNCTION_END), call, final=True)
+                assert found is not None
+                return found
+        return Reading(body, None)
 
-    @staticmethod
-    def _another_follows(text: str, end: int, final: bool) -> bool | None:
+    def _another_follows(self, text: str, end: int, final: bool) -> bool | None:
         """Whether the call ends here and another one begins; None: not known yet."""
         place = end
         for tag in (END, BEGIN):
-            place = _skip_space(text, place)
+            place = self._skip_space(text, place)
             if not text.startswith(tag, place):
-                return None if not final and tag.startswith(text[place:]) else False
+                return None if not final and _may_be(tag, text, place) else False
             place += len(tag)
         return True
 
@@ -77,41 +80,15 @@ class Qwen3Coder(ToolFormat):
         """With the outer end, if there is one."""
         if start == 0:
             return Reading(end, [call])
-        behind = _skip_space(text, end)
+        behind = self._skip_space(text, end)
         if text.startswith(END, behind):
             return Reading(behind + len(END), [call])
-        waits = not final and END.startswith(text[behind:])
-        return None if waits else Reading(end, [call])
+        return None if not final and _may_be(END, text, behind) else Reading(end, [call])
 
-    def _arguments(self, body: str, closed: bool = False) -> tuple[str, str] | None:
-        """None if a value isn't closed; `closed`: the last one ends with the body."""
-        name, _, rest = body.partition(">")
-        function = self.functions.get(name.strip())
-        values: dict[str, Any] = {}
-        while True:
-            _, begin, rest = rest.partition(PARAMETER)
-            if not begin:
-                return name.strip(), write_json(values)
-            key, _, rest = rest.partition(">")
-            value, rest, ends = self._value(function, rest)
-            if not (ends or closed):
-                return None
-            value = value.removeprefix("\n").removesuffix("\n")
-            values[key.strip()] = typed_value(function, key.strip(), value)
-
-    @staticmethod
-    def _value(function: Function | None, rest: str) -> tuple[str, str, bool]:
-        """A value, what follows, and whether it ends: with its tag, or where a line begins another
-        parameter of the function."""
-        value, tag, behind = rest.partition(PARAMETER_END)
-        properties = {} if function is None else function.parameters.get("properties") or {}
-        place = value.find(f"\n{PARAMETER}")
-        while place != -1:
-            key, named, _ = value[place + 1 + len(PARAMETER) :].partition(">")
-            if named and (function is None or key.strip() in properties):
-                return value[:place], rest[place + 1 :], True
-            place = value.find(f"\n{PARAMETER}", place + 1)
-        return value, behind, bool(tag)
+    def _skip_space(self, text: str, start: int) -> int:
+        """skip_space, in a text that grows."""
+        place = self._space[start] = skip_space(text, self._space.get(start, start))
+        return place
 
     def grammar(
         self, functions: Sequence[Function], text: Callable[[str], str], several: bool
@@ -129,5 +106,6 @@ class Qwen3Coder(ToolFormat):
         return f"{head} {parameters(function, one, text_end=self.text_end)}"
 
 
-def _skip_space(text: str, start: int) -> int:
-    return len(text) - len(text[start:].lstrip())
+def _may_be(tag: str, text: str, start: int) -> bool:
+    """Whether the text from `start` on is a beginning of the tag, or all of it."""
+    return tag.startswith(text[start : start + len(tag)])

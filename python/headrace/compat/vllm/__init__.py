@@ -1,0 +1,1 @@
+"""vLLM's module paths that offline scripts import from, below `headrace`."""
