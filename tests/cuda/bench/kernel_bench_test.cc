@@ -20,6 +20,7 @@ KernelBenchOptions toy(const std::string& cublaslt) {
           .some_rows = {35},
           .many_rows = 40,
           .quant_rows = 5,
+          .quant_row_counts = {5, 70},
           .prefill_tokens = 70,
           .decode_sequences = 2,
           .decode_context = 600,
@@ -68,6 +69,8 @@ TEST(KernelBench, MeasuresEveryNumber) {
                              "rope-kv-write",
                              "linear-int4",
                              "linear-int4-gate_up-5",
+                             "int4-by-32-o-70-mma",
+                             "int8-gate_up-5-bf16",
                              "linear-fp8",
                              "linear-fp8-down-130"}) {
     ASSERT_TRUE(rows.contains(number)) << number;
@@ -75,6 +78,17 @@ TEST(KernelBench, MeasuresEveryNumber) {
   }
   EXPECT_EQ(rows.at("linear-few").at("limit_name"), "cuBLASLt 13.1.2");
   EXPECT_FALSE(rows.contains("linear-head-130"));
+}
+
+TEST(Race, ProfilesTheFirstOnceMore) {
+  const auto device = make_emulated_device();
+  int launches[2] = {0, 0};
+  const auto count = [&launches](size_t i) -> Contestant {
+    return {[=, &launches](int) { ++launches[i]; }};
+  };
+  race(*device, {count(0), count(1)}, {.turns = 3, .rounds = 1, .profile = true});
+  EXPECT_EQ(launches[1], 1 + 3 * 2);
+  EXPECT_EQ(launches[0], launches[1] + 3);
 }
 
 TEST(KernelBench, SaysThatThereIsNoPeer) {
