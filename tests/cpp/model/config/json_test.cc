@@ -211,10 +211,10 @@ TEST(JsonTime, ManyObjectsInAnAdaptersConfigAreLinear) {
 }
 
 TEST(JsonTime, ManyEndTokensAreLinear) {
-  const std::string config = R"({"model_type":"qwen3","vocab_size":100000})";
+  const std::string config = R"({"model_type":"qwen3","vocab_size":200000})";
   const auto ids = [](int count) {
     std::string out = R"({"eos_token_id":[0)";
-    for (int i = 1; i < count; ++i) out += str_cat(",", i);
+    for (int i = 1; i < 4 * count; ++i) out += str_cat(",", i);
     return out + "]}";
   };
   expect_linear(ids, [&](const std::string& text) {
