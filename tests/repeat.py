@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TIME_LIMIT = 1800  # seconds, for one run: as ctest's
 TAIL = 4000  # characters of a failure that are printed
+NO_TESTS = "Running 0 tests"  # what GoogleTest says of a filter that no test passes
 FAILED = re.compile(r"^(?:\[  FAILED  \]|FAILED) (\S+)", re.MULTILINE)
 BUSY = "while True: pass"
 
@@ -54,9 +55,11 @@ class Subject:
         except subprocess.TimeoutExpired:
             code, output = -1, f"did not end within {TIME_LIMIT} s"
         self.seconds.append(time.monotonic() - began)
-        if code != 0:
+        empty = NO_TESTS in output
+        if code != 0 or empty:
             self.failures += 1
-            self.failed |= set(FAILED.findall(output)) or {f"exit status {code}"}
+            what = "no test ran" if empty else f"exit status {code}"
+            self.failed |= set(FAILED.findall(output)) or {what}
             self.first_failure = self.first_failure or output[-TAIL:]
 
 

@@ -93,6 +93,14 @@ def test_a_program_that_dies_is_a_failure(tmp_path: Path) -> None:
     assert subject.failed == {"exit status -9"}
 
 
+def test_a_program_without_tests_is_a_failure(tmp_path: Path) -> None:
+    said = "echo '[==========] Running 0 tests from 0 test suites.'"
+    subject = repeat.Subject("empty", ["sh", "-c", said], tmp_path)
+    subject.run()
+    assert subject.failures == 1
+    assert subject.failed == {"no test ran"}
+
+
 def test_the_link_stub_has_no_newer_symbol() -> None:
     """packaging/sysroot.py: what GCC 8's library has, and nothing of what came later."""
     symbols = sysroot.old_symbols(sysroot.compiler_file("libstdc++.so.6"))

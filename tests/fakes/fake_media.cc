@@ -60,6 +60,7 @@ class FakeRun final : public TowerRun {
 
   bool advance() override {
     ++control_->pieces;
+    control_->held.wait(true);
     if (control_->failures > 0) {
       --control_->failures;
       throw Error(ErrorCode::kOutOfMemory, "injected failure of a tower.");

@@ -20,6 +20,11 @@ struct FakeTowerControl {
   std::atomic<int> begun{0}, finished{0}, alive{0}, pieces{0};
   std::atomic<int> failures{0};       ///< so many of the next pieces throw kOutOfMemory
   std::atomic<int> pieces_of_run{1};  ///< that a run is cut into
+  std::atomic<bool> held{false};      ///< pieces wait, once they are counted, until release()
+  void release() {
+    held = false;
+    held.notify_all();
+  }
 };
 
 /// A row for each merge x merge patches (of two grids, where there are two): numbers that hash all

@@ -119,6 +119,11 @@ void FakeControl::wait_until_held() {
   changed_.wait(lock, [this] { return waiting_; });
 }
 
+bool FakeControl::step_waits() {
+  const std::lock_guard lock(mutex_);
+  return waiting_;
+}
+
 void FakeControl::pass() {
   {
     std::unique_lock lock(mutex_);

@@ -33,6 +33,8 @@ class FakeControl {
   void resume();
   /// Returns when a step is waiting. REQUIRES: hold(), and something to run.
   void wait_until_held();
+  /// Whether a step is waiting.
+  bool step_waits();
   /// Lets the waiting step go on, and no other. REQUIRES: wait_until_held() has returned.
   void step_once();
   /// The next `count` steps throw Error(kDevice); -1: all of them.

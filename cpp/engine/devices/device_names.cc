@@ -22,6 +22,7 @@ std::optional<DeviceName> parse_device(const std::string& name) {
   const char* const last = name.data() + name.size();
   const auto [end, error] = std::from_chars(first, last, out.number);
   if (error != std::errc() || end != last || out.number < 0) return std::nullopt;
+  if (name != str_cat(prefix, out.number)) return std::nullopt;  // "cuda:00" is no other GPU
   return out;
 }
 

@@ -21,6 +21,7 @@ void Guide::compute() noexcept {
   {
     const int32_t thread = this_thread_id();
     const MutexLock lock(mutex_);
+    if (abandoned_) return;
     work_ = Work{thread, thread_cpu_nanoseconds(thread), std::chrono::steady_clock::now(), false};
   }
   try {
@@ -55,6 +56,14 @@ void Guide::interrupt_if_late(const MaskPatience& patience) {
   matcher_->interrupt();
 }
 
+void Guide::abandon() {
+  const MutexLock lock(mutex_);
+  abandoned_ = true;
+  if (!work_ || work_->interrupted || !matcher_) return;
+  work_->interrupted = true;
+  matcher_->interrupt();
+}
+
 void Guide::advance() {
   if (!matcher_) {
     auto matcher = constraint_->start();
@@ -62,6 +71,7 @@ void Guide::advance() {
     const MutexLock lock(mutex_);
     matcher_ = std::move(matcher);
     allowed_.resize(static_cast<size_t>(ceil_div(vocab_size_, 32)));
+    if (abandoned_) throw_error(ErrorCode::kCancelled, "nobody waits for the constraint.");
   }
   if (token_) {
     matcher_->append(*token_);

@@ -52,6 +52,9 @@ class Guide {
   bool wait_for(std::chrono::nanoseconds time);
   /// If compute() has been at it for longer, it is told to be done. Any guide, ready or not.
   void interrupt_if_late(const MaskPatience& patience);
+  /// Nobody waits for it any more: compute() does nothing from now on, and is told to be done if it
+  /// is at it.
+  void abandon();
 
   Next next() const noexcept { return next_; }
   /// SampleRow::allowed.
@@ -79,6 +82,7 @@ class Guide {
   Mutex mutex_;  // also held while matcher_ is made and ready_ becomes true
   CondVar done_;
   std::optional<Work> work_ HEADRACE_GUARDED_BY(mutex_);  // while a thread is in compute()
+  bool abandoned_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::unique_ptr<TokenMatcher> matcher_;
   std::optional<int32_t> token_;  // generated, but not yet known to the matcher
   int32_t generated_ = 0;

@@ -31,6 +31,9 @@ void MaskWorkers::end_threads() {
     stopping_ = true;
   }
   work_.notify_all();
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    if (const auto guide = worked_on(i)) guide->abandon();
+  }
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -58,13 +61,13 @@ void MaskWorkers::wait(Guide& guide) {
 
 void MaskWorkers::interrupt_late() {
   for (size_t i = 0; i < threads_.size(); ++i) {
-    std::shared_ptr<Guide> guide;
-    {
-      const MutexLock lock(mutex_);
-      guide = worked_on_[i].lock();
-    }
-    if (guide) guide->interrupt_if_late(patience_);
+    if (const auto guide = worked_on(i)) guide->interrupt_if_late(patience_);
   }
+}
+
+std::shared_ptr<Guide> MaskWorkers::worked_on(size_t worker) {
+  const MutexLock lock(mutex_);
+  return worked_on_[worker].lock();
 }
 
 void MaskWorkers::work(size_t worker) {

@@ -16,7 +16,7 @@ class MaskWorkers {
  public:
   /// Throws Error(kIo) if no thread can be had; fewer than `threads` will do.
   explicit MaskWorkers(int threads, const MaskPatience& patience = {});
-  /// Waits for the masks being computed; those not begun are dropped.
+  /// Interrupts the masks being computed and waits for them; those not begun are dropped.
   ~MaskWorkers();
   MaskWorkers(const MaskWorkers&) = delete;
   MaskWorkers& operator=(const MaskWorkers&) = delete;
@@ -36,6 +36,7 @@ class MaskWorkers {
   void end_threads();
   void work(size_t worker);
   void interrupt_late();
+  std::shared_ptr<Guide> worked_on(size_t worker);
 
   const MaskPatience patience_;
   Mutex mutex_;

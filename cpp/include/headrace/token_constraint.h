@@ -20,7 +20,8 @@
 //
 // A matcher that throws, or allows neither a token nor the end, ends its own request with
 // FinishReason::kError and nobody else's. One that lets a step wait for more than a second of its
-// thread's CPU time (or a minute of anybody's) is told by interrupt() to throw.
+// thread's CPU time (or a minute of anybody's) is told by interrupt() to throw. So is one
+// that is at work when its model is released.
 //
 // Everything else about sampling applies to the tokens that are left: logit_bias, penalties, top_k
 // and so on. If it leaves none of them (bad_words), the constraint wins.
@@ -44,8 +45,8 @@ class HEADRACE_API TokenMatcher {
   virtual bool next(std::span<uint32_t> allowed) = 0;
   /// `token`, which the last next() allowed, has become part of the output.
   virtual void append(int32_t token) = 0;
-  /// A call of next() or append() on another thread takes too long: it should throw soon, because
-  /// the model waits for it. Does nothing by default.
+  /// A call of next() or append() on another thread takes too long, or nobody needs its answer any
+  /// more: it should throw soon, because the model waits for it. Does nothing by default.
   virtual void interrupt() noexcept;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -294,6 +295,7 @@ void read_eos(ConfigReader& reader, int32_t vocab_size, std::vector<int32_t>& id
   const JsonValue* value = reader.find("eos_token_id");
   if (value == nullptr) return;
   const JsonValue::Array list = value->is_array() ? value->array() : JsonValue::Array{*value};
+  std::set<int32_t> known(ids.begin(), ids.end());
   for (const JsonValue& entry : list) {
     if (!entry.is_unsigned() || entry.unsigned_integer() > uint64_t{kMaxToken}) {
       reader.fail_value("eos_token_id", "must be a token id or a list of them");
@@ -301,7 +303,7 @@ void read_eos(ConfigReader& reader, int32_t vocab_size, std::vector<int32_t>& id
     const auto id = entry.integer();
     // An id behind the vocabulary can never be generated.
     if (id >= vocab_size) continue;
-    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(static_cast<int32_t>(id));
+    if (known.insert(static_cast<int32_t>(id)).second) ids.push_back(static_cast<int32_t>(id));
   }
 }
 

@@ -424,13 +424,19 @@ TEST_F(WeightCacheTest, ClosingDuringTheWrite) {
   Logger silent;
   const std::vector<std::byte> weights(size_t{256} << 20);  // half a second at the writer's pace
   fs::create_directories(cache());
-  {
-    internal::CacheWriter writer(entry_of(model, cache() / "family-1.headrace", weights), silent);
-    writer.start();
-    while (files().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(files().at(0).filename().string().front(), '.');
+  // On a busy machine the whole file may be written before this thread looks: then it tries again.
+  bool is_left_out = false;
+  for (int i = 0; i < 10 && !is_left_out; ++i) {
+    for (const fs::path& file : files()) fs::remove(file);
+    {
+      internal::CacheWriter writer(entry_of(model, cache() / "family-1.headrace", weights), silent);
+      writer.start();
+      while (files().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (const fs::path& file : files()) EXPECT_NE(file.filename().string().front(), '.');
+    is_left_out = files().empty();
   }
-  EXPECT_EQ(files(), std::vector<fs::path>{});
+  EXPECT_TRUE(is_left_out);
 }
 
 TEST_F(WeightCacheTest, OneWritesAtATime) {

@@ -155,8 +155,8 @@ TEST_F(EngineThreads, WaitersOfEveryKindLearnOfTheEnginesEnd) {
   });
   while (waiting < 12) std::this_thread::yield();
   std::this_thread::sleep_for(5ms);
+  control->step_nanoseconds = 20'000'000;  // the end comes before 200 of these are over
   std::thread destroyer([&] { engine.reset(); });
-  std::this_thread::sleep_for(5ms);
   control->resume();
   destroyer.join();
   waiters.join();

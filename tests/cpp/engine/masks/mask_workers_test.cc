@@ -64,7 +64,7 @@ void compute_until(const std::atomic<bool>& interrupted) {
 // What a machine that has no core for it looks like to a thread.
 TEST(MaskWorkers, TimeWithoutACoreDoesntCount) {
   const auto starved = std::make_shared<SlowConstraint>(
-      [](const std::atomic<bool>&) { std::this_thread::sleep_for(400ms); });
+      [](const std::atomic<bool>&) { std::this_thread::sleep_for(150ms); });
   MaskWorkers workers(1, {.cpu = 50ms, .wall = 60s});
   const auto guide = guide_of(starved);
   workers.post(guide);
@@ -113,6 +113,49 @@ TEST(MaskWorkers, AMaskIsNotBlamedForTheOneBeforeIt) {
   EXPECT_EQ(second->next(), Guide::Next::kTokens);
   EXPECT_EQ(innocent->interruptions, 0);
   EXPECT_EQ(first->next(), Guide::Next::kFailed);
+}
+
+// Its request has gone, so that nobody waits for it: a model that is released must not.
+TEST(MaskWorkers, TheEndInterruptsWhatIsUnderWay) {
+  std::atomic<bool> begun{false};
+  const auto hostile = std::make_shared<SlowConstraint>([&](const std::atomic<bool>& interrupted) {
+    begun = true;
+    for (int i = 0; i < 1000 && !interrupted; ++i) std::this_thread::sleep_for(1ms);
+  });
+  const auto guide = guide_of(hostile);
+  {
+    MaskWorkers workers(1);
+    workers.post(guide);
+    while (!begun) std::this_thread::yield();
+  }
+  EXPECT_EQ(hostile->interruptions, 1);
+}
+
+TEST(MaskWorkers, OneThatStartsAtTheEndIsNotAsked) {
+  class SlowStart final : public TokenConstraint {
+   public:
+    explicit SlowStart(std::shared_ptr<SlowConstraint> own) : own_(std::move(own)) {}
+    std::unique_ptr<TokenMatcher> start() const override {
+      begun = true;
+      std::this_thread::sleep_for(20ms);
+      return own_->start();
+    }
+    mutable std::atomic<bool> begun{false};
+
+   private:
+    const std::shared_ptr<SlowConstraint> own_;
+  };
+  std::atomic<bool> asked{false};
+  const auto slow = std::make_shared<SlowStart>(
+      std::make_shared<SlowConstraint>([&](const std::atomic<bool>&) { asked = true; }));
+  auto guide = std::make_shared<Guide>(slow, 32, GuideEnds{});
+  guide->set_due(std::nullopt);
+  {
+    MaskWorkers workers(1);
+    workers.post(guide);
+    while (!slow->begun) std::this_thread::yield();
+  }
+  EXPECT_FALSE(asked);
 }
 
 }  // namespace

@@ -177,22 +177,29 @@ TEST(EngineMedia, CountsTokensOfImagesAndClips) {
 TEST(EngineMedia, OthersGoOnWhileAnItemIsEncoded) {
   Media media;
   media.control->pieces_of_run = 1000;
+  testing::FakeControl& steps = *media.fake->control;
+  steps.hold();
   Request text =
       media.fake->submit({3, 4, 5}, {.temperature = 0, .max_tokens = 200, .ignore_eos = true});
-  while (text.results().generated_length() == 0) std::this_thread::yield();
+  steps.wait_until_held();
   Request image = media.submit(image_job(1));
-  const Output out = read_all(text.results());
-  EXPECT_EQ(out.token_ids, testing::fake_greedy({3, 4, 5}, 200));
+  // 24 rows in 1000 pieces: 4 rows are 167 pieces.
+  for (int step = 0; step < 5; ++step) {
+    steps.step_once();
+    steps.wait_until_held();
+    EXPECT_EQ(media.control->pieces, 167 * step) << "the image comes behind the first step";
+  }
+  steps.resume();
+  EXPECT_EQ(read_all(text.results()).token_ids, testing::fake_greedy({3, 4, 5}, 200));
   read_all(image.results());
-  // 24 rows in 1000 pieces: 4 rows are 167 pieces, so that several steps came between.
   EXPECT_EQ(media.control->pieces, 1000);
 }
 
 TEST(EngineMedia, WhoLeavesInMidEncodingLeavesNothing) {
   Media media;
   const size_t before = media.stats().memory_bytes;
-  media.control->pieces_of_run = 1 << 20;
-  Request cancelled = media.submit(image_job(1));
+  media.control->pieces_of_run = 1 << 30;  // none is ever done, and a step without rows does one
+  Request cancelled = media.submit(image_job(1, 0));
   while (media.control->pieces < 5) std::this_thread::yield();
   EXPECT_GT(media.stats().memory_bytes, before);
   cancelled.cancel();
@@ -200,13 +207,13 @@ TEST(EngineMedia, WhoLeavesInMidEncodingLeavesNothing) {
   EXPECT_EQ(media.control->alive, 0);
   EXPECT_EQ(media.stats().memory_bytes, before);
   EXPECT_EQ(media.stats().encoder_cache_bytes, 0u);
-  RequestOptions late = image_job(2).options();
+  RequestOptions late = image_job(2, 0).options();
   late.timeout = std::chrono::milliseconds(20);
   const Output out = read_all(media.fake->engine->submit("m", late).results());
   EXPECT_EQ(out.error_code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(media.control->alive, 0);
   EXPECT_EQ(media.stats().memory_bytes, before);
-  Request released = media.submit(image_job(3));
+  Request released = media.submit(image_job(3, 0));
   while (media.control->alive == 0) std::this_thread::yield();
   media.fake->engine->release_model("m");
   EXPECT_EQ(released.results().finish_reason(), FinishReason::kAbort);
@@ -214,29 +221,26 @@ TEST(EngineMedia, WhoLeavesInMidEncodingLeavesNothing) {
 }
 
 TEST(EngineMedia, WhoWaitsForTheSameItemGoesOnWithIt) {
-  constexpr int kPieces = 1 << 16;
-  for (bool left_in_time = false; !left_in_time;) {
-    Media media;
-    media.control->pieces_of_run = kPieces;
-    Request first = media.submit(image_job(1));
-    MediaJob other = image_job(1), unlike = image_job(2);
-    other.prompt[0] = 30;  // no prefix to wait for
-    unlike.prompt[0] = 31;
-    Request second = media.submit(other), third = media.submit(unlike);
-    const auto is_early = [&] { return media.control->pieces < kPieces; };
-    while ((media.stats().running_requests < 3 || media.control->pieces < 5) && is_early()) {
-      std::this_thread::yield();
-    }
-    first.cancel();
-    first.wait();
-    left_in_time = is_early();
-    EXPECT_EQ(read_all(second.results()).token_ids,
-              expected_tokens(other, *media.tower, other.max_tokens));
-    read_all(third.results());
-    EXPECT_EQ(media.control->pieces, 2 * kPieces);
-    EXPECT_EQ(media.control->begun, 2);
-    EXPECT_EQ(media.stats().encoded_tokens, 48u);
-  }
+  constexpr int kPieces = 10;
+  Media media;
+  media.control->pieces_of_run = kPieces;
+  media.control->held = true;
+  Request first = media.submit(image_job(1));
+  while (media.control->pieces == 0) std::this_thread::yield();
+  MediaJob other = image_job(1), unlike = image_job(2);
+  other.prompt[0] = 30;  // no prefix to wait for
+  unlike.prompt[0] = 31;
+  Request second = media.submit(other), third = media.submit(unlike);
+  first.cancel();
+  media.control->release();
+  first.wait();
+  EXPECT_EQ(first.results().finish_reason(), FinishReason::kAbort);
+  EXPECT_EQ(read_all(second.results()).token_ids,
+            expected_tokens(other, *media.tower, other.max_tokens));
+  read_all(third.results());
+  EXPECT_EQ(media.control->pieces, 2 * kPieces);
+  EXPECT_EQ(media.control->begun, 2);
+  EXPECT_EQ(media.stats().encoded_tokens, 48u);
 }
 
 TEST(EngineMedia, AnItemThatFailsEndsItsOwnRequestByName) {

@@ -25,6 +25,8 @@ using Ids = std::vector<int32_t>;
 
 constexpr ErrorCode kState = ErrorCode::kInvalidState;
 constexpr ErrorCode kNotFound = ErrorCode::kNotFound;
+/// Of these, 200 take so long that a release is seen before the last one, however late it begins.
+constexpr int64_t kSlowStep = 20'000'000;
 
 struct Lifecycle : ::testing::Test {
   std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
@@ -160,8 +162,8 @@ TEST_F(Lifecycle, ReleaseCancelsWhileAnotherThreadDrainsAndAnotherReads) {
   });
   std::thread drainer([&] { engine->stop_model("m"); });
   while (state("m") != ModelState::kStopping) std::this_thread::yield();
+  control->step_nanoseconds = kSlowStep;
   std::thread releaser([&] { engine->release_model("m"); });
-  std::this_thread::sleep_for(20ms);  // the release is under way before the step goes on
   control->resume();
   releaser.join();
   drainer.join();
@@ -203,8 +205,8 @@ TEST_F(Lifecycle, ObjectsOutliveTheEngine) {
   control->wait_until_held();
   Request waiting = submit("m", {3}, 200);
   std::thread reader([&] { EXPECT_TRUE(read_all(waiting.results()).finished); });
+  control->step_nanoseconds = kSlowStep;
   std::thread destroyer([&] { engine.reset(); });
-  std::this_thread::sleep_for(20ms);
   control->resume();
   destroyer.join();
   reader.join();
@@ -282,7 +284,7 @@ TEST_F(Lifecycle, StartAndStopRaceWithSubmits) {
       }
     });
   }
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 30 || accepted == 0; ++round) {
     engine->start_model("m");
     std::this_thread::sleep_for(1ms);
     engine->clear_prefix_cache("m");

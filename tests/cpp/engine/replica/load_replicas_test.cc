@@ -165,6 +165,10 @@ TEST(ReplicaDevices, NumbersThatCantBeAreNamed) {
   options.devices = {"cuda:0", "cuda:0"};
   options.tensor_parallel_size = 1;
   refuse(options, {"cuda:0 twice"});
+  for (const char* alias : {"cuda:00", "cuda:-0", "cuda:-1", "cuda:+1"}) {
+    options.devices = {"cuda:0", alias};
+    refuse(options, {alias, "at place 1"});
+  }
 }
 
 }  // namespace

@@ -294,14 +294,19 @@ TEST(EngineRequest, ATimeoutEndsItWithAnError) {
   EXPECT_TRUE(at_once.token_ids.empty());
   EXPECT_NE(at_once.error_message.find("timeout"), std::string::npos);
 
-  options.timeout = 30ms;
-  fake.control->hold();
-  Request running = fake.submit({1}, greedy(200), options);
-  fake.control->wait_until_held();
-  std::this_thread::sleep_for(40ms);
-  fake.control->resume();
-  const Output later = read_all(running.results());
-  EXPECT_EQ(later.error_code, ErrorCode::kDeadlineExceeded);
+  // On a busy machine the timeout may pass before the first step: then a longer one is tried.
+  Output later;
+  for (auto timeout = 20ms; later.token_ids.empty() && timeout < 60s; timeout *= 2) {
+    options.timeout = timeout;
+    fake.control->hold();
+    Request running = fake.submit({1}, greedy(200), options);
+    while (!fake.control->step_waits() && !running.wait(1ms)) {
+    }
+    std::this_thread::sleep_for(timeout);
+    fake.control->resume();
+    later = read_all(running.results());
+    ASSERT_EQ(later.error_code, ErrorCode::kDeadlineExceeded);
+  }
   EXPECT_EQ(later.token_ids.size(), 1u) << "of the step that was under way";
   EXPECT_EQ(fake.engine->model_stats("m").free_kv_blocks, 64);
 

@@ -14,6 +14,7 @@
 #include "every_case.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/config/config_reader.h"
+#include "model/load/load_config.h"
 #include "model/lora/lora_config.h"
 
 namespace headrace {
@@ -207,6 +208,18 @@ TEST(JsonTime, ManyObjectsInAnAdaptersConfigAreLinear) {
                list_members(count, [](int i) { return str_cat("\"k", i, "\":{}"); }) + "}";
       },
       [](const std::string& text) { EXPECT_EQ(parse_lora_config(text).r, 8); });
+}
+
+TEST(JsonTime, ManyEndTokensAreLinear) {
+  const std::string config = R"({"model_type":"qwen3","vocab_size":200000})";
+  const auto ids = [](int count) {
+    std::string out = R"({"eos_token_id":[0)";
+    for (int i = 1; i < 4 * count; ++i) out += str_cat(",", i);
+    return out + "]}";
+  };
+  expect_linear(ids, [&](const std::string& text) {
+    EXPECT_GE(parse_model_config(config, text).eos_token_ids.size(), 10'000u);
+  });
 }
 
 }  // namespace
