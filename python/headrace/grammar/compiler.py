@@ -41,7 +41,7 @@ def compile_constraint(
     Compiles on the caller's thread, without the GIL, after another process has tried it (proof.py);
     what has been compiled lately for the same tokenizer is reused. Any thread may call it, and any
     number of requests carry the result. Raises ValueError naming what is wrong with the grammar,
-    and EngineError (503) if too many that take long are being tried.
+    and EngineError: 503 if too many that take long are being tried, 500 if that process fails.
     """
     if guided is None or isinstance(guided, _core.TokenConstraint):
         return guided
