@@ -8,6 +8,8 @@ option(HEADRACE_CUDA_DEBUG_BARRIERS
   "Kernels in which a wait at a barrier takes seconds say at which one and end" OFF)
 # Of cudaGetDriverEntryPointByVersion.
 set(HEADRACE_CUDA_MINIMUM 12.5)
+# 3.25.0 and 3.25.1 know no C++20 for nvcc.
+set(HEADRACE_CUDA_CMAKE_MINIMUM 3.25.2)
 
 find_program(HEADRACE_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME
   PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -20,11 +22,19 @@ if(HEADRACE_NVCC AND headrace_cuda)
   execute_process(COMMAND ${HEADRACE_NVCC} --version OUTPUT_VARIABLE headrace_toolkit ERROR_QUIET)
   string(REGEX REPLACE ".*release ([0-9.]+).*" "\\1" headrace_toolkit "${headrace_toolkit}")
 endif()
+set(headrace_cuda_lacks)
+if(headrace_toolkit VERSION_LESS HEADRACE_CUDA_MINIMUM)
+  set(headrace_cuda_lacks "${HEADRACE_NVCC} is of CUDA ${headrace_toolkit}: install CUDA \
+${HEADRACE_CUDA_MINIMUM} or later, set HEADRACE_NVCC to its nvcc")
+elseif(CMAKE_VERSION VERSION_LESS HEADRACE_CUDA_CMAKE_MINIMUM)
+  set(headrace_cuda_lacks "this is CMake ${CMAKE_VERSION}: install CMake \
+${HEADRACE_CUDA_CMAKE_MINIMUM} or later (pip install cmake)")
+endif()
 if(headrace_cuda STREQUAL "AUTO")
   if(HEADRACE_NVCC AND (EXISTS /proc/driver/nvidia/version OR EXISTS /dev/nvidia0))
-    if(headrace_toolkit VERSION_LESS HEADRACE_CUDA_MINIMUM)
-      message(WARNING "${HEADRACE_NVCC} is of CUDA ${headrace_toolkit}, but the CUDA plug-in needs "
-        "${HEADRACE_CUDA_MINIMUM} or later: it is left out")
+    if(headrace_cuda_lacks)
+      message(WARNING "The CUDA plug-in is left out, because ${headrace_cuda_lacks}, or set "
+        "HEADRACE_CUDA=OFF")
     else()
       set(HEADRACE_BUILD_CUDA ON)
     endif()
@@ -33,10 +43,9 @@ elseif(headrace_cuda)
   if(NOT HEADRACE_NVCC)
     message(FATAL_ERROR "HEADRACE_CUDA is ${HEADRACE_CUDA}, but there is no nvcc: install the CUDA "
       "toolkit, put nvcc into PATH, or set HEADRACE_CUDA=OFF")
-  elseif(headrace_toolkit VERSION_LESS HEADRACE_CUDA_MINIMUM)
-    message(FATAL_ERROR "HEADRACE_CUDA is ${HEADRACE_CUDA}, but ${HEADRACE_NVCC} is of CUDA "
-      "${headrace_toolkit}: install CUDA ${HEADRACE_CUDA_MINIMUM} or later, set HEADRACE_NVCC to its "
-      "nvcc, or set HEADRACE_CUDA=OFF")
+  elseif(headrace_cuda_lacks)
+    message(FATAL_ERROR "HEADRACE_CUDA is ${HEADRACE_CUDA}, but ${headrace_cuda_lacks}, or set "
+      "HEADRACE_CUDA=OFF")
   endif()
   set(HEADRACE_BUILD_CUDA ON)
 endif()

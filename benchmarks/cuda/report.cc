@@ -42,10 +42,11 @@ void Report::add(const Row& row) {
   }
   std::printf("%-22s %10.4g %-9s %s%s\n", row.number.c_str(), row.measured, row.unit.c_str(),
               row.work.c_str(), held.c_str());
-  const nlohmann::json line = {{"number", row.number},     {"work", row.work},
-                               {"measured", row.measured}, {"unit", row.unit},
-                               {"limit", row.limit},       {"limit_name", row.limit_name},
-                               {"share", row.share}};
+  nlohmann::json line = {{"number", row.number},     {"work", row.work},
+                         {"measured", row.measured}, {"unit", row.unit},
+                         {"limit", row.limit},       {"limit_name", row.limit_name},
+                         {"share", row.share}};
+  if (!failed_trials_.empty()) line["failed_trials"] = failed_trials_;
   write(line.dump());
 }
 

@@ -5,6 +5,8 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace headrace::bench {
 
@@ -36,11 +38,14 @@ class Report {
   void add(const Row& row);
   /// A number that can't be had here.
   void missing(const std::string& number, const std::string& why);
+  /// Of the rows from here on: kernels that failed their trial, so that others ran instead.
+  void mark(std::vector<std::string> failed_trials) { failed_trials_ = std::move(failed_trials); }
 
  private:
   void write(const std::string& line);
 
   std::ofstream file_;
+  std::vector<std::string> failed_trials_;
 };
 
 }  // namespace headrace::bench

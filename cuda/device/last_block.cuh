@@ -42,4 +42,12 @@ __device__ inline float4 load_others(const float* from) {
 #endif
 }
 
+__device__ inline unsigned long long load_others(const unsigned long long* from) {
+#if defined(__CUDA_ARCH__)
+  return __ldcg(from);
+#else
+  return *from;
+#endif
+}
+
 }  // namespace headrace::cuda

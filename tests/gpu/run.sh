@@ -1,39 +1,42 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in two commands of at most ten minutes:
-#   tests/gpu/run.sh                                       (build tests kernels decodes)
-#   tests/gpu/run.sh serving experts ranks cost sanitize more ncu details
-# Together they fill the table. Stages, by name:
-# build: the plug-in, tests and benchmarks for this GPU. tests: the kernels and all ops against the
-# CPU's. Numbers that have targets (docs/cuda.md): kernels, decodes, serving (and start-up), experts,
-# ranks (two GPUs: what the CPU says, and how long one takes), cost (of the same bits). sanitize: compute-sanitizer. more: the engine
-# against the CPU's, goldens. ncu: where the kernels' time goes. details: numbers without targets.
-# python: start-up, throughput and, where torch is, transformers beside, through Python;
-# HEADRACE_GPU_SECONDS must be raised for that.
-# A step that fails or runs out of time costs no other step its rows; steps that no time was left for
-# are named at the end. Stages without build run what was built before, maybe elsewhere, and the table
-# has the rows since that build. Rows of several machines make one table, too:
+# Everything that needs a GPU, in parts of at most four minutes, each useful alone:
+#   tests/gpu/run.sh a     tests of kernels; attention, decodes of all formats, serving
+#   tests/gpu/run.sh b     products, quantized ones, experts, sampling; tests of models
+#   tests/gpu/run.sh c     start-up, the cost of the same bits, a failing test under
+#                          compute-sanitizer, sums of FP8, counts of ncu, serving of short outputs
+# They run what tests/gpu/pack.sh has packed (build/gpu/pack.tar.xz, or HEADRACE_GPU_PACK), which
+# takes bash, python3 and nvidia-smi; or what this machine has built:
+#   tests/gpu/run.sh build a
+# More stages: ranks (two GPUs: what the CPU says, and how long one takes), sanitize (everything
+# under compute-sanitizer), more (the engine against the CPU's, goldens), details (numbers without
+# targets), python (start-up, throughput and, where torch is, transformers beside, through Python;
+# HEADRACE_GPU_SECONDS must be raised for that). Without arguments: a, behind build where there is
+# neither a pack nor a build.
+#
+# A step that fails or runs out of time costs no other step its rows, and rows are written as they
+# come. Steps that no time was left for are named at the end. Tests that failed run once more at the
+# end, alone, for 60 seconds in all. Rows of several machines make one table, too:
 #   python3 benchmarks/cuda/table.py FIRST/rows.jsonl SECOND/rows.jsonl
 #
 # build needs nvcc, CMake, Ninja, a C++20 compiler and Python; no network: HEADRACE_GPU_DEPS (default
 # build/gpu-deps, see deps.sh) has what isn't there. Without a GPU it says so and passes, unless
-# HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 540).
-# HEADRACE_COMMIT: what to call the sources where there is no git.
+# HEADRACE_REQUIRE_CUDA=1. No step begins after HEADRACE_GPU_SECONDS (default 240 for each part, 540
+# with other stages), and none takes longer than HEADRACE_GPU_STEP_SECONDS. HEADRACE_COMMIT: what to
+# call the sources where there is no git.
 # The table comes last. It, the rows and the log of every step are also in $OUT (default build/gpu/out):
-# table.txt, rows.jsonl, clocks.csv, logs.txt.
+# table.txt, rows.jsonl, clocks.csv, logs.txt, and with part c float8.jsonl.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
 deps=${HEADRACE_GPU_DEPS:-$root/build/gpu-deps}
 build=${HEADRACE_GPU_BUILD:-$root/build/gpu}
 out=${OUT:-$build/out}
+logs=$build/logs
 jobs=${HEADRACE_JOBS:-$(nproc)}
-deadline=${HEADRACE_GPU_SECONDS:-540}
+pack=${HEADRACE_GPU_PACK:-$build/pack.tar.xz}
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(build tests kernels decodes)
-rows=()
-cut=()
-failed=0
-stage=
+clocks=
+linked=
 
 # Toolkits don't put themselves into PATH; the newest comes last. HEADRACE_CUDA_HOME: where they are.
 for folder in "${HEADRACE_CUDA_HOME:-/usr/local}"/cuda{,-*}/bin; do
@@ -46,61 +49,55 @@ if ! nvidia-smi -L >/dev/null 2>&1; then
   [ "${HEADRACE_REQUIRE_CUDA:-0}" != 1 ]
   exit
 fi
-mkdir -p "$build/logs" "$out"
-rm -f "$build"/logs/*.log "$out"/{table.txt,rows.jsonl,clocks.csv,logs.txt}
 
-# note RESULT NAME REMARK: a row of the list of steps.
-note() {
-  rows+=("$(printf '%-8s %-20s %s' "$1" "$2" "$3")")
-  printf '%s\n' "${rows[-1]}"
-}
-
-# skip NAME WHY: visible, and fatal where a GPU is required.
-skip() {
-  note SKIPPED "$1" "$2"
-  [ "${HEADRACE_REQUIRE_CUDA:-0}" != 1 ] || failed=1
-}
-
-# was_cut STAGE: whether time ended before one of its steps.
-was_cut() { case " ${cut[*]} " in *" $1 "*) ;; *) return 1 ;; esac }
-
-# step NAME SECONDS COMMAND...: runs it; its last line is the remark.
-step() {
-  local name=$1 limit=$2 log=$build/logs/$1.log begin=$SECONDS result=ok left=$((deadline - SECONDS))
-  shift 2
-  [ $left -gt 5 ] || {
-    skip "$name" "no time was left"
-    was_cut "$stage" || cut+=("$stage")
-    return 1
+# Programs of a pack know goldens and the plug-in by the paths where they were built: a link there.
+unpack() {
+  local parts=("${build#"$root"/}") sum
+  sum=$(sha256sum <"$pack")
+  [ "$(cat "$build/pack.sum" 2>/dev/null)" != "$sum" ] || return 0
+  [ -e tests/golden ] || parts+=(tests/golden examples/tiny_model)
+  tar -xf "$pack" "${parts[@]}" && [ -e "$build/pack.txt" ] && echo "$sum" >"$build/pack.sum" || {
+    echo "$pack could not be unpacked, or was made of another folder than $build: name that in" \
+      "HEADRACE_GPU_BUILD"
+    exit 1
   }
-  [ "$limit" -le $left ] || limit=$left
-  timeout -k 5 "$limit" "$@" >"$log" 2>&1
-  case $? in
-    0) ;;
-    124 | 137) result=TIMEOUT ;;
-    127) result="FAILED" && echo "not built, or not installed: $1" >>"$log" ;;
-    *) result=FAILED ;;
-  esac
-  if [ "$result" != ok ]; then
-    failed=1
-    printf -- '--- %s\n' "$log"
-    tail -n 30 "$log"
+}
+link_pack() {
+  local built_at
+  built_at=$(sed -n 's/^root //p' "$build/pack.txt")
+  packed_commit=$(sed -n 's/^commit //p' "$build/pack.txt")
+  if [ ! -e "$built_at" ] && [ ! -L "$built_at" ]; then
+    mkdir -p "$(dirname "$built_at")" && ln -s "$root" "$built_at" && linked=$built_at
   fi
-  note "$result" "$name" "$((SECONDS - begin)) s; $(grep -av '^\s*$' "$log" | tail -n 1 | cut -c1-100)"
-  [ "$result" = ok ]
+  [ "$root" -ef "$built_at" ] || {
+    echo "the programs look for goldens in $built_at: make that a link to $root"
+    exit 1
+  }
 }
-
-# tests NAME SECONDS PROGRAM [FILTER]: a test program; if it fails, each of its tests in a process of
-# its own: a kernel that ends badly takes everything of its process with it.
-tests() {
-  local name=$1 limit=$2 program=$3 filter=${4:-*} test
-  step "$name" "$limit" "$program" --gtest_brief=1 --gtest_filter="$filter" && return
-  [ $((deadline - SECONDS)) -gt 5 ] || return
-  for test in $(timeout 20 "$program" --gtest_list_tests --gtest_filter="$filter" 2>/dev/null |
-    awk '/^[^ ].*\./ {suite = $1} /^  / && suite {print suite $1}'); do
-    step "$name-${test//[\/.]/-}" 20 "$program" --gtest_brief=1 --gtest_filter="$test"
-  done
-}
+trap '[ -z "$linked" ] || rm -f "$linked"' EXIT
+built() { [ -x "$build/tests/cuda/gpu_kernels_test" ]; }
+case " ${stages[*]} " in
+  *" build "*) rm -f "$build"/pack.{txt,sum} ;;
+  *)
+    if [ -e "$pack" ] && { ! built || [ -e "$build/pack.sum" ]; }; then unpack; fi
+    [ ! -e "$build/pack.txt" ] || link_pack
+    ;;
+esac
+if [ ${#stages[@]} -eq 0 ]; then
+  stages=(a)
+  built || stages=(build a)
+fi
+deadline=0
+for stage in "${stages[@]}"; do
+  case $stage in
+    [abc]) deadline=$((deadline + 240)) ;;
+    *) deadline=540 && break ;;
+  esac
+done
+deadline=${HEADRACE_GPU_SECONDS:-$deadline}
+mkdir -p "$logs" "$out"
+rm -f "$logs"/*.{log,csv} "$out"/{table.txt,clocks.csv,logs.txt}
+. "$root/tests/gpu/steps.sh"
 
 # The newest cuBLASLt there is: the toolkit's, or one that came with a Python package.
 find_cublaslt() {
@@ -114,13 +111,11 @@ for kind in "purelib", "platlib":
 }
 
 cublaslt=$(find_cublaslt)
-clocks=
-
 conditions() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit \
     --format=csv,noheader | head -n 1
   nvcc --version 2>/dev/null | grep -o 'release [0-9.]*' | sed 's/^/nvcc /'
-  echo "commit ${HEADRACE_COMMIT:-$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)}"
+  echo "commit ${HEADRACE_COMMIT:-${packed_commit:-$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)}}"
   date -u '+%Y-%m-%d %H:%M UTC'
   echo "cuBLASLt: ${cublaslt:-none}"
 }
@@ -138,7 +133,7 @@ export deps build
 
 # What spills is slow, and measured all the same.
 run_build() {
-  rm -f "$build/rows.jsonl"
+  rm -f "$rows_file"
   command -v nvcc >/dev/null || { skip build "no nvcc"; return; }
   export HEADRACE_PTXAS_CHECK=warn
   step configure 60 bash -c configure
@@ -146,12 +141,9 @@ run_build() {
 }
 
 # Ranks on one GPU wait for each other's kernels: loading one meanwhile waits for what runs.
-run_tests() {
-  tests kernels 60 "$build/tests/cuda/gpu_kernels_test" '-*RankExchange*'
-  CUDA_MODULE_LOADING=EAGER tests exchanges 30 "$build/tests/cuda/gpu_kernels_test" '*RankExchange*'
-  tests parity 60 "$build/tests/cuda/host/gpu_parity_test"
-  tests quantized 60 "$build/tests/cuda/host/gpu_quantized_test"
-  tests experts 60 "$build/tests/cuda/host/gpu_moe_test"
+kernel_tests() {
+  tests kernels 40 "$build/tests/cuda/gpu_kernels_test" '-*RankExchange*'
+  CUDA_MODULE_LOADING=EAGER tests exchanges 20 "$build/tests/cuda/gpu_kernels_test" '*RankExchange*'
 }
 
 # From the first benchmark to the end.
@@ -169,46 +161,63 @@ kernel_bench() {
   watch_clocks
   for part in "$@"; do
     step "bench-$part" "$limit" "$build/benchmarks/cuda/gpu_kernel_bench" --part "$part" \
-      --rows "$build/rows.jsonl" --cublaslt "$cublaslt"
+      --rows "$rows_file" --cublaslt "$cublaslt"
   done
 }
 engine_bench() {
   local name=$1 limit=$2
   shift 2
   watch_clocks
-  step "$name" "$limit" "$build/benchmarks/cuda/gpu_engine_bench" --rows "$build/rows.jsonl" "$@"
+  step "$name" "$limit" "$build/benchmarks/cuda/gpu_engine_bench" --rows "$rows_file" "$@"
 }
 
-run_kernels() {
-  kernel_bench 60 linears quantized attention sampling
+# serving NAME SECONDS ARGUMENT...: 1,000 requests at once.
+serving() {
+  engine_bench "$1" "$2" --shape llama-3.1-8b --part serving --seqs 1000 "${@:3}"
 }
 
-run_decodes() {
-  local quantization
-  engine_bench bench-8b 60 --shape llama-3.1-8b --part decode
-  engine_bench bench-1b 45 --shape llama-3.2-1b --part decode
-  for quantization in wint4 fp8; do
-    engine_bench "bench-8b-$quantization" 60 --shape llama-3.1-8b --quantization "$quantization" \
-      --part decode
-  done
+run_a() {
+  kernel_tests
+  kernel_bench 30 attention
+  engine_bench bench-8b 40 --shape llama-3.1-8b --part decode
+  engine_bench bench-8b-wint4 75 --shape llama-3.1-8b --quantization wint4 --part decode
+  engine_bench bench-8b-fp8 50 --shape llama-3.1-8b --quantization fp8 --part decode
+  serving serving-8b 75
+  engine_bench bench-1b 30 --shape llama-3.2-1b --part decode
 }
 
-run_serving() {
+# Tests of models compute more on the host than on the GPU. 61 GB of experts in bf16.
+run_b() {
+  local processes=$(($(nproc) < 4 ? $(nproc) : 4))
+  kernel_bench 60 linears
+  kernel_bench 30 quantized sampling
+  tests quantized 75 "$build/tests/cuda/host/gpu_quantized_test" '*' $processes
+  tests parity 30 "$build/tests/cuda/host/gpu_parity_test" '*' $processes
+  tests experts 30 "$build/tests/cuda/host/gpu_moe_test" '*' $processes
+  engine_bench bench-moe 75 --shape qwen3-30b-a3b --part decode
+}
+
+run_c() {
+  startup
+  run_cost
+  sanitize_failed
+  # Sums of FP8 products as this card's tensor cores make them, and how far they are from exact ones.
+  step float8-sums 20 "$build/benchmarks/cuda/gpu_float8_probe" --cublaslt "$cublaslt" &&
+    cp "$logs/float8-sums.log" "$out/float8.jsonl"
+  run_ncu
+  serving serving-8b-512 45 --longest 512
+  serving serving-8b-fp8-512 50 --longest 512 --quantization fp8
+}
+
+startup() {
   local folder=()
-  engine_bench serving-8b 80 --shape llama-3.1-8b --part serving
-  engine_bench serving-8b-fp8 80 --shape llama-3.1-8b --quantization fp8 --part serving
   # 16 GB take long to write to some disks, and are read from memory either way.
   [ "0$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1 | tr -d ' ')" -lt 25000000 ] ||
     folder=(--folder "/dev/shm/headrace-8b-$$")
-  step startup 90 "$build/benchmarks/cuda/startup_bench" --rows "$build/rows.jsonl" "${folder[@]}"
+  step startup 90 "$build/benchmarks/cuda/startup_bench" --rows "$rows_file" "${folder[@]}"
   # Where there is little else to load, what trials add shows best.
-  step trials 30 "$build/benchmarks/cuda/startup_bench" --rows "$build/rows.jsonl" --shape toy --repeats 5
+  step trials 30 "$build/benchmarks/cuda/startup_bench" --rows "$rows_file" --shape toy --repeats 5
   rm -rf "${folder[1]:-$build/none}"
-}
-
-# 61 GB in bf16.
-run_experts() {
-  engine_bench bench-moe 90 --shape qwen3-30b-a3b --part decode
 }
 
 # Both say so where there is one GPU.
@@ -227,11 +236,12 @@ run_cost() {
     step cost-models 40 "$build/tests/cuda/host/gpu_parity_test" --gtest_brief=1 \
       --gtest_filter='CudaPlainKernels.*:*ASequencesBitsDependOnNothingElse*' &&
     row='"one_path": true'
-  was_cut cost || printf '{"number": "same-bits", %s}\n' "$row" >>"$build/rows.jsonl"
+  was_cut "$stage" || printf '{"number": "same-bits", %s}\n' "$row" >>"$rows_file"
 }
 
 run_details() {
   kernel_bench 30 segments rows
+  engine_bench serving-8b-256 75 --shape llama-3.1-8b --part serving
   engine_bench bench-tower 45 --part tower
   engine_bench bench-moe-wint4 90 --shape qwen3-30b-a3b --quantization wint4 --part decode
 }
@@ -247,6 +257,18 @@ run_more() {
 sanitized() {
   step "$1-$2" 45 compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda/$3" \
     --gtest_brief=1 --gtest_filter="$4"
+}
+
+# The first test of this call that failed; or HEADRACE_GPU_TEST=PROGRAM:TEST, one of an earlier call.
+sanitize_failed() {
+  local one name program test
+  [ -z "${HEADRACE_GPU_TEST:-}" ] ||
+    again+=("${HEADRACE_GPU_TEST%%:*}|$(find "$build" -name "${HEADRACE_GPU_TEST%%:*}")|${HEADRACE_GPU_TEST#*:}")
+  [ ${#again[@]} -gt 0 ] || return
+  command -v compute-sanitizer >/dev/null || { skip sanitizer "no compute-sanitizer"; return; }
+  IFS='|' read -r name program test <<<"${again[0]}"
+  step "memcheck-$name" 45 compute-sanitizer --tool memcheck --error-exitcode 9 "$program" \
+    --gtest_filter="$test"
 }
 
 # Linears of 1 to 620 rows, by every kernel, with and without wgmma; weights of int4, int8 and FP8; experts;
@@ -267,16 +289,24 @@ run_sanitize() {
     '*RankExchange.S*:*RankExchange.PartsCome*:*RankExchange.ASum*:*RankExchange.WordsOf*'
 }
 
-# The third launch of each kernel of a benchmark, until there are 16.
+# Bytes, instructions, and shares of active cycles, of one recorded run of each kernel; those of these
+# metrics that this ncu knows.
 run_ncu() {
-  local part metrics=gpu__time_duration.sum,launch__registers_per_thread,smsp__inst_executed.sum
+  local part metric known metrics=
   command -v ncu >/dev/null || { skip ncu "no ncu"; return; }
-  metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__inst_executed.avg.per_cycle_active
-  metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active
-  for part in attention sampling linears; do
-    step "ncu-$part" 45 ncu --clock-control none --metrics "$metrics" --kernel-name-base mangled \
-      --kernel-id :::3 --launch-count 16 --kill yes \
-      "$build/benchmarks/cuda/gpu_kernel_bench" --part $part
+  known=$(timeout 20 ncu --query-metrics 2>/dev/null)
+  for metric in dram__bytes.sum lts__t_bytes.sum smsp__inst_executed.sum \
+    sm__inst_executed.avg.per_cycle_active sm__warps_active.avg.pct_of_peak_sustained_active \
+    sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active; do
+    ! grep -q "^${metric%%.*} " <<<"$known" || metrics+=${metrics:+,}$metric
+  done
+  [ -n "$metrics" ] || { skip ncu "it knows none of the metrics"; return; }
+  for part in linears attention quantized; do
+    step "ncu-$part" 40 ncu --profile-from-start off --graph-profiling graph --clock-control none \
+      --metrics "$metrics" --csv --page raw --print-units base --log-file "$logs/ncu-$part.csv" \
+      "$build/benchmarks/cuda/gpu_kernel_bench" --part $part --profile --cublaslt none
+    [ ! -e "$logs/ncu-$part.csv" ] ||
+      python3 benchmarks/cuda/counts.py "$logs/ncu-$part.log" "$logs/ncu-$part.csv" >>"$rows_file"
   done
 }
 
@@ -300,8 +330,9 @@ run_python() {
 # The table of the numbers, and all logs in one file: $OUT may hold few files.
 finish() {
   local log
+  [ -z "$linked" ] || rm -f "$linked"
   [ -z "$clocks" ] || { kill $clocks && wait $clocks; } 2>/dev/null
-  for log in "$build"/logs/*.log; do
+  for log in "$logs"/*.log "$logs"/*.csv; do
     printf '=== %s\n' "$(basename "$log" .log)"
     tail -c 1000000 "$log"
   done >"$out/logs.txt" 2>/dev/null
@@ -311,21 +342,23 @@ finish() {
       END {if (n) print "clocks while busy: " lo " to " hi " MHz"}' "$out/clocks.csv" 2>/dev/null
     echo "$SECONDS s in all"
     echo
-    printf '%s\n' "${rows[@]}"
+    printf '%s\n' "${steps[@]}"
+    [ ${#again[@]} -eq 0 ] || printf '%s\n' "" "failed tests:" "${again[@]##*|}"
     [ ${#cut[@]} -eq 0 ] || printf '\nno time was left for: tests/gpu/run.sh %s\n' "${cut[*]}"
-    if [ -e "$build/rows.jsonl" ]; then
-      cp "$build/rows.jsonl" "$out/rows.jsonl"
+    if [ -e "$rows_file" ]; then
       echo
-      python3 benchmarks/cuda/table.py "$out/rows.jsonl"
+      python3 benchmarks/cuda/table.py "$rows_file"
     fi
   } >"$out/table.txt" 2>&1
   printf '\n'
   cat "$out/table.txt"
 }
 trap 'finish; exit $failed' EXIT
-trap 'failed=1; exit' INT TERM
+trap 'failed=1; [ -z "$child" ] || kill "$child"; exit' INT TERM
 
 for stage in "${stages[@]}"; do
   declare -F "run_$stage" >/dev/null || { echo "there is no stage $stage"; failed=1; exit; }
   "run_$stage"
 done
+stage=again
+run_again

@@ -44,6 +44,8 @@ class BenchDevice {
   virtual cuda::Stream stream() = 0;
   /// Calls `launches`, which launches on stream() and does nothing else there.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& launches) = 0;
+  /// Runs it once for a profiler, which sees nothing else.
+  virtual void profile(Recording& recording) = 0;
 };
 
 /// Throws headrace::Error(kDevice) saying what is missing where there is no usable GPU.
@@ -78,8 +80,9 @@ struct Contestant {
 };
 
 struct RaceOptions {
-  int turns = 16;   ///< of a contestant in a timed run
-  int rounds = 11;  ///< in which each contestant has a run; one more, before, is warm-up
+  int turns = 16;        ///< of a contestant in a timed run
+  int rounds = 11;       ///< in which each contestant has a run; one more, before, is warm-up
+  bool profile = false;  ///< the first contestant's run is profiled, too
 };
 
 /// Median seconds of one launch of each contestant, interleaved: they see the same clocks.

@@ -1,3 +1,4 @@
+#include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
 #include "base/check.h"
@@ -116,6 +117,11 @@ class GpuDevice final : public BenchDevice {
   cuda::Stream stream() override { return stream_; }
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
     return std::make_unique<GraphRecording>(stream_, launches);
+  }
+  void profile(Recording& recording) override {
+    require(cudaProfilerStart(), "cudaProfilerStart");
+    recording.run();
+    require(cudaProfilerStop(), "cudaProfilerStop");
   }
 
  private:

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "benchmarks/cuda/device/bench_device.h"
 #include "benchmarks/cuda/work.h"
 
@@ -22,6 +24,11 @@ std::vector<double> race(BenchDevice& device, const std::vector<Contestant>& con
       const double taken = runs[i]->run() / options.turns;
       if (round > 0) seconds[i].push_back(taken);
     }
+  }
+  if (options.profile) {
+    if (preparations[0] != nullptr) preparations[0]->run();
+    std::printf("profiled: %d launches\n", options.turns);  // of the next row
+    device.profile(*runs[0]);
   }
   std::vector<double> out;
   for (auto& each : seconds) out.push_back(median(std::move(each)));

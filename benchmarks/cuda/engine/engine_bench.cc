@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kModel = "m";
 constexpr size_t kFewestSteps = 4;
+constexpr int kPromptRuns = 4;  // the first warms up
 
 using Clock = std::chrono::steady_clock;
 
@@ -35,6 +36,7 @@ class EngineBench {
 
   void run(Report& report) {
     for (const DecodeWork& work : options_.decodes) decode(work, report);
+    for (const int32_t tokens : options_.prompts) read_prompt(tokens, report);
     if (!options_.serving_number.empty()) serve(report);
   }
 
@@ -58,6 +60,7 @@ class EngineBench {
       longest = std::max(longest, work.context + max_tokens(work));
       most = std::max(most, work.sequences);
     }
+    for (const int32_t tokens : options_.prompts) longest = std::max(longest, tokens + 1);
     return {.path = folder_.path(),
             .device = options_.device,
             .tensor_parallel_size = options_.gpus,
@@ -126,6 +129,22 @@ class EngineBench {
     report.add(rate_row(work.number, text, 1e-9 * rate, "GB/s", 1e-9 * limit, "read bandwidth"));
   }
 
+  /// From its arrival to its first token.
+  void read_prompt(int32_t tokens, Report& report) {
+    std::vector<double> seconds;
+    for (int i = 0; i < kPromptRuns; ++i) {
+      const double begin = now();
+      finish(submit(tokens, 1));
+      if (i > 0) seconds.push_back(now() - begin);
+    }
+    const double taken = median(seconds);
+    char text[120];
+    std::snprintf(text, sizeof text, "%s %s, one prompt of %d tokens: %.2f ms",
+                  options_.shape.name.c_str(), weights(), tokens, 1e3 * taken);
+    report.add(rate_row(options_.prompt_number + "-" + std::to_string(tokens), text, tokens / taken,
+                        "tokens/s", 0, ""));
+  }
+
   /// Output tokens per second, of requests that are all there from the beginning.
   double serve_all(const std::vector<RequestLength>& lengths) {
     std::vector<Request> requests;
@@ -144,6 +163,7 @@ class EngineBench {
     for (auto& [prompt, output] : out) {
       prompt = (prompt - 1) / options_.shrink + 1;
       output = (output - 1) / options_.shrink + 1;
+      if (options_.longest_output > 0) output = std::min(output, options_.longest_output);
     }
     return out;
   }
@@ -189,6 +209,7 @@ class EngineBench {
 void bench_engine(Engine& engine, const EngineBenchOptions& options, Report& report) {
   EngineBench bench(engine, options);
   const ModelInfo info = engine.model_info(kModel);
+  report.mark(info.replaced_kernels);
   const std::string kept = options.quantization.empty() ? "" : "-" + options.quantization;
   report.add(time_row("load-" + options.shape.name + kept,
                       info.device + ", random weights, no file", info.load_seconds, "s", 0, ""));

@@ -25,10 +25,13 @@ struct EngineBenchOptions {
   std::string device = "cuda";
   std::string quantization;  ///< as ModelOptions has it: "", "wint4" or "fp8"
   std::vector<DecodeWork> decodes;
-  int32_t decode_tokens = 96;  ///< of each sequence, at least
-  std::string serving_number;  ///< "" = no requests
-  int32_t requests = 1000;     ///< sharegpt_like(), all there from the beginning
-  int32_t shrink = 1;          ///< their lengths are divided by this
+  int32_t decode_tokens = 96;    ///< of each sequence, at least
+  std::vector<int32_t> prompts;  ///< tokens of prompts that run alone
+  std::string prompt_number;     ///< of their rows, behind which that number comes
+  std::string serving_number;    ///< "" = no requests
+  int32_t requests = 1000;       ///< sharegpt_like(), all there from the beginning
+  int32_t shrink = 1;            ///< their lengths are divided by this
+  int32_t longest_output = 0;    ///< of a request; 0 = as it comes
   int32_t max_num_seqs = 256;
   int32_t num_kv_blocks = 0;         ///< 0 = as many as fit
   double memory_utilization = 0.85;  ///< of what is free

@@ -1,12 +1,13 @@
 // Whole steps, 1,000 requests and a vision tower, on a GPU:
 //
 //   gpu_engine_bench [--rows FILE] [--shape llama-3.2-1b|llama-3.1-8b|qwen3-30b-a3b]
-//                    [--quantization wint4|fp8] [--requests N] [--seqs N]
+//                    [--quantization wint4|fp8] [--requests N] [--seqs N] [--longest N]
 //                    [--part decode|serving|tower|ranks] [--gpus N]
 //
-// Without --shape the llamas, the small one first; without --part decode, serving and tower. ranks
-// holds steps of the 8B model on N GPUs (default 2) against one. Exits with 2 where there is no
-// usable GPU.
+// Without --shape the llamas, the small one first; without --part decode, serving and tower. decode
+// reads prompts, too. --seqs: of requests at once, 256 by default. --longest: outputs end there.
+// ranks holds steps of the 8B model on N GPUs (default 2) against one. Exits with 2 where there is
+// no usable GPU.
 
 #include <cstdio>
 #include <exception>
@@ -24,11 +25,12 @@ namespace headrace::bench {
 namespace {
 
 constexpr size_t kReadBytes = size_t{2} << 30;
+constexpr int32_t kSeqs = 256;
 
 struct Arguments {
   std::string rows, part, quantization;
   std::vector<std::string> shapes;
-  int32_t requests = 1000, seqs = 256, gpus = 2;
+  int32_t requests = 1000, seqs = kSeqs, longest = 0, gpus = 2;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -50,6 +52,8 @@ Arguments parse(int argc, char** argv) {
       out.requests = static_cast<int32_t>(positive(value));
     } else if (name == "--seqs") {
       out.seqs = static_cast<int32_t>(positive(value));
+    } else if (name == "--longest") {
+      out.longest = static_cast<int32_t>(positive(value));
     } else if (name == "--gpus" && positive(value) >= 2) {
       out.gpus = static_cast<int32_t>(positive(value));
     } else {
@@ -89,26 +93,34 @@ bool measure(const std::string& shape, const Arguments& arguments, ReadLimit& li
   const bool large = shape == "llama-3.1-8b";
   const std::string kept = short_quantization(arguments.quantization);
   const std::string size = short_name(shape) + kept;
+  std::string kind = arguments.seqs == kSeqs ? "" : "-" + std::to_string(arguments.seqs) + "-seqs";
+  if (arguments.longest > 0) kind += "-" + std::to_string(arguments.longest);
   const auto print = [](LogLevel level, std::string_view text) {
     if (level >= LogLevel::kInfo) std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
   };
   std::vector<DecodeWork> decodes;
+  std::vector<int32_t> prompts;
   if (arguments.part != "serving") {
     decodes = {{"decode-" + size, 1, 1024},
                {"decode-" + size + "-8", 8, 1024},
                {"decode-" + size + "-64", 64, 1024}};
+    prompts = {512, 2048, 8192};
   }
   try {
     Engine engine({.log_sink = print});
-    bench_engine(engine,
-                 {.shape = model_shape(shape),
-                  .quantization = arguments.quantization,
-                  .decodes = std::move(decodes),
-                  .serving_number = large && arguments.part != "decode" ? "serving-8b" + kept : "",
-                  .requests = arguments.requests,
-                  .max_num_seqs = arguments.seqs,
-                  .read_bandwidth = [&limit] { return limit.measure(); }},
-                 report);
+    bench_engine(
+        engine,
+        {.shape = model_shape(shape),
+         .quantization = arguments.quantization,
+         .decodes = std::move(decodes),
+         .prompts = std::move(prompts),
+         .prompt_number = "prompt-" + size,
+         .serving_number = large && arguments.part != "decode" ? "serving-8b" + kept + kind : "",
+         .requests = arguments.requests,
+         .longest_output = arguments.longest,
+         .max_num_seqs = arguments.seqs,
+         .read_bandwidth = [&limit] { return limit.measure(); }},
+        report);
     return true;
   } catch (const std::exception& e) {
     report.missing("engine-" + size, e.what());

@@ -138,8 +138,7 @@ void prefill(BenchDevice& device, const KernelBenchOptions& options, const Yards
              const std::string& number, int64_t sequences, int64_t tokens, Report& report) {
   const ModelShape& shape = options.shape;
   const AttentionRun run(device, shape, sequences, tokens, tokens, 1);
-  const double seconds = race(device, {{[&](int turn) { run.launch(turn); }}},
-                              {.turns = 2, .rounds = options.rounds})[0];
+  const double seconds = race(device, {{[&](int turn) { run.launch(turn); }}}, options.race(2))[0];
   const double rate =
       static_cast<double>(sequences) * prefill_flops(tokens, shape.heads, shape.head_dim) / seconds;
   report.add(rate_row(number,
@@ -154,9 +153,8 @@ void decode(BenchDevice& device, const KernelBenchOptions& options, const Yardst
   const double bytes = kv_bytes(sequences, context, shape.kv_heads, shape.head_dim);
   const int turns = cold_turns(device, options, static_cast<size_t>(bytes));
   const AttentionRun run(device, shape, sequences, context, 1, turns);
-  const auto got =
-      race_reads(device, {[&](int turn) { run.launch(turn); }}, held.read,
-                 {.turns = std::max(turns, options.least_turns / 4), .rounds = options.rounds});
+  const auto got = race_reads(device, {[&](int turn) { run.launch(turn); }}, held.read,
+                              options.race(std::max(turns, options.least_turns / 4)));
   report.add(rate_row(number,
                       "batch " + std::to_string(sequences) + ", context " +
                           std::to_string(context) + ", " + heads(shape),
@@ -177,12 +175,12 @@ void decode_codes(BenchDevice& device, const KernelBenchOptions& options, const 
   const AttentionRun codes(device, shape, sequences, context, 1, turns, cache_dtype);
   const AttentionRun plain(device, shape, sequences, context, 1, turns);
   const auto seconds = race(
-      device, {{[&](int turn) { plain.launch(turn); }}, {[&](int turn) { codes.launch(turn); }}},
-      {.turns = std::max(turns, options.least_turns / 4), .rounds = options.rounds});
+      device, {{[&](int turn) { codes.launch(turn); }}, {[&](int turn) { plain.launch(turn); }}},
+      options.race(std::max(turns, options.least_turns / 4)));
   report.add(rate_row(number,
                       "batch " + std::to_string(sequences) + ", context " +
                           std::to_string(context) + ", " + heads(shape) + " queries",
-                      seconds[0] / seconds[1], "x bf16", fewer, "x fewer bytes"));
+                      seconds[1] / seconds[0], "x bf16", fewer, "x fewer bytes"));
 }
 
 }  // namespace

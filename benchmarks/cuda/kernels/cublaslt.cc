@@ -85,10 +85,15 @@ CublasLt::Product::Product(const CublasLt& library, const Problem& problem)
   require(calls.desc_create(&desc_, lt::kComputeF32, lt::kF32), "a description");
   require(calls.desc_set(desc_, lt::kDescTransA, &lt::kTransposed, sizeof lt::kTransposed),
           "a transposition");
+  if (problem.fast_sums) {
+    const int8_t fast = 1;
+    require(calls.desc_set(desc_, lt::kDescFastSums, &fast, sizeof fast), "fast sums");
+  }
   const int type = problem.float8 ? lt::kFloat8 : lt::kBf16;
   require(calls.layout_create(&a_, type, k, n, problem.k), "a layout");
   require(calls.layout_create(&b_, type, k, rows, problem.k), "a layout");
-  require(calls.layout_create(&d_, lt::kBf16, n, rows, problem.n), "a layout");
+  const int out_type = problem.float32_out ? lt::kF32 : lt::kBf16;
+  require(calls.layout_create(&d_, out_type, n, rows, problem.n), "a layout");
   lt::Preference preference = nullptr;
   require(calls.preference_create(&preference), "a preference");
   calls.preference_set(preference, lt::kPreferenceWorkspaceBytes, &problem.workspace_bytes,

@@ -24,12 +24,13 @@ class CublasLt {
   const std::string& name() const { return name_; }
 
   /// out [rows, n] = x [rows, k] . weight [n, k]^T: bfloat16, row-major without gaps, float32 sums.
-  /// `float8`: x and weight are FP8 e4m3, with scales of 1.
+  /// `float8`: x and weight are FP8 e4m3, with scales of 1. `fast_sums`: the tensor cores' short
+  /// sums may go through all of k. `float32_out`: out is float32.
   struct Problem {
     int64_t rows = 0, n = 0, k = 0;
     void* workspace = nullptr;
     size_t workspace_bytes = 0;
-    bool float8 = false;
+    bool float8 = false, fast_sums = false, float32_out = false;
   };
   class Product {
    public:

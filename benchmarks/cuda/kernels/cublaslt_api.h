@@ -38,7 +38,7 @@ inline constexpr int kBf16 = 14, kF32 = 0, kFloat8 = 28;  // e4m3
 inline constexpr int kComputeF32 = 68;
 inline constexpr int32_t kTransposed = 1;
 // Attributes.
-inline constexpr int kDescTransA = 3;
+inline constexpr int kDescTransA = 3, kDescFastSums = 25;  // the latter of one byte
 inline constexpr int kPreferenceWorkspaceBytes = 1;
 
 using Create = Status(Handle*);

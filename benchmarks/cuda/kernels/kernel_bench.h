@@ -37,6 +37,9 @@ struct KernelBenchOptions {
   /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears", "quantized";
   /// "" = all.
   std::string part{};
+  bool profile = false;  ///< one run of each kernel is for a profiler (kernel_bench_main.cc)
+
+  RaceOptions race(int turns) const { return {turns, rounds, profile}; }
 };
 
 /// What the kernels are held against.

@@ -1,12 +1,15 @@
 // The CUDA kernels on their own:
 //
 //   gpu_kernel_bench [--part PART] [--rows FILE] [--cublaslt LIBRARY] [--read-gib N] [--limits]
+//                    [--profile]
 //
 // Every number is a median of interleaved runs, with inputs that are not in the L2 cache, beside
 // what it is held against. PART: attention, segments, sampling, rows, linears or quantized; without
 // it all. --rows appends the numbers to FILE as JSON (table.py). --limits prints the card's read
-// bandwidth and cuBLASLt's rate of a large product and nothing else, as JSON. Exits with 2 where
-// there is no usable GPU.
+// bandwidth and cuBLASLt's rate of a large product and nothing else, as JSON. --profile is for ncu
+// with --profile-from-start off and --graph-profiling graph: it sees one recorded run of each
+// kernel, in the order of the rows, whose times mean nothing then. Exits with 2 where there is no
+// usable GPU.
 
 #include <cstdio>
 #include <memory>
@@ -31,6 +34,11 @@ Arguments parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--limits") {
       out.limits = true;
+      continue;
+    }
+    if (name == "--profile") {
+      out.options.profile = true;
+      out.options.rounds = 1;
       continue;
     }
     if (i + 1 == argc) throw std::invalid_argument(name + " is unknown or lacks its value");

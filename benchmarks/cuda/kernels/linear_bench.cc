@@ -161,7 +161,7 @@ class LinearBench {
       contestants.push_back(peer(shape, *product, choose(shape, *product)));
       expect_agreement(shape, rows, contestants);
     }
-    return race(device_, contestants, {.turns = turns, .rounds = options_.rounds});
+    return race(device_, contestants, options_.race(turns));
   }
 
   void report_time(const std::string& number, const LinearShape& shape, int64_t rows,

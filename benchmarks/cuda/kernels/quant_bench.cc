@@ -211,7 +211,7 @@ double measure(BenchDevice& device, const KernelBenchOptions& options, const Yar
         *peer, size_t(std::min_element(seconds.begin(), seconds.end()) - seconds.begin())));
   }
   const int turns = std::max(options.least_turns / 4, product.turns());
-  const auto seconds = race(device, contestants, {.turns = turns, .rounds = options.rounds});
+  const auto seconds = race(device, contestants, options.race(turns));
   const double other = held.peer ? 1e6 * seconds[1] : 0;
   report.add(
       time_row(number, work, 1e6 * seconds[0], "us", other, held.peer ? held.peer->name() : ""));

@@ -21,9 +21,8 @@ Numbers random_numbers(BenchDevice& device, int64_t count, uint32_t seed) {
 void report_bytes(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                   const std::string& number, const std::string& work, double bytes, int turns,
                   const Contestant& contestant, Report& report) {
-  const auto got =
-      race_reads(device, contestant, held.read,
-                 {.turns = std::max(turns, options.least_turns / 2), .rounds = options.rounds});
+  const auto got = race_reads(device, contestant, held.read,
+                              options.race(std::max(turns, options.least_turns / 2)));
   report.add(rate_row(number, work, 1e-9 * bytes / got.seconds, "GB/s", 1e-9 * got.read_rate,
                       "read bandwidth"));
 }
@@ -137,8 +136,7 @@ void sampling(BenchDevice& device, const KernelBenchOptions& options, const Yard
                   .max_logprobs = kMaxLogprobs},
                  device.stream());
   };
-  const auto got = race_reads(device, {launch}, held.read,
-                              {.turns = static_cast<int>(turns), .rounds = options.rounds});
+  const auto got = race_reads(device, {launch}, held.read, options.race(static_cast<int>(turns)));
   const double floor = 4.0 * static_cast<double>(size) / got.read_rate;
   report.add(
       time_row(work.number,

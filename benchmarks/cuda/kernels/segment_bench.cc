@@ -64,8 +64,8 @@ void measure(BenchDevice& device, const KernelBenchOptions& options, const Yards
   const TowerShape& tower = options.tower;
   const int64_t rows = options.tower_rows;
   const SegmentRun run(device, tower, rows, segment);
-  const double seconds = race(device, {{[&](int) { run.launch(); }}},
-                              {.turns = options.least_turns, .rounds = options.rounds})[0];
+  const double seconds =
+      race(device, {{[&](int) { run.launch(); }}}, options.race(options.least_turns))[0];
   const double rate = segment_flops(rows, segment, tower.width) / seconds;
   report.add(rate_row(number,
                       std::to_string(rows) + " rows in segments of " + std::to_string(segment) +

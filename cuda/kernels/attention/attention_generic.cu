@@ -82,14 +82,12 @@ __global__ void __launch_bounds__(kThreads, 4)
   __shared__ uint32_t is_last;
   start_next();
   wait_for_previous();
-  const int64_t count = piece_count(task);
-  for (int64_t p = blockIdx.x; p < count; p += gridDim.x) {
-    const AttentionPiece piece = piece_at(task, p);
+  for_each_piece(task, [&](const AttentionPiece& piece) {
     for (int32_t m = 0; m < rows; ++m) {
       if (piece.exists(task.shape, m)) attend_row(task, piece, m, query, scores, scratch);
     }
     if (piece.item.partial >= 0) merge_if_last(task, piece, 1, &is_last);
-  }
+  });
 }
 
 }  // namespace

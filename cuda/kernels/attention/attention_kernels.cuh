@@ -80,18 +80,21 @@ struct AttentionPiece {
   }
 };
 
-template <class T, class Cache>
-__device__ int64_t piece_count(const AttentionTask<T, Cache>& task) {
-  return int64_t{*task.count} * task.shape.num_kv_heads * task.shape.parts();
-}
-
-/// The last items come first: those of a long chunk see the most keys.
-template <class T, class Cache>
-__device__ AttentionPiece piece_at(const AttentionTask<T, Cache>& task, int64_t number) {
-  const int64_t units = int64_t{task.shape.num_kv_heads} * task.shape.parts();
-  const auto unit = static_cast<int32_t>(number % units);
-  return {task.items[*task.count - 1 - number / units], unit / task.shape.parts(),
-          unit % task.shape.parts()};
+/// Calls f(piece) for the block's share of the list: item after item over all heads, as
+/// piece_of_round() says.
+template <class T, class Cache, class F>
+__device__ void for_each_piece(const AttentionTask<T, Cache>& task, F&& f) {
+  const auto parts = static_cast<uint32_t>(task.shape.parts());
+  const uint32_t units = static_cast<uint32_t>(task.shape.num_kv_heads) * parts;
+  const uint32_t count = static_cast<uint32_t>(*task.count) * units;
+  HEADRACE_NO_UNROLL
+  for (uint32_t round = 0; round * gridDim.x < count; ++round) {
+    const uint32_t p = piece_of_round(round, blockIdx.x, gridDim.x);
+    if (p >= count) continue;
+    const uint32_t unit = p % units;
+    f(AttentionPiece{task.items[p / units], static_cast<int32_t>(unit / parts),
+                     static_cast<int32_t>(unit % parts)});
+  }
 }
 
 struct KeyRange {

@@ -361,12 +361,10 @@ __global__ void __launch_bounds__(kThreads, C::kBlocks) attention_long_kernel(Ta
   char* shared = shared_memory();
   start_next();
   wait_for_previous();
-  const int64_t count = piece_count(task);
-  HEADRACE_NO_UNROLL
-  for (int64_t p = blockIdx.x; p < count; p += gridDim.x) {
-    attend<C>(task, piece_at(task, p), shared);
+  for_each_piece(task, [&](const AttentionPiece& piece) {
+    attend<C>(task, piece, shared);
     __syncthreads();
-  }
+  });
 }
 
 template <class C>

@@ -35,6 +35,15 @@ bool add_short(const SeqSlice& seq, int32_t sequence, const AttentionShape& shap
   return true;
 }
 
+/// Of all sequences together: blocks that run beside each other then take pieces of about the same
+/// length. Rows make the order, and so the list, the same every time.
+void sort_longest_first(const AttentionShape& shape, std::vector<AttentionItem>* items) {
+  std::ranges::sort(*items, [&](const AttentionItem& a, const AttentionItem& b) {
+    const int32_t tiles_a = tiles_of_item(a, shape), tiles_b = tiles_of_item(b, shape);
+    return tiles_a != tiles_b ? tiles_a > tiles_b : a.row < b.row;
+  });
+}
+
 }  // namespace
 
 void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
@@ -49,6 +58,7 @@ void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
         seqs[i].num_rows <= short_rows && add_short(seqs[i], sequence, shape, max_partials, plan);
     if (!is_short) add_long(seqs[i], sequence, shape, plan);
   }
+  sort_longest_first(shape, &plan->long_items);
 }
 
 }  // namespace headrace::cuda

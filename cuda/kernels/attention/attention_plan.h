@@ -55,7 +55,8 @@ struct AttentionShape {
 
 /// What a step needs for layers of one shape (layers that differ in their window have each a plan).
 struct AttentionPlan {
-  std::vector<AttentionItem> short_items, long_items;
+  std::vector<AttentionItem> short_items;
+  std::vector<AttentionItem> long_items;  ///< longest first: piece_of_round()
   int32_t num_partials = 0;
 };
 
@@ -67,6 +68,20 @@ constexpr int32_t first_key(int32_t position, int32_t window) {
 /// Behind the last key that the row at `position` sees, of the sequence's `num_keys`.
 constexpr int32_t end_key(int32_t position, int32_t num_keys, bool causal) {
   return causal ? position + 1 : num_keys;
+}
+
+/// Tiles of keys that a long item's rows see.
+constexpr int32_t tiles_of_item(const AttentionItem& item, const AttentionShape& shape) {
+  const int32_t last = item.position + item.num_rows - 1;
+  return (end_key(last, item.num_keys, shape.causal) + kTileKeys - 1) / kTileKeys -
+         first_key(item.position, shape.window) / kTileKeys;
+}
+
+/// Blocks take a list's pieces (an item for one KV head and part) in rounds: which one of all does
+/// `block` take? Every other round goes backwards, so that who had the longest piece of one has the
+/// shortest of the next, and all have about the same to do.
+constexpr uint32_t piece_of_round(uint32_t round, uint32_t block, uint32_t blocks) {
+  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
 }
 
 /// Fills `plan`, reusing its memory. Few rows over many keys become short pieces as long as there

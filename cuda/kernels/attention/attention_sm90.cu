@@ -418,8 +418,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   take_registers<kMultiplyRegisters>();
   if (group == 1) named_barrier_arrive(kTurn, kConsumers);  // the first turn is group 0's
   uint32_t n = 0;
-  for_each_piece<C>(task,
-                    [&](const AttentionPiece& piece) { attend<C>(task, piece, group, shared, n); });
+  for_each_piece(task,
+                 [&](const AttentionPiece& piece) { attend<C>(task, piece, group, shared, n); });
 #endif
 }
 

@@ -124,26 +124,6 @@ __device__ inline TileRange tiles_of(KeyRange seen) {
   return {seen.first / kTileKeys, divide_up(seen.end, kTileKeys)};
 }
 
-/// Calls f(piece) for the block's share: head after head, so that blocks which run together read
-/// the same keys; of a head's items the last, and longest, first; every other round backwards, so
-/// that who had the longest piece of one has the shortest of the next.
-template <class C, class F>
-__device__ void for_each_piece(const Task<C>& task, F&& f) {
-  const auto items = static_cast<uint32_t>(*task.count);
-  const uint32_t parts = static_cast<uint32_t>(task.shape.parts());
-  const uint32_t count = items * static_cast<uint32_t>(task.shape.num_kv_heads) * parts;
-  uint32_t place = blockIdx.x;
-  HEADRACE_NO_UNROLL
-  for (uint32_t first = 0; first < count; first += gridDim.x) {
-    const uint32_t p = first + place;
-    place = gridDim.x - 1 - place;
-    if (p >= count) continue;
-    const uint32_t unit = p / items;
-    f(AttentionPiece{task.items[items - 1 - p % items], static_cast<int32_t>(unit / parts),
-                     static_cast<int32_t>(unit % parts)});
-  }
-}
-
 /// What a lane of a copying warp copies of a tile, which lies in the cache in parts: a block's
 /// keys, or the whole tile where blocks are larger. It has one part's columns of one box.
 struct TileBox {
@@ -229,7 +209,7 @@ __device__ void copy_tiles(const Task<C>& task, const TensorMap* map, bool of_va
   const Ring<C::kStages, C::kTileBytes> ring = of_values ? shared.values : shared.keys;
   uint64_t* const landed = &shared.head->values_landed;
   uint32_t n = 0, finished = 0;
-  for_each_piece<C>(task, [&](const AttentionPiece& piece) {
+  for_each_piece(task, [&](const AttentionPiece& piece) {
     const KeyRange seen = keys_of(piece.item, task.shape);
     const TileRange tiles = tiles_of(seen);
     TileBoxes<C> boxes(task, piece, seen, tiles.begin);

@@ -1,6 +1,7 @@
 #pragma once
 
-// Backend::sample on the device, any number of rows: many blocks scan a row's slices, one draws.
+// Backend::sample on the device, any number of rows: many blocks scan a row's slices, one draws,
+// or many where many tokens matter.
 // See backend.h for the order of operations and backend/reference/reference_sample.h for what
 // that leaves open.
 
@@ -72,12 +73,13 @@ struct SampleArgs {
   int32_t* drawn = nullptr;     ///< [num_rows] the tokens once more, or null
 };
 
-/// What SampleArgs::workspace takes: 2 KiB for each 8192 ids of a row.
+/// What SampleArgs::workspace takes: 2.1 KiB for each 8192 ids of a row, and 32 KiB for a row.
 size_t sample_workspace_bytes(int64_t num_rows, int32_t vocab_size);
 
-/// Moves V*4 bytes a row; 4*V to 16*V more for log-probabilities. A draw that the best few thousand
-/// tokens don't decide (flat distributions without top_k, or with a large one) reads the row two or
-/// three times more; many equal logits, once or twice more than that.
+/// Moves V*4 bytes a row. A draw that the best few thousand tokens don't decide (flat distributions
+/// without top_k) reads the row twice more, by all blocks. One block reads it alone, a few times:
+/// with a large top_k or a small min_p; with thousands of equal logits; for log-probabilities
+/// of a token that isn't among the best, of values before the row's edits, or of more than 64 tokens.
 void sample(const SampleArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

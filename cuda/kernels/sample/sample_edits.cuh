@@ -21,12 +21,27 @@ __device__ inline ReadPoint read_point(const SampleRowArgs& row) {
                                                                : ReadPoint::kProcessed;
 }
 
-/// Are there any? A forced token whose values are read before them needs none.
+/// What the reported values are divided by.
+__device__ inline float reported_divisor(const SampleRowArgs& row) {
+  const bool scaled =
+      read_point(row) == ReadPoint::kProcessed ||
+      (row.logprobs_mode == LogprobsMode::kRawLogprobs && row.temperature_scaled_logprobs);
+  return scaled && !row.greedy ? row.temperature : 1.0f;
+}
+
+/// Are there any edits? A forced token whose values are read before them needs none.
 __device__ inline bool has_edits(const SampleRowArgs& row) {
   // No branches: the loads go together.
   const auto any = [](const SampleRange& range) { return range.end > range.begin ? 1 : 0; };
   const int lists = any(row.bias) | any(row.masked) | any(row.seen) | any(row.banned);
   return lists != 0 && (row.forced_token < 0 || read_point(row) > ReadPoint::kRaw);
+}
+
+/// Are the reported values those that the scan sees? Then its lists have the best of them, and its
+/// sums are theirs.
+__device__ inline bool reports_scanned(const SampleRowArgs& row) {
+  const ReadPoint read = read_point(row);
+  return read == ReadPoint::kProcessed || (read != ReadPoint::kNowhere && !has_edits(row));
 }
 
 /// Of a row's tokens [first, last).

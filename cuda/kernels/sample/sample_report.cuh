@@ -3,6 +3,7 @@
 // Log-probabilities, rank and best tokens of a sampled row.
 
 #include "cuda/kernels/sample/sample_draw.cuh"
+#include "cuda/kernels/sample/sample_edits.cuh"
 
 namespace headrace::cuda {
 
@@ -88,6 +89,65 @@ __device__ inline float largest_value(const RowReader& row, SampleShared* shared
   return reduce_block(largest, Largest{}, shared);
 }
 
+__device__ inline int32_t rank_of(const RowReader& row, const ReportScale& scale, int32_t token,
+                                  uint32_t* num_all, SampleShared* shared) {
+  const float value = row[token];
+  const bool inside = scale.has(value, token);
+  uint32_t greater = 0, all = 0;
+  row.visit([&](float other, int32_t t) {
+    if (!scale.has(other, t)) return;
+    ++all;
+    if (!inside || other > value) ++greater;
+  });
+  *num_all = reduce_block(all, Sum{}, shared);
+  return 1 + static_cast<int32_t>(reduce_block(greater, Sum{}, shared));
+}
+
+/// report() from what the scan has left, without a look at most tokens. False if that isn't enough:
+/// then the results are as before.
+__device__ inline bool report_listed(const RowReader& row, const RowFound& found,
+                                     const SliceFound* slices, int32_t num_slices,
+                                     const OrderCode* lists, const SampleRowArgs& args,
+                                     TokenLogprob* top, SampleShared* shared,
+                                     SampleRowResult* result) {
+  const auto count = static_cast<uint32_t>(least(args.num_logprobs, row.vocab_size));
+  const bool cut = args.logprobs_mode == LogprobsMode::kRawLogprobs &&
+                   args.top_p_normalized_logprobs && args.top_p < 1.0f;
+  if (!reports_scanned(args) || cut || found.best == 0 || count > kSureTokens) return false;
+  ReportScale scale{.logits = args.logprobs_mode == LogprobsMode::kRawLogits ||
+                              args.logprobs_mode == LogprobsMode::kProcessedLogits};
+  scale.max = row.divided(value_of(found.best));
+  Tokens tokens(row, scale.max, 0.0f, shared);
+  tokens.collect(found, slices, num_slices, lists);
+  const float value = row[result->token];
+  const OrderCode own = value > kNever ? order_code(value, result->token) : 0;
+  uint32_t greater = 0;
+  bool listed = false;
+  for (uint32_t i = threadIdx.x; i < tokens.listed(); i += kSampleThreads) {
+    greater += value_of(shared->candidates[i]) > value ? 1u : 0u;
+    listed = listed || shared->candidates[i] == own;
+  }
+  greater = reduce_block(greater, Sum{}, shared);
+  listed = reduce_block(listed ? 1u : 0u, Largest{}, shared) != 0;
+  if (tokens.listed() < greatest(count, 1u)) return false;
+  if (sort_first(tokens.listed(), shared) < count) return false;
+  if (!scale.logits) {
+    const Amount total =
+        scanned_total(slices, num_slices, &SliceFound::reported, row, scale.max, shared);
+    scale.log_total = log(static_cast<double>(total) / static_cast<double>(kAmountUnit));
+  }
+  for (uint32_t i = threadIdx.x; i < count; i += kSampleThreads) {
+    const OrderCode code = shared->sorted[i];
+    top[i] = {token_of(code), scale.reported(value_of(code), token_of(code))};
+  }
+  uint32_t all = 0;
+  result->num_top = static_cast<int32_t>(count);
+  result->rank =
+      listed ? 1 + static_cast<int32_t>(greater) : rank_of(row, scale, result->token, &all, shared);
+  result->logprob = scale.reported(value, result->token);
+  return true;
+}
+
 /// Fills `logprob`, `rank` and `num_top` of the result, and the row's `top`. `max`: the row's
 /// largest value.
 __device__ inline void report(const RowReader& row, float max, const SampleRowArgs& args,
@@ -100,23 +160,46 @@ __device__ inline void report(const RowReader& row, float max, const SampleRowAr
     const Tokens tokens(row, max, 0.0f, shared);
     Places places(tokens, shared);
     scale = report_scale(places, max, args);
-    const float value = row[result->token];
-    const bool inside = scale.has(value, result->token);
-    uint32_t greater = 0, all = 0;
-    row.visit([&](float other, int32_t token) {
-      if (!scale.has(other, token)) return;
-      ++all;
-      if (!inside || other > value) ++greater;
-    });
-    result->rank = 1 + static_cast<int32_t>(reduce_block(greater, Sum{}, shared));
-    result->logprob = scale.reported(value, result->token);
-    listed = least(count, reduce_block(all, Sum{}, shared));
+    uint32_t all = 0;
+    result->rank = rank_of(row, scale, result->token, &all, shared);
+    result->logprob = scale.reported(row[result->token], result->token);
+    listed = least(count, all);
     if (listed > 0) list_best(tokens, places, scale, listed, top, shared);
   } else {
     result->rank = 1;
     result->logprob = kNever;
   }
   if (listed < count) list_never(row, scale, count - listed, top + listed, shared);
+}
+
+/// What is left to do for row `r` once its token is known. Called by the block.
+__device__ HEADRACE_NO_INLINE void finish_row(const SampleWork& args, int32_t r,
+                                              const RowFound& found, int32_t token,
+                                              SampleShared* shared) {
+  const SampleRowArgs row = args.rows[r];
+  float* const logits = args.logits + row.logits_row * args.stride;
+  SampleRowResult result{.token = token, .finite = found.finite};
+  const ReadPoint read = read_point(row);
+  if (read != ReadPoint::kNowhere) {
+    const SliceTable& table = args.table;
+    const int64_t first_slice = int64_t{r} * table.slices;
+    const RowReader reported{logits, row.allowed, args.vocab_size, reported_divisor(row)};
+    TokenLogprob* const top = args.top + int64_t{r} * args.max_logprobs;
+    if (!report_listed(reported, found, table.found + first_slice, table.slices,
+                       table.lists + first_slice * kSliceList, row, top, shared, &result)) {
+      float max = found.best == 0 ? kNever : reported.divided(value_of(found.best));
+      if (read != ReadPoint::kProcessed && has_edits(row)) {
+        RowEdits(args, row, logits, 0, args.vocab_size).undo(read);
+        max = largest_value(reported, shared);
+      }
+      report(reported, max, row, top, shared, &result);
+    }
+  }
+  if (threadIdx.x == 0) {
+    SampleRowResult* const results = args.results_at != nullptr ? *args.results_at : args.results;
+    results[r] = result;
+    if (args.drawn != nullptr) args.drawn[r] = result.token;
+  }
 }
 
 }  // namespace headrace::cuda

@@ -10,7 +10,6 @@
 namespace headrace::cuda {
 
 inline constexpr uint32_t kMaxCandidates = 4096;
-inline constexpr uint32_t kBins = 2048;
 /// Tokens that are put in order at once.
 inline constexpr uint32_t kMaxSorted = 1024;
 static_assert(kMaxDeviceLogprobs <= kMaxSorted);
@@ -162,7 +161,7 @@ class Tokens {
                           const OrderCode* lists) {
     if (threadIdx.x == 0) shared_->num_candidates = 0;
     __syncthreads();
-    const float limit = row_.divided(found.floor);
+    const float limit = limit_ = row_.divided(found.floor);
     // Where division makes a smaller logit equal, ids decide; those of the others aren't known.
     const bool limit_is_sure =
         found.floor == kNever || row_.divided(next_below(found.floor)) < limit;
@@ -220,8 +219,12 @@ class Tokens {
   __device__ Amount listed_amount() const { return listed_amount_; }
   __device__ bool has_all() const { return has_all_; }
 
-  /// From now on only what has been collected is visited.
+  /// Beyond this value every token has been collected; what hasn't is at most as large.
+  __device__ float limit() const { return limit_; }
+
+  /// From now on only what has been collected is visited, or again all.
   __device__ void narrow() { narrow_ = true; }
+  __device__ void widen() { narrow_ = false; }
 
  private:
   /// The next smaller float.
@@ -231,7 +234,7 @@ class Tokens {
   }
 
   RowReader row_;
-  float max_, min_p_;
+  float max_, min_p_, limit_ = INFINITY;
   SampleShared* shared_;
   Amount listed_amount_ = 0;
   uint32_t listed_ = 0;

@@ -2,6 +2,7 @@
 
 // The scan of one slice by one block: everything that the draw needs of most of its tokens.
 
+#include "cuda/device/cp_async.cuh"
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/kernels/sample/sample_edits.cuh"
@@ -12,13 +13,16 @@ inline constexpr int kScanWarps = kSampleThreads / kWarp;
 /// Threads' maxima are put into that many groups, each from all over the slice.
 inline constexpr int kScanGroups = 128;
 inline constexpr int kGroupWarps = kScanGroups / kWarp;
+/// A block works on one slice while the next one is on its way.
+inline constexpr int kScanStages = 2;
 
 struct ScanShared {
+  float stages[kScanStages][kSliceSize];  ///< slices' logits: a thread's own
   float maxima[kSampleThreads];
   float groups[kScanGroups];
   float thresholds[kGroupWarps], largest[kGroupWarps];
   bool bad[kScanWarps], some[kScanWarps];
-  Amount amounts[kScanWarps];
+  Amount amounts[2][kScanWarps];
   uint32_t listed;
   int32_t best_token;
 };
@@ -45,20 +49,48 @@ __device__ inline float fast_exp2(float x) {
 #endif
 }
 
+/// Can the slice be copied as a whole?
+__device__ inline bool is_whole(const float* logits, int32_t first, int32_t vocab_size) {
+  return (reinterpret_cast<uintptr_t>(logits) & 15u) == 0 && first + kSliceSize <= vocab_size;
+}
+
 /// A thread's logits of the slice: 16 bytes each from kSliceQuads places.
 struct SliceValues {
   static constexpr int kCount = 4 * kSliceQuads;
   float at[kCount];
 
-  __device__ static int32_t token(int32_t first, int i) {
-    const int quad = i / 4 * kSampleThreads + static_cast<int>(threadIdx.x);
-    return first + 4 * quad + i % 4;
+  /// In the slice.
+  __device__ static int32_t place(int i) {
+    return 4 * (i / 4 * kSampleThreads + static_cast<int>(threadIdx.x)) + i % 4;
+  }
+  __device__ static int32_t token(int32_t first, int i) { return first + place(i); }
+
+  /// Starts copies of this thread's logits of a slice that is_whole().
+  __device__ static void copy(const float* logits, int32_t first, float* stage) {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; i += 4) copy_async_16(stage + place(i), logits + token(first, i));
+  }
+  /// What has been copied.
+  __device__ void read(const float* stage) {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; i += 4) {
+      const float4 quad = *reinterpret_cast<const float4*>(stage + place(i));
+      at[i] = quad.x;
+      at[i + 1] = quad.y;
+      at[i + 2] = quad.z;
+      at[i + 3] = quad.w;
+    }
+  }
+  __device__ void write(float* stage) const {
+    HEADRACE_UNROLL
+    for (int i = 0; i < kCount; i += 4) {
+      *reinterpret_cast<float4*>(stage + place(i)) = {at[i], at[i + 1], at[i + 2], at[i + 3]};
+    }
   }
 
   /// -inf beyond the vocabulary.
   __device__ void load(const float* logits, int32_t first, int32_t vocab_size) {
-    const bool aligned = (reinterpret_cast<uintptr_t>(logits) & 15u) == 0;
-    if (aligned && first + kSliceSize <= vocab_size) {
+    if (is_whole(logits, first, vocab_size)) {
       HEADRACE_UNROLL
       for (int i = 0; i < kCount; i += 4) {
         const float4 quad = *reinterpret_cast<const float4*>(logits + token(first, i));
@@ -174,28 +206,46 @@ __device__ inline Amount warp_amount(const SliceValues& values, float largest, f
   return static_cast<Amount>(warp_reduce(sum, Sum{}) * kAmountUnit);
 }
 
-/// Lists what is at least `floor`.
-__device__ inline void list_tokens(const SliceValues& values, int32_t first, float floor,
-                                   OrderCode* list, ScanShared* shared) {
-  const uint32_t count = count_from(values, floor);
-  if (count == 0) return;
-  uint32_t place = atomicAdd(&shared->listed, count);
+/// The warp's part of the slice's amounts: for the draw, and for what is reported.
+__device__ inline void add_amounts(const SliceValues& values, const SampleRowArgs& row,
+                                   float largest, ScanShared* shared) {
+  const bool drawn = needs_total(row), reported = reports_scanned(row);
+  const bool same = drawn && reported_divisor(row) == row.temperature;
+  Amount amount = 0;
+  HEADRACE_NO_UNROLL  // no registers for two at once
+      for (int k = 0; k < 2; ++k) {
+    if (k == 0 ? drawn : reported && !same) {
+      amount = warp_amount(values, largest, k == 0 ? row.temperature : reported_divisor(row));
+    }
+    if (lane_id() == 0) shared->amounts[k][warp_id()] = amount;
+  }
+}
+
+/// Lists what is at least `floor`. `stage` has the values, too: which ones a lane lists isn't known
+/// before, and registers have no numbers.
+__device__ inline void list_tokens(const SliceValues& values, const float* stage, int32_t first,
+                                   float floor, OrderCode* list, ScanShared* shared) {
+  uint32_t left = 0;
   HEADRACE_UNROLL
-  for (int i = 0; i < SliceValues::kCount; ++i) {
-    if (!(values.at[i] >= floor)) continue;
-    if (place < kSliceList) list[place] = order_code(values.at[i], SliceValues::token(first, i));
-    ++place;
+  for (int i = 0; i < SliceValues::kCount; ++i) left |= values.at[i] >= floor ? 1u << i : 0u;
+  if (left == 0) return;
+  uint32_t place = atomicAdd(&shared->listed, static_cast<uint32_t>(__popc(left)));
+  HEADRACE_NO_UNROLL
+  for (; left != 0 && place < kSliceList; left &= left - 1) {
+    const int32_t own = SliceValues::place(__ffs(static_cast<int>(left)) - 1);
+    list[place++] = order_code(stage[own], first + own);
   }
 }
 
 /// Lists what is at least `floor`, or a part of it. Returns from where on it is complete. Called by
 /// the block.
-__device__ inline float list_slice(const SliceValues& values, int32_t first, float floor,
-                                   float largest, OrderCode* list, ScanShared* shared) {
+__device__ inline float list_slice(const SliceValues& values, const float* stage, int32_t first,
+                                   float floor, float largest, OrderCode* list,
+                                   ScanShared* shared) {
   constexpr float kLowest = -0x1.fffffep127f;  // above -inf
   if (!(largest > kNever)) return floor;
   floor = greatest(floor, kLowest);
-  list_tokens(values, first, floor, list, shared);
+  list_tokens(values, stage, first, floor, list, shared);
   __syncthreads();
   const bool fits = shared->listed <= kSliceList;
   __syncthreads();
@@ -203,7 +253,7 @@ __device__ inline float list_slice(const SliceValues& values, int32_t first, flo
     if (threadIdx.x == 0) shared->listed = 0;
     floor = raise_threshold(values, floor, largest, shared);
     __syncthreads();
-    list_tokens(values, first, floor, list, shared);
+    list_tokens(values, stage, first, floor, list, shared);
   }
   return floor > kLowest ? floor : kNever;
 }
@@ -219,13 +269,23 @@ __device__ inline void find_first(const SliceValues& values, int32_t first, floa
   atomicMin(&shared->best_token, token);
 }
 
-/// One slice of a row. Reads it once, or twice where there are edits, which it makes.
-__device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& row, int32_t first,
-                                  SliceFound* found, OrderCode* list, ScanShared* shared) {
+/// Slice `i` of all rows'. Reads it once, by way of the stage, or twice where there are edits,
+/// which it makes.
+__device__ inline void scan_slice(const SampleWork& args, uint32_t i, float* stage,
+                                  ScanShared* shared) {
+  const uint32_t r = i / static_cast<uint32_t>(args.table.slices);
+  const auto first =
+      static_cast<int32_t>(i - r * static_cast<uint32_t>(args.table.slices)) * kSliceSize;
   // Found again where it is needed: there are no registers to hold it.
+  const SampleRowArgs& row = args.rows[r];
   const auto logits = [&] { return args.logits + row.logits_row * args.stride; };
   SliceValues values;
-  values.load(logits(), first, args.vocab_size);
+  const bool staged = is_whole(logits(), first, args.vocab_size);
+  if (staged) {
+    values.read(stage);
+  } else {
+    values.load(logits(), first, args.vocab_size);
+  }
   float own = values.largest_or_nan();
   const uint32_t bad = __ballot_sync(kAllLanes, is_nan(own) || own == INFINITY);
   const uint32_t some = __ballot_sync(kAllLanes, own > kNever);
@@ -243,6 +303,9 @@ __device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& r
   if (edited || row.allowed != nullptr || is_nan(own)) {
     values.drop_nan();
     own = values.largest_or_nan();
+    values.write(stage);
+  } else if (!staged) {
+    values.write(stage);
   }
   shared->maxima[threadIdx.x] = own;
   if (threadIdx.x == 0) {
@@ -257,22 +320,27 @@ __device__ inline void scan_slice(const SampleArgs& args, const SampleRowArgs& r
     largest = greatest(largest, shared->largest[w]);
   }
   if (own == largest && largest > kNever) find_first(values, first, largest, shared);
-  const bool sums = needs_total(row) && largest > kNever;
-  if (sums) {
-    const Amount amount = warp_amount(values, largest, row.temperature);
-    if (lane_id() == 0) shared->amounts[warp_id()] = amount;
+  values.read(stage);  // again: until then there were no registers to hold them
+  const bool lists = draws(row) || reports_scanned(row);
+  if (largest > kNever) add_amounts(values, row, largest, shared);
+  if (lists) {
+    values.read(stage);
+    OrderCode* const list = args.table.lists + int64_t{i} * kSliceList;
+    floor = list_slice(values, stage, first, floor, largest, list, shared);
   }
-  if (draws(row)) floor = list_slice(values, first, floor, largest, list, shared);
   __syncthreads();
   if (threadIdx.x != 0) return;
   SliceFound out{.floor = floor, .listed = shared->listed};
   if (largest > kNever) out.best = order_code(largest, shared->best_token);
   for (int w = 0; w < kScanWarps; ++w) {
-    if (sums) out.amount += shared->amounts[w];
+    if (largest > kNever) {
+      out.amount += shared->amounts[0][w];
+      out.reported += shared->amounts[1][w];
+    }
     out.bad = out.bad || shared->bad[w];
     out.some = out.some || shared->some[w];
   }
-  *found = out;
+  args.table.found[i] = out;
 }
 
 }  // namespace headrace::cuda

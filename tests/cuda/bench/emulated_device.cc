@@ -36,6 +36,7 @@ class EmulatedDevice final : public BenchDevice {
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
     return std::make_unique<EmulatedRecording>(launches);
   }
+  void profile(Recording& recording) override { recording.run(); }
 
  private:
   static void copy(void* to, const void* from, size_t bytes) {

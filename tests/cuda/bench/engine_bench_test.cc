@@ -25,15 +25,18 @@ TEST(EngineBench, MeasuresStepsAndRequests) {
   EngineBenchOptions options = toy();
   int measured = 0;
   options.read_bandwidth = [&measured] { return 1e9 * ++measured; };
+  options.prompts = {40};
+  options.prompt_number = "prompt";
   bench_engine(*engine, options, report);
   const auto rows = file.read();
-  for (const char* number : {"load-toy", "decode-1", "decode-3"}) {
+  for (const char* number : {"load-toy", "decode-1", "decode-3", "prompt-40"}) {
     ASSERT_TRUE(rows.contains(number)) << number;
     expect_measured(rows.at(number));
   }
   // Before and after each.
   EXPECT_EQ(rows.at("decode-1").at("limit"), 1.5);
   EXPECT_EQ(rows.at("decode-3").at("limit"), 3.5);
+  EXPECT_FALSE(rows.at("load-toy").contains("failed_trials"));
   EXPECT_TRUE(engine->models().empty());
 }
 
@@ -85,8 +88,11 @@ TEST(EngineBench, ServesRequests) {
   options.requests = 2;
   options.shrink = 64;
   options.max_num_seqs = 2;
+  options.longest_output = 1;
   bench_engine(*engine, options, report);
-  expect_measured(file.read().at("serving"));
+  const nlohmann::json row = file.read().at("serving");
+  expect_measured(row);
+  EXPECT_NE(row.at("work").get<std::string>().find(", 2 output tokens"), std::string::npos) << row;
 }
 
 TEST(TowerBench, EncodesImages) {

@@ -77,6 +77,17 @@ TEST(KernelBench, MeasuresEveryNumber) {
   EXPECT_FALSE(rows.contains("linear-head-130"));
 }
 
+TEST(Race, ProfilesTheFirstOnceMore) {
+  const auto device = make_emulated_device();
+  int launches[2] = {0, 0};
+  const auto count = [&launches](size_t i) -> Contestant {
+    return {[=, &launches](int) { ++launches[i]; }};
+  };
+  race(*device, {count(0), count(1)}, {.turns = 3, .rounds = 1, .profile = true});
+  EXPECT_EQ(launches[1], 1 + 3 * 2);
+  EXPECT_EQ(launches[0], launches[1] + 3);
+}
+
 TEST(KernelBench, SaysThatThereIsNoPeer) {
   const auto device = make_emulated_device();
   const RowsFile file;

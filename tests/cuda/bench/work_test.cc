@@ -104,5 +104,16 @@ TEST(Report, WritesEveryRowAtOnce) {
   EXPECT_THROW(Report("/nowhere/rows"), std::runtime_error);
 }
 
+TEST(Report, MarksRowsOfKernelsThatFailedTheirTrial) {
+  const RowsFile file;
+  Report report(file.path());
+  report.mark({"wgmma"});
+  report.add(rate_row("a", "", 1, "s", 0, ""));
+  report.mark({});
+  report.add(rate_row("b", "", 1, "s", 0, ""));
+  EXPECT_EQ(file.read().at("a").at("failed_trials"), nlohmann::json({"wgmma"}));
+  EXPECT_FALSE(file.read().at("b").contains("failed_trials"));
+}
+
 }  // namespace
 }  // namespace headrace::bench

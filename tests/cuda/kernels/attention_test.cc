@@ -411,8 +411,8 @@ TEST(AttentionPlan, CutsWorkAtFixedPlaces) {
   EXPECT_EQ(plan.num_partials, 3);
   EXPECT_EQ(plan.short_items[2].partial, 2);
   ASSERT_EQ(plan.long_items.size(), 3u);
-  EXPECT_EQ(plan.long_items[2].row, 5 + 32);
-  EXPECT_EQ(plan.long_items[2].num_rows, 1);
+  EXPECT_EQ(plan.long_items[1].row, 5 + 32);  // three tiles, as the one before; 4 rows see 256 keys
+  EXPECT_EQ(plan.long_items[1].num_rows, 1);
 
   const headrace::cuda::AttentionShape window{8, 2, 64, 100};
   plan_attention(std::span(seqs, 1), window, 2, &plan);
@@ -424,6 +424,50 @@ TEST(AttentionPlan, CutsWorkAtFixedPlaces) {
   EXPECT_EQ(plan.short_items.size(), 1u);
   ASSERT_EQ(plan.long_items.size(), 4u);
   EXPECT_EQ(plan.long_items[0].end_split, 3);
+}
+
+/// The busiest block's tiles over what it can't be below: the mean, or the longest piece.
+double busiest_block(std::span<const SeqSlice> seqs, int32_t kv_heads) {
+  constexpr uint32_t kBlocks = 132;
+  const headrace::cuda::AttentionShape shape{4 * kv_heads, kv_heads, 128, 0, kWgmmaRows};
+  AttentionPlan plan;
+  plan_attention(seqs, shape, 0, &plan);
+  const auto count =
+      static_cast<uint32_t>(plan.long_items.size()) * static_cast<uint32_t>(kv_heads);
+  double most = 0, all = 0, longest = 0;
+  for (uint32_t block = 0; block < kBlocks; ++block) {
+    double tiles = 0;
+    for (uint32_t round = 0; round * kBlocks < count; ++round) {
+      const uint32_t p = piece_of_round(round, block, kBlocks);
+      if (p >= count) continue;
+      const double own = tiles_of_item(plan.long_items[p / static_cast<uint32_t>(kv_heads)], shape);
+      longest = std::max(longest, own);
+      tiles += own;
+    }
+    most = std::max(most, tiles);
+    all += tiles;
+  }
+  return most / std::max(all / kBlocks, longest);
+}
+
+std::vector<SeqSlice> prompts(int32_t count, int32_t rows) {
+  std::vector<SeqSlice> seqs;
+  for (int32_t i = 0; i < count; ++i) seqs.push_back({i * rows, rows, 0, {}});
+  return seqs;
+}
+
+TEST(AttentionPlan, BlocksHaveAboutTheSameToDo) {
+  for (const int32_t kv_heads : {4, 8}) {
+    for (const int32_t rows : {2048, 4096, 8192, 16384}) {
+      EXPECT_LE(busiest_block(prompts(1, rows), kv_heads), 1.04) << rows << ", " << kv_heads;
+    }
+    EXPECT_LE(busiest_block(prompts(8, 2048), kv_heads), 1.02) << kv_heads;
+    // Chunks of prompts that are at different places, and one whose keys came before.
+    const SeqSlice chunks[] = {{0, 1000, 0, {}}, {1000, 1096, 3000, {}}, {2096, 2000, 200, {}}};
+    EXPECT_LE(busiest_block(chunks, kv_heads), kv_heads < 8 ? 1.12 : 1.06) << kv_heads;
+    const SeqSlice late[] = {{0, 2048, 8192, {}}};
+    EXPECT_LE(busiest_block(late, kv_heads), 1.08) << kv_heads;
+  }
 }
 
 HEADRACE_KERNEL_TESTS(Attention);

@@ -302,6 +302,40 @@ TEST_P(Sample, FindsTheBestWhereverTheyLie) {
   }
 }
 
+// Tokens that no list has matter: all slices together find the draw. Beside each other and with
+// log-probabilities, whose token then isn't listed either.
+TEST_P(Sample, DrawsFarFromTheBestAreThoseOfTheReference) {
+  constexpr int32_t kVocab = 2 * 8192 + 1239;
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  SampleRun run(kVocab, kVocab + 1);
+  std::vector<SampleResult> wanted;
+  for (const float spread : {0.02f, 0.6f, 2.0f, 5.0f}) {
+    for (const float top_p : {1.0f, 0.95f, 0.6f}) {
+      std::vector<float> logits(kVocab + 1);
+      for (float& logit : logits) logit = spread * normal(random);
+      SampleRow row;
+      row.position = wanted.size();
+      row.temperature = 0.8f;
+      row.top_p = top_p;
+      row.num_logprobs = top_p < 0.7f ? 3 : -1;
+      run.add(logits, row);
+      reference_sample(TensorView(logits.data(), DType::kF32, {1, kVocab + 1}), kVocab, {&row, 1},
+                       {&wanted.emplace_back(), 1});
+    }
+  }
+  const auto out = run.run();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(out[i].token, wanted[i].token) << i;
+    EXPECT_EQ(out[i].rank, wanted[i].rank) << i;
+    expect_logprob(out[i].logprob, wanted[i].logprob, str_cat("row ", i));
+    ASSERT_EQ(out[i].top.size(), wanted[i].top.size()) << i;
+    for (size_t t = 0; t < out[i].top.size(); ++t) {
+      EXPECT_EQ(out[i].top[t].token, wanted[i].top[t].token) << i;
+    }
+  }
+}
+
 // Division by the temperature makes neighbours equal: the lower id is first, listed or not.
 TEST_P(Sample, LogitsThatDivisionMakesEqualAreInTheOrderOfIds) {
   constexpr int32_t kVocab = 8192 + 100;

@@ -78,15 +78,21 @@ def test_a_failed_compilation_stays_one(ptxas: Ptxas) -> None:
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake")
 @pytest.mark.parametrize(
-    ("version", "says"),
-    [("12.4", "is of CUDA 12.4: install CUDA 12.5 or later"), ("", "install CUDA 12.5 or later")],
+    ("toolkit", "cmake", "says"),
+    [
+        ("12.4", "4.0", "is of CUDA 12.4: install CUDA 12.5 or later"),
+        ("", "4.0", "install CUDA 12.5 or later"),
+        ("13.0", "3.25.1", "this is CMake 3.25.1: install CMake 3.25.2 or later"),
+    ],
 )
-def test_an_old_toolkit_is_refused_by_its_version(tmp_path: Path, version: str, says: str) -> None:
-    nvcc = put(tmp_path / "nvcc", f"echo 'Cuda compilation tools, release {version}, V{version}.1'")
+def test_old_tools_are_refused_by_their_version(
+    tmp_path: Path, toolkit: str, cmake: str, says: str
+) -> None:
+    nvcc = put(tmp_path / "nvcc", f"echo 'Cuda compilation tools, release {toolkit}, V{toolkit}.1'")
     script = tmp_path / "CMakeLists.txt"
     script.write_text(
         "cmake_minimum_required(VERSION 3.25)\nproject(x NONE)\n"
-        f"include({ROOT}/cmake/HeadraceCuda.cmake)\n"
+        f"set(CMAKE_VERSION {cmake})\ninclude({ROOT}/cmake/HeadraceCuda.cmake)\n"
     )
     command = ["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DHEADRACE_NVCC={nvcc}"]
     done = subprocess.run([*command, "-DHEADRACE_CUDA=ON"], capture_output=True, text=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+FILES = ("run.sh", "steps.sh", "pack.sh")
 
 STUBS = {
     "nvidia-smi": 'case "$*" in *compute_cap*) echo 9.0;; *) echo H100, 580;; esac',
@@ -17,60 +19,83 @@ STUBS = {
     "cmake": "echo configured",
     "ninja": "echo built",
     "compute-sanitizer": 'shift 4; exec "$@"',
-    "ncu": "echo profiled",
+    "ncu": """case "$*" in
+  *query-metrics*) printf '%s  Counter\\n' dram__bytes smsp__inst_executed;;
+  *) echo 'profiled: 16 launches'; echo 'linear-o-1  9 us'
+     while [ "$1" != --log-file ]; do shift; done
+     printf '"ID","dram__bytes.sum"\\n"","byte"\\n"0","3,200"\\n' >"$2";;
+esac""",
 }
-ROWS = 'while [ "$1" != --rows ]; do shift; done; echo \'{}\' >> "$2"'
-PROGRAMS = {
-    "tests/cuda/gpu_kernels_test": "echo PASSED",
-    "tests/cuda/host/gpu_parity_test": "echo PASSED",
-    "tests/cuda/host/gpu_quantized_test": "echo PASSED",
-    "tests/cuda/host/gpu_moe_test": "echo PASSED",
-    "tests/cuda/host/gpu_engine_test": "echo PASSED",
-    "tests/cuda/host/gpu_golden_test": "echo PASSED",
-    "tests/cuda/host/gpu_tower_test": "echo PASSED",
-    "benchmarks/cuda/gpu_kernel_bench": "echo measured",
-    "benchmarks/cuda/gpu_engine_bench": "echo measured",
-    "benchmarks/cuda/startup_bench": "echo measured",
+PASSES = "echo '[  PASSED  ] 1 test.'"
+TESTS = {
+    "kernels": "tests/cuda/gpu_kernels_test",
+    "parity": "tests/cuda/host/gpu_parity_test",
+    "quantized": "tests/cuda/host/gpu_quantized_test",
+    "experts": "tests/cuda/host/gpu_moe_test",
+    "engine": "tests/cuda/host/gpu_engine_test",
+    "goldens": "tests/cuda/host/gpu_golden_test",
+    "towers": "tests/cuda/host/gpu_tower_test",
 }
-
-
-# The second of the two commands that fill the table, as run.sh's first lines have it.
-HEAD = (ROOT / "tests/gpu/run.sh").read_text().splitlines()[:6]
-(REST,) = [line.split("run.sh")[1].split() for line in HEAD if "run.sh serving" in line]
+BENCHES = {
+    name: f"benchmarks/cuda/{name}"
+    for name in ("gpu_kernel_bench", "gpu_engine_bench", "gpu_float8_probe", "startup_bench")
+}
+# One test fails, one takes the process with it, and one is behind that.
+FAILS = """case "$*" in
+  *filter=A/Linear.Bad/0) echo '[  FAILED  ] A/Linear.Bad/0 (1 ms)'; exit 1;;
+  *filter=Any.Ends) echo '[  PASSED  ] 1 test.';;
+  *:Any.Ends) echo '[ RUN      ] Any.Last'; echo '[       OK ] Any.Last (1 ms)';;
+  *filter=-*) echo '[ RUN      ] A/Linear.Bad/0'
+     echo '[  FAILED  ] A/Linear.Bad/0, where GetParam() = 1 (1 ms)'
+     echo '[ RUN      ] Any.Ends'; exit 134;;
+esac"""
+SLOW = """case "$*" in *filter=*[A-Z]*) echo '[  FAILED  ] Any.Fails (1 ms)'; exit 1;; esac
+echo '[ RUN      ] Any.Fails'; echo '[  FAILED  ] Any.Fails (1 ms)'
+echo '[ RUN      ] Any.Slow'; sleep 60"""
 
 
 def rows(*numbers: tuple[str, float]) -> str:
+    """A benchmark that has these."""
     lines = [
         json.dumps({"number": number, "work": "", "measured": value, "unit": "u", "limit": 0,
                     "limit_name": "", "share": 0})
         for number, value in numbers
     ]  # fmt: skip
-    return "\n".join(ROWS.replace("{}", line) for line in lines)
+    text = "\n".join(f"echo '{line}' >>\"$2\"" for line in lines)
+    return (
+        f'while [ $# -gt 0 ] && [ "$1" != --rows ]; do shift; done; [ $# -gt 0 ] || exit 0\n{text}'
+    )
+
+
+def put(file: Path, body: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/bash\n{body}\n")
+    file.chmod(0o755)
 
 
 class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name, body in STUBS.items():
-            self.put(f"bin/{name}", body)
-        for name, body in PROGRAMS.items():
-            self.put(f"build/{name}", body)
+            put(folder / "bin" / name, body)
+        for name in TESTS.values():
+            put(folder / "build" / name, PASSES)
+        for name in BENCHES.values():
+            put(folder / "build" / name, "echo measured")
 
-    def put(self, name: str, body: str) -> None:
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"#!/bin/bash\n{body}\n")
-        file.chmod(0o755)
+    def program(self, name: str, body: str) -> None:
+        put(self.folder / "build" / {**TESTS, **BENCHES}[name], body)
 
-    def run(self, *stages: str, **environment: str) -> tuple[int, str]:
+    def run(self, *stages: str, root: Path = ROOT, **environment: str) -> tuple[int, str]:
         own = {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "OUT": str(self.folder / "out"),
-            "HEADRACE_GPU_BUILD": str(self.folder / "build"),
             "HEADRACE_COMMIT": "abc",
         }
+        if root == ROOT:
+            own["HEADRACE_GPU_BUILD"] = str(self.folder / "build")
         done = subprocess.run(
-            [ROOT / "tests/gpu/run.sh", *stages],
+            [root / "tests/gpu/run.sh", *stages],
             capture_output=True,
             text=True,
             timeout=120,
@@ -84,103 +109,164 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_the_table_comes_last_and_in_a_file(machine: Machine) -> None:
-    machine.put("build/benchmarks/cuda/startup_bench", rows(("startup-8b", 3.5)))
-    machine.put("build/benchmarks/cuda/gpu_kernel_bench", rows(("sampling", 61)))
-    assert machine.run()[0] == 0
-    code, text = machine.run(*REST)
-    assert code == 0
-    saved = (machine.folder / "out/table.txt").read_text()
-    assert text.endswith(saved)
-    for part in ("H100, 580", "nvcc release 13.0", "commit abc", "| 3.5 u "):
-        assert part in saved
-    assert saved.count("| MISSED |") == 1
-    assert saved.count("| met |") == 1
-    assert saved.count("not measured") == 20
-    assert len(list((machine.folder / "out").iterdir())) <= 8
+class Call:
+    """What a call left behind."""
+
+    def __init__(self, machine: Machine, *stages: str, **environment: str) -> None:
+        self.code, self.text = machine.run(*stages, **environment)
+        self.out = machine.folder / "out"
+        self.table = (self.out / "table.txt").read_text()
+        lines = self.table.split(" s in all\n\n")[1].split("\n\n")[0].splitlines()
+        # In order: a test that fails runs twice under two names.
+        self.steps = [(name, result) for result, name in (line.split()[:2] for line in lines)]
+
+    def result(self, name: str) -> str:
+        (found,) = [result for step, result in self.steps if step == name]
+        return found
+
+    def rows(self) -> list[dict]:
+        return [json.loads(line) for line in (self.out / "rows.jsonl").read_text().splitlines()]
 
 
-def test_a_step_that_fails_costs_no_other_rows(machine: Machine) -> None:
-    fails = rows(("sampling", 50)) + "\necho 'went wrong'; exit 3"
-    machine.put("build/benchmarks/cuda/gpu_kernel_bench", fails)
-    (machine.folder / "build/benchmarks/cuda/gpu_engine_bench").unlink()
-    machine.put("build/benchmarks/cuda/startup_bench", rows(("startup-8b", 3.5)))
-    machine.put("bin/ninja", "exit 1")
-    code, text = machine.run("build", "kernels", "decodes", *REST)
-    assert code == 1
-    table = (machine.folder / "out/table.txt").read_text()
-    assert "| 50 u " in table
-    assert "| 3.5 u " in table
-    for name in ("build ", "bench-linears", "bench-8b"):
-        assert f"FAILED   {name}" in table
-    assert "ok       goldens" in table
-    assert "went wrong" in (machine.folder / "out/logs.txt").read_text()
-    assert "not built, or not installed" in text
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Call:
+    """Everything but for other machines' stages, where much goes wrong."""
+    machine = Machine(tmp_path_factory.mktemp("troubled"))
+    machine.program("kernels", FAILS)
+    machine.program("parity", SLOW)
+    machine.program("gpu_kernel_bench", rows(("sampling", 61), ("linear-few", 1.2)) + "\nexit 3")
+    machine.program("startup_bench", rows(("startup-8b", 1.25)))
+    (machine.folder / "build" / BENCHES["gpu_engine_bench"]).unlink()
+    put(machine.folder / "bin/ninja", "echo 'went wrong'; exit 1")
+    return Call(machine, "build", "a", "b", "c", HEADRACE_GPU_STEP_SECONDS="1")
+
+
+def test_the_table_comes_last_and_in_a_file(troubled: Call) -> None:
+    assert troubled.text.endswith(troubled.table)
+    for part in ("H100, 580", "nvcc release 13.0", "commit abc", "| 1.25 u ", "| 61 u "):
+        assert part in troubled.table
+    assert troubled.table.count("| MISSED |") == 1
+    assert len(list(troubled.out.iterdir())) <= 8
+
+
+def test_a_step_that_fails_costs_no_other_its_rows(troubled: Call) -> None:
+    assert troubled.code == 1
+    for name in ("build", "bench-linears", "bench-8b", "cost-models"):
+        assert troubled.result(name) == "FAILED"
+    assert (troubled.result("quantized"), troubled.result("startup")) == ("ok", "ok")
+    assert "went wrong" in (troubled.out / "logs.txt").read_text()
+    assert "not built, or not installed" in troubled.text
+
+
+def test_only_what_failed_runs_again_and_at_the_end(troubled: Call) -> None:
+    own = [step for step in troubled.steps if step[0].startswith(("kernels", "parity"))]
+    assert own == [
+        ("kernels", "FAILED"),
+        ("kernels-2", "ok"),  # what was behind the test that took the process with it
+        ("parity", "TIMEOUT"),
+        ("kernels-A-Linear-Bad-0", "FAILED"),
+        ("kernels-Any-Ends", "ok"),
+        ("parity-Any-Fails", "FAILED"),  # and not Any.Slow, which only ran out of time
+    ]
+    assert troubled.steps[-3:] == own[-3:]
+    assert "failed tests:\nA/Linear.Bad/0\nAny.Ends\nAny.Fails\n" in troubled.table
+    assert "time ran out in Any.Slow" in troubled.text
+
+
+def test_rows_of_kernels_whose_tests_failed_are_marked(troubled: Call) -> None:
+    assert [row["failed_test"] for row in troubled.rows() if "failed_test" in row] == [
+        "A/Linear.Bad/0", "Any.Ends", "Any.Fails"
+    ]  # fmt: skip
+    (marked,) = [line for line in troubled.table.splitlines() if line.endswith("Bad/0 |")]
+    assert "products of 1 to 64 rows" in marked
+
+
+def test_a_test_that_failed_is_run_by_the_sanitizer(troubled: Call) -> None:
+    assert troubled.result("memcheck-kernels") == "FAILED"
+    assert "memcheck" not in " ".join(name for name, _ in troubled.steps[-3:])
+
+
+def test_what_ncu_counts_is_of_one_launch(troubled: Call) -> None:
+    (row,) = [row for row in troubled.rows() if row.get("number") == "counts-linear-o-1"][:1]
+    assert row["work"] == "a launch: 200 bytes of memory"
+
+
+def test_the_row_of_the_same_bits_is_a_tests_verdict(troubled: Call) -> None:
+    assert "not measured: kernels differ in bits" in troubled.table
 
 
 def test_no_step_begins_when_time_is_up(machine: Machine) -> None:
-    code, text = machine.run(HEADRACE_GPU_SECONDS="0")
+    code, text = machine.run("a", "b", HEADRACE_GPU_SECONDS="0")
     assert (code, text.count("no time was left") > 10) == (0, True)
-    assert "no time was left for: tests/gpu/run.sh build tests kernels decodes\n" in text
-    code, _ = machine.run(HEADRACE_GPU_SECONDS="0", HEADRACE_REQUIRE_CUDA="1")
+    assert "no time was left for: tests/gpu/run.sh a b\n" in text
+    code, _ = machine.run("ranks", HEADRACE_GPU_SECONDS="0", HEADRACE_REQUIRE_CUDA="1")
     assert code == 1
 
 
-def test_a_step_is_stopped_at_the_end_of_all_time(machine: Machine) -> None:
-    machine.put("build/tests/cuda/gpu_kernels_test", "sleep 60")
-    code, text = machine.run("tests", HEADRACE_GPU_SECONDS="7")
-    assert code == 1
-    assert "TIMEOUT  kernels" in text
+def test_failed_tests_have_a_limit_for_all(machine: Machine) -> None:
+    machine.program("kernels", "echo '[ RUN      ] Any.Ends'; exit 134")
+    call = Call(machine, "a", HEADRACE_GPU_AGAIN_SECONDS="0")
+    assert "10 failed tests are left" in call.table
+    assert call.result("bench-1b") == "ok"
+    assert [name for name, _ in call.steps if "kernels" in name] == [
+        "kernels", "kernels-2", "kernels-3", "kernels-4", "kernels-5"
+    ]  # fmt: skip
 
 
-def test_stages_are_chosen_by_name(machine: Machine) -> None:
-    code, text = machine.run("tests")
-    assert code == 0
-    assert "parity" in text
-    assert "goldens" not in text
+def test_without_a_gpu_and_without_such_a_stage(machine: Machine) -> None:
     code, text = machine.run("test")
-    assert code == 1
-    assert "there is no stage test" in text
-
-
-def test_without_a_gpu(machine: Machine) -> None:
-    machine.put("bin/nvidia-smi", "exit 9")
+    assert (code, "there is no stage test" in text) == (1, True)
+    put(machine.folder / "bin/nvidia-smi", "exit 9")
     assert machine.run()[0] == 0
     code, text = machine.run(HEADRACE_REQUIRE_CUDA="1")
-    assert code == 1
-    assert "SKIPPED: this machine has no usable NVIDIA GPU" in text
+    assert (code, "SKIPPED: this machine has no usable NVIDIA GPU" in text) == (1, True)
 
 
-def test_tests_run_apart_where_their_program_fails(machine: Machine) -> None:
-    program = """case "$*" in
-  *list_tests*) printf 'Any.\\n  Bad\\nAll/Any.  # Type\\n  Good/0  # GetParam() = 1\\n';;
-  *filter=All/Any.Good/0) echo PASSED;;
-  *) echo 'an illegal memory access'; exit 1;;
-esac"""
-    machine.put("build/tests/cuda/gpu_kernels_test", program)
-    code, text = machine.run("tests")
-    assert code == 1
-    assert "FAILED   kernels-Any-Bad " in text
-    assert "ok       kernels-All-Any-Good-0 " in text
-    assert "ok       parity " in text
+def tree(folder: Path) -> Path:
+    """As much of the sources as packing and running takes."""
+    for name in (*(f"tests/gpu/{file}" for file in FILES), "benchmarks/cuda/table.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return folder
 
 
-def test_numbers_with_targets_fit_into_a_call() -> None:
-    script = (ROOT / "tests/gpu/run.sh").read_text()
-    seconds = dict.fromkeys(("kernels", "decodes", "serving", "experts", "ranks", "cost"), 0)
-    for stage in seconds:
-        body = script.split(f"run_{stage}() {{")[1].split("\n}\n")[0]
-        for line in body.splitlines():
-            words = line.split()
-            if words and words[0] == "kernel_bench":
-                seconds[stage] += int(words[1]) * len(words[2:])
-            elif words and words[0] in ("engine_bench", "step"):
-                loop = 2 if "$quantization" in line else 1
-                seconds[stage] += loop * int(words[2])
-    assert min(seconds.values()) > 0
-    most = int(script.split("HEADRACE_GPU_SECONDS:-")[1].split("}")[0])
-    assert seconds["kernels"] + seconds["decodes"] <= most
-    assert sum(seconds[stage] for stage in REST if stage in seconds) <= most
+def make_pack(machine: Machine, built: Path) -> Path:
+    """The file that pack.sh makes in `built` of programs that want a golden case of there."""
+    tree(built)
+    (built / "examples/tiny_model/checkpoint").mkdir(parents=True)
+    put(built / "benchmarks/cuda/counts.py", "")
+    put(built / "tests/golden/case", "")
+    build = built / "build/gpu"
+    shutil.copytree(machine.folder / "build", build)
+    put(build / TESTS["kernels"], f"ls {built}/tests/golden/case && {PASSES}")
+    for name in ("build.ninja", "CMakeCache.txt", "libheadrace_cuda.so", "libheadrace.so.0.1"):
+        (build / name).touch()
+    paths = "\n".join([*TESTS.values(), *BENCHES.values()])
+    put(machine.folder / "bin/ninja", f"cat <<END\ngpu_tests:\n{paths}\nEND")
+    put(machine.folder / "bin/strip", 'cp "$3" "$2"')
+    environment = os.environ | {"PATH": f"{machine.folder / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run([built / "tests/gpu/pack.sh"], check=True, env=environment, capture_output=True)
+    return build / "pack.tar.xz"
+
+
+def test_a_pack_runs_where_nothing_was_built(machine: Machine) -> None:
+    built, there = machine.folder / "built", tree(machine.folder / "there")
+    pack = shutil.move(make_pack(machine, built), machine.folder / "pack.tar.xz")
+    environment = {"HEADRACE_GPU_PACK": str(pack), "HEADRACE_COMMIT": ""}
+    code, text = machine.run("a", root=there, **environment)
+    assert (code, "make that a link" in text) == (1, True)  # the path is another tree's
+    shutil.rmtree(built)
+    code, text = machine.run("a", root=there, **environment)
+    assert code == 0
+    assert "ok       kernels " in text
+    assert "commit unknown" in text  # of where it was packed
+    assert not built.is_symlink()
+    # Without the sources: what is in the pack is enough.
+    alone = machine.folder / "alone"
+    alone.mkdir()
+    subprocess.run(["tar", "-xf", pack, "-C", alone], check=True)
+    code, text = machine.run("a", root=alone)
+    assert (code, "ok       kernels " in text) == (0, True)
 
 
 def test_the_sanitizer_gets_tests_that_there_are(machine: Machine) -> None:
@@ -202,36 +288,13 @@ def test_the_sanitizer_gets_tests_that_there_are(machine: Machine) -> None:
         assert any(fnmatch(test, plain) for test in tests), pattern
 
 
-def test_the_row_of_the_same_bits_is_a_tests_verdict(machine: Machine) -> None:
-    machine.put("build/tests/cuda/host/gpu_parity_test", "exit 1")
-    code, text = machine.run("cost")
-    assert (code, "not measured: kernels differ in bits" in text) == (1, True)
-    code, text = machine.run("cost", HEADRACE_GPU_SECONDS="0")
-    assert "kernels differ" in text  # what was found before
-
-
 def test_two_gpus_are_held_against_the_cpu(machine: Machine) -> None:
-    machine.put("build/tests/cuda/host/gpu_engine_test", 'echo "$*"')
-    code, text = machine.run("ranks", "more")
-    assert code == 0
-    for name, tests in (("two-gpus", "*TwoGpus*"), ("engine", "-*TwoGpus*")):
-        (row,) = [line for line in text.splitlines() if line.startswith(f"ok       {name} ")][:1]
-        assert row.endswith(f"--gtest_brief=1 --gtest_filter={tests}")
-    machine.put("build/tests/cuda/host/gpu_engine_test", "echo 'tokens differ'; exit 1")
+    machine.program("engine", 'echo "$*"; exit 1')
     code, text = machine.run("ranks")
     assert code == 1
-    assert "FAILED   two-gpus " in text
+    (row,) = [line for line in text.splitlines() if line.startswith("FAILED   two-gpus ")][:1]
+    assert row.endswith(" --gtest_filter=*TwoGpus*")
     assert "ok       bench-ranks " in text
-
-
-def test_serving_costs_no_other_row(machine: Machine) -> None:
-    slow = 'case "$*" in *"part serving"*) exit 1;; esac\n' + rows(("decode-8b", 2000))
-    machine.put("build/benchmarks/cuda/gpu_engine_bench", slow)
-    code, text = machine.run("serving", "decodes")
-    assert code == 1
-    assert "FAILED   serving-8b" in text
-    assert "ok       bench-8b" in text
-    assert "| 2000 u " in text
 
 
 def test_nvcc_is_found_where_toolkits_are(machine: Machine) -> None:
@@ -240,22 +303,9 @@ def test_nvcc_is_found_where_toolkits_are(machine: Machine) -> None:
     none = {"PATH": bare, "HEADRACE_CUDA_HOME": str(machine.folder / "none")}
     assert "SKIPPED  build" in machine.run("build", **none)[1]
     for version in ("12.9", "13.0"):
-        machine.put(f"usr/cuda-{version}/bin/nvcc", f"echo release {version}")
-    machine.put("bin/cmake", "nvcc")
+        put(machine.folder / f"usr/cuda-{version}/bin/nvcc", f"echo release {version}")
+    put(machine.folder / "bin/cmake", "nvcc")
     found = {"PATH": bare, "HEADRACE_CUDA_HOME": str(machine.folder / "usr")}
     code, text = machine.run("build", **found)
     assert code == 0
     assert "release 13.0" in text
-
-
-def test_rows_of_several_calls_make_one_table(machine: Machine) -> None:
-    files = []
-    for number, value in (("sampling", 61), ("sampling", 50), ("startup-8b", 3.5)):
-        files.append(machine.folder / f"{len(files)}.jsonl")
-        machine.put("row", rows((number, value)).split("; done; ")[1])
-        subprocess.run([machine.folder / "row", "--rows", files[-1]], check=True)
-    command = ["python3", str(ROOT / "benchmarks/cuda/table.py"), *map(str, files)]
-    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "| 50 u " in table
-    assert "| 3.5 u " in table
-    assert "| 61 u " not in table
