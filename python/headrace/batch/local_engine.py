@@ -32,19 +32,23 @@ class LocalEngine:
         return self._llm.get_tokenizer()
 
     async def chat(self, request: ChatRequest) -> Sequence[RequestOutput]:
-        return await _whole(partial(self._llm.chat, **request.call_arguments()))
+        return await _whole(partial(self._llm.chat, **request.call_arguments()), request.notes)
 
     async def generate(self, request: CompletionRequest) -> Sequence[RequestOutput]:
         calls = [
-            _whole(partial(self._llm.generate, prompt, request.params))
+            _whole(partial(self._llm.generate, prompt, request.params), request.notes)
             for prompt in request.call_prompts()
         ]
         return [output for outputs in await all_of(calls) for output in outputs]
 
 
-async def _whole(start: Callable[[], OutputUpdates]) -> list[RequestOutput]:
+async def _whole(start: Callable[[], OutputUpdates], notes: list[str]) -> list[RequestOutput]:
+    """`notes`: gets what of its schemas is left to the model."""
     try:
-        return await start().results()
+        updates = start()
+        results = await updates.results()
+        notes += updates.notes
+        return results
     except (TypeError, ValueError) as error:  # of the sampling parameters, or the call's form
         raise ProtocolError(str(error)) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -36,12 +37,13 @@ def compile_constraint(
     guided: GuidedDecodingParams, a response_format, a Grammar, or a constraint, which is returned
         as it is.
     compact: JSON without any whitespace between its parts.
-    notes: gets what of a schema is left to the model, if it is one that isn't strict.
+    notes: gets what of a schema is left to the model, if it is one that isn't strict, a sentence
+        each; None: these are warnings.
 
     Compiles on the caller's thread, without the GIL, after another process has tried it (proof.py);
     what has been compiled lately for the same tokenizer is reused. Any thread may call it, and any
     number of requests carry the result. Raises ValueError naming what is wrong with the grammar,
-    and EngineError (503) if too many that take long are being tried.
+    and EngineError: 503 if too many that take long are being tried, 500 if that process fails.
     """
     if guided is None or isinstance(guided, _core.TokenConstraint):
         return guided
@@ -52,8 +54,15 @@ def compile_constraint(
         raise ValueError("guided decoding needs a tokenizer, and the model folder has none")
     constraint, left_out = _compiler_of(tokenizer).compile(grammar)
     if notes is not None:
-        notes += left_out
+        notes += map(_note, left_out)
+    else:
+        for what in left_out:
+            warnings.warn(_note(what), stacklevel=3)
     return constraint
+
+
+def _note(what: str) -> str:
+    return f"the JSON schema: {what} is left to the model"
 
 
 def _grammar(guided: Any, compact: bool) -> Grammar | None:

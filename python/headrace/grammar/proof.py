@@ -11,6 +11,7 @@ import pickle
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from headrace.errors import EngineError
@@ -22,6 +23,7 @@ _MOST_SLOW = 4  # that run or wait; they have their turns one by one
 _STACK = 8 << 20  # cpp/grammar takes so much for a thread that compiles,
 _STACK_PER_BYTE = 4096  # and so much for a byte of the text
 _REMEMBERED = 256
+_REMEMBERED_CHARS = 16 << 20
 
 _processes = LimitedProcesses(
     Work(
@@ -29,8 +31,9 @@ _processes = LimitedProcesses(
         packages=("llguidance",),
         noun="grammar",
         does="tries grammars",
-        remedy="guided decoding isn't possible without it",
+        remedy="guided_decoding_backend='off' does without it",
         error=ValueError,
+        failure=partial(EngineError, error_code=500),
         memory_bytes=384 << 20,
         wall_seconds=600.0,  # the processor's time is what counts, on a busy machine, too
     )
@@ -66,6 +69,8 @@ class _Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[Any, tuple[bool, Any]] = OrderedDict()
+        self._sizes: dict[Any, int] = {}
+        self.size = 0
 
     def get(self, key: Any) -> tuple[bool, Any] | None:
         """Whether it is a result, and the result or the message."""
@@ -74,11 +79,14 @@ class _Memory:
                 self._known.move_to_end(key)
             return self._known.get(key)
 
-    def put(self, key: Any, good: bool, value: Any) -> None:
+    def put(self, key: Any, good: bool, value: Any, size: int) -> None:
+        """`size`: characters of both, about."""
         with self._lock:
-            self._known[key] = good, value
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            self.size += size - self._sizes.get(key, 0)
+            self._known[key], self._sizes[key] = (good, value), size
+            while len(self._known) > _REMEMBERED or self.size > _REMEMBERED_CHARS:
+                oldest, _ = self._known.popitem(last=False)
+                self.size -= self._sizes.pop(oldest)
 
 
 _memory = _Memory()
@@ -92,7 +100,8 @@ def _asked(name: str, arguments: tuple[Any, ...], text: str) -> Any:
             known = True, pickle.loads(_answer(pickle.dumps(key, 5), text))
         except ValueError as error:
             known = False, str(error)
-        _memory.put(key, *known)
+        good, value = known
+        _memory.put(key, good, value, 2 * len(text))  # a result is about as long
     good, value = known
     if not good:
         raise ValueError(value)

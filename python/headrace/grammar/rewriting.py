@@ -41,10 +41,11 @@ _UNKNOWN = frozenset(
 _TYPES = frozenset({"string", "integer", "number", "object", "array", "boolean", "null"})
 # Of what a number is a multiple, without factors of 2 and 5: compiling takes 10 us for each.
 _MOST_MULTIPLE = 10_000
+_MOST_NOTES = 20
 
 
 class GuidableSchema:
-    """One schema, made guidable. `notes`: what was left out, a phrase each."""
+    """One schema, made guidable. `notes`: what was left out, a phrase each; of much the first."""
 
     def __init__(self, text: str, lenient: bool, compiles: Compiles) -> None:
         """Raises ValueError for what can't be guided, if not `lenient`."""
@@ -76,7 +77,7 @@ class GuidableSchema:
             kept = {name: self._schema[name] for name in ("x-guidance",) if name in self._schema}
             kind = self._schema.get("type")
             self._schema = {**({"type": kind} if _known_type(kind) else {}), **kept}
-            self.notes.append(f"the schema ({shortened(str(error))})")
+            self._note(f"the schema ({shortened(str(error))})")
 
     def _read(self, path: str, node: dict[str, Any]) -> None:
         for name in _UNKNOWN & node.keys():
@@ -112,7 +113,7 @@ class GuidableSchema:
             node.pop("additionalProperties", None)  # which were those beside them
         if "oneOf" in node and not self._fits({"oneOf": node["oneOf"], **self._definitions()}):
             node["anyOf" if "anyOf" not in node else "oneOf"] = node.pop("oneOf")
-            self.notes.append(f"oneOf at {path}, taken as anyOf")
+            self._note(f"oneOf at {path}, taken as anyOf")
         reference = node.get("$ref")
         if reference is not None and not (isinstance(reference, str) and reference.startswith("#")):
             self._drop(path, node, "$ref")
@@ -127,7 +128,13 @@ class GuidableSchema:
 
     def _drop(self, path: str, node: dict[str, Any], name: str) -> None:
         del node[name]
-        self.notes.append(f"{name} at {path}")
+        self._note(f"{name} at {path}")
+
+    def _note(self, note: str) -> None:
+        if len(self.notes) < _MOST_NOTES:
+            self.notes.append(note)
+        elif len(self.notes) == _MOST_NOTES:
+            self.notes.append("more")
 
 
 @lru_cache(maxsize=1024)

@@ -6,19 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.quoting import shortened
+
 _ONE = ("additionalProperties", "items")
 _SEVERAL = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions")
 
 
 def subschemas(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schema and all in it that are objects, outer ones first, each with the path to it."""
+    """The schema and all in it that are objects, outer ones first, each with the path to it, for
+    messages: a long one is cut."""
     waiting = [("", schema)]
     while waiting:
         where, node = waiting.pop()
         if isinstance(node, dict):
             yield where or "/", node
-            waiting += [(f"{where}/{path}", box[key]) for path, box, key in slots(node)]
+            waiting += [(shortened(f"{where}/{path}"), box[key]) for path, box, key in slots(node)]
 
 
 def slots(node: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

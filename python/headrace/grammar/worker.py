@@ -14,7 +14,9 @@ from headrace.grammar.kinds import KINDS
 from headrace.grammar.library import library
 from headrace.grammar.rewriting import GuidableSchema
 from headrace.limited.worker import Refused
+from headrace.quoting import shortened
 
+_MOST_ERROR = 1000  # characters
 _BYTES = [bytes([value]) for value in range(256)]
 
 
@@ -23,10 +25,10 @@ def answer(request: bytearray) -> bytes:
     name, arguments = pickle.loads(request)
     try:
         return pickle.dumps(_TASKS[name](*arguments), 5)
-    except (ValueError, RuntimeError) as error:  # the engine's are among them
-        raise Refused(str(error)) from None
-    except RecursionError:
+    except RecursionError:  # a RuntimeError
         raise Refused("the JSON schema is nested too deeply") from None
+    except (ValueError, RuntimeError) as error:  # the engine's are among them
+        raise Refused(shortened(str(error), _MOST_ERROR)) from None
 
 
 def check(kind: str, text: str, size: int, special: tuple[tuple[int, str], ...]) -> None:
@@ -39,11 +41,11 @@ def guidable(text: str, lenient: bool) -> tuple[str, list[str]]:
 
     lenient: what can't be guided is left out; else it raises.
     """
-    compiles = partial(check, "json_schema", size=0, special=())
-    schema = GuidableSchema(text, lenient, compiles)
+    schema = GuidableSchema(text, lenient, _COMPILES)
     return schema.text(), schema.notes
 
 
+_COMPILES = partial(check, "json_schema", size=0, special=())  # one, which caches know again
 _TASKS: dict[str, Callable[..., Any]] = {"check": check, "guidable": guidable}
 
 

@@ -33,8 +33,9 @@ class Work:
 
     handler: module with `answer(request: bytearray) -> bytes`, which raises worker.Refused.
     packages: what it imports beside this package. noun: what is worked on, in messages. does: what
-    the process does with it. remedy: where there can be no process. error: the exception for all
-    that goes wrong, made of a message.
+    the process does with it. remedy: where there can be no process. error: the exception for a
+    request that is refused or goes beyond a limit, made of a message. failure: the same where the
+    process itself fails, which another request may not meet.
     """
 
     handler: str
@@ -43,6 +44,7 @@ class Work:
     does: str
     remedy: str
     error: Callable[[str], Exception]
+    failure: Callable[[str], Exception]
     memory_bytes: int = 256 << 20
     cpu_seconds: float = 1.0
     wall_seconds: float = 10.0
@@ -74,7 +76,8 @@ class LimitedProcesses:
         """The handler's answer.
 
         cpu_seconds: other than the kind's. more_bytes: of address space, beyond the kind's memory.
-        Raises OutOfTime if `cpu_seconds` is given and isn't enough, else Work.error.
+        Raises OutOfTime if `cpu_seconds` is given and isn't enough, else Work.error and
+        Work.failure.
         """
         seconds = self.work.cpu_seconds if cpu_seconds is None else cpu_seconds
         cost = wire.COST.pack(seconds, more_bytes)
@@ -84,7 +87,7 @@ class LimitedProcesses:
             except _Died:  # killed by somebody, perhaps; another has the same limits
                 return self._ask(cost, request)
         except _Died as error:
-            raise self.work.error(str(error)) from None
+            raise self.work.failure(str(error)) from None
         except OutOfTime as error:
             if cpu_seconds is not None:
                 raise
@@ -114,10 +117,14 @@ class LimitedProcesses:
 
     def _take(self) -> _Worker:
         with self._changed:
-            self._changed.wait_for(lambda: self._idle or len(self._busy) < self.work.most)
-            while self._idle and self._idle[-1].gone():
-                self._idle.pop().close()
-            worker = self._idle.pop() if self._idle else _Worker(self.work)
+            try:
+                self._changed.wait_for(lambda: self._idle or len(self._busy) < self.work.most)
+                while self._idle and self._idle[-1].gone():
+                    self._idle.pop().close()
+                worker = self._idle.pop() if self._idle else _Worker(self.work)
+            except BaseException:
+                self._changed.notify()  # another may have this one's turn
+                raise
             self._busy.add(worker)
             if not self._registered:
                 atexit.register(self.close)
@@ -154,7 +161,7 @@ class _Worker:
     """One process. Used by one thread at a time."""
 
     def __init__(self, work: Work) -> None:
-        """Raises Work.error if it can't be started."""
+        """Raises Work.failure if it can't be started."""
         self._work = work
         self._peer, its_end = socket.socketpair()
         try:
@@ -170,7 +177,7 @@ class _Worker:
         try:
             return start(its_end, work.handler, work.memory_bytes, work.packages)
         except OSError as error:
-            raise work.error(
+            raise work.failure(
                 f"the process that {work.does} can't be started: {error}; {work.remedy}"
             ) from error
 
@@ -189,7 +196,7 @@ class _Worker:
             return wire.receive(self._peer, _MAX_ANSWER_BYTES)
         except TimeoutError:
             limit = wall if self._ready else START_SECONDS
-            raise self._work.error(f"the {self._work.noun} took more than {limit:g} s") from None
+            raise self._work.failure(f"the {self._work.noun} took more than {limit:g} s") from None
         except (OSError, EOFError) as error:
             raise self._end(wire.COST.unpack(cost)[0], error) from None
 
@@ -222,7 +229,7 @@ class _Worker:
                 "allowed"
             )
         if not self._ready:
-            return work.error(
+            return work.failure(
                 f"the process that {work.does} can't start (exit code {code}, "
                 f"{quoted(interpreter())}): {work.remedy}"
             )

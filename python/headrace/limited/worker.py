@@ -2,6 +2,7 @@
 
 Started by path and function name (see start.py); reads requests from its standard input, a socket,
 and writes the answers there. It dies of what goes beyond its limits, and when its parent is gone.
+It ends by itself when what earlier requests have left, in caches, is as much as one may take.
 """
 
 from __future__ import annotations
@@ -24,24 +25,26 @@ class Refused(Exception):
 
 
 def main() -> None:
-    """argv: the module whose `answer` is asked, and bytes of memory beyond the start's."""
+    """argv: the module whose `answer` is asked, and bytes of memory that a request may take."""
     answer: Callable[[bytearray], bytes] = importlib.import_module(sys.argv[-2]).answer
     parent = socket.socket(fileno=0)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    usual = _address_space() + int(sys.argv[-1])
+    memory, start = int(sys.argv[-1]), _address_space()
     send(parent, READY, b"")
     with contextlib.suppress(ConnectionError, EOFError):
-        while True:
+        while (used := _address_space()) <= start + memory:
             _, request = receive(parent, _ANY_SIZE)
             seconds, more = COST.unpack_from(request)
             del request[: COST.size]
-            _limit(usual + more)
+            _limit(used + memory + more)
             signal.setitimer(signal.ITIMER_PROF, seconds)
             kind, data = _answered(answer, request)
             signal.setitimer(signal.ITIMER_PROF, 0)
+            _limit(resource.RLIM_INFINITY)
             send(parent, kind, data)
+            del data, request
 
 
 def _answered(answer: Callable[[bytearray], bytes], request: bytearray) -> tuple[bytes, bytes]:
@@ -60,5 +63,6 @@ def _address_space() -> int:
 
 def _limit(wanted: int) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-    resource.setrlimit(resource.RLIMIT_AS, (soft, most))
+    if most != resource.RLIM_INFINITY:
+        wanted = most if wanted == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import io
 import threading
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,19 +34,26 @@ _STRIP_PIXELS = 1 << 20
 
 
 class InWork:
-    """Bytes of the images that are being decoded, of all requests together. Thread safe."""
+    """Bytes of the images that are being decoded, of all requests together; first come, first
+    served, so that a large one has its turn. Thread safe."""
 
     def __init__(self, most: int) -> None:
         self._changed = threading.Condition()
         self._most = self._left = most
+        self._turns: deque[object] = deque()
 
     @contextlib.contextmanager
     def share(self, count: int) -> Iterator[None]:
         """Waits until there is room; one that is too large for it is alone in the block."""
-        taken = min(count, self._most)
+        taken, turn = min(count, self._most), object()
         with self._changed:
-            self._changed.wait_for(lambda: taken <= self._left)
-            self._left -= taken
+            self._turns.append(turn)
+            try:
+                self._changed.wait_for(lambda: self._turns[0] is turn and taken <= self._left)
+                self._left -= taken
+            finally:
+                self._turns.remove(turn)
+                self._changed.notify_all()
         try:
             yield
         finally:

@@ -46,6 +46,7 @@ def test_hostile_bodies_cost_nobody_else_anything() -> None:
         (COMPLETIONS, {"prompt": "a", "guided_grammar": "start: start"}),
         (CHAT, {"messages": HELLO, "tools": [tool], "max_tokens": 1}),
     ]
+    odd = {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "nothing"}}}
     hostile: list[tuple[str, dict[str, Any]]] = [
         (COMPLETIONS, {}),
         (COMPLETIONS, {"prompt": ""}),
@@ -70,8 +71,9 @@ def test_hostile_bodies_cost_nobody_else_anything() -> None:
     ]
     fine: list[tuple[str, dict[str, Any]]] = [
         (COMPLETIONS, {"prompt": "User: What is 2 + 2?\nAssistant: ", "temperature": 0}),
-        (CHAT, {"messages": HELLO, "model": "other-name", "max_tokens": 3, "user": "u"}),
-    ]
+        (CHAT, {"messages": HELLO, "model": "other-name", "max_tokens": 3, "user": "u",
+                "response_format": odd}),
+    ]  # fmt: skip
     done = answers(*hostile, *strange, *fine)
     for (_, body), answer in zip(hostile, done, strict=False):
         assert answer.status in (400, 404), (str(body)[:200], answer)
@@ -82,5 +84,5 @@ def test_hostile_bodies_cost_nobody_else_anything() -> None:
     assert first.body["choices"][0]["text"] == "2 + 2 = 4."
     assert first.body["id"].removeprefix("cmpl-") == first.request_id.removeprefix("req_")
     assert first.tokens[1] == first.body["usage"]["completion_tokens"] > 0
-    assert second.notes
+    assert [note.split(":")[0] for note in second.notes][1:] == ["the JSON schema"]
     assert second.body["model"] == "tiny"

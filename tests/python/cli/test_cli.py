@@ -280,6 +280,7 @@ class TestChat:
     @pytest.mark.parametrize(
         ("line", "message"),
         [
+            ("/set top_k", "usage: /set NAME VALUE"),
             ("/set colour red", "usage: /set NAME VALUE"),
             ("/set temperature -1", "temperature must be non-negative, got -1.0."),
             ("/set top_k many", "invalid literal"),

@@ -80,9 +80,10 @@ def zero_bytes(name: str, layer: Any) -> dict[str, Any]:
 
 
 V2 = {"checkpoint_format": "gptq_v2"}
+LEFT_OUT: dict[str, Any] = {"-:^lm_head$": {}}  # which is stored as it is, in all of these
 FORMS = {
     "gptq4_g128_sym": Form(gptq_config(4, 128), quantized.gptq, 4, 128, symmetric=True),
-    "gptq4_g32": Form(gptq_config(4, 32, sym=False), quantized.gptq, 4, 32),
+    "gptq4_g32": Form(gptq_config(4, 32, sym=False, dynamic=LEFT_OUT), quantized.gptq, 4, 32),
     "gptq4_g64_v2": Form(gptq_config(4, 64, **V2), gptq_v2, 4, 64),
     "gptq8_channel": Form(gptq_config(8, -1), quantized.gptq, 8, -1, symmetric=True),
     "gptq8_g64_v2": Form(gptq_config(8, 64, **V2), gptq_v2, 8, 64),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from conftest import ROOT, SUPPORT
 
 from headrace import LLM, EngineError, GuidedDecodingParams, RequestOutput, SamplingParams
 from headrace.errors import TokenizerError
+from headrace.llm.requests.collector import Collector
+from headrace.llm.requests.registry import Registry
 
 Make = Callable[..., LLM]
 FOREVER = SamplingParams(ignore_eos=True, max_tokens=10**6)
@@ -279,6 +281,21 @@ class TestThreads:
             thread.join()
         assert failures == []
         assert llm.request_ids() == []
+
+
+def test_a_call_may_be_cancelled_while_another_thread_collects() -> None:
+    class Registered(Registry):
+        def withdraw(self, request_ids: Iterable[str]) -> None:
+            for name in request_ids:
+                collector._names.discard(name)  # as `collect` does with one that has ended
+
+    collector = Collector(
+        Registered(lambda: None), [1, 1], raise_on_error=False, until_released=False
+    )
+    for name in ("a", "b"):
+        collector.reserve(name)
+    collector.cancel()
+    assert not collector.names
 
 
 class TestClose:

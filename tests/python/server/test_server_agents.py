@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,14 @@ def test_a_conversation_with_custom_calls_goes_on() -> None:
         ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
         ({"tools": [FUNCTION, FUNCTION]}, "tools"),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "allowed_tools", "mode": "auto",
+                          "tools": [{"type": "function", "name": "g"}]}}, "tool_choice"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
         ({"client_metdata": {}}, "client_metdata"),
         ({"include": ["file.contents"]}, "include"),
     ],
-)
+)  # fmt: skip
 def test_what_would_change_an_answer_is_an_error(fields: Any, param: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         read_responses({**CODEX, **fields})
@@ -151,6 +154,19 @@ def test_allowed_tools_are_those_that_are_shown() -> None:
     tools = read_responses({**CODEX, "tool_choice": choice}).chat.tools
     assert [tool["function"]["name"] for tool in tools.shown] == ["apply_patch"]
     assert (tools.wanted.kind, tools.wanted.parallel) == ("required", False)
+
+
+def test_the_time_for_tools_grows_as_their_number() -> None:
+    def seconds(count: int) -> float:
+        tools = [{"type": "function", "name": f"f{i}"} for i in range(count)]
+        named = {"type": "namespace", "name": "n", "tools": tools}
+        start = time.thread_time()
+        with pytest.raises(ProtocolError, match="at most 128"):
+            read_responses({"input": "x", "tools": [*tools, named]})
+        return time.thread_time() - start
+
+    few = min(seconds(500) for _ in range(3))
+    assert min(seconds(5000) for _ in range(2)) < 30 * few  # 100 times if it were quadratic
 
 
 def test_responses_take_sampling_fields() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -234,7 +235,8 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.Monkey
 
     with serving(files_dir=str(tmp_path)) as url, client(url) as api:
         file = api.files.create(file=("a.jsonl", rows(1)), purpose="batch")
-        monkeypatch.setattr(FileStore, "write", full)
+        before = sorted(tmp_path.iterdir())
+        monkeypatch.setattr(os, "fsync", full)
         form = {"data": {"purpose": "batch"}, "files": {"file": b"x"}}
         batch = {
             "input_file_id": file.id,
@@ -247,6 +249,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.Monkey
         ):
             assert answer.status_code == 507
             assert "disk is full" in answer.json()["error"]["message"]
+        assert sorted(tmp_path.iterdir()) == before
 
 
 def test_uploads_that_are_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from model_folders import byte_level_folder
 
 import serving as serving_module
 from headrace.protocol.json_reader import TooManyValues, read_json
+from headrace.server.errors import ApiError
 from headrace.server.replies import json_bytes, json_in_steps
 from serving import PlayedLLM, serving
 
@@ -39,7 +40,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def health_beside(url: str, work: Any) -> tuple[float, float]:
-    """The longest time that another client waited for /health, and the time of the work."""
+    """The longest time that another client waited for /health, and the time of the work. Of this
+    process, which is the server's: what others take of a busy machine doesn't count."""
     done = threading.Event()
     worst = 0.0
 
@@ -47,19 +49,20 @@ def health_beside(url: str, work: Any) -> tuple[float, float]:
         nonlocal worst
         with httpx.Client() as client:
             while not done.is_set():
-                start = time.monotonic()
+                start, spent = time.monotonic(), time.process_time()
                 assert client.get(f"{url}/health").status_code == 200
-                worst = max(worst, time.monotonic() - start)
+                waited, spent = time.monotonic() - start, time.process_time() - spent
+                worst = max(worst, min(waited, spent))
                 time.sleep(0.001)
 
     thread = threading.Thread(target=ask)
     thread.start()
     time.sleep(0.1)
-    start = time.monotonic()
+    start = time.process_time()
     try:
         work()
     finally:
-        seconds = time.monotonic() - start
+        seconds = time.process_time() - start
         done.set()
         thread.join()
     return worst, seconds
@@ -102,8 +105,41 @@ def test_a_large_request_holds_up_no_other(server: str, name: str) -> None:
 
     worst, seconds = health_beside(server, ask)
     print(f"{name}: /health waited {worst * 1000:.0f} ms of {seconds * 1000:.0f}")
-    # 100 ms on a machine of its own; the tests' may be busy.
+    # 100 ms on a machine of its own.
     assert worst < 0.3 + 0.3 * seconds
+
+
+TEXT = "a" * 70_000
+CHAT = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": TEXT}]}
+READERS = {
+    "/v1/chat/completions": ("chat.read_chat", CHAT),
+    "/v1/completions": ("completions.read_completion", {"prompt": TEXT}),
+    "/v1/messages": ("messages.read_anthropic", CHAT),
+    "/v1/messages/count_tokens": ("messages.read_anthropic", CHAT),
+    "/v1/responses": ("responses.read_responses", {"input": TEXT}),
+    "/v1/responses/input_tokens": ("responses.read_responses", {"input": TEXT}),
+    "/v1/embeddings": ("pooling.read_embedding", {"input": TEXT}),
+    "/v1/rerank": ("pooling.read_rerank", {"query": "a", "documents": [TEXT]}),
+    "/v1/score": ("pooling.read_score", {"text_1": "a", "text_2": TEXT}),
+    "/tokenize": ("tokens._reader", {"prompt": TEXT}),
+    "/detokenize": ("tokens._check_ids", {"tokens": [65] * 70_000}),
+}
+
+
+@pytest.mark.parametrize("path", READERS)
+def test_large_bodies_are_read_beside_the_event_loop(
+    server: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, body = READERS[path]
+    threads = []
+
+    def noted(*_: Any, **__: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        raise ApiError("read", 418)
+
+    monkeypatch.setattr(f"headrace.server.api.{reader}", noted)
+    assert httpx.post(server + path, json=body).status_code == 418
+    assert [name.rpartition("_")[0] for name in threads] == ["headrace-heavy"]
 
 
 def test_n_tokens_and_log_probabilities_are_bounded_together(server: str) -> None:

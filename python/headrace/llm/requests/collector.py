@@ -114,7 +114,7 @@ class Collector:
 
     def cancel(self) -> None:
         """Cancels what still runs, wherever an exception left it."""
-        self._registry.withdraw(self._names)
+        self._registry.withdraw(self.names)  # a copy: another thread may be in `collect` yet
         self._names.clear()
         self.live.clear()
 

@@ -43,13 +43,19 @@ async def upload_file(call: Call) -> ASGIApp:
     seconds = call.state.config.upload_seconds
     try:
         async with call.state.uploads.place():
-            return await asyncio.wait_for(_receive(call, store), seconds)
+            file_id, name = await asyncio.wait_for(_receive(call, store), seconds)
     except asyncio.TimeoutError:
         raise ApiError(
             f"the file hasn't come within {seconds:g} s", 408, code="body_timeout"
         ) from None
     except HTTPException as error:
         raise ApiError(f"the form can't be read: {error.detail}"[:300]) from error
+    with disk_errors():
+        try:
+            return json_reply(await asyncio.to_thread(store.add, file_id, name, "batch"))
+        except Exception:  # nobody would know of it, or could delete it
+            store.data(file_id).unlink(missing_ok=True)
+            raise
 
 
 def _check_form(content_type: str) -> None:
@@ -70,7 +76,8 @@ def _check_form(content_type: str) -> None:
         )
 
 
-async def _receive(call: Call, store: FileStore) -> ASGIApp:
+async def _receive(call: Call, store: FileStore) -> tuple[str, str]:
+    """The id of the file, which is there, and its name."""
     with disk_errors():
         async with call.http.form(max_files=1, max_fields=8) as form:
             unknown = sorted(set(form) - {"purpose", "file"})
@@ -83,7 +90,7 @@ async def _receive(call: Call, store: FileStore) -> ASGIApp:
                 raise ApiError("file must be a file", param="file")
             file_id = store.new_id("file")
             await _save(upload, store.data(file_id))
-            return json_reply(store.add(file_id, upload.filename or "", "batch"))
+            return file_id, upload.filename or ""
 
 
 async def list_files(call: Call) -> ASGIApp:

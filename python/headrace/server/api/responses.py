@@ -44,7 +44,7 @@ async def responses(call: Call) -> ASGIApp:
 
 async def input_tokens(call: Call) -> ASGIApp:
     """How many tokens a body of /v1/responses puts before the model."""
-    request = read_responses(call.body).chat
+    request = (await call.read(read_responses)).chat
     target = call.state.models.find(request.model)
     ids = await conversation_ids(
         call, target, request.messages, request.tools.shown, request.chat_template_kwargs

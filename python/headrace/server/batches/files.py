@@ -104,11 +104,15 @@ class FileStore:
         """Whole or not at all, also when the machine stops meanwhile. Raises OSError."""
         path = self._path(file_id, ".json")
         new = path.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(json.dumps(known).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        try:
+            with new.open("wb") as file:
+                file.write(json.dumps(known).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
         return known
 
     def list(self, kind: str = "file") -> list[dict[str, Any]]:

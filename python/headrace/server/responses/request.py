@@ -62,7 +62,7 @@ def read_responses(value: Any) -> ResponsesRequest:
     text_format = _text_format(body, form)
     _logprobs(body, form)
     tools = read_client_tools(body)
-    form["tools"], form["tool_choice"] = tools.forms or None, tools.choice
+    form["tools"], form["tool_choice"] = [*tools.forms.values()] or None, tools.choice
     _read_others(body)
     body.finish()
     chat = read_chat_form(form, _NAMES)

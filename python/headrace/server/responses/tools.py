@@ -50,11 +50,12 @@ def custom_input(arguments: str) -> str:
 
 @dataclass(slots=True)
 class ClientTools:
-    """given: as the client has them. forms: functions for the chat. choice: the chat's tool_choice.
-    namespaces: (namespace, name) by shown name. custom: shown names of tools that take text."""
+    """given: as the client has them. forms: functions for the chat, by shown name. choice: the
+    chat's tool_choice. namespaces: (namespace, name) by shown name. custom: shown names of tools
+    that take text."""
 
     given: list[Any]
-    forms: list[dict[str, Any]] = field(default_factory=list)
+    forms: dict[str, dict[str, Any]] = field(default_factory=dict)
     choice: Any = None
     namespaces: dict[str, tuple[str, str]] = field(default_factory=dict)
     custom: set[str] = field(default_factory=set)
@@ -79,9 +80,9 @@ def _read_tool(owner: Body, tools: ClientTools, value: Any, path: str, space: st
         for i, inner in enumerate(tool.array("tools") or []):
             _read_tool(owner, tools, inner, f"{path}.tools[{i}]", tool.text("name"))
     elif kind == "function":
-        tools.forms.append(_function(tool, tools, space))
+        _function(tool, tools, space)
     elif kind == "custom":
-        tools.forms.append(_custom(owner, tool, tools, space))
+        _custom(owner, tool, tools, space)
     elif _HOSTED.fullmatch(kind):
         owner.notes.append(f"{path} is left out: {kind} is a tool of the vendor's servers")
         return
@@ -96,16 +97,15 @@ def _read_tool(owner: Body, tools: ClientTools, value: Any, path: str, space: st
     owner.notes.extend(tool.notes)
 
 
-def _function(tool: Body, tools: ClientTools, space: str | None) -> dict[str, Any]:
+def _function(tool: Body, tools: ClientTools, space: str | None) -> None:
     tool.flag("strict")  # arguments keep to the schema wherever a call is constrained
-    return tool_form(
-        _register(tool, tools, space), tool.text("description"), tool.mapping("parameters")
-    )
+    name = _new_name(tool, tools, space)
+    tools.forms[name] = tool_form(name, tool.text("description"), tool.mapping("parameters"))
 
 
-def _custom(owner: Body, tool: Body, tools: ClientTools, space: str | None) -> dict[str, Any]:
+def _custom(owner: Body, tool: Body, tools: ClientTools, space: str | None) -> None:
     """A function with the text as its one parameter."""
-    name = _register(tool, tools, space)
+    name = _new_name(tool, tools, space)
     tools.custom.add(name)
     description = tool.text("description") or ""
     given = tool.mapping("format")
@@ -117,14 +117,14 @@ def _custom(owner: Body, tool: Body, tools: ClientTools, space: str | None) -> d
             description = f"{description}\nThe input keeps to this {grammar}".strip()
             owner.notes.append(f"{tool.path('format')} is told to the model, not enforced")
         form.finish()
-    return tool_form(name, description or None, _INPUT)
+    tools.forms[name] = tool_form(name, description or None, _INPUT)
 
 
-def _register(tool: Body, tools: ClientTools, space: str | None) -> str:
+def _new_name(tool: Body, tools: ClientTools, space: str | None) -> str:
     tool.required("name")
     name = tool.text("name") or ""
     shown = shown_name(space, name)
-    if any(form["function"]["name"] == shown for form in tools.forms):
+    if shown in tools.forms:
         raise ProtocolError(f"{tool.path('name')}: there are two tools {quoted(shown)}", "tools")
     if space is not None:
         tools.namespaces[shown] = (space, name)
@@ -140,8 +140,10 @@ def _read_choice(body: Body, tools: ClientTools) -> None:
     if named.choice("type", ("function", "custom", "allowed_tools")) == "allowed_tools":
         tools.choice = named.choice("mode", ("auto", "required"))
         named.required("tools")
-        allowed = list(_allowed(named))
-        tools.forms = [form for form in tools.forms if form["function"]["name"] in allowed]
+        allowed = set(_allowed(named))
+        for name in allowed - tools.forms.keys():
+            raise ProtocolError(f"tool_choice: there is no tool {quoted(name)}", "tool_choice")
+        tools.forms = {name: form for name, form in tools.forms.items() if name in allowed}
     else:
         tools.choice = {"type": "function", "function": {"name": _chosen(named)}}
     named.finish()

@@ -80,5 +80,6 @@ _pool = LimitedProcesses(
         does="renders chat templates",
         remedy="render the conversation yourself and call generate()",
         error=TemplateError,
+        failure=TemplateError,
     )
 )
