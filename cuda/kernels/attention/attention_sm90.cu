@@ -93,11 +93,6 @@ struct GroupState {
   float total[2], held_total[2];  // of the lane's own keys
 };
 
-/// A descriptor of what lies `bytes` behind it: adding leaves the other fields alone.
-__device__ inline uint64_t behind(uint64_t descriptor, int bytes) {
-  return descriptor + static_cast<uint64_t>(bytes >> 4);
-}
-
 template <class C>
 __device__ void multiply_keys(const char* queries, const char* keys, Scores& scores) {
   const uint64_t a = tile_descriptor(queries, 0), b = tile_descriptor(keys, 0);
