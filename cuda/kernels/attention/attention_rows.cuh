@@ -4,6 +4,7 @@
 // that run on every tensor core (mma.sync).
 
 #include "cuda/device/cp_async.cuh"
+#include "cuda/device/last_block.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/kernels/attention/attention_kernels.cuh"
 
@@ -31,8 +32,8 @@ struct SplitRows {
 inline constexpr int kResolvedKeys = 8;
 static_assert(kWarp * kResolvedKeys == kSplitKeys);
 
-/// By a whole warp.
-template <class T, class Cache>
+/// By a whole warp. kAhead: ahead of wait_for_previous().
+template <bool kAhead = false, class T, class Cache>
 __device__ SplitRows split_rows(const AttentionTask<T, Cache>& task, const AttentionPiece& piece,
                                 int32_t split) {
   const int32_t base = split * kSplitKeys, size = task.layout.block_size;
@@ -42,8 +43,9 @@ __device__ SplitRows split_rows(const AttentionTask<T, Cache>& task, const Atten
   if (key + kResolvedKeys > rows.seen.first && key < rows.seen.end) {
     const int32_t* table = task.block_tables + piece.item.sequence * task.table_stride;
     const int32_t block = (base + key) / size;
-    rows.row = (table[block] * task.layout.num_kv_heads + piece.kv_head) * size +
-               (base + key - block * size);
+    const int32_t number = kAhead ? load_other(table + block) : table[block];
+    rows.row =
+        (number * task.layout.num_kv_heads + piece.kv_head) * size + (base + key - block * size);
   }
   return rows;
 }

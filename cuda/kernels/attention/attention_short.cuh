@@ -294,15 +294,18 @@ __global__ void __launch_bounds__(kThreads, C::kBlocks) attention_short_kernel(T
   char* const queries_at = memory + sizeof(typename C::Block);
   char* const stages = queries_at + C::kQueryBytes;
   start_next();
-  wait_for_previous();
-  const uint32_t count = static_cast<uint32_t>(*task.count) *
+  const uint32_t count = static_cast<uint32_t>(load_other(task.count)) *
                          static_cast<uint32_t>(task.shape.num_kv_heads * task.shape.parts());
   const auto share = [&](uint32_t block) {
     return static_cast<uint32_t>(uint64_t{count} * block / gridDim.x);
   };
   const uint32_t end = share(blockIdx.x + 1);
   uint32_t n = share(blockIdx.x);
-  if (n >= end) return;
+  if (n >= end) {
+    wait_for_previous();
+    return;
+  }
+  // Waits for the kernel before, once it has asked for what doesn't depend on it.
   Pipeline<C> pipeline(task, exchange, stages + warp_id() * C::kStages * C::kStageBytes, n, end);
   Queries<C> queries(queries_at);
   int32_t made = 0;  // of a sequence's head, since blocks last told one another

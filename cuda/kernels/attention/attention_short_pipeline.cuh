@@ -81,7 +81,31 @@ __device__ AttentionPiece split_at(const Task<C>& task, uint32_t n) {
   return {task.items[n % items], unit / task.shape.parts(), unit % task.shape.parts()};
 }
 
+/// The same ahead of wait_for_previous(): what has been read before isn't asked.
+template <class C>
+__device__ AttentionPiece split_ahead_at(const Task<C>& task, uint32_t n) {
+  const auto items = static_cast<uint32_t>(load_other(task.count));
+  const auto unit = static_cast<int32_t>(n / items);
+  static_assert(sizeof(AttentionItem) % sizeof(int32_t) == 0);
+  constexpr int kWords = sizeof(AttentionItem) / sizeof(int32_t);
+  const auto* const words = reinterpret_cast<const int32_t*>(task.items + n % items);
+  int32_t item[kWords];
+  HEADRACE_UNROLL
+  for (int i = 0; i < kWords; ++i) item[i] = load_other(words + i);
+  AttentionPiece piece{{}, unit / task.shape.parts(), unit % task.shape.parts()};
+  __builtin_memcpy(&piece.item, item, sizeof(item));
+  return piece;
+}
+
 /// A warp's stages: pieces of splits [next, end), each split's in order, ahead of their use.
+///
+/// The first ones are asked for ahead of wait_for_previous(), while the kernel before (RoPE and the
+/// cache's write) is under way. That is safe for all that no kernel of this step writes: the lists
+/// and block tables, which the host copies at the step's start, and keys and values of positions
+/// ahead of the step's own rows of the sequence, which earlier steps wrote (a sequence shares
+/// blocks with another only once the step that filled them has been committed). Kernels wait for
+/// such a copy, and it for all kernels ahead of it, completely, so that all of this was in L2
+/// before the first kernel of the step began. It is read past L1, which may have lines from before.
 template <class C>
 struct Pipeline {
   const Task<C>& task;
@@ -94,19 +118,33 @@ struct Pipeline {
   __device__ Pipeline(const Task<C>& of, typename C::Block& block, char* stages, uint32_t first,
                       uint32_t behind)
       : task(of), exchange(block), memory(stages), next(first), end(behind), rows{}, rows_ahead{} {
-    resolve();
+    const int32_t old = resolve();
     HEADRACE_UNROLL
-    for (int piece = 0; piece < C::kStages - 1; ++piece) load(piece);
+    for (int piece = 0; piece < C::kStages - 1; ++piece) {
+      if (last_key(piece) > old) wait_for_previous();
+      load(piece);
+    }
+    wait_for_previous();
   }
 
-  /// Finds the rows of the split that will be loaded behind the present one.
-  __device__ void resolve() {
+  /// Behind the last key of the split that a piece has to do with.
+  __device__ static int32_t last_key(int piece) {
+    return piece < C::kKeyPieces ? (warp_id() + 1) * kTileKeys
+                                 : (piece - C::kKeyPieces + 1) * C::kValueRows;
+  }
+
+  /// Finds the rows of the split that will be loaded behind the present one. Returns how many of
+  /// its keys, from its first place on, earlier steps wrote.
+  __device__ int32_t resolve() {
     rows_ahead = {};
+    int32_t old = 0;
     if (next < end) {
-      const AttentionPiece piece = split_at<C>(task, next);
-      rows_ahead = split_rows(task, piece, piece.item.first_split);
+      const AttentionPiece piece = split_ahead_at<C>(task, next);
+      rows_ahead = split_rows<true>(task, piece, piece.item.first_split);
+      old = piece.item.position - piece.item.first_split * kSplitKeys;
     }
     ++next;
+    return old;
   }
 
   __device__ void load(int piece) {
