@@ -30,6 +30,11 @@ inline void copy_unit_to_cluster(void* shared, const void* map, int32_t tile, in
 inline void barrier_arrive_at(uint64_t* barrier, uint32_t rank, HEADRACE_SITE) {
   emulation::barrier_arrive_at(barrier, rank, 0, site);
 }
+inline float4 load_from_block(const float4* shared, uint32_t rank, HEADRACE_SITE) {
+  float4 out;
+  emulation::load_from_block(&out, shared, sizeof out, rank, site);
+  return out;
+}
 
 #else
 
@@ -81,6 +86,22 @@ __device__ inline void barrier_arrive_at(uint64_t* barrier, uint32_t rank) {
       "}" ::"r"(shared_word(barrier)),
       "r"(rank)
       : "memory");
+}
+
+/// What lies in block `rank` where `shared` does in this one. Between two cluster_sync(), behind
+/// the writing and ahead of the block's end.
+__device__ inline float4 load_from_block(const float4* shared, uint32_t rank) {
+  float4 out;
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+      "}"
+      : "=f"(out.x), "=f"(out.y), "=f"(out.z), "=f"(out.w)
+      : "r"(shared_word(shared)), "r"(rank)
+      : "memory");
+  return out;
 }
 
 #endif

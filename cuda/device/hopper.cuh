@@ -37,6 +37,11 @@ inline void copy_unit(void* shared, const void* map, int32_t tile, int32_t unit,
   emulation::copy_unit(shared, *static_cast<const emulation::TensorMap*>(map), tile, unit, barrier,
                        emulation::own_block(), site);
 }
+inline void copy_run(void* shared, const void* map, int32_t word, int32_t tile, uint64_t* barrier,
+                     HEADRACE_SITE) {
+  emulation::copy_run(shared, *static_cast<const emulation::TensorMap*>(map), word, tile, barrier,
+                      site);
+}
 inline void prefetch_map(const void*) {}
 inline void shared_writes_fence() {}
 inline void products_fence(HEADRACE_SITE) { emulation::fence_products(site); }
@@ -47,6 +52,8 @@ inline void products_wait(HEADRACE_SITE) {
 }
 template <int kCount>
 inline void hold_registers(float (&)[kCount]) {}
+template <int kCount>
+inline void hold_registers(uint32_t (&)[kCount]) {}
 inline void finish_first(const float (&)[2], uint32_t&) {}
 inline float read_behind(const float& value) { return value; }
 template <int kRegisters>
@@ -157,6 +164,13 @@ __device__ inline void copy_unit(void* shared, const void* map, int32_t tile, in
       : "memory");
 }
 
+/// Words of some tiles, from `tile` on: of a map that make_run_map() made, as copy_box() does, as
+/// they lie there.
+__device__ inline void copy_run(void* shared, const void* map, int32_t word, int32_t tile,
+                                uint64_t* barrier) {
+  copy_box(shared, map, word, tile, barrier);
+}
+
 __device__ inline void prefetch_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -183,6 +197,13 @@ template <int kCount>
 __device__ inline void hold_registers(float (&registers)[kCount]) {
   HEADRACE_UNROLL
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+}
+
+/// Likewise of operands.
+template <int kCount>
+__device__ inline void hold_registers(uint32_t (&registers)[kCount]) {
+  HEADRACE_UNROLL
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }
 
 /// Keeps ptxas, too, from starting a wait behind it before these values are there: a store to

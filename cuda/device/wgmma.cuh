@@ -23,6 +23,11 @@ __device__ inline uint64_t tile_descriptor(const void* tile, uint32_t k_bytes) {
   return address >> 4 | uint64_t{1} << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128;
 }
 
+/// A descriptor of what lies `bytes` behind it: adding leaves the other fields alone.
+__device__ inline uint64_t behind(uint64_t descriptor, int bytes) {
+  return descriptor + static_cast<uint64_t>(bytes >> 4);
+}
+
 /// Of a tile whose rows are k, from its first row on, and hold 64 rows of the matrix each; the next
 /// 64 lie `next_bytes` behind.
 __device__ inline uint64_t transposed_descriptor(const void* tile, uint32_t next_bytes) {
@@ -49,6 +54,12 @@ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b, 
   emulation::issue_product({c, n, a, 0, b, true, keep, &element_value<T>}, site);
 }
 
+template <class T, int n>
+inline void wgmma_held_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b, bool keep,
+                              HEADRACE_SITE) {
+  emulation::issue_product({c, n, a, 0, b, false, keep, &element_value<T>, true}, site);
+}
+
 template <int n>
 inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, bool keep, HEADRACE_SITE) {
   emulation::issue_product({c, n, nullptr, a, b, false, keep, nullptr}, site);
@@ -64,6 +75,12 @@ __device__ inline void wgmma_64xk16(float (&c)[n / 2], uint64_t a, uint64_t b, b
 template <class T, int n>
 __device__ inline void wgmma_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b,
                                     bool keep);
+
+/// Likewise with `b` from tile_descriptor(). The emulation sees to it that `a` stays as it is until
+/// the wait: hold_registers() behind that keeps its registers from others.
+template <class T, int n>
+__device__ inline void wgmma_held_64xk16(float (&c)[n / 2], const uint32_t (&a)[4], uint64_t b,
+                                         bool keep);
 
 /// e4m3; both from tile_descriptor().
 template <int n>
@@ -103,15 +120,15 @@ __device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, b
                  : HEADRACE_SUMS_##sums(0) \
                  : "l"(a), "l"(b), "r"(static_cast<int>(keep))); \
   }
-// a's are operands p, q, r and s, b is t and keep u.
-#define HEADRACE_WGMMA_REGISTERS(T, type, n, sums, p, q, r, s, t, u) \
+// a's are operands p, q, r and s, b is t and keep u. `transposed`: 1 if b's rows are k.
+#define HEADRACE_WGMMA_REGISTERS(name, transposed, T, type, n, sums, p, q, r, s, t, u) \
   template <> \
-  __device__ inline void wgmma_64xk16<T, n>(float (&c)[sums], const uint32_t (&a)[4], uint64_t b, \
-                                            bool keep) { \
+  __device__ inline void name<T, n>(float (&c)[sums], const uint32_t (&a)[4], uint64_t b, \
+                                    bool keep) { \
     asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" #u ", 0;\n" \
                  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
                  " {" HEADRACE_NAMES_##sums "}, {%" #p ", %" #q ", %" #r ", %" #s "}, %" #t \
-                 ", keep, 1, 1, 1;\n}" \
+                 ", keep, 1, 1, " #transposed ";\n}" \
                  : HEADRACE_SUMS_##sums(0) \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), \
                    "r"(static_cast<int>(keep))); \
@@ -124,9 +141,14 @@ __device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, b
   HEADRACE_WGMMA_SHARED(T, type, 64, 32, 32, 33, 34) \
   HEADRACE_WGMMA_SHARED(T, type, 128, 64, 64, 65, 66) \
   HEADRACE_WGMMA_SHARED(T, type, 256, 128, 128, 129, 130) \
-  HEADRACE_WGMMA_REGISTERS(T, type, 64, 32, 32, 33, 34, 35, 36, 37) \
-  HEADRACE_WGMMA_REGISTERS(T, type, 128, 64, 64, 65, 66, 67, 68, 69) \
-  HEADRACE_WGMMA_REGISTERS(T, type, 256, 128, 128, 129, 130, 131, 132, 133)
+  HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 64, 32, 32, 33, 34, 35, 36, 37) \
+  HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 128, 64, 64, 65, 66, 67, 68, 69) \
+  HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 256, 128, 128, 129, 130, 131, 132, 133) \
+  HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 8, 4, 4, 5, 6, 7, 8, 9) \
+  HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 16, 8, 8, 9, 10, 11, 12, 13) \
+  HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 32, 16, 16, 17, 18, 19, 20, 21) \
+  HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 64, 32, 32, 33, 34, 35, 36, 37) \
+  HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 128, 64, 64, 65, 66, 67, 68, 69)
 #define HEADRACE_WGMMA_E4M3(n, sums, x, y, z) \
   template <> \
   __device__ inline void wgmma_64xk32<n>(float (&c)[sums], uint64_t a, uint64_t b, bool keep) { \

@@ -42,6 +42,7 @@ CudaBackend::CudaBackend(CudaApi& api, const CudaBackendOptions& options)
       nccl_(options.nccl),
       has_wgmma_(!options.plain_kernels && context_.properties().major == kHopper),
       codes_by_wgmma_(has_wgmma_),
+      quant_by_wgmma_(has_wgmma_),
       attends_by_wgmma_(has_wgmma_),
       storage_(options.storage),
       memory_(context_, options.memory_limit),

@@ -266,6 +266,7 @@ class CudaBackend : public Backend {
   const std::string nccl_;
   bool has_wgmma_;                      ///< linears may use it
   bool codes_by_wgmma_;                 ///< linears of FP8 that meets FP8 may use it
+  bool quant_by_wgmma_;                 ///< linears of int4 and int8 weights may use it
   bool attends_by_wgmma_;               ///< attention may use it
   bool attends_plainly_ = false;        ///< attention has no tensor cores
   bool attends_codes_plainly_ = false;  ///< likewise, of quantized KV caches

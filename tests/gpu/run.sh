@@ -241,6 +241,7 @@ run_cost() {
 
 run_details() {
   kernel_bench 30 segments rows
+  kernel_bench 60 quantized-rows
   engine_bench serving-8b-256 75 --shape llama-3.1-8b --part serving
   engine_bench bench-tower 45 --part tower
   engine_bench bench-moe-wint4 90 --shape qwen3-30b-a3b --quantization wint4 --part decode

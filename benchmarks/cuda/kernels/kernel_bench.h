@@ -25,6 +25,8 @@ struct KernelBenchOptions {
   std::vector<int64_t> some_rows = {128, 256, 512};  ///< decodes of many sequences, short prompts
   int64_t many_rows = 4096;
   int64_t quant_rows = 16;  ///< times int4 weights
+  /// Times int4 and int8 weights, by each of their kernels.
+  std::vector<int64_t> quant_row_counts = {1, 8, 16, 32, 64, 256, 2048, 4096};
   int64_t prefill_tokens = 16384;
   int64_t decode_sequences = 64, decode_context = 8192;
   TowerShape tower = tower_shape("qwen2.5-vl");
@@ -34,8 +36,8 @@ struct KernelBenchOptions {
   int rounds = 11;
   int least_turns = 16;    ///< of short kernels in a timed run
   std::string cublaslt{};  ///< path of the library, "" = wherever the linker finds it
-  /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears", "quantized";
-  /// "" = all.
+  /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears", "quantized",
+  /// "quantized-rows"; "" = all.
   std::string part{};
   bool profile = false;  ///< one run of each kernel is for a profiler (kernel_bench_main.cc)
 
@@ -59,6 +61,9 @@ void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const
 /// int4 weights and FP8, beside cuBLASLt's bfloat16 and FP8.
 void bench_quantized(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report);
+/// int4 and int8 weights times many numbers of rows: each kernel, and bfloat16's linear beside.
+void bench_quant_rows(BenchDevice& device, const KernelBenchOptions& options,
+                      const Yardsticks& held, Report& report);
 /// Prefill of a long prompt; decodes of many sequences.
 void bench_attention(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report);

@@ -11,6 +11,7 @@
 #include "benchmarks/cuda/kernels/bench_kernels.h"
 #include "benchmarks/cuda/kernels/cublaslt.h"
 #include "benchmarks/cuda/kernels/kernel_bench.h"
+#include "cuda/kernels/linear/linear.h"
 #include "cuda/kernels/quant/quant_linear.h"
 #include "cuda/kernels/rounded/round_rows.h"
 #include "cuda/kernels/rounded/rounded_linear.h"
@@ -23,6 +24,8 @@ namespace {
 
 constexpr size_t kPeerWorkspace = size_t{32} << 20;
 constexpr QuantFormat kInt4 = {.bits = 4, .group_size = 128, .activations = Activations::kWhole};
+constexpr QuantFormat kInt4By32 = {.bits = 4, .group_size = 32, .activations = Activations::kWhole};
+constexpr QuantFormat kInt8 = {.bits = 8, .group_size = 64, .activations = Activations::kWhole};
 constexpr QuantFormat kFloat8 = {
     .bits = 8, .group_size = kMaxQuantGroup, .activations = Activations::kFloat8Rows};
 
@@ -67,9 +70,15 @@ class QuantProduct {
   }
 
   int turns() const { return turns_; }
+  int64_t rows() const { return rows_; }
+  std::string work() const {
+    return std::to_string(rows_) + " x " + std::to_string(layout_.matrix.n) + " x " +
+           std::to_string(layout_.matrix.k);
+  }
 
-  Contestant own() {
-    return {[this](int turn) {
+  /// `has_wgmma`: as far as the device has it.
+  Contestant own(bool has_wgmma = true) {
+    return {[this, has_wgmma](int turn) {
       const size_t at = static_cast<size_t>(turn % turns_) * bytes_;
       const int64_t n = layout_.matrix.n, k = layout_.matrix.k;
       const cuda::QuantLinearArgs args{
@@ -80,7 +89,7 @@ class QuantProduct {
                      .out_dtype = DType::kBF16,
                      .out = {out_.data(), rows_, n, n},
                      .multiprocessors = device_.traits().multiprocessors,
-                     .has_wgmma = device_.traits().has_wgmma},
+                     .has_wgmma = has_wgmma && device_.traits().has_wgmma},
           .format = layout_.format,
           .rounded = rounded_.data()};
       if (!float8_) return cuda::quant_linear(args, device_.stream());
@@ -92,6 +101,26 @@ class QuantProduct {
       } else {
         cuda::rounded_linear_tiles(args, device_.stream());
       }
+    }};
+  }
+
+  /// bfloat16's linear, of the peer's weights.
+  Contestant whole() {
+    if (layout_.matrix.elements() != layout_.matrix.n * layout_.matrix.k) {
+      throw std::runtime_error("a shape with padding");
+    }
+    return {[this](int turn) {
+      const int64_t n = layout_.matrix.n, k = layout_.matrix.k;
+      cuda::linear(
+          {.dtype = DType::kBF16,
+           .x = {x_.data(), rows_, k, k},
+           .weight = peer_weights_.data() + static_cast<size_t>(turn % turns_) * peer_bytes_,
+           .layout = layout_.matrix,
+           .out_dtype = DType::kBF16,
+           .out = {peer_out_.data(), rows_, n, n},
+           .multiprocessors = device_.traits().multiprocessors,
+           .has_wgmma = device_.traits().has_wgmma},
+          device_.stream());
     }};
   }
 
@@ -173,12 +202,13 @@ class QuantProduct {
 
   float weight_at(const std::vector<uint8_t>& tile, int row, int64_t k) const {
     if (float8_) return e4m3_to_f32(tile[size_t(cuda::rounded_code_place(row, k))]);
-    const cuda::CodePlace place = cuda::code_place(4, row, k);
-    const int code = tile[size_t(place.byte)] >> place.bit & 15;
+    const QuantFormat& format = layout_.format;
+    const cuda::CodePlace place = cuda::code_place(format.bits, row, k);
+    const int code = tile[size_t(place.byte)] >> place.bit & ((1 << format.bits) - 1);
     uint16_t scale;
-    const int64_t pair = k / kInt4.group_size * cuda::kQuantTile + cuda::pair_place(row);
+    const int64_t pair = k / format.group_size * cuda::kQuantTile + cuda::pair_place(row);
     std::memcpy(&scale, tile.data() + layout_.scales_at() + 2 * pair, 2);
-    return bf16_to_f32(scale) * static_cast<float>(code - 8);
+    return bf16_to_f32(scale) * static_cast<float>(code - quant_zero(format.bits));
   }
 
   BenchDevice& device_;
@@ -194,6 +224,16 @@ class QuantProduct {
   DeviceArray<char> workspace_;
 };
 
+/// The fastest algorithm that the peer offers.
+Contestant fastest_peer(BenchDevice& device, QuantProduct& product, const CublasLt::Product& peer) {
+  std::vector<Contestant> offered;
+  for (size_t i = 0; i < peer.num_algorithms(); ++i) offered.push_back(product.peer(peer, i));
+  if (offered.empty()) throw std::runtime_error("cuBLASLt offers no algorithm");
+  const auto seconds = race(device, offered, {.turns = 4, .rounds = 3});
+  return product.peer(peer,
+                      size_t(std::min_element(seconds.begin(), seconds.end()) - seconds.begin()));
+}
+
 /// Adds a row; how many times as fast as the peer ours is, 0 without one.
 double measure(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                const std::string& number, QuantProduct& product, Report& report,
@@ -203,12 +243,7 @@ double measure(BenchDevice& device, const KernelBenchOptions& options, const Yar
   std::optional<CublasLt::Product> peer;
   if (held.peer) {
     peer.emplace(*held.peer, product.peer_problem());
-    std::vector<Contestant> offered;
-    for (size_t i = 0; i < peer->num_algorithms(); ++i) offered.push_back(product.peer(*peer, i));
-    if (offered.empty()) throw std::runtime_error("cuBLASLt offers no algorithm");
-    const auto seconds = race(device, offered, {.turns = 4, .rounds = 3});
-    contestants.push_back(product.peer(
-        *peer, size_t(std::min_element(seconds.begin(), seconds.end()) - seconds.begin())));
+    contestants.push_back(fastest_peer(device, product, *peer));
   }
   const int turns = std::max(options.least_turns / 4, product.turns());
   const auto seconds = race(device, contestants, options.race(turns));
@@ -216,6 +251,31 @@ double measure(BenchDevice& device, const KernelBenchOptions& options, const Yar
   report.add(
       time_row(number, work, 1e6 * seconds[0], "us", other, held.peer ? held.peer->name() : ""));
   return held.peer ? seconds[1] / seconds[0] : 0;
+}
+
+/// Rows for the same product by each kernel: the one that quant_linear() chooses, those by mma.sync
+/// (of few rows), and bfloat16's linear.
+void measure_kernels(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
+                     const std::string& number, QuantProduct& product, Report& report) {
+  constexpr int64_t kMostMmaRows = 256;  // more take long
+  product.expect_right();
+  std::vector<std::string> names = {"", "-bf16"};
+  std::vector<Contestant> contestants = {product.own(), product.whole()};
+  if (product.rows() <= kMostMmaRows) {
+    names.emplace_back("-mma");
+    contestants.push_back(product.own(false));
+  }
+  std::optional<CublasLt::Product> peer;
+  if (held.peer) {
+    peer.emplace(*held.peer, product.peer_problem());
+    contestants.push_back(fastest_peer(device, product, *peer));
+  }
+  const int turns = std::max(options.least_turns / 4, product.turns());
+  const auto seconds = race(device, contestants, options.race(turns));
+  for (size_t i = 0; i < names.size(); ++i) {
+    report.add(time_row(number + names[i], product.work(), 1e6 * seconds[i], "us",
+                        held.peer ? 1e6 * seconds.back() : 0, held.peer ? held.peer->name() : ""));
+  }
 }
 
 }  // namespace
@@ -254,6 +314,34 @@ void bench_quantized(BenchDevice& device, const KernelBenchOptions& options, con
     } else {
       report.add(rate_row(kind.name, kind.work + ": geometric mean over layers",
                           geometric_mean(speeds), "x", 1, held.peer->name()));
+    }
+  }
+  if (failed > 0) throw std::runtime_error(std::to_string(failed) + " products failed");
+}
+
+void bench_quant_rows(BenchDevice& device, const KernelBenchOptions& options,
+                      const Yardsticks& held, Report& report) {
+  struct Kind {
+    const char* name;
+    QuantFormat format;
+  };
+  int failed = 0;
+  for (const Kind& kind :
+       {Kind{"int4", kInt4}, Kind{"int4-by-32", kInt4By32}, Kind{"int8", kInt8}}) {
+    for (const LinearShape& shape : linear_shapes(options.shape)) {
+      // The narrowest of a layer, and the widest.
+      if (shape.name != "o" && shape.name != "gate_up") continue;
+      for (const int64_t rows : options.quant_row_counts) {
+        const std::string number =
+            std::string(kind.name) + "-" + shape.name + "-" + std::to_string(rows);
+        try {
+          QuantProduct product(device, options, kind.format, shape, rows);
+          measure_kernels(device, options, held, number, product, report);
+        } catch (const std::exception& e) {
+          ++failed;
+          report.missing(number, e.what());
+        }
+      }
     }
   }
   if (failed > 0) throw std::runtime_error(std::to_string(failed) + " products failed");

@@ -30,7 +30,7 @@ namespace headrace {
 namespace {
 
 /// float32 [experts][n][k], rounded to the storage dtype; of a reordered format then its orders,
-/// int32 [experts][k].
+/// int32 [experts][k]; of one that rounds_rows() then its scales, float32 [experts][n][scales].
 class ReferenceWeight final : public PackedWeight {
  public:
   ReferenceWeight(const WeightShape& shape, Backend::Buffer memory)
@@ -42,6 +42,9 @@ class ReferenceWeight final : public PackedWeight {
   float* row(int64_t i) const { return static_cast<float*>(memory_.data) + i * k(); }
   int32_t* order(int64_t expert = 0) const {
     return reinterpret_cast<int32_t*>(row(experts() * n())) + expert * k();
+  }
+  float* scales(int64_t i) const {
+    return row(experts() * n()) + i * reference_scales(quant_, k());
   }
 
  private:
@@ -94,9 +97,11 @@ void norm_row(const float* x, const float* weight, float eps, int64_t n, float* 
 
 class ReferenceBackend final : public Backend {
  public:
-  ReferenceBackend(size_t memory_limit, Activations quant_activations, bool code_products)
+  ReferenceBackend(size_t memory_limit, Activations quant_activations, bool code_products,
+                   Float8Sum float8_sum)
       : quant_activations_(quant_activations),
         code_products_(code_products),
+        float8_sum_(float8_sum),
         memory_(memory_limit) {}
 
   DeviceInfo device_info() const override {
@@ -136,13 +141,13 @@ class ReferenceBackend final : public Backend {
       pause_packing(spec);
       if (codes != nullptr) {
         const WeightColumn column = find_feature(spec.parts, i);
-        reference_read_codes(*column.part->codes, column.feature, extent.k, row);
+        reference_read_codes(*column.part->codes, column.feature, extent.k, row, weight->scales(i));
         if (!all_finite(row, DType::kF32, extent.k)) refuse_scales(*column.part);
         continue;
       }
       read_weight_row(spec, i, 0, extent.k, row);
       if (spec.quant.bits != 0) {
-        reference_round_weights(spec.quant, extent.k, row);
+        reference_round_weights(spec.quant, extent.k, row, weight->scales(i));
         continue;
       }
       for (int64_t j = 0; j < extent.k; ++j) row[j] = round_to(spec.storage, row[j]);
@@ -154,7 +159,7 @@ class ReferenceBackend final : public Backend {
   }
 
   std::string weight_layout(DType, const QuantFormat& quant) const override {
-    if (rounds_rows(quant)) return "cpu-reference-1:rounded";
+    if (rounds_rows(quant)) return "cpu-reference-2:rounded";
     return quant.activations == Activations::kWhole ? "cpu-reference-1:a16" : "cpu-reference-1";
   }
 
@@ -162,7 +167,8 @@ class ReferenceBackend final : public Backend {
     return checked_weight_bytes(shape, [&] {
       const auto rows =
           static_cast<uint64_t>((shape.n + (shape.quant.reordered ? 1 : 0)) * shape.experts);
-      return checked_mul(rows * sizeof(float), static_cast<uint64_t>(shape.k));
+      const auto columns = static_cast<uint64_t>(shape.k + reference_scales(shape.quant, shape.k));
+      return checked_mul(rows * sizeof(float), columns);
     });
   }
 
@@ -446,8 +452,8 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  static double product(const TensorView& x, int64_t row, const PackedWeight& weight, int64_t col,
-                        const TensorView& bias) {
+  double product(const TensorView& x, int64_t row, const PackedWeight& weight, int64_t col,
+                 const TensorView& bias) const {
     const auto& stored = dynamic_cast<const ReferenceWeight&>(weight);
     const float* from = x.row<float>(row);
     std::vector<float> reordered;
@@ -456,14 +462,23 @@ class ReferenceBackend final : public Backend {
       for (int64_t i = 0; i < weight.k(); ++i) reordered.push_back(from[order[i]]);
       from = reordered.data();
     }
-    const double sum = stored.quant().bits == 0
-                           ? dot(from, stored.row(col), weight.k())
-                           : reference_quant_dot(stored.quant(), from, stored.row(col), weight.k());
+    const double sum = dot_stored(stored, from, col);
     return bias.data == nullptr ? sum : sum + static_cast<double>(bias.as<float>()[col]);
+  }
+
+  double dot_stored(const ReferenceWeight& weight, const float* x, int64_t col) const {
+    const QuantFormat& format = weight.quant();
+    const float* const row = weight.row(col);
+    if (format.bits == 0) return dot(x, row, weight.k());
+    if (float8_sum_ != nullptr && has_float8(format) && weight.experts() == 1) {
+      return reference_float8_dot(format, float8_sum_, x, row, weight.scales(col), weight.k());
+    }
+    return reference_quant_dot(format, x, row, weight.k());
   }
 
   const Activations quant_activations_;
   const bool code_products_;
+  const Float8Sum float8_sum_;
   HostMemory memory_;
   HostRank rank_;
   StepBatch batch_;
@@ -472,8 +487,9 @@ class ReferenceBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_reference_backend(size_t memory_limit, Activations quant_activations,
-                                                bool code_products) {
-  return std::make_unique<ReferenceBackend>(memory_limit, quant_activations, code_products);
+                                                bool code_products, Float8Sum float8_sum) {
+  return std::make_unique<ReferenceBackend>(memory_limit, quant_activations, code_products,
+                                            float8_sum);
 }
 
 }  // namespace headrace

@@ -9,18 +9,21 @@
 
 #include "backend/host/rounded_codes.h"
 #include "tensor/dtype.h"
+#include "tensor/float8.h"
 
 namespace headrace {
 
 namespace {
+
+constexpr int64_t kGroup = kMaxQuantGroup;
 
 /// Inputs that share a scale where rounds_rows().
 int64_t scale_run(const QuantFormat& format, int64_t k) {
   return format.activations == Activations::kFloat8Groups ? format.group_size : k;
 }
 
-/// What the numbers of a row are as codes.
-void round_like_rows(const QuantFormat& format, int64_t k, float* row) {
+/// What the numbers of a row are as codes. `scales` may be null.
+void round_like_rows(const QuantFormat& format, int64_t k, float* row, float* scales = nullptr) {
   const int64_t run = scale_run(format, k);
   for (int64_t first = 0; first < k; first += run) {
     const std::span<float> all(row + first, static_cast<size_t>(std::min(run, k - first)));
@@ -32,6 +35,7 @@ void round_like_rows(const QuantFormat& format, int64_t k, float* row) {
       for (size_t j = 0; j < piece.size(); ++j) {
         piece[j] = code_number(format, group.codes[j], group.wide_scale);
       }
+      if (scales != nullptr) scales[first / run] = group.wide_scale;
     }
   }
 }
@@ -100,8 +104,14 @@ void reference_quantize_group(const float* weights, int32_t size, int32_t bits,
   }
 }
 
-void reference_round_weights(const QuantFormat& format, int64_t k, float* row) {
-  if (rounds_rows(format)) return round_like_rows(format, k, row);
+int64_t reference_scales(const QuantFormat& format, int64_t k) {
+  if (!rounds_rows(format)) return 0;
+  const int64_t run = scale_run(format, k);
+  return (k + run - 1) / run;
+}
+
+void reference_round_weights(const QuantFormat& format, int64_t k, float* row, float* scales) {
+  if (rounds_rows(format)) return round_like_rows(format, k, row, scales);
   for (int64_t first = 0; first < k; first += format.group_size) {
     const int64_t count = std::min<int64_t>(format.group_size, k - first);
     float weights[kMaxQuantGroup] = {};
@@ -115,7 +125,8 @@ void reference_round_weights(const QuantFormat& format, int64_t k, float* row) {
   }
 }
 
-void reference_read_codes(const WeightCodes& codes, int64_t feature, int64_t k, float* row) {
+void reference_read_codes(const WeightCodes& codes, int64_t feature, int64_t k, float* row,
+                          float* scales) {
   const QuantFormat& format = codes.format();
   for (int64_t first = 0; first < k; first += format.group_size) {
     QuantizedGroup group;
@@ -124,6 +135,7 @@ void reference_read_codes(const WeightCodes& codes, int64_t feature, int64_t k, 
       for (int64_t i = 0; i < std::min<int64_t>(format.group_size, k - first); ++i) {
         row[first + i] = code_number(format, group.codes[i], group.wide_scale);
       }
+      scales[first / scale_run(format, k)] = group.wide_scale;
       continue;
     }
     const float scale = format.f16_scales ? f16_to_f32(group.scale) : bf16_to_f32(group.scale);
@@ -161,6 +173,31 @@ double reference_quant_dot(const QuantFormat& format, const float* x, const floa
       const double q = std::nearbyint(x[i] * (127.0f / top));
       sum += step * q * static_cast<double>(weights[i]);
     }
+  }
+  return sum;
+}
+
+double reference_float8_dot(const QuantFormat& format, Float8Sum add, const float* x,
+                            const float* weights, const float* scales, int64_t k) {
+  std::vector<float> row(x, x + k), row_scales(static_cast<size_t>(reference_scales(format, k)));
+  if (!std::ranges::all_of(row, [](float one) { return std::isfinite(one); })) {
+    return std::nan("");
+  }
+  round_like_rows(format, k, row.data(), row_scales.data());
+  // A number over its scale is its code but for two roundings.
+  const auto code = [](float number, float scale) {
+    return scale == 0.0f ? uint8_t{0} : f32_to_e4m3(number / scale);
+  };
+  double sum = 0.0;
+  for (int64_t first = 0; first < k; first += kGroup) {
+    const int64_t run = first / scale_run(format, k), count = std::min(k - first, kGroup);
+    const float row_scale = row_scales[static_cast<size_t>(run)], scale = scales[run];
+    uint8_t codes[2][kMaxQuantGroup];
+    for (int64_t i = 0; i < count; ++i) {
+      codes[0][i] = code(row[static_cast<size_t>(first + i)], row_scale);
+      codes[1][i] = code(weights[first + i], scale);
+    }
+    sum += double{add(codes[0], codes[1], static_cast<int>(count))} * double{row_scale} * scale;
   }
   return sum;
 }

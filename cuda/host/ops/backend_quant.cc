@@ -28,7 +28,7 @@ bool CudaBackend::run_quantized(const PackedWeight& packed, const LinearArgs& ar
   QuantLinearArgs quantized{.linear = args, .format = weight->layout().format};
   quantized.linear.weight = weight->data();
   quantized.linear.layout = weight->layout().matrix;
-  quantized.linear.has_wgmma = codes_by_wgmma_;
+  quantized.linear.has_wgmma = rounds_rows(quantized.format) ? codes_by_wgmma_ : quant_by_wgmma_;
   if (quantized.format.reordered) {
     const int64_t rows = std::min(args.x.rows, kMostReorderedRows);
     const auto elements = static_cast<size_t>(rows * quantized.linear.layout.stride());

@@ -44,6 +44,11 @@ void CudaBackend::try_kernels() {
             "those by mma.sync run, slower, with sums in another order")) {
     codes_by_wgmma_ = false;
   }
+  if (quant_by_wgmma_ &&
+      fails("int4 and int8 linears by wgmma", try_wgmma_quant_linears(context_, cuda::quant_linear),
+            kSameResults)) {
+    quant_by_wgmma_ = false;
+  }
   if (attends_by_wgmma_ &&
       fails("attention by wgmma", try_attention(context_, cuda::attention, true), kSameResults)) {
     attends_by_wgmma_ = false;

@@ -1,11 +1,12 @@
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
 #include "cuda/host/trials/kernel_trials.h"
 #include "cuda/host/trials/trial.h"
 #include "cuda/kernels/rounded/round_rows.h"
+#include "tensor/dtype.h"
+#include "tensor/float8.h"
 
 namespace headrace::cuda {
 
@@ -35,10 +36,6 @@ constexpr size_t kRowBytes = sizeof(float) * kFeatures;
 constexpr size_t kSlotBytes = kRowBytes * kMostRows;
 constexpr size_t kResultBytes = (kRuns.size() + 1) * kSlotBytes;  // slot 0: by mma.sync
 static_assert(kWeightBytes % 256 == 0 && kResultBytes % 256 == 0);
-
-/// Of a product of a unit's four steps, each of which adds 32 numbers and the sum so far, cut 13
-/// bits below the largest; all numbers are positive, so that none is larger than the sum.
-constexpr double kTolerance = 4 * 33 * 0x1p-13;
 
 class CodeTrial {
  public:
@@ -70,15 +67,17 @@ class CodeTrial {
     for (int64_t tile = 0; tile < layout_.tiles(); ++tile) {
       std::byte* const at = weight + tile * layout_.tile_bytes();
       for (int64_t i = 0; i < layout_.scales_at(); ++i) {
-        at[i] = static_cast<std::byte>(0x20 + (random() & 0x3f));  // 1/8 to 30
+        const int64_t feature = tile * kQuantTile + i / kQuantUnit % kQuantTile;
+        at[i] = static_cast<std::byte>(f32_to_e4m3(trial_weight(random, feature)));
       }
       for (int64_t i = 0; i < layout_.groups() * kQuantTile; ++i) {
-        const float scale = 0.5f + static_cast<float>(random() & 0xff) / 256.0f;
+        const float scale = trial_scale(random);
         std::memcpy(at + layout_.scales_at() + i * 4, &scale, sizeof scale);
       }
     }
-    for (size_t i = 0; i < kMostRows * kInner; ++i) {
-      const auto number = static_cast<uint16_t>(random_half(random) & 0x7fff);
+    for (int64_t i = 0; i < kMostRows * kInner; ++i) {
+      const bool first = i % kInner % kQuantUnit == 0;
+      const uint16_t number = f32_to_bf16(trial_number(random, i / kInner, first));
       std::memcpy(weight + kWeightBytes + 2 * i, &number, sizeof number);
     }
     trial_.upload();
@@ -111,13 +110,7 @@ class CodeTrial {
         return str_cat("of ", kRuns[i].rows, " rows they differ");
       }
     }
-    for (size_t i = 0; i < kSlotBytes; i += sizeof(float)) {
-      float want, got;
-      std::memcpy(&want, wanted + i, sizeof want);
-      std::memcpy(&got, first + i, sizeof got);
-      const bool near = std::abs(double{got} - double{want}) <= kTolerance * double{want};
-      if (!near) return "values are wrong";
-    }
+    if (std::memcmp(first, wanted, kSlotBytes) != 0) return "values are wrong";
     return "";
   }
 

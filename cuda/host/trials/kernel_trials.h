@@ -75,6 +75,9 @@ std::string try_plain_heads(CudaContext& context, TrialOp<AttentionArgs> op,
 /// launched and from a graph, and the values of its numbers' products within what rounding allows.
 std::string try_quant_linears(CudaContext& context, TrialOp<QuantLinearArgs> op);
 
+/// The same by compute capability 9.0, with the bits of those for any GPU.
+std::string try_wgmma_quant_linears(CudaContext& context, TrialOp<QuantLinearArgs> op);
+
 /// The same of int8 and FP8 weights whose rows are rounded; not by wgmma.
 std::string try_rounded_linears(CudaContext& context, TrialOp<QuantLinearArgs> op);
 

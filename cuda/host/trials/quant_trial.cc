@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -18,10 +17,21 @@ namespace {
 // Seventeen units of 128 inputs, the last of them not whole: each of four slices has more stages of
 // 64 than a ring holds.
 constexpr int64_t kFeatures = 80, kInner = 2120;
+constexpr int64_t kMostRows = 70;
+
+/// A launch. `multiprocessors` 0: the GPU's. One takes large tiles, several in turn.
+struct Run {
+  int64_t rows;
+  bool has_wgmma = false;
+  int32_t multiprocessors = 0;
+};
 // The last one's are the rows that all are held against; up to 32 have kernels of their own.
-constexpr std::array<int64_t, 4> kRows = {1, 9, 32, 70};
-constexpr int64_t kMostRows = kRows.back();
-static_assert(kRows[2] == kMostQuantFewRows && kMostRows > kMostQuantFewRows);
+constexpr Run kAnyGpu[] = {{1}, {9}, {kMostQuantFewRows}, {kMostRows}};
+static_assert(kMostRows > kMostQuantFewRows);
+// Every shape of wgmma's kernel, slices in clusters and in turn.
+constexpr Run kByWgmma[] = {{1, true},  {9, true},     {9, true, 1},      {20, true},
+                            {50, true}, {50, true, 1}, {kMostRows, true}, {kMostRows, true, 1},
+                            {kMostRows}};
 
 struct QuantCase {
   const char* name;
@@ -69,11 +79,12 @@ constexpr size_t kRoundedBytes =
 /// Of one case after the other.
 class QuantTrial {
  public:
-  QuantTrial(CudaContext& context, TrialOp<QuantLinearArgs> op)
+  QuantTrial(CudaContext& context, TrialOp<QuantLinearArgs> op, std::span<const Run> runs)
       : op_(op),
+        runs_(runs),
         weight_(inputs_.take(most_weight_bytes())),
         x_(inputs_.take(2 * kMostRows * kInner)),
-        out_(outputs_.take(kRows.size() * kSlotElements * sizeof(float))),
+        out_(outputs_.take(runs.size() * kSlotElements * sizeof(float))),
         rounded_(outputs_.take(kRoundedBytes)),
         trial_(context, inputs_.bytes(), outputs_.bytes()) {}
 
@@ -84,7 +95,7 @@ class QuantTrial {
       for (const char* how : kTrialRuns) {
         trial_.clear_outputs();
         trial_.run(&one - cases.data(), [&] {
-          for (size_t i = 0; i < kRows.size(); ++i) launch(one, i);
+          for (size_t i = 0; i < runs_.size(); ++i) launch(one, i);
         });
         const std::string why = compare(one);
         if (!why.empty()) return str_cat(why, " with ", one.name, how);
@@ -148,9 +159,9 @@ class QuantTrial {
   static float code_value(const QuantFormat& format, uint8_t code) {
     return has_float8(format) ? e4m3_to_f32(code) : static_cast<float>(static_cast<int8_t>(code));
   }
-  static uint8_t random_code(std::mt19937& random, bool float8) {
+  static uint8_t random_int8(std::mt19937& random) {
     const auto code = static_cast<uint8_t>(random());
-    return (float8 && (code & 0x7f) == 0x7f) || (!float8 && code == 0x80) ? uint8_t{0} : code;
+    return code == 0x80 ? uint8_t{0} : code;
   }
 
   /// Likewise of codes that meet codes.
@@ -158,13 +169,14 @@ class QuantTrial {
     std::byte* const tile = trial_.staging() + weight_ + row / kQuantTile * layout.tile_bytes();
     const int in_tile = static_cast<int>(row % kQuantTile);
     for (int64_t group = 0; group < layout.groups(); ++group) {
-      const float scale = 0.5f + static_cast<float>(random() & 0xff) / 256.0f;
+      const float scale = trial_scale(random);
       std::memcpy(tile + layout.scales_at() + 4 * (group * kQuantTile + pair_place(in_tile)),
                   &scale, 4);
       const int64_t first = layout.groups() == 1 ? 0 : group * kQuantUnit;
       const int64_t end = layout.groups() == 1 ? kInner : std::min(first + kQuantUnit, kInner);
       for (int64_t k = first; k < end; ++k) {
-        const uint8_t code = random_code(random, has_float8(layout.format));
+        const uint8_t code = has_float8(layout.format) ? f32_to_e4m3(trial_weight(random, row))
+                                                       : random_int8(random);
         tile[rounded_code_place(in_tile, k)] = static_cast<std::byte>(code);
         weights_[static_cast<size_t>(row * kInner + k)] =
             double{scale} * code_value(layout.format, code);
@@ -175,20 +187,26 @@ class QuantTrial {
   /// Numbers that are codes already: each 128 begin with the largest, so that scales are 1.
   uint16_t code_as_half(const QuantCase& one, size_t i, std::mt19937& random) const {
     const bool first = i % kInner % kQuantUnit == 0;
-    const float value = first ? most_of(one.format)
-                              : code_value(one.format, random_code(random, has_float8(one.format)));
+    float value = most_of(one.format);
+    if (has_float8(one.format)) {
+      value = trial_number(random, static_cast<int64_t>(i / kInner), first);
+    } else if (!first) {
+      value = code_value(one.format, random_int8(random));
+    }
     return one.dtype == DType::kBF16 ? f32_to_bf16(value) : f32_to_f16(value);
   }
 
   void launch(const QuantCase& one, size_t run) {
     const CudaContext& context = trial_.context();
-    const int64_t rows = kRows[run];
+    const int64_t rows = runs_[run].rows;
+    const int32_t all = context.properties().multiprocessors, some = runs_[run].multiprocessors;
     QuantLinearArgs args{.linear = {.dtype = one.dtype,
                                     .x = {trial_.inputs() + x_, rows, kInner, kInner},
                                     .weight = trial_.inputs() + weight_,
                                     .layout = layout_of(one.format).matrix,
                                     .out_dtype = DType::kF32,
-                                    .multiprocessors = context.properties().multiprocessors},
+                                    .multiprocessors = some == 0 ? all : some,
+                                    .has_wgmma = runs_[run].has_wgmma},
                          .format = one.format};
     if (rounds_rows(one.format)) {
       const RoundedRows rounded(layout_of(one.format), rows);
@@ -203,11 +221,11 @@ class QuantTrial {
   std::string compare(const QuantCase& one) {
     trial_.download();
     const auto* const found = reinterpret_cast<const float*>(trial_.staging() + out_);
-    const float* const all = found + (kRows.size() - 1) * kSlotElements;
-    for (size_t i = 0; i + 1 < kRows.size(); ++i) {
-      const size_t bytes = static_cast<size_t>(kRows[i] * kFeatures) * sizeof(float);
+    const float* const all = found + (runs_.size() - 1) * kSlotElements;
+    for (size_t i = 0; i + 1 < runs_.size(); ++i) {
+      const size_t bytes = static_cast<size_t>(runs_[i].rows * kFeatures) * sizeof(float);
       if (std::memcmp(found + i * kSlotElements, all, bytes) != 0) {
-        return str_cat("of ", kRows[i], " rows they differ");
+        return str_cat("of ", runs_[i].rows, " rows they differ");
       }
     }
     if (first_.empty()) {
@@ -218,9 +236,9 @@ class QuantTrial {
   }
 
   // A product of 16 or 32 k is off by as much as tensor cores leave of the sum, each step of a
-  // chain by a roundoff; Ada's and Hopper's sums of e4m3 end 13 bits below the largest number.
+  // chain by a roundoff; those of e4m3 have numbers that make none.
   bool values_are_right(const QuantCase& one, const float* all) const {
-    const double each = has_float8(one.format) ? 4 * 33 * 0x1p-13 : (kInner + 8) * 0x1p-23;
+    const double each = has_float8(one.format) ? 0.0 : (kInner + 8) * 0x1p-23;
     for (int64_t row = 0; row < kMostRows; ++row) {
       for (int64_t feature = 0; feature < kFeatures; ++feature) {
         const double* const w = weights_.data() + feature * kInner;
@@ -239,6 +257,7 @@ class QuantTrial {
   }
 
   TrialOp<QuantLinearArgs> op_;
+  std::span<const Run> runs_;
   TrialPlaces inputs_, outputs_;
   size_t weight_, x_;            // of inputs
   size_t out_, rounded_;         // of outputs
@@ -249,18 +268,22 @@ class QuantTrial {
 };
 
 std::string try_cases(CudaContext& context, TrialOp<QuantLinearArgs> op,
-                      std::span<const QuantCase> cases) {
-  return guarded(context, [&] { return QuantTrial(context, op).run(cases); });
+                      std::span<const QuantCase> cases, std::span<const Run> runs) {
+  return guarded(context, [&] { return QuantTrial(context, op, runs).run(cases); });
 }
 
 }  // namespace
 
 std::string try_quant_linears(CudaContext& context, TrialOp<QuantLinearArgs> op) {
-  return try_cases(context, op, kWhole);
+  return try_cases(context, op, kWhole, kAnyGpu);
+}
+
+std::string try_wgmma_quant_linears(CudaContext& context, TrialOp<QuantLinearArgs> op) {
+  return try_cases(context, op, kWhole, kByWgmma);
 }
 
 std::string try_rounded_linears(CudaContext& context, TrialOp<QuantLinearArgs> op) {
-  return try_cases(context, op, kRounded);
+  return try_cases(context, op, kRounded, kAnyGpu);
 }
 
 }  // namespace headrace::cuda

@@ -2,6 +2,7 @@
 
 // What trials share.
 
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -83,6 +84,27 @@ inline constexpr const char* kTrialRuns[] = {"", ", recorded", ", from a graph"}
 /// Numbers from 1 to 2 as float16, and from 1/128 to 2 as bfloat16, of both signs.
 inline uint16_t random_half(std::mt19937& random) {
   return static_cast<uint16_t>(0x3c00 | (random() & 0x83ff));
+}
+
+/// FP8 numbers whose sums of products are exact in any order and on every card: whole numbers up to
+/// 9 in weights and up to 7 in rows, times a power of two that a feature has, or all rows. 128
+/// products come to less than 2^13, which the shortest sums of tensor cores hold (Hopper's: 13 bits
+/// below the largest exponent). All of k comes to more where the numbers have one sign: a chain
+/// that goes on behind its unit loses bits. Features differ in their codes' exponents, odd ones
+/// have both signs; odd rows are negative. The first number of each unit of a row is its largest:
+/// scales are 1.
+inline float trial_weight(std::mt19937& random, int64_t feature) {
+  const float size =
+      std::ldexp(static_cast<float>(1 + random() % 9), static_cast<int>(feature % 15) - 9);
+  return feature % 2 == 1 && random() % 2 == 1 ? -size : size;
+}
+inline float trial_number(std::mt19937& random, int64_t row, bool first_of_unit) {
+  const float size = first_of_unit ? 448.0f : 64.0f * static_cast<float>(1 + random() % 7);
+  return row % 2 == 1 ? -size : size;
+}
+/// Of a weight; so short that sums times scales are exact, too.
+inline float trial_scale(std::mt19937& random) {
+  return 0.5f + static_cast<float>(random() % 8) / 8.0f;
 }
 
 /// Element `i` of 16-bit floats that lie anywhere.

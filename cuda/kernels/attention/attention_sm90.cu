@@ -93,11 +93,6 @@ struct GroupState {
   float total[2], held_total[2];  // of the lane's own keys
 };
 
-/// A descriptor of what lies `bytes` behind it: adding leaves the other fields alone.
-__device__ inline uint64_t behind(uint64_t descriptor, int bytes) {
-  return descriptor + static_cast<uint64_t>(bytes >> 4);
-}
-
 template <class C>
 __device__ void multiply_keys(const char* queries, const char* keys, Scores& scores) {
   const uint64_t a = tile_descriptor(queries, 0), b = tile_descriptor(keys, 0);
@@ -133,14 +128,15 @@ __device__ inline void mask_scores(const LaneRows& rows, int32_t tile, Scores& s
   }
 }
 
-/// Scores to weights, as numbers; `keep`: factors for the sums so far.
+/// Scores to weights, as numbers; `keep`: factors for the sums so far. `none` is kNoScore.
 template <class C>
-__device__ void soften(float scale, Scores& scores, GroupState<C>& state, float (&keep)[2]) {
+__device__ void soften(float scale, float none, Scores& scores, GroupState<C>& state,
+                       float (&keep)[2]) {
   HEADRACE_UNROLL
   for (int row = 0; row < 2; ++row) {
-    float largest = scores[2 * row];
+    float largest = none;
     HEADRACE_UNROLL
-    for (int j = 1; j < kTileKeys / 4; ++j) {
+    for (int j = 0; j < kTileKeys / 4; ++j) {
       largest = fmaxf(largest, scores[j / 2 * 4 + 2 * row + j % 2]);
     }
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
@@ -273,7 +269,7 @@ __device__ void begin_tiles(const GroupWork<C>& work, TileRange tiles, uint32_t 
   score_tile(work, n, scores);
   float keep[2];
   mask_scores(work.rows, tiles.begin, scores);
-  soften<C>(work.task.scale, scores, state, keep);
+  soften<C>(work.task.scale, kNoScore, scores, state, keep);
   pack_weights<C>(scores, state);
   if (tiles.begin + 1 < tiles.end) score_tile(work, n + 1, scores);
 }
@@ -293,11 +289,13 @@ __device__ void take_tile(const GroupWork<C>& work, int32_t tile, uint32_t n, Sc
   multiply_values<C>(values, !begins_split(tile - 1), state);
   if constexpr (!kLast) multiply_keys<C>(work.queries, keys, next);
   named_barrier_arrive(kTurn + (work.group ^ 1), kConsumers);
+  // Both the maxima and the weights begin with what is only known behind the group's turn.
   const float scale = read_behind(shared.head->scale);
+  const float none = read_behind(shared.head->no_score);
   if constexpr (kMasked) mask_scores(work.rows, tile, scores);
   float keep[2], fold_keep[2], fold_add[2];
   if constexpr (kBegins) end_split<C>(state, fold_keep, fold_add);
-  soften<C>(scale, scores, state, keep);
+  soften<C>(scale, none, scores, state, keep);
   hold_registers(scores);  // or they are softened behind the wait
   finish_first(state.total, shared.head->never_written);
   products_wait<0>();
@@ -405,6 +403,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     shared.values.init();
     barrier_init(&shared.head->values_landed, 1);
     shared.head->scale = task.scale;
+    shared.head->no_score = kNoScore;
     barrier_init_fence();
   }
   __syncthreads();

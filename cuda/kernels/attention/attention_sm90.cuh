@@ -93,6 +93,7 @@ struct Shared {
     uint64_t values_landed;  // of a tile that the copying warp has to finish
     uint32_t never_written;  // see finish_first()
     float scale;             // the task's: see read_behind()
+    float no_score;          // kNoScore: the same
   };
   static_assert(sizeof(Head) <= kBarrierBytes);
   Head* head;

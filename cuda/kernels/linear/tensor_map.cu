@@ -25,6 +25,17 @@ TensorMap make_tile_map(const TiledBytes& bytes, int box_tiles) {
   return map;
 }
 
+TensorMap make_run_map(const RunBytes& run, int box_bytes, int box_tiles) {
+  const TensorMap map{.data = static_cast<const char*>(run.data),
+                      .rows = run.tiles,
+                      .cols = run.bytes,
+                      .stride_bytes = run.tile_bytes,
+                      .box_rows = box_tiles,
+                      .run_bytes = box_bytes};
+  emulation::check_tensor_map(map);
+  return map;
+}
+
 #else
 
 namespace {
@@ -75,6 +86,24 @@ TensorMap make_tile_map(const TiledBytes& bytes, int box_tiles) {
   const CUresult result =
       encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(bytes.data), sizes, strides,
              box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  HEADRACE_CHECK(result == CUDA_SUCCESS, static_cast<int>(result));
+  return map;
+}
+
+TensorMap make_run_map(const RunBytes& run, int box_bytes, int box_tiles) {
+  static const EncodeTiled encode = encode_tiled();
+  constexpr int kWord = 4;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(run.bytes / kWord),
+                              static_cast<cuuint64_t>(run.tiles)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(run.tile_bytes)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_bytes / kWord),
+                            static_cast<cuuint32_t>(box_tiles)};
+  const cuuint32_t steps[] = {1, 1};
+  TensorMap map;
+  const CUresult result =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 2, const_cast<void*>(run.data), sizes, strides,
+             box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   HEADRACE_CHECK(result == CUDA_SUCCESS, static_cast<int>(result));
   return map;

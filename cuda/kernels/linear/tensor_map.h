@@ -35,4 +35,13 @@ inline constexpr int kMapTileRows = 16, kMapUnitBytes = 128;
 /// Boxes of `box_tiles` tiles (up to 16) x a unit. REQUIRES: data and tile_bytes aligned to 16.
 TensorMap make_tile_map(const TiledBytes& bytes, int box_tiles);
 
+/// Bytes that each of some tiles, `tile_bytes` apart, begins with.
+struct RunBytes {
+  const void* data = nullptr;
+  int64_t tiles = 0, tile_bytes = 0, bytes = 0;
+};
+/// Boxes of `box_bytes` (up to 1024) x `box_tiles` tiles, as copy_run() lays them into shared
+/// memory, tile behind tile; zeros beyond the edges. REQUIRES: data and all bytes aligned to 16.
+TensorMap make_run_map(const RunBytes& run, int box_bytes, int box_tiles);
+
 }  // namespace headrace::cuda

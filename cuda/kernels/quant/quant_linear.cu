@@ -29,6 +29,9 @@ void check(const QuantLinearArgs& args) {
 
 void multiply(const QuantLinearArgs& args, Stream stream) {
   if (args.linear.dtype == DType::kF32) return quant_linear_f32(args, stream);
+  if (args.linear.x.rows >= kLeastQuantWgmmaRows && quant_can_use_wgmma(args)) {
+    return quant_linear_wgmma(args, stream);
+  }
   if (args.linear.x.rows <= kMostQuantFewRows) return quant_linear_few(args, stream);
   quant_linear_tiles(args, stream);
 }

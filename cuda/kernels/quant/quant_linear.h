@@ -6,8 +6,8 @@
 namespace headrace::cuda {
 
 struct QuantLinearArgs {
-  /// `weight` is in the layout that `linear.layout` and `format` make; has_wgmma matters for FP8
-  /// that meets FP8 alone.
+  /// `weight` is in the layout that `linear.layout` and `format` make; has_wgmma matters for codes
+  /// that are multiplied with rows as they come, and for FP8 that meets FP8.
   LinearArgs linear;
   QuantFormat format;
   /// Of a reordered format: where x lies in the weight's order meanwhile, [>= kMostReorderedRows]
@@ -43,5 +43,14 @@ inline constexpr int64_t kMostQuantFewRows = 32;
 void quant_linear_few(const QuantLinearArgs& args, Stream stream);
 /// 16-bit, any number of rows: tiles.
 void quant_linear_tiles(const QuantLinearArgs& args, Stream stream);
+/// 16-bit, any number of rows, by wgmma: the same bits. REQUIRES: quant_can_use_wgmma(args), where
+/// rows are aligned to 16 bytes.
+bool quant_can_use_wgmma(const QuantLinearArgs& args);
+void quant_linear_wgmma(const QuantLinearArgs& args, Stream stream);
+/// Its small tiles: of 64 features and at most kMostQuantSmallRows rows.
+inline constexpr int kMostQuantSmallRows = 64;
+void quant_linear_wgmma_few(const QuantLinearArgs& args, Stream stream);
+/// Fewest rows that quant_linear() gives to it.
+inline constexpr int64_t kLeastQuantWgmmaRows = 1;
 
 }  // namespace headrace::cuda

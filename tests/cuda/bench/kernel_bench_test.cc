@@ -20,6 +20,7 @@ KernelBenchOptions toy(const std::string& cublaslt) {
           .some_rows = {35},
           .many_rows = 40,
           .quant_rows = 5,
+          .quant_row_counts = {5, 70},
           .prefill_tokens = 70,
           .decode_sequences = 2,
           .decode_context = 600,
@@ -68,6 +69,8 @@ TEST(KernelBench, MeasuresEveryNumber) {
                              "rope-kv-write",
                              "linear-int4",
                              "linear-int4-gate_up-5",
+                             "int4-by-32-o-70-mma",
+                             "int8-gate_up-5-bf16",
                              "linear-fp8",
                              "linear-fp8-down-130"}) {
     ASSERT_TRUE(rows.contains(number)) << number;

@@ -24,12 +24,14 @@ namespace headrace::emulation {
 
 /// Boxes of `box_rows` rows x 64 columns (128 bytes, swizzled) of a matrix of 16-bit elements;
 /// zeros beyond its edges. Or, with `tile_rows`, of tiles of so many rows, stride_bytes apart, each
-/// `cols` times its rows of 128 bytes.
+/// `cols` times its rows of 128 bytes. Or, with `run_bytes`, boxes of so many bytes of `box_rows`
+/// rows of `cols` bytes, not swizzled.
 struct TensorMap {
   const char* data;
   int64_t rows, cols, stride_bytes;
   int box_rows;
   int tile_rows = 0;
+  int run_bytes = 0;
 };
 
 /// Throws EmulationError if the driver would refuse it.
@@ -53,6 +55,13 @@ void copy_box(void* shared, const TensorMap& map, int32_t column, int32_t row, u
 void copy_unit(void* shared, const TensorMap& map, int32_t tile, int32_t unit, uint64_t* barrier,
                uint32_t blocks, const std::source_location& site);
 inline uint32_t own_block() { return 1u << cluster_rank(); }
+/// Words of 4 bytes from `word` on, of rows from `row` on.
+void copy_run(void* shared, const TensorMap& map, int32_t word, int32_t row, uint64_t* barrier,
+              const std::source_location& site);
+
+/// What lies in block `rank` of the cluster where `shared` does in this one.
+void load_from_block(void* to, const void* shared, size_t bytes, unsigned rank,
+                     const std::source_location& site);
 
 /// One of 15; `wait`: until all `threads` have arrived.
 void named_barrier(int number, int threads, bool wait, const std::source_location& site);
@@ -68,6 +77,7 @@ struct Product {
   bool b_is_n_major;
   bool keep;
   float (*value)(uint16_t);  ///< of an element; null: it is two e4m3
+  bool a_stays = false;      ///< a_registers are there until the wait, and don't change
 };
 
 void issue_product(const Product& product, const std::source_location& site);

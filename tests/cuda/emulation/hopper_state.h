@@ -22,10 +22,11 @@ bool in_shared_memory(uint32_t address, size_t bytes);
 
 /// A warp's part of a product: 16 rows of c.
 struct IssuedProduct {
-  Product args;                 // of lane 0
-  std::array<uint16_t, 256> a;  // [row][k], as it was at issue
-  std::vector<uint16_t> b;      // [n][k]
-  size_t accumulators;          // key: HeldSums::id
+  Product args;                               // of lane 0
+  std::array<uint16_t, 256> a;                // [row][k], as it was at issue
+  std::vector<uint16_t> b;                    // [n][k]
+  size_t accumulators;                        // key: HeldSums::id
+  std::array<const uint32_t*, 32> a_lanes{};  // where they were, if they stay
 };
 
 /// Accumulators that products work on; their registers are NaN meanwhile.

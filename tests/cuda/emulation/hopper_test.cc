@@ -6,11 +6,12 @@
 #include <random>
 #include <vector>
 
+#include "cuda/device/cluster.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/linear/tensor_map.h"
 #include "device_data.h"
-#include "tensor/float8.h"
+#include "short_sums.h"
 
 namespace headrace::cuda {
 namespace {
@@ -200,7 +201,7 @@ __global__ void code_product_kernel(const __grid_constant__ TensorMap a,
 }
 
 // The second of three units of rows 32 to 95; of 80 there are none behind the 80th.
-TEST_P(Hopper, ProductsOfCodesAreThoseOfTheirNumbers) {
+TEST_P(Hopper, ProductsOfCodesAreShortSums) {
   constexpr int kRows = 80, kUnits = 3, kN = 16, kTileBytes = kUnits * 2048 + 64;
   const auto code = [&] {
     return static_cast<uint8_t>(random_.integer(0, 0x7d) | random_.integer(0, 1) << 7);
@@ -216,16 +217,11 @@ TEST_P(Hopper, ProductsOfCodesAreThoseOfTheirNumbers) {
       out.data());
   for (int i = 0; i < 64; ++i) {
     for (int j = 0; j < kN; ++j) {
-      double want = 0.0, size = 0.0;
-      for (int k = 0; k < 128 && i < kRows - 32; ++k) {
-        const int row = 32 + i;
-        const size_t at = size_t(row / 16 * kTileBytes + (16 + row % 16) * 128 + k);
-        const double term = double(e4m3_to_f32(tiles[at])) *
-                            double(e4m3_to_f32(rows[size_t((j * kUnits + 1) * 128 + k)]));
-        want += term;
-        size += std::abs(term);
-      }
-      ASSERT_NEAR(out[size_t(i * kN + j)], want, 4 * size * 0x1p-24) << i << ", " << j;
+      const int row = 32 + i;
+      const size_t at = size_t(row / 16 * kTileBytes + (16 + row % 16) * 128);
+      const uint8_t* const column = &rows[size_t((j * kUnits + 1) * 128)];
+      const float want = row < kRows ? emulation::sum_short(&tiles[at], column, 128) : 0.0f;
+      ASSERT_EQ(out[size_t(i * kN + j)], want) << i << ", " << j;
     }
   }
   expect_error("tiles of another map", [&] {
@@ -257,6 +253,71 @@ TEST_P(Hopper, FindsSlips) {
   expect(Slip::kLanesDiffer, "lanes differ");
   expect(Slip::kWriteSums, "accumulators were written");
   expect(Slip::kWithinPattern, "within its pattern");
+}
+
+/// out [64, 8] = b's row sums over 16 k, by an operand of ones in registers, and `words`: the 8
+/// words of two tiles from word 4 on. 0: as it should be.
+__global__ void held_product_kernel(const __grid_constant__ TensorMap b,
+                                    const __grid_constant__ TensorMap run, float* out,
+                                    float4* words, int slip) {
+  auto* full = reinterpret_cast<uint64_t*>(shared_memory());
+  char* tile = shared_memory() + 1024;
+  char* bytes = tile + 8 * kRowBytes;
+  if (threadIdx.x == 0) {
+    barrier_init(full, 1);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    barrier_expect_bytes(full, 8 * kRowBytes + 32);
+    copy_box(tile, &b, 0, 0, full);
+    copy_run(bytes, slip == 1 ? &b : &run, 4, 1, full);
+  }
+  barrier_wait(full, 0);
+  const uint32_t ones = pack_pair<Bf16>(1.0f, 1.0f);
+  uint32_t a[4] = {ones, ones, ones, ones};
+  float c[4];
+  products_fence();
+  wgmma_held_64xk16<Bf16, 8>(c, a, tile_descriptor(tile, 0), false);
+  products_commit();
+  if (slip == 2 && threadIdx.x == 77) a[3] = 0;
+  products_wait<0>();
+  for (int i = 0; i < 4; ++i) {
+    const int row = warp_id() * 16 + lane_id() / 4 + i / 2 * 8;
+    out[row * 8 + lane_id() % 4 * 2 + i % 2] = c[i];
+  }
+  if (threadIdx.x < 2) {
+    words[threadIdx.x] =
+        load_from_block(reinterpret_cast<const float4*>(bytes) + threadIdx.x, slip == 3 ? 1 : 0);
+  }
+}
+
+TEST_P(Hopper, OperandsStayInRegistersAndRunsAreCopied) {
+  const auto rows = random_.uniforms(DType::kBF16, 8 * kUnit);
+  const DeviceMatrix b(DType::kBF16, 8, kUnit, rows);
+  std::vector<float> numbers(3 * 12);
+  for (float& one : numbers) one = random_.uniform(-1.0f, 1.0f);
+  const DeviceArray<float> tiles{std::span<const float>(numbers)};
+  std::vector<float> out(64 * 8);
+  std::vector<float4> words(2);
+  const auto go = [&](int slip) {
+    run(held_product_kernel, 128, 1024 + 8 * kRowBytes + 128,
+        make_tensor_map(b.matrix(), DType::kBF16, 8),
+        make_run_map({tiles.data(), 3, 48, 32}, 16, 2), out.data(), words.data(), slip);
+  };
+  go(0);
+  for (int j = 0; j < 8; ++j) {
+    double want = 0.0;
+    for (int k = 0; k < 16; ++k) want += double(rows[size_t(j * kUnit + k)]);
+    for (int i = 0; i < 64; ++i) ASSERT_EQ(out[size_t(i * 8 + j)], static_cast<float>(want));
+  }
+  for (size_t tile = 0; tile < 2; ++tile) {
+    EXPECT_EQ(words[tile].x, numbers[(tile + 1) * 12 + 4]);
+    EXPECT_EQ(words[tile].w, numbers[(tile + 1) * 12 + 7]);
+  }
+  expect_error("a run of another map", [&] { go(1); });
+  expect_error("registers changed", [&] { go(2); });
+  expect_error("no such block", [&] { go(3); });
 }
 
 /// 0: as it should be.

@@ -9,6 +9,7 @@
 
 #include "codes8.h"
 #include "hopper_state.h"
+#include "short_sums.h"
 
 namespace headrace::emulation {
 namespace {
@@ -79,7 +80,8 @@ struct Call {
 bool same_product(const Product& x, const Product& y) {
   return x.n == y.n && (x.a_registers == nullptr) == (y.a_registers == nullptr) &&
          (x.a_registers != nullptr || x.a == y.a) && x.b == y.b &&
-         x.b_is_n_major == y.b_is_n_major && x.keep == y.keep && x.value == y.value;
+         x.b_is_n_major == y.b_is_n_major && x.keep == y.keep && x.value == y.value &&
+         x.a_stays == y.a_stays;
 }
 
 struct Lanes {
@@ -135,19 +137,29 @@ const char* hold_sums(const Lanes& lanes, size_t* id) {
   return nullptr;
 }
 
-const char* read_a(const Lanes& lanes, std::array<uint16_t, 256>* out) {
-  const Call& first = *lanes.at[0];
-  if (first.product.a_registers == nullptr) {
-    const int row = static_cast<int>(first.warp % 4) * kRows;
-    return read_matrix(first.product.a, false, row, kRows, out->data());
-  }
+using LaneRegisters = std::array<const uint32_t*, 32>;
+
+void read_registers(const LaneRegisters& lanes, std::array<uint16_t, 256>* out) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int w = 0; w < 4; ++w) {
       const int row = lane / 4 + w % 2 * 8, k = lane % 4 * 2 + w / 2 * 8;
       std::memcpy(&(*out)[static_cast<size_t>(row * kDepth + k)],
-                  &lanes.at[lane]->product.a_registers[w], 4);
+                  &lanes[static_cast<size_t>(lane)][w], 4);
     }
   }
+}
+
+const char* read_a(const Lanes& lanes, IssuedProduct* out) {
+  const Call& first = *lanes.at[0];
+  if (first.product.a_registers == nullptr) {
+    const int row = static_cast<int>(first.warp % 4) * kRows;
+    return read_matrix(first.product.a, false, row, kRows, out->a.data());
+  }
+  LaneRegisters held;
+  for (size_t lane = 0; lane < held.size(); ++lane)
+    held[lane] = lanes.at[lane]->product.a_registers;
+  read_registers(held, &out->a);
+  if (first.product.a_stays) out->a_lanes = held;
   return nullptr;
 }
 
@@ -167,9 +179,9 @@ const char* issue(void* const* payloads) {
   if (lanes.warp->issued == log.size()) log.push_back(product);
   if (!same_product(log[lanes.warp->issued++], product)) return "warps differ in a product";
 
-  IssuedProduct issued{.args = product, .a = {}, .b = {}, .accumulators = 0};
+  IssuedProduct issued{.args = product, .a = {}, .b = {}, .accumulators = 0, .a_lanes = {}};
   issued.b.resize(static_cast<size_t>(product.n * kDepth));
-  if (const char* error = read_a(lanes, &issued.a)) return error;
+  if (const char* error = read_a(lanes, &issued)) return error;
   if (const char* error =
           read_matrix(product.b, product.b_is_n_major, 0, product.n, issued.b.data())) {
     return error;
@@ -185,27 +197,28 @@ const char* check_unchanged(const IssuedProduct& product, unsigned warp) {
   std::vector<uint16_t> b(product.b.size());
   read_matrix(product.args.b, product.args.b_is_n_major, 0, product.args.n, b.data());
   if (b != product.b) return kChanged;
+  if (product.args.a_stays) {
+    read_registers(product.a_lanes, &a);
+    return a == product.a ? nullptr : "an operand's registers changed under a product";
+  }
   if (product.args.a_registers != nullptr) return nullptr;
   read_matrix(product.args.a, false, static_cast<int>(warp % 4) * kRows, kRows, a.data());
   return a == product.a ? nullptr : kChanged;
 }
 
-/// Number k of row `row` of operands as read_matrix() leaves them.
-double number_at(const Product& product, const uint16_t* words, int row, int k) {
-  if (product.value != nullptr) {
-    return static_cast<double>(product.value(words[row * kDepth + k]));
-  }
-  return float8_number(static_cast<uint8_t>(words[row * kDepth + k / 2] >> k % 2 * 8));
-}
-
-/// Products are exact in double; one rounding, as a tensor core has no more (of e4m3 it has: its
-/// sums are shorter).
+/// Of 16-bit elements products are exact in double: one rounding, as a tensor core has no more.
 void add_product(const IssuedProduct& product, float* sums) {
-  const int n = product.args.n, depth = product.args.value != nullptr ? kDepth : 2 * kDepth;
-  std::vector<double> b(static_cast<size_t>(n * depth)), total(static_cast<size_t>(n));
+  const int n = product.args.n;
+  if (product.args.value == nullptr) {
+    return add_short_matrix(reinterpret_cast<const uint8_t*>(product.a.data()),
+                            reinterpret_cast<const uint8_t*>(product.b.data()), kRows, n,
+                            product.args.keep, sums);
+  }
+  const auto number = [&](uint16_t bits) { return static_cast<double>(product.args.value(bits)); };
+  std::vector<double> b(static_cast<size_t>(n * kDepth)), total(static_cast<size_t>(n));
   for (int j = 0; j < n; ++j) {
-    for (int k = 0; k < depth; ++k) {
-      b[static_cast<size_t>(k * n + j)] = number_at(product.args, product.b.data(), j, k);
+    for (int k = 0; k < kDepth; ++k) {
+      b[static_cast<size_t>(k * n + j)] = number(product.b[static_cast<size_t>(j * kDepth + k)]);
     }
   }
   for (int row = 0; row < kRows; ++row) {
@@ -213,8 +226,8 @@ void add_product(const IssuedProduct& product, float* sums) {
     for (int j = 0; j < n; ++j) {
       total[static_cast<size_t>(j)] = product.args.keep ? static_cast<double>(to[j]) : 0.0;
     }
-    for (int k = 0; k < depth; ++k) {
-      const double a = number_at(product.args, product.a.data(), row, k);
+    for (int k = 0; k < kDepth; ++k) {
+      const double a = number(product.a[static_cast<size_t>(row * kDepth + k)]);
       const double* from = b.data() + k * n;
       double* at = total.data();
       for (int j = 0; j < n; ++j) at[j] += a * from[j];

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kRowBytes = 128;
 constexpr int kMaxBoxRows = 256;
+constexpr int kMaxRunBytes = 1024;            // 256 words
 constexpr int64_t kMaxBytes = (1 << 20) - 1;  // that a barrier counts
 
 /// What the word of a barrier holds.
@@ -92,11 +93,28 @@ void land_tiles(char* memory, uint32_t to, const TensorMap& map, int32_t tile, i
   }
 }
 
+void land_run(char* memory, uint32_t to, const TensorMap& map, int32_t word, int32_t row) {
+  constexpr int kWord = 4;
+  for (int r = 0; r < map.box_rows; ++r) {
+    const int64_t from_row = int64_t{row} + r;
+    for (int at = 0; at < map.run_bytes; at += kWord) {
+      uint32_t value = 0;
+      const int64_t from = int64_t{word} * kWord + at;
+      if (from_row >= 0 && from_row < map.rows && from >= 0 && from < map.cols) {
+        std::memcpy(&value, map.data + from_row * map.stride_bytes + from, kWord);
+      }
+      const uint32_t address = to + static_cast<uint32_t>(r * map.run_bytes + at);
+      std::memcpy(memory + (address - kSharedStart), &value, kWord);
+    }
+  }
+}
+
 /// land_all(memory, address) in each block whose bit is set, at a time of its own.
 template <class Land>
 void copy_late(void* shared, const TensorMap& map, uint64_t* barrier, uint32_t blocks,
                const std::source_location& site, const Land& land_all) {
-  const auto bytes = static_cast<size_t>(map.box_rows) * kRowBytes;
+  const auto bytes = static_cast<size_t>(map.box_rows) *
+                     static_cast<size_t>(map.run_bytes == 0 ? kRowBytes : map.run_bytes);
   const uint32_t address = shared_address_of(shared);
   if (address % kRowBytes != 0 || !in_shared_memory(address, bytes)) {
     fail("a box out of place in shared memory", site);
@@ -127,7 +145,8 @@ void check_tensor_map(const TensorMap& map) {
   const bool fits = reinterpret_cast<uintptr_t>(map.data) % 16 == 0 && map.rows >= 1 &&
                     map.cols >= 1 && map.rows <= 0xffffffffLL && map.cols <= 0xffffffffLL &&
                     map.stride_bytes % 16 == 0 && map.stride_bytes < (1LL << 40) &&
-                    map.box_rows >= 1 && map.box_rows <= kMaxBoxRows;
+                    map.box_rows >= 1 && map.box_rows <= kMaxBoxRows && map.run_bytes % 16 == 0 &&
+                    map.run_bytes <= kMaxRunBytes && (map.run_bytes == 0 || map.cols % 16 == 0);
   if (!fits) throw EmulationError("no driver encodes this tensor map");
 }
 
@@ -166,7 +185,7 @@ void barrier_wait(uint64_t* barrier, uint32_t parity, const std::source_location
 
 void copy_box(void* shared, const TensorMap& map, int32_t column, int32_t row, uint64_t* barrier,
               uint32_t blocks, const std::source_location& site) {
-  if (map.tile_rows != 0) fail("a box of a map of tiles", site);
+  if (map.tile_rows != 0 || map.run_bytes != 0) fail("a box of a map of tiles", site);
   copy_late(shared, map, barrier, blocks, site,
             [=](char* memory, uint32_t to) { land(memory, to, map, column, row); });
 }
@@ -176,6 +195,22 @@ void copy_unit(void* shared, const TensorMap& map, int32_t tile, int32_t unit, u
   if (map.tile_rows == 0 || tile < 0 || unit < 0) fail("tiles of another map", site);
   copy_late(shared, map, barrier, blocks, site,
             [=](char* memory, uint32_t to) { land_tiles(memory, to, map, tile, unit); });
+}
+
+void copy_run(void* shared, const TensorMap& map, int32_t word, int32_t row, uint64_t* barrier,
+              const std::source_location& site) {
+  if (map.run_bytes == 0) fail("a run of another map", site);
+  copy_late(shared, map, barrier, own_block(), site,
+            [=](char* memory, uint32_t to) { land_run(memory, to, map, word, row); });
+}
+
+void load_from_block(void* to, const void* shared, size_t bytes, unsigned rank,
+                     const std::source_location& site) {
+  const uint32_t address = shared_address_of(shared);
+  if (rank >= cluster_size()) fail("the cluster has no such block", site);
+  if (block_is_over(rank)) fail("memory of a block that has ended", site);
+  if (!in_shared_memory(address, bytes)) fail("a read beyond shared memory", site);
+  std::memcpy(to, shared_memory_of(rank) + (address - kSharedStart), bytes);
 }
 
 const char* HopperState::check_barriers() {

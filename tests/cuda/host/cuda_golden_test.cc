@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/reference/reference_backend.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/golden_expect.h"
 #include "cpp/model/test_json.h"
+#include "cuda/host/support/expect_rounded.h"
 #include "cuda/host/support/gpu_under_test.h"
 #include "model/checkpoint/mapped_file.h"
 #include "model/config/stored_quantization.h"
@@ -39,8 +39,9 @@ TEST_P(CudaGoldenBfloat16, IsNoWorseThanTransformers) {
 // FP8 of which transformers multiplied the numbers: here rows are rounded, too.
 TEST_P(CudaGoldenRounded, SaysWhatTheReferenceSaysOfRoundedRows) {
   const GoldenCase golden = load_golden_case(GetParam());
-  DecoderHarness harness(make_gpu_under_test(DType::kF32), golden.folder, {});
-  DecoderHarness oracle(make_reference_backend(0, Activations::kWhole, true), golden.folder, {});
+  const auto gpu = make_gpu_under_test(DType::kF32);
+  DecoderHarness harness(gpu, golden.folder, {});
+  DecoderHarness oracle(make_rounding_reference(*gpu), golden.folder, {});
   expect_rounded_answers(harness, oracle, golden);
 }
 

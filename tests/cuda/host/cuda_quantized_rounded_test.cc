@@ -47,7 +47,7 @@ TEST_P(CudaRoundedFormat, MatchesTheReference) {
   SCOPED_TRACE(random_.trace());
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const auto gpu = make_gpu_under_test(dtype);
-    const auto oracle = make_rounding_reference();
+    const auto oracle = make_rounding_reference(*gpu);
     const auto numbers = random_.uniforms(kOutputs * kInputs);
     const std::vector<float> upper(numbers.begin(), numbers.begin() + kFirst * kInputs);
     const std::vector<float> lower(numbers.begin() + kFirst * kInputs, numbers.end());

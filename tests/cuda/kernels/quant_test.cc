@@ -18,6 +18,7 @@ struct Options {
   int64_t gap = 0, offset = 0;  // of x, in elements
   int32_t multiprocessors = 132;
   bool tiles = false;  // by quant_linear_tiles, however few rows
+  bool wgmma = false;  // by quant_linear_wgmma, however few rows
 };
 
 /// A random weight, and what it means.
@@ -62,12 +63,18 @@ class QuantCase {
                                     .silu_mul = o.silu_mul,
                                     .out_dtype = o.out_dtype,
                                     .out = out.matrix(),
-                                    .multiprocessors = o.multiprocessors},
+                                    .multiprocessors = o.multiprocessors,
+                                    .has_wgmma = o.wgmma},
                          .format = layout_.format};
     if (o.bias) args.linear.bias = bias_data_.data();
     if (o.residual) args.linear.residual = add.matrix();
     if (layout_.format.reordered) args.reordered = ordered.data();
-    (o.tiles ? quant_linear_tiles : quant_linear)(args, nullptr);
+    if (o.wgmma) {
+      EXPECT_TRUE(quant_can_use_wgmma(args));
+      quant_linear_wgmma(args, nullptr);
+    } else {
+      (o.tiles ? quant_linear_tiles : quant_linear)(args, nullptr);
+    }
     return out;
   }
 
@@ -282,6 +289,59 @@ TEST(QuantRows, LongRowsHaveTheBitsOfTiles) {
       const auto [want, size] = c.exact(x, 5, 63, false);
       ASSERT_NEAR(few.at(5, 63), want, c.bound(size));
       wide = !wide;
+    }
+  }
+}
+
+// Every shape of wgmma's kernel: slices in clusters or in turn, small tiles and large ones.
+TEST_P(QuantLinear, WgmmaHasTheBitsOfTiles) {
+  if (!device_has_wgmma()) GTEST_SKIP() << "not a GPU of compute capability 9.0";
+  SCOPED_TRACE(random_.trace());
+  int number = 0;
+  for (const QuantFormat& format : formats()) {
+    if (format.reordered) continue;
+    SCOPED_TRACE(trace(format));
+    const DType dtype = ++number % 2 == 0 ? DType::kBF16 : DType::kF16;
+    const bool gate_up = number % 3 == 0;
+    const int64_t n = gate_up ? 40 : 72, k = number % 4 == 0 ? 72 : 584;
+    const QuantCase c(dtype, format, n, k, gate_up, random_);
+    for (const int64_t rows : {9, 11, 27, 28, 50, 62, 70, 129}) {
+      if ((number + rows) % 4 != 0) continue;
+      const auto x = random_.uniforms(dtype, rows * k);
+      const auto residual = random_.uniforms(dtype, rows * n);
+      Options o{.bias = rows % 2 == 0,
+                .residual = rows == 27 && !gate_up,
+                .silu_mul = gate_up && rows != 50,
+                .out_dtype = rows == 11 ? DType::kF32 : dtype,
+                .multiprocessors = number % 2 == 0 ? 132 : 1,
+                .tiles = true};
+      const DeviceMatrix want = c.run(x, o, residual);
+      o.tiles = false;
+      o.wgmma = true;
+      ASSERT_EQ(c.run(x, o, residual).values(), want.values())
+          << rows << " rows of " << dtype_name(dtype) << ", " << o.multiprocessors
+          << " multiprocessors";
+    }
+  }
+}
+
+TEST(QuantRows, WgmmaHasTheBitsOfTilesUpTo620) {
+  if (!device_has_wgmma()) GTEST_SKIP() << "not a GPU of compute capability 9.0";
+  Random random(50);
+  const QuantFormat format{.bits = 4, .group_size = 32, .zero_points = true};
+  const QuantCase c(DType::kBF16, format, 136, 136, false, random);
+  const auto x = random.uniforms(DType::kBF16, 620 * 136);
+  const DeviceMatrix all = c.run(x, {.tiles = true});
+  for (const int64_t rows : {1, 15, 33, 65, 127, 129, 620}) {
+    for (const int32_t multiprocessors : {1, 9}) {
+      if (rows == 620 && multiprocessors == 9) continue;
+      const DeviceMatrix some = c.run({x.begin(), x.begin() + rows * 136},
+                                      {.multiprocessors = multiprocessors, .wgmma = true});
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < 136; ++j) {
+          ASSERT_EQ(some.at(i, j), all.at(i, j)) << i << " of " << rows << ", feature " << j;
+        }
+      }
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/emulation/short_sums.h"
 #include "cuda/kernels/rounded/round_rows.h"
 #include "cuda/kernels/rounded/rounded_linear.h"
 #include "cuda/kernels/rows/rms_norm.h"
@@ -33,12 +34,20 @@ struct Options {
   bool wgmma = false;  // where the device has it
 };
 
+/// Rows as QuantFormat says: [rows][k] codes and what they mean, and [rows][scales] scales.
+struct RowsAsSaid {
+  std::vector<uint8_t> codes;
+  std::vector<float> scales, meant;
+};
+
 /// A random weight, and what it means.
 class RoundedCase {
  public:
   RoundedCase(DType dtype, Activations kind, int64_t n, int64_t k, bool gate_up, Random& random)
       : dtype_(dtype),
         layout_{{n, k, gate_up}, format_of(kind)},
+        codes_(static_cast<size_t>(n * k)),
+        scales_(static_cast<size_t>(n * layout_.groups())),
         weights_(static_cast<size_t>(n * k)),
         bias_(random.uniforms(dtype, n)),
         stored_(std::vector<uint8_t>(static_cast<size_t>(layout_.bytes()))),
@@ -90,12 +99,32 @@ class RoundedCase {
     return {sum, size};
   }
 
-  /// Roundings: of each product of 32 k two (a GPU's tensor core truncates), of each unit two for
-  /// its scales and one for the sum; of scales, slices and the row's rounded codes a few. A GPU's
-  /// wgmma cuts each of the 32 products and the sum so far 13 bits below the largest of them.
-  double bound(double size, bool wgmma) const {
-    const double all = size * (double(layout_.units()) * (4 * 2 + 3) + kQuantSlices + 8) * 0x1p-24;
-    return wgmma && kDeviceSchedules == 1 ? all + size * 4 * 33 * 0x1p-13 : all;
+  /// Roundings of mma.sync: of each product of 32 k two (a GPU's tensor core truncates), of each
+  /// unit two for its scales and one for the sum; of scales, slices and the row's rounded codes a
+  /// few.
+  double bound(double size) const {
+    return size * (double(layout_.units()) * (4 * 2 + 3) + kQuantSlices + 8) * 0x1p-24;
+  }
+
+  /// What wgmma makes of e4m3, bit by bit: each unit as Hopper adds it, the units in float32.
+  std::vector<float> by_wgmma(const RowsAsSaid& said, int64_t rows, bool bias) const {
+    const int64_t units = layout_.units();
+    const bool by_unit = layout_.groups() > 1;
+    std::vector<float> out(size_t(rows * n())), products(out.size());
+    for (int64_t step = 0; step < units * 4; ++step) {
+      const auto x = step_of(said.codes, rows, step), weights = step_of(codes_, n(), step);
+      emulation::add_short_matrix(x.data(), weights.data(), int(rows), int(n()), step % 4 > 0,
+                                  products.data());
+      for (size_t i = 0; step % 4 == 3 && i < out.size(); ++i) {
+        out[i] = by_unit ? std::fmaf(products[i], scale(said, int64_t(i), step / 4), out[i])
+                         : out[i] + products[i];
+      }
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!by_unit) out[i] *= scale(said, int64_t(i), 0);
+      if (bias) out[i] += bias_[i % size_t(n())];
+    }
+    return out;
   }
 
  private:
@@ -111,41 +140,65 @@ class RoundedCase {
         scale = random.uniform(0.001f, 0.01f);
         const int64_t pair = group * kQuantTile + pair_place(row);
         std::memcpy(tile + layout_.scales_at() + pair * 4, &scale, 4);
+        scales_[size_t(i * layout_.groups() + group)] = scale;
       }
       auto code = static_cast<uint8_t>(random.integer(0, 255));
       if (has_float8(format) && (code & 0x7f) == 0x7f) code = 0;
       tile[rounded_code_place(row, j)] = code;
+      codes_[size_t(i * k() + j)] = code;
       weights_[size_t(i * k() + j)] = double(scale) * double(number_of(format, code));
     }
   }
 
+  /// The 32 codes of each row that a product takes, zeros behind the last.
+  std::vector<uint8_t> step_of(const std::vector<uint8_t>& codes, int64_t rows,
+                               int64_t step) const {
+    std::vector<uint8_t> out(size_t(rows * 32));
+    for (int64_t i = 0; i < rows * 32; ++i) {
+      const int64_t j = step * 32 + i % 32;
+      if (j < k()) out[size_t(i)] = codes[size_t(i / 32 * k() + j)];
+    }
+    return out;
+  }
+
+  /// Of a row and a feature together, of number `place` of the output.
+  float scale(const RowsAsSaid& said, int64_t place, int64_t group) const {
+    const int64_t groups = layout_.groups(), row = place / n(), feature = place % n();
+    return scales_[size_t(feature * groups + group)] * said.scales[size_t(row * groups + group)];
+  }
+
   DType dtype_;
   QuantLayout layout_;
+  std::vector<uint8_t> codes_;
+  std::vector<float> scales_;
   std::vector<double> weights_;
   std::vector<float> bias_;
   DeviceArray<uint8_t> stored_;
   DeviceMatrix bias_data_;
 };
 
-/// What rows mean once they are rounded, by the words of QuantFormat.
-std::vector<float> round_as_said(const QuantFormat& format, std::vector<float> x, int64_t k) {
+RowsAsSaid round_as_said(const QuantFormat& format, const std::vector<float>& x, int64_t k) {
   const int64_t run = format.activations == Activations::kFloat8Groups ? 128 : k;
   const float most = most_of(format);
+  RowsAsSaid out;
   for (size_t row = 0; row < x.size(); row += size_t(k)) {
     for (int64_t first = 0; first < k; first += run) {
-      float* const at = x.data() + row + first;
+      const float* const at = x.data() + row + first;
       const int64_t count = std::min(run, k - first);
       float top = 0.0f;
       for (int64_t i = 0; i < count; ++i) top = std::max(top, std::abs(at[i]));
+      out.scales.push_back(top / most);
       for (int64_t i = 0; i < count; ++i) {
         const float wanted = at[i] * (most / top);
-        const float code =
-            has_float8(format) ? e4m3_to_f32(f32_to_e4m3(wanted)) : std::nearbyint(wanted);
-        at[i] = top < 0x1p-100f ? 0.0f : code * (top / most);
+        const uint8_t code = has_float8(format)
+                                 ? f32_to_e4m3(wanted)
+                                 : static_cast<uint8_t>(static_cast<int>(std::nearbyint(wanted)));
+        out.codes.push_back(code);
+        out.meant.push_back(number_of(format, code) * out.scales.back());
       }
     }
   }
-  return x;
+  return out;
 }
 
 class RoundedLinear : public KernelTest {
@@ -217,20 +270,23 @@ TEST_P(RoundedLinear, MatchesExactSumsOfRoundedRows) {
       for (const int64_t rows : {1, 9, 20, 40}) {
         if (rows != 9 && (number + rows) % 3 == 0) continue;
         const auto x = numbers(dtype, rows * c.k());
-        const auto meant = round_as_said(c.layout().format, x, c.k());
+        const auto said = round_as_said(c.layout().format, x, c.k());
         for (const bool wgmma : {false, true}) {
-          if (wgmma && kind == Activations::kInt8Rows) continue;
+          if (wgmma && (kind == Activations::kInt8Rows || !device_has_wgmma())) continue;
           const Options o{.bias = rows == 9,
                           .gap = rows == 20 ? 3 : 0,
                           .multiprocessors = small ? 1 : 132,
                           .wgmma = wgmma};
           const DeviceMatrix got = c.run(x, o);
+          if (wgmma) {
+            ASSERT_EQ(got.values(), c.by_wgmma(said, rows, o.bias)) << dtype_name(dtype);
+            continue;
+          }
           for (int64_t i = 0; i < rows; ++i) {
             for (int64_t j = 0; j < c.n(); ++j) {
-              const auto [want, size] = c.exact(meant, i, j, o.bias);
-              ASSERT_NEAR(got.at(i, j), want, c.bound(size, wgmma))
-                  << dtype_name(dtype) << " row " << i << " of " << rows << ", feature " << j
-                  << (wgmma ? ", by wgmma" : "");
+              const auto [want, size] = c.exact(said.meant, i, j, o.bias);
+              ASSERT_NEAR(got.at(i, j), want, c.bound(size))
+                  << dtype_name(dtype) << " row " << i << " of " << rows << ", feature " << j;
             }
           }
         }

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "backend/host/weight_source.h"
-#include "backend/reference/reference_backend.h"
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/decoder_harness.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/quantized_checkpoint.h"
 #include "cpp/model/test_json.h"
 #include "cuda/host/support/engine_requests.h"
+#include "cuda/host/support/expect_rounded.h"
+#include "cuda/host/support/gpu_under_test.h"
 #include "cuda/host/support/rank_devices.h"
 #include "cuda/host/support/rounded_checkpoint.h"
 #include "model/checkpoint/checkpoint.h"
@@ -94,7 +95,8 @@ TEST(CudaTensorParallelFloat8, ExpertsAnswerAsOnOneGpu) {
   const TempFolder plain, quantized;
   write_wide(plain.path());
   write_rounded(plain.path(), RoundedTool::kFloat8Blocks, quantized.path());
-  DecoderHarness oracle(make_reference_backend(0, Activations::kWhole, true), quantized.path(), {});
+  DecoderHarness oracle(make_rounding_reference(*make_gpu_under_test(DType::kF32)),
+                        quantized.path(), {});
   ModelOptions options = options_for(load_golden_case("qwen3_moe"));
   options.path = quantized.path();
   const std::vector<std::vector<int32_t>> prompts = {prompt(30, 3), prompt(7, 9)};

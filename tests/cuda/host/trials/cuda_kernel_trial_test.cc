@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cuda/host/support/emulated_gpu.h"
+#include "submit.h"
 
 namespace headrace::cuda {
 namespace {
@@ -28,6 +29,7 @@ TEST_F(KernelTrial, GoodKernelsPassAndLeaveNothing) {
   EXPECT_EQ(try_attention(context_, attention, false), "");
   EXPECT_EQ(try_code_attention(context_, attention), "");
   EXPECT_EQ(try_quant_linears(context_, quant_linear), "");
+  EXPECT_EQ(try_wgmma_quant_linears(context_, quant_linear), "");
   EXPECT_EQ(try_rounded_linears(context_, quant_linear), "");
   EXPECT_EQ(try_experts(context_, grouped_linear), "");
   EXPECT_EQ(try_rounded_experts(context_, grouped_linear), "");
@@ -123,6 +125,24 @@ TEST_F(KernelTrial, WrongCodesAreSeen) {
             "of 20 rows they differ in groups");
   EXPECT_EQ(try_wgmma_codes(context_, other_feature<Activations::kFloat8Groups, 0>),
             "values are wrong in groups");
+}
+
+/// FP8 by wgmma, or by mma.sync: the last that a chain does which doesn't end with its unit.
+template <bool kWgmma>
+void cut_at_the_end(const QuantLinearArgs& args, Stream stream) {
+  quant_linear(args, stream);
+  if (!has_float8(args.format) || args.linear.has_wgmma != kWgmma) return;
+  const Matrix out = args.linear.out;
+  submit(stream, nullptr, [out] {
+    auto* const bits = static_cast<uint32_t*>(out.data);
+    for (int64_t i = 0; i < out.rows * out.stride; ++i) bits[i] &= ~0x3ffu;
+  });
+}
+
+TEST_F(KernelTrial, SumsThatLoseBitsBehindAUnitAreSeen) {
+  EXPECT_EQ(try_wgmma_codes(context_, cut_at_the_end<true>), "values are wrong");
+  EXPECT_EQ(try_rounded_linears(context_, cut_at_the_end<false>),
+            "values are wrong with FP8 weights and rows");
 }
 
 /// Tensor cores see scores that are twice as large.
@@ -236,6 +256,15 @@ void off_by_eight(const QuantLinearArgs& args, Stream stream) {
   quant_linear(bad, stream);
 }
 
+/// The same of kRows rows by wgmma alone.
+template <int64_t kRows>
+void off_by_wgmma(const QuantLinearArgs& args, Stream stream) {
+  QuantLinearArgs bad = args;
+  const bool hit = args.linear.x.rows == kRows && args.linear.has_wgmma;
+  if (hit) bad.linear.x.data = static_cast<const char*>(args.linear.x.data) + 16;
+  quant_linear(bad, stream);
+}
+
 /// Of int8 and 16-bit floats alone.
 void wrong_int8(const QuantLinearArgs& args, Stream stream) {
   QuantLinearArgs bad = args;
@@ -249,6 +278,10 @@ TEST_F(KernelTrial, WrongCodeLinearsAreSeen) {
   EXPECT_EQ(try_quant_linears(context_, off_by_eight<0, Activations::kWhole>),
             "values are wrong with int4 weights with zero points");
   EXPECT_EQ(try_quant_linears(context_, wrong_int8), "values are wrong with int8 weights");
+  EXPECT_EQ(try_wgmma_quant_linears(context_, off_by_wgmma<20>),
+            "of 20 rows they differ with int4 weights with zero points");
+  EXPECT_EQ(try_wgmma_quant_linears(context_, off_by_wgmma<70>),
+            "of 70 rows they differ with int4 weights with zero points");
   EXPECT_EQ(try_rounded_linears(context_, off_by_eight<32, Activations::kInt8Rows>),
             "of 32 rows they differ with int8 weights and rows");
   EXPECT_EQ(try_rounded_linears(context_, off_by_eight<0, Activations::kFloat8Rows>),

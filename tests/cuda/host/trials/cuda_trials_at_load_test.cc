@@ -41,6 +41,8 @@ int launches(const Try& run) {
 TEST(KernelTrialAtLoad, WhatFailsIsReplacedWithAWarning) {
   const int linears = launches([](CudaContext& c) { return try_wgmma_linears(c, linear); });
   const int products = launches([](CudaContext& c) { return try_wgmma_codes(c, quant_linear); });
+  const int quants =
+      launches([](CudaContext& c) { return try_wgmma_quant_linears(c, quant_linear); });
   const int attends = launches([](CudaContext& c) { return try_attention(c, attention, true); });
   const int codes = launches([](CudaContext& c) { return try_code_attention(c, attention); });
   struct Fault {
@@ -50,9 +52,10 @@ TEST(KernelTrialAtLoad, WhatFailsIsReplacedWithAWarning) {
   std::vector<int32_t> expected;
   for (const Fault& fault :
        {Fault{0, ""}, Fault{3, "linears by wgmma"}, Fault{linears + 3, "FP8 linears by wgmma"},
-        Fault{linears + products + 3, "attention by wgmma"},
-        Fault{linears + products + attends + 1, "attention over quantized KV caches"},
-        Fault{linears + products + attends + codes + 1, "sampling"}}) {
+        Fault{linears + products + 3, "int4 and int8 linears by wgmma"},
+        Fault{linears + products + quants + 3, "attention by wgmma"},
+        Fault{linears + products + quants + attends + 1, "attention over quantized KV caches"},
+        Fault{linears + products + quants + attends + codes + 1, "sampling"}}) {
     SCOPED_TRACE(fault.kernels);
     EmulatedGpu gpu;
     gpu.try_kernels = fault.nth > 0;
