@@ -42,7 +42,8 @@ __device__ inline float4 load_others(const float* from) {
 #endif
 }
 
-__device__ inline unsigned long long load_others(const unsigned long long* from) {
+template <class T>
+__device__ T load_other(const T* from) {
 #if defined(__CUDA_ARCH__)
   return __ldcg(from);
 #else

@@ -79,7 +79,8 @@ size_t sample_workspace_bytes(int64_t num_rows, int32_t vocab_size);
 /// Moves V*4 bytes a row. A draw that the best few thousand tokens don't decide (flat distributions
 /// without top_k) reads the row twice more, by all blocks. One block reads it alone, a few times:
 /// with a large top_k or a small min_p; with thousands of equal logits; for log-probabilities
-/// of a token that isn't among the best, of values before the row's edits, or of more than 64 tokens.
+/// of a token that isn't among the best, of values before the row's edits, or of more than 64
+/// tokens.
 void sample(const SampleArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

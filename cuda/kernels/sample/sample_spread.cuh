@@ -64,7 +64,7 @@ __device__ inline void find_region(const Amount* bins, const SampleRowArgs& row,
                                    SampleShared* shared) {
   Amount total = 0;
   for (uint32_t i = threadIdx.x; i < kBins; i += kSampleThreads) {
-    const Amount amount = load_others(bins + i);
+    const Amount amount = load_other(bins + i);
     shared->bin_low[i] = static_cast<uint32_t>(amount);
     shared->bin_high[i] = static_cast<uint32_t>(amount >> 32);
     total += amount;
@@ -133,7 +133,7 @@ __device__ inline int32_t draw_picked(const OrderCode* picked, uint32_t count, u
                                       const SpreadDraw& draw, const SampleRowArgs& row,
                                       SampleShared* shared) {
   for (uint32_t i = threadIdx.x; i < count; i += kSampleThreads) {
-    shared->candidates[i] = load_others(picked + i);
+    shared->candidates[i] = load_other(picked + i);
   }
   sort_codes<kSampleThreads>(shared->candidates, count);
   const auto find = [&](uint32_t items, const PlaceTarget& target) {
@@ -161,8 +161,8 @@ __device__ inline void finish_spread(const SampleWork& args, int32_t r, SampleSh
   const SliceTable& table = args.table;
   const SampleRowArgs& row = args.rows[r];
   SpreadDraw* const draw = table.spread + r;
-  const uint32_t count = atomicAdd(&draw->num_picked, 0u);
-  const uint32_t ahead = atomicAdd(&draw->num_ahead, 0u);
+  const uint32_t count = load_other(&draw->num_picked);
+  const uint32_t ahead = load_other(&draw->num_ahead);
   const RowFound found = row_found(table.found + int64_t{r} * table.slices, table.slices);
   int32_t token = 0;
   if (count <= kMaxPicked) {
