@@ -73,3 +73,26 @@ def test_errors(common: dict[str, Any]) -> None:
         litellm.completion(**{**common, "api_key": "wrong"})
     with pytest.raises(litellm.BadRequestError):
         litellm.completion(**{**common, "messages": [{"role": "user", "content": "x " * 3000}]})
+
+
+def test_the_fallback_for_long_prompts_starts(common: dict[str, Any]) -> None:
+    """A prompt that is too long goes to the model that the router has for such."""
+    settings = {name: common[name] for name in ("model", "api_base", "api_key")}
+    router = litellm.Router(
+        model_list=[
+            {"model_name": "small", "litellm_params": settings},
+            {
+                "model_name": "large",
+                "litellm_params": {"model": "openai/large", "mock_response": "the large one"},
+            },
+        ],
+        context_window_fallbacks=[{"small": ["large"]}],
+        num_retries=0,
+    )
+    long = [{"role": "user", "content": "x " * 3000}]
+    answer = router.completion(model="small", messages=long, max_tokens=20)
+    assert answer.choices[0].message.content == "the large one"
+    short = router.completion(model="small", messages=ASK, max_tokens=20)
+    assert short.choices[0].message.content != "the large one"
+    with pytest.raises(litellm.ContextWindowExceededError):
+        litellm.completion(**{**common, "messages": long})

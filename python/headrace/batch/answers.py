@@ -16,6 +16,7 @@ from headrace.protocol.completion_answer import completion_answer
 from headrace.protocol.completions import CompletionRequest, read_completion
 from headrace.protocol.errors import ProtocolError
 from headrace.quoting import quoted
+from headrace.text.tokenizer import Tokenizer
 
 
 @dataclass(slots=True)
@@ -46,6 +47,9 @@ class Answerer(Protocol):
 class Engine(Protocol):
     """An engine as LocalAnswerer uses it: the whole outputs of a request, n for each prompt."""
 
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+
     async def chat(self, request: ChatRequest) -> Sequence[RequestOutput]: ...
 
     async def generate(self, request: CompletionRequest) -> Sequence[RequestOutput]: ...
@@ -63,7 +67,11 @@ class LocalAnswerer:
         """Never raises for a bad body."""
         key = uuid.uuid4().hex
         request_id = f"req_{key}"
-        head: dict[str, Any] = {"model": self._names[0], "created": int(time.time())}
+        head: dict[str, Any] = {
+            "model": self._names[0],
+            "created": int(time.time()),
+            "tokenizer": self._engine.tokenizer,
+        }
         try:
             if url == CHAT:
                 chat = read_chat(body)

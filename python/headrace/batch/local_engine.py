@@ -13,6 +13,7 @@ from headrace.llm.outputs import RequestOutput
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.errors import ProtocolError
+from headrace.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 
@@ -25,6 +26,10 @@ class LocalEngine:
 
     def __init__(self, llm: AsyncLLM) -> None:
         self._llm = llm
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        return self._llm.get_tokenizer()
 
     async def chat(self, request: ChatRequest) -> Sequence[RequestOutput]:
         return await _whole(partial(self._llm.chat, **request.call_arguments()))

@@ -7,7 +7,12 @@ LLM does this by itself for `SamplingParams(guided_decoding=...)`.
 """
 
 from headrace.grammar.compiler import compile_constraint, grammar_literal
-from headrace.grammar.spec import Grammar, from_guided_params, from_response_format
+from headrace.grammar.spec import (
+    Grammar,
+    from_guided_params,
+    from_response_format,
+    token_grammar,
+)
 from headrace.grammar.thinking import limit_thinking
 
 __all__ = [
@@ -17,4 +22,5 @@ __all__ = [
     "from_response_format",
     "grammar_literal",
     "limit_thinking",
+    "token_grammar",
 ]

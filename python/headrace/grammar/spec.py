@@ -20,11 +20,12 @@ _GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z][\w-]*[ \t]*::=", re.MULTILINE)
 @dataclass(slots=True, frozen=True)
 class Grammar:
     """kind: "json_schema", "regex", "lark" or "llguidance"; see _core.GrammarKind. lenient: what
-    can't be guided of a JSON schema is left to the model."""
+    can't be guided of a JSON schema is left to the model. thinking: it is of the thinking, too."""
 
     kind: str
     text: str
     lenient: bool = False
+    thinking: bool = False
 
 
 def from_guided_params(params: GuidedDecodingParams, compact: bool = False) -> Grammar | None:
@@ -139,6 +140,11 @@ def choice(choices: Sequence[str]) -> Grammar:
     """Exactly one of these texts."""
     items = [json.dumps(_checked(item, "choice")) for item in dict.fromkeys(choices)]
     return Grammar("lark", _checked("start: " + "\n  | ".join(items), "choice"))
+
+
+def token_grammar(ids: Sequence[int]) -> Grammar:
+    """Any number of these tokens, whatever their text is."""
+    return Grammar("lark", f"start: <[{','.join(map(str, sorted(set(ids))))}]>*", thinking=True)
 
 
 def grammar(text: str) -> Grammar:

@@ -158,7 +158,7 @@ class AsyncLLM(BaseLLM):
 
     def _params(self, params: SamplingParams | None) -> SamplingParams:
         if params is None:
-            return self._default_params()
+            return self.default_sampling_params
         chosen = _only(sampling_list(params), "SamplingParams")
         check_shared(chosen, self.args, self.model_info.vocab_size)
         return chosen

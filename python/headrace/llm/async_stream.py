@@ -26,6 +26,7 @@ from headrace.llm.requests.preparation import (
     PreparedRequest,
     RequestFacts,
     constrain,
+    is_guided,
     new_facts,
     prepare,
     takes_grammars,
@@ -265,7 +266,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     async def _prepared(self, facts: list[RequestFacts]) -> list[PreparedRequest] | Exception:
         """Or the exception that the prompt fails with. Raises those of the sampling parameters."""
         runner, params, constraints = self._runner, self._job.params, self._constraints
-        if params.guided_decoding is not None:
+        if is_guided(params):
             await runner.in_grammar_thread(partial(constraints.of, params))
         try:
             size = text_size(self._job.original)

@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from headrace.native import ModelStats
 from headrace.options.engine_args import EngineArgs
 from headrace.options.generation_defaults import chat_values, read_generation_defaults
 from headrace.options.lora import LoRARequest, lora_list
-from headrace.options.sampling_params import BeamSearchParams, SamplingParams, is_default
+from headrace.options.sampling_params import BeamSearchParams, SamplingParams
 from headrace.parsers.choice import choose_parsers
 from headrace.prompts import (
     ChatOptions,
@@ -246,11 +246,6 @@ class BaseLLM:
         """`messages`: an item of conversation_list."""
         read = partial(read_conversation, messages, self._tokenizer, options)
         return Job(messages, partial(find_media, messages, options), read, params, lora)
-
-    def _default_params(self) -> SamplingParams:
-        """The model's, with a fresh seed."""
-        default = self.default_sampling_params
-        return replace(default, seed=None) if is_default(default.seed) else default
 
     def _end_media(self) -> None:
         """Nothing more of images and clips is loaded."""

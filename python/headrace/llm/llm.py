@@ -271,7 +271,7 @@ class LLM(BaseLLM):
         self, params: Params, count: int, name: str, constraints: Constraints
     ) -> list[SamplingParams]:
         if params is None:
-            return [self._default_params() for _ in range(count)]
+            return [self.default_sampling_params] * count
         items = sampling_list(params)
         if len(items) == 1:
             # They hold for every prompt alike, so an error is the call's, not a prompt's.

@@ -72,6 +72,7 @@ class CompletionOutput(KeyedPart):
     finish_reason: "stop", "length", "abort" or "error"; "tool_calls" where a model that stopped has
         called functions; None while it goes on.
     stop_reason: the stop string or stop token that ended it; None for end-of-sequence and length.
+    seed: what it was drawn with, also where nobody chose one: SamplingParams(seed=...) repeats it.
     logprobs, top_logprobs: per token, when SamplingParams.logprobs asks for them.
     logprob: of the last token, likewise.
     completion_tokens: the whole decoded text, with what parsers take out of `text`.
@@ -103,6 +104,7 @@ class CompletionOutput(KeyedPart):
     sampling_mask: Any = None
     finish_reason: str | None = None
     stop_reason: int | str | list[int] | None = None
+    seed: int | None = field(default=None, compare=False)  # equal outputs may be of others
 
     @property
     def resoning_content(self) -> str | None:
@@ -138,6 +140,7 @@ class CompletionOutput(KeyedPart):
         self.reasoning_token_num = next_output.reasoning_token_num or self.reasoning_token_num
         self.finish_reason = next_output.finish_reason
         self.stop_reason = next_output.stop_reason
+        self.seed = self.seed if next_output.seed is None else next_output.seed
 
     def accumulate(self, next_output: CompletionOutput) -> None:
         """Appends the next increment of a stream, its texts too."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-import os
-import random
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -47,6 +45,7 @@ _INTS = (
     "min_tokens",
     "logprobs",
     "prompt_logprobs",
+    "truncate_prompt_tokens",
 )
 
 
@@ -63,10 +62,9 @@ def is_default(value: object) -> bool:
     return value is None or isinstance(value, (_DefaultInt, _DefaultFloat))
 
 
-def draw_seed() -> int:
-    """A seed that nobody chose: 42 with FD_DETERMINISTIC_MODE=1, as in FastDeploy."""
-    deterministic = os.environ.get("FD_DETERMINISTIC_MODE", "0") not in ("", "0")
-    return _DefaultInt(42 if deterministic else random.randint(0, MAX_SEED))
+def default_int(value: int) -> int:
+    """A value that the caller didn't choose: see is_default."""
+    return _DefaultInt(value)
 
 
 @dataclass
@@ -87,9 +85,8 @@ class SamplingParams:
     top_p: in [0, 1]; the smallest set of tokens whose probability reaches it. 0 is greedy.
     top_k: the k most likely tokens; 0 or -1: all.
     min_p: in [0, 1]; drops tokens less likely than min_p times the most likely one.
-    seed: makes the draws repeatable; None: one is drawn when the object is made, and can be read
-        here. It holds for every prompt the object is used for, so equal prompts get equal outputs:
-        ask for different ones by n. (With LLM(seed=...), a seed that was drawn gives way to those.)
+    seed: makes the draws repeatable; None: each prompt draws its own, from LLM(seed=...) if that is
+        given, and `outputs.seed` tells it.
     stop: strings that end the output, of at most 65536 characters in all. They are found in the
         text, also across token borders. Text and token_ids end before the string: token_ids with
         the last token that lies wholly before it.
@@ -114,6 +111,9 @@ class SamplingParams:
     bad_words: words never generated, at the start of a text or after a space. Of a word of several
         tokens the last is banned after the others.
     bad_words_token_ids: tokens never generated.
+    allowed_token_ids: these tokens alone are generated, end-of-sequence only if it is among them.
+    truncate_prompt_tokens: of a longer prompt, only its last so many tokens are read; -1: so many
+        that max_tokens (or one token) fit behind them.
     guided_decoding: see GuidedDecodingParams.
     logits_processors_args: {"logit_bias": {token id: bias}}; biases are added to the logits.
     skip_special_tokens: leave special tokens out of the text.
@@ -147,10 +147,10 @@ class SamplingParams:
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     skip_special_tokens: bool = True
+    allowed_token_ids: list[int] | None = None
+    truncate_prompt_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if self.seed is None:
-            self.seed = draw_seed()
         for name in _INTS:
             setattr(self, name, as_int(getattr(self, name)))
         self._verify_args()
@@ -313,6 +313,9 @@ class SamplingParams:
     def _check_lengths(self) -> None:
         self._check_int("max_tokens", 1, "at least 1")
         self._check_int("response_max_tokens", 1, "at least 1")
+        self._check_int("truncate_prompt_tokens", -1, "at least 1, or -1")
+        if self.truncate_prompt_tokens == 0:
+            raise ValueError("truncate_prompt_tokens must be at least 1, or -1, got 0.")
         for name in ("reasoning_max_tokens", "min_tokens"):
             self._check_int(name, 0, "greater than or equal to 0")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -338,6 +341,9 @@ class SamplingParams:
             check_texts("bad_words", words, MAX_BAD_WORD_CHARS)
         if self.bad_words_token_ids is not None:
             check_ids("bad_words_token_ids", self.bad_words_token_ids, sequences=False)
+        if self.allowed_token_ids is not None:
+            check_ids("allowed_token_ids", self.allowed_token_ids, sequences=False)
+            self._check_allowed(self.allowed_token_ids)
         if self.stop_token_ids is not None:
             check_ids("stop_token_ids", self.stop_token_ids, sequences=True)
         guided = self.guided_decoding
@@ -347,6 +353,12 @@ class SamplingParams:
             )
         if self.logits_processors_args is not None:
             self.logits_processors_args = checked_processor_args(self.logits_processors_args)
+
+    def _check_allowed(self, ids: Sequence[int]) -> None:
+        if not ids:
+            raise ValueError("allowed_token_ids must not be empty.")
+        if self.guided_decoding is not None:
+            raise ValueError("allowed_token_ids and guided_decoding exclude each other.")
 
     def _check_flags(self) -> None:
         for name in _FLAGS:

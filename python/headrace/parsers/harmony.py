@@ -129,17 +129,22 @@ class Harmony(Stage):
         return [Piece(Kind.TEXT, call=call)]
 
 
-def call_grammar(functions: Sequence[Function], text: Callable[[str], str], required: bool) -> str:
+def call_grammar(
+    functions: Sequence[Function],
+    text: Callable[[str], str],
+    required: bool,
+    content: str | None = None,
+) -> str:
     """An answer after the thinking, in llguidance's Lark: a call, or text unless it is `required`.
 
-    text: as in ToolFormat.grammar.
+    text: as in ToolFormat.grammar. content: a rule for the text; None: any.
     """
     calls = " | ".join(
         f'({literal(f.name)} SPACE? {text(CONSTRAIN)} "json" {text(MESSAGE)} '
         f"{json_rule(f.parameters)})"
         for f in functions
     )
-    answer = f'({text(CHANNEL)} "final" {text(MESSAGE)} TEXT)'
+    answer = f'({text(CHANNEL)} "final" {text(MESSAGE)} {content or "TEXT"})'
     call = f'({text(CHANNEL)} "commentary to=functions." ({calls}))'
     head = f'({text(START)} "assistant")?'
     lines = [

@@ -119,22 +119,30 @@ class OutputPlan:
         return enabled
 
     def constraint(
-        self, guided: Any, enabled: bool, compile: Callable[[Grammar], Any], notes: list[str]
+        self,
+        answer: Grammar | None,
+        enabled: bool,
+        compile: Callable[[Grammar], Any],
+        notes: list[str],
     ) -> Any:
         """What the whole output must conform to, compiled; None: nothing. Raises ValueError.
 
-        guided: the same of the answer, without calls. enabled: guided decoding is. notes: gets what
-        of the functions' schemas is left to the model.
+        answer: what one without calls must be. enabled: guided decoding is. notes: gets what of
+        schemas is left to the model.
         """
-        if self._guides_calls(enabled):
-            if guided is not None:
-                raise ValueError(
-                    "guided_decoding and tools can't be combined: leave one out, or pass "
-                    "tool_choice='none'"
-                )
-            guided = self._guided_calls(compile, notes)
         reasoning = self.parsing.reasoning
         limit = self.reasoning_max_tokens
+        whole = answer is not None and answer.thinking
+        if whole and (self.has_calls or limit is not None):
+            other = "tools" if self.has_calls else "reasoning_max_tokens"
+            raise ValueError(f"allowed_token_ids and {other} can't be combined: leave one out")
+        guided: Any
+        if self._guides_calls(enabled):
+            guided = self._guided_calls(compile, notes, answer)
+        else:
+            guided = None if answer is None else compile(answer)
+        if whole:
+            return guided
         if reasoning is None or self.start is Start.CONTENT or (limit is None and guided is None):
             return guided
         from headrace.grammar import limit_thinking
@@ -148,24 +156,31 @@ class OutputPlan:
             answer=guided,
         )
 
-    def _guided_calls(self, compile: Callable[[Grammar], Any], notes: list[str]) -> Any:
-        from headrace.parsers.tools.guide import guidable
+    def _guided_calls(
+        self, compile: Callable[[Grammar], Any], notes: list[str], answer: Grammar | None
+    ) -> Any:
+        """Calls, or an answer if there may be one: any text, or what `answer` describes."""
+        from headrace.parsers.tools.guide import answer_rule, guidable
 
         choice = self.tool_choice
+        rule = None
+        if answer is not None and choice.kind == "auto":
+            assert self.calls is not None
+            rule = answer_rule(answer, self.calls, notes)
         chosen = [f for f in self.functions if choice.name in (None, f.name)]
         if self.parsing.compact:
             chosen = [_compact(function) for function in chosen]
         try:
             functions = [guidable(function, notes) for function in chosen]
             try:
-                return compile(self._calls_grammar(functions))
+                return compile(self._calls_grammar(functions, rule))
             except UnsupportedError:
                 raise
             except ValueError as error:  # together they are too much
                 bare = [f if f.strict else Function(f.name, {"type": "object"}) for f in functions]
                 if bare == functions:
                     raise
-                compiled = compile(self._calls_grammar(bare))
+                compiled = compile(self._calls_grammar(bare, rule))
                 notes.append(
                     f"tools: their schemas are left to the model ({shortened(str(error))})"
                 )
@@ -177,7 +192,7 @@ class OutputPlan:
                 f"tools: {error}; guided_decoding_backend='off' leaves calls to the model"
             ) from error
 
-    def _calls_grammar(self, functions: Sequence[Function]) -> Grammar:
+    def _calls_grammar(self, functions: Sequence[Function], answer: str | None) -> Grammar:
         from headrace.grammar import grammar_literal
         from headrace.parsers.tools.guide import call_grammar
 
@@ -190,6 +205,7 @@ class OutputPlan:
             lambda text: grammar_literal(text, tokenizer),
             required=choice.kind != "auto",
             several=choice.parallel and choice.kind != "named",
+            answer=answer,
         )
 
     def _ids(self, marker: str) -> list[int]:

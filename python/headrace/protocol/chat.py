@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.llm.requests.preparation import text_size
 from headrace.options.sampling_params import SamplingParams
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
 from headrace.protocol.messages import read_messages
-from headrace.protocol.sampling import read_sampling
+from headrace.protocol.own_prompt import read_ids, read_own_prompt
+from headrace.protocol.sampling import (
+    MOST_LOGPROBS,
+    TOKEN_CHARACTERS,
+    read_prompt_logprobs,
+    read_sampling,
+)
 from headrace.protocol.stream_options import StreamOptions, read_stream_options
 from headrace.protocol.tools import ToolUse, read_tools
 from headrace.quoting import quoted
 
-_MOST_LOGPROBS = 20
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
@@ -26,6 +32,8 @@ class ChatRequest:
     params: everything about sampling, with n, logprobs and the form of the output.
     chat_template, chat_template_kwargs, mm_processor_kwargs: as for LLM.chat.
     return_token_ids: the answer holds the token ids too.
+    prompt_logprobs: of so many tokens, as vLLM's field asks for them.
+    own_prompt: of read_own_prompt: ids that follow the conversation, or a prompt instead of it.
     request_id: chosen by the caller; None: the engine's.
     notes: fields that were given and have no effect, a sentence each.
     """
@@ -41,18 +49,36 @@ class ChatRequest:
     request_id: str | None = None
     notes: list[str] = field(default_factory=list)
     mm_processor_kwargs: dict[str, Any] | None = None
+    prompt_logprobs: int | None = None
+    own_prompt: dict[str, Any] = field(default_factory=dict)
 
     def call_arguments(self) -> dict[str, Any]:
         """The keyword arguments of LLM.chat and AsyncLLM.chat, besides LoRA's and the id."""
-        return {
+        conversation = {
             "messages": self.messages,
-            "sampling_params": self.params,
             "chat_template": self.chat_template,
             "chat_template_kwargs": self.chat_template_kwargs or None,
             "tools": self.tools.shown,
             "tool_choice": self.tools.wanted,
             "mm_processor_kwargs": self.mm_processor_kwargs,
         }
+        if self.leaves_template_out:
+            return {"messages": [self.own_prompt], "sampling_params": self.params}
+        if self.own_prompt:
+            given = {name: value for name, value in conversation.items() if value is not None}
+            return {"messages": [given | self.own_prompt], "sampling_params": self.params}
+        return {**conversation, "sampling_params": self.params}
+
+    @property
+    def leaves_template_out(self) -> bool:
+        """Whether the prompt isn't made of the conversation."""
+        return "prompt" in self.own_prompt or "prompt_token_ids" in self.own_prompt
+
+    @property
+    def prompt_size(self) -> int:
+        """About how many tokens its prompt has."""
+        ids = sum(len(part) for part in self.own_prompt.values())
+        return ids + sum(text_size([message]) for message in self.messages) // TOKEN_CHARACTERS
 
 
 def read_chat(value: Any) -> ChatRequest:
@@ -61,7 +87,9 @@ def read_chat(value: Any) -> ChatRequest:
     Each field works, or is noted as one without effect, or is refused by its name: ProtocolError.
     """
     body = Body(value)
-    messages = read_messages(body.required("messages"))
+    ids = read_ids(body, "prompt_token_ids")
+    conversation = body.required("messages") if ids is None else body.take("messages")
+    messages = read_messages(conversation) if conversation or ids is None else []
     variables = dict(body.mapping("chat_template_kwargs") or {})
     effort = body.choice("reasoning_effort", _EFFORTS)
     if effort is not None:
@@ -70,14 +98,19 @@ def read_chat(value: Any) -> ChatRequest:
         given = body.flag(name)
         if given is not None:
             variables.setdefault(name, given)
-    _read_continuing(messages, variables)
+    tools = read_tools(body)
+    own_prompt = read_own_prompt(body, ids, messages, bool(tools.shown))
+    if messages and not own_prompt:
+        _read_continuing(messages, variables)
     limit = body.integer("max_completion_tokens")
     more = {} if limit is None else {"max_tokens": limit}
     if limit is not None and body.take("max_tokens") not in (None, limit):
         raise ProtocolError(
             "max_tokens and max_completion_tokens differ: leave max_tokens out", "max_tokens"
         )
-    tools = read_tools(body)
+    prompt_logprobs = read_prompt_logprobs(body)
+    if prompt_logprobs is not None:
+        more["prompt_logprobs"] = prompt_logprobs
     params = read_sampling(body, _logprobs(body), more)
     request = ChatRequest(
         body.text("model"),
@@ -91,7 +124,15 @@ def read_chat(value: Any) -> ChatRequest:
         body.text("request_id"),
         body.notes,
         body.mapping("mm_processor_kwargs") or None,
+        prompt_logprobs,
+        own_prompt,
     )
+    if request.leaves_template_out and (request.chat_template or variables):
+        body.notes.append("chat_template and its variables have no effect: no template is used")
+    if prompt_logprobs is not None and request.stream.wanted:
+        raise ProtocolError(
+            "prompt_logprobs doesn't go with stream", "prompt_logprobs", "unsupported_value"
+        )
     _read_others(body)
     body.finish()
     return request
@@ -116,9 +157,9 @@ def _read_continuing(messages: list[dict[str, Any]], variables: dict[str, Any]) 
 def _logprobs(body: Body) -> int | None:
     wanted = body.flag("logprobs")
     top = body.integer("top_logprobs")
-    if top is not None and not 0 <= top <= _MOST_LOGPROBS:
+    if top is not None and not 0 <= top <= MOST_LOGPROBS:
         raise ProtocolError(
-            f"top_logprobs must be from 0 to {_MOST_LOGPROBS}, got {quoted(top)}", "top_logprobs"
+            f"top_logprobs must be from 0 to {MOST_LOGPROBS}, got {quoted(top)}", "top_logprobs"
         )
     if top and not wanted:
         raise ProtocolError("top_logprobs needs logprobs: true", "top_logprobs")
@@ -130,6 +171,7 @@ def _read_others(body: Body) -> None:
     body.refuse("audio", "the engine answers in text")
     body.refuse("modalities", "the engine answers in text", ["text"])
     body.note("web_search_options", "there is no web search")
+    body.refuse("mm_hashes", "give uuid in the parts of content", [])
     body.refuse("documents", "put them into the messages", [])
     body.refuse("add_special_tokens", "the chat template adds them", False)
     body.refuse("echo", "is for /v1/completions", False)
@@ -144,6 +186,12 @@ def read_common_others(body: Body) -> None:
     body.refuse("priority", "requests have no priority here", 0)
     body.refuse("cache_salt", "equal beginnings of prompts are shared by all requests")
     body.note("prediction", "guesses come from the engine's own drafts")
+    body.refuse("include_draft_logprobs", "drafts have no log-probabilities", False)
+    body.refuse("include_logprobs_decode_token", "log-probabilities name tokens by text", True)
+    body.refuse("disaggregate_info", "an engine does both prefill and decode")
+    body.note("max_streaming_response_tokens", "pieces come as the tokens do")
+    body.note("collect_metrics", "/metrics has them", False)
+    body.note("trace_context", "nothing is traced")
     for name in ("user", "safety_identifier", "metadata"):
         body.note(name, "nothing is kept about users")
     for name in (

@@ -8,29 +8,41 @@ from typing import Any
 from headrace.llm.outputs import CompletionOutput, RequestOutput
 from headrace.parsers.tool_call import ToolCall
 from headrace.protocol.chat import ChatRequest
-from headrace.protocol.logprobs import chat_logprobs
+from headrace.protocol.logprobs import chat_logprobs, prompt_logprobs
 from headrace.protocol.timings import Timings
 from headrace.protocol.usage import usage, usage_counts
+from headrace.text.tokenizer import Tokenizer
 
 
 def chat_answer(
-    request: ChatRequest, outputs: Sequence[RequestOutput], *, id: str, model: str, created: int
+    request: ChatRequest,
+    outputs: Sequence[RequestOutput],
+    *,
+    id: str,
+    model: str,
+    created: int,
+    tokenizer: Tokenizer | None = None,
 ) -> dict[str, Any]:
     """The "chat.completion" object of the finished outputs, one choice for each.
 
-    created: seconds since the epoch.
+    created: seconds since the epoch. tokenizer: the model's.
     """
-    return {
+    answer = {
         "id": id,
         "object": "chat.completion",
         "created": created,
         "model": model,
-        "choices": [_choice(request, output) for output in outputs],
+        "choices": [_choice(request, output, tokenizer) for output in outputs],
         "usage": usage(outputs),
     }
+    if request.prompt_logprobs is not None:  # the outputs have the prompt in common
+        answer["prompt_logprobs"] = prompt_logprobs(outputs[0], request.prompt_logprobs)
+    return answer
 
 
-def _choice(request: ChatRequest, output: RequestOutput) -> dict[str, Any]:
+def _choice(
+    request: ChatRequest, output: RequestOutput, tokenizer: Tokenizer | None
+) -> dict[str, Any]:
     part = output.outputs
     message: dict[str, Any] = {"role": "assistant", "content": part.text, "refusal": None}
     if part.reasoning_content is not None:
@@ -41,13 +53,25 @@ def _choice(request: ChatRequest, output: RequestOutput) -> dict[str, Any]:
     choice = {
         "index": part.index,
         "message": message,
-        "logprobs": chat_logprobs(part, request.params.logprobs or 0),
+        "logprobs": chat_logprobs(part, request.params.logprobs or 0, tokenizer),
         "finish_reason": finish_reason(part),
     }
     if request.return_token_ids:
         choice["token_ids"] = part.token_ids
         choice["prompt_token_ids"] = output.prompt_token_ids
+        message |= prompt_tokens(output) | answer_tokens(part)
     return choice
+
+
+def prompt_tokens(output: RequestOutput) -> dict[str, Any]:
+    """FastDeploy's fields of a prompt."""
+    text = output.prompt if isinstance(output.prompt, str) else None
+    return {"prompt_token_ids": output.prompt_token_ids, "prompt_tokens": text}
+
+
+def answer_tokens(part: CompletionOutput) -> dict[str, Any]:
+    """FastDeploy's fields of an answer or an increment."""
+    return {"completion_token_ids": part.token_ids, "completion_tokens": part.completion_tokens}
 
 
 def finish_reason(part: CompletionOutput, called: bool = False) -> str | None:
@@ -71,8 +95,18 @@ def _call(call: ToolCall) -> dict[str, Any]:
 class ChatStream:
     """Makes the "chat.completion.chunk" objects of one request from its increments."""
 
-    def __init__(self, request: ChatRequest, *, id: str, model: str, created: int) -> None:
+    def __init__(
+        self,
+        request: ChatRequest,
+        *,
+        id: str,
+        model: str,
+        created: int,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        """tokenizer: the model's."""
         self._request = request
+        self._tokenizer = tokenizer
         self._head = {
             "id": id,
             "object": "chat.completion.chunk",
@@ -93,17 +127,21 @@ class ChatStream:
         pieces = []
         if part.index not in self._seen:
             self._seen.add(part.index)
-            pieces.append(self._piece(part.index, {"role": "assistant", "content": ""}))
+            first = {"role": "assistant", "content": ""}
+            more = prompt_tokens(update) if self._request.return_token_ids else {}
+            pieces.append(self._piece(part.index, {**first, **more}))
         delta = self._delta(part)
         reason = finish_reason(part, part.index in self._called)
         ids = part.token_ids if self._request.return_token_ids else None
         if delta or reason or part.logprobs or ids:
             piece = self._piece(part.index, delta)
             choice = piece["choices"][0]
-            choice["logprobs"] = chat_logprobs(part, self._request.params.logprobs or 0)
+            top = self._request.params.logprobs or 0
+            choice["logprobs"] = chat_logprobs(part, top, self._tokenizer)
             choice["finish_reason"] = reason
             if ids is not None:
                 choice["token_ids"] = ids
+                delta |= answer_tokens(part)
             pieces.append(piece)
         return pieces
 

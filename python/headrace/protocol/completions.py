@@ -9,13 +9,17 @@ from headrace.options.sampling_params import SamplingParams
 from headrace.protocol.body import Body
 from headrace.protocol.chat import read_common_others
 from headrace.protocol.errors import ProtocolError
-from headrace.protocol.sampling import read_sampling
+from headrace.protocol.sampling import (
+    MOST_LOGPROBS,
+    TOKEN_CHARACTERS,
+    read_prompt_logprobs,
+    read_sampling,
+)
 from headrace.protocol.stream_options import StreamOptions, read_stream_options
 from headrace.quoting import quoted
 
 _MOST_PROMPTS = 2048
 _MOST_OUTPUTS = 4096  # of all prompts
-_MOST_LOGPROBS = 20
 _DEFAULT_TOKENS = 16  # OpenAI's
 
 
@@ -25,6 +29,8 @@ class CompletionRequest:
 
     prompts: texts, or lists of token ids.
     echo: the answers begin with their prompts.
+    prompt_only: nothing is generated (max_tokens is 0), for the log-probabilities of the prompts.
+    prompt_logprobs: of so many tokens, as vLLM's field asks for them.
     add_special_tokens: the tokenizer adds what it adds to a text of its own, such as BOS.
     The rest as in ChatRequest.
     """
@@ -37,7 +43,17 @@ class CompletionRequest:
     add_special_tokens: bool = False
     return_token_ids: bool = False
     request_id: str | None = None
+    prompt_only: bool = False
+    prompt_logprobs: int | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def prompt_size(self) -> int:
+        """About how many tokens its prompts have."""
+        return sum(
+            len(prompt) // TOKEN_CHARACTERS if isinstance(prompt, str) else len(prompt)
+            for prompt in self.prompts
+        )
 
     def call_prompts(self) -> list[Any]:
         """The prompts as LLM.generate and AsyncLLM.generate take them."""
@@ -55,21 +71,35 @@ def read_completion(value: Any) -> CompletionRequest:
     Each field works, or is noted as one without effect, or is refused by its name: ProtocolError.
     """
     body = Body(value)
-    prompts = read_prompts(body.required("prompt"), "prompt")
+    prompt_only = body.integer("max_tokens") == 0
+    if prompt_only:  # the engine generates one at least
+        body = Body({**value, "max_tokens": 1})
+    ids = body.take("prompt_token_ids")  # FastDeploy's
+    if ids:
+        prompts = read_prompts(ids, "prompt_token_ids")
+        body.note("prompt", "prompt_token_ids is the prompt", "")
+    else:
+        prompts = read_prompts(body.required("prompt"), "prompt")
     echo = body.flag("echo") or False
     logprobs = body.integer("logprobs")
-    if logprobs is not None and not 0 <= logprobs <= _MOST_LOGPROBS:
+    if logprobs is not None and not 0 <= logprobs <= MOST_LOGPROBS:
         raise ProtocolError(
-            f"logprobs must be from 0 to {_MOST_LOGPROBS}, got {quoted(logprobs)}", "logprobs"
+            f"logprobs must be from 0 to {MOST_LOGPROBS}, got {quoted(logprobs)}", "logprobs"
         )
-    if echo and not all(isinstance(prompt, str) for prompt in prompts):
-        raise ProtocolError("echo needs prompts that are texts", "echo", "unsupported_value")
+    asked = read_prompt_logprobs(body)
     stream = read_stream_options(body)
-    if echo and stream.wanted:
-        raise ProtocolError("echo doesn't go with stream", "echo", "unsupported_value")
+    for name, given in (
+        ("echo", echo),
+        ("max_tokens: 0", prompt_only),
+        ("prompt_logprobs", asked is not None),
+    ):
+        if given and stream.wanted:
+            field_name = name.partition(":")[0]
+            raise ProtocolError(f"{name} doesn't go with stream", field_name, "unsupported_value")
     more: dict[str, Any] = {"max_tokens": _DEFAULT_TOKENS}
-    if echo and logprobs is not None:
-        more["prompt_logprobs"] = logprobs
+    counts = [count for count in (asked, logprobs if echo else None) if count is not None]
+    if counts:
+        more["prompt_logprobs"] = max(counts)
     params = read_sampling(body, logprobs, more)
     if len(prompts) * params.n > _MOST_OUTPUTS:
         raise ProtocolError(
@@ -84,6 +114,8 @@ def read_completion(value: Any) -> CompletionRequest:
         body.flag("add_special_tokens") or False,
         body.flag("return_token_ids") or False,
         body.text("request_id"),
+        prompt_only,
+        asked,
         body.notes,
     )
     body.refuse("suffix", "the engine goes on from the end of a prompt only", "")

@@ -28,6 +28,7 @@ _INTEGERS = (
     "min_tokens",
     "reasoning_max_tokens",
     "response_max_tokens",
+    "truncate_prompt_tokens",
 )
 _FLAGS = (
     "ignore_eos",
@@ -36,7 +37,7 @@ _FLAGS = (
     "temp_scaled_logprobs",
     "top_p_normalized_logprobs",
 )
-_LISTS = ("stop_token_ids", "bad_words", "bad_words_token_ids")
+_LISTS = ("stop_token_ids", "bad_words", "bad_words_token_ids", "allowed_token_ids")
 # Fields of a body that hold a guided output, with GuidedDecodingParams' name for each.
 _GUIDED = {
     "guided_json": "json",
@@ -61,6 +62,8 @@ _SEEDS = 922337203685477580 + 1
 _MOST_BIAS = 100
 _MOST_ENTRIES = 1024  # of `stop`, logit_bias, and lists of tokens and words
 MOST_OUTPUTS = 128
+MOST_LOGPROBS = 20
+TOKEN_CHARACTERS = 2  # at least, on an average
 
 
 def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> SamplingParams:
@@ -83,6 +86,8 @@ def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> 
             given[name] = given.get(name) if value is None else value
     if given["n"] is not None and given["n"] > MOST_OUTPUTS:
         raise ProtocolError(f"n must be at most {MOST_OUTPUTS}, got {quoted(given['n'])}", "n")
+    if given["reasoning_max_tokens"] == -1:  # FastDeploy's word for no limit
+        given["reasoning_max_tokens"] = None
     if given["min_tokens"] is None:
         given["min_tokens"] = 0  # an answer may be empty, as OpenAI's
     given["seed"] = _seed(body)
@@ -95,6 +100,17 @@ def read_sampling(body: Body, logprobs: int | None, more: Mapping[str, Any]) -> 
         raise _named(error, given) from error
 
 
+def read_prompt_logprobs(body: Body) -> int | None:
+    """vLLM's field: of how many tokens at each place of the prompt. Raises ProtocolError."""
+    asked = body.integer("prompt_logprobs")
+    if asked is not None and not 0 <= asked <= MOST_LOGPROBS:
+        raise ProtocolError(
+            f"prompt_logprobs must be from 0 to {MOST_LOGPROBS}, got {quoted(asked)}",
+            "prompt_logprobs",
+        )
+    return asked
+
+
 def _check_count(name: str, value: Any) -> None:
     if value is not None and len(value) > _MOST_ENTRIES:
         raise ProtocolError(
@@ -105,11 +121,8 @@ def _check_count(name: str, value: Any) -> None:
 def _refuse_others(body: Body, n: int | None) -> None:
     """What other servers know and this engine doesn't do, each but with its neutral value."""
     body.refuse("best_of", "nothing is chosen among outputs; ask for all of them by n", 1, n or 1)
-    body.refuse("prompt_logprobs", "use /v1/completions with echo and logprobs", 0)
     body.refuse("use_beam_search", "there is no beam search; sampling is what there is", False)
     body.refuse("length_penalty", "there is no beam search", 1, 1.0)
-    body.refuse("allowed_token_ids", "use guided_choice or guided_regex")
-    body.refuse("truncate_prompt_tokens", "shorten the prompt yourself")
     body.refuse("guided_decoding_backend", "it is an option of the engine, not of a request")
     body.refuse("guided_whitespace_pattern", "write the white space into guided_grammar")
     body.refuse("logits_processors", "use logit_bias")

@@ -8,11 +8,9 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from headrace import EngineError, HeadraceError, RequestOutput, SamplingParams
-from headrace.options.sampling_params import is_default
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
 from headrace.protocol.errors import ProtocolError
@@ -33,7 +31,7 @@ async def open_chat(call: Call, request: ChatRequest, target: Target) -> list[An
     """
     check_chat(call.state.config, request)
     arguments = {**request.call_arguments(), "lora_request": target.adapter}
-    _log_request(call, request.messages, request.params)
+    _log_request(call, request.own_prompt or request.messages, request.params)
     await _enter(call, target)
     return _opened(call, lambda: [target.model.llm.chat(**arguments)])
 
@@ -47,16 +45,8 @@ async def open_completion(call: Call, request: CompletionRequest, target: Target
     generate = target.model.llm.generate
     return _opened(
         call,
-        lambda: [
-            generate(p, _with_own_seed(request.params), lora_request=target.adapter)
-            for p in prompts
-        ],
+        lambda: [generate(p, request.params, lora_request=target.adapter) for p in prompts],
     )
-
-
-def _with_own_seed(params: SamplingParams) -> SamplingParams:
-    """A seed that no client has chosen is drawn for each prompt."""
-    return replace(params, seed=None) if is_default(params.seed) else params
 
 
 async def whole(call: Call, target: Target, requests: list[Any]) -> list[RequestOutput]:

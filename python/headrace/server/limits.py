@@ -18,7 +18,7 @@ def check_chat(config: ServerConfig, request: ChatRequest) -> None:
     """Raises ProtocolError for more than the server takes, and for a template it doesn't trust."""
     check_messages(config, request.messages)
     _check_outputs(config, request.params.n)
-    _check_logprobs(request.params, 1)
+    _check_logprobs(request.params, 1, request.prompt_size)
     if not config.trust_request_chat_template and (
         request.chat_template is not None or "chat_template" in request.chat_template_kwargs
     ):
@@ -34,7 +34,7 @@ def check_completion(config: ServerConfig, request: CompletionRequest) -> None:
     """Raises ProtocolError for more than the server takes."""
     count = len(request.prompts)
     _check_outputs(config, count * request.params.n)
-    _check_logprobs(request.params, count)
+    _check_logprobs(request.params, count, request.prompt_size)
 
 
 def check_messages(config: ServerConfig, messages: list[dict[str, Any]]) -> None:
@@ -55,15 +55,18 @@ def check_messages(config: ServerConfig, messages: list[dict[str, Any]]) -> None
         )
 
 
-def _check_logprobs(params: SamplingParams, prompts: int) -> None:
-    if params.logprobs is None:
-        return
-    tokens = params.max_tokens or _EXPECTED_TOKENS
-    asked = prompts * params.n * tokens * (params.logprobs + 1)
+def _check_logprobs(params: SamplingParams, prompts: int, size: int) -> None:
+    """size: about how many tokens the prompts have."""
+    asked = 0
+    if params.logprobs is not None:
+        tokens = params.max_tokens or _EXPECTED_TOKENS
+        asked = prompts * params.n * tokens * (params.logprobs + 1)
+    if params.prompt_logprobs is not None:
+        asked += params.n * size * (params.prompt_logprobs + 1)
     if asked > _MOST_LOGPROBS:
         raise ProtocolError(
-            f"n, max_tokens and logprobs ask for {asked} log-probabilities; this server gives at "
-            f"most {_MOST_LOGPROBS} in an answer",
+            f"n, max_tokens, logprobs and prompt_logprobs ask for {asked} log-probabilities; this "
+            f"server gives at most {_MOST_LOGPROBS} in an answer",
             "logprobs",
             "too_many_logprobs",
         )

@@ -32,6 +32,10 @@ class Backend(Protocol):
         """The text of one token in the middle of an output; special ones as they are written."""
         ...
 
+    def part_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of a token that may be a part of a character; None if its text is all."""
+        ...
+
     def token_of(self, token_id: int) -> str | None:
         """The vocabulary's spelling, None for an unknown id."""
         ...

@@ -16,7 +16,7 @@ from headrace.text.decoders import Chain, NotStreamable, build_stages, byte_of
 from headrace.text.detokenizer import ChainDetokenizer, Detokenizer, WholeTextDetokenizer
 from headrace.text.headroom import has_room
 from headrace.text.model_files import read_bytes
-from headrace.text.token_bytes import TokenBytes, chain_token_bytes
+from headrace.text.token_bytes import TokenBytes, chain_token_bytes, part_bytes
 from headrace.text.tokenizer_checks import check_growth, check_subword_prefix, check_template
 from headrace.text.tokenizer_files import MAX_TOKEN_ID, AddedToken, TokenizerFiles
 
@@ -149,6 +149,12 @@ class FastBackend:
         chain = Chain(build_stages(self._decoder))
         text = chain.push("a") + chain.push(token) + chain.finish()
         return text[1:]
+
+    def part_bytes(self, token_id: int) -> bytes | None:
+        token = self.token_of(token_id)
+        if token is None or token in self._special or not self._streamable:
+            return None
+        return part_bytes(self._decoder, token)
 
     def token_of(self, token_id: int) -> str | None:
         if token_id not in self._tokens:

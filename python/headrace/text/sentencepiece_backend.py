@@ -126,6 +126,10 @@ class SentencePieceBackend:
             return self.decode([token_id], skip_special_tokens=False)
         return self.piece_text(token_id)
 
+    def part_bytes(self, token_id: int) -> bytes | None:
+        byte = None if token_id in self._names else self.byte_of(token_id)
+        return None if byte is None else bytes([byte])
+
     def token_of(self, token_id: int) -> str | None:
         if token_id in self._names:
             return self._names[token_id]

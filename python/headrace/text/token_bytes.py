@@ -56,6 +56,15 @@ def chain_token_bytes(
     return out
 
 
+def part_bytes(decoder: dict[str, Any] | None, token: str) -> bytes | None:
+    """The bytes of a token that may be a part of a character; None if its text is all there is."""
+    stages = build_stages(decoder)
+    if any(isinstance(stage, ByteLevel) for stage in stages):
+        return _ByteLevelSpeller().later(token)
+    byte = byte_of(token) if any(isinstance(stage, ByteFallback) for stage in stages) else None
+    return None if byte is None else bytes([byte])
+
+
 def _speller(decoder: dict[str, Any] | None) -> _ByteLevelSpeller | _ChainSpeller:
     try:
         stages = build_stages(decoder)

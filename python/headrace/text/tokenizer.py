@@ -121,6 +121,15 @@ class Tokenizer:
         """The text one token adds in the middle of an output (U+FFFD for part of a character)."""
         return self._backend.token_text(token_id)
 
+    def bytes_of(self, token_id: int, text: str | None = None) -> bytes:
+        """The bytes one token adds in the middle of an output, also those of a part of a character.
+
+        text: its token_text, where that is known.
+        """
+        text = self.token_text(token_id) if text is None else text
+        part = self._backend.part_bytes(token_id) if "\ufffd" in text else None
+        return text.encode("utf-8", "replace") if part is None else part
+
     def token_bytes(self) -> TokenBytes:
         """The bytes that each id adds to a text. Takes a while: keep the result.
 

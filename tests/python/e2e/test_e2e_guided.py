@@ -299,3 +299,21 @@ def test_an_end_token_of_the_tokenizer_alone(llm: LLM) -> None:
     assert isinstance(tokenizer, Tokenizer)
     table = tokenizer.token_bytes()
     assert all(table.tokens[i] == b"" for i in llm.model_info.eos_token_ids)
+
+
+def test_allowed_tokens(llm: LLM) -> None:
+    tokenizer = llm.get_tokenizer()
+    assert tokenizer is not None
+    end = tokenizer.eos_token_id
+    allowed = [*tokenizer.encode("What is 2 + 3?"), 0]  # a special one, too
+    params = replace(HOT, seed=3, max_tokens=60, allowed_token_ids=allowed)
+    (output,) = generate(llm, ["User: Hi\nAssistant: "], params)
+    assert output.error_code == 200, output.error_msg
+    assert set(output.outputs.token_ids) <= set(allowed)
+    assert (len(output.outputs.token_ids), output.outputs.finish_reason) == (60, "length")
+    params = replace(params, allowed_token_ids=[allowed[0], end])
+    (output,) = generate(llm, ["User: Hi\nAssistant: "], params)
+    assert output.outputs.finish_reason == "stop"
+    assert set(output.outputs.token_ids[:-1]) <= {allowed[0]}
+    with pytest.raises(ValueError, match=r"allowed_token_ids must hold ids below .*1000000"):
+        generate(llm, ["a"], replace(HOT, allowed_token_ids=[10**6]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,6 +233,37 @@ def test_calls_that_may_come_are_valid(llm: LLM) -> None:
     assert called > 3
 
 
+def test_calls_or_an_answer_of_a_schema(llm: LLM) -> None:
+    """Where a schema is asked for beside tools, nothing but calls or such an answer comes."""
+    tokenizer = llm.get_tokenizer()
+    assert tokenizer is not None
+    openings = [tokenizer.convert_tokens_to_ids(token) for token in ("{", "<tool_call>")]
+    schema = {
+        "type": "object",
+        "properties": {"sum": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["sum"],
+        "additionalProperties": False,
+    }
+    called = answered = 0
+    for seed in range(6):
+        own = params(
+            seed,
+            reasoning_max_tokens=2,
+            max_tokens=300,
+            guided_decoding=GuidedDecodingParams(json=schema),
+            logits_processors_args={"logit_bias": {openings[seed % 2]: 6.0}},
+        )
+        done = chat(llm, own, tools=thinking_folder.TOOLS).outputs
+        if done.tool_calls:
+            called += 1
+            assert done.text.strip() == ""
+        elif done.finish_reason == "stop":
+            answered += 1
+            assert set(json.loads(done.text)) == {"sum"}
+    assert called
+    assert answered
+
+
 def test_what_cannot_be_asked_for(llm: LLM, folder: Path, tmp_path: Path) -> None:
     def error(own: LLM, sampling: SamplingParams | None = None, **values: Any) -> str:
         output = own.chat(ASK, sampling or params(), use_tqdm=False, **values)[0]
@@ -241,6 +273,10 @@ def test_what_cannot_be_asked_for(llm: LLM, folder: Path, tmp_path: Path) -> Non
     tools = thinking_folder.TOOLS
     guided = params(guided_decoding=GuidedDecodingParams(choice=["a"]))
     assert "can't be combined" in error(llm, guided, tools=tools)
+    few = params(allowed_token_ids=[5])
+    assert "allowed_token_ids and tools can't be" in error(llm, few, tools=tools)
+    few.reasoning_max_tokens = 3
+    assert "allowed_token_ids and reasoning_max_tokens can't be" in error(llm, few)
     odd = [
         {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"not": {}}}}
     ]

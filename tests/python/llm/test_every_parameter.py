@@ -85,6 +85,8 @@ IN_PYTHON: dict[str, Any] = {  # told by the outputs of "one two"
     "skip_special_tokens": False,
     "response_max_tokens": 1,
     "guided_decoding": GuidedDecodingParams(regex="a"),
+    "allowed_token_ids": [5],
+    "truncate_prompt_tokens": 1,
 }
 WARNING: dict[str, Any] = {
     "best_of": 3,
@@ -114,7 +116,7 @@ def test_fields_change_the_outputs(llm: LLM, name: str, value: Any) -> None:
     base = {"stop": "two"} if name == "include_stop_str_in_output" else {}
 
     def shown(**values: Any) -> list[Any]:
-        if name == "guided_decoding":
+        if name in ("guided_decoding", "allowed_token_ids"):
             return [Constraints(llm._planner).of(SamplingParams(**values))]
         prompt = "<s>one two" if name == "skip_special_tokens" else "one two"
         outputs = llm.generate(prompt, SamplingParams(seed=1, **base, **values), use_tqdm=False)

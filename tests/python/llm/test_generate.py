@@ -169,6 +169,21 @@ class TestEndings:
             assert len(out(output).token_ids) == 12
             assert out(output).finish_reason == "length"
 
+    def test_long_prompts_are_cut_where_asked(self, make_llm: Make) -> None:
+        llm = make_llm(max_model_len=32)
+        prompt = list(range(40, 80))
+        for most, params in (
+            (3, SamplingParams(truncate_prompt_tokens=3)),
+            (31, SamplingParams(truncate_prompt_tokens=-1)),
+            (28, SamplingParams(truncate_prompt_tokens=-1, max_tokens=4)),
+        ):
+            (output,) = generate(llm, [prompt], params)
+            assert output.prompt_token_ids == prompt[-most:], output.error_msg
+        (output,) = generate(llm, [prompt], SamplingParams(truncate_prompt_tokens=33))
+        assert "truncate_prompt_tokens (33) exceeds max_model_len (32)" in (output.error_msg or "")
+        (output,) = generate(llm, [prompt[:2]], SamplingParams(truncate_prompt_tokens=3))
+        assert output.prompt_token_ids == prompt[:2]
+
     def test_ignore_eos(self, llm: LLM, fake_engine: Any) -> None:
         fake_engine.script = lambda prompt, output, seed: 2
         params = SamplingParams(ignore_eos=True, max_tokens=3, skip_special_tokens=False)
@@ -263,13 +278,18 @@ class TestSeveralOutputs:
         generate(llm, ["a"] * 8)
         assert len(set(seeds)) == 8
         seeds.clear()
-        params = SamplingParams(n=2)  # what it says can be used to repeat the call
-        generate(llm, ["a"] * 3, params)
-        assert params.seed is not None
-        assert set(seeds) == {params.seed, params.seed + 1}
+        params = SamplingParams(n=2)
+        outputs = generate(llm, ["a"] * 3, params)
+        assert params.seed is None
+        told = [out(output).seed for output in outputs]
+        assert set(seeds) == set(told)
+        assert told[1::2] == [seed + 1 for seed in told[::2]]
+        assert len(set(told)) == 6
         seeds.clear()
-        generate(llm, ["b"], SamplingParams(seed=params.seed))
-        assert set(seeds) == {params.seed}
+        generate(llm, ["b"], SamplingParams(seed=told[0]))  # repeats a draw
+        assert set(seeds) == set(told[:1])
+        for updates in llm.generate("a", stream=True):
+            assert all(out(update).seed == seeds[-1] for update in updates if update)
         seeds.clear()
         llm.default_sampling_params = SamplingParams(seed=6)
         generate(llm, ["a"] * 2)

@@ -40,6 +40,8 @@ DEFAULTS = {
     "include_stop_str_in_output": False,
     "ignore_eos": False,
     "skip_special_tokens": True,
+    "allowed_token_ids": None,
+    "truncate_prompt_tokens": None,
 }
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -190,21 +192,9 @@ ACCEPTED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name in DEFAULTS if name != "seed"])
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_default(name: str) -> None:
     assert getattr(SamplingParams(), name) == DEFAULTS[name]
-
-
-def test_a_seed_is_drawn_when_the_object_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = [SamplingParams().seed for _ in range(8)]
-    assert len(set(drawn)) == 8
-    assert all(isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in drawn)
-    assert is_default(SamplingParams().seed)
-    assert not is_default(SamplingParams(seed=int(str(drawn[0]))).seed)  # as from a log
-    params = SamplingParams()
-    assert copy.copy(params).seed == pickle.loads(pickle.dumps(params)).seed == params.seed
-    monkeypatch.setenv("FD_DETERMINISTIC_MODE", "1")
-    assert (SamplingParams().seed, SamplingParams(seed=7).seed) == (42, 7)
 
 
 def test_vars_and_attributes() -> None:

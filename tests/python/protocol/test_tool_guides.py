@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from headrace.grammar.spec import Grammar, json_schema
 from headrace.parsers import Function, Start, output_parser, tool_parsers
 from headrace.parsers.tools.format import literal
-from headrace.parsers.tools.guide import call_grammar
+from headrace.parsers.tools.guide import answer_rule, call_grammar
 
 llguidance = pytest.importorskip("llguidance")
 
@@ -39,9 +40,16 @@ FIRST = ("llama3-json", "pythonic", "harmony")  # calls come first in an output
 PLAIN = {"harmony": "<|channel|>final<|message|>Just words."}
 
 
-def accepts(name: str, text: str, required: bool, several: bool = True) -> bool:
+def accepts(
+    name: str, text: str, required: bool, several: bool = True, answer: str | None = None
+) -> bool:
     grammar = call_grammar(
-        tool_parsers.get(name), [FUNCTION], literal, required=required, several=several
+        tool_parsers.get(name),
+        [FUNCTION],
+        literal,
+        required=required,
+        several=several,
+        answer=answer,
     )
     tokenizer = llguidance.LLTokenizer("byte")
     matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(grammar.text))
@@ -77,3 +85,35 @@ def test_one_call_at_most(name: str) -> None:
         assert accepts(name, text, required, several=False), (text, required)
         assert not accepts(name, text + call, required, several=False), (text, required)
     assert accepts(name, PLAIN.get(name, "Just words."), False, several=False)
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - {"llama3-json"}))
+def test_calls_or_an_answer_of_a_schema(name: str) -> None:
+    notes: list[str] = []
+    schema = {"type": "object", "properties": {"name": DIGIT}, "required": ["name"]}
+    calls = tool_parsers.get(name)
+    rule = answer_rule(json_schema({**schema, "propertyNames": {}}, lenient=True), calls, notes)
+    assert notes == ["propertyNames at /"]
+    call = CALLS[name].replace("VALUE", "7")
+    before = "<|channel|>final<|message|>" if name == "harmony" else ""
+    for text, good in (
+        (call, True),
+        (before + '{"name": 7}', True),
+        (CALLS[name].replace("VALUE", "70"), False),
+        (before + '{"name": 70}', False),
+        (before + "Just words.", False),
+        (before + '{"name": 7}' + call, False),
+    ):
+        assert accepts(name, text, required=False, answer=rule) is good, text
+    parser = output_parser(None, calls, start=Start.CONTENT, functions=[FUNCTION], guided=True)
+    read = parser.push(before + '{"name": 7}') + parser.finish()
+    assert (read.content, list(read.tool_calls)) == ('{"name": 7}', [])
+
+
+def test_answers_that_cannot_be_told_from_calls() -> None:
+    for name, answer in (
+        ("llama3-json", json_schema({"type": "object"})),
+        ("hermes", Grammar("regex", "a")),
+    ):
+        with pytest.raises(ValueError, match="can't be combined"):
+            answer_rule(answer, tool_parsers.get(name), [])

@@ -112,6 +112,13 @@ def test_n_tokens_and_log_probabilities_are_bounded_together(server: str) -> Non
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "too_many_logprobs"
     assert "1075200" in answer.json()["error"]["message"]
+    for path, long in (
+        ("chat/completions", {"messages": [{"role": "user", "content": "x" * 101_000}]}),
+        ("completions", {"prompt": [[5] * 30_000] * 2}),
+    ):
+        answer = httpx.post(f"{server}/v1/{path}", json={**long, "prompt_logprobs": 20})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "too_many_logprobs"
 
 
 def test_no_memory_is_an_error_of_the_protocol(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,15 @@ def test_scores_of_embeddings(url: str) -> None:
     body = {"text_1": "One", "text_2": TEXTS}
     status, answer = post(url, "/v1/score", body)
     assert status == 200
+    assert answer["usage"]["prompt_tokens"] > 0
+    assert post(url, "/score", body) == (200, answer)
+    # A score is the cosine of embeddings, the query's with the model's own prompt.
+    asked = [{"input": "One", "prompt_name": "query"}, {"input": TEXTS}]
+    (first,), others = (
+        [item["embedding"] for item in post(url, "/v1/embeddings", one)[1]["data"]] for one in asked
+    )
+    expected = [sum(map(float.__mul__, first, other)) for other in others]
+    assert [item["score"] for item in answer["data"]] == pytest.approx(expected, abs=1e-4)
     assert [item["index"] for item in answer["data"]] == [0, 1]
     assert all(-1 <= item["score"] <= 1 for item in answer["data"])
     pairs = {"text_1": ["One", "One"], "text_2": TEXTS}
@@ -146,6 +155,13 @@ def test_rerank(tmp_path: Path) -> None:
         assert all(0 < score < 1 for score in scores)
         for result in answer["results"]:
             assert result["document"]["text"] == body["documents"][result["index"]]  # type: ignore[index]
+        best = [result["index"] for result in answer["results"]]
+        pairs = {"text_1": body["query"], "text_2": body["documents"]}
+        alone = [item["score"] for item in post(url, "/score", pairs)[1]["data"]]
+        assert scores == [alone[place] for place in best] == sorted(alone, reverse=True)[:2]
+        for path in ("/rerank", "/v2/rerank"):
+            other = post(url, path, body)[1]
+            assert (other["results"], other["usage"]) == (answer["results"], answer["usage"])
         bare = post(url, "/v1/rerank", {**body, "return_documents": False})[1]
         assert "document" not in bare["results"][0]
         for wrong, param in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.options.sampling_params import SamplingParams
@@ -28,8 +29,15 @@ class Constraints:
         return self._args.guided_decoding_backend != "off"
 
     def of(self, params: SamplingParams) -> Any:
-        """What guided_decoding asks for, compiled; None if nothing. Raises ValueError."""
+        """What `grammar` gives, compiled. Raises ValueError."""
+        grammar = self.grammar(params)
+        return None if grammar is None else self.compile(grammar)
+
+    def grammar(self, params: SamplingParams) -> Grammar | None:
+        """What guided_decoding or allowed_token_ids ask for; None if nothing. Raises ValueError."""
         guided = params.guided_decoding
+        if params.allowed_token_ids is not None:
+            return self._of_tokens(params.allowed_token_ids)
         if guided is None or not guided.to_dict():
             return None
         if not self.enabled:
@@ -42,7 +50,20 @@ class Constraints:
         if known is None:
             compact = self._args.guided_decoding_disable_any_whitespace
             known = self._grammars[id(params)] = (params, from_guided_params(guided, compact))
-        return None if known[1] is None else self.compile(known[1])
+        return known[1]
+
+    def _of_tokens(self, ids: Sequence[int]) -> Grammar:
+        if not self.enabled:
+            raise ValueError(
+                "allowed_token_ids needs guided decoding, which guided_decoding_backend='off' has "
+                "switched off"
+            )
+        size = 0 if self._tokenizer is None else len(self._tokenizer)
+        if size and max(ids) >= size:
+            raise ValueError(f"allowed_token_ids must hold ids below {size}, got {max(ids)}")
+        from headrace.grammar import token_grammar
+
+        return token_grammar(ids)
 
     def compile(self, grammar: Grammar) -> Any:
         """Raises ValueError naming what is wrong with the grammar."""

@@ -132,6 +132,7 @@ class OutputProcessor:
             completion_tokens=text,
             finish_reason=self._finish_reason,
             stop_reason=self._stop_reason,
+            seed=self.facts.seed,
         )
         if self._parsed is not None:
             self._parse(completion, text, self._parsed)

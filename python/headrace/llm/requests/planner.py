@@ -59,7 +59,7 @@ class RequestPlanner:
     tokenizer: Tokenizer | None
     info: native.ModelInfo
     parsing: Parsing
-    seeds: random.Random | None  # source of seeds when LLM(seed=...) was given
+    seeds: random.Random | None  # LLM(seed=...)'s, of seeds for requests without one
 
     def plan(
         self, params: SamplingParams, prompt_len: int, bad_words: Sequence[str]
@@ -79,9 +79,7 @@ class RequestPlanner:
         }
         seed = self._seed(params)
         return [
-            native.GenerationConfig(
-                **values, seed=None if seed is None else (seed + i) % (MAX_SEED + 1)
-            )
+            native.GenerationConfig(**values, seed=(seed + i) % (MAX_SEED + 1))
             for i in range(params.n)
         ]
 
@@ -101,6 +99,20 @@ class RequestPlanner:
                 f"Input text is too long, length of prompt token({prompt_len}) + min_dec_len "
                 f"({least}) > max_model_len({limit})"
             )
+
+    def shortened(self, params: SamplingParams, ids: list[int]) -> list[int]:
+        """A prompt as truncate_prompt_tokens has it. Raises ValueError."""
+        most, limit = params.truncate_prompt_tokens, self.info.max_model_len
+        if most is None:
+            return ids
+        if most > limit:
+            raise ValueError(
+                f"truncate_prompt_tokens ({most}) exceeds max_model_len ({limit}): at most so many "
+                "tokens fit"
+            )
+        if most < 0:
+            most = max(1, limit - max(1, params.min_tokens, params.max_tokens or 0))
+        return ids[-most:]
 
     def end_tokens(self, params: SamplingParams) -> frozenset[int]:
         """The single ids that end an output: the model's, unless ignored, and the caller's."""
@@ -131,6 +143,9 @@ class RequestPlanner:
         banned: set[tuple[int, ...]] = {
             (token_id,) for token_id in params.bad_words_token_ids or ()
         }
+        if params.allowed_token_ids is not None:  # a grammar alone lets outputs end
+            ends = frozenset((*self.info.eos_token_ids, *self._own_end()))
+            banned |= {(token_id,) for token_id in ends - set(params.allowed_token_ids)}
         for word in [*(params.bad_words or ()), *bad_words]:
             if self.tokenizer is None:
                 raise ValueError("bad_words need a tokenizer, and the model folder has none")
@@ -143,10 +158,12 @@ class RequestPlanner:
         size: int = self.info.vocab_size
         return size if logprobs == -1 else logprobs
 
-    def _seed(self, params: SamplingParams) -> int | None:
-        if self.seeds is None or not is_default(params.seed):
+    def _seed(self, params: SamplingParams) -> int:
+        if params.seed is not None and (self.seeds is None or not is_default(params.seed)):
             return params.seed
-        return self.seeds.randint(0, MAX_SEED)
+        return (
+            random.randint(0, MAX_SEED) if self.seeds is None else self.seeds.randint(0, MAX_SEED)
+        )
 
 
 def stop_tokens(params: SamplingParams) -> tuple[list[int], list[list[int]]]:

@@ -78,6 +78,7 @@ class RequestFacts:
     preprocess_end_time: float = 0.0
     image_tokens: int = 0  # of the prompt's
     video_tokens: int = 0
+    seed: int | None = None  # that it draws with
 
 
 @dataclass(slots=True)
@@ -124,9 +125,12 @@ def prepare(
     Raises what session.request_errors() lists for a prompt that can't be served.
     """
     prompt = job.prompt()
+    ids = planner.shortened(job.params, prompt.token_ids)
+    if prompt.media and len(ids) < len(prompt.token_ids):
+        raise ValueError("truncate_prompt_tokens would cut a prompt with images or clips")
     own_id = prompt.request_id if job.request_id is None else None
     for item in facts:
-        item.prompt, item.prompt_token_ids = prompt.shown, prompt.token_ids
+        item.prompt, item.prompt_token_ids = prompt.shown, ids
         item.image_tokens = rows_of(prompt.media, "image")
         item.video_tokens = rows_of(prompt.media, "video")
         item.preprocess_end_time = time.time()
@@ -134,7 +138,9 @@ def prepare(
     check_shared(job.params, planner.args, planner.info.vocab_size)
     if stops is not None and planner.tokenizer is None:
         raise ValueError("stop strings need a tokenizer, and the model folder has none")
-    configs = planner.plan(job.params, len(prompt.token_ids), prompt.bad_words)
+    configs = planner.plan(job.params, len(ids), prompt.bad_words)
+    for item, config in zip(facts, configs, strict=True):
+        item.seed = config.seed
     parsing = planner.parsing.plan(prompt.parts, job.params)
     media = media_inputs(prompt.media)
     size = sum(placed.item.nbytes for placed in prompt.media)
@@ -159,11 +165,12 @@ def constrain(
 ) -> None:
     """Gives the outputs of a prompt their constraint, which may have to be compiled. Raises what
     session.request_errors() lists."""
-    compiled = constraints.of(params)
     parsing = requests[0].parsing
-    if parsing is not None:
+    if parsing is None:
+        compiled = constraints.of(params)
+    else:
         compiled = parsing.constraint(
-            compiled, constraints.enabled, constraints.compile, constraints.notes
+            constraints.grammar(params), constraints.enabled, constraints.compile, constraints.notes
         )
     for request in requests:
         request.constraint = compiled
@@ -172,7 +179,12 @@ def constrain(
 def takes_grammars(requests: Sequence[PreparedRequest], params: SamplingParams) -> bool:
     """Whether `constrain` compiles."""
     parsing = requests[0].parsing
-    return params.guided_decoding is not None or (parsing is not None and parsing.has_calls)
+    return is_guided(params) or (parsing is not None and parsing.has_calls)
+
+
+def is_guided(params: SamplingParams) -> bool:
+    """Whether `params` themselves ask for a constraint."""
+    return params.guided_decoding is not None or params.allowed_token_ids is not None
 
 
 def text_size(original: Any) -> int:

@@ -32,6 +32,26 @@ def guidable(function: Function, notes: list[str]) -> Function:
     return replace(function, parameters=json.loads(text))
 
 
+def answer_rule(answer: Grammar, calls: type[ToolFormat], notes: list[str]) -> str:
+    """An answer beside calls, in Lark. notes: gets what of its schema is left to the model.
+
+    Raises ValueError for what can't be told from calls, or can't be guided.
+    """
+    if answer.kind != "json_schema":
+        raise ValueError(
+            "tools can't be combined with this kind of guided decoding, but with json and "
+            "json_object: leave one out, or pass tool_choice='none'"
+        )
+    if "{" in calls.markers:
+        raise UnsupportedError(
+            f"tools can't be combined with an answer in JSON here, because {calls.__name__} writes "
+            "calls as JSON objects, too: leave one out, or pass tool_choice='none' or 'required'"
+        )
+    text, left_out = proof.guidable(answer.text, answer.lenient)
+    notes += left_out
+    return f"%json {text}"
+
+
 def call_grammar(
     calls: type[ToolFormat],
     functions: Sequence[Function],
@@ -39,6 +59,7 @@ def call_grammar(
     *,
     required: bool,
     several: bool,
+    answer: str | None = None,
 ) -> Grammar:
     """What an output looks like in which these functions may be called, or have to be.
 
@@ -46,11 +67,12 @@ def call_grammar(
     is `required`; then there are only calls. Without `several` there is at most one, and nothing
     follows it.
     text: a literal as Lark wants it, special tokens by their ids.
+    answer: a rule; there are only calls, or one such answer.
 
     Raises UnsupportedError if this format can't be guided.
     """
     if issubclass(calls, HarmonyCalls):
-        return Grammar("lark", harmony.call_grammar(functions, text, required))
+        return Grammar("lark", harmony.call_grammar(functions, text, required, answer))
     try:
         body = calls(functions).grammar(functions, text, several)
     except NotImplementedError:
@@ -65,6 +87,8 @@ def call_grammar(
         lines.append(f"{TEXT_VALUE}[lazy]: TEXT {literal(calls.text_end)}")
     if required:
         lines.insert(0, f"start: LINES? {opening} {body}")
+    elif answer is not None:
+        lines.insert(0, f"start: answer | LINES? {opening} {body}\nanswer: {answer}")
     elif calls.at_start:
         lines.insert(0, f'start: LINES? {opening} {body} | OTHER | ""')
         lines.append(f"OTHER: /[ \\n\\r\\t]*[^ \\n\\r\\t\\{marker[0]}](.|\\n)*/")

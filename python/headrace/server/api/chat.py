@@ -31,6 +31,7 @@ async def chat_completions(call: Call) -> ASGIApp:
         "id": answer_id("chatcmpl-", request.request_id),
         "model": target.name,
         "created": int(time.time()),
+        "tokenizer": target.model.llm.get_tokenizer(),
     }
     requests = await open_chat(call, request, target)
     if not request.stream.wanted:

@@ -20,7 +20,11 @@ async def responses(call: Call) -> ASGIApp:
     request = await call.read(read_responses)
     target = call.state.models.find(request.chat.model)
     builder = ResponseBuilder(
-        request, id=answer_id("resp_", None), model=target.name, created=int(time.time())
+        request,
+        id=answer_id("resp_", None),
+        model=target.name,
+        created=int(time.time()),
+        tokenizer=target.model.llm.get_tokenizer(),
     )
     requests = await open_chat(call, request.chat, target)
     if request.chat.stream.wanted:

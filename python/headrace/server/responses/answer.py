@@ -12,6 +12,7 @@ from headrace.server.answer_parts import Counts, PartDelta, part_deltas
 from headrace.server.errors import ApiError
 from headrace.server.responses.request import ResponsesRequest
 from headrace.server.responses.tools import custom_input
+from headrace.text.tokenizer import Tokenizer
 
 Event = dict[str, Any]
 
@@ -20,7 +21,16 @@ class ResponseBuilder:
     """The "response" object of one request. `feed`, `finish` and `fail` give the events that a
     stream sends; `response` is the object as it stands."""
 
-    def __init__(self, request: ResponsesRequest, *, id: str, model: str, created: int) -> None:
+    def __init__(
+        self,
+        request: ResponsesRequest,
+        *,
+        id: str,
+        model: str,
+        created: int,
+        tokenizer: Tokenizer | None,
+    ) -> None:
+        self._tokenizer = tokenizer
         self._top_logprobs = request.chat.params.logprobs
         self._tools = request.tools
         self._arguments = ""  # of a custom tool's call that is being written
@@ -169,7 +179,7 @@ class ResponseBuilder:
     def _logprobs(self, update: RequestOutput) -> list[Any]:
         if self._top_logprobs is None:
             return []
-        read = chat_logprobs(update.outputs, self._top_logprobs) or {"content": []}
+        read = chat_logprobs(update.outputs, self._top_logprobs, self._tokenizer) or {"content": []}
         content: list[Any] = read["content"]
         return content
 
