@@ -88,11 +88,11 @@ TEST(EngineBench, ServesRequests) {
   options.requests = 2;
   options.shrink = 64;
   options.max_num_seqs = 2;
-  options.longest_output = 1;
+  options.longest_output = 2;
   bench_engine(*engine, options, report);
   const nlohmann::json row = file.read().at("serving");
   expect_measured(row);
-  EXPECT_NE(row.at("work").get<std::string>().find(", 2 output tokens"), std::string::npos) << row;
+  EXPECT_NE(row.at("work").get<std::string>().find(", 4 output tokens"), std::string::npos) << row;
 }
 
 TEST(TowerBench, EncodesImages) {
