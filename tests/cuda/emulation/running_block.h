@@ -92,8 +92,8 @@ class RunningBlock {
   bool release_barrier();
   bool release_waiting();
 
-  // 17 lines of a cache more than a power of two: else all stacks would share a few sets of it, and a
-  // block's threads would drive each other's out at each switch.
+  // 17 lines of a cache more than a power of two: else all stacks would share a few sets of it, and
+  // a block's threads would drive each other's out at each switch.
   static constexpr size_t kStackBytes = (256 << 10) + 17 * 64;
   std::unique_ptr<char[]> stacks_{new char[kStackBytes * kMaxThreads]};
   std::vector<Thread> threads_{kMaxThreads};

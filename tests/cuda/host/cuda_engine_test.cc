@@ -75,7 +75,7 @@ int kernels_of_decode(const std::string& layers, const std::string& quantization
 }
 
 // docs/cuda_kernels.md says so.
-TEST(CudaDecode, IsEightKernelsALayerAndSixMore) {
+TEST(CudaDecode, IsEightKernelsALayerAndEightMore) {
   EXPECT_EQ(kernels_of_decode("2"), 2 * 8 + 8);
   EXPECT_EQ(kernels_of_decode("3"), 3 * 8 + 8);
   EXPECT_EQ(kernels_of_decode("3", "wint4"), 3 * 8 + 8);
