@@ -28,9 +28,9 @@ struct Run {
 // The last one's are the rows that all are held against; up to 32 have kernels of their own.
 constexpr Run kAnyGpu[] = {{1}, {9}, {kMostQuantFewRows}, {kMostRows}};
 static_assert(kMostRows > kMostQuantFewRows);
-// Every shape of wgmma's kernel; of small ones, slices in a cluster and in turn.
-constexpr Run kByWgmma[] = {{9, true, 1},  {20, true, 1},        {50, true},
-                            {50, true, 1}, {kMostRows, true, 1}, {kMostRows}};
+// Every shape of wgmma's kernel; of the smallest, slices in a cluster and in turn.
+constexpr Run kByWgmma[] = {{9, true},  {9, true, 1},         {20, true},
+                            {50, true}, {kMostRows, true, 1}, {kMostRows}};
 
 struct QuantCase {
   const char* name;

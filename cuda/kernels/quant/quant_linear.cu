@@ -27,19 +27,11 @@ void check(const QuantLinearArgs& args) {
                  dtype_name(linear.out_dtype));
 }
 
-/// Few rows and a weight with fewer tiles of 64 features than multiprocessors: quant_linear_few has
-/// more warps on each (docs/performance_cuda.md).
-bool is_faster_by_wgmma(const QuantLinearArgs& args) {
-  constexpr int64_t kTileFeatures = 64;
-  return args.linear.x.rows > kMostQuantFewRows ||
-         args.linear.layout.stored_rows() > kTileFeatures * args.linear.multiprocessors;
-}
-
 void multiply(const QuantLinearArgs& args, Stream stream) {
   if (args.linear.dtype == DType::kF32) return quant_linear_f32(args, stream);
-  if (is_faster_by_wgmma(args) && quant_can_use_wgmma(args)) {
-    return quant_linear_wgmma(args, stream);
-  }
+  // Of few rows, too: quant_linear_few takes less time alone, but more in a model, where wgmma's
+  // kernels fetch their first weights while the kernel ahead still runs (docs/performance_cuda.md).
+  if (quant_can_use_wgmma(args)) return quant_linear_wgmma(args, stream);
   if (args.linear.x.rows <= kMostQuantFewRows) return quant_linear_few(args, stream);
   quant_linear_tiles(args, stream);
 }
