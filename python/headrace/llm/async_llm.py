@@ -94,6 +94,7 @@ class AsyncLLM(BaseLLM):
         prompt: str | None = None,
         dimensions: int | None = None,
         normalize: bool | None = None,
+        truncate_prompt_tokens: int | None = None,
         lora_request: LoRARequest | None = None,
     ) -> list[EmbeddingRequestOutput]:
         """The embedding of one input or of several, in their order. As LLM.embed."""
@@ -104,6 +105,7 @@ class AsyncLLM(BaseLLM):
             prompt=prompt,
             dimensions=dimensions,
             normalize=normalize,
+            truncate_prompt_tokens=truncate_prompt_tokens,
         )
         self._runner.check_process()
         results = await self._pooled_call(call.jobs, lora_request).run_async(self._runner)
@@ -115,10 +117,13 @@ class AsyncLLM(BaseLLM):
         documents: str | Sequence[str],
         *,
         instruction: str | None = None,
+        truncate_prompt_tokens: int | None = None,
         lora_request: LoRARequest | None = None,
     ) -> list[ScoringRequestOutput]:
         """How well each document answers the query. As LLM.score."""
-        call = ScoreCall(self._pooling_planner(), query, documents, instruction)
+        call = ScoreCall(
+            self._pooling_planner(), query, documents, instruction, truncate_prompt_tokens
+        )
         self._runner.check_process()
         results = await self._pooled_call(call.jobs, lora_request).run_async(self._runner)
         return call.finish(results)

@@ -301,6 +301,7 @@ class LLM(BaseLLM):
         prompt: str | None = None,
         dimensions: int | None = None,
         normalize: bool | None = None,
+        truncate_prompt_tokens: int | None = None,
         use_tqdm: bool | None = None,
         lora_request: LoRARequest | None = None,
     ) -> list[EmbeddingRequestOutput]:
@@ -313,6 +314,8 @@ class LLM(BaseLLM):
             default: its default_prompt_name. prompt: a text to put there instead.
         dimensions: keep the first so many numbers (Matryoshka); default: truncate_dim, else all.
         normalize: to length 1, after that; default: as modules.json says, True without the file.
+        truncate_prompt_tokens: of a longer input only the beginning of so many tokens is read, the
+            special tokens around it among them; -1: as many as the model takes.
         use_tqdm, lora_request: as in `generate`, one adapter for all.
 
         How rows are pooled says 1_Pooling/config.json; without modules.json the last token's row
@@ -325,6 +328,7 @@ class LLM(BaseLLM):
             prompt=prompt,
             dimensions=dimensions,
             normalize=normalize,
+            truncate_prompt_tokens=truncate_prompt_tokens,
         )
         return call.finish(self._run_pooled(call.jobs, use_tqdm, lora_request))
 
@@ -334,6 +338,7 @@ class LLM(BaseLLM):
         documents: str | Sequence[str],
         *,
         instruction: str | None = None,
+        truncate_prompt_tokens: int | None = None,
         use_tqdm: bool | None = None,
         lora_request: LoRARequest | None = None,
     ) -> list[ScoringRequestOutput]:
@@ -343,9 +348,11 @@ class LLM(BaseLLM):
         "document" (or "passage") if it has them. Others are asked as Qwen3-Reranker is, and the
         score is the probability of "yes" against "no".
         instruction: for rerankers: what the query is; default: that of a web search.
-        use_tqdm, lora_request: as in `embed`.
+        truncate_prompt_tokens, use_tqdm, lora_request: as in `embed`.
         """
-        call = ScoreCall(self._pooling_planner(), query, documents, instruction)
+        call = ScoreCall(
+            self._pooling_planner(), query, documents, instruction, truncate_prompt_tokens
+        )
         return call.finish(self._run_pooled(call.jobs, use_tqdm, lora_request))
 
     def abort(self, request_id: str | Sequence[str] | None = None) -> None:

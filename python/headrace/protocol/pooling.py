@@ -21,18 +21,20 @@ _MOST_DOCUMENTS = 2048
 @dataclass(slots=True)
 class EmbeddingRequest:
     """inputs: texts, or lists of token ids. as_base64: embeddings are little-endian float32 in
-    base64. prompt_name: as in LLM.embed."""
+    base64. prompt_name, truncate_prompt_tokens: as in LLM.embed."""
 
     model: str | None
     inputs: list[str | list[int]]
     as_base64: bool
     dimensions: int | None
     prompt_name: str | None
+    truncate_prompt_tokens: int | None = None
 
 
 @dataclass(slots=True)
 class RerankRequest:
-    """query: one for all documents, or one for each. top_n: only the best so many."""
+    """query: one for all documents, or one for each. top_n: only the best so many.
+    truncate_prompt_tokens: as in LLM.embed."""
 
     model: str | None
     query: str | list[str]
@@ -40,6 +42,7 @@ class RerankRequest:
     instruction: str | None = None
     top_n: int | None = None
     return_documents: bool = True
+    truncate_prompt_tokens: int | None = None
 
 
 def read_embedding(value: Any) -> EmbeddingRequest:
@@ -53,6 +56,7 @@ def read_embedding(value: Any) -> EmbeddingRequest:
         encoding == "base64",
         _positive(body, "dimensions"),
         body.text("prompt_name"),
+        body.integer("truncate_prompt_tokens"),
     )
     body.text("user")  # for the caller's own records
     body.finish()
@@ -72,6 +76,7 @@ def read_rerank(value: Any) -> RerankRequest:
         body.text("instruction"),
         _positive(body, "top_n"),
         body.flag("return_documents") is not False,
+        body.integer("truncate_prompt_tokens"),
     )
     body.finish()
     return request
@@ -88,7 +93,13 @@ def read_score(value: Any) -> RerankRequest:
             f"text_1 has {len(query)} texts and text_2 {len(documents)}: give one, or as many",
             "text_1",
         )
-    request = RerankRequest(body.text("model"), query, documents, body.text("instruction"))
+    request = RerankRequest(
+        body.text("model"),
+        query,
+        documents,
+        body.text("instruction"),
+        truncate_prompt_tokens=body.integer("truncate_prompt_tokens"),
+    )
     body.finish()
     return request
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,6 +43,15 @@ def part_deltas(update: RequestOutput) -> Iterator[PartDelta]:
             call.get("id"),
             function.get("name"),
         )
+
+
+def arguments_object(arguments: str) -> dict[str, Any]:
+    """Of a call that was cut off, or is nested too deeply: nothing."""
+    try:
+        value = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 @dataclass(slots=True)

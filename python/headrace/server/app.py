@@ -25,6 +25,7 @@ from headrace.server.api import (
     health,
     messages,
     models,
+    ollama,
     pooling,
     responses,
     tokens,
@@ -60,6 +61,11 @@ _POSTS: tuple[tuple[str, Handler, Access], ...] = (
     ("/tokenize", tokens.tokenize, "user"),
     ("/detokenize", tokens.detokenize, "user"),
     ("/v1/batches", batches.create_batch, "user"),
+    ("/api/chat", ollama.ollama_chat, "user"),
+    ("/api/generate", ollama.ollama_generate, "user"),
+    ("/api/embed", ollama.ollama_embed, "user"),
+    ("/api/embeddings", ollama.ollama_embeddings, "user"),
+    ("/api/show", ollama.ollama_show, "user"),
     ("/v1/models/load", models.load_model, "admin"),
     ("/v1/models/unload", models.unload_model, "admin"),
     ("/v1/load_lora_adapter", models.load_adapter, "admin"),
@@ -76,6 +82,18 @@ _GETS: tuple[tuple[str, Handler, Access], ...] = (
     ("/v1/files/{id}/content", files.file_content, "user"),
     ("/v1/batches", batches.list_batches, "user"),
     ("/v1/batches/{id}", batches.get_batch, "user"),
+    ("/api/tags", ollama.ollama_tags, "user"),
+    ("/api/ps", ollama.ollama_ps, "user"),
+    ("/api/version", ollama.ollama_version, "user"),
+)
+# What ollama does with its store of models; there is none here.
+_REFUSED = (
+    ("POST", "/api/pull"),
+    ("POST", "/api/push"),
+    ("POST", "/api/create"),
+    ("POST", "/api/copy"),
+    ("DELETE", "/api/delete"),
+    ("POST", "/api/blobs/{digest}"),
 )
 # With bodies of their own, or none.
 _FILES: tuple[tuple[str, str, Handler, str], ...] = (
@@ -151,6 +169,10 @@ def _routes(state: ServerState) -> list[BaseRoute]:
     routes += [
         Route(path, Endpoint(state, path, handler, access="open"), methods=["GET"])
         for path, handler in handlers(rows).items()
+    ]
+    routes += [
+        Route(path, Endpoint(state, path, ollama.ollama_refused), methods=[method])
+        for method, path in _REFUSED
     ]
     upload = Endpoint(state, "/v1/files", files.upload_file, reads="stream")
     delete = Endpoint(state, "/v1/files/{id}", files.delete_file)

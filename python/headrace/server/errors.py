@@ -11,6 +11,7 @@ from headrace.protocol.errors import ProtocolError, error_body
 
 logger = logging.getLogger("headrace.server")
 
+OLLAMA = "/api/"  # below it is ollama's API
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -57,6 +58,8 @@ class ApiError(Exception):
 
     def body(self, path: str) -> dict[str, Any]:
         """The JSON object for a client of the API that `path` belongs to."""
+        if path.startswith(OLLAMA):
+            return {"error": str(self)}
         if not path.startswith("/v1/messages"):
             return error_body(self.status, str(self), self.param, self.code)
         default = "api_error" if self.status >= 500 else "invalid_request_error"

@@ -15,6 +15,7 @@ from headrace.text.token_bytes import TokenBytes
 from headrace.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
 _SHORT_TEXT = 1 << 16  # tokenized at once
+_CUT_MARGIN = 64  # tokens: those at the cut may differ from those of the whole text
 _KEPT_OPENINGS = 32
 SENTENCEPIECE_FILES = ("tokenizer.model", "spm.model", "ernie_token_100k.model")
 
@@ -88,6 +89,22 @@ class Tokenizer:
         if max_tokens is not None and len(text) > _SHORT_TEXT:
             self._check_length(text, max_tokens)
         return self._backend.encode(text, add_special_tokens)
+
+    def encode_beginning(self, text: str, most: int, add_special_tokens: bool = False) -> list[int]:
+        """At most so many ids of a text, among them the special tokens that belong around it."""
+        beginning = text[: max((most + _CUT_MARGIN) * self._backend.longest_token(), _SHORT_TEXT)]
+        ids = self.encode(beginning, add_special_tokens)
+        if len(ids) < most and len(beginning) < len(text):  # a normalizer has dropped much of it
+            beginning = text
+            ids = self.encode(beginning, add_special_tokens)
+        if len(ids) <= most or not add_special_tokens:
+            return ids[:most]
+        bare = self.encode(beginning)
+        added = len(ids) - len(bare)
+        for before in range(added + 1 if 0 <= added < most else 0):
+            if ids[before : before + len(bare)] == bare:
+                return ids[: before + most - added] + ids[before + len(bare) :]
+        return ids[:most]
 
     def _check_length(self, text: str, max_tokens: int) -> None:
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

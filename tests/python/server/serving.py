@@ -56,7 +56,21 @@ class PlayedLLM:
         self.metrics: RequestMetrics | None = None  # of each piece
         self.counters = {"running_replicas": 1}
         self.model_info = SimpleNamespace(
-            max_model_len=4096, vocab_size=512, generates=True, vision=vision
+            max_model_len=4096,
+            vocab_size=512,
+            generates=True,
+            vision=vision,
+            family="played",
+            device="cpu",
+            dtype="bfloat16",
+            quantization="",
+            num_parameters=1_500_000,
+            weight_bytes=3_000_000,
+            hidden_size=64,
+            intermediate_size=128,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=2,
         )
         self.chat_sampling = {"temperature": 0.3, "min_p": 0.1}
         self._tokenizer = None if folder is None else load_tokenizer(folder)

@@ -121,6 +121,11 @@ READERS = {
     "/v1/embeddings": ("pooling.read_embedding", {"input": TEXT}),
     "/v1/rerank": ("pooling.read_rerank", {"query": "a", "documents": [TEXT]}),
     "/v1/score": ("pooling.read_score", {"text_1": "a", "text_2": TEXT}),
+    "/api/chat": ("ollama.read_ollama_chat", CHAT),
+    "/api/generate": ("ollama.read_ollama_generate", {"prompt": TEXT}),
+    "/api/embed": ("ollama.read_embed", {"input": TEXT}),
+    "/api/embeddings": ("ollama.read_old_embedding", {"prompt": TEXT}),
+    "/api/show": ("ollama.read_shown", {"model": TEXT}),
     "/tokenize": ("tokens._reader", {"prompt": TEXT}),
     "/detokenize": ("tokens._check_ids", {"tokens": [65] * 70_000}),
 }

@@ -1,4 +1,4 @@
-"""/v1/embeddings with the openai package, /v1/rerank and /v1/score, over real models."""
+"""/v1/embeddings with the openai package, /v1/rerank, /v1/score and ollama's, over real models."""
 
 from __future__ import annotations
 
@@ -82,6 +82,38 @@ def test_token_ids(api: openai.OpenAI) -> None:
     assert two.usage.total_tokens == 4
 
 
+def test_ollama_s_paths(url: str, expected: list[list[float]]) -> None:
+    status, answer = post(url, "/api/embed", {"model": "m", "input": TEXTS, "keep_alive": -1})
+    assert (status, answer["model"], answer["prompt_eval_count"]) == (200, "m", 11 + 13)
+    assert answer["embeddings"] == expected
+    assert answer["total_duration"] > 0
+    assert post(url, "/api/embed", {"input": TEXTS[0]})[1]["embeddings"] == expected[:1]
+    assert len(post(url, "/api/embed", {"input": "a", "dimensions": 8})[1]["embeddings"][0]) == 8
+    assert post(url, "/api/embed", {"input": []})[1]["embeddings"] == []
+    assert post(url, "/api/embeddings", {"prompt": TEXTS[1]})[1] == {"embedding": expected[1]}
+    assert post(url, "/api/embeddings", {"prompt": ""})[1] == {"embedding": []}
+    status, cut = post(url, "/api/embed", {"input": "x" * 600})
+    assert (status, cut["prompt_eval_count"]) == (200, OPTIONS["max_model_len"])
+    status, answer = post(url, "/api/embed", {"input": "x" * 600, "truncate": False})
+    assert (status, "600 tokens" in answer["error"]) == (400, True)
+
+
+def test_inputs_are_cut(url: str, expected: list[list[float]]) -> None:
+    for given in (TEXTS[0] + " and more", list(TEXTS[0].encode()) * 2):
+        body = {"input": given, "truncate_prompt_tokens": 11}
+        status, answer = post(url, "/v1/embeddings", body)
+        assert (status, answer["usage"]["prompt_tokens"]) == (200, 11)
+        if isinstance(given, str):
+            assert answer["data"][0]["embedding"] == expected[0]
+    cut = {"text_1": TEXTS[0], "text_2": TEXTS[0] + " and more", "truncate_prompt_tokens": 11}
+    assert post(url, "/v1/score", cut)[1]["usage"]["prompt_tokens"] == 2 * 11
+    for wrong in (0, -2, 513):
+        status, answer = post(
+            url, "/v1/embeddings", {"input": "a", "truncate_prompt_tokens": wrong}
+        )
+        assert (status, "truncate_prompt_tokens" in answer["error"]["message"]) == (400, True)
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -162,6 +194,12 @@ def test_rerank(tmp_path: Path) -> None:
         for path in ("/rerank", "/v2/rerank"):
             other = post(url, path, body)[1]
             assert (other["results"], other["usage"]) == (answer["results"], answer["usage"])
+        long = {**body, "documents": ["b" * 600]}
+        assert post(url, "/rerank", long)[0] == 400
+        status, answer = post(url, "/rerank", {**long, "truncate_prompt_tokens": -1})
+        assert (status, answer["usage"]["prompt_tokens"]) == (200, OPTIONS["max_model_len"])
+        status, answer = post(url, "/rerank", {**long, "truncate_prompt_tokens": 5})
+        assert (status, "around query" in answer["error"]["message"]) == (400, True)
         bare = post(url, "/v1/rerank", {**body, "return_documents": False})[1]
         assert "document" not in bare["results"][0]
         for wrong, param in (

@@ -48,6 +48,7 @@ def test_keys(headers: dict[str, str], status: int) -> None:
             httpx.post(url + CHAT, json=BODY, headers=headers),
             httpx.get(f"{url}/v1/models", headers=headers),
             httpx.get(f"{url}/metrics", headers=headers),
+            httpx.get(f"{url}/api/tags", headers=headers),
         ]
         assert httpx.get(f"{url}/health").status_code == 200
         assert httpx.get(url).status_code == 200

@@ -46,6 +46,15 @@ def test_config_decides_the_ends(
     own = byte_level(tmp_path, **config)
     middle = own.encode("hello")
     assert own.encode("hello", add_special_tokens=True) == [*start, *middle, *end]
+    text = "hello " * 12_000  # far more than what is tokenized of it
+    ids = own.encode(text)
+    around = len(start) + len(end)
+    for most in (around + 1, around + 9):
+        cut = own.encode_beginning(text, most, add_special_tokens=True)
+        assert cut == [*start, *ids[: most - around], *end]
+        assert own.encode_beginning(text, most) == ids[:most]
+    assert own.encode_beginning("hello", 99, add_special_tokens=True) == [*start, *middle, *end]
+    assert len(own.encode_beginning(text, 1, add_special_tokens=True)) == 1
 
 
 def test_special_tokens(tmp_path: Path) -> None:

@@ -43,13 +43,18 @@ class ScoreCall:
     """One call of `score`: a job for each pair, or, of embeddings, for each different text."""
 
     def __init__(
-        self, planner: PoolingPlanner, query: Any, documents: Any, instruction: str | None
+        self,
+        planner: PoolingPlanner,
+        query: Any,
+        documents: Any,
+        instruction: str | None,
+        truncate_prompt_tokens: int | None = None,
     ) -> None:
         """Raises ValueError, TypeError and UnsupportedError for what is wrong with the call."""
         self._pairs = pair_list(query, documents)
         self._is_reranker = planner.is_reranker()
         if self._is_reranker:
-            self.jobs = planner.reranker_jobs(self._pairs, instruction)
+            self.jobs = planner.reranker_jobs(self._pairs, instruction, truncate_prompt_tokens)
             return
         if instruction is not None:
             raise ValueError(
@@ -69,7 +74,12 @@ class ScoreCall:
             "document": planner.prompt_for("document", "passage"),
         }
         self.jobs = [
-            planner.embed_jobs(text, prompt_name=prompts[kind], normalize=True)[0]
+            planner.embed_jobs(
+                text,
+                prompt_name=prompts[kind],
+                normalize=True,
+                truncate_prompt_tokens=truncate_prompt_tokens,
+            )[0]
             for kind, text in self._texts
         ]
 

@@ -55,9 +55,11 @@ class PoolingPlanner:
         prompt: str | None = None,
         dimensions: int | None = None,
         normalize: bool | None = None,
+        truncate_prompt_tokens: int | None = None,
     ) -> list[PoolingJob]:
         """See LLM.embed. Raises ValueError and TypeError for what is wrong with the call."""
         params = self._params(dimensions, normalize)
+        most = self._most_tokens(truncate_prompt_tokens)
         if prompt is not None and prompt_name is not None:
             raise ValueError("give either prompt_name or prompt")
         prefix = (
@@ -68,14 +70,17 @@ class PoolingPlanner:
         for item in items:
             if is_asked and not isinstance(item, str):
                 raise ValueError("a prompt goes before texts, not before token ids")
-        return [PoolingJob(item, partial(self._read, item, prefix), params) for item in items]
+        return [PoolingJob(item, partial(self._read, item, prefix, most), params) for item in items]
 
     def is_reranker(self) -> bool:
         """Whether `score` asks the model for "yes" or "no" instead of comparing embeddings."""
         return self._info.generates and not self.files.found
 
     def reranker_jobs(
-        self, pairs: Sequence[tuple[str, str]], instruction: str | None
+        self,
+        pairs: Sequence[tuple[str, str]],
+        instruction: str | None,
+        truncate_prompt_tokens: int | None = None,
     ) -> list[PoolingJob]:
         """One for each query and document, which asks for the logits of "yes" and "no"."""
         tokenizer = self._needed_tokenizer()
@@ -92,10 +97,20 @@ class PoolingPlanner:
         )
         begin, end = tokenizer.encode(_RERANKER_BEGIN), tokenizer.encode(_RERANKER_END)
         wanted = checked_text(_INSTRUCTION if instruction is None else instruction, "instruction")
+        most = self._most_tokens(truncate_prompt_tokens)
+        room = None if most is None else most - len(begin) - len(end)
+        if room is not None and room < 1:
+            raise ValueError(
+                f"truncate_prompt_tokens is {most}: what is asked around query and document has "
+                f"{len(begin) + len(end)} tokens already"
+            )
 
         def read(query: str, document: str) -> list[int]:
             text = f"<Instruct>: {wanted}\n<Query>: {query}\n<Document>: {document}"
-            middle = tokenizer.encode(text, max_tokens=self._max_tokens)
+            if room is None:
+                middle = tokenizer.encode(text, max_tokens=self._max_tokens)
+            else:
+                middle = tokenizer.encode_beginning(text, room)
             return self._checked([*begin, *middle, *end])
 
         return [PoolingJob(pair, partial(read, *pair), params) for pair in pairs]
@@ -123,11 +138,30 @@ class PoolingPlanner:
             normalize=self.files.normalize if normalize is None else normalize,
         )
 
-    def _read(self, item: Any, prefix: str) -> list[int]:
-        if isinstance(item, str):
-            tokenizer = self._needed_tokenizer()
-            return self._checked(tokenizer.encode(prefix + item, True, max_tokens=self._max_tokens))
-        return self._checked(read_prompt(item, self._tokenizer, ChatOptions()).token_ids)
+    def _most_tokens(self, truncate: int | None) -> int | None:
+        """What inputs are cut to; None: they aren't. Raises ValueError and TypeError."""
+        if truncate is None:
+            return None
+        if isinstance(truncate, bool) or not hasattr(truncate, "__index__"):
+            raise TypeError(f"truncate_prompt_tokens must be an int, got {quoted(truncate)}")
+        most = index(truncate)
+        if most == -1:
+            return self._max_tokens
+        if not 1 <= most <= self._max_tokens:
+            raise ValueError(
+                f"truncate_prompt_tokens must be -1, or from 1 to the model's {self._max_tokens}, "
+                f"got {quoted(most)}"
+            )
+        return most
+
+    def _read(self, item: Any, prefix: str, most: int | None) -> list[int]:
+        if not isinstance(item, str):
+            ids = read_prompt(item, self._tokenizer, ChatOptions()).token_ids
+            return self._checked(ids[:most])
+        tokenizer = self._needed_tokenizer()
+        if most is not None:
+            return self._checked(tokenizer.encode_beginning(prefix + item, most, True))
+        return self._checked(tokenizer.encode(prefix + item, True, max_tokens=self._max_tokens))
 
     def _checked(self, ids: list[int]) -> list[int]:
         if not ids:

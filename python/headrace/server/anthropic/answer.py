@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from headrace import RequestOutput
-from headrace.server.answer_parts import Counts, PartDelta, part_deltas
+from headrace.server.answer_parts import Counts, PartDelta, arguments_object, part_deltas
 
 Event = dict[str, Any]
 
@@ -88,7 +87,7 @@ class MessageBuilder:
         if self._part is None:
             return
         if self._part[0] == "tool":
-            self.message["content"][-1]["input"] = _object(self._arguments)
+            self.message["content"][-1]["input"] = arguments_object(self._arguments)
         self._part = None
         yield self._event("content_block_stop")
 
@@ -122,12 +121,3 @@ def _usage(counts: Counts) -> dict[str, Any]:
         "cache_read_input_tokens": counts.cached,
         "output_tokens": counts.generated,
     }
-
-
-def _object(arguments: str) -> dict[str, Any]:
-    """Of a call that was cut off, or is nested too deeply: nothing."""
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -31,6 +31,7 @@ async def embeddings(call: Call) -> ASGIApp:
             request.inputs,
             prompt_name=request.prompt_name,
             dimensions=request.dimensions,
+            truncate_prompt_tokens=request.truncate_prompt_tokens,
             lora_request=target.adapter,
         )
         return found
@@ -60,6 +61,7 @@ async def _scores(call: Call, request: RerankRequest, target: Target) -> Sequenc
             request.query,
             request.documents,
             instruction=request.instruction,
+            truncate_prompt_tokens=request.truncate_prompt_tokens,
             lora_request=target.adapter,
         )
         return found

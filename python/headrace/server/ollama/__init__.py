@@ -1,0 +1,1 @@
+"""Ollama's /api: bodies read, and answers and their pieces written."""
