@@ -8,7 +8,6 @@ from typing import Any
 from headrace.protocol.body import Body
 from headrace.protocol.completions import read_prompts
 from headrace.protocol.errors import ProtocolError
-from headrace.server.ollama.options import note_options
 
 
 @dataclass(slots=True)
@@ -45,7 +44,8 @@ def read_old_embedding(value: Any) -> EmbedRequest:
 def _finished(
     body: Body, inputs: list[Any], truncate: bool, dimensions: int | None
 ) -> EmbedRequest:
-    note_options(body)
+    body.mapping("options")
+    body.note("options", "nothing is sampled", {})
     body.note("keep_alive", "models stay until they are unloaded", -1)
     model = body.text("model")
     body.finish()

@@ -64,13 +64,6 @@ def read_options(owner: Body) -> dict[str, Any]:
     return form
 
 
-def note_options(owner: Body) -> None:
-    """The same of a body that isn't answered by sampling. Raises ProtocolError."""
-    given = owner.mapping("options")
-    for name in given or ():
-        owner.notes.append(f"options.{name[:100]} has no effect: nothing is sampled")
-
-
 def _read_others(options: Body) -> None:
     options.note("num_ctx", "the server's --max-model-len is the context")
     options.note("num_keep", "prompts are not cut")
