@@ -268,3 +268,9 @@ def test_models(tmp_path: Path) -> None:
     assert shown["template"] == llm.get_tokenizer().chat_template
     assert shown["capabilities"][0] == "completion"
     assert version == own
+
+
+def test_options_of_embeddings_are_noted(api: httpx.Client) -> None:
+    answer = api.post("/api/embed", json={"input": [], "options": {"x\r\ny": 1}})
+    assert (answer.status_code, answer.json()["embeddings"]) == (200, [])
+    assert answer.headers["x-headrace-warnings"] == "options has no effect: nothing is sampled"
