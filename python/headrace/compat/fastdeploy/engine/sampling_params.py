@@ -1,5 +1,5 @@
-"""FastDeploy's module path of the sampling parameters. Its rule for seeds holds by FastDeploy's name,
-not as headrace.engine.sampling_params.
+"""FastDeploy's module path of the sampling parameters. Its rule for seeds holds by FastDeploy's
+name, not as headrace.engine.sampling_params.
 """
 
 from __future__ import annotations
