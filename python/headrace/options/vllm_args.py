@@ -103,7 +103,8 @@ def own_arguments(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(named, str) and named.lower() in _OF_CHECKPOINTS:
         # The frames between are this one, from_kwargs and LLM.__init__.
         warnings.warn(
-            f"quantization={named!r} has no effect: a checkpoint's files say how it is quantized",
+            f"quantization={quoted(named)} has no effect: a checkpoint's files say how it is "
+            "quantized",
             stacklevel=4,
         )
         own["quantization"] = None
