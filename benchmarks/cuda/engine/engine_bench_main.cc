@@ -93,8 +93,10 @@ bool measure(const std::string& shape, const Arguments& arguments, ReadLimit& li
   const bool large = shape == "llama-3.1-8b";
   const std::string kept = short_quantization(arguments.quantization);
   const std::string size = short_name(shape) + kept;
-  std::string kind = arguments.seqs == kSeqs ? "" : "-" + std::to_string(arguments.seqs) + "-seqs";
-  if (arguments.longest > 0) kind += "-" + std::to_string(arguments.longest);
+  std::string kind;
+  if (arguments.seqs != kSeqs)
+    kind.append("-").append(std::to_string(arguments.seqs)).append("-seqs");
+  if (arguments.longest > 0) kind.append("-").append(std::to_string(arguments.longest));
   const auto print = [](LogLevel level, std::string_view text) {
     if (level >= LogLevel::kInfo) std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
   };
