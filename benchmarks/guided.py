@@ -38,7 +38,7 @@ def main() -> None:
     args = parser.parse_args()
     folder, config = common.checkpoint(args)
     size = config["vocab_size"]
-    constraint = GrammarCache(vocabulary(size)).compile(Grammar("json_schema", SCHEMA))
+    constraint, _ = GrammarCache(vocabulary(size)).compile(Grammar("json_schema", SCHEMA))
     rng = random.Random(0)
     with Engine() as engine:
         options = ModelOptions(
