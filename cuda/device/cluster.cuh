@@ -106,6 +106,20 @@ __device__ inline float4 load_from_block(const float4* shared, uint32_t rank) {
 
 #endif
 
+/// In every block of a cluster of kCluster, each of which copies into the stage; by a warp whose
+/// lanes have read all of it.
+template <int kCluster, int kStages>
+__device__ void free_stage(StagePipe<kStages>* pipe, uint32_t stage) {
+  __syncwarp();
+  if constexpr (kCluster == 1) {
+    if (lane_id() == 0) barrier_arrive(&pipe->empty[stage]);
+  } else {
+    if (lane_id() < kCluster) {
+      barrier_arrive_at(&pipe->empty[stage], static_cast<uint32_t>(lane_id()));
+    }
+  }
+}
+
 }  // namespace headrace::cuda
 
 #endif

@@ -243,6 +243,23 @@ __device__ inline void give_registers() {
 
 #endif
 
+/// Barriers of a ring of stages in shared memory: one thread fills them in turn, and fills each
+/// again once all who read it have freed it. Phase n of a stage is its n-th filling.
+template <int kStages>
+struct StagePipe {
+  uint64_t full[kStages];   ///< one arrival: that of the copies' bytes
+  uint64_t empty[kStages];  ///< arrivals of those who read
+
+  /// By one thread, ahead of a barrier of all who use it. `readers`: arrivals that free a stage.
+  __device__ void init(uint32_t readers) {
+    for (int i = 0; i < kStages; ++i) {
+      barrier_init(&full[i], 1);
+      barrier_init(&empty[i], readers);
+    }
+    barrier_init_fence();
+  }
+};
+
 }  // namespace headrace::cuda
 
 #endif

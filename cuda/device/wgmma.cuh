@@ -144,7 +144,6 @@ __device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, b
   HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 64, 32, 32, 33, 34, 35, 36, 37) \
   HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 128, 64, 64, 65, 66, 67, 68, 69) \
   HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 256, 128, 128, 129, 130, 131, 132, 133) \
-  HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 8, 4, 4, 5, 6, 7, 8, 9) \
   HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 16, 8, 8, 9, 10, 11, 12, 13) \
   HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 32, 16, 16, 17, 18, 19, 20, 21) \
   HEADRACE_WGMMA_REGISTERS(wgmma_held_64xk16, 0, T, type, 64, 32, 32, 33, 34, 35, 36, 37) \

@@ -234,19 +234,25 @@ Contestant fastest_peer(BenchDevice& device, QuantProduct& product, const Cublas
                       size_t(std::min_element(seconds.begin(), seconds.end()) - seconds.begin()));
 }
 
-/// Adds a row; how many times as fast as the peer ours is, 0 without one.
-double measure(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
-               const std::string& number, QuantProduct& product, Report& report,
-               const std::string& work) {
+/// Median seconds of each contestant, and of the peer, if there is one, behind them.
+std::vector<double> race_peer(BenchDevice& device, const KernelBenchOptions& options,
+                              const Yardsticks& held, QuantProduct& product,
+                              std::vector<Contestant> contestants) {
   product.expect_right();
-  std::vector<Contestant> contestants = {product.own()};
   std::optional<CublasLt::Product> peer;
   if (held.peer) {
     peer.emplace(*held.peer, product.peer_problem());
     contestants.push_back(fastest_peer(device, product, *peer));
   }
-  const int turns = std::max(options.least_turns / 4, product.turns());
-  const auto seconds = race(device, contestants, options.race(turns));
+  return race(device, contestants,
+              options.race(std::max(options.least_turns / 4, product.turns())));
+}
+
+/// Adds a row; how many times as fast as the peer ours is, 0 without one.
+double measure(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
+               const std::string& number, QuantProduct& product, Report& report,
+               const std::string& work) {
+  const auto seconds = race_peer(device, options, held, product, {product.own()});
   const double other = held.peer ? 1e6 * seconds[1] : 0;
   report.add(
       time_row(number, work, 1e6 * seconds[0], "us", other, held.peer ? held.peer->name() : ""));
@@ -258,20 +264,13 @@ double measure(BenchDevice& device, const KernelBenchOptions& options, const Yar
 void measure_kernels(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      const std::string& number, QuantProduct& product, Report& report) {
   constexpr int64_t kMostMmaRows = 256;  // more take long
-  product.expect_right();
   std::vector<std::string> names = {"", "-bf16"};
   std::vector<Contestant> contestants = {product.own(), product.whole()};
   if (product.rows() <= kMostMmaRows) {
     names.emplace_back("-mma");
     contestants.push_back(product.own(false));
   }
-  std::optional<CublasLt::Product> peer;
-  if (held.peer) {
-    peer.emplace(*held.peer, product.peer_problem());
-    contestants.push_back(fastest_peer(device, product, *peer));
-  }
-  const int turns = std::max(options.least_turns / 4, product.turns());
-  const auto seconds = race(device, contestants, options.race(turns));
+  const auto seconds = race_peer(device, options, held, product, std::move(contestants));
   for (size_t i = 0; i < names.size(); ++i) {
     report.add(time_row(number + names[i], product.work(), 1e6 * seconds[i], "us",
                         held.peer ? 1e6 * seconds.back() : 0, held.peer ? held.peer->name() : ""));

@@ -56,10 +56,7 @@ __device__ TilePlace tile_place(const WgmmaTask& task, int32_t tile) {
 
 #if defined(HEADRACE_HOPPER)
 
-struct Pipe {
-  uint64_t full[kStages];
-  uint64_t empty[kStages];
-};
+using Pipe = StagePipe<kStages>;
 
 /// Fills stage after stage as both blocks free them: one thread's work. The first weights are on
 /// their way while earlier kernels end.
@@ -237,13 +234,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto* pipe = reinterpret_cast<Pipe*>(shared_memory());
   char* stages = shared_memory() + kBarrierBytes;
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads - 1;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      barrier_init(&pipe->full[i], 1);
-      barrier_init(&pipe->empty[i], 2 * kGroupThreads / kWarp * kCluster);
-    }
-    barrier_init_fence();
-  }
+  if (threadIdx.x == 0) pipe->init(2 * kGroupThreads / kWarp * kCluster);
   cluster_sync();
   if (group < 0) {
     give_registers<40>();

@@ -45,10 +45,7 @@ struct StreamTask {
 #if defined(HEADRACE_HOPPER)
 
 template <class C>
-struct Pipe {
-  uint64_t full[C::kStages];
-  uint64_t empty[C::kStages];
-};
+using Pipe = StagePipe<C::kStages>;
 
 /// One thread's work: the weight of the first stages is under way before the kernel ahead has
 /// ended.
@@ -124,13 +121,7 @@ __global__ void __launch_bounds__(kThreads)
   static_assert(sizeof(Pipe<C>) <= kBarrierBytes);
   char* stages = shared_memory() + kBarrierBytes;
   const int32_t first_feature = static_cast<int32_t>(blockIdx.x) * C::kFeatures;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::kStages; ++i) {
-      barrier_init(&pipe->full[i], 1);
-      barrier_init(&pipe->empty[i], kConsumers / kWarp);
-    }
-    barrier_init_fence();
-  }
+  if (threadIdx.x == 0) pipe->init(kConsumers / kWarp);
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
     if (threadIdx.x == kConsumers) {

@@ -170,7 +170,7 @@ __device__ void multiply_tile(const WgmmaTask& task, const BlockWork& work, Pipe
     HEADRACE_NO_UNROLL
     for (; unit < end; ++unit, at = at.next()) {
       tile.add(at, unit + 1 < end_unit, sums);
-      free_stage<C>(pipe, at.stage);
+      free_stage<C::kCluster>(pipe, static_cast<uint32_t>(at.stage));
     }
     HEADRACE_UNROLL
     for (int i = 0; i < C::kSums; ++i) totals[i] += sums[i];
@@ -276,13 +276,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocks)
   char* stages = shared_memory() + kBarrierBytes;
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
   const BlockWork work(task);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::kStages; ++i) {
-      barrier_init(&pipe->full[i], 1);
-      barrier_init(&pipe->empty[i], C::kGroups * kGroupThreads / kWarp * C::kCluster);
-    }
-    barrier_init_fence();
-  }
+  if (threadIdx.x == 0) pipe->init(C::kGroups * kGroupThreads / kWarp * C::kCluster);
   if constexpr (C::kMany) {
     cluster_sync();
   } else {

@@ -119,10 +119,7 @@ struct Maps {
 };
 
 template <class C>
-struct Pipe {
-  uint64_t full[C::kStages];
-  uint64_t empty[C::kStages];
-};
+using Pipe = StagePipe<C::kStages>;
 
 /// Fills stage after stage as all who read it free it: one thread's work. The weight of the first
 /// stages is under way before the kernel ahead has ended.
@@ -202,19 +199,6 @@ struct StagePlace {
     return {wraps ? 0 : stage + 1, wraps ? parity ^ 1 : parity};
   }
 };
-
-/// In every block that copies into it; by a warp whose lanes have read all of it.
-template <class C>
-__device__ void free_stage(Pipe<C>* pipe, int32_t stage) {
-  __syncwarp();
-  if constexpr (C::kCluster == 1) {
-    if (lane_id() == 0) barrier_arrive(&pipe->empty[stage]);
-  } else {
-    if (lane_id() < C::kCluster) {
-      barrier_arrive_at(&pipe->empty[stage], static_cast<uint32_t>(lane_id()));
-    }
-  }
-}
 
 #endif
 

@@ -88,10 +88,7 @@ struct Maps {
 };
 
 template <class C>
-struct Pipe {
-  uint64_t full[C::kStages];
-  uint64_t empty[C::kStages];
-};
+using Pipe = StagePipe<C::kStages>;
 
 /// Fills stage after stage as all blocks of the cluster free them: one thread's work. The weight of
 /// the first stages is under way before the kernel ahead has ended.
@@ -150,19 +147,6 @@ struct Copies {
   }
 };
 
-/// In every block that copies into it; by a warp whose lanes have read all of it.
-template <class C>
-__device__ void free_stage(Pipe<C>* pipe, uint32_t n) {
-  __syncwarp();
-  if constexpr (C::kCluster == 1) {
-    if (lane_id() == 0) barrier_arrive(&pipe->empty[n % C::kStages]);
-  } else {
-    if (lane_id() < C::kCluster) {
-      barrier_arrive_at(&pipe->empty[n % C::kStages], static_cast<uint32_t>(lane_id()));
-    }
-  }
-}
-
 /// The scales of rows 8 i + 2 q and 8 i + 2 q + 1 of a stage, as the copy engine lays 32 of them
 /// into 128 bytes.
 __device__ inline float2 row_scales(const char* scales, int i) {
@@ -212,7 +196,7 @@ __device__ void multiply_tile(const WgmmaTask& task, int32_t tile, int group, Pi
     products_wait<0>();
     hold_registers(products);
     add_unit(products, task.by_unit, features, stage + C::kWeightBytes + C::kTokenBytes, sums);
-    free_stage<C>(pipe, n);
+    free_stage<C::kCluster>(pipe, n % C::kStages);
   }
 }
 
@@ -275,13 +259,7 @@ __global__ void __launch_bounds__(C::kThreads, C::kBlocks)
   static_assert(sizeof(Pipe<C>) <= kAlignedBytes);
   char* stages = shared_memory() + kAlignedBytes;
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < C::kStages; ++i) {
-      barrier_init(&pipe->full[i], 1);
-      barrier_init(&pipe->empty[i], C::kGroups * kGroupThreads / kWarp * C::kCluster);
-    }
-    barrier_init_fence();
-  }
+  if (threadIdx.x == 0) pipe->init(C::kGroups * kGroupThreads / kWarp * C::kCluster);
   if constexpr (C::kCluster > 1) {
     cluster_sync();
   } else {
