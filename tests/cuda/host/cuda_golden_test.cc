@@ -110,6 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,
 // All of them: tests/gpu/run.sh has them run on a GPU.
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGolden,  // minutes in the emulation
                          testing::ValuesIn(float32_cases(false)), name_of);
+// Minutes in the emulation: `tests/run goldens` runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenRounded, testing::ValuesIn(float32_cases(true)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenBfloat16,  // minutes in the emulation

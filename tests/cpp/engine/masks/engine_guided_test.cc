@@ -89,7 +89,7 @@ TEST(EngineGuided, ForcedTokensComeOut) {
 
 TEST(EngineGuided, EosComesOnlyWhereTheOutputMayEnd) {
   FakeEngine fake;
-  for (int32_t i = 1; i < 10; ++i) {
+  for (int32_t i = 1; i < 30; ++i) {
     const Output out = run(fake, at_least(6, all_tokens()),
                            {.temperature = 3.0f, .seed = static_cast<uint64_t>(i)}, {i});
     const bool ends = out.token_ids.back() == kEos;  // the 255th and last token may be one, too

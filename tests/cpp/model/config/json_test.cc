@@ -11,7 +11,6 @@
 #include "base/thread_time.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/test_json.h"
-#include "every_case.h"
 #include "model/checkpoint/safetensors.h"
 #include "model/config/config_reader.h"
 #include "model/load/load_config.h"
@@ -160,8 +159,8 @@ double seconds_of(const std::function<void()>& work) {
 /// Four times the size takes about four times as long; quadratic work would take sixteen times.
 void expect_linear(const std::function<std::string(int)>& make,
                    const std::function<void(const std::string&)>& read) {
-  const int size = every_case() ? 10'000 : 2'500;
-  const std::string small = make(size), large = make(4 * size);
+  constexpr int kSize = 10'000;
+  const std::string small = make(kSize), large = make(4 * kSize);
   const double one = seconds_of([&] { read(small); }), four = seconds_of([&] { read(large); });
   EXPECT_LT(four, 9 * one) << one << " s and " << four << " s";
 }

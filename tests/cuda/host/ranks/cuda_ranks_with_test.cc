@@ -76,6 +76,7 @@ TEST_P(CudaRanksCache, SwapAndPreemptionGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaRanksCache, ::testing::Values("uint4"), text_of);
+// Minutes in the emulation: `tests/run goldens` runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksCache, ::testing::Values("auto", "int8", "fp8"),
                          text_of);
 
