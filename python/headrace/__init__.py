@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     )
     from headrace.options.engine_args import EngineArgs
     from headrace.options.lora import LoRARequest
+    from headrace.options.prompt_types import TextPrompt, TokensPrompt
     from headrace.options.sampling_params import (
         BeamSearchParams,
         GuidedDecodingParams,
         SamplingParams,
         StructuredOutputsParams,
     )
-    from headrace.prompts import TextPrompt, TokensPrompt
     from headrace.text.tokenizer import Tokenizer
 
 __all__ = [
@@ -123,8 +123,8 @@ _HOMES = {
     "SamplingParams": "headrace.options.sampling_params",
     "GuidedDecodingParams": "headrace.options.sampling_params",
     "StructuredOutputsParams": "headrace.options.sampling_params",
-    "TextPrompt": "headrace.prompts",
-    "TokensPrompt": "headrace.prompts",
+    "TextPrompt": "headrace.options.prompt_types",
+    "TokensPrompt": "headrace.options.prompt_types",
     "RequestOutput": "headrace.llm.outputs",
     "CompletionOutput": "headrace.llm.outputs",
     "RequestMetrics": "headrace.llm.outputs",

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 from headrace.errors import TemplateError, UnsupportedError
 from headrace.media.item import MediaItem
@@ -31,9 +31,8 @@ from headrace.text.tokenizer import Tokenizer
 # Ends a message that goes on, while a template is rendered: of Unicode's noncharacters, which no
 # text has.
 _END = "\ufdd0end\ufdd1"
-_MOST_NUMBERS = (
-    1 << 28
-)  # of an array that is made a list: one may say that it is larger than memory
+# Of an array that is made a list: one may say that it is larger than memory.
+_MOST_NUMBERS = 1 << 28
 _PROMPT_KEYS = ("prompt", "prompt_token_ids", "messages")
 _MEDIA_KEYS = ("multimodal_data", "multi_modal_data", "multi_modal_uuids")
 _DICT_KEYS = frozenset(
@@ -54,24 +53,6 @@ _DICT_KEYS = frozenset(
         "request_id",
     }
 )
-
-
-class _PromptOptions(TypedDict, total=False):
-    multi_modal_data: Mapping[str, Any]
-    multi_modal_uuids: Mapping[str, Any]
-    mm_processor_kwargs: Mapping[str, Any]
-
-
-class TextPrompt(_PromptOptions):
-    """A dict for `generate`, by vLLM's name: a text, and images and clips for its marks."""
-
-    prompt: str
-
-
-class TokensPrompt(_PromptOptions):
-    """A dict for `generate`, by vLLM's name: token ids, and images and clips for their marks."""
-
-    prompt_token_ids: list[int]
 
 
 @dataclass(slots=True)

@@ -231,6 +231,8 @@ class LLM(BaseLLM):
         """
         if not isinstance(params, BeamSearchParams):
             raise TypeError(f"params must be a BeamSearchParams, got {quoted(params)}")
+        if concurrency_limit is not None and concurrency_limit < 1:
+            raise ValueError(f"concurrency_limit must be at least 1, got {concurrency_limit}")
         items = prompt_list(prompts)
         loras = lora_list(lora_request, len(items), self.args.enable_lora)
         planner = beam_planner(self._planner)
@@ -245,7 +247,7 @@ class LLM(BaseLLM):
             self._prompt_job(item, self.default_sampling_params, lora)
             for item, lora in zip(items, loras, strict=True)
         ]
-        size = concurrency_limit or max(1, len(jobs))
+        size = max(1, len(jobs)) if concurrency_limit is None else concurrency_limit
         progress = Progress(len(jobs), use_tqdm)
         found: list[BeamSearchOutput] = []
         try:

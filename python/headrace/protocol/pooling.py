@@ -54,7 +54,7 @@ def read_embedding(value: Any) -> EmbeddingRequest:
         body.text("model"),
         inputs,
         encoding == "base64",
-        _positive(body, "dimensions"),
+        read_positive(body, "dimensions"),
         body.text("prompt_name"),
         body.integer("truncate_prompt_tokens"),
     )
@@ -74,7 +74,7 @@ def read_rerank(value: Any) -> RerankRequest:
         query,
         _texts(body.required("documents"), "documents"),
         body.text("instruction"),
-        _positive(body, "top_n"),
+        read_positive(body, "top_n"),
         body.flag("return_documents") is not False,
         body.integer("truncate_prompt_tokens"),
     )
@@ -165,7 +165,8 @@ def _usage(outputs: Sequence[EmbeddingRequestOutput | ScoringRequestOutput]) -> 
     return {"prompt_tokens": count, "total_tokens": count}
 
 
-def _positive(body: Body, name: str) -> int | None:
+def read_positive(body: Body, name: str) -> int | None:
+    """Raises ProtocolError for what isn't an integer of at least 1."""
     value = body.integer(name)
     if value is not None and value < 1:
         raise ProtocolError(f"{name} must be at least 1, got {quoted(value)}", name)

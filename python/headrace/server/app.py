@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -35,7 +35,7 @@ from headrace.server.auth import KeyGuard
 from headrace.server.batches.files import FileStore
 from headrace.server.batches.runner import BatchRunner
 from headrace.server.config import ServerConfig
-from headrace.server.endpoint import Endpoint, Handler
+from headrace.server.endpoint import Access, Endpoint, Handler, Reads
 from headrace.server.errors import ApiError
 from headrace.server.gate import Gate
 from headrace.server.metrics import Metrics
@@ -44,7 +44,6 @@ from headrace.server.page import page_routes
 from headrace.server.replies import error_reply
 from headrace.server.state import ServerState
 
-Access = Literal["user", "admin", "open"]
 _POSTS: tuple[tuple[str, Handler, Access], ...] = (
     ("/v1/chat/completions", chat.chat_completions, "user"),
     ("/v1/completions", completions.completions, "user"),
@@ -96,10 +95,10 @@ _REFUSED = (
     ("POST", "/api/blobs/{digest}"),
 )
 # With bodies of their own, or none.
-_FILES: tuple[tuple[str, str, Handler, str], ...] = (
-    ("POST", "/v1/files", files.upload_file, "multipart/form-data"),
-    ("DELETE", "/v1/files/{id}", files.delete_file, ""),
-    ("POST", "/v1/batches/{id}/cancel", batches.cancel_batch, ""),
+_OTHERS: tuple[tuple[str, str, Handler, Reads, str], ...] = (
+    ("POST", "/v1/files", files.upload_file, "stream", "multipart/form-data"),
+    ("DELETE", "/v1/files/{id}", files.delete_file, "nothing", ""),
+    ("POST", "/v1/batches/{id}/cancel", batches.cancel_batch, "nothing", ""),
 )
 
 
@@ -165,7 +164,7 @@ def _routes(state: ServerState) -> list[BaseRoute]:
         described("POST", path, run, "application/json", access) for path, run, access in _POSTS
     ]
     rows += [described("GET", path, run, "", access) for path, run, access in _GETS]
-    rows += [described(*row, access="user") for row in _FILES]
+    rows += [described(method, path, run, takes, "user") for method, path, run, _, takes in _OTHERS]
     routes += [
         Route(path, Endpoint(state, path, handler, access="open"), methods=["GET"])
         for path, handler in handlers(rows).items()
@@ -174,13 +173,9 @@ def _routes(state: ServerState) -> list[BaseRoute]:
         Route(path, Endpoint(state, path, ollama.ollama_refused), methods=[method])
         for method, path in _REFUSED
     ]
-    upload = Endpoint(state, "/v1/files", files.upload_file, reads="stream")
-    delete = Endpoint(state, "/v1/files/{id}", files.delete_file)
-    cancel = Endpoint(state, "/v1/batches/{id}/cancel", batches.cancel_batch)
     routes += [
-        Route("/v1/files", upload, methods=["POST"]),
-        Route("/v1/files/{id}", delete, methods=["DELETE"]),
-        Route("/v1/batches/{id}/cancel", cancel, methods=["POST"]),
+        Route(path, Endpoint(state, path, run, reads=reads), methods=[method])
+        for method, path, run, reads, _ in _OTHERS
     ]
     return [*routes, *(page_routes(state) if state.config.chat_page else ())]
 

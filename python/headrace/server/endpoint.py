@@ -67,6 +67,8 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[ASGIApp]]
+Access = Literal["user", "admin", "open"]
+Reads = Literal["json", "nothing", "stream"]
 
 
 class Endpoint:
@@ -83,8 +85,8 @@ class Endpoint:
         path: str,
         handler: Handler,
         *,
-        access: Literal["user", "admin", "open"] = "user",
-        reads: Literal["json", "nothing", "stream"] = "nothing",
+        access: Access = "user",
+        reads: Reads = "nothing",
     ) -> None:
         self.path = path
         self._state = state

@@ -130,6 +130,9 @@ def test_what_fails_costs_the_others_nothing(llm: LLM, folder: Path) -> None:
     assert [len(sequence.tokens) for sequence in output.sequences] == [64, 64]
     with pytest.raises(TypeError, match="params must be a BeamSearchParams"):
         llm.beam_search(PROMPTS, SamplingParams())  # type: ignore[arg-type]
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match=f"concurrency_limit must be at least 1, got {limit}"):
+            llm.beam_search(PROMPTS, BeamSearchParams(2, 2), concurrency_limit=limit)
     with (
         LLM(str(folder), max_model_len=64, raise_on_error=True, **OPTIONS) as raising,
         pytest.raises(EngineError, match="max_model_len"),

@@ -1,5 +1,5 @@
 """vLLM's module path of the prompts."""
 
-from headrace.prompts import TextPrompt, TokensPrompt
+from headrace.options.prompt_types import TextPrompt, TokensPrompt
 
 __all__ = ["TextPrompt", "TokensPrompt"]

@@ -17,9 +17,8 @@ from headrace.native import LoadProgress
 from headrace.options.lora import LoRARequest
 from headrace.text.headroom import has_room
 
-_THREAD_ROOM = (
-    48 << 20
-)  # of threads that load a model; with less they may die before their first line
+# Bytes for the threads that load a model; with less they may die before their first line.
+_THREAD_ROOM = 48 << 20
 _BAD_REQUEST = frozenset({"invalid_argument", "limit_exceeded", "unsupported", "not_found"})
 
 

@@ -36,7 +36,8 @@ class AnswerBuilder:
         self._begun = time.perf_counter_ns()
         self._counts = Counts()
         self._timings = Timings()
-        self._text = self._thinking = ""
+        self._text: list[str] = []
+        self._thinking: list[str] = []
         self._calls: list[dict[str, Any]] = []
         self._call: tuple[PartDelta, list[str]] | None = None  # being written
         self._logprobs: list[Any] = []
@@ -63,7 +64,8 @@ class AnswerBuilder:
             self._reason = "length" if part.finish_reason == "length" else "stop"
         found = chat_logprobs(part, self._top_logprobs, self._tokenizer)
         logprobs = found["content"] if found else []
-        self._text, self._thinking = self._text + text, self._thinking + thinking
+        self._text.append(text)
+        self._thinking.append(thinking)
         self._calls += calls
         self._logprobs += logprobs
         if text or thinking or calls or logprobs:
@@ -74,7 +76,8 @@ class AnswerBuilder:
         return {**self._piece("", "", [], []), **self._end(self._reason)}
 
     def whole(self) -> dict[str, Any]:
-        answer = self._piece(self._text, self._thinking, self._calls, self._logprobs)
+        text, thinking = "".join(self._text), "".join(self._thinking)
+        answer = self._piece(text, thinking, self._calls, self._logprobs)
         return {**answer, **self._end(self._reason)}
 
     def loaded(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.protocol.body import Body
 from headrace.protocol.completions import read_prompts
 from headrace.protocol.errors import ProtocolError
+from headrace.protocol.pooling import read_positive
 
 
 @dataclass(slots=True)
@@ -28,9 +29,7 @@ def read_embed(value: Any) -> EmbedRequest:
     inputs = [] if given in ("", []) else read_prompts(given, "input")
     if not all(isinstance(text, str) for text in inputs):
         raise ProtocolError("input must be a string or strings", "input", "invalid_type")
-    dimensions = body.integer("dimensions")
-    if dimensions is not None and dimensions < 1:
-        raise ProtocolError(f"dimensions must be at least 1, got {dimensions}", "dimensions")
+    dimensions = read_positive(body, "dimensions")
     return _finished(body, inputs, body.flag("truncate") is not False, dimensions)
 
 
