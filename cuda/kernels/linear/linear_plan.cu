@@ -25,9 +25,9 @@ constexpr double kQuadMargin =
     1.04;  // fewer multiprocessors, and blocks that wait for three others
 
 constexpr std::array<ClusterShape, 5> kClusters = {{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 4}}};
-constexpr LinearPlan kTiles[] = {{true, 64, 64},    {true, 128, 64},   {false, 128, 96},
-                                 {false, 128, 128}, {false, 128, 192}, {false, 128, 224},
-                                 {false, 128, 256}};
+constexpr LinearPlan kTiles[] = {
+    {true, 64, 64, {}},    {true, 128, 64, {}},   {false, 128, 96, {}}, {false, 128, 128, {}},
+    {false, 128, 192, {}}, {false, 128, 224, {}}, {false, 128, 256, {}}};
 constexpr size_t kCount = std::size(kTiles) * kClusters.size();
 
 constexpr std::array<LinearPlan, kCount> all_plans() {
