@@ -284,7 +284,7 @@ run_sanitize() {
       '*CudaQuantCodes.MatchesTheReference/bfloat16_*_g128_*:*CudaRoundedFormat.MatchesTheReference*'
     sanitized $tool experts host/gpu_moe_test '*CudaExperts.SumWhatTheirLinearsGive*bfloat16*'
     sanitized $tool kernels gpu_kernels_test \
-      '*Linear.RowsDoNotDependOn*:*Linear.RowsByWgmma*:*Linear.PairsOfBlocks*:*Lora.*'
+      '*Linear.RowsDoNotDependOn*:*Linear.RowsByWgmma*:*Linear.EveryPlan*:*Linear.PlansGive*:*Lora.*'
   done
   CUDA_MODULE_LOADING=EAGER sanitized memcheck exchanges gpu_kernels_test \
     '*RankExchange.S*:*RankExchange.PartsCome*:*RankExchange.ASum*:*RankExchange.WordsOf*'

@@ -8,6 +8,7 @@
 #include "benchmarks/cuda/kernels/cublaslt.h"
 #include "benchmarks/cuda/kernels/kernel_bench.h"
 #include "cuda/kernels/linear/linear.h"
+#include "cuda/kernels/linear/linear_kernels.h"
 #include "cuda/kernels/linear/linear_plan.h"
 #include "tensor/dtype.h"
 
@@ -157,8 +158,8 @@ class LinearBench {
 
   /// Adds a row for what linear() does, and one for each plan that may be faster.
   void measure_plans(const LinearShape& shape, int64_t rows) {
-    const cuda::ClusterRoom room{device_.traits().multiprocessors,
-                                 device_.traits().multiprocessors / 4};
+    const cuda::ClusterRoom room =
+        cuda::cluster_room(device_.traits().multiprocessors, device_.stream());
     const cuda::LinearSize size{rows, shape.n, shape.k};
     const double least = linear_cycles(plan_linear(size, room), size, room);
     std::vector<std::string> names = {"chosen"};

@@ -45,6 +45,20 @@ __device__ inline TilePlace tile_place(const ClusterTiles& tiles, int32_t cluste
           feature * shape.features + rank / shape.tokens};
 }
 
+/// A tile's rows of x, from `first` on, and those of them that it writes, [begin, end).
+struct TileTokens {
+  int32_t first, begin, end;
+};
+
+/// Rows outside of x take longer to copy than others. So the last tile begins early enough to be
+/// full, and one that only fills a cluster lies over it; each row is written by one tile only.
+__device__ inline TileTokens tile_tokens(int64_t rows, int32_t token_tile, int tokens) {
+  const int64_t own = int64_t{token_tile} * tokens;
+  const int64_t first = least(own, greatest<int64_t>(rows - tokens, 0));
+  return {static_cast<int32_t>(first), static_cast<int32_t>(least<int64_t>(own - first, tokens)),
+          static_cast<int32_t>(least<int64_t>(rows - first, tokens))};
+}
+
 /// Boxes that all of `blocks` need. Each of them copies a part of a box for all: this one the rows
 /// from `first` on, as many as the map's boxes have.
 struct SharedBoxes {

@@ -30,7 +30,7 @@ struct LinearSize {
 /// Blocks that run at once, one a multiprocessor.
 struct ClusterRoom {
   int32_t multiprocessors = 132;
-  int32_t quads = 32;  ///< clusters of four: fewer than fit by number, since one stays in a GPC
+  int32_t quads = 30;  ///< clusters of four: fewer than fit by number, since one stays in a GPC
   constexpr int32_t blocks(int32_t cluster_size) const {
     return cluster_size == 4 ? 4 * quads : multiprocessors / cluster_size * cluster_size;
   }
@@ -42,7 +42,7 @@ std::span<const LinearPlan> linear_plans();
 /// Predicted cycles; infinite where the plan's clusters have no room. REQUIRES: sizes >= 1.
 double linear_cycles(const LinearPlan& plan, const LinearSize& size, const ClusterRoom& room);
 
-/// The one with the fewest cycles, where clusters of four must win by some percent.
+/// The one with the fewest cycles.
 LinearPlan plan_linear(const LinearSize& size, const ClusterRoom& room);
 
 }  // namespace headrace::cuda

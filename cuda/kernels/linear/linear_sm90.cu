@@ -86,13 +86,13 @@ __device__ void copy_tiles(const void* weight_map, const void* x_map, const Wgmm
   wait_for_previous();
   uint32_t n = 0;
   tiles.for_each([&](const TilePlace& place) {
+    const int32_t first_row = tile_tokens(task.rows, place.token_tile, kTokens).first;
     HEADRACE_NO_UNROLL
     for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
       const uint32_t stage = n % C::kStages;
       if (n >= C::kStages) barrier_wait(&pipe->empty[stage], (n / C::kStages - 1) & 1);
       if (n >= ahead) copy_weight(n, place, unit);
-      x.copy(stages + stage * C::kStageBytes, unit * kUnit, place.token_tile * kTokens,
-             &pipe->full[stage]);
+      x.copy(stages + stage * C::kStageBytes, unit * kUnit, first_row, &pipe->full[stage]);
     }
   });
 }
@@ -215,17 +215,19 @@ __device__ void write_tile(float (&sums)[C::kFeatures / 2], const WgmmaTask& tas
                            const TilePlace& place, int group, char* results,
                            const LinearOutput<T, Out>& out) {
   constexpr int kColumns = columns_at_a_time<Out, C>();
-  const int64_t first_row = int64_t{place.token_tile} * kTokens + group * kGroupRows;
+  const TileTokens tokens = tile_tokens(task.rows, place.token_tile, kTokens);
+  const int begin = greatest(tokens.begin - group * kGroupRows, 0);  // of the group's rows
+  const int rows = least(tokens.end - group * kGroupRows, kGroupRows) - begin;
+  const int64_t first_row = int64_t{tokens.first} + group * kGroupRows + begin;
   const int64_t first_feature = int64_t{place.feature_tile} * C::kFeatures;
-  const int rows =
-      static_cast<int>(greatest<int64_t>(least<int64_t>(kGroupRows, task.rows - first_row), 0));
   if (out.bias != nullptr) add_bias(first_feature, out, sums);
   HEADRACE_UNROLL
   for (int first = 0; first < C::kFeatures; first += kColumns) {
     named_barrier(1 + group, kGroupThreads);  // the results before have been read
     stage_results<kColumns>(sums, first, out, results);
     named_barrier(1 + group, kGroupThreads);
-    write_results<kColumns>(results, rows, first_row, first_feature + first, out);
+    write_results<kColumns>(results + begin * kResultRowBytes, rows, first_row,
+                            first_feature + first, out);
   }
 }
 
@@ -313,29 +315,27 @@ int32_t ask_for_quads(Stream stream) {
 
 }  // namespace
 
-ClusterRoom cluster_room(const LinearArgs& args, [[maybe_unused]] Stream stream) {
+ClusterRoom cluster_room(int32_t multiprocessors, [[maybe_unused]] Stream stream) {
 #if defined(HEADRACE_CUDA_EMULATION)
-  return {args.multiprocessors, args.multiprocessors / 4};
+  return {multiprocessors, multiprocessors / 4};
 #else
   constexpr int kDevices = 64;
   static std::array<std::atomic<int32_t>, kDevices> known;  // and 1; 0 = not asked yet
   int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) return {args.multiprocessors, 0};
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) return {multiprocessors, 0};
   std::atomic<int32_t>& quads = known[static_cast<size_t>(device)];
   if (quads.load() == 0) quads.store(1 + ask_for_quads(stream));
-  return {args.multiprocessors, least(args.multiprocessors / 4, quads.load() - 1)};
+  return {multiprocessors, least(multiprocessors / 4, quads.load() - 1)};
 #endif
 }
 
 void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, Stream stream) {
   HEADRACE_CHECK(!plan.streams && plan.tokens == kTokens, plan.tokens);
-  const int64_t blocks = cluster_room(args, stream).blocks(plan.cluster.size());
+  const int64_t blocks = cluster_room(args.multiprocessors, stream).blocks(plan.cluster.size());
   with_linear_types(args, [&](auto element, auto result) {
     using T = decltype(element);
     using Out = decltype(result);
     switch (plan.features) {
-      case 96:
-        return run<T, Out, Tile<96>>(args, plan, blocks, stream);
       case 128:
         return run<T, Out, Tile<128>>(args, plan, blocks, stream);
       case 192:

@@ -71,6 +71,7 @@ __device__ void copy_stages(const void* weight_map, const void* x_map, const Str
   const ClusterShape shape = C::kTiled ? task.tiles.cluster : ClusterShape{};
   const SharedBoxes weight = place.peers.weight(shape, weight_map, C::kFeatures);
   const SharedBoxes x = place.peers.tokens(shape, x_map, C::kTokens);
+  const int32_t first_row = tile_tokens(task.rows, place.tile.token_tile, C::kTokens).first;
   const int32_t count = divide_up(task.units, C::kUnits);
   const auto at = [&](int32_t n, int32_t unit) {
     return stages + n % C::kStages * C::kStageBytes + unit * C::kUnitBytes;
@@ -88,8 +89,8 @@ __device__ void copy_stages(const void* weight_map, const void* x_map, const Str
   const auto copy_tokens = [&](int32_t n) {
     HEADRACE_UNROLL
     for (int32_t unit = 0; unit < C::kUnits; ++unit) {
-      x.copy(at(n, unit) + C::kFeatures * kRowBytes, (n * C::kUnits + unit) * kUnit,
-             place.tile.token_tile * C::kTokens, &pipe->full[n % C::kStages]);
+      x.copy(at(n, unit) + C::kFeatures * kRowBytes, (n * C::kUnits + unit) * kUnit, first_row,
+             &pipe->full[n % C::kStages]);
     }
   };
   const int32_t ahead = least(count, C::kStages);
@@ -149,10 +150,9 @@ __device__ void write_tile(const float (&sums)[C::kTokens / 2], const StreamTask
   }
   named_barrier(1, kConsumers);
   wait_for_previous();
-  const int64_t first_row = int64_t{place.token_tile} * C::kTokens;
-  const auto rows =
-      static_cast<int>(least<int64_t>(C::kTokens, greatest<int64_t>(task.rows - first_row, 0)));
-  write_sums<C::kFeatures>(tile, C::kSumStride, rows, first_row,
+  const TileTokens tokens = tile_tokens(task.rows, place.token_tile, C::kTokens);
+  write_sums<C::kFeatures>(tile + tokens.begin * C::kSumStride, C::kSumStride,
+                           tokens.end - tokens.begin, int64_t{tokens.first} + tokens.begin,
                            int64_t{place.feature_tile} * C::kFeatures, out,
                            static_cast<int>(threadIdx.x), kConsumers);
 }

@@ -20,14 +20,19 @@ std::string text(const LinearPlan& plan) {
          std::to_string(plan.cluster.features);
 }
 
-// The layers of an 8B shape on an H100, about 128 tiles of each where that is possible.
+// The layers of an 8B shape on an H100: each the fastest one that the card measured, or within 5 %
+// of it (docs/lab/cuda_linear.md).
 TEST(LinearPlan, OfAnEightBillionShape) {
   const Chosen chosen[] = {
-      {4096, 4096, 128, {true, 64, 64, {2, 2}}},     {4096, 4096, 256, {true, 128, 64, {2, 2}}},
-      {4096, 4096, 512, {false, 128, 128, {2, 2}}},  {4096, 14336, 128, {true, 64, 64, {2, 2}}},
-      {4096, 14336, 256, {true, 128, 64, {2, 2}}},   {6144, 4096, 256, {false, 128, 96, {2, 2}}},
-      {6144, 4096, 512, {false, 128, 192, {2, 2}}},  {28672, 4096, 128, {false, 128, 224, {1, 1}}},
-      {28672, 4096, 256, {false, 128, 224, {2, 1}}}, {28672, 4096, 4096, {false, 128, 256, {2, 1}}},
+      {4096, 4096, 128, {true, 64, 64, {2, 1}}},     {4096, 4096, 256, {true, 128, 64, {1, 2}}},
+      {4096, 4096, 384, {false, 128, 128, {1, 4}}},  {4096, 4096, 512, {false, 128, 128, {2, 1}}},
+      {4096, 4096, 768, {false, 128, 192, {2, 1}}},  {4096, 4096, 1024, {false, 128, 256, {2, 1}}},
+      {4096, 14336, 128, {true, 64, 64, {2, 1}}},    {4096, 14336, 256, {true, 128, 64, {1, 2}}},
+      {4096, 14336, 384, {false, 128, 128, {1, 4}}}, {4096, 14336, 512, {false, 128, 128, {2, 1}}},
+      {6144, 4096, 128, {true, 128, 64, {1, 1}}},    {6144, 4096, 256, {false, 128, 128, {2, 2}}},
+      {6144, 4096, 384, {false, 128, 192, {1, 1}}},  {6144, 4096, 512, {false, 128, 192, {2, 1}}},
+      {28672, 4096, 128, {false, 128, 224, {1, 1}}}, {28672, 4096, 256, {false, 128, 224, {2, 1}}},
+      {28672, 4096, 384, {false, 128, 224, {1, 2}}}, {28672, 4096, 4096, {false, 128, 256, {2, 1}}},
   };
   for (const Chosen& one : chosen) {
     EXPECT_EQ(text(plan_linear({one.rows, one.features, one.k}, {})), text(one.plan))
@@ -51,22 +56,21 @@ TEST(LinearPlan, NeedsRoomForItsClusters) {
   }
 }
 
-// One quad less than there are tiles for: a round more.
+// An H100 has room for 30 clusters of four: 32 take a second round.
 TEST(LinearPlan, KnowsThatARoundIsAsLongAsAnother) {
   const LinearPlan plan{true, 128, 64, {2, 2}};
   const LinearSize size{256, 4096, 4096};
-  EXPECT_GT(linear_cycles(plan, size, {.quads = 31}), 1.5 * linear_cycles(plan, size, {}));
-  EXPECT_NE(text(plan_linear(size, {.quads = 31})), text(plan));
+  EXPECT_GT(linear_cycles(plan, size, {}), 1.5 * linear_cycles(plan, size, {.quads = 32}));
+  EXPECT_EQ(text(plan_linear(size, {.quads = 32})), text(plan));
 }
 
-TEST(LinearPlan, IsTheFastestExceptForTheMarginOfQuads) {
+TEST(LinearPlan, IsTheFastest) {
   for (int64_t rows = 65; rows < 5000; rows += 61) {
     for (const int64_t features : {192, 1024, 5120, 28672}) {
       const LinearSize size{rows, features, 2048};
       const double cycles = linear_cycles(plan_linear(size, {}), size, {});
       for (const LinearPlan& plan : linear_plans()) {
-        const double other = linear_cycles(plan, size, {});
-        ASSERT_LE(cycles, 1.05 * other) << text(plan);
+        ASSERT_LE(cycles, linear_cycles(plan, size, {})) << text(plan);
       }
     }
   }
