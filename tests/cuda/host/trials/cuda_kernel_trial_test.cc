@@ -59,6 +59,7 @@ void off_by_one(const LinearArgs& args, Stream stream) {
 TEST_F(KernelTrial, WrongBitsNameTheRows) {
   EXPECT_EQ(reason(off_by_one<64>), "of 64 rows in bfloat16 they differ");
   EXPECT_EQ(reason(off_by_one<257>), "of 257 rows in bfloat16 they differ");
+  EXPECT_EQ(reason(off_by_one<130>), "of 130 rows in bfloat16 they differ");  // by each tile
 }
 
 void wrong_with_silu(const LinearArgs& args, Stream stream) {
