@@ -142,7 +142,7 @@ def create_app(config: ServerConfig, registry: ModelRegistry) -> Starlette:
 @contextlib.asynccontextmanager
 async def _lifespan(state: ServerState, _: Starlette) -> AsyncIterator[None]:
     if state.batches is not None:
-        state.batches.start()
+        await state.batches.start()
     try:
         yield
     finally:
