@@ -93,21 +93,25 @@ __device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, b
 #define HEADRACE_SUMS_16(i) HEADRACE_SUMS_8(i), HEADRACE_SUMS_8(i + 8)
 #define HEADRACE_SUMS_32(i) HEADRACE_SUMS_16(i), HEADRACE_SUMS_16(i + 16)
 #define HEADRACE_SUMS_64(i) HEADRACE_SUMS_32(i), HEADRACE_SUMS_32(i + 32)
+#define HEADRACE_SUMS_48(i) HEADRACE_SUMS_32(i), HEADRACE_SUMS_16(i + 32)
 #define HEADRACE_SUMS_96(i) HEADRACE_SUMS_64(i), HEADRACE_SUMS_32(i + 64)
+#define HEADRACE_SUMS_112(i) HEADRACE_SUMS_96(i), HEADRACE_SUMS_16(i + 96)
 #define HEADRACE_SUMS_128(i) HEADRACE_SUMS_64(i), HEADRACE_SUMS_64(i + 64)
 #define HEADRACE_NAMES_4 "%0, %1, %2, %3"
 #define HEADRACE_NAMES_8 HEADRACE_NAMES_4 ", %4, %5, %6, %7"
 #define HEADRACE_NAMES_16 HEADRACE_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define HEADRACE_NAMES_32 HEADRACE_NAMES_16 ", " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define HEADRACE_NAMES_64 HEADRACE_NAMES_32 ", " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+#define HEADRACE_NAMES_48 HEADRACE_NAMES_32 ", " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define HEADRACE_NAMES_64 HEADRACE_NAMES_48 ", " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define HEADRACE_NAMES_96 HEADRACE_NAMES_64 ", " \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
   "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define HEADRACE_NAMES_128 HEADRACE_NAMES_96 ", " \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+#define HEADRACE_NAMES_112 HEADRACE_NAMES_96 ", " \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define HEADRACE_NAMES_128 HEADRACE_NAMES_112 ", " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // `sums` = n / 2 accumulators; behind them a, b and keep are operands x, y and z.
@@ -139,7 +143,10 @@ __device__ inline void wgmma_64xk32(float (&c)[n / 2], uint64_t a, uint64_t b, b
   HEADRACE_WGMMA_SHARED(T, type, 16, 8, 8, 9, 10) \
   HEADRACE_WGMMA_SHARED(T, type, 32, 16, 16, 17, 18) \
   HEADRACE_WGMMA_SHARED(T, type, 64, 32, 32, 33, 34) \
+  HEADRACE_WGMMA_SHARED(T, type, 96, 48, 48, 49, 50) \
   HEADRACE_WGMMA_SHARED(T, type, 128, 64, 64, 65, 66) \
+  HEADRACE_WGMMA_SHARED(T, type, 192, 96, 96, 97, 98) \
+  HEADRACE_WGMMA_SHARED(T, type, 224, 112, 112, 113, 114) \
   HEADRACE_WGMMA_SHARED(T, type, 256, 128, 128, 129, 130) \
   HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 64, 32, 32, 33, 34, 35, 36, 37) \
   HEADRACE_WGMMA_REGISTERS(wgmma_64xk16, 1, T, type, 128, 64, 64, 65, 66, 67, 68, 69) \
@@ -169,15 +176,19 @@ HEADRACE_WGMMA(F16, "f16")
 #undef HEADRACE_SUMS_8
 #undef HEADRACE_SUMS_16
 #undef HEADRACE_SUMS_32
+#undef HEADRACE_SUMS_48
 #undef HEADRACE_SUMS_64
 #undef HEADRACE_SUMS_96
+#undef HEADRACE_SUMS_112
 #undef HEADRACE_SUMS_128
 #undef HEADRACE_NAMES_4
 #undef HEADRACE_NAMES_8
 #undef HEADRACE_NAMES_16
 #undef HEADRACE_NAMES_32
+#undef HEADRACE_NAMES_48
 #undef HEADRACE_NAMES_64
 #undef HEADRACE_NAMES_96
+#undef HEADRACE_NAMES_112
 #undef HEADRACE_NAMES_128
 #undef HEADRACE_WGMMA_SHARED
 #undef HEADRACE_WGMMA_REGISTERS

@@ -152,6 +152,7 @@ class CudaBackend : public Backend {
     const int32_t* block_tables = nullptr;
     int64_t table_stride = 0;
     bool ends_with_draws = false;             ///< on the first rank
+    bool spreads = false;                     ///< SampleArgs::spreads of these
     const SampleRowArgs* draws = nullptr;     ///< [rows], null: it ends with the logits here
     SampleRowResult* const* drawn = nullptr;  ///< where draw() leaves results
   };

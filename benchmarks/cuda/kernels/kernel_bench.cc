@@ -37,10 +37,10 @@ int bench_kernels(BenchDevice& device, const KernelBenchOptions& options, Report
     Part* run;
   };
   constexpr std::array kParts = {
-      Named{"attention", bench_attention},      Named{"segments", bench_segments},
-      Named{"sampling", bench_sampling},        Named{"rows", bench_rows},
-      Named{"linears", bench_linears},          Named{"quantized", bench_quantized},
-      Named{"quantized-rows", bench_quant_rows}};
+      Named{"attention", bench_attention}, Named{"segments", bench_segments},
+      Named{"sampling", bench_sampling},   Named{"rows", bench_rows},
+      Named{"linears", bench_linears},     Named{"linear-plans", bench_linear_plans},
+      Named{"quantized", bench_quantized}, Named{"quantized-rows", bench_quant_rows}};
   const auto wanted = [&](const Named& part) {
     return options.part.empty() || options.part == part.name;
   };

@@ -24,6 +24,7 @@ struct KernelBenchOptions {
   std::vector<int64_t> few_rows = {1, 2, 4, 8, 16, 32, 64};
   std::vector<int64_t> some_rows = {128, 256, 512};  ///< decodes of many sequences, short prompts
   int64_t many_rows = 4096;
+  std::vector<int64_t> plan_rows = {64, 96, 128, 192, 256, 384, 512, 768, 1024};  ///< by each plan
   int64_t quant_rows = 16;  ///< times int4 weights
   /// Times int4 and int8 weights, by each of their kernels.
   std::vector<int64_t> quant_row_counts = {1, 8, 16, 32, 64, 256, 2048, 4096};
@@ -36,8 +37,8 @@ struct KernelBenchOptions {
   int rounds = 11;
   int least_turns = 16;    ///< of short kernels in a timed run
   std::string cublaslt{};  ///< path of the library, "" = wherever the linker finds it
-  /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears", "quantized",
-  /// "quantized-rows"; "" = all.
+  /// Of bench_kernels(): "attention", "segments", "sampling", "rows", "linears", "linear-plans",
+  /// "quantized", "quantized-rows"; "" = all.
   std::string part{};
   bool profile = false;  ///< one run of each kernel is for a profiler (kernel_bench_main.cc)
 
@@ -58,6 +59,10 @@ double measure_matrix_rate(BenchDevice& device, const CublasLt& library, int64_t
 /// Linears beside cuBLASLt.
 void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                    Report& report);
+/// Linears by each plan of tiles and clusters that may be the fastest, beside cuBLASLt: the chosen
+/// one first. On a card without wgmma nothing.
+void bench_linear_plans(BenchDevice& device, const KernelBenchOptions& options,
+                        const Yardsticks& held, Report& report);
 /// int4 weights and FP8, beside cuBLASLt's bfloat16 and FP8.
 void bench_quantized(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                      Report& report);

@@ -4,12 +4,12 @@
 //                    [--profile]
 //
 // Every number is a median of interleaved runs, with inputs that are not in the L2 cache, beside
-// what it is held against. PART: attention, segments, sampling, rows, linears, quantized or
-// quantized-rows; without it all. --rows appends the numbers to FILE as JSON (table.py). --limits
-// prints the card's read bandwidth and cuBLASLt's rate of a large product and nothing else, as
-// JSON. --profile is for ncu with --profile-from-start off and --graph-profiling graph: it sees one
-// recorded run of each kernel, in the order of the rows, whose times mean nothing then. Exits with
-// 2 where there is no usable GPU.
+// what it is held against. PART: attention, segments, sampling, rows, linears, linear-plans,
+// quantized or quantized-rows; without it all. --rows appends the numbers to FILE as JSON
+// (table.py). --limits prints the card's read bandwidth and cuBLASLt's rate of a large product and
+// nothing else, as JSON. --profile is for ncu with --profile-from-start off and --graph-profiling
+// graph: it sees one recorded run of each kernel, in the order of the rows, whose times mean
+// nothing then. Exits with 2 where there is no usable GPU.
 
 #include <cstdio>
 #include <memory>

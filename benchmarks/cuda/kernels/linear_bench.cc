@@ -8,6 +8,7 @@
 #include "benchmarks/cuda/kernels/cublaslt.h"
 #include "benchmarks/cuda/kernels/kernel_bench.h"
 #include "cuda/kernels/linear/linear.h"
+#include "cuda/kernels/linear/linear_plan.h"
 #include "tensor/dtype.h"
 
 namespace headrace::bench {
@@ -15,6 +16,8 @@ namespace headrace::bench {
 namespace {
 
 constexpr size_t kPeerWorkspace = size_t{32} << 20;
+/// Plans whose predicted times are longer than the chosen one's by more aren't timed.
+constexpr double kPlanMargin = 1.35;
 constexpr RaceOptions kChoosing = {.turns = 4, .rounds = 3};
 
 /// `launch(algorithm)` is the contestant that runs it. Throws std::runtime_error if there is none.
@@ -75,6 +78,15 @@ class LinearBench {
     if (failed_ > 0) throw std::runtime_error(std::to_string(failed_) + " products failed");
   }
 
+  void run_plans() {
+    if (!device_.traits().has_wgmma) return;
+    for (const LinearShape& shape : linear_shapes(options_.shape)) {
+      if (shape.name == "head") continue;
+      for (const int64_t rows : options_.plan_rows) measure_plans(shape, rows);
+    }
+    if (failed_ > 0) throw std::runtime_error(std::to_string(failed_) + " products failed");
+  }
+
  private:
   /// Of several products: how many times as fast as the peer ours are.
   struct Speeds {
@@ -84,9 +96,11 @@ class LinearBench {
 
   LinearMemory make_memory() {
     const int64_t few = *std::max_element(options_.few_rows.begin(), options_.few_rows.end());
+    const int64_t most = std::max(options_.many_rows, *std::max_element(options_.plan_rows.begin(),
+                                                                        options_.plan_rows.end()));
     int64_t weight = 0, in = 0, out = 0;
     for (const LinearShape& shape : linear_shapes(options_.shape)) {
-      const int64_t rows = shape.name == "head" ? few : std::max(few, options_.many_rows);
+      const int64_t rows = shape.name == "head" ? few : std::max(few, most);
       const int turns = cold_turns(device_, options_, size_t(2 * shape.n * shape.k));
       weight = std::max(weight, turns * shape.n * shape.k);
       in = std::max(in, rows * shape.k);
@@ -106,7 +120,7 @@ class LinearBench {
     return memory_.weights.data() + turn % copies * shape.n * shape.k;
   }
 
-  Contestant own(const LinearShape& shape, int64_t rows) {
+  Contestant own(const LinearShape& shape, int64_t rows, const cuda::LinearPlan* plan = nullptr) {
     return {[=, this](int turn) {
       cuda::linear({.dtype = DType::kBF16,
                     .x = {memory_.x.data(), rows, shape.k, shape.k},
@@ -115,7 +129,8 @@ class LinearBench {
                     .out_dtype = DType::kBF16,
                     .out = {memory_.out.data(), rows, shape.n, shape.n},
                     .multiprocessors = device_.traits().multiprocessors,
-                    .has_wgmma = device_.traits().has_wgmma},
+                    .has_wgmma = device_.traits().has_wgmma,
+                    .plan = plan},
                    device_.stream());
     }};
   }
@@ -131,6 +146,52 @@ class LinearBench {
   size_t choose(const LinearShape& shape, const CublasLt::Product& product) {
     const auto launch = [&](size_t algorithm) { return peer(shape, product, algorithm); };
     return fastest_algorithm(device_, product, launch);
+  }
+
+  /// As a row's number ends.
+  static std::string name_of(const cuda::LinearPlan& plan) {
+    return std::to_string(plan.tokens) + "x" + std::to_string(plan.features) +
+           (plan.streams ? "-stream-" : "-wgmma-") + std::to_string(plan.cluster.tokens) + "x" +
+           std::to_string(plan.cluster.features);
+  }
+
+  /// Adds a row for what linear() does, and one for each plan that may be faster.
+  void measure_plans(const LinearShape& shape, int64_t rows) {
+    const cuda::ClusterRoom room{device_.traits().multiprocessors,
+                                 device_.traits().multiprocessors / 4};
+    const cuda::LinearSize size{rows, shape.n, shape.k};
+    const double least = linear_cycles(plan_linear(size, room), size, room);
+    std::vector<std::string> names = {"chosen"};
+    std::vector<Contestant> contestants = {own(shape, rows)};
+    for (const cuda::LinearPlan& plan : cuda::linear_plans()) {
+      if (linear_cycles(plan, size, room) > kPlanMargin * least) continue;
+      names.push_back(name_of(plan));
+      contestants.push_back(own(shape, rows, &plan));
+    }
+    const std::string number = "linear-plan-" + shape.name + "-" + std::to_string(rows);
+    try {
+      const std::vector<double> seconds = race_plans(shape, rows, std::move(contestants));
+      for (size_t i = 0; i < names.size(); ++i) {
+        report_time(number + "-" + names[i], shape, rows, {seconds[i], seconds.back()});
+      }
+    } catch (const std::exception& e) {
+      ++failed_;
+      report_.missing(number, e.what());
+    }
+  }
+
+  /// The contestants' seconds and, if there is one, the peer's behind them.
+  std::vector<double> race_plans(const LinearShape& shape, int64_t rows,
+                                 std::vector<Contestant> contestants) {
+    const auto bytes = static_cast<size_t>(2 * shape.n * shape.k);
+    const int turns = std::max(options_.least_turns / 2, cold_turns(device_, options_, bytes));
+    std::optional<CublasLt::Product> product;
+    if (peer_) {
+      product.emplace(*peer_, CublasLt::Problem{rows, shape.n, shape.k,
+                                                memory_.peer_workspace.data(), kPeerWorkspace});
+      contestants.push_back(peer(shape, *product, choose(shape, *product)));
+    }
+    return race(device_, contestants, options_.race(turns));
   }
 
   /// Adds a row, and its speed to `speeds`.
@@ -234,6 +295,11 @@ double measure_matrix_rate(BenchDevice& device, const CublasLt& library, int64_t
 void bench_linears(BenchDevice& device, const KernelBenchOptions& options, const Yardsticks& held,
                    Report& report) {
   LinearBench(device, options, held, report).run();
+}
+
+void bench_linear_plans(BenchDevice& device, const KernelBenchOptions& options,
+                        const Yardsticks& held, Report& report) {
+  LinearBench(device, options, held, report).run_plans();
 }
 
 }  // namespace headrace::bench

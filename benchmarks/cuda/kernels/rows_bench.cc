@@ -130,6 +130,7 @@ void sampling(BenchDevice& device, const KernelBenchOptions& options, const Yard
                   .vocab_size = vocab,
                   .rows = rows.data(),
                   .num_rows = work.rows,
+                  .spreads = cuda::needs_total(work.row),
                   .workspace = workspace.data(),
                   .results = results.data(),
                   .top = top.data(),

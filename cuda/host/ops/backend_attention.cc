@@ -86,7 +86,8 @@ void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCac
                            spec.scale};
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
-                         attention_long_rows(kind, attends_by_wgmma_), spec.causal});
+                         attention_long_rows(kind, attends_by_wgmma_), spec.causal,
+                         context_.properties().multiprocessors});
   const DeviceKvCache& device = device_cache(cache);
   const bool plain = kv_has_scales(cache.spec().dtype) ? attends_codes_plainly_ : attends_plainly_;
   graphs_.note("attention", q, out, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,

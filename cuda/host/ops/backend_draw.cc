@@ -29,14 +29,16 @@ void CudaBackend::queue_draws() {
   HEADRACE_CHECK(rows.empty() || rows.size() == step_.batch.logit_rows.size(), rows.size());
   if (rows.empty() || !step_.recorded || !std::ranges::all_of(rows, is_plain)) return;
   step_.ends_with_draws = rank_ == nullptr ? runs_ahead() : rank_->first_runs_ahead();
+  if (!step_.ends_with_draws) return;
+  std::vector<SampleRowArgs> args(rows.size());
+  std::ranges::transform(rows, args.begin(), sample_args_without_lists);
+  step_.spreads = std::ranges::any_of(args, needs_total);
   const bool has_logits = rank_ == nullptr || rank_->rank() == 0;
-  if (!step_.ends_with_draws || !has_logits) return;
-  std::vector<SampleRowArgs> args(static_cast<size_t>(step_.rows));
+  if (!has_logits) return;
   for (size_t i = 0; i < rows.size(); ++i) {
-    args[i] = sample_args_without_lists(rows[i]);
     HEADRACE_CHECK(std::cmp_equal(args[i].logits_row, i), args[i].logits_row, " is not ", i);
   }
-  for (size_t i = rows.size(); i < args.size(); ++i) args[i].logits_row = -1;
+  args.resize(static_cast<size_t>(step_.rows), {.logits_row = -1});
   Draw draw = spare_draw(rows.size() * sizeof(SampleRowResult));
   draw.rows = rows.size();
   draw.most_logprobs = 0;
@@ -51,12 +53,14 @@ void CudaBackend::draw(TensorView logits, int32_t vocab_size) {
   HEADRACE_CHECK(logits.rows() == step_.rows && logits.dtype == DType::kF32, logits.rows());
   void* const workspace =
       grow(sample_workspace_, sample_workspace_bytes(logits.rows(), vocab_size));
-  graphs_.note("draw", logits, vocab_size, step_.draws, step_.drawn, workspace, drawn_.data);
+  graphs_.note("draw", logits, vocab_size, step_.draws, step_.drawn, workspace, drawn_.data,
+               step_.spreads);
   launch(cuda::sample, {.logits = static_cast<float*>(logits.data),
                         .stride = logits.row_stride,
                         .vocab_size = vocab_size,
                         .rows = step_.draws,
                         .num_rows = logits.rows(),
+                        .spreads = step_.spreads,
                         .workspace = workspace,
                         .results_at = step_.drawn,
                         .drawn = static_cast<int32_t*>(drawn_.data)});

@@ -158,6 +158,7 @@ void CudaBackend::queue_samples(const TensorView& logits, int32_t vocab_size, Sa
                         .vocab_size = vocab_size,
                         .rows = sample_arena_.put(std::span<const SampleRowArgs>(batch.rows)),
                         .num_rows = static_cast<int64_t>(count),
+                        .spreads = std::ranges::any_of(batch.rows, needs_total),
                         .bias = sample_arena_.put(std::span<const LogitBias>(batch.bias)),
                         .tokens = sample_arena_.put(std::span<const int32_t>(batch.tokens)),
                         .seen = sample_arena_.put(std::span<const SeenToken>(batch.seen)),

@@ -200,7 +200,7 @@ void CudaBackend::run_step(const void* model, const KvCache& cache,
     return ops();
   }
   graphs_.run({model, &cache, step_.rows, step_.table_stride, step_.axis_positions != nullptr,
-               step_.ends_with_draws},
+               step_.ends_with_draws, step_.spreads},
               arena_.generation() + workspace_generation_, ops, agree);
 }
 

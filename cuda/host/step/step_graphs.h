@@ -21,6 +21,7 @@ struct GraphKey {
   int64_t table_stride = 0;
   bool rope_axes = false;  ///< the step has StepBatch::rope_positions
   bool draws = false;      ///< it ends with draws, on the first rank
+  bool spreads = false;    ///< some of which are spread over many blocks
   auto operator<=>(const GraphKey&) const = default;
 };
 

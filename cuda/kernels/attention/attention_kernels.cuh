@@ -80,8 +80,7 @@ struct AttentionPiece {
   }
 };
 
-/// Calls f(piece) for the block's share of the list: item after item over all heads, as
-/// piece_of_round() says.
+/// Calls f(piece) for the block's share of the list: piece_of_round() and piece_at().
 template <class T, class Cache, class F>
 __device__ void for_each_piece(const AttentionTask<T, Cache>& task, F&& f) {
   const auto parts = static_cast<uint32_t>(task.shape.parts());
@@ -91,9 +90,9 @@ __device__ void for_each_piece(const AttentionTask<T, Cache>& task, F&& f) {
   for (uint32_t round = 0; round * gridDim.x < count; ++round) {
     const uint32_t p = piece_of_round(round, blockIdx.x, gridDim.x);
     if (p >= count) continue;
-    const uint32_t unit = p % units;
-    f(AttentionPiece{task.items[p / units], static_cast<int32_t>(unit / parts),
-                     static_cast<int32_t>(unit % parts)});
+    const PieceAt piece = piece_at(task.items, p, units);
+    f(AttentionPiece{task.items[piece.item], static_cast<int32_t>(piece.unit / parts),
+                     static_cast<int32_t>(piece.unit % parts)});
   }
 }
 

@@ -36,6 +36,9 @@ struct AttentionItem {
   /// Short: partial result's number, which count up with a sequence's splits; or -1: the only
   /// split, which writes the output itself.
   int32_t partial = -1;
+  // Long: its group in the list, whose pieces follow each other head by head.
+  int32_t ahead = 0;        ///< items of the group ahead of this one
+  int32_t group_items = 1;  ///< 1: all heads of an item follow each other
 };
 
 struct AttentionShape {
@@ -44,7 +47,8 @@ struct AttentionShape {
   int32_t head_dim = 0;
   int32_t window = 0;  ///< see AttentionSpec
   int32_t long_rows = kLongRows;
-  bool causal = true;  ///< see AttentionSpec
+  bool causal = true;    ///< see AttentionSpec
+  int32_t blocks = 132;  ///< about as many take long pieces at once; any number gives the same bits
 
   bool operator==(const AttentionShape&) const = default;
   constexpr int32_t group() const { return num_heads / num_kv_heads; }
@@ -56,7 +60,7 @@ struct AttentionShape {
 /// What a step needs for layers of one shape (layers that differ in their window have each a plan).
 struct AttentionPlan {
   std::vector<AttentionItem> short_items;
-  std::vector<AttentionItem> long_items;  ///< longest first: piece_of_round()
+  std::vector<AttentionItem> long_items;  ///< a group's longest first: piece_at()
   int32_t num_partials = 0;
 };
 
@@ -84,9 +88,30 @@ constexpr uint32_t piece_of_round(uint32_t round, uint32_t block, uint32_t block
   return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
 }
 
+struct PieceAt {
+  uint32_t item;  ///< of the list
+  uint32_t unit;  ///< KV head * parts() + part
+};
+
+/// Piece `p` of a list. A group's odd units go backwards, for the same reason.
+constexpr PieceAt piece_at(const AttentionItem* items, uint32_t p, uint32_t units) {
+  const uint32_t i = p / units, first = i - static_cast<uint32_t>(items[i].ahead);
+  const auto size = static_cast<uint32_t>(items[i].group_items);
+  const uint32_t unit = (p - first * units) / size, place = (p - first * units) % size;
+  return {first + (unit % 2 == 0 ? place : size - 1 - place), unit};
+}
+
+/// How a step's long pieces are shared out.
+struct AttentionBalance {
+  double busiest = 0;  ///< tiles of keys of the block that has most, over the mean
+  double alone = 0;    ///< share of the tiles that a block reads while no other does
+};
+AttentionBalance attention_balance(std::span<const AttentionItem> long_items,
+                                   const AttentionShape& shape);
+
 /// Fills `plan`, reusing its memory. Few rows over many keys become short pieces as long as there
 /// are at most `max_partials` partial results, and long ones behind that: the same bits, but less
-/// work at once.
+/// work at once. Long pieces come in the order that takes the shortest time by attention_balance().
 void plan_attention(std::span<const SeqSlice> seqs, const AttentionShape& shape,
                     int64_t max_partials, AttentionPlan* plan);
 

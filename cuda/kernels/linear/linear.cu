@@ -18,6 +18,14 @@ void check(const LinearArgs& args) {
                  dtype_name(args.out_dtype));
 }
 
+/// By wgmma.
+void linear_planned(const LinearArgs& args, Stream stream) {
+  const LinearSize size{args.x.rows, args.layout.stored_rows(), args.layout.stride()};
+  const LinearPlan plan =
+      args.plan != nullptr ? *args.plan : plan_linear(size, cluster_room(args, stream));
+  (plan.streams ? linear_stream_tiles : linear_wgmma)(args, plan, stream);
+}
+
 }  // namespace
 
 bool can_use_wgmma(const LinearArgs& args) {
@@ -33,7 +41,8 @@ void linear(const LinearArgs& args, Stream stream) {
   if (rows == 0) return;
   if (args.dtype == DType::kF32) return linear_f32(args, stream);
   if (can_use_wgmma(args)) {
-    return rows <= kMaxStreamRows ? linear_stream(args, stream) : linear_wgmma(args, stream);
+    const bool few = rows <= kMaxStreamRows && args.plan == nullptr;
+    return few ? linear_stream(args, stream) : linear_planned(args, stream);
   }
   return rows <= kMaxSkinnyRows ? linear_skinny(args, stream) : linear_tiles(args, stream);
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "cuda/host/runtime/cuda_check.h"
+#include "cuda/kernels/linear/linear_plan.h"
 #include "cuda/kernels/linear/weight_layout.h"
 #include "cuda/kernels/matrix.h"
 
@@ -26,6 +27,9 @@ struct LinearArgs {
   /// The device is of compute capability 9.0, and its tensor copies and wgmma may be used: faster,
   /// the same bits (mma.cuh).
   bool has_wgmma = false;
+  /// How wgmma's kernels cut the product: tests, trials and benchmarks say so. Null: by
+  /// plan_linear(), with more than a few rows.
+  const LinearPlan* plan = nullptr;
 };
 
 /// out = x . W^T (+ bias) (+ residual). float32 sums: 16-bit elements in steps of 16 k, each a

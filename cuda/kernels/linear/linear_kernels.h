@@ -21,10 +21,17 @@ bool can_use_wgmma(const LinearArgs& args);
 
 /// 16-bit, up to kMaxStreamRows rows: a block has 64 features, or 32, and all tokens.
 /// REQUIRES: can_use_wgmma(args).
-inline constexpr int64_t kMaxStreamRows = 128;
+inline constexpr int64_t kMaxStreamRows = 64;
 void linear_stream(const LinearArgs& args, Stream stream);
 
-/// 16-bit, many rows: tiles of 128 rows x 256, 128 or 64 features. REQUIRES: can_use_wgmma(args).
-void linear_wgmma(const LinearArgs& args, Stream stream);
+/// 16-bit, any number of rows: a block has one of the plan's tiles, 64 features x 64 or 128 rows.
+/// REQUIRES: can_use_wgmma(args).
+void linear_stream_tiles(const LinearArgs& args, const LinearPlan& plan, Stream stream);
+
+/// Likewise of 128 rows x 96 to 256 features; blocks take tiles in turn.
+void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, Stream stream);
+
+/// Of the current device.
+ClusterRoom cluster_room(const LinearArgs& args, Stream stream);
 
 }  // namespace headrace::cuda

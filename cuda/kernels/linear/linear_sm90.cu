@@ -1,8 +1,9 @@
-#include "cuda/device/cluster.cuh"
+#include <atomic>
+
 #include "cuda/device/wgmma.cuh"
+#include "cuda/kernels/linear/linear_cluster.cuh"
 #include "cuda/kernels/linear/linear_epilogue.cuh"
 #include "cuda/kernels/linear/linear_kernels.h"
-#include "cuda/kernels/linear/tensor_map.h"
 
 namespace headrace::cuda {
 namespace {
@@ -10,7 +11,6 @@ namespace {
 constexpr int kTokens = 128;        // of a block's tile: 64 for each of two warpgroups
 constexpr int kUnit = kBoxColumns;  // of k
 constexpr int kRowBytes = kUnit * 2;
-constexpr int kStages = 4;
 constexpr int kGroupThreads = 128;
 constexpr int kThreads = 3 * kGroupThreads;  // one group copies, two multiply
 constexpr int kGroupRows = 64;
@@ -25,89 +25,87 @@ template <int kFeatures_>
 struct Tile {
   static constexpr int kFeatures = kFeatures_;
   static constexpr int kStageBytes = (kTokens + kFeatures) * kRowBytes;
+  static constexpr int kStages = ((227 << 10) - kBarrierBytes - 2 * kResultBytes) / kStageBytes;
   static constexpr int kSharedBytes = kBarrierBytes + kStages * kStageBytes + 2 * kResultBytes;
-  static_assert(kSharedBytes <= 227 << 10);
+  static_assert(kStages >= 4);
 };
-
-// Two blocks share a tile of the weight, each of which copies half of it for both.
-constexpr int kCluster = 2;
 
 struct WgmmaTask {
   int32_t units;  // of k
   int64_t rows;
-  int32_t feature_tiles, token_tiles;  // token_tiles: a multiple of kCluster
+  ClusterTiles tiles;
 };
-
-/// Work of the blocks in turn. Clusters take neighbouring token tiles of one feature tile; tiles
-/// that run together share weights and rows in the L2 cache.
-struct TilePlace {
-  int64_t first_token, first_feature;
-};
-
-template <class C>
-__device__ TilePlace tile_place(const WgmmaTask& task, int32_t tile) {
-  constexpr int32_t kShared = 16;  // token tiles that go through all features together
-  const int32_t span = kShared * task.feature_tiles;
-  const int32_t first = tile / span * kShared;
-  const int32_t width = least(kShared, task.token_tiles - first);
-  const int32_t token = first + tile % span % width, feature = tile % span / width;
-  return {int64_t{token} * kTokens, int64_t{feature} * C::kFeatures};
-}
 
 #if defined(HEADRACE_HOPPER)
 
-using Pipe = StagePipe<kStages>;
-
-/// Fills stage after stage as both blocks free them: one thread's work. The first weights are on
-/// their way while earlier kernels end.
 template <class C>
-__device__ void copy_tiles(const void* weight, const void* x, const WgmmaTask& task, Pipe* pipe,
-                           char* stages) {
-  const uint32_t rank = kCluster > 1 ? cluster_rank() : 0;
-  constexpr int kPart = C::kFeatures / kCluster;  // of the weight's tile
-  constexpr auto kAll = static_cast<uint16_t>((1 << kCluster) - 1);
-  const int32_t tiles = task.feature_tiles * task.token_tiles;
-  const auto copy_weight = [&](uint32_t n, const TilePlace& place, int32_t unit) {
-    const uint32_t stage = n % kStages;
-    const auto feature = static_cast<int32_t>(place.first_feature + rank * kPart);
-    barrier_expect_bytes(&pipe->full[stage], C::kStageBytes);
-    copy_box_to_cluster(stages + stage * C::kStageBytes + (kTokens + rank * kPart) * kRowBytes,
-                        weight, unit * kUnit, feature, &pipe->full[stage], kAll);
-  };
-  const auto ahead = static_cast<uint32_t>(least<int32_t>(task.units, kStages));
-  const TilePlace first = tile_place<C>(task, static_cast<int32_t>(blockIdx.x));
-  for (uint32_t n = 0; n < ahead; ++n) copy_weight(n, first, static_cast<int32_t>(n));
-  wait_for_previous();
-  uint32_t n = 0;
-  for (auto tile = static_cast<int32_t>(blockIdx.x); tile < tiles;
-       tile += static_cast<int32_t>(gridDim.x)) {
-    const TilePlace place = tile_place<C>(task, tile);
-    for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
-      const uint32_t stage = n % kStages;
-      if (n >= kStages) barrier_wait(&pipe->empty[stage], (n / kStages - 1) & 1);
-      if (n >= ahead) copy_weight(n, place, unit);
-      copy_box(stages + stage * C::kStageBytes, x, unit * kUnit,
-               static_cast<int32_t>(place.first_token), &pipe->full[stage]);
+using Pipe = StagePipe<C::kStages>;
+
+/// What the block works on, in turn: tile n of its cluster.
+class BlockTiles {
+ public:
+  __device__ BlockTiles(const ClusterTiles& tiles, int32_t rank)
+      : tiles_(tiles),
+        rank_(rank),
+        first_(static_cast<int32_t>(blockIdx.x) / tiles.cluster.size()),
+        step_(static_cast<int32_t>(gridDim.x) / tiles.cluster.size()),
+        end_(tiles.tokens * tiles.features / tiles.cluster.size()) {}
+
+  /// Calls f(tile), a TilePlace.
+  template <class F>
+  __device__ void for_each(F&& f) const {
+    HEADRACE_NO_UNROLL
+    for (int32_t cluster = first_; cluster < end_; cluster += step_) {
+      f(tile_place(tiles_, cluster, rank_));
     }
   }
-}
+  __device__ TilePlace first() const { return tile_place(tiles_, first_, rank_); }
 
-/// In every block that copies into it.
-__device__ inline void free_stage(Pipe* pipe, uint32_t n) {
-  if (lane_id() < kCluster) {
-    barrier_arrive_at(&pipe->empty[n % kStages], static_cast<uint32_t>(lane_id()));
-  }
+ private:
+  const ClusterTiles& tiles_;
+  int32_t rank_, first_, step_, end_;
+};
+
+/// Fills stage after stage as all blocks free them: one thread's work. The first weights are on
+/// their way while earlier kernels end.
+template <class C>
+__device__ void copy_tiles(const void* weight_map, const void* x_map, const WgmmaTask& task,
+                           const ClusterPeers& peers, Pipe<C>* pipe, char* stages) {
+  const SharedBoxes weight = peers.weight(task.tiles.cluster, weight_map, C::kFeatures);
+  const SharedBoxes x = peers.tokens(task.tiles.cluster, x_map, kTokens);
+  const auto copy_weight = [&](uint32_t n, const TilePlace& place, int32_t unit) {
+    const uint32_t stage = n % C::kStages;
+    barrier_expect_bytes(&pipe->full[stage], C::kStageBytes);
+    weight.copy(stages + stage * C::kStageBytes + kTokens * kRowBytes, unit * kUnit,
+                place.feature_tile * C::kFeatures, &pipe->full[stage]);
+  };
+  const BlockTiles tiles(task.tiles, peers.rank);
+  const auto ahead = static_cast<uint32_t>(least<int32_t>(task.units, C::kStages));
+  HEADRACE_NO_UNROLL
+  for (uint32_t n = 0; n < ahead; ++n) copy_weight(n, tiles.first(), static_cast<int32_t>(n));
+  wait_for_previous();
+  uint32_t n = 0;
+  tiles.for_each([&](const TilePlace& place) {
+    HEADRACE_NO_UNROLL
+    for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
+      const uint32_t stage = n % C::kStages;
+      if (n >= C::kStages) barrier_wait(&pipe->empty[stage], (n / C::kStages - 1) & 1);
+      if (n >= ahead) copy_weight(n, place, unit);
+      x.copy(stages + stage * C::kStageBytes, unit * kUnit, place.token_tile * kTokens,
+             &pipe->full[stage]);
+    }
+  });
 }
 
 /// A warpgroup's 64 tokens of a tile. A stage is freed when the next one's products have begun and
-/// its own are over. `n`: stages of the block so far.
+/// its own are over. `n`: stages of the block so far; `blocks`: who copies into them.
 template <class T, class C>
-__device__ void multiply_tile(const WgmmaTask& task, int group, Pipe* pipe, const char* stages,
-                              uint32_t& n, float (&sums)[C::kFeatures / 2]) {
+__device__ void multiply_tile(const WgmmaTask& task, int group, uint32_t blocks, Pipe<C>* pipe,
+                              const char* stages, uint32_t& n, float (&sums)[C::kFeatures / 2]) {
   HEADRACE_NO_UNROLL
   for (int32_t unit = 0; unit < task.units; ++unit, ++n) {
-    barrier_wait(&pipe->full[n % kStages], n / kStages & 1);
-    const char* tile = stages + n % kStages * C::kStageBytes;
+    barrier_wait(&pipe->full[n % C::kStages], n / C::kStages & 1);
+    const char* tile = stages + n % C::kStages * C::kStageBytes;
     products_fence();
     HEADRACE_UNROLL
     for (uint32_t k = 0; k < kUnit / 16; ++k) {
@@ -117,11 +115,11 @@ __device__ void multiply_tile(const WgmmaTask& task, int group, Pipe* pipe, cons
     }
     products_commit();
     products_wait<1>();
-    if (unit > 0) free_stage(pipe, n - 1);
+    if (unit > 0) free_shared_stage(pipe, (n - 1) % C::kStages, blocks);
   }
   products_wait<0>();
   hold_registers(sums);
-  free_stage(pipe, n - 1);
+  free_shared_stage(pipe, (n - 1) % C::kStages, blocks);
 }
 
 /// A lane has two neighbouring features of two rows of each group of 8.
@@ -178,7 +176,7 @@ __device__ void write_results(const char* results, int rows, int64_t first_row,
   const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
   const int shift = out.silu_mul ? 1 : 0;
   for (int i = thread; i < rows * (kGroups >> shift); i += kGroupThreads) {
-    const int row = (i << shift) / kGroups, group = i & ((kGroups >> shift) - 1);
+    const int row = (i << shift) / kGroups, group = i - row * (kGroups >> shift);
     const auto* from =
         reinterpret_cast<const Out*>(results + row * kResultRowBytes) + group * kGroup;
     float values[kGroup];
@@ -202,23 +200,32 @@ __device__ void write_results(const char* results, int rows, int64_t first_row,
   }
 }
 
+/// Of a tile's features, as many as fit into a group's results and divide them. Gate and up are
+/// groups side by side.
+template <class Out, class C>
+constexpr int columns_at_a_time() {
+  int columns = least(256 / static_cast<int>(sizeof(Out)), C::kFeatures);
+  while (C::kFeatures % columns != 0) columns -= 2 * kGroup;
+  return columns;
+}
+
 /// A group's part of a tile.
 template <class C, class T, class Out>
 __device__ void write_tile(float (&sums)[C::kFeatures / 2], const WgmmaTask& task,
                            const TilePlace& place, int group, char* results,
                            const LinearOutput<T, Out>& out) {
-  constexpr int kColumns =  // that fit at a time
-      least(256 / static_cast<int>(sizeof(Out)), C::kFeatures);
-  const int64_t first_row = place.first_token + group * kGroupRows;
+  constexpr int kColumns = columns_at_a_time<Out, C>();
+  const int64_t first_row = int64_t{place.token_tile} * kTokens + group * kGroupRows;
+  const int64_t first_feature = int64_t{place.feature_tile} * C::kFeatures;
   const int rows =
       static_cast<int>(greatest<int64_t>(least<int64_t>(kGroupRows, task.rows - first_row), 0));
-  if (out.bias != nullptr) add_bias(place.first_feature, out, sums);
+  if (out.bias != nullptr) add_bias(first_feature, out, sums);
   HEADRACE_UNROLL
   for (int first = 0; first < C::kFeatures; first += kColumns) {
     named_barrier(1 + group, kGroupThreads);  // the results before have been read
     stage_results<kColumns>(sums, first, out, results);
     named_barrier(1 + group, kGroupThreads);
-    write_results<kColumns>(results, rows, first_row, place.first_feature + first, out);
+    write_results<kColumns>(results, rows, first_row, first_feature + first, out);
   }
 }
 
@@ -231,74 +238,113 @@ __global__ void __launch_bounds__(kThreads, 1)
                         LinearOutput<T, Out> out) {
 #if defined(HEADRACE_HOPPER)
   start_next();
-  auto* pipe = reinterpret_cast<Pipe*>(shared_memory());
+  auto* pipe = reinterpret_cast<Pipe<C>*>(shared_memory());
+  static_assert(sizeof(Pipe<C>) <= kBarrierBytes);
   char* stages = shared_memory() + kBarrierBytes;
   const int group = static_cast<int>(threadIdx.x) / kGroupThreads - 1;
-  if (threadIdx.x == 0) pipe->init(2 * kGroupThreads / kWarp * kCluster);
+  const ClusterPeers peers = cluster_peers(task.tiles.cluster);
+  if (threadIdx.x == 0) {
+    pipe->init(stage_readers(task.tiles.cluster, 2 * kGroupThreads / kWarp));
+  }
   cluster_sync();
   if (group < 0) {
     give_registers<40>();
     if (threadIdx.x == 0) {
       prefetch_map(&weight);
       prefetch_map(&x);
-      copy_tiles<C>(&weight, &x, task, pipe, stages);
+      copy_tiles<C>(&weight, &x, task, peers, pipe, stages);
     }
   } else {
     take_registers<232>();
     wait_for_previous();
-    char* results = stages + kStages * C::kStageBytes + group * kResultBytes;
-    const int32_t tiles = task.feature_tiles * task.token_tiles;
+    char* results = stages + C::kStages * C::kStageBytes + group * kResultBytes;
     uint32_t n = 0;
-    HEADRACE_NO_UNROLL
-    for (auto tile = static_cast<int32_t>(blockIdx.x); tile < tiles;
-         tile += static_cast<int32_t>(gridDim.x)) {
+    BlockTiles(task.tiles, peers.rank).for_each([&](const TilePlace& place) {
       float sums[C::kFeatures / 2] = {};
-      multiply_tile<T, C>(task, group, pipe, stages, n, sums);
-      write_tile<C>(sums, task, tile_place<C>(task, tile), group, results, out);
-    }
+      multiply_tile<T, C>(task, group, peers.all(), pipe, stages, n, sums);
+      write_tile<C>(sums, task, place, group, results, out);
+    });
   }
-  // Nobody frees a stage of a block that is gone.
-  if constexpr (kCluster > 1) cluster_sync();
+  cluster_sync();  // nobody frees a stage of a block that is gone
 #endif
 }
 
 template <class T, class Out, class C>
-void run(const LinearArgs& args, Stream stream) {
+void run(const LinearArgs& args, const LinearPlan& plan, int64_t blocks, Stream stream) {
   const WeightLayout& layout = args.layout;
-  const int64_t token_tiles = divide_up<int64_t>(args.x.rows, kTokens * kCluster) * kCluster;
-  const int64_t feature_tiles = divide_up<int64_t>(layout.stored_rows(), C::kFeatures);
-  HEADRACE_CHECK(token_tiles * feature_tiles <= 0x7fffffff, token_tiles, " x ", feature_tiles);
   const WgmmaTask task{static_cast<int32_t>(layout.stride() / kUnit), args.x.rows,
-                       static_cast<int32_t>(feature_tiles), static_cast<int32_t>(token_tiles)};
+                       cluster_tiles(plan, args.x.rows, layout.stored_rows())};
   const TensorMap weight =
       make_tensor_map({args.weight, layout.stored_rows(), layout.stride(), layout.stride()},
-                      args.dtype, C::kFeatures / kCluster);
-  const int64_t blocks = args.multiprocessors / kCluster * kCluster;
-  launch(
-      "linear_wgmma", linear_wgmma_kernel<T, Out, C>,
-      {.grid = {grid_size(least(greatest<int64_t>(blocks, kCluster), token_tiles * feature_tiles))},
-       .threads = kThreads,
-       .shared_bytes = C::kSharedBytes,
-       .overlaps = true,
-       .cluster = kCluster},
-      stream, weight, make_tensor_map(args.x, args.dtype, kTokens), task,
-      linear_output<T, Out>(args));
+                      args.dtype, C::kFeatures / plan.cluster.tokens);
+  launch("linear_wgmma", linear_wgmma_kernel<T, Out, C>,
+         {.grid = {grid_size(least(greatest<int64_t>(blocks, plan.cluster.size()),
+                                   int64_t{task.tiles.tokens} * task.tiles.features))},
+          .threads = kThreads,
+          .shared_bytes = C::kSharedBytes,
+          .overlaps = true,
+          .cluster = static_cast<unsigned>(plan.cluster.size())},
+         stream, weight, make_tensor_map(args.x, args.dtype, kTokens / plan.cluster.features), task,
+         linear_output<T, Out>(args));
 }
+
+#if !defined(HEADRACE_CUDA_EMULATION)
+
+/// 0 = no such clusters, or nobody knows.
+int32_t ask_for_quads(Stream stream) {
+  using Largest = Tile<256>;
+  auto* const kernel = linear_wgmma_kernel<Bf16, Bf16, Largest>;
+  static_cast<void>(prepare_kernel(reinterpret_cast<const void*>(kernel), stream));
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {4, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(4);
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = Largest::kSharedBytes;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int found = 0;
+  const bool known = cudaOccupancyMaxActiveClusters(&found, kernel, &config) == cudaSuccess;
+  return known ? found : 0;
+}
+
+#endif
 
 }  // namespace
 
-void linear_wgmma(const LinearArgs& args, Stream stream) {
+ClusterRoom cluster_room(const LinearArgs& args, [[maybe_unused]] Stream stream) {
+#if defined(HEADRACE_CUDA_EMULATION)
+  return {args.multiprocessors, args.multiprocessors / 4};
+#else
+  constexpr int kDevices = 64;
+  static std::array<std::atomic<int32_t>, kDevices> known;  // and 1; 0 = not asked yet
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) return {args.multiprocessors, 0};
+  std::atomic<int32_t>& quads = known[static_cast<size_t>(device)];
+  if (quads.load() == 0) quads.store(1 + ask_for_quads(stream));
+  return {args.multiprocessors, least(args.multiprocessors / 4, quads.load() - 1)};
+#endif
+}
+
+void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, Stream stream) {
+  HEADRACE_CHECK(!plan.streams && plan.tokens == kTokens, plan.tokens);
+  const int64_t blocks = cluster_room(args, stream).blocks(plan.cluster.size());
   with_linear_types(args, [&](auto element, auto result) {
     using T = decltype(element);
     using Out = decltype(result);
-    // Tiles as large as leave most multiprocessors one.
-    const int64_t columns = args.layout.stored_rows() * divide_up<int64_t>(args.x.rows, kTokens);
-    if (columns <= int64_t{64} * args.multiprocessors) {
-      run<T, Out, Tile<64>>(args, stream);
-    } else if (columns <= int64_t{256} * args.multiprocessors) {
-      run<T, Out, Tile<128>>(args, stream);
-    } else {
-      run<T, Out, Tile<256>>(args, stream);
+    switch (plan.features) {
+      case 96:
+        return run<T, Out, Tile<96>>(args, plan, blocks, stream);
+      case 128:
+        return run<T, Out, Tile<128>>(args, plan, blocks, stream);
+      case 192:
+        return run<T, Out, Tile<192>>(args, plan, blocks, stream);
+      case 224:
+        return run<T, Out, Tile<224>>(args, plan, blocks, stream);
+      default:
+        HEADRACE_CHECK(plan.features == 256, plan.features);
+        return run<T, Out, Tile<256>>(args, plan, blocks, stream);
     }
   });
 }

@@ -1,8 +1,7 @@
-#include "cuda/device/hopper.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/kernels/linear/linear_cluster.cuh"
 #include "cuda/kernels/linear/linear_epilogue.cuh"
 #include "cuda/kernels/linear/linear_kernels.h"
-#include "cuda/kernels/linear/tensor_map.h"
 
 namespace headrace::cuda {
 namespace {
@@ -15,9 +14,11 @@ constexpr int kBarrierBytes = 1024;           // keeps the stages aligned
 constexpr int kGroupFeatures = 64;            // of a product
 
 /// What a block works on. With 32 features the other half of its products is thrown away: weights
-/// that are narrow reach more multiprocessors so, and bytes decide.
-template <int kFeatures_, int kTokens_, int kRoom>
+/// that are narrow reach more multiprocessors so, and bytes decide. kTiled: it has one of many
+/// tiles of tokens, and may be one of a cluster; else all tokens.
+template <int kFeatures_, int kTokens_, int kRoom, bool kTiled_ = false>
 struct Shape {
+  static constexpr bool kTiled = kTiled_;
   static constexpr int kFeatures = kFeatures_;
   static constexpr int kTokens = kTokens_;
   static constexpr int kUnits = kTokens <= 64 ? 2 : 1;  // of k in a stage
@@ -39,7 +40,8 @@ constexpr int kSmallRoom = 104 << 10, kLargeRoom = 208 << 10;
 
 struct StreamTask {
   int32_t units;  // of k
-  int32_t rows;
+  int64_t rows;
+  ClusterTiles tiles;
 };
 
 #if defined(HEADRACE_HOPPER)
@@ -47,13 +49,30 @@ struct StreamTask {
 template <class C>
 using Pipe = StagePipe<C::kStages>;
 
+/// Where the block is.
+struct BlockPlace {
+  ClusterPeers peers;
+  TilePlace tile;
+};
+
+template <class C>
+__device__ BlockPlace block_place(const ClusterTiles& tiles) {
+  const auto block = static_cast<int32_t>(blockIdx.x);
+  if constexpr (!C::kTiled) return {{}, {0, block}};
+  const ClusterPeers peers = cluster_peers(tiles.cluster);
+  return {peers, tile_place(tiles, block / tiles.cluster.size(), peers.rank)};
+}
+
 /// One thread's work: the weight of the first stages is under way before the kernel ahead has
 /// ended.
 template <class C>
-__device__ void copy_stages(const void* weight, const void* x, const StreamTask& task,
-                            int32_t first_feature, Pipe<C>* pipe, char* stages) {
+__device__ void copy_stages(const void* weight_map, const void* x_map, const StreamTask& task,
+                            const BlockPlace& place, Pipe<C>* pipe, char* stages) {
+  const ClusterShape shape = C::kTiled ? task.tiles.cluster : ClusterShape{};
+  const SharedBoxes weight = place.peers.weight(shape, weight_map, C::kFeatures);
+  const SharedBoxes x = place.peers.tokens(shape, x_map, C::kTokens);
   const int32_t count = divide_up(task.units, C::kUnits);
-  const auto place = [&](int32_t n, int32_t unit) {
+  const auto at = [&](int32_t n, int32_t unit) {
     return stages + n % C::kStages * C::kStageBytes + unit * C::kUnitBytes;
   };
   // Behind the end of k copies give zeros, which add nothing.
@@ -62,14 +81,15 @@ __device__ void copy_stages(const void* weight, const void* x, const StreamTask&
     barrier_expect_bytes(full, C::kCopiedBytes);
     HEADRACE_UNROLL
     for (int32_t unit = 0; unit < C::kUnits; ++unit) {
-      copy_box(place(n, unit), weight, (n * C::kUnits + unit) * kUnit, first_feature, full);
+      weight.copy(at(n, unit), (n * C::kUnits + unit) * kUnit,
+                  place.tile.feature_tile * C::kFeatures, full);
     }
   };
   const auto copy_tokens = [&](int32_t n) {
     HEADRACE_UNROLL
     for (int32_t unit = 0; unit < C::kUnits; ++unit) {
-      copy_box(place(n, unit) + C::kFeatures * kRowBytes, x, (n * C::kUnits + unit) * kUnit, 0,
-               &pipe->full[n % C::kStages]);
+      x.copy(at(n, unit) + C::kFeatures * kRowBytes, (n * C::kUnits + unit) * kUnit,
+             place.tile.token_tile * C::kTokens, &pipe->full[n % C::kStages]);
     }
   };
   const int32_t ahead = least(count, C::kStages);
@@ -85,8 +105,8 @@ __device__ void copy_stages(const void* weight, const void* x, const StreamTask&
 
 /// A stage is freed when the next one's products have begun and its own are over.
 template <class T, class C>
-__device__ void multiply_stages(const StreamTask& task, Pipe<C>* pipe, const char* stages,
-                                float (&sums)[C::kTokens / 2]) {
+__device__ void multiply_stages(const StreamTask& task, const ClusterPeers& peers, Pipe<C>* pipe,
+                                const char* stages, float (&sums)[C::kTokens / 2]) {
   const int32_t count = divide_up(task.units, C::kUnits);
   HEADRACE_NO_UNROLL
   for (int32_t n = 0; n < count; ++n) {
@@ -102,10 +122,39 @@ __device__ void multiply_stages(const StreamTask& task, Pipe<C>* pipe, const cha
     }
     products_commit();
     products_wait<1>();
-    if (n > 0 && lane_id() == 0) barrier_arrive(&pipe->empty[(n - 1) % C::kStages]);
+    if (n == 0) continue;
+    if constexpr (C::kTiled) {
+      free_shared_stage(pipe, static_cast<uint32_t>((n - 1) % C::kStages), peers.all());
+    } else if (lane_id() == 0) {
+      barrier_arrive(&pipe->empty[(n - 1) % C::kStages]);
+    }
   }
   products_wait<0>();
   hold_registers(sums);
+}
+
+/// Products that are over, by way of the stages, which hold no more operands.
+template <class C, class T, class Out>
+__device__ void write_tile(const float (&sums)[C::kTokens / 2], const StreamTask& task,
+                           const TilePlace& place, char* stages, const LinearOutput<T, Out>& out) {
+  named_barrier(1, kConsumers);
+  auto* tile = reinterpret_cast<float*>(stages);
+  const int feature = warp_id() * 16 + lane_id() / 4;
+  if (warp_id() * 16 < C::kFeatures) {
+    HEADRACE_UNROLL
+    for (int i = 0; i < C::kTokens / 2; ++i) {
+      const int token = i / 4 * 8 + lane_id() % 4 * 2 + i % 2;
+      tile[token * C::kSumStride + feature + i / 2 % 2 * 8] = sums[i];
+    }
+  }
+  named_barrier(1, kConsumers);
+  wait_for_previous();
+  const int64_t first_row = int64_t{place.token_tile} * C::kTokens;
+  const auto rows =
+      static_cast<int>(least<int64_t>(C::kTokens, greatest<int64_t>(task.rows - first_row, 0)));
+  write_sums<C::kFeatures>(tile, C::kSumStride, rows, first_row,
+                           int64_t{place.feature_tile} * C::kFeatures, out,
+                           static_cast<int>(threadIdx.x), kConsumers);
 }
 
 #endif
@@ -120,50 +169,42 @@ __global__ void __launch_bounds__(kThreads)
   auto* pipe = reinterpret_cast<Pipe<C>*>(shared_memory());
   static_assert(sizeof(Pipe<C>) <= kBarrierBytes);
   char* stages = shared_memory() + kBarrierBytes;
-  const int32_t first_feature = static_cast<int32_t>(blockIdx.x) * C::kFeatures;
-  if (threadIdx.x == 0) pipe->init(kConsumers / kWarp);
-  __syncthreads();
-  if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) {
-      copy_stages<C>(&weight, &x, task, first_feature, pipe, stages);
-    }
-    return;
+  const BlockPlace place = block_place<C>(task.tiles);
+  if (threadIdx.x == 0) {
+    pipe->init(stage_readers(C::kTiled ? task.tiles.cluster : ClusterShape{}, kConsumers / kWarp));
   }
-  float sums[C::kTokens / 2] = {};
-  multiply_stages<T, C>(task, pipe, stages, sums);
-
-  // All products are over: their stages hold the sums now.
-  named_barrier(1, kConsumers);
-  auto* tile = reinterpret_cast<float*>(stages);
-  const int feature = warp_id() * 16 + lane_id() / 4;
-  if (warp_id() * 16 < C::kFeatures) {
-    HEADRACE_UNROLL
-    for (int i = 0; i < C::kTokens / 2; ++i) {
-      const int token = i / 4 * 8 + lane_id() % 4 * 2 + i % 2;
-      tile[token * C::kSumStride + feature + i / 2 % 2 * 8] = sums[i];
-    }
+  if constexpr (C::kTiled) {
+    cluster_sync();
+  } else {
+    __syncthreads();
   }
-  named_barrier(1, kConsumers);
-  wait_for_previous();
-  write_sums<C::kFeatures>(tile, C::kSumStride, task.rows, 0, first_feature, out,
-                           static_cast<int>(threadIdx.x), kConsumers);
+  if (threadIdx.x < kConsumers) {
+    float sums[C::kTokens / 2] = {};
+    multiply_stages<T, C>(task, place.peers, pipe, stages, sums);
+    write_tile<C>(sums, task, place.tile, stages, out);
+  } else if (threadIdx.x == kConsumers) {
+    copy_stages<C>(&weight, &x, task, place, pipe, stages);
+  }
+  if constexpr (C::kTiled) cluster_sync();  // nobody frees a stage of a block that is gone
 #endif
 }
 
 template <class T, class Out, class C>
-void run(const LinearArgs& args, Stream stream) {
+void run(const LinearArgs& args, const ClusterShape& cluster, Stream stream) {
   const WeightLayout& layout = args.layout;
-  const StreamTask task{static_cast<int32_t>(layout.stride() / kUnit),
-                        static_cast<int32_t>(args.x.rows)};
+  const StreamTask task{
+      static_cast<int32_t>(layout.stride() / kUnit), args.x.rows,
+      cluster_tiles({true, C::kTokens, C::kFeatures, cluster}, args.x.rows, layout.stored_rows())};
   const TensorMap weight =
       make_tensor_map({args.weight, layout.stored_rows(), layout.stride(), layout.stride()},
-                      args.dtype, C::kFeatures);
+                      args.dtype, C::kFeatures / cluster.tokens);
   launch("linear_stream", linear_stream_kernel<T, Out, C>,
-         {.grid = {grid_size(layout.stored_rows() / C::kFeatures)},
+         {.grid = {grid_size(int64_t{task.tiles.tokens} * task.tiles.features)},
           .threads = kThreads,
           .shared_bytes = C::kSharedBytes,
-          .overlaps = true},
-         stream, weight, make_tensor_map(args.x, args.dtype, C::kTokens), task,
+          .overlaps = true,
+          .cluster = static_cast<unsigned>(cluster.size())},
+         stream, weight, make_tensor_map(args.x, args.dtype, C::kTokens / cluster.features), task,
          linear_output<T, Out>(args));
 }
 
@@ -172,11 +213,11 @@ template <class T, class Out, int kTokens>
 void run_few(const LinearArgs& args, Stream stream) {
   const int64_t blocks = args.layout.stored_rows() / kGroupFeatures;
   if (2 * blocks <= args.multiprocessors && kTokens <= 16) {
-    run<T, Out, Shape<32, kTokens, kLargeRoom>>(args, stream);
+    run<T, Out, Shape<32, kTokens, kLargeRoom>>(args, {}, stream);
   } else if (blocks <= args.multiprocessors) {
-    run<T, Out, Shape<64, kTokens, kLargeRoom>>(args, stream);
+    run<T, Out, Shape<64, kTokens, kLargeRoom>>(args, {}, stream);
   } else {
-    run<T, Out, Shape<64, kTokens, kSmallRoom>>(args, stream);
+    run<T, Out, Shape<64, kTokens, kSmallRoom>>(args, {}, stream);
   }
 }
 
@@ -191,8 +232,20 @@ void linear_stream(const LinearArgs& args, Stream stream) {
     if (rows <= 8) return run_few<T, Out, 8>(args, stream);
     if (rows <= 16) return run_few<T, Out, 16>(args, stream);
     if (rows <= 32) return run_few<T, Out, 32>(args, stream);
-    if (rows <= 64) return run_few<T, Out, 64>(args, stream);
-    run<T, Out, Shape<64, 128, kLargeRoom>>(args, stream);
+    run_few<T, Out, 64>(args, stream);
+  });
+}
+
+void linear_stream_tiles(const LinearArgs& args, const LinearPlan& plan, Stream stream) {
+  HEADRACE_CHECK(plan.streams && plan.features == kGroupFeatures, plan.features);
+  with_linear_types(args, [&](auto element, auto result) {
+    using T = decltype(element);
+    using Out = decltype(result);
+    if (plan.tokens == 64) {
+      return run<T, Out, Shape<kGroupFeatures, 64, kLargeRoom, true>>(args, plan.cluster, stream);
+    }
+    HEADRACE_CHECK(plan.tokens == 128, plan.tokens);
+    run<T, Out, Shape<kGroupFeatures, 128, kLargeRoom, true>>(args, plan.cluster, stream);
   });
 }
 

@@ -20,36 +20,13 @@ __device__ int32_t smallest_allowed(const RowReader& row, SampleShared* shared) 
   return smallest == kMaxVocabulary ? 0 : smallest;
 }
 
-/// Any number of blocks, which take the rows' slices in turn.
+/// A block a slice of a row.
 __global__ void __launch_bounds__(kSampleThreads, 3)
     sample_scan_kernel(const __grid_constant__ SampleWork args) {
   start_next();
   wait_for_previous();
   if (blockIdx.x == 0 && threadIdx.x == 0) *args.table.num_spread = 0;
-  auto* const shared = reinterpret_cast<ScanShared*>(shared_memory());
-  const auto slices = static_cast<uint32_t>(args.table.slices);
-  const uint32_t count = static_cast<uint32_t>(args.num_rows) * slices;
-  const auto copy = [&](uint32_t i, float* stage) {
-    if (i < count) {
-      const int64_t row = args.rows[i / slices].logits_row;
-      const float* const logits = args.logits + row * args.stride;
-      const int32_t first = static_cast<int32_t>(i % slices) * kSliceSize;
-      if (row >= 0 && is_whole(logits, first, args.vocab_size)) {
-        SliceValues::copy(logits, first, stage);
-      }
-    }
-    copy_async_commit();
-  };
-  copy(blockIdx.x, shared->stages[0]);
-  int turn = 0;
-  HEADRACE_NO_UNROLL
-  for (uint32_t i = blockIdx.x; i < count; i += gridDim.x, turn ^= 1) {
-    copy(i + gridDim.x, shared->stages[turn ^ 1]);
-    copy_async_wait<kScanStages - 1>();
-    if (args.rows[i / slices].logits_row < 0) continue;
-    scan_slice(args, i, shared->stages[turn], shared);
-    __syncthreads();
-  }
+  scan_slice(args, blockIdx.x, reinterpret_cast<ScanShared*>(shared_memory()));
 }
 
 /// A block a row, behind the scan.
@@ -73,23 +50,26 @@ __global__ void __launch_bounds__(kSampleThreads, 1)
   finish_row(args, static_cast<int32_t>(blockIdx.x), found, token, shared);
 }
 
-/// Any number of blocks, for the draws that are spread: each slice is added to its row's bins.
+/// Any number of blocks, for the draws that are spread: slices are added to their row's bins.
 __global__ void __launch_bounds__(kSampleThreads, 2)
     sample_spread_kernel(const __grid_constant__ SampleWork args) {
   start_next();
   wait_for_previous();
   auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
-  for_each_spread_slice(args, [&](int32_t r, int32_t slice) { add_slice(args, r, slice, shared); });
+  for_each_spread_run(args, [&](int32_t r, int32_t first, int32_t end) {
+    add_slices(args, r, first, end, shared);
+  });
 }
 
-/// The same once more: each slice is looked through for where the draw may end.
+/// The same once more: slices are looked through for where the draw may end.
 __global__ void __launch_bounds__(kSampleThreads, 1)
     sample_pick_kernel(const __grid_constant__ SampleWork args) {
   start_next();
   wait_for_previous();
   auto* shared = reinterpret_cast<SampleShared*>(shared_memory());
-  for_each_spread_slice(args,
-                        [&](int32_t r, int32_t slice) { pick_slice(args, r, slice, shared); });
+  for_each_spread_run(args, [&](int32_t r, int32_t first, int32_t end) {
+    pick_slices(args, r, first, end, shared);
+  });
 }
 
 }  // namespace
@@ -110,7 +90,7 @@ void sample(const SampleArgs& args, Stream stream) {
   static_cast<SampleArgs&>(work) = args;
   work.table = slice_table(args);
   const int64_t slices = args.num_rows * slices_of(args.vocab_size);
-  const LaunchShape scan{.grid = {grid_size(least(slices, int64_t{kMostBlocks}))},
+  const LaunchShape scan{.grid = {grid_size(slices)},
                          .threads = kSampleThreads,
                          .shared_bytes = sizeof(ScanShared),
                          .overlaps = true};
@@ -120,10 +100,12 @@ void sample(const SampleArgs& args, Stream stream) {
                          .shared_bytes = sizeof(SampleShared),
                          .overlaps = true};
   launch("sample_draw", sample_draw_kernel, draw, stream, work);
-  // Which rows they have to do with is only known on the device; mostly there are none.
+  if (!args.spreads) return;
+  // Which rows they have to do with is only known on the device.
   LaunchShape spread = draw;
-  spread.grid = scan.grid;
+  spread.grid = {grid_size(least(slices, int64_t{kSpreadBlocks}))};
   launch("sample_spread", sample_spread_kernel, spread, stream, work);
+  spread.grid = {grid_size(least(slices, int64_t{kPickBlocks}))};
   launch("sample_pick", sample_pick_kernel, spread, stream, work);
 }
 

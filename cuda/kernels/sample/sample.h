@@ -38,6 +38,15 @@ struct SampleRowArgs {
   bool top_p_normalized_logprobs = false;
 };
 
+/// Does the draw look at more than the best token?
+constexpr bool draws(const SampleRowArgs& row) { return !row.greedy && row.forced_token < 0; }
+
+/// Does it need the sum of all tokens' weights, where not all of them are listed? Only such draws
+/// may be spread over many blocks.
+constexpr bool needs_total(const SampleRowArgs& row) {
+  return draws(row) && row.top_k <= 0 && row.min_p <= 0.0f;
+}
+
 /// SampleResult from the device.
 struct SampleRowResult {
   int32_t token = 0;
@@ -58,6 +67,7 @@ struct SampleArgs {
   int32_t vocab_size = 0;
   const SampleRowArgs* rows = nullptr;  ///< [num_rows] device memory, as are the arrays
   int64_t num_rows = 0;
+  bool spreads = true;  ///< false: no row needs_total(), so that two kernels less are launched
   const LogitBias* bias = nullptr;
   const int32_t* tokens = nullptr;  ///< of `masked` and `banned`
   const SeenToken* seen = nullptr;

@@ -72,12 +72,7 @@ __device__ inline int32_t draw_sorted(uint32_t count, double u, float max,
     return i < count ? amount_of(token_weight(value_of(shared->sorted[i]), max)) : 0;
   };
   const Amount amount = amount_at(first), next = amount_at(first + 1);
-  Amount sum = amount + next;
-  HEADRACE_UNROLL
-  for (int step = 1; step < kWarp; step *= 2) {
-    const Amount before = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(step));
-    if (lane_id() >= step) sum += before;
-  }
+  const Amount sum = sum_up_to(amount + next);
   Amount total = __shfl_sync(kAllLanes, sum, kWarp - 1);
   uint32_t place = count - 1;
   // The first place that reaches the target, or the last one; `total` becomes its sum.

@@ -37,6 +37,17 @@ struct FoundItem {
   uint32_t count_before, count;
 };
 
+/// Of the values of lanes up to this one.
+template <class T>
+__device__ T sum_up_to(T value) {
+  HEADRACE_UNROLL
+  for (int step = 1; step < kWarp; step *= 2) {
+    const T before = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(step));
+    if (lane_id() >= step) value += before;
+  }
+  return value;
+}
+
 /// Of `items` things in order, at most kBins, the first that isn't empty at which the target is
 /// reached, or the last that isn't empty, of which there is one. The sums begin with amount_before
 /// and count_before. f(item, &amount, &count). Called by the whole block.
@@ -60,60 +71,52 @@ __device__ FoundItem first_reaching(uint32_t items, Amount amount_before, uint32
   }
   const Amount own_amount = amount;
   const uint32_t own_count = count;
-  HEADRACE_UNROLL
-  for (int step = 1; step < kWarp; step *= 2) {
-    const Amount more = __shfl_up_sync(kAllLanes, amount, static_cast<unsigned>(step));
-    const uint32_t others = __shfl_up_sync(kAllLanes, count, static_cast<unsigned>(step));
-    if (lane_id() >= step) {
-      amount += more;
-      count += others;
-    }
-  }
+  amount = sum_up_to(amount);
+  count = sum_up_to(count);
   if (lane_id() == kWarp - 1) {
     shared->scan_amounts[warp_id()] = amount;
     shared->scan_counts[warp_id()] = count;
   }
-  if (thread == 0) {
-    shared->first_item = kBins;
-    shared->last_item = 0;
-  }
   __syncthreads();
-  amount += amount_before - own_amount;
-  count += count_before - own_count;
-  for (int w = 0; w < warp_id(); ++w) {
-    amount += shared->scan_amounts[w];
-    count += shared->scan_counts[w];
-  }
-  const Amount first_amount = amount;
-  const uint32_t first_count = count;
-  uint32_t reaching = kBins, last = 0;
-  for (uint32_t i = 0; i < kEach; ++i) {
-    amount += amounts[i];
-    count += counts[i];
-    if (counts[i] == 0) continue;
-    last = thread * kEach + i;
-    if (reaching == kBins && target.reached(amount, count)) reaching = last;
-  }
-  if (reaching < kBins) atomicMin(&shared->first_item, reaching);
-  if (own_count > 0) atomicMax(&shared->last_item, last);
-  __syncthreads();
-  const uint32_t chosen = shared->first_item < kBins ? shared->first_item : shared->last_item;
-  if (chosen / kEach == thread) {
-    amount = first_amount;
-    count = first_count;
-    for (uint32_t i = 0; i < kEach; ++i) {
-      if (thread * kEach + i == chosen) {
-        shared->amount_before = amount;
-        shared->count_before = count;
-        shared->amount_there = amounts[i];
-        shared->count_there = counts[i];
+  // The first lane, or the last one that has any: sums only grow.
+  const auto choose = [&](bool some, bool reached) {
+    const uint32_t reaching = __ballot_sync(kAllLanes, some && reached);
+    const uint32_t having = __ballot_sync(kAllLanes, some);
+    return reaching != 0 ? __ffs(static_cast<int>(reaching)) - 1
+                         : kWarp - 1 - __clz(static_cast<int>(having));
+  };
+  // Every warp finds out in which warp it is.
+  constexpr int kWarps = kSampleThreads / kWarp;
+  const bool is_warp = lane_id() < kWarps;
+  const Amount warp_amount = is_warp ? shared->scan_amounts[lane_id()] : 0;
+  const uint32_t warp_count = is_warp ? shared->scan_counts[lane_id()] : 0;
+  Amount end_amount = amount_before + sum_up_to(warp_amount);
+  uint32_t end_count = count_before + sum_up_to(warp_count);
+  const int chosen = choose(warp_count > 0, target.reached(end_amount, end_count));
+  if (warp_id() == chosen) {
+    amount += __shfl_sync(kAllLanes, end_amount - warp_amount, chosen);
+    count += __shfl_sync(kAllLanes, end_count - warp_count, chosen);
+    if (lane_id() == choose(own_count > 0, target.reached(amount, count))) {
+      amount -= own_amount;
+      count -= own_count;
+      bool found = false;
+      HEADRACE_UNROLL
+      for (uint32_t i = 0; i < kEach; ++i) {
+        if (counts[i] > 0 && !found) {
+          shared->first_item = thread * kEach + i;
+          shared->amount_before = amount;
+          shared->count_before = count;
+          shared->amount_there = amounts[i];
+          shared->count_there = counts[i];
+        }
+        amount += amounts[i];
+        count += counts[i];
+        found = found || (counts[i] > 0 && target.reached(amount, count));
       }
-      amount += amounts[i];
-      count += counts[i];
     }
   }
   __syncthreads();
-  return {chosen, shared->amount_before, shared->amount_there, shared->count_before,
+  return {shared->first_item, shared->amount_before, shared->amount_there, shared->count_before,
           shared->count_there};
 }
 

@@ -2,7 +2,6 @@
 
 // The scan of one slice by one block: everything that the draw needs of most of its tokens.
 
-#include "cuda/device/cp_async.cuh"
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/kernels/sample/sample_edits.cuh"
@@ -13,14 +12,13 @@ inline constexpr int kScanWarps = kSampleThreads / kWarp;
 /// Threads' maxima are put into that many groups, each from all over the slice.
 inline constexpr int kScanGroups = 128;
 inline constexpr int kGroupWarps = kScanGroups / kWarp;
-/// A block works on one slice while the next one is on its way.
-inline constexpr int kScanStages = 2;
 
 struct ScanShared {
-  float stages[kScanStages][kSliceSize];  ///< slices' logits: a thread's own
+  SampleRowArgs row;
   float maxima[kSampleThreads];
   float groups[kScanGroups];
-  float thresholds[kGroupWarps], largest[kGroupWarps];
+  float thresholds[kGroupWarps];
+  float largest[kScanWarps];  ///< of a warp's groups, or of its own values
   bool bad[kScanWarps], some[kScanWarps];
   Amount amounts[2][kScanWarps];
   uint32_t listed;
@@ -49,11 +47,6 @@ __device__ inline float fast_exp2(float x) {
 #endif
 }
 
-/// Can the slice be copied as a whole?
-__device__ inline bool is_whole(const float* logits, int32_t first, int32_t vocab_size) {
-  return (reinterpret_cast<uintptr_t>(logits) & 15u) == 0 && first + kSliceSize <= vocab_size;
-}
-
 /// A thread's logits of the slice: 16 bytes each from kSliceQuads places.
 struct SliceValues {
   static constexpr int kCount = 4 * kSliceQuads;
@@ -65,32 +58,10 @@ struct SliceValues {
   }
   __device__ static int32_t token(int32_t first, int i) { return first + place(i); }
 
-  /// Starts copies of this thread's logits of a slice that is_whole().
-  __device__ static void copy(const float* logits, int32_t first, float* stage) {
-    HEADRACE_UNROLL
-    for (int i = 0; i < kCount; i += 4) copy_async_16(stage + place(i), logits + token(first, i));
-  }
-  /// What has been copied.
-  __device__ void read(const float* stage) {
-    HEADRACE_UNROLL
-    for (int i = 0; i < kCount; i += 4) {
-      const float4 quad = *reinterpret_cast<const float4*>(stage + place(i));
-      at[i] = quad.x;
-      at[i + 1] = quad.y;
-      at[i + 2] = quad.z;
-      at[i + 3] = quad.w;
-    }
-  }
-  __device__ void write(float* stage) const {
-    HEADRACE_UNROLL
-    for (int i = 0; i < kCount; i += 4) {
-      *reinterpret_cast<float4*>(stage + place(i)) = {at[i], at[i + 1], at[i + 2], at[i + 3]};
-    }
-  }
-
   /// -inf beyond the vocabulary.
   __device__ void load(const float* logits, int32_t first, int32_t vocab_size) {
-    if (is_whole(logits, first, vocab_size)) {
+    const bool aligned = (reinterpret_cast<uintptr_t>(logits) & 15u) == 0;
+    if (aligned && first + kSliceSize <= vocab_size) {
       HEADRACE_UNROLL
       for (int i = 0; i < kCount; i += 4) {
         const float4 quad = *reinterpret_cast<const float4*>(logits + token(first, i));
@@ -215,15 +186,20 @@ __device__ inline void add_amounts(const SliceValues& values, const SampleRowArg
   HEADRACE_NO_UNROLL  // no registers for two at once
       for (int k = 0; k < 2; ++k) {
     if (k == 0 ? drawn : reported && !same) {
-      amount = warp_amount(values, largest, k == 0 ? row.temperature : reported_divisor(row));
+      // Or ptxas would compute distances from it ahead of the loop, for all rows.
+      uint32_t best = bits_of_float(largest);
+      keep_in_register(best);
+      const float divisor = k == 0 ? row.temperature : reported_divisor(row);
+      amount = warp_amount(values, float_of_bits(best), divisor);
     }
     if (lane_id() == 0) shared->amounts[k][warp_id()] = amount;
   }
 }
 
-/// Lists what is at least `floor`. `stage` has the values, too: which ones a lane lists isn't known
-/// before, and registers have no numbers.
-__device__ inline void list_tokens(const SliceValues& values, const float* stage, int32_t first,
+/// Lists what is at least `floor`, which is above -inf. Such values are in `logits` as they are
+/// here. They are read from there again: which ones a lane lists isn't known before, and registers
+/// have no numbers.
+__device__ inline void list_tokens(const SliceValues& values, const float* logits, int32_t first,
                                    float floor, OrderCode* list, ScanShared* shared) {
   uint32_t left = 0;
   HEADRACE_UNROLL
@@ -232,20 +208,20 @@ __device__ inline void list_tokens(const SliceValues& values, const float* stage
   uint32_t place = atomicAdd(&shared->listed, static_cast<uint32_t>(__popc(left)));
   HEADRACE_NO_UNROLL
   for (; left != 0 && place < kSliceList; left &= left - 1) {
-    const int32_t own = SliceValues::place(__ffs(static_cast<int>(left)) - 1);
-    list[place++] = order_code(stage[own], first + own);
+    const int32_t token = SliceValues::token(first, __ffs(static_cast<int>(left)) - 1);
+    list[place++] = order_code(logits[token], token);
   }
 }
 
 /// Lists what is at least `floor`, or a part of it. Returns from where on it is complete. Called by
 /// the block.
-__device__ inline float list_slice(const SliceValues& values, const float* stage, int32_t first,
+__device__ inline float list_slice(const SliceValues& values, const float* logits, int32_t first,
                                    float floor, float largest, OrderCode* list,
                                    ScanShared* shared) {
   constexpr float kLowest = -0x1.fffffep127f;  // above -inf
   if (!(largest > kNever)) return floor;
   floor = greatest(floor, kLowest);
-  list_tokens(values, stage, first, floor, list, shared);
+  list_tokens(values, logits, first, floor, list, shared);
   __syncthreads();
   const bool fits = shared->listed <= kSliceList;
   __syncthreads();
@@ -253,7 +229,7 @@ __device__ inline float list_slice(const SliceValues& values, const float* stage
     if (threadIdx.x == 0) shared->listed = 0;
     floor = raise_threshold(values, floor, largest, shared);
     __syncthreads();
-    list_tokens(values, stage, first, floor, list, shared);
+    list_tokens(values, logits, first, floor, list, shared);
   }
   return floor > kLowest ? floor : kNever;
 }
@@ -269,23 +245,24 @@ __device__ inline void find_first(const SliceValues& values, int32_t first, floa
   atomicMin(&shared->best_token, token);
 }
 
-/// Slice `i` of all rows'. Reads it once, by way of the stage, or twice where there are edits,
-/// which it makes.
-__device__ inline void scan_slice(const SampleWork& args, uint32_t i, float* stage,
-                                  ScanShared* shared) {
+/// Slice `i` of all rows'. Reads it once, or twice where there are edits, which it makes.
+__device__ inline void scan_slice(const SampleWork& args, uint32_t i, ScanShared* shared) {
   const uint32_t r = i / static_cast<uint32_t>(args.table.slices);
   const auto first =
       static_cast<int32_t>(i - r * static_cast<uint32_t>(args.table.slices)) * kSliceSize;
-  // Found again where it is needed: there are no registers to hold it.
-  const SampleRowArgs& row = args.rows[r];
+  // All of it at once, and found again where it is needed: there are no registers to hold it.
+  constexpr int kWords = sizeof(SampleRowArgs) / sizeof(uint32_t);
+  static_assert(kWords * sizeof(uint32_t) == sizeof(SampleRowArgs) && kWords <= kSampleThreads);
+  if (threadIdx.x < kWords) {
+    reinterpret_cast<uint32_t*>(&shared->row)[threadIdx.x] =
+        reinterpret_cast<const uint32_t*>(args.rows + r)[threadIdx.x];
+  }
+  __syncthreads();
+  const SampleRowArgs& row = shared->row;
+  if (row.logits_row < 0) return;
   const auto logits = [&] { return args.logits + row.logits_row * args.stride; };
   SliceValues values;
-  const bool staged = is_whole(logits(), first, args.vocab_size);
-  if (staged) {
-    values.read(stage);
-  } else {
-    values.load(logits(), first, args.vocab_size);
-  }
+  values.load(logits(), first, args.vocab_size);
   float own = values.largest_or_nan();
   const uint32_t bad = __ballot_sync(kAllLanes, is_nan(own) || own == INFINITY);
   const uint32_t some = __ballot_sync(kAllLanes, own > kNever);
@@ -303,37 +280,42 @@ __device__ inline void scan_slice(const SampleWork& args, uint32_t i, float* sta
   if (edited || row.allowed != nullptr || is_nan(own)) {
     values.drop_nan();
     own = values.largest_or_nan();
-    values.write(stage);
-  } else if (!staged) {
-    values.write(stage);
   }
-  shared->maxima[threadIdx.x] = own;
+  const bool lists = draws(row) || reports_scanned(row);
+  if (lists) {
+    shared->maxima[threadIdx.x] = own;
+  } else {
+    const float largest = warp_reduce(own, Largest{});
+    if (lane_id() == 0) shared->largest[warp_id()] = largest;
+  }
   if (threadIdx.x == 0) {
     shared->listed = 0;
     shared->best_token = kMaxVocabulary;
   }
   __syncthreads();
-  find_threshold(shared);
-  float floor = shared->thresholds[0], largest = shared->largest[0];
-  for (int w = 1; w < kGroupWarps; ++w) {
-    floor = least(floor, shared->thresholds[w]);
-    largest = greatest(largest, shared->largest[w]);
+  float floor = kNever, largest = kNever;
+  if (lists) {
+    find_threshold(shared);
+    floor = shared->thresholds[0];
+    for (int w = 0; w < kGroupWarps; ++w) {
+      floor = least(floor, shared->thresholds[w]);
+      largest = greatest(largest, shared->largest[w]);
+    }
+  } else {
+    for (int w = 0; w < kScanWarps; ++w) largest = greatest(largest, shared->largest[w]);
   }
   if (own == largest && largest > kNever) find_first(values, first, largest, shared);
-  values.read(stage);  // again: until then there were no registers to hold them
-  const bool lists = draws(row) || reports_scanned(row);
-  if (largest > kNever) add_amounts(values, row, largest, shared);
   if (lists) {
-    values.read(stage);
+    if (largest > kNever) add_amounts(values, row, largest, shared);
     OrderCode* const list = args.table.lists + int64_t{i} * kSliceList;
-    floor = list_slice(values, stage, first, floor, largest, list, shared);
+    floor = list_slice(values, logits(), first, floor, largest, list, shared);
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
   SliceFound out{.floor = floor, .listed = shared->listed};
   if (largest > kNever) out.best = order_code(largest, shared->best_token);
   for (int w = 0; w < kScanWarps; ++w) {
-    if (largest > kNever) {
+    if (lists && largest > kNever) {
       out.amount += shared->amounts[0][w];
       out.reported += shared->amounts[1][w];
     }

@@ -9,9 +9,9 @@
 namespace headrace::cuda {
 
 inline constexpr int kSampleThreads = 512;
-/// Of grids whose blocks take slices in turn: about as many as run at once. Any number gives the
-/// same results.
-inline constexpr int kMostBlocks = 3 * 132;
+/// Of grids whose blocks share slices out: about as many as run at once. Any number gives the same
+/// results.
+inline constexpr int kSpreadBlocks = 2 * 132, kPickBlocks = 132;
 inline constexpr float kNever = -INFINITY;
 /// A weight of 1 as an Amount; 2^19 of them fit.
 inline constexpr float kAmountUnit = 0x1p44f;
@@ -96,15 +96,5 @@ inline SliceTable slice_table(const SampleArgs& args) {
 struct SampleWork : SampleArgs {
   SliceTable table;
 };
-
-/// Does the draw look at more than the best token?
-__device__ inline bool draws(const SampleRowArgs& row) {
-  return !row.greedy && row.forced_token < 0;
-}
-
-/// Does it need the sum of all tokens' weights, where not all of them are listed?
-__device__ inline bool needs_total(const SampleRowArgs& row) {
-  return draws(row) && row.top_k <= 0 && row.min_p <= 0.0f;
-}
 
 }  // namespace headrace::cuda

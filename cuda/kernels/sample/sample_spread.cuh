@@ -4,6 +4,7 @@
 // more than a slice at a time, and amounts are integers, so that a draw has the bits of
 // draw_placed() over all tokens, which is what is left where too many tokens are alike.
 
+#include "cuda/device/divisor.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/kernels/sample/sample_report.cuh"
 #include "cuda/kernels/sample/sample_scan.cuh"
@@ -16,31 +17,33 @@ __device__ inline RowReader processed_row(const SampleArgs& args, const SampleRo
           row.greedy ? 1.0f : row.temperature};
 }
 
-/// f(row, slice) for this block's share.
+/// f(row, first slice, end slice) for this block's share: about as many slices for all blocks,
+/// those of one row together.
 template <class F>
-__device__ void for_each_spread_slice(const SampleWork& args, const F& f) {
-  const auto slices = static_cast<unsigned>(args.table.slices);
-  const unsigned count = static_cast<unsigned>(*args.table.num_spread) * slices;
+__device__ void for_each_spread_run(const SampleWork& args, const F& f) {
+  const auto slices = static_cast<uint32_t>(args.table.slices);
+  const uint32_t count = static_cast<uint32_t>(*args.table.num_spread) * slices;
+  const uint32_t each = divide_up(count, gridDim.x);
+  const uint32_t end = least(each * (blockIdx.x + 1), count);
   HEADRACE_NO_UNROLL
-  for (unsigned i = blockIdx.x; i < count; i += gridDim.x) {
-    f(args.table.spread_rows[i / slices], static_cast<int32_t>(i % slices));
+  for (uint32_t i = each * blockIdx.x; i < end;) {
+    const uint32_t first = i % slices, run = least(slices - first, end - i);
+    f(args.table.spread_rows[i / slices], static_cast<int32_t>(first),
+      static_cast<int32_t>(first + run));
     __syncthreads();
+    i += run;
   }
 }
 
-/// f(value, token) for this thread's tokens of the slice above -inf.
-template <class F>
-__device__ void visit_slice(const RowReader& row, int32_t slice, const F& f) {
+/// This thread's values of a slice, divided; what isn't to be drawn is at -inf.
+__device__ inline SliceValues processed_slice(const RowReader& row, int32_t slice) {
   const int32_t first = slice * kSliceSize;
   SliceValues values;
   values.load(row.logits, first, row.vocab_size);
   if (row.allowed != nullptr) values.mask(row.allowed, first, row.vocab_size);
-  HEADRACE_UNROLL
-  for (int i = 0; i < SliceValues::kCount; ++i) {
-    if (!(values.at[i] > kNever)) continue;
-    const float value = row.divided(values.at[i]);
-    if (value > kNever) f(value, SliceValues::token(first, i));
-  }
+  values.drop_nan();
+  Divisor(row.divisor).divide(values.at);
+  return values;
 }
 
 __device__ inline uint32_t spread_bin(const SpreadDraw& draw, float value) {
@@ -95,8 +98,39 @@ __device__ inline void find_region(const Amount* bins, const SampleRowArgs& row,
   draw->total = total;
 }
 
-__device__ inline void add_slice(const SampleWork& args, int32_t r, int32_t slice,
-                                 SampleShared* shared) {
+/// Adds the thread's values to the block's bins, and those of the last bin, of many tokens, to
+/// `far`. All that can go at once does: what an addition answers takes long.
+__device__ inline void add_values(const SliceValues& values, const SpreadDraw& scale, Amount* far,
+                                  SampleShared* shared) {
+  constexpr int kEach = 4;  // there are no registers for more
+  HEADRACE_UNROLL
+  for (int first = 0; first < SliceValues::kCount; first += kEach) {
+    uint32_t bins[kEach], low[kEach], high[kEach], old[kEach];
+    HEADRACE_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      const float value = values.at[first + i];
+      bins[i] = spread_bin(scale, value);
+      const Amount amount = amount_of(expf(value - scale.max));
+      const bool is_far = bins[i] == kBins - 1;
+      *far += is_far ? amount : 0;
+      low[i] = is_far ? 0 : static_cast<uint32_t>(amount);
+      high[i] = is_far ? 0 : static_cast<uint32_t>(amount >> 32);
+    }
+    HEADRACE_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      old[i] = low[i] != 0 ? atomicAdd(&shared->bin_low[bins[i]], low[i]) : 0;
+    }
+    HEADRACE_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      high[i] += old[i] + low[i] < old[i] ? 1 : 0;
+      if (high[i] != 0) atomicAdd(&shared->bin_high[bins[i]], high[i]);
+    }
+  }
+}
+
+/// Slices [first_slice, end_slice).
+__device__ inline void add_slices(const SampleWork& args, int32_t r, int32_t first_slice,
+                                  int32_t end_slice, SampleShared* shared) {
   const SliceTable& table = args.table;
   const SampleRowArgs& row = args.rows[r];
   SpreadDraw* const draw = table.spread + r;
@@ -107,23 +141,19 @@ __device__ inline void add_slice(const SampleWork& args, int32_t r, int32_t slic
   }
   __syncthreads();
   const SpreadDraw scale{.max = draw->max, .bins_each = draw->bins_each};
-  Amount far = 0;  // many tokens' bin: their sum is made apart
-  visit_slice(processed_row(args, row), slice, [&](float value, int32_t) {
-    const Amount amount = amount_of(token_weight(value, scale.max));
-    const uint32_t bin = spread_bin(scale, value);
-    if (bin == kBins - 1) {
-      far += amount;
-    } else if (amount > 0) {
-      add_amount(&shared->bin_low[bin], &shared->bin_high[bin], amount);
-    }
-  });
+  Amount far = 0;
+  HEADRACE_NO_UNROLL
+  for (int32_t slice = first_slice; slice < end_slice; ++slice) {
+    add_values(processed_slice(processed_row(args, row), slice), scale, &far, shared);
+  }
   if (far > 0) add_amount(&shared->bin_low[kBins - 1], &shared->bin_high[kBins - 1], far);
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < kBins; i += kSampleThreads) {
     const Amount amount = Amount{shared->bin_high[i]} << 32 | shared->bin_low[i];
     if (amount > 0) atomicAdd(&bins[i], amount);
   }
-  if (!is_last_block(&draw->added, 1, table.slices, &shared->first_item)) return;
+  const int32_t made = end_slice - first_slice;
+  if (!is_last_block(&draw->added, made, table.slices, &shared->first_item)) return;
   __syncthreads();
   find_region(bins, row, draw, shared);
 }
@@ -176,8 +206,9 @@ __device__ inline void finish_spread(const SampleWork& args, int32_t r, SampleSh
   finish_row(args, r, found, token, shared);
 }
 
-__device__ inline void pick_slice(const SampleWork& args, int32_t r, int32_t slice,
-                                  SampleShared* shared) {
+/// Slices [first_slice, end_slice).
+__device__ inline void pick_slices(const SampleWork& args, int32_t r, int32_t first_slice,
+                                   int32_t end_slice, SampleShared* shared) {
   const SliceTable& table = args.table;
   SpreadDraw* const draw = table.spread + r;
   OrderCode* const picked = table.picked + int64_t{r} * kMaxPicked;
@@ -188,14 +219,31 @@ __device__ inline void pick_slice(const SampleWork& args, int32_t r, int32_t sli
   __syncthreads();
   const SpreadDraw scale{.max = draw->max, .bins_each = draw->bins_each};
   const uint32_t begin = draw->begin, end = draw->end, kept_end = draw->kept_end;
-  visit_slice(processed_row(args, args.rows[r]), slice, [&](float value, int32_t token) {
-    const uint32_t bin = spread_bin(scale, value);
-    const bool ahead = bin >= begin && bin <= end;
-    if (!ahead && bin != kept_end) return;
-    const uint32_t place = atomicAdd(&shared->num_candidates, 1u);
-    if (place < kMaxPicked) shared->candidates[place] = order_code(value, token);
-    if (ahead) atomicAdd(&shared->num_sorted, 1u);
-  });
+  HEADRACE_NO_UNROLL
+  for (int32_t slice = first_slice; slice < end_slice; ++slice) {
+    const SliceValues values = processed_slice(processed_row(args, args.rows[r]), slice);
+    uint32_t ahead = 0, picked_here = 0;
+    HEADRACE_UNROLL
+    for (int i = 0; i < SliceValues::kCount; ++i) {
+      const uint32_t bin = spread_bin(scale, values.at[i]);
+      const bool some = values.at[i] > kNever;
+      ahead |= some && bin >= begin && bin <= end ? 1u << i : 0u;
+      picked_here |= some && bin == kept_end ? 1u << i : 0u;
+    }
+    picked_here |= ahead;
+    if (picked_here == 0) continue;
+    uint32_t place = atomicAdd(&shared->num_candidates, static_cast<uint32_t>(__popc(picked_here)));
+    if (ahead != 0) atomicAdd(&shared->num_sorted, static_cast<uint32_t>(__popc(ahead)));
+    HEADRACE_UNROLL
+    for (int i = 0; i < SliceValues::kCount; ++i) {
+      if ((picked_here >> i & 1u) == 0) continue;
+      if (place < kMaxPicked) {
+        shared->candidates[place] =
+            order_code(values.at[i], SliceValues::token(slice * kSliceSize, i));
+      }
+      ++place;
+    }
+  }
   __syncthreads();
   const uint32_t count = shared->num_candidates;
   if (threadIdx.x == 0 && count > 0) {
@@ -207,7 +255,8 @@ __device__ inline void pick_slice(const SampleWork& args, int32_t r, int32_t sli
   for (uint32_t i = threadIdx.x; i < least(count, kMaxPicked); i += kSampleThreads) {
     if (first + i < kMaxPicked) picked[first + i] = shared->candidates[i];
   }
-  if (!is_last_block(&draw->looked_through, 1, table.slices, &shared->last_item)) return;
+  const int32_t made = end_slice - first_slice;
+  if (!is_last_block(&draw->looked_through, made, table.slices, &shared->last_item)) return;
   __syncthreads();
   finish_spread(args, r, shared);
 }

@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
 #include <vector>
 
 #include "cuda/device/cp_async.cuh"
+#include "cuda/device/divisor.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/kernels/launch.cuh"
 
@@ -163,6 +168,23 @@ TEST(Numbers, SixteenBitFloatsRoundAsTheCpuDoes) {
     if (std::isnan(value)) continue;
     ASSERT_EQ(from_float<Bf16>(value).bits, f32_to_bf16(value)) << value;
     ASSERT_EQ(from_float<F16>(value).bits, f32_to_f16(value)) << value;
+  }
+}
+
+TEST(Divisor, RoundsAsADivisionDoes) {
+  std::mt19937 random(9);
+  const auto any = [&] { return std::bit_cast<float>(static_cast<uint32_t>(random())); };
+  const auto usual = [&] { return (static_cast<float>(random() >> 8) - 0x1p23f) * 0x1p-18f; };
+  for (int32_t i = 0; i < 20000; ++i) {
+    float divisor = i % 2 == 0 ? std::abs(usual()) + 0.01f : std::abs(any());
+    if (i % 7 == 0) divisor = std::bit_cast<float>(std::bit_cast<uint32_t>(divisor) | 0x7fffff);
+    if (!std::isfinite(divisor) || divisor == 0.0f) continue;
+    float values[8] = {usual(), usual(), usual(), -INFINITY, 0.0f, i % 3 == 0 ? any() : usual()};
+    if (std::isnan(values[5])) continue;
+    float want[8];
+    std::ranges::transform(values, want, [&](float value) { return value / divisor; });
+    Divisor(divisor).divide(values);
+    for (int32_t k = 0; k < 8; ++k) ASSERT_EQ(values[k], want[k]) << divisor;
   }
 }
 

@@ -336,6 +336,14 @@ TEST_F(CudaEngine, DrawsThatAreNotPlainComeBehindTheStep) {
       EXPECT_EQ(gpu_.api.calls("kernel"), 4);  // those of sample()
     }
   }
+  // No such draw is spread over many blocks.
+  for (SampleRow& row : draws) row.num_logprobs = 2;
+  draws[0].greedy = true;
+  draws[1].top_k = 5;
+  const TensorView logits = decode(runner, 2, draws);
+  gpu_.api.reset_calls();
+  drawn_from(runner, logits, draws);
+  EXPECT_EQ(gpu_.api.calls("kernel"), 2);
 }
 
 // Prompts by turns that don't fit the cache together: what goes to host memory comes back as it

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "kv_array.h"
@@ -426,28 +428,17 @@ TEST(AttentionPlan, CutsWorkAtFixedPlaces) {
   EXPECT_EQ(plan.long_items[0].end_split, 3);
 }
 
-/// The busiest block's tiles over what it can't be below: the mean, or the longest piece.
-double busiest_block(std::span<const SeqSlice> seqs, int32_t kv_heads) {
-  constexpr uint32_t kBlocks = 132;
+struct PlannedOrder {
+  size_t items, group_items;  ///< all, and of the first one's group
+  AttentionBalance balance;
+};
+
+PlannedOrder planned_order(std::span<const SeqSlice> seqs, int32_t kv_heads) {
   const headrace::cuda::AttentionShape shape{4 * kv_heads, kv_heads, 128, 0, kWgmmaRows};
   AttentionPlan plan;
   plan_attention(seqs, shape, 0, &plan);
-  const auto count =
-      static_cast<uint32_t>(plan.long_items.size()) * static_cast<uint32_t>(kv_heads);
-  double most = 0, all = 0, longest = 0;
-  for (uint32_t block = 0; block < kBlocks; ++block) {
-    double tiles = 0;
-    for (uint32_t round = 0; round * kBlocks < count; ++round) {
-      const uint32_t p = piece_of_round(round, block, kBlocks);
-      if (p >= count) continue;
-      const double own = tiles_of_item(plan.long_items[p / static_cast<uint32_t>(kv_heads)], shape);
-      longest = std::max(longest, own);
-      tiles += own;
-    }
-    most = std::max(most, tiles);
-    all += tiles;
-  }
-  return most / std::max(all / kBlocks, longest);
+  return {plan.long_items.size(), static_cast<size_t>(plan.long_items[0].group_items),
+          attention_balance(plan.long_items, shape)};
 }
 
 std::vector<SeqSlice> prompts(int32_t count, int32_t rows) {
@@ -456,17 +447,63 @@ std::vector<SeqSlice> prompts(int32_t count, int32_t rows) {
   return seqs;
 }
 
-TEST(AttentionPlan, BlocksHaveAboutTheSameToDo) {
+TEST(AttentionPlan, EveryPieceIsTakenOnce) {
+  // Groups of 3, 1 and 2 items.
+  std::vector<AttentionItem> items(6);
+  for (const auto& [first, size] : {std::pair{0, 3}, {3, 1}, {4, 2}}) {
+    for (int32_t i = 0; i < size; ++i) {
+      items[static_cast<size_t>(first + i)].ahead = i;
+      items[static_cast<size_t>(first + i)].group_items = size;
+    }
+  }
+  constexpr uint32_t kUnits = 4;
+  std::set<std::pair<uint32_t, uint32_t>> seen;
+  std::vector<uint32_t> order;
+  for (uint32_t p = 0; p < items.size() * kUnits; ++p) {
+    const PieceAt piece = piece_at(items.data(), p, kUnits);
+    EXPECT_TRUE(piece.item < items.size() && piece.unit < kUnits) << p;
+    seen.insert({piece.item, piece.unit});
+    order.push_back(piece.item);
+  }
+  EXPECT_EQ(seen.size(), items.size() * kUnits);
+  const std::vector<uint32_t> want = {0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0,
+                                      3, 3, 3, 3, 4, 5, 5, 4, 4, 5, 5, 4};
+  EXPECT_EQ(order, want);
+}
+
+// One long prompt: the longest items of all heads first. Many prompts: blocks that run beside each
+// other read the same keys.
+TEST(AttentionPlan, BlocksHaveAboutTheSameToDoAndReadTheSameKeys) {
   for (const int32_t kv_heads : {4, 8}) {
     for (const int32_t rows : {2048, 4096, 8192, 16384}) {
-      EXPECT_LE(busiest_block(prompts(1, rows), kv_heads), 1.04) << rows << ", " << kv_heads;
+      const PlannedOrder one = planned_order(prompts(1, rows), kv_heads);
+      EXPECT_EQ(one.group_items, 1u) << rows << ", " << kv_heads;
+      EXPECT_LE(one.balance.busiest, 1.04) << rows << ", " << kv_heads;
+      EXPECT_LE(one.balance.alone, 0.08) << rows << ", " << kv_heads;
     }
-    EXPECT_LE(busiest_block(prompts(8, 2048), kv_heads), 1.02) << kv_heads;
+    const PlannedOrder many = planned_order(prompts(8, 2048), kv_heads);
+    EXPECT_EQ(many.group_items, 64u) << kv_heads;  // a sequence's
+    EXPECT_LE(many.balance.busiest, 1.04) << kv_heads;
+    EXPECT_LE(many.balance.alone, 0.06) << kv_heads;
     // Chunks of prompts that are at different places, and one whose keys came before.
     const SeqSlice chunks[] = {{0, 1000, 0, {}}, {1000, 1096, 3000, {}}, {2096, 2000, 200, {}}};
-    EXPECT_LE(busiest_block(chunks, kv_heads), kv_heads < 8 ? 1.12 : 1.06) << kv_heads;
+    EXPECT_LE(planned_order(chunks, kv_heads).balance.busiest, kv_heads < 8 ? 1.12 : 1.06)
+        << kv_heads;
     const SeqSlice late[] = {{0, 2048, 8192, {}}};
-    EXPECT_LE(busiest_block(late, kv_heads), 1.08) << kv_heads;
+    EXPECT_LE(planned_order(late, kv_heads).balance.busiest, 1.12) << kv_heads;
+    // One prompt that dominates, and short ones.
+    std::vector<SeqSlice> mixed = {{0, 8192, 0, {}}};
+    for (int32_t i = 0; i < 8; ++i) mixed.push_back({8192 + 512 * i, 512, 0, {}});
+    EXPECT_LE(planned_order(mixed, kv_heads).balance.busiest, 1.07) << kv_heads;
+    // Many short prompts of all lengths.
+    std::vector<SeqSlice> shorts;
+    int32_t row = 0;
+    for (int32_t i = 0; i < 20; row += shorts.back().num_rows, ++i) {
+      shorts.push_back({row, 100 + 137 * i % 700, 0, {}});
+    }
+    const PlannedOrder order = planned_order(shorts, kv_heads);
+    EXPECT_LE(order.balance.busiest, 1.1) << kv_heads;
+    EXPECT_LE(order.balance.alone, 0.25) << kv_heads;
   }
 }
 

@@ -3,6 +3,7 @@
 #include "cuda/kernels/linear/linear.h"
 
 #include <cmath>
+#include <optional>
 
 #include "cuda/kernels/linear/linear_kernels.h"
 #include "cuda/kernels/rows/silu_mul.h"
@@ -17,6 +18,7 @@ struct Options {
   int64_t gap = 0, offset = 0;  // of x, in elements
   int32_t multiprocessors = 132;
   bool plain = false;  // without wgmma
+  std::optional<LinearPlan> plan{};
 };
 
 class LinearCase {
@@ -97,6 +99,7 @@ class LinearCase {
                     .multiprocessors = o.multiprocessors,
                     .has_wgmma = device_has_wgmma() && !o.plain};
     if (o.bias) args.bias = bias_data_.data();
+    if (o.plan) args.plan = &*o.plan;
     return args;
   }
   void launch(LinearArgs& args) const { linear(args, nullptr); }
@@ -234,29 +237,41 @@ TEST_P(Linear, RowsDoNotDependOnTheirCompany) {
   }
 }
 
-// Odd numbers of tiles for pairs of blocks that copy for each other, in every size of tile, against
-// blocks on their own.
-TEST_P(Linear, PairsOfBlocksGiveTheBitsOfSingleOnes) {
+// Tiles and clusters that the rows and features don't fill, in turn on few multiprocessors.
+TEST_P(Linear, EveryPlanGivesTheBitsOfTilesByMma) {
+  if (!device_has_wgmma()) GTEST_SKIP() << "no wgmma";
   SCOPED_TRACE(random_.trace());
-  struct Shape {
-    int64_t n, k, rows;
-    int32_t multiprocessors;
-  };
-  constexpr int64_t kPiece = 100;  // rows of linear_stream
-  for (const Shape& shape : {Shape{130, 72, 257, 132}, {72, 520, 300, 3}, {300, 200, 620, 5}}) {
-    const LinearCase c(DType::kBF16, shape.n, shape.k, false, random_);
-    const auto x = random_.uniforms(DType::kBF16, shape.rows * shape.k);
-    Options o{.bias = true, .out_dtype = DType::kBF16, .multiprocessors = shape.multiprocessors};
-    const auto got = c.run(x, o).values();
-    std::vector<float> want;
-    o.multiprocessors = 132;
-    for (auto at = x.begin(); at != x.end();) {
-      const auto end = at + std::min<int64_t>(kPiece * shape.k, x.end() - at);
-      const auto piece = c.run({at, end}, o).values();
-      want.insert(want.end(), piece.begin(), piece.end());
-      at = end;
-    }
-    ASSERT_EQ(got, want) << shape.rows << " rows";
+  constexpr int64_t kRows = 150;
+  const LinearCase c(DType::kBF16, 230, 40, false, random_);
+  const auto x = random_.uniforms(DType::kBF16, kRows * c.layout().k);
+  Options o{.bias = true, .out_dtype = DType::kBF16, .multiprocessors = 4, .plain = true};
+  const auto want = c.run(x, o).values();
+  o.plain = false;
+  for (const LinearPlan& plan : linear_plans()) {
+    o.plan = plan;
+    ASSERT_EQ(c.run(x, o).values(), want)
+        << plan.tokens << " x " << plan.features << " in clusters of " << plan.cluster.tokens
+        << " x " << plan.cluster.features;
+  }
+}
+
+// The stages' ring goes round and round, and results leave as float32 and through SiLU.
+TEST_P(Linear, PlansGiveTheBitsOfTilesByMmaForMuchK) {
+  if (!device_has_wgmma()) GTEST_SKIP() << "no wgmma";
+  SCOPED_TRACE(random_.trace());
+  const LinearCase c(DType::kF16, 80, 840, true, random_);
+  const auto x = random_.uniforms(DType::kF16, 70 * c.layout().k);
+  for (const LinearPlan& plan : {LinearPlan{true, 64, 64, {2, 2}},
+                                 {true, 128, 64, {1, 2}},
+                                 {false, 128, 96, {2, 1}},
+                                 {false, 128, 224, {1, 2}}}) {
+    Options o{.silu_mul = plan.features == 96 || plan.tokens == 64, .multiprocessors = 8};
+    if (o.silu_mul) o.out_dtype = DType::kF16;
+    o.plain = true;
+    const auto want = c.run(x, o).values();
+    o.plain = false;
+    o.plan = plan;
+    ASSERT_EQ(c.run(x, o).values(), want) << plan.tokens << " x " << plan.features;
   }
 }
 

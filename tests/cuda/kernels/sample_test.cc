@@ -64,6 +64,7 @@ class SampleRun {
             .vocab_size = vocab_size_,
             .rows = rows.data(),
             .num_rows = static_cast<int64_t>(rows_.size()),
+            .spreads = std::ranges::any_of(rows_, needs_total),
             .bias = bias.data(),
             .tokens = tokens.data(),
             .seen = seen.data(),
