@@ -61,7 +61,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskManager:
 
 def evaluate(url: str, tasks: TaskManager, **arguments: Any) -> dict[str, Any]:
     """What each task's samples came to."""
-    model = {"model": "tiny", "base_url": f"{url}/completions", "tokenizer": str(FOLDER)}
+    model = {"model": "tiny", "base_url": f"{url}/completions"}
     done = lm_eval.simple_evaluate(
         model="local-completions",
         model_args={**model, **arguments},
@@ -76,13 +76,14 @@ def evaluate(url: str, tasks: TaskManager, **arguments: Any) -> dict[str, Any]:
 
 
 def test_tasks(url: str, tasks: TaskManager) -> None:
-    samples = evaluate(url, tasks)
+    samples = evaluate(url, tasks, tokenizer=str(FOLDER))
     for sample in samples["choices"]:
         ((right, greedy),), ((wrong, surprising),) = sample["resps"]
         assert greedy  # it is what the model itself says
         assert not surprising
         assert wrong < right - 1 < 0
     assert samples["answers"][1]["resps"] == [["12 + 7 = 19"]]  # without the text that ends it
-    together = evaluate(url, tasks, batch_size=4, num_concurrent=2)
+    # Without a tokenizer, the server's is asked.
+    together = evaluate(url, tasks, auth_token="sesame", batch_size=4, num_concurrent=2)
     assert [s["resps"] for s in together["choices"]] == [s["resps"] for s in samples["choices"]]
     assert [s["resps"] for s in together["answers"]] == [s["resps"] for s in samples["answers"]]

@@ -38,7 +38,7 @@ def shown(target: Target) -> dict[str, Any]:
     """The answer of /api/show."""
     model, info = target.model, target.model.llm.model_info
     parent = "" if target.adapter is None else model.names[0]
-    templates = _templates(model)
+    templates = model.templates()
     facts = {
         "context_length": info.max_model_len,
         "embedding_length": info.hidden_size,
@@ -92,14 +92,6 @@ def _size(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.1f}{letter}"
     return str(count)
-
-
-def _templates(model: ServedModel) -> dict[str, str]:
-    """By name, what chats are written with: what the server was given, or the model's own."""
-    if model.llm.chat_template is not None:
-        return {"default": model.llm.chat_template}
-    tokenizer = model.llm.get_tokenizer()
-    return {} if tokenizer is None else dict(tokenizer.chat_templates)
 
 
 def _capabilities(info: Any, templates: Iterable[str]) -> list[str]:
