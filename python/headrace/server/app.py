@@ -74,6 +74,7 @@ _GETS: tuple[tuple[str, Handler, Access], ...] = (
     ("/health", health.health, "open"),
     ("/version", health.show_version, "user"),
     ("/metrics", health.metrics, "user"),
+    ("/tokenizer_info", tokens.tokenizer_info, "user"),
     ("/v1/models", models.list_models, "user"),
     ("/v1/models/{name:path}", models.get_model, "user"),
     ("/v1/files", files.list_files, "user"),
