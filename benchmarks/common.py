@@ -1,15 +1,22 @@
 """What the benchmarks share: limits of this machine, floors, and how figures are printed."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import make_checkpoint
+
+if TYPE_CHECKING:
+    from headrace import RequestOutput
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,29 +66,30 @@ def measure_gpu_limits(program: list[str]) -> Limits:
     return Limits(found["read_gb_s"] * 1e9, 0.0, found["bf16_gflop_s"] * 1e9, 0.0)
 
 
-def matmul_parameters(config: dict) -> int:
+def matmul_parameters(config: dict[str, Any]) -> int:
     """Parameters that every generated token multiplies: the matrices that it meets, the head
     included, of experts those that it is sent to."""
     active = config["num_experts_per_tok"] if "num_experts" in config else 0
     return _matrices(config, experts=False) + active * expert_parameters(config)
 
 
-def expert_parameters(config: dict) -> int:
+def expert_parameters(config: dict[str, Any]) -> int:
     """Of one expert in all layers; 0 of a model without experts."""
     if "num_experts" not in config:
         return 0
-    return _matrices(config, experts=True) // config["num_experts"]
+    return _matrices(config, experts=True) // int(config["num_experts"])
 
 
-def experts_met(config: dict, rows: int) -> float:
+def experts_met(config: dict[str, Any], rows: int) -> float:
     """Experts of a layer that some of `rows` rows are sent to, on average, if chance decides."""
     if "num_experts" not in config:
         return 0.0
-    missed = 1 - config["num_experts_per_tok"] / config["num_experts"]
-    return config["num_experts"] * (1 - missed**rows)
+    experts = int(config["num_experts"])
+    missed = 1 - int(config["num_experts_per_tok"]) / experts
+    return float(experts * (1 - missed**rows))
 
 
-def _matrices(config: dict, experts: bool) -> int:
+def _matrices(config: dict[str, Any], experts: bool) -> int:
     shapes = make_checkpoint.tensor_shapes(config)
     if "lm_head.weight" in shapes:
         del shapes["model.embed_tokens.weight"]
@@ -92,24 +100,24 @@ def _matrices(config: dict, experts: bool) -> int:
     )
 
 
-def kv_bytes_per_token(config: dict) -> int:
+def kv_bytes_per_token(config: dict[str, Any]) -> int:
     per_layer = 2 * config["num_key_value_heads"] * config["head_dim"] * 2
-    return per_layer * config["num_hidden_layers"]
+    return int(per_layer * config["num_hidden_layers"])
 
 
-def decode_floor(config: dict, context: float, limits: Limits) -> float:
+def decode_floor(config: dict[str, Any], context: float, limits: Limits) -> float:
     """Seconds: a one-token step reads all bf16 matrices and the context's keys and values."""
     bytes_read = 2 * matmul_parameters(config) + context * kv_bytes_per_token(config)
     return bytes_read / limits.read
 
 
-def prefill_floor(config: dict, tokens: int, limits: Limits) -> float:
+def prefill_floor(config: dict[str, Any], tokens: int, limits: Limits) -> float:
     """Seconds for `tokens` prompt tokens at the bf16 (else f32) peak; the head for one row."""
     head = config["vocab_size"] * config["hidden_size"]
     operations = 2 * tokens * (matmul_parameters(config) - head) + 2 * head
     d = config["num_attention_heads"] * config["head_dim"]
     operations += config["num_hidden_layers"] * 2 * tokens * tokens * d  # causal half of 2 products
-    return operations / (limits.bf16 or limits.f32)
+    return float(operations / (limits.bf16 or limits.f32))
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -127,9 +135,16 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def checkpoint(args: argparse.Namespace) -> tuple[Path, dict]:
+def checkpoint(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     base = args.folder or Path(tempfile.gettempdir()) / "headrace-checkpoints"
     return make_checkpoint.write(args.shape, base / args.shape), make_checkpoint.SHAPES[args.shape]
+
+
+def model_seconds(outputs: Sequence[RequestOutput]) -> tuple[float, float]:
+    """In the model, up to the last first token, and up to the last token."""
+    metrics = [output.metrics for output in outputs]
+    first = max(each.first_token_time or 0.0 for each in metrics)
+    return first, max(each.model_forward_time or 0.0 for each in metrics)
 
 
 def median(values: list[float]) -> float:

@@ -8,8 +8,10 @@ sentence-transformers, its `encode` of the same ids takes turns with ours, in th
 
 import json
 import subprocess
-import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import common
 from headrace import LLM, SamplingParams
@@ -49,22 +51,23 @@ class Peer:
         self._answer()
 
     def _answer(self) -> str:
+        assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.strip() == "ready" or line[:1].isdigit():
                 return line
         raise SystemExit("the peer has ended")
 
     def seconds(self, prompts: list[list[int]]) -> float:
+        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(prompts) + "\n")
         self._process.stdin.flush()
         return float(self._answer())
 
     def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
 
 
-def timed(call) -> float:
+def timed(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -85,7 +88,11 @@ def main() -> None:
     if args.peer:
         peer = Peer(args.peer, str(folder), args.dtype, args.threads)
         times["peer"] = []
-    options = {"dtype": args.dtype, "num_threads": args.threads, "max_model_len": 2048}
+    options: dict[str, Any] = {
+        "dtype": args.dtype,
+        "num_threads": args.threads,
+        "max_model_len": 2048,
+    }
     with LLM(
         str(folder), enable_prefix_caching=False, gpu_memory_utilization=0.4, **options
     ) as llm:
@@ -96,8 +103,8 @@ def main() -> None:
                 for i in range(args.texts)
             ]
             found = {
-                "embed": timed(lambda p=prompts: llm.embed(p, use_tqdm=False)),
-                "prefill": timed(lambda p=prompts: llm.generate(p, one, use_tqdm=False)),
+                "embed": timed(partial(llm.embed, prompts, use_tqdm=False)),
+                "prefill": timed(partial(llm.generate, prompts, one, use_tqdm=False)),
             }
             if peer is not None:
                 found["peer"] = peer.seconds(prompts)
@@ -115,4 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -90,7 +90,8 @@ def decode_rate(llm: LLM, tokens: int) -> float:
     begin = time.perf_counter()
     updates = []  # when each came, and with how many tokens
     for outputs in llm.generate([5, 6, 7, 8], params, stream=True, use_tqdm=False):
-        updates.append((time.perf_counter(), sum(len(one.outputs.token_ids) for one in outputs)))
+        count = sum(len(one.outputs.token_ids) for one in outputs if one is not None)
+        updates.append((time.perf_counter(), count))
     later = sum(count for _, count in updates[1:])
     if later == 0:  # a tiny model's come at once: with the prompt's time, then
         return updates[0][1] / (updates[0][0] - begin)

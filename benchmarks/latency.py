@@ -14,8 +14,7 @@ from headrace import LLM, SamplingParams
 def run(llm: LLM, prompt: list[int], output: int) -> tuple[float, float]:
     """Seconds in the model up to the first token, and per later token."""
     params = SamplingParams(temperature=0.0, max_tokens=output, ignore_eos=True)
-    (result,) = llm.generate(prompt, params, use_tqdm=False)
-    first, whole = result.metrics.first_token_time, result.metrics.model_forward_time
+    first, whole = common.model_seconds(llm.generate(prompt, params, use_tqdm=False))
     return first, (whole - first) / (output - 1)
 
 

@@ -11,6 +11,7 @@ import random
 import struct
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import common
 from headrace import LLM, LoRARequest, SamplingParams
@@ -18,7 +19,7 @@ from headrace import LLM, LoRARequest, SamplingParams
 ADAPTERS = (0, 1, 4)
 
 
-def modules(config: dict) -> dict[str, tuple[int, int]]:
+def modules(config: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """(out, in) of the linears of a layer."""
     hidden, wide = config["hidden_size"], config["intermediate_size"]
     q = config["num_attention_heads"] * config["head_dim"]
@@ -34,7 +35,7 @@ def modules(config: dict) -> dict[str, tuple[int, int]]:
     }
 
 
-def write_adapter(folder: Path, config: dict, rank: int) -> None:
+def write_adapter(folder: Path, config: dict[str, Any], rank: int) -> None:
     """Zeros on every linear, in bfloat16: time does not depend on the numbers."""
     folder.mkdir(parents=True)
     names = [name.rpartition(".")[2] for name in modules(config)]
@@ -61,8 +62,7 @@ def run(
     params = SamplingParams(temperature=0.0, max_tokens=output, ignore_eos=True)
     llm.clear_prefix_cache()
     results = llm.generate(prompts, params, use_tqdm=False, lora_request=loras)
-    first = max(result.metrics.first_token_time for result in results)
-    whole = max(result.metrics.model_forward_time for result in results)
+    first, whole = common.model_seconds(results)
     return first, (whole - first) / (output - 1)
 
 

@@ -13,7 +13,7 @@ import json
 import shutil
 import struct
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -37,9 +37,9 @@ _QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"
 _LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
 
 
-def _shape(base: dict, vocab: int, hidden: int, inter: int, layers: int, heads: int, kv: int,
-           head_dim: int, theta: float, eps: float, context: int,
-           tied: bool = True) -> dict:  # fmt: skip
+def _shape(base: dict[str, Any], vocab: int, hidden: int, inter: int, layers: int, heads: int,
+           kv: int, head_dim: int, theta: float, eps: float, context: int,
+           tied: bool = True) -> dict[str, Any]:  # fmt: skip
     return base | {
         "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": inter,
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv,
@@ -104,7 +104,7 @@ SHAPES = {
 }
 
 
-def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Every tensor of the checkpoint (of a vision model: of its decoder), in file order."""
     hidden, d = config["hidden_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
@@ -135,7 +135,7 @@ def tensor_shapes(config: dict) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _feed_forwards(config: dict) -> list[tuple[str, int]]:
+def _feed_forwards(config: dict[str, Any]) -> list[tuple[str, int]]:
     """Of a layer: what stands in their names, and their widths."""
     if "num_experts" not in config:
         return [("", config["intermediate_size"])]
@@ -195,7 +195,7 @@ def write(shape: str, folder: Path, spread: float = 0.02, seed: int = 0) -> Path
     return folder
 
 
-def _all_shapes(config: dict) -> dict[str, tuple[int, ...]]:
+def _all_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     shapes = tensor_shapes(config)
     if "vision_config" not in config:
         return shapes
@@ -213,7 +213,7 @@ def _write_pooled(file: BinaryIO, pool: np.ndarray, begin: int, count: int) -> i
     return begin
 
 
-def _values(rng: np.random.Generator, name: str, dims: tuple[int, ...], spread: float):
+def _values(rng: np.random.Generator, name: str, dims: tuple[int, ...], spread: float) -> Any:
     if len(dims) == 1:
         return np.ones(dims) if name.endswith(".weight") else np.zeros(dims)
     return rng.standard_normal(dims, dtype=np.float32) * np.float32(spread)

@@ -59,8 +59,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1920)
     parser.add_argument("--repeats", type=int, default=15)
     args = parser.parse_args()
-    size = (60, 100) if args.shape == "smoke" else (args.height, args.width)
-    image = photo(*size)
+    height, width = (60, 100) if args.shape == "smoke" else (args.height, args.width)
+    image = photo(height, width)
     out = io.BytesIO()
     image.save(out, "JPEG", quality=90)
     data = out.getvalue()
@@ -68,9 +68,9 @@ def main() -> None:
     processor = MediaProcessor(ModelSettings(family, family.image, family.video))
     limits = MediaLimits()
     item = processor.image(data)
-    target = image_size(*size, family.image.bounds())
-    half = (size[0] // 2, size[1] // 2)
-    picture = Picture(*size, image.tobytes())
+    target = image_size(height, width, family.image.bounds())
+    half = (height // 2, width // 2)
+    picture = Picture(height, width, image.tobytes())
     found = times(
         {
             "decode the JPEG": lambda: decode_picture(data, limits),
@@ -83,7 +83,7 @@ def main() -> None:
         },
         args.repeats,
     )
-    print(f"{size[0]} x {size[1]} -> {target[0]} x {target[1]}, {len(data) >> 10} KiB of JPEG")
+    print(f"{height} x {width} -> {target[0]} x {target[1]}, {len(data) >> 10} KiB of JPEG")
     for name, seconds in found.items():
         best, median = 1e3 * min(seconds), 1e3 * statistics.median(seconds)
         print(f"{name:20} best {best:8.2f} ms, median {median:8.2f} ms")

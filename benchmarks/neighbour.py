@@ -18,9 +18,8 @@ from headrace import LLM, SamplingParams
 
 def seconds_per_token(llm: LLM, prompt: list[int], output: int) -> float:
     params = SamplingParams(temperature=0.0, max_tokens=output, ignore_eos=True)
-    (result,) = llm.generate(prompt, params, use_tqdm=False)
-    metrics = result.metrics
-    return (metrics.model_forward_time - metrics.first_token_time) / (output - 1)
+    first, whole = common.model_seconds(llm.generate(prompt, params, use_tqdm=False))
+    return (whole - first) / (output - 1)
 
 
 def main() -> None:

@@ -18,13 +18,14 @@ import random
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headrace import LLM, SamplingParams, shipped_model
 
 TINY = Path(__file__).resolve().parents[1] / "examples" / "tiny_model"
 VISION = TINY.parent / "tiny_vision"
 SEED = 20_270_101
-SETTINGS = [
+SETTINGS: list[dict[str, Any]] = [
     {},
     *(
         {"quantization": {"quantization": name, "group_size": size}}
@@ -42,7 +43,7 @@ class Quality:
     questions: int
 
 
-def _module(folder: Path, name: str):
+def _module(folder: Path, name: str) -> Any:
     """A module beside one of the examples' models."""
     sys.path.insert(0, str(folder))
     try:
@@ -51,7 +52,7 @@ def _module(folder: Path, name: str):
         sys.path.remove(str(folder))
 
 
-def measure(settings: dict, dialogues: int = 600) -> Quality:
+def measure(settings: dict[str, Any], dialogues: int = 600) -> Quality:
     made = _module(TINY, "dialogues")
     rng = random.Random(SEED)
     texts = [made.training_dialogue(rng).messages() for _ in range(dialogues)]
@@ -67,7 +68,7 @@ def measure(settings: dict, dialogues: int = 600) -> Quality:
     return Quality(math.exp(math.fsum(losses) / len(losses)), len(losses), right, len(items))
 
 
-def right_about_pictures(settings: dict) -> int:
+def right_about_pictures(settings: dict[str, Any]) -> int:
     """How many held-out questions the tiny vision model answers right."""
     made = _module(VISION, "questions")
     items = made.load_heldout(VISION / "heldout.jsonl")
@@ -80,7 +81,7 @@ def right_about_pictures(settings: dict) -> int:
     )
 
 
-def _losses(output) -> list[float]:
+def _losses(output: Any) -> list[float]:
     pairs = zip(output.prompt_logprobs[1:], output.prompt_token_ids[1:], strict=True)
     return [-entry[token].logprob for entry, token in pairs]
 

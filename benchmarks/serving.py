@@ -8,6 +8,7 @@ that is lost, of the medians. "cpu_overhead" is how much more CPU time the serve
 than AsyncLLM's for the same tokens: with --threads 1, where no thread spins, a machine that others
 use, too, changes little of it."""
 
+import argparse
 import asyncio
 import json
 import os
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import common
 from headrace import AsyncLLM, SamplingParams
@@ -77,26 +79,31 @@ def start_server(folder: Path, threads: int, streams: int) -> tuple[subprocess.P
     raise SystemExit("the server has not started")
 
 
-async def measure(args) -> None:
+async def measure(args: argparse.Namespace) -> None:
     folder, _ = common.checkpoint(args)
     names = ("engine", "server")
     rates: dict[str, list[float]] = {name: [] for name in names}
     first: dict[str, list[float]] = {name: [] for name in names}
     cpu: dict[str, list[float]] = {name: [] for name in names}
     server, port = start_server(folder, args.threads, args.streams)
-    options = {"max_model_len": 2048, "max_num_seqs": args.streams, "num_threads": args.threads}
+    options: dict[str, Any] = {
+        "max_model_len": 2048,
+        "max_num_seqs": args.streams,
+        "num_threads": args.threads,
+    }
     try:
         async with AsyncLLM.load(str(folder), gpu_memory_utilization=0.3, **options) as llm:
             for run in range(args.repeats + 1):  # the first warms up
                 low = 3 + run * args.streams  # no prefix is in the cache
                 prompts = [[low + i, *range(3, 2 + args.prompt)] for i in range(args.streams)]
                 for name in names:
-                    source = llm if name == "engine" else port
                     start = time.perf_counter()
-                    measured = by_engine if name == "engine" else by_server
                     process = os.getpid() if name == "engine" else server.pid
                     used = cpu_seconds(process)
-                    times = await measured(source, prompts, args.output)
+                    if name == "engine":
+                        times = await by_engine(llm, prompts, args.output)
+                    else:
+                        times = await by_server(port, prompts, args.output)
                     seconds = time.perf_counter() - start
                     if run:
                         rates[name].append(args.streams * args.output / seconds)

@@ -8,11 +8,12 @@ one they are incompressible ("random": there is nothing to guess)."""
 
 import argparse
 import random
+from typing import Any
 
 import common
 from headrace import LLM, SamplingParams
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "repeats": {"temperature": 0.0, "logits_processors_args": {"logit_bias": {5: 1000.0}}},
     "misleading": {
         "temperature": 1.0,
@@ -23,13 +24,14 @@ KINDS = {
 }
 
 
-def tokens_per_second(llm: LLM, prompts: list[list[int]], output: int, how: dict) -> float:
+def tokens_per_second(
+    llm: LLM, prompts: list[list[int]], output: int, how: dict[str, Any]
+) -> float:
     """Of decoding: from the last first token to the end."""
     llm.clear_prefix_cache()
     params = SamplingParams(max_tokens=output, ignore_eos=True, **how)
     results = llm.generate(prompts, params, use_tqdm=False)
-    first = max(result.metrics.first_token_time for result in results)
-    whole = max(result.metrics.model_forward_time for result in results)
+    first, whole = common.model_seconds(results)
     return len(prompts) * (output - 1) / (whole - first)
 
 
@@ -46,7 +48,7 @@ def main() -> None:
         [rng.randrange(3, config["vocab_size"]) for _ in range(args.prompt)]
         for _ in range(args.requests)
     ]
-    options = {
+    options: dict[str, Any] = {
         "num_threads": args.threads,
         "max_num_seqs": args.requests,
         "max_model_len": args.prompt + args.output,

@@ -6,6 +6,7 @@ The KV cache holds one conversation; several are continued by turns, so that eac
 its next turn comes."""
 
 import random
+from typing import Any
 
 import common
 from headrace import LLM, SamplingParams
@@ -23,7 +24,7 @@ def main() -> None:
     params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
     most = args.prompt + 2
     size = 2 * args.conversations * most * common.kv_bytes_per_token(config) / 2**30
-    options = {
+    options: dict[str, Any] = {
         "num_threads": args.threads,
         "max_model_len": most,
         "num_gpu_blocks_override": most // 64 + 2,
@@ -36,9 +37,9 @@ def main() -> None:
         for turn in range(args.repeats + 1):
             for text in texts:
                 for llm in (plain, swapping):
-                    (result,) = llm.generate(text, params, use_tqdm=False)
+                    first, _ = common.model_seconds(llm.generate(text, params, use_tqdm=False))
                     if turn > 0:
-                        seconds[llm].append(result.metrics.first_token_time)
+                        seconds[llm].append(first)
         stats = swapping.stats()
         again, back = (common.median(seconds[llm]) for llm in (plain, swapping))
         common.report(

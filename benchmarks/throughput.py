@@ -6,6 +6,7 @@ python benchmarks/throughput.py --shape llama-3.1-8b --device cuda --requests 10
 import math
 import random
 import time
+from typing import Any
 
 import common
 from headrace import LLM, SamplingParams
@@ -35,7 +36,7 @@ def main() -> None:
     longest = LONGEST if args.sharegpt else 2 * (args.prompt + args.output)
     on_cpu = args.device == "cpu"
     seqs = args.seqs or (64 if on_cpu else 256)
-    budget = {"max_num_batched_tokens": 512} if on_cpu else {}
+    budget: dict[str, Any] = {"max_num_batched_tokens": 512} if on_cpu else {}
     with LLM(str(folder), device=args.device, num_threads=args.threads, max_model_len=longest,
              max_num_seqs=min(seqs, args.requests), **budget) as llm:  # fmt: skip
         for repeat in range(args.repeats + 1):

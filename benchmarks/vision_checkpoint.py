@@ -6,6 +6,7 @@ their published distance from its end (with 151,936 tokens: at their published i
 
 import json
 from pathlib import Path
+from typing import Any
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>",
            "<|object_ref_end|>", "<|box_start|>", "<|box_end|>", "<|quad_start|>",
@@ -48,11 +49,11 @@ _TEMPLATE = (
 )
 
 
-def special_id(config: dict, token: str) -> int:
-    return config["vocab_size"] - SPECIAL_BEFORE_END + SPECIAL.index(token)
+def special_id(config: dict[str, Any], token: str) -> int:
+    return int(config["vocab_size"]) - SPECIAL_BEFORE_END + SPECIAL.index(token)
 
 
-def published(config: dict) -> dict:
+def published(config: dict[str, Any]) -> dict[str, Any]:
     """config.json: Qwen3-VL's text keys lie in `text_config`."""
     ids = {key: special_id(config, token) for key, token in IDS.items()}
     config = config | ids
@@ -65,14 +66,14 @@ def published(config: dict) -> dict:
     return top | ids | {"vision_config": vision, "text_config": text}
 
 
-def text_name(config: dict, name: str) -> str:
+def text_name(config: dict[str, Any], name: str) -> str:
     """The published name of a tensor of the decoder."""
     if config["model_type"] == "qwen2_5_vl" or not name.startswith("model."):
         return name
     return "model.language_model." + name.removeprefix("model.")
 
 
-def tower_shapes(config: dict) -> dict[str, tuple[int, ...]]:
+def tower_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Every tensor of the tower, in file order."""
     vision = config["vision_config"]
     width, inner, out = (vision[k] for k in ("hidden_size", "intermediate_size", "out_hidden_size"))
@@ -111,18 +112,18 @@ def tower_shapes(config: dict) -> dict[str, tuple[int, ...]]:
     return {prefix + name: dims for name, dims in shapes.items()}
 
 
-def _deepstack(config: dict) -> list[int]:
-    return config["vision_config"].get("deepstack_visual_indexes", [])
+def _deepstack(config: dict[str, Any]) -> list[int]:
+    return list(config["vision_config"].get("deepstack_visual_indexes", []))
 
 
-def grid(config: dict, height: int, width: int) -> tuple[int, int]:
+def grid(config: dict[str, Any], height: int, width: int) -> tuple[int, int]:
     """Patches of an image within the processor's bounds."""
     merge = config["vision_config"]["spatial_merge_size"]
     side = config["vision_config"]["patch_size"] * merge
     return round(height / side) * merge, round(width / side) * merge
 
 
-def tower_operations(config: dict, height: int, width: int) -> float:
+def tower_operations(config: dict[str, Any], height: int, width: int) -> float:
     """Of an image in pixels: every matrix, and two products of each pair that sees each other."""
     vision = config["vision_config"]
     rows, columns = grid(config, height, width)
@@ -139,7 +140,7 @@ def tower_operations(config: dict, height: int, width: int) -> float:
     full = len(vision["fullatt_block_indexes"]) if side else vision["depth"]
     windows = _squares(rows, side) * _squares(columns, side) if side else 0
     pairs = full * count**2 + (vision["depth"] - full) * windows
-    return matmul + 4.0 * pairs * vision["hidden_size"]
+    return float(matmul + 4.0 * pairs * vision["hidden_size"])
 
 
 def _squares(length: int, side: int) -> int:
@@ -147,7 +148,7 @@ def _squares(length: int, side: int) -> int:
     return length // side * side**2 + (length % side) ** 2
 
 
-def write_files(config: dict, folder: Path) -> None:
+def write_files(config: dict[str, Any], folder: Path) -> None:
     """What lies beside config.json and the weights."""
     old = config["model_type"] == "qwen2_5_vl"
     processor = {
@@ -176,7 +177,7 @@ def write_files(config: dict, folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(content, indent=1))
 
 
-def _tokenizer(config: dict) -> dict:
+def _tokenizer(config: dict[str, Any]) -> dict[str, Any]:
     printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = (chr(256 + i) for i in range(256 - len(printed)))
     letters = [chr(i) for i in printed] + list(others)

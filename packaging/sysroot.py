@@ -115,7 +115,8 @@ def make_libstdcxx(folder: Path) -> None:
     symbols = old_symbols(compiler_file("libstdc++.so.6"))
     if "_ZSt9terminatev" not in symbols:
         raise SystemExit("libstdc++.so.6 of this machine's GCC can't be read")
-    lines, versions = [], {}
+    lines: list[str] = []
+    versions: dict[str, list[str]] = {}
     for name, (version, kind, size) in sorted(symbols.items()):
         versions.setdefault(version, []).append(name)
         section, gas = {

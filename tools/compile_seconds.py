@@ -36,8 +36,8 @@ def table(rooms: dict[str, tuple[int, float]]) -> str:
     rows = ["| room | units | seconds |", "|---|---|---|"]
     for room, (units, seconds) in sorted(rooms.items(), key=lambda row: -row[1][1]):
         rows.append(f"| `{room}` | {units} | {seconds:.0f} |")
-    units, seconds = (sum(row[i] for row in rooms.values()) for i in (0, 1))
-    rows.append(f"| all | {units:.0f} | {seconds:.0f} |")
+    all_units, all_seconds = (sum(row[i] for row in rooms.values()) for i in (0, 1))
+    rows.append(f"| all | {all_units:.0f} | {all_seconds:.0f} |")
     return "\n".join(rows)
 
 

@@ -1,5 +1,7 @@
 """Headrace, for worker.py."""
 
+from typing import Any
+
 from setup import Setup, image_marks
 
 from headrace import LLM, SamplingParams
@@ -22,7 +24,7 @@ class Engine:
         self._model = setup.model
         self.vocab_size = self._llm.model_info.vocab_size
 
-    def run(self, work, clock) -> None:
+    def run(self, work: list[tuple[list[int], int]], clock: Any) -> None:
         params = [SamplingParams(temperature=0.0, max_tokens=n, ignore_eos=True) for _, n in work]
         prompts = [ids for ids, _ in work]
         for items in self._llm.generate(prompts, params, use_tqdm=False, stream=True):
@@ -30,7 +32,7 @@ class Engine:
                 if item is not None:
                     clock.token(len(item.outputs.token_ids))
 
-    def show(self, picture, text, clock) -> None:
+    def show(self, picture: Any, text: list[int], clock: Any) -> None:
         prompt = {
             "prompt_token_ids": [*image_marks(self._model), *text],
             "multi_modal_data": {"image": [picture]},

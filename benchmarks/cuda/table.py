@@ -13,6 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,11 @@ class Target:
         sign = ">=" if self.least is not None else "<="
         return f"{sign} {bound:.0%}" if self.share else f"{sign} {bound:g}"
 
-    def met(self, row: dict) -> bool:
+    def met(self, row: dict[str, Any]) -> bool:
         value = row["share"] if self.share else row["measured"]
-        return value >= self.least if self.least is not None else value <= self.most
+        if self.least is not None:
+            return bool(value >= self.least)
+        return bool(value <= self.most)
 
 
 TARGETS = [
@@ -84,9 +87,9 @@ SUITES = {
 HEAD = ("number", "measured", "limit or peer", "share", "target", "")
 
 
-def read_rows(files: list[Path]) -> dict[str, dict]:
+def read_rows(files: list[Path]) -> dict[str, dict[str, Any]]:
     """By number; the latest of each. A line that was cut off counts as not there."""
-    out: dict[str, dict] = {}
+    out: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
     for line in "\n".join(file.read_text() for file in files if file.exists()).splitlines():
         try:
@@ -105,18 +108,18 @@ def read_rows(files: list[Path]) -> dict[str, dict]:
     return out
 
 
-def doubts(row: dict) -> str:
+def doubts(row: dict[str, Any]) -> str:
     """What failed that the row depends on."""
     failed = [*row.get("failed_trials", []), *row.get("failed_tests", [])]
     return f" FAILED: {', '.join(failed)}" if failed else ""
 
 
-def with_cost(rows: dict[str, dict]) -> dict[str, dict]:
+def with_cost(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The tests' verdict that one path is all there is becomes what that path costs."""
     verdict, attention = rows.get("same-bits"), rows.get("attention-prefill")
     if verdict is None or "missing" in verdict:
         return rows
-    cost = {"number": "same-bits", "missing": "it needs attention-prefill"}
+    cost: dict[str, Any] = {"number": "same-bits", "missing": "it needs attention-prefill"}
     if attention is not None and "missing" not in attention:
         share = attention["measured"] / FREE_SUMS
         cost = {
@@ -126,7 +129,7 @@ def with_cost(rows: dict[str, dict]) -> dict[str, dict]:
     return {**rows, "same-bits": cost}
 
 
-def cells(title: str, row: dict | None, target: Target | None = None) -> tuple[str, ...]:
+def cells(title: str, row: dict[str, Any] | None, target: Target | None = None) -> tuple[str, ...]:
     goal = target.text() if target else ""
     if row is None or "missing" in row:
         why = f"not measured: {row['missing']}" if row else "not measured"
@@ -149,7 +152,7 @@ def render(lines: list[tuple[str, ...]]) -> str:
     return "\n".join(out)
 
 
-def report(rows: dict[str, dict]) -> str:
+def report(rows: dict[str, dict[str, Any]]) -> str:
     rows = with_cost(rows)
     targeted = {target.number for target in TARGETS}
     details = [cells(number, row) for number, row in rows.items() if number not in targeted]

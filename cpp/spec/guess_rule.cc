@@ -34,7 +34,7 @@ GuessRule::GuessRule(const StepCosts& costs, int32_t most)
 }
 
 void GuessRule::note_step(int32_t rows, int32_t decodes) {
-  budget_ += static_cast<double>(rows) / kProbeSteps;
+  earn(static_cast<double>(rows) / kProbeSteps);
   if (decodes == decodes_ || decodes < 1) return;
   decodes_ = decodes;
   const double base = costs_.step(decodes);
@@ -47,8 +47,10 @@ void GuessRule::note_step(int32_t rows, int32_t decodes) {
 
 void GuessRule::note_result(GuessLuck& luck, int32_t computed, int32_t confirmed) {
   luck.record(computed, confirmed);
-  budget_ += gain_ * confirmed;
+  earn(gain_ * confirmed);
 }
+
+void GuessRule::earn(double rows) { budget_ = std::min(budget_ + rows, kMostRows); }
 
 int32_t GuessRule::count(double chance) const {
   int32_t best = 0;

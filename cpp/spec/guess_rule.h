@@ -45,13 +45,14 @@ class GuessLuck {
 ///
 /// A drafter must also read a text before it can guess. A budget, shared by all requests, pays for
 /// that. It starts with kFirstRows rows. A confirmed guess adds a quarter of a step, and each row
-/// that the model computes adds 1 / kProbeSteps.
+/// that the model computes adds 1 / kProbeSteps. It never holds more than kMostRows: so however
+/// long guesses have been right, reading for wrong ones soon ends.
 class GuessRule {
  public:
   static constexpr int32_t kWindow = 16;  ///< a request's luck counts so many guesses
   static constexpr int32_t kProbeSteps =
       64;  ///< from one guess that isn't likely to pay to another
-  static constexpr double kFirstRows = 256, kShareOfGain = 0.25;
+  static constexpr double kFirstRows = 256, kMostRows = 16384, kShareOfGain = 0.25;
 
   /// `most`: guesses of a request in a step, >= 1.
   GuessRule(const StepCosts& costs, int32_t most);
@@ -72,6 +73,8 @@ class GuessRule {
   void note_read(int32_t rows) { budget_ -= rows * costs_.drafter; }
 
  private:
+  void earn(double rows);
+
   const StepCosts costs_;
   const double gain_;  ///< rows that the budget gets for a confirmed guess
   double budget_ = kFirstRows;

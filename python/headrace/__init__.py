@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace._core import HeadraceError
     from headrace._core import __version__ as __version__
+    from headrace.compat.vllm.v1.engine.llm_engine import LLMEngine
     from headrace.errors import EngineError
     from headrace.installed_files import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
     from headrace.llm import LLM, AsyncLLM
@@ -63,6 +64,7 @@ __all__ = [
     "GenerationConfig",
     "GuidedDecodingParams",
     "HeadraceError",
+    "LLMEngine",
     "LoRARequest",
     "ModelOptions",
     "Output",
@@ -110,12 +112,13 @@ _check_interpreter()
 
 # FastDeploy's module paths are there by this name, too, headrace.engine.request and so on, and
 # those that vLLM's scripts import from: headrace.sampling_params.
-for _engine in ("fastdeploy", "vllm"):
+for _engine in ("vllm", "fastdeploy"):
     __path__.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "compat", _engine))
 
 _HOMES = {
     "LLM": "headrace.llm",
     "AsyncLLM": "headrace.llm",
+    "LLMEngine": "headrace.compat.vllm.v1.engine.llm_engine",
     "LoRARequest": "headrace.options.lora",
     "BeamSearchOutput": "headrace.llm.beam_search",
     "BeamSearchSequence": "headrace.llm.beam_search",

@@ -1,7 +1,8 @@
 """Every Python and shell snippet of README.md and docs/ runs as printed.
 
-They run in an empty folder, but for what the reader brings: script.py, written for fastdeploy, and
-my-adapter, a PEFT folder. A fence marked ```text or ```cpp is not run."""
+They run in an empty folder, but for what the reader brings: script.py, written for fastdeploy,
+my-adapter, a PEFT folder, and examples/tiny_vision of the sources. A fence marked ```text or
+```cpp is not run."""
 
 import json
 import os
@@ -52,6 +53,8 @@ def snippets() -> list[tuple[str, str, str]]:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "script.py").write_text(SCRIPT)
     make_adapter(tmp_path / "my-adapter", json.loads(CONFIG.read_text()), rank=4, seed=1)
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples/tiny_vision").symlink_to(ROOT / "examples/tiny_vision")
     return tmp_path
 
 

@@ -29,7 +29,8 @@ LONGER = {
 
 def listed(position: int) -> list[str]:
     """The stages of `tests/run` (0) and of `tests/run all` (1)."""
-    return re.findall(r"stages=\(([a-z][a-z_ ]*)\)", RUN)[position].split()
+    found: str = re.findall(r"stages=\(([a-z][a-z_ ]*)\)", RUN)[position]
+    return found.split()
 
 
 def documented(column: int) -> set[str]:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -45,12 +44,3 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             reader.join()
             return
     raise AssertionError("".join(log))
-
-
-@pytest.fixture(scope="session")
-def npm() -> Path:
-    """The folder that has node_modules/openai."""
-    folder = Path(os.environ.get("HEADRACE_NPM", ""))
-    if not (folder / "node_modules/openai").is_dir():
-        pytest.skip("HEADRACE_NPM doesn't name a folder with the openai package of npm")
-    return folder

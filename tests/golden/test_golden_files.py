@@ -37,15 +37,15 @@ def config_of(golden: load.Golden) -> dict[str, Any]:
     return json.loads((golden.folder / "config.json").read_text())
 
 
-def largest_logit_error(golden: load.Golden, rules: reference.Rules) -> float:
-    """Of the numpy decoder under `rules`, over all stored logits."""
+def is_off(golden: load.Golden, rules: reference.Rules) -> bool:
+    """Whether the numpy decoder under `rules` gives other logits for any prompt."""
     weights = load.read_checkpoint(golden.folder)
-    errors = []
-    for p in golden.prompts:
+    for p in sorted(golden.prompts, key=lambda p: len(p.prompt)):
         logits = reference.logits(rules, weights, p.prompt + p.tokens[:-1], len(p.prompt))
         rows = len(p.prompt) - 1 + np.array(golden.steps)
-        errors.append(np.abs(logits[rows] - p.logits).max())
-    return float(max(errors))
+        if np.abs(logits[rows] - p.logits).max() > 10 * golden.logit_tolerance:
+            return True
+    return False
 
 
 @pytest.fixture(params=EXPECTED)
@@ -264,8 +264,7 @@ MISTAKES = [
 )
 def test_a_wrong_rule_would_be_seen(name: str, mistake: str, mutate: Callable) -> None:
     golden = load.load_case(name)
-    error = largest_logit_error(golden, mutate(reference.rules_of(config_of(golden))))
-    assert error > 10 * golden.logit_tolerance, mistake
+    assert is_off(golden, mutate(reference.rules_of(config_of(golden)))), mistake
 
 
 def test_dynamic_rope_depends_on_the_prompt_length() -> None:

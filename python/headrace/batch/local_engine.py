@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from headrace.llm.async_llm import AsyncLLM
-from headrace.llm.async_stream import OutputUpdates
 from headrace.llm.outputs import RequestOutput
 from headrace.protocol.chat import ChatRequest
 from headrace.protocol.completions import CompletionRequest
@@ -32,25 +30,20 @@ class LocalEngine:
         return self._llm.get_tokenizer()
 
     async def chat(self, request: ChatRequest) -> Sequence[RequestOutput]:
-        return await _whole(partial(self._llm.chat, **request.call_arguments()), request.notes)
+        return await self._outputs(request)
 
     async def generate(self, request: CompletionRequest) -> Sequence[RequestOutput]:
-        calls = [
-            _whole(partial(self._llm.generate, prompt, request.params), request.notes)
-            for prompt in request.call_prompts()
-        ]
-        return [output for outputs in await all_of(calls) for output in outputs]
+        return await self._outputs(request)
 
-
-async def _whole(start: Callable[[], OutputUpdates], notes: list[str]) -> list[RequestOutput]:
-    """`notes`: gets what of its schemas is left to the model."""
-    try:
-        updates = start()
-        results = await updates.results()
-        notes += updates.notes
-        return results
-    except (TypeError, ValueError) as error:  # of the sampling parameters, or the call's form
-        raise ProtocolError(str(error)) from error
+    async def _outputs(self, request: ChatRequest | CompletionRequest) -> list[RequestOutput]:
+        try:
+            started = request.start(self._llm)
+            found = await all_of([one.results() for one in started])
+        except (TypeError, ValueError) as error:  # of the sampling parameters, or the call's form
+            raise ProtocolError(str(error)) from error
+        for one in started:  # what of its schemas is left to the model
+            request.notes += one.notes
+        return [output for outputs in found for output in outputs]
 
 
 async def all_of(calls: Sequence[Awaitable[T]]) -> list[T]:

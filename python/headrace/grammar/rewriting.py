@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.grammar.finite import without_endless
+from headrace.grammar.idle_keys import drop_idle_keys
 from headrace.grammar.keys import bare_object
 from headrace.grammar.schema_tree import subschemas
 from headrace.quoting import shortened
@@ -80,10 +81,9 @@ class GuidableSchema:
             self._note(f"the schema ({shortened(str(error))})")
 
     def _read(self, path: str, node: dict[str, Any]) -> None:
-        for name in _UNKNOWN & node.keys():
-            if name == "uniqueItems" and node[name] is False:
-                del node[name]
-            elif self._lenient:
+        drop_idle_keys(node)
+        if self._lenient:
+            for name in _UNKNOWN & node.keys():
                 self._drop(path, node, name)
         if "multipleOf" in node and not _is_cheap(node["multipleOf"]):
             if not self._lenient:

@@ -10,12 +10,14 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from headrace.llm.async_stream import AsyncRunner, OutputUpdates
 from headrace.llm.base import BaseLLM, sampling_list
+from headrace.llm.beam_request import BeamSearchRequest
+from headrace.llm.beam_search import check_beam_params
 from headrace.llm.pooling.calls import EmbedCall, ScoreCall
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
 from headrace.llm.requests.planner import check_shared
 from headrace.llm.requests.preparation import Job
 from headrace.options.lora import LoRARequest, lora_list
-from headrace.options.sampling_params import SamplingParams
+from headrace.options.sampling_params import BeamSearchParams, SamplingParams
 from headrace.prompts import conversation_list, prompt_list
 from headrace.quoting import checked_text
 
@@ -85,6 +87,24 @@ class AsyncLLM(BaseLLM):
         item = _only(conversation_list(messages), "conversation")
         job = self._chat_job(item, options, params, self._lora(lora_request))
         return self._start(job, request_id)
+
+    def beam_search(
+        self,
+        prompt: Prompt,
+        params: BeamSearchParams,
+        *,
+        lora_request: LoRARequest | None = None,
+        request_id: str | None = None,
+    ) -> BeamSearchRequest:
+        """`await` it for what LLM.beam_search gives for the prompt, which may also be a dict with
+        "messages", as in LLM.generate. request_id: for `abort`."""
+        check_beam_params(params)
+        item = _only(prompt_list(prompt), "prompt")
+        job = self._prompt_job(item, self.default_sampling_params, self._lora(lora_request))
+        self._check_open()
+        self._runner.check_process()
+        name = checked_text(request_id or str(uuid.uuid4()), "request_id")
+        return BeamSearchRequest(self._runner, job, params, name)
 
     async def embed(
         self,

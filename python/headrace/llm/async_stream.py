@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from headrace import native
 from headrace.errors import EngineError
@@ -45,6 +45,14 @@ _LONG_TEXT = 1 << 16  # characters
 _GRAMMAR_THREADS = 8  # most of what they do is to wait
 
 
+class Running(Protocol):
+    """What has begun: a request, or a beam search."""
+
+    request_id: str
+
+    def abort(self) -> None: ...
+
+
 class AsyncRunner:
     """What the requests of one AsyncLLM share. Any thread and any event loop may use it."""
 
@@ -53,9 +61,7 @@ class AsyncRunner:
         self.planner = planner
         self.registry = registry
         self._lock = threading.RLock()  # again by a stream that is collected meanwhile
-        self._streams: weakref.WeakValueDictionary[str, OutputUpdates] = (
-            weakref.WeakValueDictionary()
-        )
+        self._streams: weakref.WeakValueDictionary[str, Running] = weakref.WeakValueDictionary()
         self._process = os.getpid()
         self._text = ThreadPoolExecutor(_TEXT_THREADS, "headrace-text")
         self._long = ThreadPoolExecutor(1, "headrace-long-text")
@@ -107,16 +113,16 @@ class AsyncRunner:
             raise EngineError("the LLM has been closed", 500) from None
         return await running
 
-    def opened(self, stream: OutputUpdates) -> None:
+    def opened(self, stream: Running) -> None:
         with self._lock:
             self._streams.setdefault(stream.request_id, stream)
 
-    def closed(self, stream: OutputUpdates) -> None:
+    def closed(self, stream: Running) -> None:
         with self._lock:
             if self._streams.get(stream.request_id) is stream:
                 del self._streams[stream.request_id]
 
-    def streams(self) -> dict[str, OutputUpdates]:
+    def streams(self) -> dict[str, Running]:
         """Those that have begun and not ended, by request id."""
         with self._lock:
             return dict(self._streams)
@@ -138,17 +144,25 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     more; `async with` and `aclose` cancel it at once.
     """
 
-    def __init__(self, runner: AsyncRunner, job: Job, request_id: str) -> None:
-        """`request_id`: with n > 1, that of output i has "_i" behind it."""
+    def __init__(
+        self,
+        runner: AsyncRunner,
+        job: Job,
+        request_id: str,
+        planner: RequestPlanner | None = None,
+    ) -> None:
+        """`request_id`: with n > 1, that of output i has "_i" behind it. `planner`: default: the
+        runner's."""
         self.request_id = request_id
-        self._constraints = Constraints(runner.planner)
+        self._planner = runner.planner if planner is None else planner
+        self._constraints = Constraints(self._planner)
         self._runner = runner
         self._job = job
         self._arrival = time.time()
         self._collector = Collector(
             runner.registry,
             [job.params.n],
-            raise_on_error=runner.planner.args.raise_on_error,
+            raise_on_error=self._planner.args.raise_on_error,
             until_released=False,
         )
         self._ready: deque[RequestOutput] = deque()
@@ -288,7 +302,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     def _read(self, facts: list[RequestFacts]) -> list[PreparedRequest]:
         strings = tuple(self._job.params.stop_strings())
         stops = StopStrings(strings) if strings else None
-        return prepare(self._job, facts, self._runner.planner, stops)
+        return prepare(self._job, facts, self._planner, stops)
 
     async def _launch(self, request: PreparedRequest) -> None:
         """Submits a request, or notes why it failed."""
@@ -298,7 +312,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             self._collector.forget(request.facts.request_id)
             self._collector.fail(request.facts.index, request.facts, error)
         else:
-            live = OutputProcessor(request, handle, self._runner.planner)
+            live = OutputProcessor(request, handle, self._planner)
             self._collector.add(request.facts.index, live)
 
     async def _submit(self, request: PreparedRequest) -> native.Request:

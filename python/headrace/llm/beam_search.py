@@ -4,19 +4,22 @@ step, whose prefix the cache holds, and the most likely next tokens from its log
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.errors import EngineError
-from headrace.llm.outputs import Logprob, RequestOutput
+from headrace.llm.outputs import CompletionOutput, Logprob, RequestOutput
+from headrace.llm.requests.output_processor import sort_parts
 from headrace.llm.requests.planner import RequestPlanner
 from headrace.llm.requests.preparation import Job
 from headrace.llm.requests.session import describe_error, request_errors
+from headrace.media.requests.placing import rows_of
 from headrace.options.lora import LoRARequest
 from headrace.options.sampling_params import BeamSearchParams, SamplingParams
-from headrace.parsers.output_plan import Parsing
+from headrace.parsers.output_plan import ParsedText, Parsing
 from headrace.prompts import Prompt, PromptParts
+from headrace.quoting import quoted
 
 
 @dataclass(slots=True)
@@ -45,10 +48,6 @@ class BeamSearchOutput:
     sequences: list[BeamSearchSequence]
     error_code: int = 200
     error_msg: str | None = None
-
-
-# Of jobs, the finished outputs in order.
-Run = Callable[[list[Job]], list[RequestOutput]]
 
 
 @dataclass(slots=True)
@@ -88,13 +87,13 @@ class _Search:
 
 
 class BeamSearch:
-    """A call of LLM.beam_search."""
+    """A search for several prompts: `add` them; then, while there are `jobs`, run these and `take`
+    what they give, in their order. One thread at a time."""
 
-    def __init__(self, planner: RequestPlanner, params: BeamSearchParams, run: Run) -> None:
-        """`planner`: LLM's, with `beam_planner`'s changes, as `run` has it."""
+    def __init__(self, planner: RequestPlanner, params: BeamSearchParams) -> None:
+        """`planner`: with `beam_planner`'s changes, as what runs the jobs has it."""
         self._planner = planner
         self._params = params
-        self._run = run
         most = min(2 * params.beam_width, planner.info.vocab_size)
         self._sampling = SamplingParams(
             temperature=float(params.temperature),
@@ -106,24 +105,55 @@ class BeamSearch:
         self._ends = frozenset[int]()
         if not params.ignore_eos:
             self._ends = planner.end_tokens(self._sampling)
+        self._searches: list[_Search | BeamSearchOutput] = []
+        self._running: list[tuple[_Search, _Beam]] = []
 
-    def run(self, jobs: Sequence[Job]) -> list[BeamSearchOutput]:
-        """One for each prompt. Raises EngineError with raise_on_error."""
-        searches = [self._begin(job) for job in jobs]
-        while running := [search for search in searches if isinstance(search, _Search)]:
-            running = [search for search in running if search.live]
-            if not running:
-                break
-            steps = [(search, beam) for search in running for beam in search.live]
-            outputs = self._run([self._job(search, beam) for search, beam in steps])
-            found: dict[int, list[_Beam]] = {id(search): [] for search in running}
-            for (search, beam), output in zip(steps, outputs, strict=True):
-                found[id(search)] += self._next(search, beam, output)
-            for search in running:
-                self._keep(search, found[id(search)])
+    def add(self, job: Job) -> None:
+        """Reads a prompt. Raises EngineError with raise_on_error."""
+        self._searches.append(self._begin(job))
+
+    def jobs(self) -> list[Job]:
+        """Of the next step; none: the search has ended."""
+        searches = [search for search in self._searches if isinstance(search, _Search)]
+        self._running = [(search, beam) for search in searches for beam in search.live]
+        return [self._job(search, beam) for search, beam in self._running]
+
+    def take(self, outputs: Sequence[RequestOutput]) -> None:
+        found: dict[int, tuple[_Search, list[_Beam]]] = {}
+        for (search, beam), output in zip(self._running, outputs, strict=True):
+            found.setdefault(id(search), (search, []))[1].extend(self._next(search, beam, output))
+        for search, beams in found.values():
+            self._keep(search, beams)
+
+    def abort(self) -> None:
+        """Ends what is still searched."""
+        for search in self._searches:
+            if isinstance(search, _Search) and search.live:
+                search.live, search.error = [], (200, "Aborted")
+
+    def outputs(self) -> list[BeamSearchOutput]:
+        """One for each prompt."""
         return [
-            self._finish(search) if isinstance(search, _Search) else search for search in searches
+            self._finish(search) if isinstance(search, _Search) else search
+            for search in self._searches
         ]
+
+    def request_outputs(self, parsing: Parsing) -> list[RequestOutput]:
+        """The same as outputs of requests, which `parsing` parses: beam_width for each prompt, or
+        one that says what has failed."""
+        found: list[RequestOutput] = []
+        for search in self._searches:
+            if isinstance(search, BeamSearchOutput):
+                found.append(_failed(search.error_code, search.error_msg))
+            elif search.error != (200, None):
+                found.append(_failed(*search.error))
+            else:
+                best = self._best(search, search.complete)
+                found += [
+                    self._request_output(search, beam, index, parsing)
+                    for index, beam in enumerate(best)
+                ]
+        return found
 
     def _begin(self, job: Job) -> _Search | BeamSearchOutput:
         try:
@@ -144,7 +174,7 @@ class BeamSearch:
     def _next(self, search: _Search, beam: _Beam, output: RequestOutput) -> list[_Beam]:
         """A beam with each of the likely next tokens."""
         rows = output.outputs.logprobs
-        if not rows:  # it has failed, or was aborted
+        if not rows or output.outputs.finish_reason in ("abort", "error"):
             search.error = (output.error_code, output.error_msg)
             return []
         following: Mapping[int, Logprob] = rows[0]
@@ -203,6 +233,64 @@ class BeamSearch:
             "stop" if beam.ended else "length",
             tokens[-1] if beam.ended else None,
         )
+
+    def _request_output(
+        self, search: _Search, beam: _Beam, index: int, parsing: Parsing
+    ) -> RequestOutput:
+        prompt, ids = search.prompt, beam.tokens()
+        completion = CompletionOutput(
+            index=index,
+            token_ids=ids,
+            logprobs=[step.logprobs for step in beam.path()],
+            finish_reason="stop" if beam.ended else "length",
+        )
+        plan = parsing.plan(prompt.parts, SamplingParams())
+        shown = frozenset[str]() if plan is None else plan.parsing.shown
+        completion.text = completion.completion_tokens = self._text(search, beam, shown)
+        if plan is not None:
+            parsed = ParsedText(plan)
+            for token_id in ids[:-1] if beam.ended else ids:
+                parsed.count(token_id)
+            sort_parts(completion, parsed, last=True)
+        return RequestOutput(
+            request_id="",
+            prompt=prompt.shown,
+            prompt_token_ids=prompt.token_ids,
+            outputs=completion,
+            finished=True,
+            num_input_image_tokens=rows_of(prompt.media, "image"),
+            num_input_video_tokens=rows_of(prompt.media, "video"),
+        )
+
+    def _text(self, search: _Search, beam: _Beam, shown: frozenset[str]) -> str:
+        """Of the output alone: where it goes on from the prompt's, with a space at its start."""
+        tokenizer = self._planner.tokenizer
+        if tokenizer is None:
+            return ""
+        ids = beam.tokens()
+        if beam.ended and not self._params.include_stop_str_in_output:
+            ids.pop()
+        opens = search.prompt.parts.opens_answer
+        after = () if opens else search.prompt.token_ids
+        text = tokenizer.detokenizer(True, shown, after)
+        return "".join([*map(text.push, ids), text.finish()])
+
+
+def _failed(code: int, message: str | None) -> RequestOutput:
+    reason = "abort" if code == 200 else "error"
+    return RequestOutput(
+        request_id="",
+        outputs=CompletionOutput(completion_tokens="", finish_reason=reason),
+        finished=True,
+        error_code=code,
+        error_msg=message,
+    )
+
+
+def check_beam_params(params: object) -> None:
+    """Raises TypeError."""
+    if not isinstance(params, BeamSearchParams):
+        raise TypeError(f"params must be a BeamSearchParams, got {quoted(params)}")
 
 
 def beam_planner(planner: RequestPlanner) -> RequestPlanner:

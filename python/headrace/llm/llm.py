@@ -7,7 +7,7 @@ from typing import Any, Literal, NoReturn, overload
 
 from headrace.errors import UnsupportedError
 from headrace.llm.base import BaseLLM, Params, sampling_list
-from headrace.llm.beam_search import BeamSearch, BeamSearchOutput, beam_planner
+from headrace.llm.beam_search import BeamSearch, BeamSearchOutput, beam_planner, check_beam_params
 from headrace.llm.offline import OutputStream, run_to_end
 from headrace.llm.outputs import RequestOutput, link_outputs
 from headrace.llm.pooling.calls import EmbedCall, ScoreCall
@@ -229,8 +229,7 @@ class LLM(BaseLLM):
         all. The rest as in `generate`. Each token of each beam is a request to the engine, whose
         prefix comes from the prefix cache.
         """
-        if not isinstance(params, BeamSearchParams):
-            raise TypeError(f"params must be a BeamSearchParams, got {quoted(params)}")
+        check_beam_params(params)
         if concurrency_limit is not None and concurrency_limit < 1:
             raise ValueError(f"concurrency_limit must be at least 1, got {concurrency_limit}")
         items = prompt_list(prompts)
@@ -252,7 +251,12 @@ class LLM(BaseLLM):
         found: list[BeamSearchOutput] = []
         try:
             for start in range(0, len(jobs), size):
-                part = BeamSearch(planner, params, run).run(jobs[start : start + size])
+                search = BeamSearch(planner, params)
+                for job in jobs[start : start + size]:
+                    search.add(job)
+                while asked := search.jobs():
+                    search.take(run(asked))
+                part = search.outputs()
                 progress.update(len(part), 0, 0)
                 found += part
         finally:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-P = TypeVar("P", bound=argparse.ArgumentParser)
+P = TypeVar("P", bound=argparse._ActionsContainer)
 _TYPES: dict[str, Any] = {"int": int, "float": float}
 
 
@@ -36,7 +36,9 @@ def add_engine_options(parser: P, engine_args: Any, others: dict[str, Any]) -> P
 
     Values of fields that aren't numbers, texts or flags are JSON.
     """
-    group = parser.add_argument_group("engine", "what headrace.LLM takes")
+    group: Any = parser  # a group already, in some of vLLM's scripts
+    if isinstance(parser, argparse.ArgumentParser):
+        group = parser.add_argument_group("engine", "what headrace.LLM takes")
     for item in fields(engine_args):
         _add(group, item.name, str(item.type), item.default)
     for name, kind in others.items():

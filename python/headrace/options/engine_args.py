@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import warnings
@@ -432,6 +433,12 @@ class EngineArgs:
     def add_cli_args(cls, parser: P) -> P:
         """`parser` with an option for each keyword of LLM: LLM(**vars(parser.parse_args()))."""
         return add_engine_options(parser, cls, vllm_types())
+
+    @classmethod
+    def from_cli_args(cls, args: argparse.Namespace) -> EngineArgs:
+        """Of what such a parser has read; a script's own options are left out."""
+        names = [*(item.name for item in fields(cls)), *VLLM_NAMES]
+        return cls.from_kwargs({n: getattr(args, n) for n in names if hasattr(args, n)})
 
     def model_options(self, path: str) -> dict[str, Any]:
         """The engine's options for the model folder at `path`; those of `speculative` as a dict."""

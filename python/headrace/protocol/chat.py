@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.llm.requests.preparation import text_size
-from headrace.options.sampling_params import SamplingParams
+from headrace.options.lora import LoRARequest
+from headrace.options.sampling_params import BeamSearchParams, SamplingParams
+from headrace.protocol.beams import read_beams
 from headrace.protocol.body import Body
 from headrace.protocol.errors import ProtocolError
 from headrace.protocol.messages import read_messages
@@ -34,6 +36,7 @@ class ChatRequest:
     return_token_ids: the answer holds the token ids too.
     prompt_logprobs: of so many tokens, as vLLM's field asks for them.
     own_prompt: of read_own_prompt: ids that follow the conversation, or a prompt instead of it.
+    beams: a beam search instead of sampling.
     request_id: chosen by the caller; None: the engine's.
     notes: fields that were given and have no effect, a sentence each.
     """
@@ -51,6 +54,18 @@ class ChatRequest:
     mm_processor_kwargs: dict[str, Any] | None = None
     prompt_logprobs: int | None = None
     own_prompt: dict[str, Any] = field(default_factory=dict)
+    beams: BeamSearchParams | None = None
+
+    def start(self, llm: Any, lora: LoRARequest | None = None) -> list[Any]:
+        """The requests of an AsyncLLM: one. Raises TypeError, ValueError."""
+        arguments = self.call_arguments()
+        if self.beams is None:
+            return [llm.chat(**arguments, lora_request=lora)]
+        del arguments["sampling_params"]
+        prompt = {name: value for name, value in arguments.items() if value is not None}
+        if self.own_prompt:
+            (prompt,) = arguments["messages"]
+        return [llm.beam_search(prompt, self.beams, lora_request=lora)]
 
     def call_arguments(self) -> dict[str, Any]:
         """The keyword arguments of LLM.chat and AsyncLLM.chat, besides LoRA's and the id."""
@@ -133,6 +148,8 @@ def read_chat(value: Any) -> ChatRequest:
         raise ProtocolError(
             "prompt_logprobs doesn't go with stream", "prompt_logprobs", "unsupported_value"
         )
+    others = {"stream": request.stream.wanted, "tools": tools.shown is not None}
+    request.beams = read_beams(body, params, others)
     _read_others(body)
     body.finish()
     return request

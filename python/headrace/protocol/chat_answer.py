@@ -43,7 +43,7 @@ def chat_answer(
 def _choice(
     request: ChatRequest, output: RequestOutput, tokenizer: Tokenizer | None
 ) -> dict[str, Any]:
-    part = output.outputs
+    part, top = output.outputs, request.params.logprobs
     message: dict[str, Any] = {"role": "assistant", "content": part.text, "refusal": None}
     if part.reasoning_content is not None:
         message["reasoning_content"] = part.reasoning_content
@@ -53,7 +53,7 @@ def _choice(
     choice = {
         "index": part.index,
         "message": message,
-        "logprobs": chat_logprobs(part, request.params.logprobs or 0, tokenizer),
+        "logprobs": None if top is None else chat_logprobs(part, top, tokenizer),
         "finish_reason": finish_reason(part),
     }
     if request.return_token_ids:

@@ -59,8 +59,9 @@ def _prompt_alone(output: RequestOutput) -> RequestOutput:
 def _choice(
     request: CompletionRequest, place: int, output: RequestOutput, tokenizer: Tokenizer | None
 ) -> dict[str, Any]:
-    part, params = output.outputs, request.params
-    positions, offsets, shown = output_positions(part), list[int](), ""
+    part, top = output.outputs, request.params.logprobs
+    positions = [] if top is None else output_positions(part)
+    offsets, shown = list[int](), ""
     if request.echo:
         shown = _prompt_text(request, place, output, tokenizer)
         echoed = list(zip(output.prompt_token_ids, output.prompt_logprobs or (), strict=False))
@@ -73,8 +74,8 @@ def _choice(
         "index": place,
         "text": shown + part.text,
         "logprobs": None
-        if part.logprobs is None
-        else completion_logprobs(positions, offsets, params.logprobs or 0, tokenizer),
+        if top is None or part.logprobs is None
+        else completion_logprobs(positions, offsets, top, tokenizer),
         "finish_reason": part.finish_reason,
         "stop_reason": part.stop_reason,
     }

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.options.sampling_params import SamplingParams
+from headrace.options.lora import LoRARequest
+from headrace.options.sampling_params import BeamSearchParams, SamplingParams
+from headrace.protocol.beams import read_beams
 from headrace.protocol.body import Body
 from headrace.protocol.chat import read_common_others
 from headrace.protocol.errors import ProtocolError
@@ -31,6 +33,7 @@ class CompletionRequest:
     echo: the answers begin with their prompts.
     prompt_only: nothing is generated (max_tokens is 0), for the log-probabilities of the prompts.
     prompt_logprobs: of so many tokens, as vLLM's field asks for them.
+    beams: a beam search instead of sampling.
     add_special_tokens: the tokenizer adds what it adds to a text of its own, such as BOS.
     The rest as in ChatRequest.
     """
@@ -45,7 +48,15 @@ class CompletionRequest:
     request_id: str | None = None
     prompt_only: bool = False
     prompt_logprobs: int | None = None
+    beams: BeamSearchParams | None = None
     notes: list[str] = field(default_factory=list)
+
+    def start(self, llm: Any, lora: LoRARequest | None = None) -> list[Any]:
+        """The requests of an AsyncLLM: one for each prompt. Raises TypeError, ValueError."""
+        prompts = self.call_prompts()
+        if self.beams is None:
+            return [llm.generate(prompt, self.params, lora_request=lora) for prompt in prompts]
+        return [llm.beam_search(prompt, self.beams, lora_request=lora) for prompt in prompts]
 
     @property
     def prompt_size(self) -> int:
@@ -105,6 +116,8 @@ def read_completion(value: Any) -> CompletionRequest:
         raise ProtocolError(
             f"prompt and n ask for {len(prompts) * params.n} outputs: at most {_MOST_OUTPUTS}", "n"
         )
+    others = {"stream": stream.wanted, "max_tokens: 0": prompt_only}
+    beams = read_beams(body, params, others, len(prompts))
     request = CompletionRequest(
         body.text("model"),
         prompts,
@@ -116,6 +129,7 @@ def read_completion(value: Any) -> CompletionRequest:
         body.text("request_id"),
         prompt_only,
         asked,
+        beams,
         body.notes,
     )
     body.refuse("suffix", "the engine goes on from the end of a prompt only", "")

@@ -39,7 +39,7 @@ _FLAGS = (
 )
 _LISTS = ("stop_token_ids", "bad_words", "bad_words_token_ids", "allowed_token_ids")
 # Fields of a body that hold a guided output, with GuidedDecodingParams' name for each.
-_GUIDED = {
+GUIDED_FIELDS = {
     "guided_json": "json",
     "guided_regex": "regex",
     "guided_choice": "choice",
@@ -53,7 +53,7 @@ SAMPLING_FIELDS = (
     *(name for name in _INTEGERS if name not in ("n", "max_tokens")),
     *_FLAGS,
     *_LISTS,
-    *_GUIDED,
+    *GUIDED_FIELDS,
     "structured_outputs",
     "logit_bias",
     "logits_processors_args",
@@ -121,10 +121,6 @@ def _check_count(name: str, value: Any) -> None:
 def _refuse_others(body: Body, n: int | None) -> None:
     """What other servers know and this engine doesn't do, each but with its neutral value."""
     body.refuse("best_of", "nothing is chosen among outputs; ask for all of them by n", 1, n or 1)
-    body.refuse(
-        "use_beam_search", "the server samples; headrace.LLM.beam_search searches offline", False
-    )
-    body.refuse("length_penalty", "the server has no beam search", 1, 1.0)
     body.refuse("guided_decoding_backend", "it is an option of the engine, not of a request")
     body.refuse("guided_whitespace_pattern", "write the white space into guided_grammar")
     body.refuse("logits_processors", "use logit_bias")
@@ -190,10 +186,10 @@ def _guided(body: Body) -> GuidedDecodingParams | None:
     structured = body.mapping("structured_outputs")
     if structured:
         part = Body(structured, "structured_outputs")
-        found = {name: part.take(name) for name in _GUIDED.values()}
+        found = {name: part.take(name) for name in GUIDED_FIELDS.values()}
         part.finish()
         asked["structured_outputs"] = {k: v for k, v in found.items() if v not in (None, False)}
-    for name, own in _GUIDED.items():
+    for name, own in GUIDED_FIELDS.items():
         value = body.take(name)
         if value not in (None, False):
             asked[name] = {own: value}

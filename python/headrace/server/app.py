@@ -74,6 +74,7 @@ _GETS: tuple[tuple[str, Handler, Access], ...] = (
     ("/health", health.health, "open"),
     ("/version", health.show_version, "user"),
     ("/metrics", health.metrics, "user"),
+    ("/tokenizer_info", tokens.tokenizer_info, "user"),
     ("/v1/models", models.list_models, "user"),
     ("/v1/models/{name:path}", models.get_model, "user"),
     ("/v1/files", files.list_files, "user"),
@@ -142,7 +143,7 @@ def create_app(config: ServerConfig, registry: ModelRegistry) -> Starlette:
 @contextlib.asynccontextmanager
 async def _lifespan(state: ServerState, _: Starlette) -> AsyncIterator[None]:
     if state.batches is not None:
-        state.batches.start()
+        await state.batches.start()
     try:
         yield
     finally:

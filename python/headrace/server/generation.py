@@ -30,23 +30,17 @@ async def open_chat(call: Call, request: ChatRequest, target: Target) -> list[An
     Raises ApiError and ProtocolError for what the server refuses.
     """
     check_chat(call.state.config, request)
-    arguments = {**request.call_arguments(), "lora_request": target.adapter}
     _log_request(call, request.own_prompt or request.messages, request.params)
     await _enter(call, target)
-    return _opened(call, lambda: [target.model.llm.chat(**arguments)])
+    return _opened(call, lambda: request.start(target.model.llm, target.adapter))
 
 
 async def open_completion(call: Call, request: CompletionRequest, target: Target) -> list[Any]:
     """The same for prompts: a request for each."""
     check_completion(call.state.config, request)
-    prompts = request.call_prompts()
     _log_request(call, request.prompts, request.params)
     await _enter(call, target)
-    generate = target.model.llm.generate
-    return _opened(
-        call,
-        lambda: [generate(p, request.params, lora_request=target.adapter) for p in prompts],
-    )
+    return _opened(call, lambda: request.start(target.model.llm, target.adapter))
 
 
 async def whole(call: Call, target: Target, requests: list[Any]) -> list[RequestOutput]:

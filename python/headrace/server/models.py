@@ -68,6 +68,13 @@ class ServedModel:
         self.idle.set()
         self.pulse = Pulse(self.llm.stats)
 
+    def templates(self) -> dict[str, str]:
+        """By name, what chats are written with: what the server was given, or the model's own."""
+        if self.llm.chat_template is not None:
+            return {"default": self.llm.chat_template}
+        tokenizer = self.llm.get_tokenizer()
+        return {} if tokenizer is None else dict(tokenizer.chat_templates)
+
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
         """The model stays within the block."""

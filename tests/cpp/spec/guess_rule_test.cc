@@ -177,5 +177,19 @@ TEST(GuessRule, ReadingIsPaidFromABudget) {
   EXPECT_FALSE(rule.can_read(7));
 }
 
+TEST(GuessRule, LongLuckBuysNoLongReading) {
+  GuessRule rule({.read_rows = 32, .drafter = 0.1}, kMost);
+  GuessLuck luck;
+  for (int step = 0; step < 100'000; ++step) {
+    rule.note_step(9, 1);
+    rule.note_result(luck, 8, 8);
+  }
+  int64_t read = 0;
+  for (; rule.can_read(100) && read < 1'000'000; read += 100) rule.note_read(100);
+  EXPECT_NEAR(static_cast<double>(read), GuessRule::kMostRows / 0.1, 200);
+  for (int step = 0; step < 1000; ++step) rule.note_step(GuessRule::kProbeSteps, 1);
+  EXPECT_TRUE(rule.can_read(1000)) << "what is spent is earned again";
+}
+
 }  // namespace
 }  // namespace headrace

@@ -41,9 +41,31 @@ def main():
 texts = main()
 assert "5" in texts[0] and "Paris" in texts[1], texts
 """
-CHAT = """
+GENERATE = """
 from vllm import LLM, EngineArgs
 from vllm.utils import FlexibleArgumentParser
+
+parser = FlexibleArgumentParser()
+engine_group = parser.add_argument_group("Engine arguments")
+EngineArgs.add_cli_args(engine_group)
+engine_group.set_defaults(model="MODEL")
+sampling_group = parser.add_argument_group("Sampling parameters")
+for option, kind in (("--max-tokens", int), ("--temperature", float), ("--top-p", float)):
+    sampling_group.add_argument(option, type=kind)
+args = vars(parser.parse_args())
+own = {name: args.pop(name) for name in ("max_tokens", "temperature", "top_p")}
+llm = LLM(**args)
+sampling_params = llm.get_default_sampling_params()
+for name, value in own.items():
+    if value is not None:
+        setattr(sampling_params, name, value)
+outputs = llm.generate(["Hello, my name is", "The capital of France is"], sampling_params)
+assert [len(output.outputs[0].token_ids) <= 16 for output in outputs] == [True, True]
+"""
+CHAT = """
+from vllm import LLM, EngineArgs
+from vllm.outputs import RequestOutput
+from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 def create_parser():
     parser = FlexibleArgumentParser()
@@ -81,15 +103,20 @@ assert outputs[0].outputs[0].text.startswith(" France")
 """
 EMBED = """
 from argparse import Namespace
-from vllm import LLM
+from vllm import LLM, EngineArgs
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.utils.print_utils import print_embeddings
 
-args = Namespace(model="MODEL", runner="pooling", enforce_eager=True)
+parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+parser.set_defaults(model="MODEL", runner="pooling", enforce_eager=True)
+args: Namespace = parser.parse_args(["--max_model_len", "512"])
 prompts = ["Hello, my name is", "The future of AI is"]
 model = LLM(**vars(args))
 outputs = model.embed(prompts)
 for prompt, output in zip(prompts, outputs):
     embeds = output.outputs.embedding
     assert len(embeds) == model.model_info.hidden_size
+    print_embeddings(embeds)
 for output, other in zip(model.encode(prompts, pooling_task="embed"), outputs):
     assert output.outputs.data == other.outputs.embedding
 """
@@ -130,6 +157,7 @@ assert generate_output("SQL", grammar).startswith("SELECT ")
 """
 PREFIX = """
 from vllm import LLM, SamplingParams
+from vllm.distributed import cleanup_dist_env_and_memory
 
 prefix = "You are an expert school principal, skilled in effectively managing faculty. " * 3
 prompts = ["Hello, my name is", "The president of the United States is"]
@@ -143,6 +171,58 @@ assert [output.outputs[0].text for output in outputs] == regular
 assert all(output.num_cached_tokens for output in outputs)
 assert regular_llm.reset_prefix_cache()
 assert not regular_llm.generate(generating_prompts[:1], sampling_params)[0].num_cached_tokens
+del regular_llm
+cleanup_dist_env_and_memory()
+llm = LLM(model="MODEL", enable_prefix_caching=False, gpu_memory_utilization=0.4)
+outputs = llm.generate(generating_prompts, sampling_params=sampling_params)
+assert [output.outputs[0].text for output in outputs] == regular
+"""
+ENGINE = """
+from vllm import EngineArgs, LLMEngine, RequestOutput, SamplingParams
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+test_prompts = [
+    ("A robot may not injure a human being",
+     SamplingParams(temperature=0.0, logprobs=1, prompt_logprobs=1, max_tokens=8)),
+    ("To be or not to be,",
+     SamplingParams(temperature=0.8, top_k=5, presence_penalty=0.2, max_tokens=8)),
+    ("What is the meaning of life?",
+     SamplingParams(n=2, temperature=0.8, top_p=0.95, frequency_penalty=0.1, max_tokens=8)),
+]
+parser = FlexibleArgumentParser(description="Demo on using the LLMEngine class directly")
+parser = EngineArgs.add_cli_args(parser)
+parser.set_defaults(model="MODEL")
+parser.add_argument("--max-tokens"), parser.add_argument("--temperature")
+engine = LLMEngine.from_engine_args(EngineArgs.from_cli_args(parser.parse_args()))
+request_id, step_id, finished = 0, 0, {}
+while test_prompts or engine.has_unfinished_requests():
+    if test_prompts:
+        prompt, sampling_params = test_prompts.pop(0)
+        engine.add_request(str(request_id), prompt, sampling_params)
+        request_id += 1
+    if step_id == 3:
+        engine.reset_prefix_cache(reset_running_requests=True)
+    request_outputs: list[RequestOutput] = engine.step()
+    for request_output in request_outputs:
+        if request_output.finished:
+            finished[request_output.request_id] = request_output
+    step_id += 1
+assert sorted(finished) == ["0", "1", "2"]
+assert [len(finished[name].outputs) for name in "012"] == [1, 1, 2]
+assert finished["0"].prompt_logprobs and len(finished["0"].outputs[0].logprobs) == 8
+alone = engine.llm.generate("A robot may not injure a human being",
+                            SamplingParams(temperature=0, max_tokens=8))
+assert finished["0"].outputs[0].text == alone[0].outputs[0].text
+engine.add_request("3", "To be", SamplingParams(max_tokens=400, ignore_eos=True))
+try:
+    engine.add_request("3", "or not", SamplingParams())
+    raise AssertionError("an id that is in use was taken")
+except ValueError as error:
+    assert "'3' is in use" in str(error)
+assert engine.get_num_unfinished_requests() == 1
+engine.abort_request(["3", "4"])
+assert engine.step() == [] and not engine.has_unfinished_requests()
+llm = engine.llm
 """
 REPRODUCIBILITY = """
 import os
@@ -198,11 +278,13 @@ assert outputs[0].sequences[0].text.endswith("5.") or "5" in outputs[0].sequence
 """
 SCRIPTS = {
     "basic": BASIC,
+    "generate": GENERATE,
     "chat": CHAT,
     "embed": EMBED,
     "score": SCORE,
     "structured_outputs": STRUCTURED,
     "prefix_caching": PREFIX,
+    "llm_engine": ENGINE,
     "reproducibility": REPRODUCIBILITY,
     "sampling": SAMPLING,
     "beam_search": BEAMS,

@@ -24,13 +24,13 @@ class Job:
 
 def make_jobs() -> list[Job]:
     rng = random.Random(SEED)
-    shared = [[rng.randrange(10, 2000) for _ in range(n)] for n in (40, 90)]
+    shared = [[rng.randrange(10, 2000) for _ in range(n)] for n in (20, 45)]
     jobs = []
     for index in range(REQUESTS):
         head = rng.choice([[], [], [], [], *shared])
-        prompt = head + [rng.randrange(10, 2000) for _ in range(rng.randint(1, 60))]
+        prompt = head + [rng.randrange(10, 2000) for _ in range(rng.randint(1, 20))]
         sampling = {
-            "max_tokens": rng.choice([rng.randint(1, 40), rng.randint(40, 300)]),
+            "max_tokens": rng.choice([rng.randint(1, 8), rng.randint(40, 56)]),
             "temperature": rng.choice([0.0, 0.7, 1.3]),
             "top_p": rng.choice([1.0, 0.9]),
             "top_k": rng.choice([0, 20]),

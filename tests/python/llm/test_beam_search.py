@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from conftest import HAS_ENGINE
 from model_folders import golden_folder
 
-from headrace import LLM, BeamSearchParams, EngineError, SamplingParams
+from headrace import LLM, AsyncLLM, BeamSearchParams, EngineError, SamplingParams
 
 pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 PROMPTS = [[3, 5, 7, 11], [40, 2, 9]]
@@ -138,3 +139,55 @@ def test_what_fails_costs_the_others_nothing(llm: LLM, folder: Path) -> None:
         pytest.raises(EngineError, match="max_model_len"),
     ):
         raising.beam_search(prompts, BeamSearchParams(2, 2))
+
+
+def test_async_llm_finds_the_same(llm: LLM, folder: Path) -> None:
+    params = BeamSearchParams(3, 4, ignore_eos=True)
+
+    async def search() -> None:
+        async with AsyncLLM.load(str(folder), max_model_len=64, **OPTIONS) as own:
+            found = await asyncio.gather(*(own.beam_search(ids, params) for ids in PROMPTS))
+            assert found == llm.beam_search(PROMPTS, params)
+            outputs = await own.beam_search(PROMPTS[0], params).results()
+            assert [output.outputs.index for output in outputs] == [0, 1, 2]
+            for output, sequence in zip(outputs, found[0].sequences, strict=True):
+                assert PROMPTS[0] + output.outputs.token_ids == sequence.tokens
+                assert output.outputs.logprobs == sequence.logprobs
+            failed = await own.beam_search(list(range(70)), params)
+            assert (failed.sequences, failed.error_code) == ([], 400)
+            (failed_output,) = await own.beam_search(list(range(70)), params).results()
+            assert failed_output.error_msg == failed.error_msg
+            asked = own.beam_search(PROMPTS[0], params)
+            await asked
+            with pytest.raises(RuntimeError, match="awaited already"):
+                await asked
+            with pytest.raises(TypeError, match="params must be a BeamSearchParams"):
+                own.beam_search(PROMPTS[0], SamplingParams())  # type: ignore[arg-type]
+
+    asyncio.run(search())
+
+
+def test_a_cancelled_search_ends(folder: Path) -> None:
+    async def search() -> None:
+        async with AsyncLLM.load(str(folder), max_model_len=4096, **OPTIONS) as own:
+            params = BeamSearchParams(2, 4000, ignore_eos=True)
+            task = asyncio.ensure_future(own.beam_search(PROMPTS[0], params).results())
+            while own.stats().generated_tokens < 4:
+                await asyncio.sleep(0)
+            assert own._runner.streams()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not own._runner.streams()
+            while own.request_ids():
+                await asyncio.sleep(0)
+            for name in (None, "mine"):
+                search = own.beam_search(PROMPTS[0], params, request_id="mine")
+                task = asyncio.ensure_future(search.results())
+                while not own.request_ids():
+                    await asyncio.sleep(0)
+                own.abort(name)
+                (output,) = await task
+                assert (output.outputs.finish_reason, output.error_msg) == ("abort", "Aborted")
+
+    asyncio.run(asyncio.wait_for(search(), 60))

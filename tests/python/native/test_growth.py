@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace import LLM, SamplingParams, shipped_model
 
-CYCLES = 150
+CYCLES = 60
 # Of a cycle, on average: far below any object of a model, far above what the allocator's own lists
 # do (measured: below 10).
 MOST_BYTES = 128

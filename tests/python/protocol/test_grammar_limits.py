@@ -290,10 +290,10 @@ def walk(schema: Any, rng: random.Random) -> None:
 @pytest.mark.parametrize(
     ("schema", "note"),
     [
-        ({"propertyNames": {"type": "string"}}, "propertyNames at /"),
+        ({"propertyNames": {"type": "string", "maxLength": 9}}, "propertyNames at /"),
         ({"items": {"uniqueItems": True}}, "uniqueItems at /items"),
         ({"not": {"const": 1}}, "not at /"),
-        ({"if": {}, "then": {}}, "if at /"),
+        ({"if": {}, "then": {"maxLength": 9}}, "if at /"),
         ({"contains": {}}, "contains at /"),
         ({"dependentRequired": {"a": ["b"]}}, "dependentRequired"),
         ({"type": "string", "format": "password"}, "format at /"),
@@ -317,8 +317,37 @@ def test_what_cannot_be_guided_is_left_to_the_model(schema: Any, note: str) -> N
     started(ready)
 
 
-def test_what_says_nothing_is_no_odd_keyword() -> None:
-    assert guidable({"type": "array", "uniqueItems": False}) == ({"type": "array"}, [])
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"uniqueItems": False},
+        {"not": False},
+        {"propertyNames": {"type": "string", "title": "Key"}},  # of every record of zod's
+        {"propertyNames": True},
+        {"unevaluatedItems": True, "unevaluatedProperties": {}},
+        {"dependentRequired": {}, "dependentSchemas": {"a": {}}, "dependencies": {"a": []}},
+        {"contains": {"const": 1}, "minContains": 0},
+        {"minContains": 2, "maxContains": 3},
+        {"if": {"const": 1}},
+        {"if": {"const": 1}, "then": {}, "else": True},
+        {"then": {"const": 1}, "else": {"const": 2}},
+    ],
+)
+def test_what_says_nothing_is_no_odd_keyword(idle: Any) -> None:
+    assert guidable({"items": idle}) == ({"items": {}}, [])
+
+
+@pytest.mark.parametrize("names", [{"enum": ["a", "b", 7]}, {"type": "string", "const": "a"}])
+def test_names_from_a_list_are_properties(names: Any) -> None:
+    """As zod writes records of an enum."""
+    ready, notes = guidable({"propertyNames": names, "additionalProperties": SCORE})
+    known = ["a", "b"] if "enum" in names else ["a"]
+    assert (ready["properties"], notes) == (dict.fromkeys(known, SCORE), [])
+    assert ready["additionalProperties"] is False
+    assert guidable({"propertyNames": names, "additionalProperties": False})[0]["properties"] == {}
+    nested = {"propertyNames": names, "additionalProperties": {"propertyNames": names}}
+    with pytest.raises(ValueError, match="propertyNames"):
+        guidable(nested)  # names of names of names would have no end
 
 
 def test_padding_is_bounded(tokenizer: Tokenizer) -> None:

@@ -180,8 +180,7 @@ def test_a_wrong_message_is_named(messages: Any, param: str) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"best_of": 2}, {"use_beam_search": True}, {"length_penalty": 2},
-        {"guided_decoding_backend": "x"},
+        {"best_of": 2}, {"guided_decoding_backend": "x"},
         {"guided_whitespace_pattern": " "}, {"logits_processors": ["x"]},
         {"audio": {}}, {"modalities": ["audio"]}, {"priority": 1},
         {"documents": [{}]}, {"add_special_tokens": True},

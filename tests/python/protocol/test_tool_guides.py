@@ -92,8 +92,8 @@ def test_calls_or_an_answer_of_a_schema(name: str) -> None:
     notes: list[str] = []
     schema = {"type": "object", "properties": {"name": DIGIT}, "required": ["name"]}
     calls = tool_parsers.get(name)
-    rule = answer_rule(json_schema({**schema, "propertyNames": {}}, lenient=True), calls, notes)
-    assert notes == ["propertyNames at /"]
+    rule = answer_rule(json_schema({**schema, "uniqueItems": True}, lenient=True), calls, notes)
+    assert notes == ["uniqueItems at /"]
     call = CALLS[name].replace("VALUE", "7")
     before = "<|channel|>final<|message|>" if name == "harmony" else ""
     for text, good in (

@@ -73,6 +73,7 @@ class PlayedLLM:
             num_kv_heads=2,
         )
         self.chat_sampling = {"temperature": 0.3, "min_p": 0.1}
+        self.chat_template: str | None = None
         self._tokenizer = None if folder is None else load_tokenizer(folder)
 
     @classmethod

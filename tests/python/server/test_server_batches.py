@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import json
 import os
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +231,64 @@ def test_a_file_that_does_not_come_is_given_up(tmp_path: Path) -> None:
         answer = httpx.post(f"{url}/v1/files", content=slow(), headers=kind)
         assert answer.status_code == 408
     assert not list(tmp_path.iterdir())
+
+
+def test_a_slow_disk_holds_up_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No event loop runs on the threads that read and write descriptions."""
+    found = set()
+
+    def noting(method: Any) -> Any:
+        def noted(*args: Any) -> Any:
+            with contextlib.suppress(RuntimeError):
+                asyncio.get_running_loop()
+                found.add(f"{method.__name__} on the event loop")
+            return method(*args)
+
+        return noted
+
+    for method in (FileStore.read, FileStore.write, FileStore.list, FileStore.delete):
+        monkeypatch.setattr(FileStore, method.__name__, noting(method))
+    llm = PlayedLLM()
+    with serving(llm, files_dir=str(tmp_path)) as url, client(url) as api:
+        file_id = ended(api, start(api, rows(1)).id).output_file_id
+        llm.held = True
+        for batch in (start(api, rows(1)), start(api, rows(1))):
+            api.batches.cancel(batch.id)
+        llm.held = False
+        assert len(api.batches.list().data) == 3
+        api.files.content(file_id)
+        api.files.retrieve(file_id)
+        api.files.delete(file_id)
+    assert not found
+
+
+def test_a_batch_that_was_cancelled_while_it_began_stays_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = FileStore.write
+    begins, goes_on = threading.Event(), threading.Event()
+
+    def slow(store: FileStore, file_id: str, known: dict[str, Any]) -> dict[str, Any]:
+        if known.get("status") == "in_progress" and not begins.is_set():
+            begins.set()
+            assert goes_on.wait(60)
+        return write(store, file_id, known)
+
+    monkeypatch.setattr(FileStore, "write", slow)
+    llm = PlayedLLM()
+    with (
+        serving(llm, files_dir=str(tmp_path)) as url,
+        client(url) as api,
+        ThreadPoolExecutor() as p,
+    ):
+        batch = start(api, rows(1000))
+        assert begins.wait(60)
+        cancelling = p.submit(api.batches.cancel, batch.id)
+        assert httpx.get(f"{url}/health").status_code == 200, "though the disk is slow"
+        goes_on.set()
+        assert cancelling.result().status == "cancelling"
+        assert ended(api, batch.id).status == "cancelled"
+    assert llm.finished < 1000
 
 
 def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -342,6 +342,12 @@ def test_tokens_there_and_back(tmp_path: Path) -> None:
             headers={"content-type": "application/json"},
         )
         assert lone.status_code in (200, 400)
+        tokenizer = llm.get_tokenizer()
+        known = httpx.get(f"{url}/tokenizer_info").json()
+        assert known["eos_token"] == tokenizer.eos_token is not None
+        assert known["chat_template"] == tokenizer.chat_template
+        assert httpx.get(f"{url}/tokenizer_info?model=m").json() == known
+        assert httpx.get(f"{url}/tokenizer_info?model=other").status_code == 404
 
 
 def test_bodies_together_have_a_limit() -> None:

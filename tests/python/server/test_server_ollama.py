@@ -259,6 +259,8 @@ def test_models(tmp_path: Path) -> None:
         older = httpx.post(f"{url}/api/show", json={"name": "m:latest", "verbose": True}).json()
         version = httpx.get(f"{url}/api/version").json()
         own = httpx.get(f"{url}/version").json()
+        llm.chat_template = "{% for tool in tools %}{{ tool }}{% endfor %}"
+        given = httpx.post(f"{url}/api/show", json={"model": "m"}).json()
     assert (tag["name"], tag["model"], tag["size"], len(tag["digest"])) == ("m", "m", 3_000_000, 64)
     assert tag["details"]["parameter_size"] == "1.5M"
     assert tag["details"]["quantization_level"] == "bfloat16"
@@ -266,7 +268,9 @@ def test_models(tmp_path: Path) -> None:
     assert running["context_length"] == shown["model_info"]["played.context_length"] == 4096
     assert shown == older
     assert shown["template"] == llm.get_tokenizer().chat_template
-    assert shown["capabilities"][0] == "completion"
+    assert shown["capabilities"] == ["completion", "thinking"]
+    assert given["template"] == llm.chat_template
+    assert given["capabilities"] == ["completion", "tools"]
     assert version == own
 
 

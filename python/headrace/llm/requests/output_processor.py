@@ -135,7 +135,7 @@ class OutputProcessor:
             seed=self.facts.seed,
         )
         if self._parsed is not None:
-            self._parse(completion, text, self._parsed)
+            self._parse(completion, self._parsed)
         if self.facts.params.logprobs is not None:
             self._add_logprobs(completion, tokens)
         self._sent += len(tokens)
@@ -154,14 +154,9 @@ class OutputProcessor:
             error_msg=self._error[1],
         )
 
-    def _parse(self, completion: CompletionOutput, text: str, parsed: ParsedText) -> None:
-        """Sorts the text into content, reasoning and calls."""
-        parts = parsed.push(text, last=self.finished)
-        completion.text = parts.content
-        completion.reasoning_content = parts.reasoning or None
-        completion.tool_calls = list(parts.tool_calls) or None
-        completion.reasoning_token_num = parsed.reasoning_tokens
-        self._called = self._called or bool(parts.tool_calls)
+    def _parse(self, completion: CompletionOutput, parsed: ParsedText) -> None:
+        sort_parts(completion, parsed, last=self.finished)
+        self._called = self._called or bool(completion.tool_calls)
         if self._called and self._finish_reason == "stop":
             completion.finish_reason = "tool_calls"
 
@@ -201,6 +196,15 @@ class OutputProcessor:
             [p.rank for p in positions],
         )
         completion.logprob = positions[-1].logprob if positions else None
+
+
+def sort_parts(completion: CompletionOutput, parsed: ParsedText, last: bool) -> None:
+    """Sorts an increment's text into content, reasoning and calls."""
+    parts = parsed.push(completion.text, last)
+    completion.text = parts.content
+    completion.reasoning_content = parts.reasoning or None
+    completion.tool_calls = list(parts.tool_calls) or None
+    completion.reasoning_token_num = parsed.reasoning_tokens
 
 
 def output_text(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.types import ASGIApp
 
 from headrace.protocol.body import Body
@@ -29,20 +27,20 @@ async def create_batch(call: Call) -> ASGIApp:
     body.finish()
     if len(metadata) > 16 or any(len(str(value)) > 512 for value in metadata.values()):
         raise ApiError("metadata may have 16 entries of 512 characters", param="metadata")
-    return json_reply(runner.create(file_id, endpoint, metadata))
+    return json_reply(await runner.create(file_id, endpoint, metadata))
 
 
 async def list_batches(call: Call) -> ASGIApp:
-    data = await asyncio.to_thread(_runner(call).list)
+    data = await _runner(call).list()
     return json_reply({"object": "list", "data": data, "has_more": False})
 
 
 async def get_batch(call: Call) -> ASGIApp:
-    return json_reply(_runner(call).read(call.http.path_params["id"]))
+    return json_reply(await _runner(call).read(call.http.path_params["id"]))
 
 
 async def cancel_batch(call: Call) -> ASGIApp:
-    return json_reply(_runner(call).cancel(call.http.path_params["id"]))
+    return json_reply(await _runner(call).cancel(call.http.path_params["id"]))
 
 
 def _runner(call: Call) -> BatchRunner:

@@ -99,12 +99,13 @@ async def list_files(call: Call) -> ASGIApp:
 
 
 async def get_file(call: Call) -> ASGIApp:
-    return json_reply(store_of(call).read(call.http.path_params["id"]))
+    file_id = call.http.path_params["id"]
+    return json_reply(await asyncio.to_thread(store_of(call).read, file_id))
 
 
 async def file_content(call: Call) -> ASGIApp:
     file_id = call.http.path_params["id"]
-    store_of(call).read(file_id)
+    await asyncio.to_thread(store_of(call).read, file_id)
     return FileResponse(
         store_of(call).data(file_id), media_type="application/octet-stream", filename=file_id
     )
@@ -112,7 +113,7 @@ async def file_content(call: Call) -> ASGIApp:
 
 async def delete_file(call: Call) -> ASGIApp:
     file_id = call.http.path_params["id"]
-    store_of(call).delete(file_id)
+    await asyncio.to_thread(store_of(call).delete, file_id)
     return json_reply({"id": file_id, "object": "file", "deleted": True})
 
 

@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize, with vLLM's bodies."""
+"""POST /tokenize and /detokenize, with vLLM's bodies, and GET /tokenizer_info."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from headrace.server.models import Target
 from headrace.server.replies import json_reply
 
 T = TypeVar("T")
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 _MOST_IDS = 1 << 20
 _LEAST_TEXT = 1 << 20  # characters that may be tokenized with every model,
 _MOST_CHARS = 16  # and so many for each token of its context
@@ -60,6 +61,15 @@ async def detokenize(call: Call) -> ASGIApp:
     tokenizer = _tokenizer(target)
     text = await _in_thread(call, lambda: tokenizer.decode(ids), len(ids))
     return json_reply({"prompt": text})
+
+
+async def tokenizer_info(call: Call) -> ASGIApp:
+    """vLLM's: the special tokens and the chat template of the first model, or of ?model=NAME."""
+    target = call.state.models.find(call.http.query_params.get("model"))
+    tokenizer = _tokenizer(target)
+    tokens = {name: getattr(tokenizer, name) for name in _SPECIAL_TOKENS}
+    template = target.model.templates().get("default")
+    return json_reply({**tokens, "chat_template": template})
 
 
 def _check_ids(ids: list[Any], size: int) -> None:

@@ -1,5 +1,5 @@
-"""Batches, one after the other, on a thread with an event loop of its own: what they write to the
-disk holds up no request."""
+"""Batches, one after the other, on a thread with an event loop of its own. Their descriptions are
+read and written by another one. So nothing that they write to the disk holds up a request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
 
 from headrace.batch.answers import Answer, LocalAnswerer
 from headrace.batch.job import BatchJob
@@ -31,11 +33,16 @@ logger = logging.getLogger("headrace.server")
 
 _OPEN = ("validating", "in_progress", "finalizing")
 _SECONDS = 24 * 3600
+T = TypeVar("T")
 
 
 class BatchRunner:
     """Works through the batches of a folder; `start` goes on with those that a server before has
-    left. Belongs to one event loop."""
+    left. Belongs to one event loop.
+
+    One thread does everything with the folder, and knows which batch runs: so one change follows
+    the other, also if who asked for it has gone.
+    """
 
     def __init__(self, store: FileStore, models: ModelRegistry, config: ServerConfig) -> None:
         self._store = store
@@ -44,36 +51,70 @@ class BatchRunner:
         self._waiting: asyncio.Queue[str] = asyncio.Queue()
         self._work: asyncio.Task[None] | None = None
         self._running: tuple[str, _Run] | None = None
+        self._disk = ThreadPoolExecutor(1, "headrace-batches")
 
-    def start(self) -> None:
-        for batch in reversed(self._store.list("batch")):
-            if batch["status"] in _OPEN:
-                self._waiting.put_nowait(batch["id"])
-            elif batch["status"] == "cancelling":
-                try:
-                    self._end(batch["id"], "cancelled")
-                except (ApiError, OSError) as error:  # the next server tries again
-                    logger.error("%s %s", batch["id"], error)
+    async def start(self) -> None:
+        for batch_id in await self._on_disk(self._left_over):
+            self._waiting.put_nowait(batch_id)
         self._work = asyncio.create_task(self._loop())
 
     async def stop(self) -> None:
         """What runs is taken up again by the next server of this folder."""
         if self._work is not None:
             self._work.cancel()
-            if self._running is not None:
-                self._running[1].cancel()
+            running = self._running
+            if running is not None:
+                running[1].cancel()
             await asyncio.gather(self._work, return_exceptions=True)
+        await asyncio.to_thread(self._disk.shutdown)
 
-    def create(self, file_id: str, endpoint: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    async def create(self, file_id: str, endpoint: str, metadata: dict[str, Any]) -> dict[str, Any]:
         """Raises ApiError: 404, or 507 for a full disk."""
-        self._store.read(file_id)
-        with disk_errors():
-            return self._create(file_id, endpoint, metadata)
+        loop = asyncio.get_running_loop()
+
+        def create() -> dict[str, Any]:
+            self._store.read(file_id)
+            with disk_errors():
+                batch = self._create(file_id, endpoint, metadata)
+            loop.call_soon_threadsafe(self._waiting.put_nowait, batch["id"])
+            return batch
+
+        return await self._on_disk(create)
+
+    async def read(self, batch_id: str) -> dict[str, Any]:
+        """Raises ApiError (404)."""
+        return await self._on_disk(partial(self._read, batch_id))
+
+    async def list(self) -> Sequence[dict[str, Any]]:
+        return await self._on_disk(self._list)
+
+    async def cancel(self, batch_id: str) -> dict[str, Any]:
+        """Raises ApiError: 404, or 409 for a batch that has ended."""
+        return await self._on_disk(partial(self._cancel, batch_id))
+
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    # What runs on the thread of the disk.
+
+    def _left_over(self) -> Sequence[str]:
+        """The batches to go on with, the oldest first."""
+        found = []
+        for batch in reversed(self._store.list("batch")):
+            if batch["status"] in _OPEN:
+                found.append(batch["id"])
+            elif batch["status"] == "cancelling":
+                try:
+                    self._end(batch["id"], "cancelled")
+                except (ApiError, OSError) as error:  # the next server tries again
+                    logger.error("%s %s", batch["id"], error)
+        return found
 
     def _create(self, file_id: str, endpoint: str, metadata: dict[str, Any]) -> dict[str, Any]:
         now = int(time.time())
-        batch = self._store.write(
-            batch_id := self._store.new_id("batch"),
+        batch_id = self._store.new_id("batch")
+        return self._store.write(
+            batch_id,
             {
                 "id": batch_id,
                 "object": "batch",
@@ -90,25 +131,21 @@ class BatchRunner:
                 "metadata": metadata,
             },
         )
-        self._waiting.put_nowait(batch_id)
-        return batch
 
-    def read(self, batch_id: str) -> dict[str, Any]:
-        """Raises ApiError (404)."""
+    def _read(self, batch_id: str) -> dict[str, Any]:
         batch = self._store.read(batch_id, "batch")
         if self._running is not None and self._running[0] == batch_id:
             batch["request_counts"] = self._running[1].counts()
         return batch
 
-    def list(self) -> list[dict[str, Any]]:
+    def _list(self) -> Sequence[dict[str, Any]]:
         found = []
         for batch in self._store.list("batch"):
             with contextlib.suppress(ApiError):  # gone meanwhile
-                found.append(self.read(batch["id"]))
+                found.append(self._read(batch["id"]))
         return found
 
-    def cancel(self, batch_id: str) -> dict[str, Any]:
-        """Raises ApiError: 404, or 409 for a batch that has ended."""
+    def _cancel(self, batch_id: str) -> dict[str, Any]:
         batch = self._store.read(batch_id, "batch")
         if batch["status"] not in _OPEN:
             raise ApiError(f"the batch is {batch['status']} already", 409, code="batch_ended")
@@ -120,43 +157,25 @@ class BatchRunner:
                 batch = self._end(batch_id, "cancelled")
         return batch
 
-    async def _loop(self) -> None:
-        while True:
-            batch_id = await self._waiting.get()
-            try:
-                if self._store.read(batch_id, "batch")["status"] in _OPEN:
-                    await self._one(batch_id)
-            except ApiError:  # its file is gone
-                pass
-            except OSError as error:  # its state can't be written: the next server tries again
-                logger.error("%s %s", batch_id, error)
-
-    async def _one(self, batch_id: str) -> None:
+    def _begin(self, batch_id: str) -> tuple[dict[str, Any], _Run] | None:
+        """None if it was cancelled while it waited. Raises ApiError if its file is gone."""
+        batch = self._store.read(batch_id, "batch")
+        if batch["status"] not in _OPEN:
+            return None
         batch = self._change(batch_id, status="in_progress", in_progress_at=int(time.time()))
         names = [batch.get("output_file_id"), batch.get("error_file_id")]
         output, errors = (name or self._store.new_id("file") for name in names)
         batch = self._change(batch_id, output_file_id=output, error_file_id=errors)
-        with contextlib.ExitStack() as held:
-            for model in self._models.models:
-                held.enter_context(model.used())
-            run = _Run(self._store, batch, self._models, self._config)
-            self._running = (batch_id, run)
-            thread = asyncio.create_task(asyncio.to_thread(run.run))
-            try:
-                await asyncio.shield(thread)
-                status = "completed"
-            except asyncio.CancelledError:  # the server ends
-                await asyncio.gather(thread, return_exceptions=True)
-                raise
-            except _CancelledError:
-                status = "cancelled"
-            except Exception as error:
-                logger.error("%s %s", batch_id, type(error).__name__)
-                status = "failed"
-                data = [{"code": "batch_failed", "message": str(error)[:500]}]
-                self._change(batch_id, errors={"object": "list", "data": data})
-            finally:
-                self._running = None
+        run = _Run(self._store, batch, self._config.batch_window)
+        self._running = (batch_id, run)
+        return batch, run
+
+    def _finish(self, batch_id: str, run: _Run, status: str, said: str) -> None:
+        """said: why it has failed."""
+        self._running = None
+        if said:
+            data = [{"code": "batch_failed", "message": said[:500]}]
+            self._change(batch_id, errors={"object": "list", "data": data})
         self._change(batch_id, request_counts=run.counts())
         self._end(batch_id, status)
 
@@ -175,36 +194,67 @@ class BatchRunner:
     def _change(self, batch_id: str, **fields: Any) -> dict[str, Any]:
         return self._store.write(batch_id, {**self._store.read(batch_id, "batch"), **fields})
 
+    # What runs on the event loop.
+
+    async def _loop(self) -> None:
+        while True:
+            batch_id = await self._waiting.get()
+            try:
+                begun = await self._on_disk(partial(self._begin, batch_id))
+                if begun is not None:
+                    await self._one(*begun)
+            except ApiError:  # its file is gone
+                pass
+            except OSError as error:  # its state can't be written: the next server tries again
+                logger.error("%s %s", batch_id, error)
+
+    async def _one(self, batch: dict[str, Any], run: _Run) -> None:
+        batch_id, said = batch["id"], ""
+        with contextlib.ExitStack() as held:
+            for model in self._models.models:
+                held.enter_context(model.used())
+            answerer = _Answerer(batch["endpoint"], self._models, self._config)
+            thread = asyncio.create_task(asyncio.to_thread(run.run, answerer))
+            try:
+                await asyncio.shield(thread)
+                status = "completed"
+            except asyncio.CancelledError:  # the server ends
+                await asyncio.gather(thread, return_exceptions=True)
+                raise
+            except _CancelledError:
+                status = "cancelled"
+            except Exception as error:
+                logger.error("%s %s", batch_id, type(error).__name__)
+                status, said = "failed", str(error) or type(error).__name__
+        await self._on_disk(partial(self._finish, batch_id, run, status, said))
+
 
 class _CancelledError(Exception):
     """Somebody has cancelled the batch."""
 
 
 class _Run:
-    """One batch. `run` is called on a thread; the others by the server's."""
+    """One batch. `run` is called on a thread of its own; the others on any."""
 
-    def __init__(
-        self, store: FileStore, batch: dict[str, Any], models: ModelRegistry, config: ServerConfig
-    ) -> None:
+    def __init__(self, store: FileStore, batch: dict[str, Any], window: int) -> None:
         self._input = store.data(batch["input_file_id"])
         self._output = store.data(batch["output_file_id"])
         self._errors = store.data(batch["error_file_id"])
-        self._window = config.batch_window
-        self._answerer = _Answerer(batch["endpoint"], models, config)
+        self._window = window
         self._total = 0
         self._job: BatchJob | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelled = False
 
-    def run(self) -> None:
+    def run(self, answerer: _Answerer) -> None:
         """Raises _CancelledError, and what ends a job."""
         try:
-            asyncio.run(self._run())
+            asyncio.run(self._run(answerer))
         except asyncio.CancelledError:
             raise _CancelledError from None
 
-    async def _run(self) -> None:
+    async def _run(self, answerer: _Answerer) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         if self._cancelled:
             raise asyncio.CancelledError
@@ -212,7 +262,7 @@ class _Run:
             self._total = sum(1 for line in file if line.strip())
         source = Source(self._input)
         with Results(self._output, self._errors) as results:
-            self._job = BatchJob(source, results, self._answerer, self._window)
+            self._job = BatchJob(source, results, answerer, self._window)
             await self._job.run(Progress(source.units, False))
 
     def cancel(self) -> None:

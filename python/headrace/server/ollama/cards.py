@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headrace.server.models import ServedModel, Target
@@ -38,7 +38,7 @@ def shown(target: Target) -> dict[str, Any]:
     """The answer of /api/show."""
     model, info = target.model, target.model.llm.model_info
     parent = "" if target.adapter is None else model.names[0]
-    template = _template(model)
+    templates = model.templates()
     facts = {
         "context_length": info.max_model_len,
         "embedding_length": info.hidden_size,
@@ -51,14 +51,14 @@ def shown(target: Target) -> dict[str, Any]:
     return {
         "modelfile": "",
         "parameters": "",
-        "template": template,
+        "template": templates.get("default", ""),
         "details": _details(model, parent),
         "model_info": {
             "general.architecture": info.family,
             "general.parameter_count": info.num_parameters,
             **{f"{info.family}.{name}": value for name, value in facts.items()},
         },
-        "capabilities": _capabilities(info, template),
+        "capabilities": _capabilities(info, templates.values()),
         "modified_at": time_text(model.created),
     }
 
@@ -94,12 +94,8 @@ def _size(count: int) -> str:
     return str(count)
 
 
-def _template(model: ServedModel) -> str:
-    tokenizer = model.llm.get_tokenizer()
-    return (tokenizer and tokenizer.chat_template) or ""
-
-
-def _capabilities(info: Any, template: str) -> list[str]:
+def _capabilities(info: Any, templates: Iterable[str]) -> list[str]:
+    template = "".join(templates)
     known = {
         "completion": info.generates,
         "embedding": not info.generates,

@@ -1,4 +1,4 @@
-// Asks a server by the openai package: node client.mjs URL. Prints what it was told, as JSON.
+// Asks a server by the openai package: node openai.mjs URL. Prints what it was told, as JSON.
 import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "sesame", maxRetries: 0 });

@@ -1,0 +1,1 @@
+"""vLLM's module path of the engine that a script steps."""
