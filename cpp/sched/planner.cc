@@ -124,17 +124,15 @@ bool Planner::admit(Sequence& seq) {
     if (!preempt_most_junior(visited_)) return false;
   }
   if (prefill_rows() < (seq.spec.one_step ? seq.num_prompt : 1)) return false;
-  if (ahead_ && !seq.plans_ahead()) {
-    gives_up_ = true;
-    return false;
-  }
   // At least one token is left to compute: its logits are what is wanted.
   const auto all_but_one = std::span<const int32_t>(seq.tokens).first(seq.tokens.size() - 1);
   const CacheIdentity& identity = seq.spec.identity;
   if (seq.reads_cache()) seq.blocks = state_.blocks.acquire_prefix(identity, all_but_one);
   int32_t restored = 0;
   try {
-    if (prefix_is_coming(seq) || !make_room_for(seq)) {
+    const bool enters = !prefix_is_coming(seq) && make_room_for(seq);
+    if (enters && ahead_ && !seq.plans_ahead()) gives_up_ = true;
+    if (!enters || gives_up_) {
       state_.drop_blocks(seq);
       return false;
     }

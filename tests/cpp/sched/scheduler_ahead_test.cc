@@ -123,6 +123,16 @@ TEST(PlanAhead, GivesUpWhereSomebodyNeedsTheCommit) {
   }
 }
 
+TEST(PlanAhead, WhoFindsNoRoomStopsNobody) {
+  Scheduler scheduler(config_of(2));
+  const SeqId a = scheduler.add(spec_of(3, 5));
+  scheduler.plan(0);
+  SeqSpec never = spec_of(3, 5, 50);
+  never.ahead_from = kNeverAhead;
+  scheduler.add(never);
+  EXPECT_EQ(ids_of(scheduler.plan_ahead(0)), Ids{a});
+}
+
 TEST(PlanAhead, WhoIsPostponedRestsAndGetsTheSameRowAgain) {
   Scheduler scheduler(config_of());
   const SeqId a = scheduler.add(spec_of(3, 9)), b = scheduler.add(spec_of(3, 9, 50));
