@@ -33,6 +33,17 @@ if(HEADRACE_SANITIZE)
   target_compile_options(headrace_flags INTERFACE
     -fsanitize=${HEADRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   target_link_options(headrace_flags INTERFACE -fsanitize=${HEADRACE_SANITIZE})
+  # Compilers tell code of sanitizers in different ways.
+  if(HEADRACE_SANITIZE MATCHES address)
+    target_compile_definitions(headrace_flags INTERFACE HEADRACE_ASAN)
+    # Clang would keep the frames of functions that have returned, and the emulation leaves many fibers
+    # in the middle of theirs.
+    target_compile_options(headrace_flags INTERFACE
+      $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fsanitize-address-use-after-return=never>)
+  endif()
+  if(HEADRACE_SANITIZE MATCHES thread)
+    target_compile_definitions(headrace_flags INTERFACE HEADRACE_TSAN)
+  endif()
 endif()
 
 # Most of the time of a sanitizer build goes to optimizing what the sanitizer has added: tests/run

@@ -10,7 +10,7 @@ namespace headrace {
 /// False in builds with sanitizers, unless HEADRACE_TEST_CASES is "all"; "some" asks for fewer
 /// cases in any build. Each kind of case, branch and edge has one left then.
 inline bool every_case() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(HEADRACE_ASAN) || defined(HEADRACE_TSAN)
   constexpr std::string_view kUnlessTold = "some";
 #else
   constexpr std::string_view kUnlessTold = "all";

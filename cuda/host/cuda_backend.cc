@@ -16,7 +16,7 @@ namespace {
 
 /// Debug and sanitizer builds call a recorded step's ops again before they launch the record, to
 /// assert that they are the same.
-#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(NDEBUG) || defined(HEADRACE_ASAN) || defined(HEADRACE_TSAN)
 constexpr bool kCheckReplays = true;
 #else
 constexpr bool kCheckReplays = false;

@@ -1,6 +1,7 @@
 """Has a second compiler read every unit of a build folder, without translating it:
-second_compiler.py FOLDER [-j N] [--tests]. Without --tests it leaves out tests/ and
-benchmarks/. Warnings are errors there (HEADRACE_WERROR)."""
+second_compiler.py FOLDER [-j N] [--tests] [--built FOLDER]. Without --tests it leaves out tests/
+and benchmarks/. Warnings are errors there (HEADRACE_WERROR). What another folder has compiled in
+this way, with the same compiler, isn't read again."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 # Targets that must be there before a unit can be read: generated and precompiled headers.
@@ -24,13 +26,54 @@ def reading(command: str) -> list[str]:
     return [*words[:at], *words[at + 2 :], "-fsyntax-only", "-Wno-unused-command-line-argument"]
 
 
-def units(folder: Path, tests: bool) -> list[tuple[str, list[str]]]:
+def setting(folder: Path, name: str) -> str:
+    """Of that build folder; empty if it has none."""
+    settings = folder / "CMakeCache.txt"
+    text = settings.read_text() if settings.exists() else ""
+    found = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def objects(folder: Path) -> dict[str, dict[str, str]]:
+    """Object, from the folder on -> how it is made."""
+    made = {}
+    for entry in json.loads((folder / "compile_commands.json").read_text()):
+        made[str((folder / entry["output"]).resolve().relative_to(folder.resolve()))] = entry
+    return made
+
+
+def is_built(output: str, folder: Path, built: Path | None) -> bool:
+    """Has that folder compiled this object in the same way, after all that it is made of?"""
+    if built is None or setting(built, "HEADRACE_WERROR") != "ON":
+        return False
+    if setting(built, "CMAKE_CXX_COMPILER") != setting(folder, "CMAKE_CXX_COMPILER"):
+        return False
+    return output in up_to_date(built)
+
+
+@cache
+def up_to_date(built: Path) -> frozenset[str]:
+    """The objects there that Ninja wouldn't make again."""
+    known = objects(built).keys()
+    plan = subprocess.run(
+        ["ninja", "-C", str(built), "-n", "-v", *sorted(known)],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    again = set(re.findall(r" -o (\S+\.o) ", plan))
+    return frozenset(known - again)
+
+
+def units(folder: Path, tests: bool, built: Path | None) -> list[tuple[str, list[str]]]:
     """Object -> how it is read."""
     found = []
-    for entry in json.loads((folder / "compile_commands.json").read_text()):
-        room = Path(entry["output"]).resolve().relative_to(folder.resolve()).parts[0]
-        if "cmake_pch" not in entry["file"] and (tests or room not in {"tests", "benchmarks"}):
-            found.append((entry["output"], reading(entry["command"])))
+    for output, entry in objects(folder).items():
+        room = output.partition("/")[0]
+        if (
+            "cmake_pch" not in entry["file"]
+            and (tests or room not in {"tests", "benchmarks"})
+            and not is_built(output, folder, built)
+        ):
+            found.append((output, reading(entry["command"])))
     return found
 
 
@@ -39,6 +82,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--tests", action="store_true", help="tests/ and benchmarks/, too")
+    parser.add_argument("--built", type=Path, help="a folder whose objects needn't be read again")
     args = parser.parse_args()
 
     known = subprocess.run(
@@ -58,7 +102,7 @@ def main() -> int:
         return done.returncode == 0
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        right = list(pool.map(read, units(args.folder, args.tests)))
+        right = list(pool.map(read, units(args.folder, args.tests, args.built)))
     print(f"{len(right)} units read, {right.count(False)} with errors or warnings")
     return 0 if right and all(right) else 1
 

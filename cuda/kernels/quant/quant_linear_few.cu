@@ -6,7 +6,7 @@ namespace headrace::cuda {
 namespace {
 
 constexpr int kMostTiles = 4;  // of features, of a block
-constexpr int kMostThreads = kMostTiles * kQuantSlices * kWarp;
+[[maybe_unused]] constexpr int kMostThreads = kMostTiles * kQuantSlices * kWarp;
 constexpr int kScaleBytes = kStageGroups * kQuantTile * 2, kZeroBytes = kStageGroups * kQuantTile;
 constexpr int kSumPadding = 4;
 

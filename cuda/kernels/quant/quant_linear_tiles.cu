@@ -8,7 +8,7 @@ constexpr int kTokens = 64, kWarpTokens = 32, kTokenWarps = kTokens / kWarpToken
 constexpr int kTokenTiles = kWarpTokens / 8;
 constexpr int kRowTiles = 2, kWarpFeatures = kRowTiles * kQuantTile;
 constexpr int kMostFeatureWarps = 4;
-constexpr int kMostThreads = kMostFeatureWarps * kTokenWarps * kWarp;
+[[maybe_unused]] constexpr int kMostThreads = kMostFeatureWarps * kTokenWarps * kWarp;
 constexpr int kStages = 4, kStageBytes = kTokens * kStageRowBytes;
 constexpr int kSumPadding = 4;
 constexpr int64_t kSharedFeatureTiles = 8;

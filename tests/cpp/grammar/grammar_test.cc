@@ -124,7 +124,7 @@ TEST(Grammar, OneThatTakesForEverIsGivenUp) {
                [&] { compiler.compile(GrammarKind::kRegex, "loop"); });
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
+#if !defined(HEADRACE_ASAN) && !defined(HEADRACE_TSAN)  // they take all address space
 TEST(Grammar, WhereMemoryIsShortNothingIsCompiled) {
   GrammarCompiler compiler(GOOD_LIBRARY, vocabulary());
   rlimit before{};

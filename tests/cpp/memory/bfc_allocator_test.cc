@@ -141,7 +141,7 @@ void run_random_operations(uint64_t seed) {
   check_invariants(bfc, raw, {});
 }
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(HEADRACE_TSAN)
 constexpr uint64_t kSeeds = 50;  // one thread alone: nothing for ThreadSanitizer to see
 #else
 constexpr uint64_t kSeeds = 1000;

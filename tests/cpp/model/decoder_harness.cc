@@ -16,7 +16,7 @@ namespace headrace {
 
 std::vector<std::string> isas_under_test() {
   std::vector<std::string> all = available_cpu_isas();
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HEADRACE_ASAN)
   std::erase_if(all, [best = all.front()](const std::string& isa) {
     return isa != best && isa != "baseline";
   });

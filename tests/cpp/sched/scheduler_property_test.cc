@@ -11,7 +11,7 @@ namespace {
 /// How many scenarios are tried, and what they reach together: a tenth of `all` under a sanitizer,
 /// where each takes ten times as long.
 constexpr uint64_t scaled(uint64_t all) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(HEADRACE_ASAN) || defined(HEADRACE_TSAN)
   return all / 10;
 #else
   return all;

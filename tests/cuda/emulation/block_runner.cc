@@ -89,12 +89,15 @@ std::atomic<std::chrono::milliseconds> longest_wait_outside{std::chrono::seconds
 std::mutex outside_mutex;
 std::function<void()> outside_pause;
 
-thread_local std::unique_ptr<Runner> runner_memory;
+constinit thread_local Runner* this_threads_runner = nullptr;
 
-Runner& runner() {
-  if (runner_memory == nullptr) runner_memory = std::make_unique<Runner>();
-  return *runner_memory;
+[[gnu::noinline]] Runner& make_runner() {
+  thread_local const std::unique_ptr<Runner> owner = std::make_unique<Runner>();
+  this_threads_runner = owner.get();
+  return *owner;
 }
+
+Runner& runner() { return this_threads_runner != nullptr ? *this_threads_runner : make_runner(); }
 
 void check(const char* name, const Grid& grid) {
   const Dim3 &blocks = grid.blocks, &block = grid.threads;

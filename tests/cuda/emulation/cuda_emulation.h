@@ -26,7 +26,7 @@
 using dim3 = headrace::emulation::Dim3;
 
 // Set for the running thread.
-inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+constinit inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 // CUDA lets these alias anything.
 struct alignas(8) float2 {

@@ -2,13 +2,10 @@
 
 #include <cstdint>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HEADRACE_ASAN)
 #include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
 #endif
 
-// Saves the registers that a call preserves, and the stack pointer to *save; goes on from `load`.
-extern "C" void headrace_switch_stack(void** save, void* load);
 asm(R"(
 .text
 .globl headrace_switch_stack
@@ -33,28 +30,9 @@ headrace_switch_stack:
 )");
 
 namespace headrace::emulation {
-namespace {
-
-thread_local Fiber* starting = nullptr;
-
-void before_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
-                   [[maybe_unused]] size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(fake_stack, stack, bytes);
-#endif
-}
-
-void after_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** stack,
-                  [[maybe_unused]] size_t* bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake_stack, stack, bytes);
-#endif
-}
-
-}  // namespace
 
 void Fiber::start(char* stack, size_t bytes, void (*entry)(void*), void* argument) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HEADRACE_ASAN)
   __asan_unpoison_memory_region(stack, bytes);
 #endif
   stack_ = stack;
@@ -72,23 +50,10 @@ void Fiber::start(char* stack, size_t bytes, void (*entry)(void*), void* argumen
 }
 
 void Fiber::trampoline() {
-  Fiber* self = starting;
+  Fiber* self = starting_;
   after_switch(nullptr, &self->caller_stack_, &self->caller_stack_bytes_);
   self->entry_(self->argument_);
   __builtin_trap();
-}
-
-void Fiber::resume() {
-  starting = this;
-  before_switch(&caller_fake_stack_, stack_, stack_bytes_);
-  headrace_switch_stack(&caller_stack_pointer_, stack_pointer_);
-  after_switch(caller_fake_stack_, nullptr, nullptr);
-}
-
-void Fiber::suspend() {
-  before_switch(&own_fake_stack_, caller_stack_, caller_stack_bytes_);
-  headrace_switch_stack(&stack_pointer_, caller_stack_pointer_);
-  after_switch(own_fake_stack_, &caller_stack_, &caller_stack_bytes_);
 }
 
 }  // namespace headrace::emulation

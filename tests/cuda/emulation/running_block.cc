@@ -17,8 +17,8 @@ std::string place(const std::source_location& site) {
          std::to_string(site.line());
 }
 
-bool same_site(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+bool same_site_elsewhere(const std::source_location& a, const std::source_location& b) {
+  return std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
 void RunningBlock::FreeShared::operator()(char* memory) const {
@@ -28,7 +28,9 @@ void RunningBlock::FreeShared::operator()(char* memory) const {
 void RunningBlock::start(const Place& place, Dim3 shape, size_t shared_bytes, void (*entry)(void*),
                          void* argument) {
   place_ = place;
-  shared_.reset(static_cast<char*>(::operator new(shared_bytes, kSharedAlign)));
+  if (shared_ == nullptr || shared_bytes_ != shared_bytes) {  // to the byte: sanitizers see its end
+    shared_.reset(static_cast<char*>(::operator new(shared_bytes, kSharedAlign)));
+  }
   std::memset(shared_.get(), 0xff, shared_bytes);
   shared_bytes_ = shared_bytes;
   extension.reset();

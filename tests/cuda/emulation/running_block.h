@@ -49,7 +49,11 @@ struct Thread {
 
 /// file:line
 std::string place(const std::source_location& site);
-bool same_site(const std::source_location& a, const std::source_location& b);
+bool same_site_elsewhere(const std::source_location& a, const std::source_location& b);
+/// Threads of a kernel mostly come from one place in the code: then the name is one, too.
+inline bool same_site(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && (a.file_name() == b.file_name() || same_site_elsewhere(a, b));
+}
 
 class RunningBlock {
  public:

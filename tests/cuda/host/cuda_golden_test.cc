@@ -92,7 +92,7 @@ std::string name_of(const testing::TestParamInfo<std::string>& test) { return te
 
 // One of each family, for the emulation takes minutes for all of them, and under AddressSanitizer
 // for these: --gtest_also_run_disabled_tests --gtest_filter='*All*'
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HEADRACE_ASAN)
 INSTANTIATE_TEST_SUITE_P(Families, CudaGolden, testing::Values("qwen2_yarn"), name_of);
 INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16, testing::Values("ernie4_5", "qwen3"),
                          name_of);

@@ -225,7 +225,7 @@ TEST(NumaBackend, SaysWhatItRunsOn) {
 /// ThreadSanitizer sees the same threads whatever the instructions.
 std::vector<std::string> isas_for_ranks() {
   std::vector<std::string> isas = available_cpu_isas();
-#if defined(__SANITIZE_THREAD__)
+#if defined(HEADRACE_TSAN)
   isas.resize(1);
 #endif
   std::erase(isas, "reference");

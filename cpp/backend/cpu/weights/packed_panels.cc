@@ -32,9 +32,9 @@ uint16_t to_storage<uint16_t>(DType dtype, float value) {
 template <class Storage>
 void read_stored(const WeightPart& part, int64_t element, DType storage, int64_t count,
                  Storage* out) {
-  const char* from =
-      static_cast<const char*>(part.data) + element * static_cast<int64_t>(dtype_size(part.dtype));
   if (part.dtype == storage) {
+    const char* from = static_cast<const char*>(part.data) +
+                       element * static_cast<int64_t>(dtype_size(part.dtype));
     std::memcpy(out, from, static_cast<size_t>(count) * sizeof(Storage));
     if (!all_finite(out, storage, count)) refuse_numbers({part, element, 1, count}, storage);
     return;

@@ -20,11 +20,11 @@ constexpr int64_t kQuantBlock = ColumnBlock<float>::kBlock;  // whole groups of 
 /// `count` <= kQuantBlock adjacent elements at `element` of a part's data.
 void read_block(const WeightPart& part, int64_t element, int64_t count, const RowKernels& rows,
                 float* out) {
-  const char* from =
-      static_cast<const char*>(part.data) + element * static_cast<int64_t>(dtype_size(part.dtype));
   if (part.dtype != DType::kBF16 && part.dtype != DType::kF16) {
     return read_run({part, element, 1, count}, DType::kF32, out);
   }
+  const char* from =
+      static_cast<const char*>(part.data) + element * static_cast<int64_t>(dtype_size(part.dtype));
   uint16_t aligned[kQuantBlock];
   std::memcpy(aligned, from, static_cast<size_t>(count) * sizeof(uint16_t));
   if (!all_finite(aligned, part.dtype, count)) {

@@ -167,8 +167,8 @@ TEST(OutputSelector, ATagIsOneRequests) {
 }
 
 TEST(OutputSelector, SelectorsAndACallbackServeOneRequestSideBySide) {
+  std::atomic<int> calls{0};  // outlives the engine, which may call when the test's checks are over
   FakeEngine fake;
-  std::atomic<int> calls{0};
   fake.control->hold();
   Request request = fake.submit({1}, {.temperature = 0, .max_tokens = 3, .ignore_eos = true});
   OutputSelector one, two;

@@ -4,15 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// GCC says so by a macro, clang by a feature.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HEADRACE_CHECKS_ADDRESSES 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define HEADRACE_CHECKS_ADDRESSES 1
-#endif
-#if defined(HEADRACE_CHECKS_ADDRESSES)
+#if defined(HEADRACE_ASAN)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -24,7 +16,7 @@ inline void* fresh_memory(size_t bytes) {
   const size_t all = (bytes + 4095) / 4096 * 4096;
   void* const memory = std::aligned_alloc(4096, all);
   std::memset(memory, 0xff, bytes);
-#if defined(HEADRACE_CHECKS_ADDRESSES)
+#if defined(HEADRACE_ASAN)
   ASAN_POISON_MEMORY_REGION(static_cast<char*>(memory) + bytes, all - bytes);
 #endif
   return memory;
