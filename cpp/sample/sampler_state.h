@@ -43,6 +43,7 @@ class SamplerState {
   int32_t generated() const noexcept { return generated_; }
   bool wants_logprobs() const noexcept { return params_.logprobs.has_value(); }
   int32_t num_logprobs() const noexcept { return params_.logprobs.value_or(-1); }
+  int32_t num_prompt_logprobs() const noexcept { return params_.prompt_logprobs.value_or(-1); }
   /// Whether how a token is drawn depends on which tokens came before it.
   bool follows_output() const noexcept {
     return counts_seen_ || ngrams_ != nullptr || !longer_words_.empty();

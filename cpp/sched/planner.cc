@@ -85,7 +85,7 @@ int32_t Planner::lacking_blocks() const {
   int32_t lacking = 0;
   for (const Sequence* seq : state_.running) {
     const bool has_row = seq->decodes() || (seq == state_.running.front() && seq->remaining() > 0);
-    if (has_row && seq->lacks_block() && !seq->is_held_up()) ++lacking;
+    if (has_row && seq->lacks_block() && !seq->rests()) ++lacking;
   }
   return lacking;
 }
@@ -124,17 +124,15 @@ bool Planner::admit(Sequence& seq) {
     if (!preempt_most_junior(visited_)) return false;
   }
   if (prefill_rows() < (seq.spec.one_step ? seq.num_prompt : 1)) return false;
-  if (ahead_ && !seq.plans_ahead()) {
-    gives_up_ = true;
-    return false;
-  }
   // At least one token is left to compute: its logits are what is wanted.
   const auto all_but_one = std::span<const int32_t>(seq.tokens).first(seq.tokens.size() - 1);
   const CacheIdentity& identity = seq.spec.identity;
   if (seq.reads_cache()) seq.blocks = state_.blocks.acquire_prefix(identity, all_but_one);
   int32_t restored = 0;
   try {
-    if (prefix_is_coming(seq) || !make_room_for(seq)) {
+    const bool enters = !prefix_is_coming(seq) && make_room_for(seq);
+    if (enters && ahead_ && !seq.plans_ahead()) gives_up_ = true;
+    if (!enters || gives_up_) {
       state_.drop_blocks(seq);
       return false;
     }
@@ -225,10 +223,10 @@ void Planner::schedule(Sequence& seq) {
       rows = std::min(rows, chunk);
     }
   }
-  rows = std::max(0, std::min(rows, seq.ready_until - start));
+  rows = seq.postponed ? 0 : std::max(0, std::min(rows, seq.ready_until - start));
   rows = cover(seq, start + rows) - start;
   if (seq.spec.one_step && rows < seq.remaining()) return wait_for_room(seq);
-  HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0 || seq.is_held_up(), "sequence ", seq.id,
+  HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0 || seq.rests(), "sequence ", seq.id,
                  " has no senior and cannot go on");
   blocks_promised_ += std::max(0, seq.blocks_ahead() - seq.num_blocks());
   if (rows <= 0) return;

@@ -113,6 +113,20 @@ void Scheduler::wish_drafts(SeqId id, int32_t count) {
 
 void Scheduler::set_ready(SeqId id, int32_t position) { impl_->get(id).ready_until = position; }
 
+void Scheduler::postpone(SeqId id) {
+  Sequence& seq = impl_->get(id);
+  const auto planned = std::ranges::find(impl_->pending, id, &PlannedRows::id);
+  HEADRACE_CHECK(impl_->ahead.empty() && planned != impl_->pending.end() && planned->samples &&
+                     planned->drafts == 0 && !planned->postponed,
+                 "sequence ", id, " can't be postponed");
+  planned->postponed = seq.postponed = true;
+  --planned->rows;
+  --seq.in_flight;
+  --seq.to_come;
+}
+
+void Scheduler::resume(SeqId id) { impl_->get(id).postponed = false; }
+
 std::optional<int32_t> Scheduler::next_position(SeqId id) const {
   Sequence& seq = impl_->get(id);
   if (impl_->waiting.contains(&seq)) return std::nullopt;
@@ -172,7 +186,8 @@ CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const
   Sequence& seq = *planned.seq;
   seq.computed += planned.rows;
   seq.in_flight -= planned.rows;
-  if (planned.samples) --seq.to_come;
+  if (planned.postponed) sampled = {};
+  if (planned.samples && !planned.postponed) --seq.to_come;
   for (const int32_t token : sampled) {
     if (out.end != SeqEnd::kNone) break;
     if (out.num_tokens++ > 0) ++seq.computed;

@@ -25,6 +25,7 @@ namespace headrace {
 using SeqId = uint64_t;
 
 inline constexpr int32_t kAlwaysReady = std::numeric_limits<int32_t>::max();
+inline constexpr int32_t kNeverAhead = std::numeric_limits<int32_t>::max();
 
 struct SchedulerConfig {
   int32_t max_num_seqs = 64;             ///< sequences that hold blocks, and so sequences in a step
@@ -57,9 +58,9 @@ struct SeqSpec {
   /// Wants logits for every prompt position. Such a sequence never reads the prefix cache, and
   /// computes its prompt rows again after a preemption.
   bool wants_all_prompt_logits = false;
-  /// The step for its next token needs only the id of its last token, so plan_ahead() may plan that
-  /// step while the last token is being drawn.
-  bool plans_ahead = false;
+  /// The ops of a row at this position, or behind it, need no more of the token before than its id,
+  /// so plan_ahead() may plan them while that token is being drawn.
+  int32_t ahead_from = kNeverAhead;
   /// All rows of its prompt come in one step, and it waits for a step with room for them. Attention
   /// to later tokens needs that. REQUIRES: max_tokens == 0, read_prefix_cache false,
   /// Scheduler::fits_step().
@@ -151,8 +152,9 @@ class Scheduler {
   StepPlan plan(double now);
   /// The step after the pending plan, planned before its commit: as if each sequence that samples
   /// in the pending plan got one token and continued, unless this is its last token. Empty if a
-  /// sequence would have to wait for the commit: it has SeqSpec::plans_ahead false, wishes for
-  /// drafts or has some, or needs places or blocks of others. Then call plan() after the commit.
+  /// sequence would have to wait for the commit: its next row is before SeqSpec::ahead_from or not
+  /// ready, or it wishes for drafts or has some, or needs places or blocks of others. Then call
+  /// plan() after the commit.
   /// Sequences that end meanwhile leave the plan like cancelled ones. REQUIRES: one plan is
   /// pending, and none ahead.
   StepPlan plan_ahead(double now);
@@ -162,6 +164,12 @@ class Scheduler {
   /// From now on, rows before `position` are ready. A preemption resets this to
   /// SeqSpec::ready_until. REQUIRES: the sequence has not ended.
   void set_ready(SeqId id, int32_t position);
+  /// What the pending plan samples for the sequence can't be had in time: commit() drops it, and
+  /// the last of its rows counts as not computed. It rests until resume(). REQUIRES: it samples in
+  /// the pending plan, and nothing is planned ahead.
+  void postpone(SeqId id);
+  /// REQUIRES: the sequence has not ended.
+  void resume(SeqId id);
   /// The position of a running sequence's next row; nullopt while it waits. REQUIRES: the sequence
   /// has not ended.
   std::optional<int32_t> next_position(SeqId id) const;

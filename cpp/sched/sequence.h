@@ -33,6 +33,7 @@ struct Sequence {
   int32_t host_prompt_tokens = 0;  ///< the part of them from host blocks
   bool scheduled_before = false;
   int32_t ready_until = 0;  ///< SeqSpec's, or the engine's later value
+  bool postponed = false;   ///< Scheduler::postpone
 
   int32_t num_tokens() const noexcept { return static_cast<int32_t>(tokens.size()); }
   int32_t num_blocks() const noexcept { return static_cast<int32_t>(blocks.size()); }
@@ -49,10 +50,13 @@ struct Sequence {
   }
   /// Its next row is not ready: it rests.
   bool is_held_up() const noexcept { return next_position() >= ready_until; }
+  bool rests() const noexcept { return postponed || is_held_up(); }
   bool generates() const noexcept { return spec.max_tokens > 0; }
   bool decodes() const noexcept { return remaining() == 1; }
-  /// Whether a step with its rows needs nothing that depends on its last token.
-  bool plans_ahead() const noexcept { return spec.plans_ahead && wished_drafts == 0; }
+  /// Whether a step with its next rows needs nothing that depends on its last token.
+  bool plans_ahead() const noexcept {
+    return next_position() >= spec.ahead_from && !is_held_up() && wished_drafts == 0;
+  }
   /// Guesses that it may compute after its known tokens.
   int32_t max_drafts() const noexcept {
     return std::min(wished_drafts, num_prompt + spec.max_tokens - 1 - num_tokens());

@@ -22,6 +22,7 @@ struct PlannedRows {
   int32_t rows = 0;         ///< without drafts
   int32_t drafts = 0;
   bool samples = false;
+  bool postponed = false;  ///< what it samples is dropped, and its last row doesn't count
 };
 
 struct SchedulerState {

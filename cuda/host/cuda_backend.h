@@ -135,7 +135,6 @@ class CudaBackend : public Backend {
 
  private:
   static constexpr int32_t kMaxRecordedRows = 256;
-  static constexpr size_t kMostDrawn = 4096;  // of a step
 
   /// The current step on the device.
   struct Step {
@@ -233,11 +232,11 @@ class CudaBackend : public Backend {
   void* grow(Buffer& workspace, size_t bytes);
   void check_cache(const KvCache& cache) const;
   struct SampleBatch;
+  struct SampleOutput;
+  static SampleOutput output_in(std::byte* memory, size_t rows, int32_t max_logprobs);
   void reserve_sampling(size_t rows, int32_t vocab_size);
-  /// Queues a launch with results in `output`, output_bytes() of pinned memory. `drawn`:
-  /// SampleArgs's.
   void queue_samples(const TensorView& logits, int32_t vocab_size, SampleBatch& batch,
-                     std::byte* output, int32_t* drawn);
+                     const SampleOutput& output);
   void sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch);
   Draw spare_draw(size_t bytes);
   /// begin_sample() of rows that the step has drawn from itself.

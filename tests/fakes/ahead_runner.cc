@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 
 namespace headrace::testing {
 
@@ -15,8 +17,11 @@ std::vector<int32_t> copy_of(std::span<const int32_t> ids) { return {ids.begin()
 }  // namespace
 
 AheadRunner::AheadRunner(std::unique_ptr<internal::StepRunner> model,
-                         std::shared_ptr<FakeControl> control, bool runs_ahead)
-    : model_(std::move(model)), control_(std::move(control)), runs_ahead_(runs_ahead) {}
+                         std::shared_ptr<FakeControl> control, int32_t vocab_size, bool runs_ahead)
+    : model_(std::move(model)),
+      control_(std::move(control)),
+      mask_words_(ceil_div(vocab_size, 32)),
+      runs_ahead_(runs_ahead) {}
 
 void AheadRunner::copy_blocks(std::span<const BlockCopy> copies) {
   to_copy_.insert(to_copy_.end(), copies.begin(), copies.end());
@@ -61,6 +66,13 @@ TensorView AheadRunner::logits(std::span<const int32_t> rows) {
   return unread(rows.size());
 }
 
+TensorView AheadRunner::hidden(std::span<const int32_t> rows) {
+  HEADRACE_CHECK(works_.size() == 1, "another step is under way");
+  compute(works_.front());
+  wait_for(works_.front());
+  return model_->hidden(rows);
+}
+
 /// Logits that nobody has computed.
 TensorView AheadRunner::unread(size_t rows) {
   unread_.assign(std::max<size_t>(rows, 1), std::numeric_limits<float>::quiet_NaN());
@@ -77,8 +89,9 @@ void AheadRunner::sample(TensorView logits, std::span<const SampleRow> rows,
   wait_for(work);
 }
 
-/// The step has ended, as far as time goes.
+/// The step has ended, as far as time goes. It leaves the core to others until shortly before.
 void AheadRunner::wait_for(const Work& work) {
+  std::this_thread::sleep_until(work.ready - std::chrono::microseconds(200));
   while (Clock::now() < work.ready) {
   }
 }
@@ -90,9 +103,13 @@ void AheadRunner::begin_sample(TensorView logits, std::span<const SampleRow> row
   HEADRACE_CHECK(!draw.has_begun && rows.size() <= draw.logit_rows.size(), rows.size());
   draw.has_begun = true;
   for (const SampleRow& row : rows) {
-    HEADRACE_CHECK(row.seen.empty() && row.allowed == nullptr && row.forced_token < 0);
-    draw.rows.push_back(
-        {row, {row.bias.begin(), row.bias.end()}, copy_of(row.masked), copy_of(row.banned)});
+    Row& kept = draw.rows.emplace_back();
+    kept.row = row;
+    kept.bias.assign(row.bias.begin(), row.bias.end());
+    kept.masked = copy_of(row.masked);
+    kept.banned = copy_of(row.banned);
+    kept.seen.assign(row.seen.begin(), row.seen.end());
+    if (row.allowed != nullptr) kept.allowed.assign(row.allowed, row.allowed + mask_words_);
   }
   if (work.draws.size() == 1) ++control_->begun;
 }
@@ -120,6 +137,8 @@ void AheadRunner::end_sample(std::span<SampleResult> results) {
     rows.back().bias = row.bias;
     rows.back().masked = row.masked;
     rows.back().banned = row.banned;
+    rows.back().seen = row.seen;
+    if (row.row.allowed != nullptr) rows.back().allowed = row.allowed.data();
   }
   model_->sample(model_->logits(draw.logit_rows), rows, results);
   for (const SampleResult& result : results) now_drawn_.push_back(result.token);

@@ -23,11 +23,13 @@ class AheadRunner final : public internal::StepRunner {
   /// before has ended. With `runs_ahead` false it is the same device, with the same steps, but its
   /// results have to be waited for before the next one begins.
   AheadRunner(std::unique_ptr<internal::StepRunner> model, std::shared_ptr<FakeControl> control,
-              bool runs_ahead);
+              int32_t vocab_size, bool runs_ahead);
 
   void copy_blocks(std::span<const BlockCopy> copies) override;
   TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters) override;
   TensorView logits(std::span<const int32_t> rows) override;
+  TensorView hidden(std::span<const int32_t> rows) override;
+  void read(const TensorView& rows, std::span<float> out) override { model_->read(rows, out); }
   int32_t max_logit_rows() const override { return model_->max_logit_rows(); }
   internal::MediaRows allocate_rows(int64_t rows, int32_t count) override {
     return model_->allocate_rows(rows, count);
@@ -51,6 +53,8 @@ class AheadRunner final : public internal::StepRunner {
     SampleRow row;
     std::vector<LogitBias> bias;
     std::vector<int32_t> masked, banned;
+    std::vector<SeenToken> seen;
+    std::vector<uint32_t> allowed;  ///< or none
   };
   /// Some rows of logits, and what is drawn from them.
   struct Draw {
@@ -79,6 +83,7 @@ class AheadRunner final : public internal::StepRunner {
 
   const std::unique_ptr<internal::StepRunner> model_;
   const std::shared_ptr<FakeControl> control_;
+  const int32_t mask_words_;
   const bool runs_ahead_;
   std::deque<Work> works_;          ///< whose draws have not all been collected; the last one's
                                     ///< logits may be asked for

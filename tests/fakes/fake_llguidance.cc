@@ -2,10 +2,8 @@
 // takes for ever to say what may follow, and "(" is an error. Compiled with several versions.
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "grammar/llguidance.h"
@@ -91,8 +89,7 @@ EXPORT size_t llg_matcher_get_mask_byte_size(const LlgMatcher* matcher) {
 
 EXPORT int32_t llg_matcher_compute_mask_into(LlgMatcher* matcher, uint32_t* mask, size_t bytes) {
   std::memset(mask, 0, bytes);
-  while (matcher->text.substr(matcher->done) == "loop") {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (matcher->text.substr(matcher->done) == "loop") {  // busy: patience is processor time
     if (!matcher->cancelled) continue;
     matcher->error = "operation cancelled\n<non-verbose/>";
     return -1;

@@ -500,7 +500,8 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     }
     out.runner = std::move(runner);
     if (own.late || own.ahead) {
-      out.runner = std::make_unique<AheadRunner>(std::move(out.runner), control, own.ahead);
+      out.runner =
+          std::make_unique<AheadRunner>(std::move(out.runner), control, own.vocab_size, own.ahead);
     }
     return out;
   };

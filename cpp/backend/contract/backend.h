@@ -379,8 +379,9 @@ class Backend {
     static_cast<void>(vocab_size);
   }
   /// sample(), but it doesn't wait: end_sample() gives the results. No rows: then end_sample()
-  /// waits for what was called before. REQUIRES: runs_ahead(); no forced tokens; what two steps
-  /// draw, or less, has not been collected.
+  /// waits for what was called before. REQUIRES: runs_ahead(); at most kMostDrawn rows in a step;
+  /// what two steps draw, or less, has not been collected. The step before may be collected between
+  /// a step's ops and this.
   virtual void begin_sample(TensorView logits, int32_t vocab_size,
                             std::span<const SampleRow> rows) {
     static_cast<void>(logits);

@@ -2,6 +2,7 @@
 
 // The sampling op's rows and results. See Backend::sample for the order of operations.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,6 +28,9 @@ struct LogitBias {
   int32_t token = 0;
   float bias = 0.0f;
 };
+
+/// Rows that a step draws from, in all calls of begin_sample().
+inline constexpr size_t kMostDrawn = 4096;
 
 /// One row of logits to draw from. Spans are host memory, alive until sample() has returned.
 struct SampleRow {

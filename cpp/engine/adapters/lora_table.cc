@@ -1,7 +1,9 @@
 #include "engine/adapters/lora_table.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -73,7 +75,14 @@ void LoraTable::reserve(const std::string& name, const std::string& path) {
 }
 
 void LoraTable::unload(const std::string& name) {
-  LoraLease gone;  // its memory is given back with no lock held
+  const LoraLease gone = take(name);
+  for (const auto& adapter : gone->adapters) {
+    while (adapter.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}  // its memory is given back with no lock held
+
+/// Out of the table.
+LoraLease LoraTable::take(const std::string& name) {
   const MutexLock lock(mutex_);
   const auto found = loaded_.find(name);
   if (found == loaded_.end()) refuse_unknown(name);
@@ -83,8 +92,9 @@ void LoraTable::unload(const std::string& name) {
                 "' is in use by ", holders, holders == 1 ? " request" : " requests",
                 ": unload it when they have finished.");
   }
-  gone = std::move(found->second);
+  LoraLease out = std::move(found->second);
   loaded_.erase(found);
+  return out;
 }
 
 LoraLease LoraTable::lease(const std::string& name) const {

@@ -43,7 +43,8 @@ class LoraTable {
   /// kLimitExceeded if the table is full, what a loader throws, and kInvalidState if all replicas
   /// have failed.
   void load(const std::string& name, const std::string& path);
-  /// Error(kNotFound), or kInvalidState while a request holds it.
+  /// Error(kNotFound), or kInvalidState while a request holds it. Returns when its memory is free:
+  /// a step under way may have rows of a request that has ended.
   void unload(const std::string& name);
   /// Error(kNotFound). An empty name gives none.
   LoraLease lease(const std::string& name) const;
@@ -53,6 +54,7 @@ class LoraTable {
 
  private:
   void reserve(const std::string& name, const std::string& path);
+  LoraLease take(const std::string& name);
   [[noreturn]] void refuse_unknown(const std::string& name) const;
 
   const std::string model_;

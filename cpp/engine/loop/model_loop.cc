@@ -142,7 +142,7 @@ void ModelLoop::admit(PreparedRequest request) {
   live.state = request.state;
   live.booking = std::move(request.booking);
   live.lora = std::move(request.lora);
-  if (live.lora) live.adapter = live.lora->adapters[replica_].get();
+  if (live.lora) live.adapter = live.lora->adapters[replica_];
   live.sampler = std::move(request.sampler);
   live.guide = std::move(request.guide);
   live.pooler = std::move(request.pooler);
@@ -150,7 +150,7 @@ void ModelLoop::admit(PreparedRequest request) {
   live.scored_prompt = std::move(request.prompt);
   live.wants_logprobs = live.sampler->wants_logprobs();
   const int32_t priority = request.spec.priority;
-  live.plans_ahead = request.spec.plans_ahead = may_plan_ahead(live);
+  live.ahead_from = request.spec.ahead_from = ahead_from(live);
   std::optional<SeqId> id;
   try {
     if (live.guide && !mask_workers_) {
@@ -169,18 +169,10 @@ void ModelLoop::admit(PreparedRequest request) {
     ids_.erase(request.state.get());
     ++counters_.finished_requests;
     update_stats();
+    live.adapter.reset();
     live.lora.reset();
     deliver(*request.state, describe(std::current_exception()));
   }
-}
-
-/// Whether a step needs no more of it than the id of its last token, and nothing of it behind its
-/// end: an adapter may go then.
-bool ModelLoop::may_plan_ahead(const LiveRequest& live) const {
-  return runner_->runs_ahead() && !speculator_ && !live.guide && !live.lora && !live.pooler &&
-         !live.media && first_vision_token_ == 0 && live.scored_prompt.empty() &&
-         !live.sampler->follows_output() &&
-         live.sampler->num_logprobs() <= runner_->most_logprobs_ahead();
 }
 
 void ModelLoop::cancel(const RequestState& request) {
@@ -195,13 +187,15 @@ void ModelLoop::step() {
   const double start = monotonic_seconds();
   Round& now = *round_;
   Round& next = next_round();
+  resume_postponed();
   if (!now.open) {
     if (encoder_) encoder_->prepare(*scheduler_);
     open(now, scheduler_->plan(start));
   }
   const bool has_rows = now.open;
   if (now.open && now.step.begun() && !now.failure) {
-    open(next, scheduler_->plan_ahead(monotonic_seconds()));
+    begin_draws(now);
+    if (!now.failure) open(next, scheduler_->plan_ahead(monotonic_seconds()));
   }
   if (now.open && compute(now)) {
     const Step& step = now.step;
@@ -212,6 +206,7 @@ void ModelLoop::step() {
     round_ = &next;
   }
   if (encoder_ && !round_->open) encode(has_rows);
+  if (!has_rows) wait_for_postponed();
   counters_.busy_seconds += monotonic_seconds() - start;
   publish();
   if (runner_->lost()) throw_error(ErrorCode::kDevice, "its device has failed for good");
@@ -264,9 +259,13 @@ void ModelLoop::open(Round& round, StepPlan plan) {
   round.failure = nullptr;
   try {
     if (speculator_) fill_drafts(round.plan);
-    round.step.build(round.plan, planned_, *scheduler_);
+    const Step& before = &round == round_ ? next_round().step : round_->step;
+    round.step.build(round.plan, planned_, *scheduler_, before.sampled());
     if (!round.plan.copies.empty()) runner_->copy_blocks(round.plan.copies);
-    if (round.step.can_begin()) round.step.begin(*runner_);
+    if (round.step.can_begin()) {
+      round.begun_at = monotonic_seconds();
+      round.step.begin(*runner_);
+    }
   } catch (...) {
     round.failure = std::current_exception();
   }
@@ -278,6 +277,7 @@ bool ModelLoop::compute(Round& round) {
     if (round.failure) std::rethrow_exception(round.failure);
     if (step.begun()) {
       step.finish(*runner_);
+      note_time(round);
     } else {
       step.run(*runner_, mask_workers_.get());
     }
@@ -432,6 +432,7 @@ void ModelLoop::end(SeqId id, const Ending& ending) {
 void ModelLoop::forget(std::unordered_map<SeqId, LiveRequest>::iterator live) {
   ++counters_.finished_requests;
   if (live->second.media) encoder_->remove(live->first);
+  for (Round& round : rounds_) round.step.forget(live->second);
   ids_.erase(live->second.state.get());
   live_.erase(live);
 }
@@ -472,7 +473,11 @@ void ModelLoop::fail(const std::exception_ptr& why) noexcept {
   std::vector<Command> late = control_->finish(ModelState::kFailed, ending);
   encoder_.reset();
   // Before anyone sees a request finished, its adapter is free.
-  for (auto& [id, live] : live_) live.lora.reset();
+  for (Round& round : rounds_) round.step.let_go_of_adapters();
+  for (auto& [id, live] : live_) {
+    live.adapter.reset();
+    live.lora.reset();
+  }
   for (Command& command : late) {
     if (auto* request = std::get_if<PreparedRequest>(&command)) request->lora.reset();
   }

@@ -78,7 +78,7 @@ class ModelLoop {
   void serve();
   void apply(Command& command);
   void admit(PreparedRequest request);
-  bool may_plan_ahead(const LiveRequest& live) const;
+  int32_t ahead_from(const LiveRequest& live) const;
   void cancel(const RequestState& request);
   /// A step between its plan and its commit.
   struct Round {
@@ -88,12 +88,18 @@ class ModelLoop {
     StepPlan plan;  ///< of one that has begun, the spans mean nothing
     Step step;
     std::exception_ptr failure;  ///< found when it was to begin
+    double begun_at = 0;
   };
 
   Round& next_round() noexcept { return round_ == &rounds_[0] ? rounds_[1] : rounds_[0]; }
   void step();
   void open(Round& round, StepPlan plan);
   void encode(bool others_run);
+  void begin_draws(Round& round);
+  void postpone_late(Round& round);
+  void resume_postponed();
+  void note_time(const Round& round) noexcept;
+  void wait_for_postponed();
   void note_plan(const StepPlan& plan);
   bool compute(Round& round);
   void drop_rounds() noexcept;
@@ -133,6 +139,8 @@ class ModelLoop {
   std::vector<Command> commands_;
   std::unordered_map<SeqId, LiveRequest> live_;
   std::unordered_map<const RequestState*, SeqId> ids_;
+  std::vector<SeqId> postponed_;            // of live_, or ended since
+  double last_end_ = 0, step_seconds_ = 0;  // of steps in parts
   std::vector<LiveRequest*> planned_;
   std::vector<Speculator::Planned> guessing_;
   std::vector<Speculator::Computed> computed_;

@@ -41,7 +41,7 @@ Step::Step(int32_t max_rows, int32_t max_seqs, int32_t first_vision_token)
 }
 
 void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
-                 const Scheduler& scheduler) {
+                 const Scheduler& scheduler, std::span<const SampledSeq> before) {
   for (auto* buffer : {&token_ids_, &positions_, &rope_lens_, &sources_, &logit_rows_,
                        &hidden_rows_, &tokens_, &counts_}) {
     buffer->clear();
@@ -55,12 +55,15 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   pooled_.clear();
   slices_.clear();
   adapters_.clear();
+  held_adapters_.clear();
   targets_.clear();
   sampled_.clear();
   plans_ahead_ = true;
-  has_sources_ = keeps_rows_ = false;
+  has_sources_ = keeps_rows_ = draws_late_ = false;
   mask_wait_seconds_ = 0;
-  for (size_t i = 0; i < plan.seqs.size(); ++i) add_rows(plan.seqs[i], *live[i], scheduler);
+  for (size_t i = 0; i < plan.seqs.size(); ++i) {
+    add_rows(plan.seqs[i], *live[i], scheduler, before);
+  }
   if (has_axes_) {
     for (const auto& axis : rope_axes_) {
       rope_positions_.insert(rope_positions_.end(), axis.begin(), axis.end());
@@ -68,25 +71,25 @@ void Step::build(const StepPlan& plan, std::span<LiveRequest* const> live,
   }
 }
 
-void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler) {
+void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler,
+                    std::span<const SampledSeq> before) {
   const auto first_row = static_cast<int32_t>(token_ids_.size());
   const auto prompt_len = static_cast<int32_t>(live.scored_prompt.size());
-  auto scored = static_cast<int32_t>(live.prompt_logprobs.size());
   const bool is_drawn = seq.drawn_by >= 0;
-  plans_ahead_ = plans_ahead_ && live.plans_ahead;
+  plans_ahead_ = plans_ahead_ && seq.start_pos >= live.ahead_from;
   keeps_rows_ = keeps_rows_ || (live.speculation && live.speculation->keeps_rows);
   for (int32_t i = 0; i < seq.num_tokens; ++i) {
     const int32_t position = seq.start_pos + i;
     add_row(is_drawn ? 0 : seq.tokens[static_cast<size_t>(i)], position,
             scheduler.rope_len(seq.id, position), live.media.get());
-    if (position == scored && position + 1 < prompt_len) {
+    if (position == live.num_scored && position + 1 < prompt_len) {
       add_target({&live, live.scored_prompt[static_cast<size_t>(position) + 1], 0});
-      ++scored;
+      ++live.num_scored;
     }
     if (live.pooler && live.pooler->wants(position)) pool_row(live, position);
   }
   if (is_drawn) {
-    sources_.back() = seq.drawn_by;
+    sources_.back() = static_cast<int32_t>(before[static_cast<size_t>(seq.drawn_by)].first_target);
     has_sources_ = true;
   }
   if (seq.samples) {
@@ -94,6 +97,7 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
     sampled.live = &live;
     sampled.first_target = sampled.next_target = targets_.size();
     add_target({&live, -1, sampled_.size(), is_drawn ? 1 : 0});
+    draws_late_ = draws_late_ || live.guide || live.sampler->follows_output();
     if (seq.num_drafts > 0 && live.speculation) {
       const std::vector<int32_t>& drafts = live.speculation->drafts;
       sampled.num_drafts = static_cast<int32_t>(drafts.size());
@@ -113,10 +117,13 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
 }
 
 /// Of an adapter, among those of the step.
-int32_t Step::number_of(const LoraAdapter* adapter) {
-  const auto found = std::ranges::find(adapters_, adapter);
-  const auto number = static_cast<int32_t>(found - adapters_.begin());
-  if (found == adapters_.end()) adapters_.push_back(adapter);
+int32_t Step::number_of(const std::shared_ptr<const LoraAdapter>& adapter) {
+  const auto found = std::ranges::find(held_adapters_, adapter);
+  const auto number = static_cast<int32_t>(found - held_adapters_.begin());
+  if (found == held_adapters_.end()) {
+    held_adapters_.push_back(adapter);
+    adapters_.push_back(adapter.get());
+  }
   return number;
 }
 
@@ -196,6 +203,7 @@ void Step::run(StepRunner& runner, MaskWorkers* masks) {
   pool_hidden(runner);
   // What it has written will be found by others: a step that fails later must not take it along.
   if (targets_.empty() && pooled_.empty()) runner.settle();
+  held_adapters_.clear();
   list_tokens();
 }
 
@@ -246,54 +254,6 @@ TensorView Step::compute(StepRunner& runner, size_t first, std::span<const int32
   return runner.forward(batch, adapters_);
 }
 
-void Step::begin(StepRunner& runner) {
-  HEADRACE_CHECK(plans_ahead_ && begun_ == 0, begun_);
-  const auto most = static_cast<size_t>(runner.max_logit_rows());
-  const size_t total = logit_rows_.size();
-  if (results_.size() < total) results_.resize(total);
-  collected_ = 0;
-  const std::span<const int32_t> rows = logit_rows_;
-  for (size_t first = 0; first == 0 || first < total; first += most) {
-    const auto wanted = rows.subspan(first, std::min(most, total - first));
-    draw_rows_.clear();
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const Target& target = targets_[first + i];
-      draw_rows_.push_back(target.live->sampler->next_row(static_cast<int32_t>(i), target.ahead));
-    }
-    const TensorView logits = compute(runner, first, wanted, draw_rows_);
-    runner.begin_sample(logits, draw_rows_);
-    ++begun_;
-  }
-}
-
-void Step::finish(StepRunner& runner) {
-  while (begun_ > 0) collect(runner);
-  for (SampledSeq& seq : sampled_) {
-    seq.count = 1;
-    seq.not_finite = !results_[seq.first_target].finite;
-  }
-  list_tokens();
-}
-
-void Step::drop(StepRunner& runner) noexcept {
-  while (begun_ > 0) {
-    try {
-      collect(runner);
-    } catch (...) {  // nobody needs it, nor what is wrong with it
-    }
-  }
-}
-
-/// Waits for the oldest draw.
-void Step::collect(StepRunner& runner) {
-  const size_t count =
-      std::min(static_cast<size_t>(runner.max_logit_rows()), logit_rows_.size() - collected_);
-  const auto results = std::span(results_).subspan(collected_, count);
-  --begun_;
-  collected_ += count;
-  runner.end_sample(results);
-}
-
 /// Those that wait for no other: prompts' rows, first draws, and guesses confirmed by the chunk
 /// before.
 void Step::first_draws(const Chunk& chunk) {
@@ -311,7 +271,7 @@ void Step::draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks) {
   draw_rows_.clear();
   std::erase_if(drawn_, [&](size_t target) {
     SampleRow row;
-    if (!prepare(target, row, masks)) return true;
+    if (!prepare(targets_[target], row, 0, masks)) return true;
     row.logits_row = static_cast<int32_t>(target - chunk.first);
     draw_rows_.push_back(row);
     return false;
@@ -324,14 +284,13 @@ void Step::draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks) {
 }
 
 /// False: nothing is to be drawn, because the guide has no token behind a guess.
-bool Step::prepare(size_t index, SampleRow& row, MaskWorkers* masks) {
-  const Target& target = targets_[index];
+bool Step::prepare(const Target& target, SampleRow& row, int32_t ahead, MaskWorkers* masks) {
   LiveRequest& live = *target.live;
   if (target.prompt_token >= 0) {
     row = live.sampler->prompt_row(0, target.prompt_token);
     return true;
   }
-  row = live.sampler->next_row(0);
+  row = live.sampler->next_row(0, ahead);
   if (!live.guide) return true;
   SampledSeq& seq = sampled_[target.sampled];
   if (wait_for_mask(*live.guide, *masks)) {
@@ -361,8 +320,7 @@ void Step::next_draws(const Chunk& chunk, MaskWorkers* masks) {
   for (const size_t index : drawn_) {
     const Target& target = targets_[index];
     if (target.prompt_token >= 0) {
-      if (!results_[index].finite) target.live->not_finite = true;
-      target.live->prompt_logprobs.push_back(to_logprobs(results_[index]));
+      note_prompt(index);
       continue;
     }
     SampledSeq& seq = sampled_[target.sampled];
@@ -374,6 +332,12 @@ void Step::next_draws(const Chunk& chunk, MaskWorkers* masks) {
     if (seq.next_target < chunk.end) drawn_[kept++] = seq.next_target;
   }
   drawn_.resize(kept);
+}
+
+void Step::note_prompt(size_t index) {
+  LiveRequest& live = *targets_[index].live;
+  if (!results_[index].finite) live.not_finite = true;
+  live.prompt_logprobs.push_back(to_logprobs(results_[index]));
 }
 
 /// The row drawn from is not finite. Behind a guess that is found again when the row has its turn:

@@ -26,17 +26,18 @@ struct LiveRequest {
   std::shared_ptr<RequestState> state;
   Booking booking;
   LoraLease lora;
-  const LoraAdapter* adapter = nullptr;  ///< lora's, on this replica's devices; null: none
+  std::shared_ptr<const LoraAdapter> adapter;  ///< lora's, on this replica's devices; or null
   std::unique_ptr<SamplerState> sampler;
   std::shared_ptr<Guide> guide;              ///< null: no constraint
   std::unique_ptr<Speculation> speculation;  ///< null: nothing is guessed
   std::unique_ptr<Pooler> pooler;            ///< null: it generates
   std::unique_ptr<RequestMedia> media;       ///< null: text alone
   bool wants_logprobs = false;
-  bool plans_ahead = false;  ///< SeqSpec's
+  int32_t ahead_from = kNeverAhead;  ///< SeqSpec's
   bool not_finite = false;  ///< a row of its logits was not (SampleResult::finite), or a pooled one
   /// The prompt, while its log-probabilities are being read; else empty.
   std::vector<int32_t> scored_prompt;
+  int32_t num_scored = 0;  ///< positions whose rows have been in a step for that
   std::vector<PositionLogprobs> prompt_logprobs;  ///< of positions 1, 2, ... as far as read
 };
 
@@ -52,6 +53,7 @@ struct SampledSeq {
   bool is_unguided = false;     ///< its guide had no token for it: what was drawn is not to be used
   bool guide_is_ahead = false;  ///< its guide knows the last token
   bool not_finite = false;      ///< likewise: SampleResult::finite of its first row
+  bool is_postponed = false;    ///< likewise: its mask is late
 };
 
 /// One step: a plan turned into a batch and sampling rows, and what came of it. Its buffers are
@@ -64,7 +66,9 @@ class Step {
 
   /// `live[i]` belongs to plan.seqs[i]. Plan and live stay unchanged until the results are read.
   /// Speculation::drafts, no more than the plan has room for, are computed behind a decode.
-  void build(const StepPlan& plan, std::span<LiveRequest* const> live, const Scheduler& scheduler);
+  /// `before`: sampled() of the step that PlannedSeq::drawn_by counts in.
+  void build(const StepPlan& plan, std::span<LiveRequest* const> live, const Scheduler& scheduler,
+             std::span<const SampledSeq> before = {});
   /// Computes and samples, reading logits in as many calls as their number needs. The row behind a
   /// guess is drawn from only if the guess is what was drawn before it; then the sampler and the
   /// guide have taken it. Waits for masks that are not there when they are needed. Appends to
@@ -72,14 +76,25 @@ class Step {
   /// request has a guide.
   void run(StepRunner& runner, MaskWorkers* masks);
 
-  /// run() in two halves, for a step whose requests all plan ahead: begin() calls the ops and
-  /// finish() waits for what was drawn. Plan and live are not read behind begin().
+  /// run() in parts, for a step whose rows all plan ahead: begin() calls the ops, and finish()
+  /// waits for what was drawn. The plan is not read behind begin().
   bool can_begin() const noexcept { return plans_ahead_; }
   void begin(StepRunner& runner);
-  bool begun() const noexcept { return begun_ > 0; }
+  bool begun() const noexcept { return begun_; }
+  /// How a row is drawn from may depend on all tokens before it (penalties, guides). Then begin()
+  /// has left the draws to begin_draws(), which comes behind the commit of the step before, and
+  /// before the ops of the next one. Waits for masks.
+  bool draws_are_due() const noexcept { return draws_are_due_; }
+  void begin_draws(StepRunner& runner, MaskWorkers* masks);
+  /// Before begin_draws(): what is drawn for a sequence is not to be used, and not waited for.
+  void postpone(size_t sampled) noexcept { sampled_[sampled].is_postponed = true; }
+  /// A request that has ended between begin() and finish(): what is drawn for it is nobody's.
+  void forget(const LiveRequest& live) noexcept;
   void finish(StepRunner& runner);
   /// Instead of finish(): waits for the step, if it has begun, whatever becomes of it.
   void drop(StepRunner& runner) noexcept;
+  /// Where nothing is waited for any more.
+  void let_go_of_adapters() noexcept { held_adapters_.clear(); }
 
   /// The planned sequences' rows, guesses included.
   std::span<const SeqSlice> slices() const noexcept { return slices_; }
@@ -99,7 +114,7 @@ class Step {
  private:
   /// A row of logits that is read.
   struct Target {
-    LiveRequest* live;
+    LiveRequest* live;     ///< null: it has ended
     int32_t prompt_token;  ///< whose log-probability is read; < 0: a token is drawn
     size_t sampled;        ///< place in sampled_ if one is drawn
     int32_t ahead = 0;     ///< tokens drawn that the sampler has not been given
@@ -116,12 +131,16 @@ class Step {
     TensorView logits;
   };
 
-  void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler);
-  int32_t number_of(const LoraAdapter* adapter);
+  void add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& scheduler,
+                std::span<const SampledSeq> before);
+  int32_t number_of(const std::shared_ptr<const LoraAdapter>& adapter);
   void add_row(int32_t token, int32_t position, int32_t rope_len, const RequestMedia* media);
   void add_given(const PlannedSeq& seq, const RequestMedia& media, int32_t first_row);
   TensorView compute(StepRunner& runner, size_t first, std::span<const int32_t> wanted,
                      std::span<const SampleRow> draws = {});
+  size_t num_wanted(const StepRunner& runner, size_t first) const;
+  void begin_chunk(StepRunner& runner, const TensorView& logits);
+  void list_draws(size_t first, size_t count, MaskWorkers* masks);
   void collect(StepRunner& runner);
   void pool_row(LiveRequest& live, int32_t position);
   void pool_logits(StepRunner& runner, const Chunk& chunk);
@@ -129,7 +148,8 @@ class Step {
   void add_target(const Target& target);
   void first_draws(const Chunk& chunk);
   void draw(StepRunner& runner, const Chunk& chunk, MaskWorkers* masks);
-  bool prepare(size_t target, SampleRow& row, MaskWorkers* masks);
+  bool prepare(const Target& target, SampleRow& row, int32_t ahead, MaskWorkers* masks);
+  void note_prompt(size_t index);
   bool wait_for_mask(Guide& guide, MaskWorkers& masks);
   void next_draws(const Chunk& chunk, MaskWorkers* masks);
   void refuse(SampledSeq& seq);
@@ -147,6 +167,8 @@ class Step {
   bool has_axes_ = false, has_vision_ = false;
   std::vector<SeqSlice> slices_;
   std::vector<const LoraAdapter*> adapters_;  ///< that SeqSlice::adapter counts
+  /// The same, for as long as the device may use them: requests may end meanwhile.
+  std::vector<std::shared_ptr<const LoraAdapter>> held_adapters_;
   // [S] in row order:
   std::vector<int32_t> logit_rows_;
   std::vector<Target> targets_;
@@ -165,7 +187,10 @@ class Step {
   bool plans_ahead_ = false;
   bool has_sources_ = false;
   bool keeps_rows_ = false;
-  size_t begun_ = 0;      // draws that have begun and not been collected
+  bool draws_late_ = false;  // they need all tokens before them
+  bool begun_ = false, draws_are_due_ = false;
+  TensorView logits_;     // while draws are due
+  size_t under_way_ = 0;  // draws that have begun and not been collected
   size_t collected_ = 0;  // of results_
   double mask_wait_seconds_ = 0;
 };

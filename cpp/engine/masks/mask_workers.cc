@@ -56,7 +56,14 @@ void MaskWorkers::ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t
 
 void MaskWorkers::wait(Guide& guide) {
   constexpr std::chrono::milliseconds kLookEvery{20};
-  while (!guide.wait_for(kLookEvery)) interrupt_late();
+  while (!wait_for(guide, kLookEvery)) {
+  }
+}
+
+bool MaskWorkers::wait_for(Guide& guide, std::chrono::nanoseconds time) {
+  if (guide.ready() || guide.wait_for(time)) return true;
+  interrupt_late();
+  return false;
 }
 
 void MaskWorkers::interrupt_late() {

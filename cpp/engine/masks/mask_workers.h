@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -29,13 +30,16 @@ class MaskWorkers {
   /// Returns when a posted guide is ready. Interrupts the one that holds it up, itself or one that
   /// a thread works on before, if that takes longer than our patience. By the loop thread.
   void wait(Guide& guide);
+  /// wait() no longer than told: whether it is ready.
+  bool wait_for(Guide& guide, std::chrono::nanoseconds time);
+  /// Interrupts the guides that have taken longer than our patience.
+  void interrupt_late();
   /// Guide::set_due, then post.
   void ask(const std::shared_ptr<Guide>& guide, std::optional<int32_t> token);
 
  private:
   void end_threads();
   void work(size_t worker);
-  void interrupt_late();
   std::shared_ptr<Guide> worked_on(size_t worker);
 
   const MaskPatience patience_;

@@ -28,7 +28,7 @@ class StepRunner {
   /// Backend::copy_blocks in the model's cache: before the forward() of the plan that asks for it.
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
   /// Decoder::forward: logits of batch.logit_rows, for sample() and begin_sample() before the next
-  /// call.
+  /// call. end_sample() may come between. The adapters stay until the step's draws are collected.
   virtual TensorView forward(const StepBatch& batch,
                              std::span<const LoraAdapter* const> adapters) = 0;
   /// Decoder::logits: of other rows of the same step.

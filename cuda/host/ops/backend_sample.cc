@@ -32,6 +32,12 @@ size_t output_bytes(size_t rows, int32_t most_logprobs) {
   return results_bytes(rows) + rows * static_cast<size_t>(most_logprobs) * sizeof(TokenLogprob);
 }
 
+int32_t most_logprobs_of(std::span<const SampleRow> rows) {
+  int32_t most = 0;
+  for (const SampleRow& row : rows) most = std::max(most, row.num_logprobs);
+  return most;
+}
+
 /// Reads what a launch over `targets` has left in pinned memory.
 void read_samples(const std::byte* output, std::span<SampleResult* const> targets,
                   int32_t most_logprobs) {
@@ -49,6 +55,30 @@ void read_samples(const std::byte* output, std::span<SampleResult* const> target
 }
 
 }  // namespace
+
+/// Where a launch leaves its results.
+struct CudaBackend::SampleOutput {
+  SampleRowResult* results;
+  TokenLogprob* top;
+  int32_t max_logprobs;
+  int32_t* drawn;  ///< SampleArgs's
+
+  /// Rows that have been launched.
+  void skip(size_t rows) {
+    results += rows;
+    top += rows * static_cast<size_t>(max_logprobs);
+    drawn += rows;
+  }
+};
+
+/// For `rows` rows, in output_bytes() of memory.
+CudaBackend::SampleOutput CudaBackend::output_in(std::byte* memory, size_t rows,
+                                                 int32_t max_logprobs) {
+  return {.results = reinterpret_cast<SampleRowResult*>(memory),
+          .top = reinterpret_cast<TokenLogprob*>(memory + results_bytes(rows)),
+          .max_logprobs = max_logprobs,
+          .drawn = nullptr};
+}
 
 bool CudaBackend::on_device(const SampleRow& row) const {
   return !samples_on_host_ && row.num_logprobs <= kMaxDeviceLogprobs;
@@ -142,7 +172,7 @@ void CudaBackend::reserve_sampling(size_t rows, int32_t vocab_size) {
 }
 
 void CudaBackend::queue_samples(const TensorView& logits, int32_t vocab_size, SampleBatch& batch,
-                                std::byte* output, int32_t* drawn) {
+                                const SampleOutput& output) {
   sample_arena_.begin();
   const uint32_t* mask = sample_arena_.put(std::span<const uint32_t>(batch.allowed));
   for (size_t i = 0; i < batch.rows.size(); ++i) {
@@ -166,18 +196,19 @@ void CudaBackend::queue_samples(const TensorView& logits, int32_t vocab_size, Sa
                         .num_bias = static_cast<int32_t>(batch.bias.size()),
                         .num_tokens = static_cast<int32_t>(batch.tokens.size()),
                         .workspace = workspace,
-                        .results = reinterpret_cast<SampleRowResult*>(output),
-                        .top = reinterpret_cast<TokenLogprob*>(output + results_bytes(count)),
-                        .max_logprobs = batch.most_logprobs,
-                        .drawn = drawn};
+                        .results = output.results,
+                        .top = output.top,
+                        .max_logprobs = output.max_logprobs,
+                        .drawn = output.drawn};
   sample_arena_.flush();
   launch(cuda::sample, args);
 }
 
 // Ids and what was asked for beside them: kernels write to the host's memory, and one wait.
 void CudaBackend::sample_batch(const TensorView& logits, int32_t vocab_size, SampleBatch& batch) {
-  std::byte* const output = pinned_results(output_bytes(batch.targets.size(), batch.most_logprobs));
-  queue_samples(logits, vocab_size, batch, output, nullptr);
+  const size_t count = batch.targets.size();
+  std::byte* const output = pinned_results(output_bytes(count, batch.most_logprobs));
+  queue_samples(logits, vocab_size, batch, output_in(output, count, batch.most_logprobs));
   context_.wait();
   expect_answers();
   read_samples(output, batch.targets, batch.most_logprobs);
@@ -192,23 +223,27 @@ void CudaBackend::begin_sample(TensorView logits, int32_t vocab_size,
   HEADRACE_CHECK(num_drawn_ + rows.size() <= kMostDrawn, num_drawn_, " + ", rows.size());
   context_.enter();
   if (step_draw_) return begin_drawn(rows);
-  SampleBatch batch;
-  batch.reserve(rows.size());
-  for (const SampleRow& row : rows) {
-    HEADRACE_CHECK(on_device(row) && row.forced_token < 0, row.num_logprobs);
-    batch.add(row, vocab_size, nullptr);
-  }
-  const size_t bytes = output_bytes(rows.size(), batch.most_logprobs);
-  draws_.push_back(spare_draw(bytes));
+  HEADRACE_CHECK(
+      std::ranges::all_of(rows, [this](const SampleRow& row) { return on_device(row); }));
+  const int32_t most_logprobs = most_logprobs_of(rows);
+  draws_.push_back(spare_draw(output_bytes(rows.size(), most_logprobs)));
   Draw& draw = draws_.back();
   draw.rows = rows.size();
-  draw.most_logprobs = batch.most_logprobs;
+  draw.most_logprobs = most_logprobs;
   try {
-    if (!rows.empty()) {
-      queue_samples(logits, vocab_size, batch, draw.output.data(),
-                    static_cast<int32_t*>(drawn_.data) + num_drawn_);
-      num_drawn_ += rows.size();
+    SampleOutput output = output_in(draw.output.data(), rows.size(), most_logprobs);
+    output.drawn = static_cast<int32_t*>(drawn_.data) + num_drawn_;
+    SampleBatch batch;
+    batch.reserve(rows.size());
+    for (const SampleRow& row : rows) {
+      batch.add(row, vocab_size, nullptr);
+      const bool is_last = &row == &rows.back();
+      if (!is_last && batch.list_bytes() < kListBytes) continue;
+      queue_samples(logits, vocab_size, batch, output);
+      output.skip(batch.rows.size());
+      batch = {};
     }
+    num_drawn_ += rows.size();
     draw.done.record(context_.stream());
   } catch (...) {  // kernels may be under way: what they write to must not go
     spare_draws_.push_back(std::move(draw));

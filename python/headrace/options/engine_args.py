@@ -87,7 +87,7 @@ class EngineArgs:
 
     model, revision, tokenizer, chat_template: LLM's own arguments, for the record.
     max_model_len: most tokens of prompt and output together, >= 16.
-    max_num_seqs: sequences that run at once, 1 .. 512; more wait.
+    max_num_seqs: sequences that run at once, 1 .. 4096; more wait.
     max_num_batched_tokens: tokens computed in one step; None lets the engine choose.
     block_size: tokens per KV block: 16, 32, 64, 128 or 256.
     num_gpu_blocks_override: number of KV blocks; None: from kv_cache_bytes.
@@ -350,7 +350,7 @@ class EngineArgs:
 
     def _check_sizes(self) -> None:
         _check_int("max_model_len", self.max_model_len, 16, optional=True)
-        _check_int("max_num_seqs", self.max_num_seqs, 1, 512)
+        _check_int("max_num_seqs", self.max_num_seqs, 1, 4096)
         _check_int("max_num_batched_tokens", self.max_num_batched_tokens, 1, optional=True)
         _check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
         _check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)

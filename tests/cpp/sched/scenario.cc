@@ -43,15 +43,15 @@ SeqSpec Scenario::random_spec(const Options& options) {
   spec.read_prefix_cache = !once_in(8);
   spec.wants_all_prompt_logits = once_in(10);
   spec.identity.sequence.adapter = below(4) == 0;
-  spec.plans_ahead = options.ahead && !once_in(30);
+  if (options.ahead && !once_in(30)) spec.ahead_from = 0;
   if (once_in(8)) {
     spec.max_tokens = 0;
-    spec.plans_ahead = false;
+    spec.ahead_from = kNeverAhead;
   }
   if (dynamic_rope_) spec.identity.sequence.rope_len = static_cast<int32_t>(spec.prompt.size());
   if (options.rests && once_in(2)) {
     spec.ready_until = static_cast<int32_t>(below(spec.prompt.size()));
-    spec.plans_ahead = false;
+    if (options.ahead) spec.ahead_from = spec.ready_until + static_cast<int32_t>(below(4));
   }
   if (options.media) spec.identity.media = random_media(static_cast<int32_t>(spec.prompt.size()));
   return spec;
@@ -218,7 +218,7 @@ void Scenario::plan_ahead(const Options& options) {
   check_order(plan);
   check_blocks(plan);
   ASSERT_TRUE(std::ranges::none_of(plan.seqs, [&](const PlannedSeq& seq) {
-    return seq.num_drafts > 0 || !jobs_.at(seq.id).spec.plans_ahead;
+    return seq.num_drafts > 0 || seq.start_pos < jobs_.at(seq.id).spec.ahead_from;
   }));
   if (!testing::Test::HasFatalFailure()) note_planned(plan);
 }

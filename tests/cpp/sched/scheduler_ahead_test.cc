@@ -30,7 +30,7 @@ SeqSpec spec_of(int32_t prompt, int32_t max_tokens, int32_t first = 0) {
   spec.prompt.resize(static_cast<size_t>(prompt));
   std::iota(spec.prompt.begin(), spec.prompt.end(), first);
   spec.max_tokens = max_tokens;
-  spec.plans_ahead = true;
+  spec.ahead_from = 0;
   return spec;
 }
 
@@ -112,7 +112,7 @@ TEST(PlanAhead, GivesUpWhereSomebodyNeedsTheCommit) {
   for (const bool waits : {false, true}) {
     Scheduler scheduler(config_of());
     SeqSpec guided = spec_of(3, 9, 50);
-    guided.plans_ahead = false;
+    guided.ahead_from = kNeverAhead;
     scheduler.add(spec_of(3, 9));
     if (!waits) scheduler.add(guided);
     scheduler.plan(0);
@@ -121,6 +121,64 @@ TEST(PlanAhead, GivesUpWhereSomebodyNeedsTheCommit) {
     scheduler.commit(waits ? Tokens{5} : Tokens{5, 6});
     EXPECT_EQ(scheduler.plan(0).seqs.size(), 2u);
   }
+}
+
+TEST(PlanAhead, WhoFindsNoRoomStopsNobody) {
+  Scheduler scheduler(config_of(2));
+  const SeqId a = scheduler.add(spec_of(3, 5));
+  scheduler.plan(0);
+  SeqSpec never = spec_of(3, 5, 50);
+  never.ahead_from = kNeverAhead;
+  scheduler.add(never);
+  EXPECT_EQ(ids_of(scheduler.plan_ahead(0)), Ids{a});
+}
+
+TEST(PlanAhead, WhoIsPostponedRestsAndGetsTheSameRowAgain) {
+  Scheduler scheduler(config_of());
+  const SeqId a = scheduler.add(spec_of(3, 9)), b = scheduler.add(spec_of(3, 9, 50));
+  scheduler.plan(0);
+  scheduler.commit(Tokens{5, 6});
+  scheduler.plan(0);
+  scheduler.postpone(b);
+  StepPlan ahead = scheduler.plan_ahead(0);
+  ASSERT_EQ(ahead.seqs.size(), 1u);
+  EXPECT_EQ(ahead.seqs[0].id, a);
+  EXPECT_EQ(ahead.seqs[0].drawn_by, 0);
+  EXPECT_THROW(scheduler.postpone(a), InternalError) << "something is planned ahead";
+  const std::vector<CommittedSeq> committed = scheduler.commit(Tokens{7, 8});
+  ASSERT_EQ(committed.size(), 2u);
+  EXPECT_EQ(committed[0].num_tokens, 1);
+  EXPECT_EQ(committed[1].num_tokens, 0);
+  EXPECT_EQ(committed[1].end, SeqEnd::kNone);
+  scheduler.resume(b);
+  ahead = scheduler.plan_ahead(0);
+  ASSERT_EQ(ahead.seqs.size(), 2u);
+  EXPECT_EQ(ahead.seqs[1].start_pos, 3);
+  EXPECT_EQ(ahead.seqs[1].drawn_by, -1);
+  EXPECT_EQ(ahead.seqs[1].tokens.front(), 6);
+  scheduler.commit(Tokens{9});
+  EXPECT_EQ(scheduler.commit(Tokens{10, 11})[1].token, 11);
+  EXPECT_EQ(scheduler.plan(0).seqs[1].start_pos, 4);
+}
+
+// A prompt's last chunk of several rows: all but the last are computed.
+TEST(PlanAhead, WhoIsPostponedKeepsTheRowsBefore) {
+  Scheduler scheduler(config_of());
+  const SeqId a = scheduler.add(spec_of(12, 9));
+  ASSERT_EQ(scheduler.plan(0).seqs.front().num_tokens, 12);
+  scheduler.postpone(a);
+  EXPECT_THROW(scheduler.postpone(a), InternalError);
+  scheduler.commit(Tokens{5});
+  EXPECT_TRUE(scheduler.plan(0).empty());
+  EXPECT_EQ(scheduler.next_position(a), 11);
+  scheduler.resume(a);
+  const StepPlan plan = scheduler.plan(0);
+  EXPECT_EQ(plan.seqs.front().start_pos, 11);
+  EXPECT_TRUE(plan.seqs.front().samples);
+  scheduler.postpone(a);
+  scheduler.cancel(a);
+  EXPECT_EQ(scheduler.commit(Tokens{5}).front().end, SeqEnd::kCancelled);
+  EXPECT_FALSE(scheduler.has_work());
 }
 
 TEST(PlanAhead, GivesUpWhereSomebodyWantsGuesses) {

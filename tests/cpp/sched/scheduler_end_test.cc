@@ -288,7 +288,7 @@ TEST(SchedulerEnd, AWholePromptWithoutRoomForItsRowsGivesItsBlocksBack) {
     return ids;
   };
   SeqSpec ahead = spec_of(4, 3), prompt = one_step(6);
-  ahead.plans_ahead = prompt.plans_ahead = true;
+  ahead.ahead_from = prompt.ahead_from = 0;
   const SeqId text = scheduler.add(ahead);
   scheduler.plan(0);
   const SeqId whole = scheduler.add(prompt);

@@ -30,7 +30,7 @@ SeqSpec spec_of(int32_t shared, int32_t own, int32_t mark) {
   for (int32_t i = 0; i < shared; ++i) spec.prompt.push_back(i);
   for (int32_t i = 0; i < own; ++i) spec.prompt.push_back(1000 * mark + i);
   spec.max_tokens = 20;
-  spec.plans_ahead = true;
+  spec.ahead_from = 0;
   return spec;
 }
 

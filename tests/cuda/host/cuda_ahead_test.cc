@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <utility>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "cpp/model/lora_files.h"
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
+#include "fakes/fake_constraint.h"
 #include "fakes/fake_model.h"
+#include "model/load/load_config.h"
 
 namespace headrace {
 namespace {
@@ -19,64 +24,88 @@ class CudaAhead : public ::testing::Test {
   cuda::EmulatedGpu gpu_;
 };
 
-struct Asked {
-  int32_t length, first;
-  SamplingParams sampling;
-};
+/// Every third token, by turns.
+std::shared_ptr<TokenConstraint> every_third() {
+  return testing::FakeConstraint::make([](std::span<const int32_t> output) {
+    testing::Following out;
+    for (auto t = static_cast<int32_t>(output.size() % 3); t < 250; t += 3) out.tokens.push_back(t);
+    return out;
+  });
+}
 
-std::vector<Asked> asked() {
-  std::vector<Asked> out;
-  for (int32_t i = 0; i < 8; ++i) {
-    Asked one{3 + 9 * i, 5 * i, {.temperature = 0, .max_tokens = 6 + 3 * i, .ignore_eos = true}};
+/// Some of all that is asked for.
+std::vector<RequestOptions> asked() {
+  std::vector<RequestOptions> out;
+  for (int32_t i = 0; i < 6; ++i) {
+    RequestOptions& one = out.emplace_back();
+    one.prompt_token_ids = prompt(3 + 3 * i, 5 * i);
+    SamplingParams& sampling = one.sampling;
+    sampling = {.temperature = 0, .max_tokens = 5 + i, .ignore_eos = true};
     if (i % 2 == 1) {
-      one.sampling.temperature = 1.0f;
-      one.sampling.seed = static_cast<uint64_t>(i);
-      one.sampling.min_tokens = 3;
-      one.sampling.ignore_eos = false;
-      one.sampling.logit_bias = {{5, 1.0f}, {9, -100.0f}};
+      sampling.temperature = 1.0f;
+      sampling.seed = static_cast<uint64_t>(i);
+      sampling.min_tokens = 3;
+      sampling.ignore_eos = false;
+      sampling.logit_bias = {{5, 1.0f}, {9, -100.0f}};
     }
-    if (i % 4 == 2) one.sampling.logprobs = 3;
-    out.push_back(std::move(one));
+    if (i % 4 == 2) sampling.logprobs = 3;
+    if (i % 3 == 1) sampling.repetition_penalty = 1.3f;
+    if (i % 5 == 1) sampling.frequency_penalty = 0.5f;
+    if (i % 5 == 2) sampling.no_repeat_ngram_size = 2;
+    if (i % 4 == 3) sampling.prompt_logprobs = 2;
+    if (i % 3 == 0) one.constraint = every_third();
+    if (i % 4 == 1) one.lora_name = "a";
   }
   return out;
 }
 
-std::vector<Output> generate(Engine& engine, const std::vector<Asked>& all) {
+std::vector<Output> generate(Engine& engine, const std::vector<RequestOptions>& all) {
   std::vector<Request> requests;
-  for (const Asked& one : all) {
-    RequestOptions options;
-    options.prompt_token_ids = prompt(one.length, one.first);
-    options.sampling = one.sampling;
-    requests.push_back(engine.submit("m", std::move(options)));
-  }
+  for (const RequestOptions& one : all) requests.push_back(engine.submit("m", one));
   std::vector<Output> out;
   for (size_t i = 0; i < all.size(); ++i) out.push_back(read_all(requests[i].results()));
   return out;
 }
 
-// A request whose penalties follow its own output keeps every step it is in from beginning early.
-TEST_F(CudaAhead, StepsThatBeginAheadGiveTheSameBits) {
-  const auto engine = emulated_engine(gpu_);
-  engine->install_model("m", small_options());
+std::unique_ptr<Engine> engine_with_adapter(cuda::EmulatedGpu& gpu, const std::string& guesses) {
+  auto engine = emulated_engine(gpu);
+  ModelOptions options = small_options();
+  options.max_loras = 1;
+  options.speculative.method = guesses;
+  options.speculative.num_speculative_tokens = 1;
+  engine->install_model("m", options);
   engine->start_model("m");
-  const std::vector<Asked> all = asked();
-  std::vector<Output> want;
-  const int loaded = gpu_.api.covered_waits();
-  for (Asked one : all) {
-    one.sampling.presence_penalty = 1e-30f;  // of no effect
-    want.push_back(generate(*engine, {one}).front());
+  const TempFolder adapter;
+  write_adapter(adapter, load_model_config(llama_folder()), {});
+  engine->load_lora("m", "a", adapter.path().string());
+  return engine;
+}
+
+void expect_same(const std::vector<PositionLogprobs>& got,
+                 const std::vector<PositionLogprobs>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].logprob, want[i].logprob);
+    EXPECT_EQ(got[i].top, want[i].top);
   }
-  EXPECT_EQ(gpu_.api.covered_waits(), loaded);
-  const std::vector<Output> got = generate(*engine, all);
-  EXPECT_GE(gpu_.api.covered_waits() - loaded, 15);
+}
+
+// Steps of a model that guesses wait for each other.
+TEST_F(CudaAhead, StepsThatBeginAheadGiveTheSameBits) {
+  const auto covered_by = [&](const char* guesses, std::vector<Output>& out) {
+    const auto engine = engine_with_adapter(gpu_, guesses);
+    const int before = gpu_.api.covered_waits();
+    out = generate(*engine, asked());
+    return gpu_.api.covered_waits() - before;
+  };
+  std::vector<Output> want, got;
+  EXPECT_EQ(covered_by("ngram", want), 0);
+  EXPECT_GE(covered_by("", got), 5) << "about every other step also runs the one behind it";
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_EQ(got[i].error_message, "");
     EXPECT_EQ(got[i].token_ids, want[i].token_ids) << i;
-    ASSERT_EQ(got[i].logprobs.size(), want[i].logprobs.size());
-    for (size_t k = 0; k < want[i].logprobs.size(); ++k) {
-      EXPECT_EQ(got[i].logprobs[k].logprob, want[i].logprobs[k].logprob);
-      EXPECT_EQ(got[i].logprobs[k].top, want[i].logprobs[k].top);
-    }
+    expect_same(got[i].logprobs, want[i].logprobs);
+    expect_same(got[i].prompt_logprobs, want[i].prompt_logprobs);
   }
 }
 

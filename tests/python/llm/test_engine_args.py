@@ -435,8 +435,8 @@ def test_silent(name: str, value: Any) -> None:
     ("name", "value", "message"),
     [
         ("max_model_len", 15, r"max_model_len must be in \[16, \d+\], got 15"),
-        ("max_num_seqs", 0, r"max_num_seqs must be in \[1, 512\], got 0"),
-        ("max_num_seqs", 513, r"max_num_seqs must be in \[1, 512\], got 513"),
+        ("max_num_seqs", 0, r"max_num_seqs must be in \[1, 4096\], got 0"),
+        ("max_num_seqs", 4097, r"max_num_seqs must be in \[1, 4096\], got 4097"),
         ("max_num_batched_tokens", 0, r"max_num_batched_tokens must be in \[1, \d+\], got 0"),
         ("num_gpu_blocks_override", 0, r"num_gpu_blocks_override must be in \[1, \d+\], got 0"),
         ("kv_cache_bytes", -1, "kv_cache_bytes must be in .*, got -1"),

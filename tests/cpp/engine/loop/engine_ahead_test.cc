@@ -6,12 +6,14 @@
 #include <string>
 #include <thread>
 
+#include "cpp/engine/loop/expect_idle.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::expect_idle;
 using testing::fake_greedy;
 using testing::FakeEngine;
 using testing::greedy;
@@ -20,15 +22,6 @@ using Ids = std::vector<int32_t>;
 
 FakeEngine make_engine(ModelOptions options = FakeEngine::default_options()) {
   return FakeEngine(std::move(options), {.ahead = true});
-}
-
-/// Nothing is under way, and nothing is held.
-void expect_idle(FakeEngine& fake) {
-  fake.engine->stop_model("m");
-  EXPECT_EQ(fake.control->begun, fake.control->collected);
-  const ModelStats stats = fake.engine->model_stats("m");
-  EXPECT_EQ(stats.free_kv_blocks, stats.total_kv_blocks);
-  EXPECT_EQ(stats.running_requests + stats.waiting_requests, 0);
 }
 
 TEST(EngineAhead, TheNextStepBeginsBeforeResultsAreWaitedFor) {
@@ -92,26 +85,6 @@ TEST(EngineAhead, WhoStopsHasOneRowInVain) {
   EXPECT_EQ(out.stop_token, all[at]);
   expect_idle(fake);
   EXPECT_EQ(fake.control->rows - before, static_cast<int>(at) + 2);
-}
-
-TEST(EngineAhead, RequestsThatNeedTheirTokensTakeTurnsWithOthers) {
-  FakeEngine fake = make_engine();
-  SamplingParams penalized = greedy(10);
-  penalized.repetition_penalty = 1.3f;
-  Output alone;
-  {
-    FakeEngine plain;
-    alone = read_all(plain.submit({9}, penalized).results());
-  }
-  fake.control->hold();
-  Request a = fake.submit({1}, greedy(100));
-  Request b = fake.submit({9}, penalized);
-  fake.control->resume();
-  EXPECT_EQ(read_all(b.results()).token_ids, alone.token_ids);
-  EXPECT_EQ(read_all(a.results()).token_ids, fake_greedy({1}, 100));
-  EXPECT_GE(fake.control->covered, 80) << "when it had gone";
-  EXPECT_LE(fake.control->covered, 91) << "while it ran";
-  expect_idle(fake);
 }
 
 TEST(EngineAhead, LogprobsComeWithTheirTokens) {

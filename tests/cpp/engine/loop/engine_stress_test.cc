@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "fakes/fake_constraint.h"
 #include "fakes/fake_model.h"
 
 namespace headrace {
@@ -18,10 +19,27 @@ using testing::FakeEngine;
 using testing::read_all;
 using Ids = std::vector<int32_t>;
 
+/// A constraint that allows every `step`th token.
+std::shared_ptr<TokenConstraint> every(int32_t step) {
+  return testing::FakeConstraint::make([step](std::span<const int32_t>) {
+    testing::Following out;
+    for (int32_t token = 0; token < 50; token += step) out.tokens.push_back(token);
+    return out;
+  });
+}
+
 struct Job {
   Ids prompt;
   SamplingParams sampling;
   int32_t priority = 0;
+  std::shared_ptr<TokenConstraint> constraint;
+
+  RequestOptions rest() const {
+    RequestOptions out;
+    out.priority = priority;
+    out.constraint = constraint;
+    return out;
+  }
 };
 
 Job random_job(std::mt19937& random) {
@@ -44,6 +62,7 @@ Job random_job(std::mt19937& random) {
   if (pick(0, 3) == 0) p.stop_token_ids = {pick(1, 49)};
   if (pick(0, 3) == 0) p.logprobs = pick(0, 4);
   if (pick(0, 7) == 0) p.prompt_logprobs = pick(0, 3);
+  if (pick(0, 5) == 0) job.constraint = every(pick(1, 3));
   job.priority = pick(-1, 1);
   return job;
 }
@@ -69,7 +88,7 @@ std::vector<Output> one_by_one(const std::vector<Job>& jobs) {
   FakeEngine fake(options);
   std::vector<Output> out;
   for (const Job& job : jobs) {
-    out.push_back(read_all(fake.submit(job.prompt, job.sampling).results()));
+    out.push_back(read_all(fake.submit(job.prompt, job.sampling, job.rest()).results()));
   }
   return out;
 }
@@ -100,7 +119,7 @@ TEST(EngineStress, AnyBatchChunkAndCacheSizeGivesTheSameOutput) {
     std::vector<Request> requests;
     fake.control->hold();  // all are there before the first step ends
     for (const Job& job : jobs) {
-      requests.push_back(fake.submit(job.prompt, job.sampling, {.priority = job.priority}));
+      requests.push_back(fake.submit(job.prompt, job.sampling, job.rest()));
     }
     fake.control->resume();
     for (size_t i = 0; i < jobs.size(); ++i) {
@@ -137,7 +156,9 @@ void submit_cancel_and_read(bool ahead) {
         RequestOptions rest;
         rest.priority = pick(-1, 1);
         if (pick(0, 5) == 0) rest.timeout = std::chrono::microseconds(pick(0, 3000));
+        if (pick(0, 5) == 0) rest.constraint = every(1);
         SamplingParams params{.temperature = 0, .max_tokens = pick(1, 40), .ignore_eos = true};
+        if (pick(0, 5) == 0) params.presence_penalty = 1e-30f;  // of no effect
         mine.emplace_back(prompt, fake.submit(prompt, params, rest));
         if (pick(0, 3) == 0) mine[static_cast<size_t>(pick(0, i))].second.cancel();
         if (pick(0, 9) == 0) fake.engine->model_stats("m");

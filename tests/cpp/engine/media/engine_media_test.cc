@@ -16,6 +16,7 @@ using testing::add_embeddings;
 using testing::add_pixels;
 using testing::add_text;
 using testing::expected_tokens;
+using testing::FakeControl;
 using testing::FakeEngine;
 using testing::FakeShape;
 using testing::FakeTower;
@@ -256,6 +257,21 @@ TEST(EngineMedia, AnItemThatFailsEndsItsOwnRequestByName) {
   EXPECT_EQ(out.error_message.find("media[1]: "), 0u) << out.error_message;
   EXPECT_EQ(media.control->alive, 0);
   media.expect_right(job);
+}
+
+TEST(EngineMedia, StepsGoAheadBehindTheLastRowOfAnImage) {
+  Media media(Media::small(), 1, 2, {.ahead = true});
+  MediaJob job = image_job(1), other = image_job(2);
+  job.max_tokens = other.max_tokens = 60;
+  const FakeControl& steps = *media.fake->control;
+  media.expect_right(job);
+  EXPECT_GE(steps.covered, 58);
+  const int covered = steps.covered;
+  Request first = media.submit(job), second = media.submit(other);
+  for (const auto& [request, asked] : {std::pair(&first, &job), std::pair(&second, &other)}) {
+    EXPECT_EQ(read_all(request->results()).token_ids, expected_tokens(*asked, *media.tower, 60));
+  }
+  EXPECT_GE(steps.covered - covered, 50);
 }
 
 struct Crowd {
