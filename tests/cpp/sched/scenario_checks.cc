@@ -260,7 +260,7 @@ void Scenario::check_committed(const CommittedSeq& result, const std::vector<int
     ASSERT_EQ(static_cast<size_t>(result.num_tokens), sampled.size());
   }
   if (result.num_tokens == 0) {
-    const bool is_done = job.spec.max_tokens == 0 && job.remaining() == 0;
+    const bool is_done = job.spec.max_tokens == 0 && job.remaining() == 0 && job.in_flight == 0;
     ASSERT_EQ(result.end, is_done ? SeqEnd::kPrompt : SeqEnd::kNone);
     if (is_done) jobs_.erase(result.id);
     return;

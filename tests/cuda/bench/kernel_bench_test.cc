@@ -49,7 +49,7 @@ TEST(KernelBench, MeasuresEveryNumber) {
                              "linear-some",
                              "linear-many",
                              "linear-plan-o-70-chosen",
-                             "linear-plan-o-70-128x96-wgmma-1x1",
+                             "linear-plan-o-70-128x128-wgmma-1x1",
                              "linear-qkv-1",
                              "linear-down-130",
                              "linear-head-33",

@@ -95,8 +95,9 @@ TEST(CudaTensorParallelBits, DependOnTheRequestAlone) {
     const auto got = devices.run(prompts, 12, together);
     EXPECT_GE(devices.api().calls("launch") - loaded, 2 * 6);  // graphs, on both
     EXPECT_EQ(devices.api().calls("synchronize"), waits);      // steps begin ahead
-    RequestOptions behind = small_request(5, 1, 4);
-    behind.sampling.presence_penalty = 1e-30f;  // of no effect, but that they don't
+    RequestOptions behind;
+    behind.prompt_token_ids = prompt(5, 1);
+    behind.pooling.emplace();  // they don't
     testing::read_all(devices.engine().submit("m", std::move(behind)).results());
     EXPECT_GT(devices.api().calls("synchronize"), waits);
     if (alone.empty()) alone = got;
@@ -207,7 +208,6 @@ TEST(CudaTensorParallelFaults, NoMemoryForTheMessageEndsTheRequestAlone) {
 TEST(CudaTensorParallelFaults, ChunksThatAFailureCutsShortAreNotCached) {
   const auto behind = [](RankDevices& devices) {
     RequestOptions request = small_request(70, 3, 6);
-    request.sampling.presence_penalty = 1e-30f;  // of no effect, but that steps don't begin ahead
     request.sampling.logprobs = 3;
     return testing::read_all(devices.engine().submit("m", std::move(request)).results());
   };
