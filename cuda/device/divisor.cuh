@@ -11,7 +11,8 @@ class Divisor {
  public:
   __device__ explicit Divisor(float divisor) : divisor_(divisor), reciprocal_(1.0f / divisor) {}
 
-  /// Each value over the divisor, rounded as `/` does; of -inf -inf. None is NaN.
+  /// Each value over the divisor, rounded as `/` does, but that -0 may become 0; of -inf -inf.
+  /// REQUIRES: none is NaN; the divisor is finite and above 0.
   template <int kCount>
   __device__ void divide(float (&values)[kCount]) const {
     // Without branches.

@@ -223,8 +223,7 @@ void CudaBackend::begin_sample(TensorView logits, int32_t vocab_size,
   HEADRACE_CHECK(num_drawn_ + rows.size() <= kMostDrawn, num_drawn_, " + ", rows.size());
   context_.enter();
   if (step_draw_) return begin_drawn(rows);
-  HEADRACE_CHECK(
-      std::ranges::all_of(rows, [this](const SampleRow& row) { return on_device(row); }));
+  for (const SampleRow& row : rows) HEADRACE_CHECK(on_device(row), row.num_logprobs);
   const int32_t most_logprobs = most_logprobs_of(rows);
   draws_.push_back(spare_draw(output_bytes(rows.size(), most_logprobs)));
   Draw& draw = draws_.back();

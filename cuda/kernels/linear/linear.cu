@@ -21,10 +21,10 @@ void check(const LinearArgs& args) {
 /// By wgmma.
 void linear_planned(const LinearArgs& args, Stream stream) {
   const LinearSize size{args.x.rows, args.layout.stored_rows(), args.layout.stride()};
-  const LinearPlan plan = args.plan != nullptr
-                              ? *args.plan
-                              : plan_linear(size, cluster_room(args.multiprocessors, stream));
-  (plan.streams ? linear_stream_tiles : linear_wgmma)(args, plan, stream);
+  const ClusterRoom room = cluster_room(args.multiprocessors, stream);
+  const LinearPlan plan = args.plan != nullptr ? *args.plan : plan_linear(size, room);
+  if (plan.streams) return linear_stream_tiles(args, plan, stream);
+  linear_wgmma(args, plan, room, stream);
 }
 
 }  // namespace

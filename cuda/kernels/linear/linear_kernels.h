@@ -28,8 +28,10 @@ void linear_stream(const LinearArgs& args, Stream stream);
 /// REQUIRES: can_use_wgmma(args).
 void linear_stream_tiles(const LinearArgs& args, const LinearPlan& plan, Stream stream);
 
-/// Likewise of 128 rows x 128 to 256 features; blocks take tiles in turn.
-void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, Stream stream);
+/// Likewise of 128 rows x 128 to 256 features; as many blocks as there is room for take tiles in
+/// turn.
+void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, const ClusterRoom& room,
+                  Stream stream);
 
 /// Of the current device, which has so many multiprocessors; its driver knows the rest.
 ClusterRoom cluster_room(int32_t multiprocessors, Stream stream);

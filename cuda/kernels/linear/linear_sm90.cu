@@ -329,9 +329,10 @@ ClusterRoom cluster_room(int32_t multiprocessors, [[maybe_unused]] Stream stream
 #endif
 }
 
-void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, Stream stream) {
+void linear_wgmma(const LinearArgs& args, const LinearPlan& plan, const ClusterRoom& room,
+                  Stream stream) {
   HEADRACE_CHECK(!plan.streams && plan.tokens == kTokens, plan.tokens);
-  const int64_t blocks = cluster_room(args.multiprocessors, stream).blocks(plan.cluster.size());
+  const int64_t blocks = room.blocks(plan.cluster.size());
   with_linear_types(args, [&](auto element, auto result) {
     using T = decltype(element);
     using Out = decltype(result);
