@@ -107,12 +107,11 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGoldenBfloat16,
                          testing::Values("ernie4_5", "llama_bf16", "qwen2_window", "qwen3"),
                          name_of);
 #endif
-// All of them: tests/gpu/run.sh has them run on a GPU.
+// All of them: `tests/run goldens` runs them, and tests/gpu/run.sh on a GPU.
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGolden,  // minutes in the emulation
                          testing::ValuesIn(float32_cases(false)), name_of);
-// Minutes in the emulation: `tests/run goldens` runs them.
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenRounded, testing::ValuesIn(float32_cases(true)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenRounded,  // minutes in the emulation
+                         testing::ValuesIn(float32_cases(true)), name_of);
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGoldenBfloat16,  // minutes in the emulation
                          testing::ValuesIn(bfloat16_cases()), name_of);
 

@@ -84,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Guesser{"DraftOn2", "draft_model", "llama", "llama", 2, true},
                       Guesser{"MtpOn3", "mtp", "ernie4_5_moe", "", 3, false}),
     name_of);
-// Minutes in the emulation: `tests/run goldens` runs them.
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGuesses,
+// `tests/run goldens` runs them.
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaGuesses,  // minutes in the emulation
                          ::testing::Values(Guesser{"OtherDraft", "draft_model", "llama_dynamic",
                                                    "llama_tied_mqa", 1, false},
                                            Guesser{"OtherDraftOn4", "draft_model", "llama_dynamic",

@@ -167,8 +167,8 @@ std::string name_of(const testing::TestParamInfo<std::string>& test) { return te
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaChoices,
                          testing::Values("ernie4_5_moe", "mixtral", "qwen3_moe"), name_of);
-// The others: a minute in the emulation; `tests/run goldens` runs them.
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaChoices,
+// The others: `tests/run goldens` runs them.
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaChoices,  // a minute in the emulation
                          testing::Values("ernie4_5_moe_interval", "mixtral_window", "qwen2_moe",
                                          "qwen3_moe_window"),
                          name_of);

@@ -76,9 +76,9 @@ TEST_P(CudaRanksCache, SwapAndPreemptionGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaRanksCache, ::testing::Values("uint4"), text_of);
-// Minutes in the emulation: `tests/run goldens` runs them.
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksCache, ::testing::Values("auto", "int8", "fp8"),
-                         text_of);
+// What is disabled is run by `tests/run goldens`.
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksCache,  // minutes in the emulation
+                         ::testing::Values("auto", "int8", "fp8"), text_of);
 
 class CudaRanksQuantizedCache : public CudaRanksCache {};
 
@@ -100,8 +100,8 @@ TEST_P(CudaRanksQuantizedCache, AnswersAsOneGpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaRanksQuantizedCache, ::testing::Values("fp8"), text_of);
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksQuantizedCache, ::testing::Values("int8", "uint4"),
-                         text_of);
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksQuantizedCache,  // minutes in the emulation
+                         ::testing::Values("int8", "uint4"), text_of);
 
 // What PEFT answers with adapters that it saved: tests/golden/make_lora.py.
 TEST(CudaRanksWith, AdaptersAnswerAsPeftDoes) {
@@ -185,7 +185,8 @@ TEST_P(CudaRanksQuantized, AtLoadAnswersAsOneGpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Names, CudaRanksQuantized, ::testing::Values("wint4"), text_of);
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksQuantized, ::testing::Values("wint8"), text_of);
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksQuantized,  // minutes in the emulation
+                         ::testing::Values("wint8"), text_of);
 
 class CudaRanksQuantizedCheckpoint : public ::testing::TestWithParam<Tool> {};
 
@@ -205,7 +206,7 @@ std::string name_of(const ::testing::TestParamInfo<Tool>& test) {
 
 INSTANTIATE_TEST_SUITE_P(Tools, CudaRanksQuantizedCheckpoint, ::testing::Values(Tool::kGptq),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksQuantizedCheckpoint,
+INSTANTIATE_TEST_SUITE_P(DISABLED_All, CudaRanksQuantizedCheckpoint,  // minutes in the emulation
                          ::testing::Values(Tool::kAwq, Tool::kPacked, Tool::kInt8), name_of);
 
 }  // namespace
