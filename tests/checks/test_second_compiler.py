@@ -38,7 +38,7 @@ def test_only_what_is_built_in_the_same_way_is_not_read(tmp_path: Path) -> None:
     subprocess.run([*asked, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"], check=True, capture_output=True)
     folder.mkdir()
     shutil.copy(built / "CMakeCache.txt", folder)
-    commands = (built / "compile_commands.json").read_text()
+    commands = (built / "compile_commands.json").read_text().replace(str(built), str(folder))
     (folder / "compile_commands.json").write_text(commands.replace("-DHEADRACE_ASAN", ""))
     both = ["one.cc", "two.cc"]
     assert read(folder, built) == both, "nothing is built yet"
