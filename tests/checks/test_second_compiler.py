@@ -34,7 +34,7 @@ def test_only_what_is_built_in_the_same_way_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "one.cc").write_text('#include "one.h"\n')
     (tmp_path / "two.cc").write_text("int two = 2;\n")
     folder, built = tmp_path / "folder", tmp_path / "built"
-    asked = ["cmake", "-G", "Ninja", "-S", tmp_path, "-B", built]
+    asked = ["cmake", "-G", "Ninja", "-S", str(tmp_path), "-B", str(built)]
     subprocess.run([*asked, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"], check=True, capture_output=True)
     folder.mkdir()
     shutil.copy(built / "CMakeCache.txt", folder)
