@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 from lm_eval.tasks import TaskManager  # noqa: E402
 
-FOLDER = Path(__file__).parents[2] / "python/headrace/models/tiny"
+FOLDER = Path(__file__).parents[2] / "examples/tiny_model/checkpoint"
 SUMS = [(2, 2, 4, 7), (12, 7, 19, 3), (1, 1, 2, 9), (3, 5, 8, 80)]  # a, b, the sum, a wrong one
 ASKED = "User: What is {{a}} + {{b}}?\\nAssistant: "
 SOURCE = """

@@ -162,8 +162,10 @@ void Scenario::Flight::point() {
 /// commit.
 void Scenario::step(const Options& options) {
   now_ += 1;
+  if (options.postponed) resume();
   if (flights_.empty()) plan_next(options);
   if (flights_.empty() || testing::Test::HasFatalFailure()) return;
+  if (options.postponed && to_add_ > 0) postpone();
   if (options.ahead && !once_in(4)) plan_ahead(options);
   if (testing::Test::HasFatalFailure()) return;
   disturb(options);
@@ -189,7 +191,10 @@ void Scenario::plan_next(const Options& options) {
   if (!jobs_.empty() && plan.empty()) {
     ASSERT_GT(scheduler_.stats().running, 0);
     for (const auto& [id, job] : jobs_) {
-      ASSERT_TRUE(!scheduler_.next_position(id) || is_held_up(id)) << id << " could go on";
+      // Those that are postponed may hold all blocks.
+      const bool may_wait = options.postponed && scheduler_.stats().free_blocks == 0;
+      ASSERT_TRUE(!scheduler_.next_position(id) || is_held_up(id) || may_wait)
+          << id << " could go on";
     }
   }
   check_order(plan);
@@ -221,6 +226,30 @@ void Scenario::plan_ahead(const Options& options) {
     return seq.num_drafts > 0 || seq.start_pos < jobs_.at(seq.id).spec.ahead_from;
   }));
   if (!testing::Test::HasFatalFailure()) note_planned(plan);
+}
+
+/// Of the step that runs: what some sample is not there.
+void Scenario::postpone() {
+  Flight& flight = flights_.front();
+  for (const PlannedSeq& seq : flight.plan.seqs) {
+    const auto job = jobs_.find(seq.id);
+    if (!seq.samples || seq.num_drafts > 0 || job == jobs_.end() || !once_in(5)) continue;
+    scheduler_.postpone(seq.id);
+    flight.postponed.insert(seq.id);
+    job->second.postponed = true;
+    --job->second.in_flight;
+    --job->second.to_come;
+    ++postponed_;
+  }
+}
+
+/// Sooner or later, also those that have been sent back meanwhile.
+void Scenario::resume() {
+  for (auto& [id, job] : jobs_) {
+    if (!job.postponed || (to_add_ > 0 && once_in(2))) continue;
+    scheduler_.resume(id);
+    job.postponed = false;
+  }
 }
 
 void Scenario::note_planned(const StepPlan& plan) {
@@ -289,10 +318,10 @@ void Scenario::make_ready() {
   }
 }
 
-/// Whether it runs, and its next row is not ready.
+/// Whether it runs, and rests.
 bool Scenario::is_held_up(SeqId id) const {
   const std::optional<int32_t> next = scheduler_.next_position(id);
-  return next && *next >= jobs_.at(id).ready;
+  return next && (jobs_.at(id).postponed || *next >= jobs_.at(id).ready);
 }
 
 void Scenario::wish_drafts(const Options& options) {
@@ -342,18 +371,21 @@ void Scenario::commit(const std::vector<std::vector<int32_t>>& sampled, const Op
   const std::vector<CommittedSeq> committed =
       with_failing_allocations(options, [&] { return scheduler_.commit(tokens, counts); });
   const StepPlan plan = std::move(flights_.front().plan);
+  const std::set<SeqId> postponed = std::move(flights_.front().postponed);
   flights_.pop_front();
   ASSERT_EQ(committed.size(), plan.seqs.size());
   auto own = sampled.begin();
   for (size_t i = 0; i < plan.seqs.size(); ++i) {
     const PlannedSeq& seq = plan.seqs[i];
     ASSERT_EQ(committed[i].id, seq.id);
+    const bool is_dropped = postponed.contains(seq.id);
     if (const auto job = jobs_.find(seq.id); job != jobs_.end()) {
-      job->second.computed += seq.num_tokens;
-      job->second.in_flight -= seq.num_tokens;
-      job->second.to_come -= seq.samples;
+      job->second.computed += seq.num_tokens - is_dropped;
+      job->second.in_flight -= seq.num_tokens - is_dropped;
+      job->second.to_come -= seq.samples && !is_dropped;
     }
-    check_committed(committed[i], seq.samples ? *own++ : std::vector<int32_t>());
+    const std::vector<int32_t> drawn = seq.samples ? *own++ : std::vector<int32_t>();
+    check_committed(committed[i], is_dropped ? std::vector<int32_t>() : drawn);
   }
 }
 

@@ -29,10 +29,11 @@ class Scenario {
     bool deadlines = true;
     bool abandoned_steps = true;
     bool priorities = true;
-    bool drafts = false;  ///< sequences wish for guesses, some of which are right
-    bool media = false;   ///< some prompts have items
-    bool rests = false;   ///< rows of some prompts are not ready at first
-    bool ahead = false;   ///< plans are made before the step before is committed, where possible
+    bool drafts = false;     ///< sequences wish for guesses, some of which are right
+    bool media = false;      ///< some prompts have items
+    bool rests = false;      ///< rows of some prompts are not ready at first
+    bool postponed = false;  ///< some tokens can't be had in time
+    bool ahead = false;      ///< plans are made before the step before is committed, where possible
     /// arm(n) lets the n-th allocation from then on fail; arm(-1) none. Empty: none ever.
     std::function<void(int64_t)> arm;
   };
@@ -44,6 +45,7 @@ class Scenario {
   uint64_t guessed() const { return guessed_; }          ///< guesses that were right
   uint64_t ahead() const { return ahead_; }              ///< plans made ahead
   uint64_t given_up() const { return given_up_; }
+  uint64_t postponed() const { return postponed_; }
   uint64_t rests() const { return rests_; }  ///< plans without rows of the most senior
   uint64_t tokens_generated() const { return tokens_generated_; }
   const SchedulerStats& last_stats() const { return stats_; }
@@ -61,6 +63,7 @@ class Scenario {
     int32_t num_blocks = 0;        ///< held, as far as the plans tell
     int32_t wished = 0;            ///< drafts
     int32_t ready = kAlwaysReady;  ///< rows before it are
+    bool postponed = false;
     int32_t num_output() const { return static_cast<int32_t>(tokens.size() - spec.prompt.size()); }
     int32_t remaining() const {
       if (spec.max_tokens > 0 && num_output() + to_come == spec.max_tokens) return 0;
@@ -74,6 +77,7 @@ class Scenario {
     void point();  ///< the plan's spans to the copies
     StepPlan plan;
     std::vector<std::vector<int32_t>> tokens, blocks;
+    std::set<SeqId> postponed;
   };
 
   uint64_t below(uint64_t n) { return random_() % n; }
@@ -86,6 +90,8 @@ class Scenario {
   void step(const Options& options);
   void plan_next(const Options& options);
   void plan_ahead(const Options& options);
+  void postpone();
+  void resume();
   void disturb(const Options& options);
   std::vector<std::vector<int32_t>> compute();
   void note_planned(const StepPlan& plan);
@@ -135,7 +141,7 @@ class Scenario {
   uint64_t interrupted_ = 0;
   uint64_t guessed_ = 0;
   uint64_t lost_caches_ = 0;
-  uint64_t ahead_ = 0, given_up_ = 0, rests_ = 0;
+  uint64_t ahead_ = 0, given_up_ = 0, rests_ = 0, postponed_ = 0;
 };
 
 }  // namespace headrace::fake

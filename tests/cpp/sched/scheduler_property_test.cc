@@ -91,6 +91,7 @@ TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
 
 TEST(SchedulerProperty, RowsThatAreNotReadyChangeNothingButWhenTheyAreComputed) {
   uint64_t tokens = 0, rests = 0, hits = 0, preemptions = 0, interrupted = 0, ahead = 0;
+  uint64_t postponed = 0;
   for (uint64_t seed = 1; seed <= scaled(4000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config = random_config(seed);
@@ -100,9 +101,11 @@ TEST(SchedulerProperty, RowsThatAreNotReadyChangeNothingButWhenTheyAreComputed) 
                   .drafts = seed % 5 == 0,
                   .media = seed % 2 == 0,
                   .rests = true,
+                  .postponed = seed % 3 == 1,
                   .ahead = seed % 4 == 1});
     if (HasFailure()) return;
     tokens += scenario.tokens_generated();
+    postponed += scenario.postponed();
     rests += scenario.rests();
     hits += scenario.last_stats().prefix_hit_tokens;
     preemptions += scenario.last_stats().preemptions;
@@ -110,6 +113,7 @@ TEST(SchedulerProperty, RowsThatAreNotReadyChangeNothingButWhenTheyAreComputed) 
     ahead += scenario.ahead();
   }
   EXPECT_GT(tokens, scaled(20000));
+  EXPECT_GT(postponed, scaled(1500));
   EXPECT_GT(rests, scaled(1000));
   EXPECT_GT(hits, scaled(4000));
   EXPECT_GT(preemptions, scaled(200));
