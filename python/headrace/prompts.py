@@ -22,7 +22,7 @@ from headrace.media.requests.placing import (
     place_in_text,
 )
 from headrace.media.requests.reader import MediaReader
-from headrace.options.tools import ToolChoice, read_tool_choice
+from headrace.options.tools import ToolChoice, read_tool_choice, tool_list
 from headrace.quoting import checked_text, quoted
 from headrace.text.templates.chat_template import checked_variables
 from headrace.text.templates.messages import parse_messages
@@ -391,31 +391,6 @@ def _check_read(read: frozenset[str], tools: Any, chat: ChatOptions) -> None:
                 "read it",
                 stacklevel=2,
             )
-
-
-def tool_list(tools: Any) -> list[dict[str, Any]] | None:
-    """Tool definitions as dicts; accepts one or several, as dicts or objects with model_dump().
-
-    Raises RuntimeError for a malformed one.
-    """
-    if tools is None:
-        return None
-    items = tools if isinstance(tools, (list, tuple)) else [tools]
-    return [_tool(item) for item in items] or None
-
-
-def _tool(item: Any) -> dict[str, Any]:
-    if hasattr(item, "model_dump"):
-        item = item.model_dump(exclude_none=True)
-    function = item.get("function") if isinstance(item, Mapping) else None
-    name = function.get("name") if isinstance(function, Mapping) else None
-    kind = item.get("type", "function") if isinstance(item, Mapping) else None
-    if kind != "function" or not isinstance(name, str) or not name:
-        raise RuntimeError(
-            "Failed to validate 'tools' parameter in chat method: expected "
-            f"{{'type': 'function', 'function': {{'name': ...}}}}, got {quoted(item)}"
-        )
-    return {"type": "function", **item}
 
 
 def _encode(

@@ -1,7 +1,7 @@
 """Has a second compiler read every unit of a build folder, without translating it:
 second_compiler.py FOLDER [-j N] [--tests] [--built FOLDER]. Without --tests it leaves out tests/
 and benchmarks/. Warnings are errors there (HEADRACE_WERROR). What another folder has compiled in
-this way, with the same compiler, isn't read again."""
+this way, with the same compiler, definitions and warnings, isn't read again."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from pathlib import Path
 
 # Targets that must be there before a unit can be read: generated and precompiled headers.
 GENERATED = re.compile(r"^(headrace_cuda_interface|.*/cmake_pch\.hxx\.pch):", re.MULTILINE)
+# The options that decide what is read of a unit, and what is said of it.
+READ_BY = ("-D", "-U", "-W", "-w", "-std", "-m", "-include")
+TESTS = {"tests", "benchmarks"}
 
 
 def reading(command: str) -> list[str]:
@@ -34,6 +37,7 @@ def setting(folder: Path, name: str) -> str:
     return found.group(1) if found else ""
 
 
+@cache
 def objects(folder: Path) -> dict[str, dict[str, str]]:
     """Object, from the folder on -> how it is made."""
     made = {}
@@ -48,15 +52,31 @@ def is_built(output: str, folder: Path, built: Path | None) -> bool:
         return False
     if setting(built, "CMAKE_CXX_COMPILER") != setting(folder, "CMAKE_CXX_COMPILER"):
         return False
-    return output in up_to_date(built)
+    return output in up_to_date(built) and read_by(output, built) == read_by(output, folder)
+
+
+def read_by(output: str, folder: Path) -> set[str]:
+    """Those of its options in that folder."""
+    words = shlex.split(objects(folder)[output]["command"])
+    found = {word for word in words if word.startswith(READ_BY)}
+    # It sanitizes, which only tests ask for.
+    return found if room_of(output) in TESTS else found - {"-DHEADRACE_ASAN"}
+
+
+def room_of(output: str) -> str:
+    return output.partition("/")[0]
 
 
 @cache
 def up_to_date(built: Path) -> frozenset[str]:
     """The objects there that Ninja wouldn't make again."""
+    subprocess.run(["ninja", "-C", str(built), "--quiet", "build.ninja"], check=True)
+    # Of build.ninja itself, Ninja would only say that it may have to make it again.
+    copy = built / "as_built.ninja"
+    copy.write_bytes((built / "build.ninja").read_bytes())
     known = objects(built).keys()
     plan = subprocess.run(
-        ["ninja", "-C", str(built), "-n", "-v", *sorted(known)],
+        ["ninja", "-C", str(built), "-f", copy.name, "-n", "-v", *sorted(known)],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
     again = set(re.findall(r" -o (\S+\.o) ", plan))
@@ -67,10 +87,9 @@ def units(folder: Path, tests: bool, built: Path | None) -> list[tuple[str, list
     """Object -> how it is read."""
     found = []
     for output, entry in objects(folder).items():
-        room = output.partition("/")[0]
         if (
             "cmake_pch" not in entry["file"]
-            and (tests or room not in {"tests", "benchmarks"})
+            and (tests or room_of(output) not in TESTS)
             and not is_built(output, folder, built)
         ):
             found.append((output, reading(entry["command"])))

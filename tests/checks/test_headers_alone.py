@@ -50,7 +50,12 @@ utility exchange move pair
 variant get in_place_index variant
 vector size_t vector
 """
-PLAIN = re.compile(r"\b(?:u?int\d+_t|size_t|mem\w+)\b")  # without std:: in front
+# Names without std:: in front, as C has them: types, functions, and macros but our own.
+PLAIN = re.compile(
+    r"\b(?:u?int\w*_t|size_t|ptrdiff_t|max_align_t|(?:mem|str)\w+(?=\()|assert|errno|offsetof"
+    r"|abort|exit|getenv|malloc|calloc|realloc|free|s?n?printf|f?abs[fl]?|NULL"
+    r"|(?!HEADRACE_)[A-Z][A-Z0-9]*_(?:MAX|MIN|C|EPSILON))\b(?!_)"
+)
 SIMD = ROOT / "cpp/backend/cpu/simd"
 PUBLIC = ROOT / "cpp/include/headrace"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]  # of their users
@@ -201,6 +206,8 @@ def test_few_runs_compile_all_of_them() -> None:
     [
         ("#include <vector>\n", "inline std::vector<int> many() { return {}; }\n"),
         ("#include <cstdint>\n", "struct Many {\n  int64_t count = 0;\n};\n"),
+        ("#include <climits>\n", "struct Many {\n  int count = INT_MAX;\n};\n"),
+        ("#include <cassert>\n", "inline void many(int a) { assert(a > 0); }\n"),
         ("struct One {\n  int a = 0;\n};\n", "inline int many(const One& one) { return one.a; }\n"),
         ("struct One {\n  int a = 0;\n};\n", "struct Many {\n  One one;\n};\n"),
         ("constexpr int kOne = 1;\n", "struct Many {\n  int count = kOne;\n};\n"),

@@ -17,11 +17,13 @@ from lm_eval.tasks import TaskManager  # noqa: E402
 FOLDER = Path(__file__).parents[2] / "examples/tiny_model/checkpoint"
 SUMS = [(2, 2, 4, 7), (12, 7, 19, 3), (1, 1, 2, 9), (3, 5, 8, 80)]  # a, b, the sum, a wrong one
 ASKED = "User: What is {{a}} + {{b}}?\\nAssistant: "
+SOURCE = """
+dataset_path: json
+dataset_kwargs: {data_files: {test: DATA}}
+test_split: test
+"""
 CHOICES = f"""
 task: choices
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: DATA}}}}
-test_split: test
 output_type: multiple_choice
 doc_to_text: "{ASKED}{{{{a}}}} + {{{{b}}}} ="
 doc_to_choice: "{{{{choices}}}}"
@@ -30,9 +32,6 @@ metric_list: [{{metric: acc}}]
 """
 ANSWERS = f"""
 task: answers
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: DATA}}}}
-test_split: test
 output_type: generate_until
 doc_to_text: "{ASKED}"
 doc_to_target: "{{{{sum}}}}"
@@ -55,7 +54,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskManager:
     ]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name, text in (("choices", CHOICES), ("answers", ANSWERS)):
-        (tmp_path / f"{name}.yaml").write_text(text.replace("DATA", str(data)))
+        (tmp_path / f"{name}.yaml").write_text((text + SOURCE).replace("DATA", str(data)))
     return TaskManager(include_path=str(tmp_path), include_defaults=False)
 
 

@@ -4,33 +4,47 @@ reason to refuse a schema, and none to warn of."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import unquote
 
-_MOST_TEXT = 1 << 16  # that naming keys may add to a schema
+_MOST_TEXT = 1 << 18  # characters that naming keys may add to a schema
 _NOTES = frozenset({"title", "description", "$comment", "examples", "default"})
 
 
-def drop_idle_keys(node: dict[str, Any]) -> None:
-    """Takes such keys from a schema, not from those in it, and says the names of an object that
-    may only have certain ones as `properties`."""
-    _name_keys(node)
-    for name, is_idle in _IDLE.items():
-        if name in node and is_idle(node):
-            del node[name]
+class IdleKeys:
+    """Takes such keys from the nodes of one schema, and says the names of an object that may only
+    have certain ones as `properties`."""
 
+    def __init__(self, nodes: Iterable[dict[str, Any]]) -> None:
+        """nodes: all of the schema."""
+        # Whoever refers to additionalProperties needs them where they are.
+        others = any("additionalProperties" in unquote(str(node.get("$ref"))) for node in nodes)
+        self._room = 0 if others else _MOST_TEXT
 
-def _name_keys(node: dict[str, Any]) -> None:
-    names = _listed(node.get("propertyNames"))
-    if names is None or any(key in node for key in ("properties", "patternProperties", "$ref")):
-        return
-    others = node.get("additionalProperties", True)
-    text = json.dumps(others)
-    if '"propertyNames"' in text or len(text) * len(names) > _MOST_TEXT:
-        return
-    del node["propertyNames"]
-    node["properties"] = {} if others is False else dict.fromkeys(names, others)
-    node["additionalProperties"] = False
+    def drop(self, node: dict[str, Any]) -> None:
+        """From `node`, not from those in it, which come later."""
+        self._name_keys(node)
+        for name, is_idle in _IDLE.items():
+            if name in node and is_idle(node):
+                del node[name]
+
+    def _name_keys(self, node: dict[str, Any]) -> None:
+        names = _listed(node.get("propertyNames"))
+        if names is None or any(key in node for key in ("properties", "patternProperties", "$ref")):
+            return
+        if self._room <= 0:
+            return
+        others = node.get("additionalProperties", True)
+        text = json.dumps(others)
+        size = len(text) * max(1, len(names))
+        fits = size <= self._room and '"propertyNames"' not in text
+        self._room -= size if fits else len(text)  # so that all this takes linear time
+        if not fits:
+            return
+        del node["propertyNames"]
+        node["properties"] = {} if others is False else dict.fromkeys(names, others)
+        node["additionalProperties"] = False
 
 
 def _listed(schema: Any) -> list[str] | None:
@@ -66,7 +80,8 @@ def _branches_are_free(node: dict[str, Any]) -> bool:
 
 
 def _asks_for_none(node: dict[str, Any]) -> bool:
-    return node.get("minContains") == 0 and "maxContains" not in node
+    least = node.get("minContains")
+    return least == 0 and least is not False and "maxContains" not in node
 
 
 def _all_free(name: str) -> Callable[[dict[str, Any]], bool]:

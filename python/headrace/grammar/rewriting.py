@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.grammar.finite import without_endless
-from headrace.grammar.idle_keys import drop_idle_keys
+from headrace.grammar.idle_keys import IdleKeys
 from headrace.grammar.keys import bare_object
 from headrace.grammar.schema_tree import subschemas
 from headrace.quoting import shortened
@@ -57,7 +57,10 @@ class GuidableSchema:
         if not isinstance(self._schema, dict):
             self._compiles(text)
             return
-        for path, node in list(subschemas(self._schema)):
+        nodes = list(subschemas(self._schema))
+        idle = IdleKeys(node for _, node in nodes)
+        for path, node in nodes:
+            idle.drop(node)
             self._read(path, node)
         self._last_resort(text)
 
@@ -81,7 +84,6 @@ class GuidableSchema:
             self._note(f"the schema ({shortened(str(error))})")
 
     def _read(self, path: str, node: dict[str, Any]) -> None:
-        drop_idle_keys(node)
         if self._lenient:
             for name in _UNKNOWN & node.keys():
                 self._drop(path, node, name)

@@ -29,13 +29,13 @@ from headrace.options.engine_args import EngineArgs
 from headrace.options.generation_defaults import chat_values, read_generation_defaults
 from headrace.options.lora import LoRARequest, lora_list
 from headrace.options.sampling_params import BeamSearchParams, SamplingParams
+from headrace.options.tools import tool_list
 from headrace.parsers.choice import choose_parsers
 from headrace.prompts import (
     ChatOptions,
     find_media,
     read_conversation,
     read_prompt,
-    tool_list,
 )
 from headrace.quoting import quoted
 from headrace.short_repr import short_repr

@@ -20,7 +20,8 @@ from headrace.native.text_reader import stop_strings
 from headrace.options.embedding import EmbeddingFiles, read_embedding_files
 from headrace.options.generation_defaults import read_generation_defaults, sampling_values
 from headrace.options.sampling_params import SamplingParams
-from headrace.prompts import ChatOptions, read_conversation, tool_list
+from headrace.options.tools import tool_list
+from headrace.prompts import ChatOptions, read_conversation
 from headrace.quoting import checked_text, quoted
 from headrace.short_repr import short_repr
 from headrace.text.output_text import OutputText

@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import checked_path
+from headrace.options.arg_checks import check_choice, check_gibibytes, check_int, check_share
 from headrace.options.argument_parser import P, add_engine_options
 from headrace.options.media import (
     check_names,
@@ -32,7 +33,6 @@ from headrace.options.vllm_args import VLLM_NAMES, own_arguments, vllm_types
 from headrace.quoting import did_you_mean, quoted
 from headrace.short_repr import given_fields, short_repr
 
-_MAX_INT32 = 2**31 - 1
 _INTS = (  # 10.0 is taken for 10, and numpy's integers for Python's
     "max_model_len",
     "max_num_seqs",
@@ -349,31 +349,31 @@ class EngineArgs:
         )
 
     def _check_sizes(self) -> None:
-        _check_int("max_model_len", self.max_model_len, 16, optional=True)
-        _check_int("max_num_seqs", self.max_num_seqs, 1, 4096)
-        _check_int("max_num_batched_tokens", self.max_num_batched_tokens, 1, optional=True)
-        _check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
-        _check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)
-        _check_int("num_threads", self.num_threads, 0, 1024)
-        _check_int("tensor_parallel_size", self.tensor_parallel_size, 1, 64)
-        _check_int("data_parallel_size", self.data_parallel_size, 1, 64)
-        _check_int("max_loras", self.max_loras, 1, 256)
-        _check_int("max_lora_rank", self.max_lora_rank, 1, 4096)
-        _check_int("max_encoder_tokens", self.max_encoder_tokens, 0)
-        _check_int("max_encoder_cache", self.max_encoder_cache, -1)
+        check_int("max_model_len", self.max_model_len, 16, optional=True)
+        check_int("max_num_seqs", self.max_num_seqs, 1, 4096)
+        check_int("max_num_batched_tokens", self.max_num_batched_tokens, 1, optional=True)
+        check_int("num_gpu_blocks_override", self.num_gpu_blocks_override, 1, optional=True)
+        check_int("kv_cache_bytes", self.kv_cache_bytes, 0, 2**63 - 1)
+        check_int("num_threads", self.num_threads, 0, 1024)
+        check_int("tensor_parallel_size", self.tensor_parallel_size, 1, 64)
+        check_int("data_parallel_size", self.data_parallel_size, 1, 64)
+        check_int("max_loras", self.max_loras, 1, 256)
+        check_int("max_lora_rank", self.max_lora_rank, 1, 4096)
+        check_int("max_encoder_tokens", self.max_encoder_tokens, 0)
+        check_int("max_encoder_cache", self.max_encoder_cache, -1)
         if self.max_encoder_cache == 0:
             raise UnsupportedError(
                 "max_encoder_cache=0: the engine keeps at least the item that it works on; say how "
                 "many rows that may have, or -1"
             )
-        _check_int("seed", self.seed, 0, MAX_SEED, optional=True)
+        check_int("seed", self.seed, 0, MAX_SEED, optional=True)
         if isinstance(self.max_logprobs, int) and self.max_logprobs < -1:
             raise ValueError(f"max_logprobs ({self.max_logprobs}) can't be less than -1.")
-        _check_int("max_logprobs", self.max_logprobs, -1)
-        _check_choice("block_size", self.block_size, (16, 32, 64, 128, 256))
-        _check_share("gpu_memory_utilization", self.gpu_memory_utilization)
-        _check_share("kv_cache_ratio", self.kv_cache_ratio)
-        _check_gibibytes("swap_space", self.swap_space)
+        check_int("max_logprobs", self.max_logprobs, -1)
+        check_choice("block_size", self.block_size, (16, 32, 64, 128, 256))
+        check_share("gpu_memory_utilization", self.gpu_memory_utilization)
+        check_share("kv_cache_ratio", self.kv_cache_ratio)
+        check_gibibytes("swap_space", self.swap_space)
 
     def _check_choices(self) -> None:
         if not isinstance(self.packed_weights, (str, os.PathLike, type(None))):
@@ -392,24 +392,24 @@ class EngineArgs:
         ):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be a bool, got {quoted(getattr(self, name))}")
-        _check_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
+        check_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         if not isinstance(self.device, str) or not _DEVICE.fullmatch(self.device):
             raise ValueError(
                 "device must be one of 'auto', 'cpu', 'cpu_numa', 'cuda' and 'cuda:N' (N is a "
                 f"GPU's number), got {quoted(self.device)}"
             )
-        _check_choice("logprobs_mode", self.logprobs_mode, LOGPROBS_MODES)
-        _check_choice(
+        check_choice("logprobs_mode", self.logprobs_mode, LOGPROBS_MODES)
+        check_choice(
             "guided_decoding_backend", self.guided_decoding_backend, GUIDED_DECODING_BACKENDS
         )
-        _check_choice("deploy_modality", self.deploy_modality, ("mixed", "text"))
+        check_choice("deploy_modality", self.deploy_modality, ("mixed", "text"))
         read_limits(self.limit_mm_per_prompt)
         check_names("mm_processor_kwargs", self.mm_processor_kwargs)
         check_names("media_limits", self.media_limits)
         local_media_path(self.allowed_local_media_path)
         media_domains(self.allowed_media_domains)
         processor_cache_bytes(self.max_processor_cache)
-        _check_choice("load_choices", self.load_choices, ("default_v1", "default", "dummy"))
+        check_choice("load_choices", self.load_choices, ("default_v1", "default", "dummy"))
         for processor in self.logits_processors or ():
             name = processor.rpartition(":")[2] if isinstance(processor, str) else repr(processor)
             if name != "LogitBiasLogitsProcessor":
@@ -472,36 +472,3 @@ class EngineArgs:
             "encoder_cache_bytes": encoder_cache_bytes(self.max_encoder_cache, path),
             "dummy_weights": self.load_choices == "dummy",
         }
-
-
-def _check_int(
-    name: str, value: Any, low: int, high: int = _MAX_INT32, optional: bool = False
-) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
-
-
-def _check_share(name: str, value: Any) -> None:
-    if not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not 0 < value <= 1:
-        raise ValueError(f"{name} must be in (0, 1], got {value}")
-
-
-def _check_gibibytes(name: str, value: Any) -> None:
-    if value is None:
-        return
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number of GiB, got {type(value).__name__}")
-    if not 0 <= value <= 1 << 20:
-        raise ValueError(f"{name} must be in [0, {1 << 20}] GiB (0: off), got {value}")
-
-
-def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if value not in choices:
-        allowed = ", ".join(map(repr, choices))
-        raise ValueError(f"{name} must be one of {allowed}, got {quoted(value)}")

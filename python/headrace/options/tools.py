@@ -93,3 +93,28 @@ def read_tool_choice(value: Any, names: Sequence[str]) -> ToolChoice:
     if name not in names:
         raise ValueError(f"tool_choice names {quoted(name)}, which is not among the tools")
     return ToolChoice("named", name)
+
+
+def tool_list(tools: Any) -> list[dict[str, Any]] | None:
+    """Tool definitions as dicts; accepts one or several, as dicts or objects with model_dump().
+
+    Raises RuntimeError for a malformed one.
+    """
+    if tools is None:
+        return None
+    items = tools if isinstance(tools, (list, tuple)) else [tools]
+    return [_tool(item) for item in items] or None
+
+
+def _tool(item: Any) -> dict[str, Any]:
+    if hasattr(item, "model_dump"):
+        item = item.model_dump(exclude_none=True)
+    function = item.get("function") if isinstance(item, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    kind = item.get("type", "function") if isinstance(item, Mapping) else None
+    if kind != "function" or not isinstance(name, str) or not name:
+        raise RuntimeError(
+            "Failed to validate 'tools' parameter in chat method: expected "
+            f"{{'type': 'function', 'function': {{'name': ...}}}}, got {quoted(item)}"
+        )
+    return {"type": "function", **item}

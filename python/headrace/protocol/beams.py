@@ -28,6 +28,7 @@ _NEUTRAL: dict[str, Any] = {
 _FIELDS = {
     "guided_decoding": ("response_format", "structured_outputs", *GUIDED_FIELDS),
     "logits_processors_args": ("logit_bias",),
+    "prompt_logprobs": ("prompt_logprobs", "echo"),
 }
 
 

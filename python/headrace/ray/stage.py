@@ -12,7 +12,7 @@ from headrace.llm.outputs import RequestOutput
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput
 from headrace.options.guided_decoding import GuidedDecodingParams
 from headrace.options.sampling_params import SamplingParams
-from headrace.prompts import tool_list
+from headrace.options.tools import tool_list
 from headrace.ray.config import HeadraceConfig
 from headrace.ray.engine import load_engine
 from headrace.ray.rows import ANSWER, ERROR, REQUEST, read_request

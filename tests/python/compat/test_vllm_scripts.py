@@ -14,7 +14,15 @@ import pytest
 from conftest import HAS_ENGINE
 from embedding_folders import add_modules
 
-from headrace import LLM, BeamSearchParams, EngineArgs, SamplingParams, shipped_model
+from headrace import (
+    LLM,
+    BeamSearchParams,
+    EngineArgs,
+    LLMEngine,
+    SamplingParams,
+    shipped_model,
+)
+from headrace.compat.vllm.distributed import cleanup_dist_env_and_memory
 from headrace.errors import UnsupportedError
 from headrace.options.vllm_args import VLLM_NAMES, LLMKeywords
 
@@ -309,6 +317,25 @@ def test_script_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     for value in names.values():
         if isinstance(value, LLM):
             value.close()
+
+
+@needs_engine
+def test_arguments_of_vllms_engine() -> None:
+    args = EngineArgs(model=shipped_model(), max_model_len=64, num_threads=1)
+    with pytest.raises(TypeError, match="no argument 'stat_logger'"):
+        LLMEngine.from_engine_args(args, stat_logger=[])
+    with pytest.warns(UserWarning, match="stat_loggers=.* has no effect"):
+        engine = LLMEngine.from_engine_args(args, usage_context=None, stat_loggers=["a"])
+    with engine.llm:
+        engine.add_request("a", "To be", SamplingParams(max_tokens=2, ignore_eos=True))
+        with pytest.warns(UserWarning, match="reset_running_requests=True has no effect"):
+            engine.reset_prefix_cache(reset_running_requests=True)
+        engine.abort_request("a")
+
+
+def test_no_ray_is_shut_down() -> None:
+    with pytest.warns(UserWarning, match="shutdown_ray=True has no effect"):
+        cleanup_dist_env_and_memory(shutdown_ray=True)
 
 
 @pytest.mark.parametrize("name", ["classify", "reward"])

@@ -89,8 +89,13 @@ def test_what_does_not_go_with_it(fields: dict[str, Any], param: str, message: s
 
 
 @pytest.mark.parametrize(
-    "fields", [{"max_tokens": 0}, {"echo": True, "logprobs": 1}, {"max_tokens": 9000}]
+    ("fields", "name"),
+    [
+        ({"max_tokens": 0}, "max_tokens: 0"),
+        ({"echo": True, "logprobs": 1}, "echo"),
+        ({"max_tokens": 9000}, "n beams of max_tokens"),
+    ],
 )
-def test_what_does_not_go_with_it_in_completions(fields: dict[str, Any]) -> None:
-    with pytest.raises(ProtocolError, match="use_beam_search"):
+def test_what_does_not_go_with_it_in_completions(fields: dict[str, Any], name: str) -> None:
+    with pytest.raises(ProtocolError, match=f"^{name} .*use_beam_search"):
         read_completion({**TEXT, **fields, "use_beam_search": True})

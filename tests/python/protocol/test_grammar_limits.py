@@ -29,6 +29,7 @@ if not HAS_ENGINE:
 import llguidance
 
 from headrace.grammar import compile_constraint, proof, worker
+from headrace.grammar.rewriting import GuidableSchema
 from headrace.limited.worker import Refused
 
 COSTLY = 'start: %json {"type": "integer", "multipleOf": 9999991}'
@@ -348,6 +349,29 @@ def test_names_from_a_list_are_properties(names: Any) -> None:
     nested = {"propertyNames": names, "additionalProperties": {"propertyNames": names}}
     with pytest.raises(ValueError, match="propertyNames"):
         guidable(nested)  # names of names of names would have no end
+
+
+@pytest.mark.parametrize("name", ["additionalProperties", "additional%50roperties"])
+def test_a_record_that_others_refer_to_stays_as_it_is(name: str) -> None:
+    """As zod-to-json-schema writes a type that a record has, too."""
+    record = {"propertyNames": {"enum": ["a", "b"]}, "additionalProperties": SCORE}
+    properties = {"record": record, "other": {"$ref": f"#/properties/record/{name}"}}
+    schema = {"type": "object", "properties": properties, "required": ["other"]}
+    ready, notes = guidable(schema, lenient=True)
+    del record["propertyNames"]
+    assert ready == schema
+    assert notes == ["propertyNames at /properties/record"]
+
+
+def test_the_names_of_a_schema_together_are_bounded() -> None:
+    names = {"enum": [f"name{i}" for i in range(100)]}
+    record = {"propertyNames": names, "additionalProperties": {"const": "x" * 500}}
+    wide = {"properties": {f"key{i}": record for i in range(50)}}
+    schema = GuidableSchema(json.dumps(wide), True, lambda _: None)
+    ready = json.loads(schema.text())["properties"].values()
+    assert 0 < len([one for one in ready if "properties" in one]) < 50
+    assert len(schema.text()) < len(json.dumps(wide)) + (1 << 19)
+    assert schema.notes[0].startswith("propertyNames at /properties/key")
 
 
 def test_padding_is_bounded(tokenizer: Tokenizer) -> None:

@@ -40,8 +40,8 @@ class BatchRunner:
     """Works through the batches of a folder; `start` goes on with those that a server before has
     left. Belongs to one event loop.
 
-    One thread does everything with the folder, and knows which batch runs: so one change follows
-    the other, also if who asked for it has gone.
+    One thread does everything with the batches' descriptions, and knows which batch runs: so one
+    change follows the other, also if who asked for it has gone.
     """
 
     def __init__(self, store: FileStore, models: ModelRegistry, config: ServerConfig) -> None:

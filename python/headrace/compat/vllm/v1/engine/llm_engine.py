@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -14,6 +15,12 @@ from headrace.options.lora import LoRARequest
 from headrace.options.sampling_params import SamplingParams
 from headrace.quoting import quoted
 
+_NO_EFFECT = {
+    "usage_context": "nothing is reported about usage",
+    "stat_loggers": "LLM.stats tells the numbers",
+    "enable_multiprocessing": "the engine runs in threads of this process",
+}
+
 
 class LLMEngine:
     """An LLM whose requests run by themselves, and are told of by `step`."""
@@ -24,8 +31,15 @@ class LLMEngine:
         self._running: dict[str, _Running] = {}
 
     @classmethod
-    def from_engine_args(cls, engine_args: EngineArgs, **_: Any) -> LLMEngine:
-        """With log-probabilities for requests that ask for them."""
+    def from_engine_args(cls, engine_args: EngineArgs, **others: Any) -> LLMEngine:
+        """With log-probabilities for requests that ask for them. Warns of vLLM's other arguments,
+        and raises TypeError for those that it doesn't have."""
+        for name, value in others.items():
+            if name not in _NO_EFFECT:
+                raise TypeError(f"from_engine_args has no argument {quoted(name)}")
+            if value:
+                reason = _NO_EFFECT[name]
+                warnings.warn(f"{name}={quoted(value)} has no effect: {reason}", stacklevel=2)
         given = {item.name: getattr(engine_args, item.name) for item in fields(engine_args)}
         return cls(LLM(**{**given, "enable_logprob": True}))
 
@@ -64,7 +78,13 @@ class LLMEngine:
                 running.stream.close()
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
-        """Running requests keep what they have computed."""
+        """Running requests keep what they have computed; warns if they shouldn't."""
+        if reset_running_requests and self._running:
+            warnings.warn(
+                "reset_running_requests=True has no effect: running requests keep what they have "
+                "computed",
+                stacklevel=2,
+            )
         return self.llm.reset_prefix_cache()
 
 
