@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace._core import HeadraceError
     from headrace._core import __version__ as __version__
-    from headrace.compat.vllm.v1.engine.llm_engine import LLMEngine
+    from headrace.compat.engines.async_llm_engine import AsyncLLMEngine
+    from headrace.compat.engines.llm_engine import LLMEngine
+    from headrace.compat.vllm.engine.arg_utils import AsyncEngineArgs
     from headrace.errors import EngineError
     from headrace.installed_files import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
     from headrace.llm import LLM, AsyncLLM
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM",
+    "AsyncEngineArgs",
     "AsyncLLM",
+    "AsyncLLMEngine",
     "BeamSearchOutput",
     "BeamSearchParams",
     "BeamSearchSequence",
@@ -118,7 +122,9 @@ for _engine in ("vllm", "fastdeploy"):
 _HOMES = {
     "LLM": "headrace.llm",
     "AsyncLLM": "headrace.llm",
-    "LLMEngine": "headrace.compat.vllm.v1.engine.llm_engine",
+    "LLMEngine": "headrace.compat.engines.llm_engine",
+    "AsyncLLMEngine": "headrace.compat.engines.async_llm_engine",
+    "AsyncEngineArgs": "headrace.compat.vllm.engine.arg_utils",
     "LoRARequest": "headrace.options.lora",
     "BeamSearchOutput": "headrace.llm.beam_search",
     "BeamSearchSequence": "headrace.llm.beam_search",

@@ -163,12 +163,21 @@ class AsyncLLM(BaseLLM):
 
     async def close(self) -> None:
         """Cancels what runs and gives all memory back. Idempotent; later calls fail."""
-        self._end_media()
+        self._end_calls()
         if self._runner.is_forked:  # without threads and without a loop
             self._session.close()
-            return
-        self._runner.shut_down()
-        await asyncio.to_thread(self._session.close)
+        else:
+            await asyncio.to_thread(self._session.close)
+
+    def shutdown(self) -> None:
+        """`close`, while the caller waits."""
+        self._end_calls()
+        self._session.close()
+
+    def _end_calls(self) -> None:
+        self._end_media()
+        if not self._runner.is_forked:
+            self._runner.shut_down()
 
     async def __aenter__(self: L) -> L:
         return self

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from headrace import native
 from headrace.errors import EngineError
+from headrace.llm.output_kinds import OutputKinds
 from headrace.llm.outputs import RequestOutput
 from headrace.llm.requests.adapters import AdaptersBusy
 from headrace.llm.requests.collector import Collector
@@ -37,6 +38,7 @@ from headrace.llm.requests.session import ModelSession, request_errors
 from headrace.native.queue import watch
 from headrace.native.wakeup import Watch
 from headrace.options.lora import LoRARequest
+from headrace.options.output_kind import RequestOutputKind
 from headrace.text.stop_strings import StopStrings
 
 T = TypeVar("T")
@@ -138,7 +140,8 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
 
     It begins when it is first awaited. Each update has what is new of one of the request's n
     outputs (`update.outputs.index`); the last of an output has finished=True, and its texts,
-    joined, are the output's. Updates of a reader that is slow are merged: they don't pile up.
+    joined, are the output's. Updates of a reader that is slow are merged: they don't pile up. With
+    SamplingParams(output_kind=...), an update has the output so far, or there is one of each.
 
     Leaving the loop and cancelling its task cancel the request, once nobody holds this object any
     more; `async with` and `aclose` cancel it at once.
@@ -158,6 +161,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
         self._constraints = Constraints(self._planner)
         self._runner = runner
         self._job = job
+        self._kinds = OutputKinds([job.params.output_kind] * job.params.n)
         self._arrival = time.time()
         self._collector = Collector(
             runner.registry,
@@ -175,7 +179,7 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
         return list(self._constraints.notes)
 
     async def __anext__(self) -> RequestOutput:
-        await self._advance(whole=False)
+        await self._advance(self._job.params.output_kind is RequestOutputKind.FINAL_ONLY)
         if self._ready:
             return self._ready.popleft()
         raise StopAsyncIteration
@@ -230,7 +234,8 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
                 elif self._collector.live:
                     # Without stop strings nothing is to be done before the end.
                     await self._watched(whole and not self._job.params.stop_strings()).wait()
-                    self._ready.extend((await self._news(whole)).values())
+                    news = await self._news(whole)
+                    self._ready.extend((news if whole else self._kinds.of(news)).values())
                 if not self._collector.live:
                     self._close()
         except BaseException:

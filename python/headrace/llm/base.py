@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import UnsupportedError
 from headrace.hub import resolve_model
 from headrace.llm.media import media_access, media_limits, media_reader, text_only
+from headrace.llm.metrics import Metric, read_metrics
 from headrace.llm.pooling.plan import PoolingJob, PoolingPlanner
 from headrace.llm.pooling.run import PooledCall
 from headrace.llm.progress import LoadBar
@@ -45,7 +46,7 @@ from headrace.text.tokenizer import Tokenizer, load_tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from headrace.options.vllm_args import LLMKeywords
+    from headrace.options.vllm_names import LLMKeywords
 
 Params = SamplingParams | Sequence[SamplingParams] | None
 
@@ -175,6 +176,12 @@ class BaseLLM:
     def stats(self) -> ModelStats:
         """The engine's counters."""
         return self._session.stats()
+
+    def get_metrics(self) -> list[Metric]:
+        """The engine's counters as vLLM's scripts read them: Gauge and Counter objects of
+        headrace.v1.metrics.reader, with the names that the server's /metrics has."""
+        folder = os.path.basename(os.path.normpath(self.model_info.path))
+        return read_metrics(self.stats(), folder)
 
     def clear_prefix_cache(self) -> None:
         """Forgets the KV blocks of finished requests."""

@@ -9,6 +9,7 @@ from headrace.errors import UnsupportedError
 from headrace.llm.base import BaseLLM, Params, sampling_list
 from headrace.llm.beam_search import BeamSearch, BeamSearchOutput, beam_planner, check_beam_params
 from headrace.llm.offline import OutputStream, run_to_end
+from headrace.llm.output_kinds import OutputKinds
 from headrace.llm.outputs import RequestOutput, link_outputs
 from headrace.llm.pooling.calls import EmbedCall, ScoreCall
 from headrace.llm.pooling.outputs import EmbeddingRequestOutput, ScoringRequestOutput
@@ -103,6 +104,7 @@ class LLM(BaseLLM):
         use_tqdm: show a progress bar on stderr; None: unless it is a stream.
         stream: return an iterator of increments. Each item is a list with one entry per output,
             None where nothing is new. The texts of an output's increments, joined, are its text.
+            SamplingParams.output_kind asks for the outputs so far, or for whole ones.
         lora_request: the adapter to answer with, one for all prompts or a list with one or None
             for each; needs enable_lora. One that can't be loaded fails its own prompts.
 
@@ -294,6 +296,13 @@ class LLM(BaseLLM):
             "and of rerankers"
         )
 
+    def start_profile(self, *_: Any, **__: Any) -> NoReturn:
+        """Not there: raises UnsupportedError."""
+        raise UnsupportedError(
+            "start_profile: the engine has no profiler; get_metrics and stats have its counters, "
+            "and perf and Nsight Systems see what the process does"
+        )
+
     def reset_prefix_cache(self) -> bool:
         """clear_prefix_cache, by vLLM's name. Always True."""
         self.clear_prefix_cache()
@@ -418,7 +427,8 @@ class LLM(BaseLLM):
         call = RequestGroup(self._session, self._planner, self._registry, jobs, constraints)
         progress = Progress(call.total, not stream if use_tqdm is None else use_tqdm)
         if stream:
-            return OutputStream(call, progress)
+            kinds = [job.params.output_kind for job in jobs for _ in range(job.params.n)]
+            return OutputStream(call, progress, OutputKinds(kinds))
         outputs = run_to_end(call, progress)
         link_outputs(outputs, [job.params.n for job in jobs])
         return outputs

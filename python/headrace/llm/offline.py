@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from headrace.llm.output_kinds import OutputKinds
 from headrace.llm.outputs import RequestOutput
 from headrace.llm.progress import Progress
 from headrace.llm.requests.group import RequestGroup
@@ -29,14 +30,16 @@ def run_to_end(call: RequestGroup, progress: Progress) -> list[RequestOutput]:
 
 
 class OutputStream(Iterator[list[RequestOutput | None]]):
-    """The increments of a call: lists as long as the call has outputs, None where nothing is new.
+    """The updates of a call: lists as long as the call has outputs, None where nothing is new. They
+    are increments, unless SamplingParams.output_kind says otherwise.
 
     Its requests run on whether or not it is read. `close`, or dropping it, cancels what still runs.
     """
 
-    def __init__(self, call: RequestGroup, progress: Progress) -> None:
+    def __init__(self, call: RequestGroup, progress: Progress, kinds: OutputKinds) -> None:
         """Submits the requests of `call`."""
         self._call = call
+        self._kinds = kinds
         self._progress = progress
         self._process = os.getpid()
         try:
@@ -51,7 +54,7 @@ class OutputStream(Iterator[list[RequestOutput | None]]):
                 news = self._call.collect(_REFRESH_SECONDS)
                 done = sum(output.finished for output in news.values())
                 self._progress.update(done, self._call.input_tokens, self._call.output_tokens)
-                if news:
+                if news := self._kinds.of(news):
                     return [news.get(tag) for tag in range(self._call.total)]
         except BaseException:
             self.close()

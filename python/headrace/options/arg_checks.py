@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from types import FrameType
 from typing import Any
 
 from headrace.options.param_checks import MAX_INT32
@@ -39,3 +42,12 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if value not in choices:
         allowed = ", ".join(map(repr, choices))
         raise ValueError(f"{name} must be one of {allowed}, got {quoted(value)}")
+
+
+def warn_caller(message: str) -> None:
+    """Warns at the line outside this package that has called it."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("headrace."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)

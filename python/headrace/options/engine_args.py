@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.errors import UnsupportedError
 from headrace.hub import checked_path
-from headrace.options.arg_checks import check_choice, check_gibibytes, check_int, check_share
+from headrace.options.arg_checks import (
+    check_choice,
+    check_gibibytes,
+    check_int,
+    check_share,
+    warn_caller,
+)
 from headrace.options.argument_parser import P, add_engine_options
 from headrace.options.media import (
     check_names,
@@ -29,8 +34,8 @@ from headrace.options.quantization import (
 )
 from headrace.options.sampling_params import MAX_SEED, as_int
 from headrace.options.speculative import engine_speculative
-from headrace.options.vllm_args import VLLM_NAMES, own_arguments, vllm_types
-from headrace.quoting import did_you_mean, quoted
+from headrace.options.vllm_args import VLLM_NAMES, TakesVllmNames, check_known, vllm_types
+from headrace.quoting import quoted
 from headrace.short_repr import given_fields, short_repr
 
 _INTS = (  # 10.0 is taken for 10, and numpy's integers for Python's
@@ -78,8 +83,9 @@ _LIVE_WEIGHTS = "weights that change while the model runs"
 
 
 @dataclass(slots=True, frozen=True)
-class EngineArgs:
-    """Checked when made: raises ValueError (UnsupportedError for what this version lacks).
+class EngineArgs(metaclass=TakesVllmNames):
+    """Checked when made: raises ValueError (UnsupportedError for what this version lacks). vLLM's
+    names are taken, too (docs/migrating.md).
 
     Defaults are FastDeploy's, except where they would hold back offline batches on a CPU:
     max_model_len is the model's own, as far as memory allows (FastDeploy: 2048); max_num_seqs is
@@ -343,10 +349,7 @@ class EngineArgs:
                 f"{name}={quoted(value)}: this version of Headrace does not have {rule['missing']} "
                 f"yet; leave {name} out"
             )
-        # The frames between are this one, __post_init__, __init__, from_kwargs, LLM.__init__.
-        warnings.warn(
-            f"{name}={quoted(value)} has no effect: {rule['no_effect']}", UserWarning, stacklevel=6
-        )
+        warn_caller(f"{name}={quoted(value)} has no effect: {rule['no_effect']}")
 
     def _check_sizes(self) -> None:
         check_int("max_model_len", self.max_model_len, 16, optional=True)
@@ -422,12 +425,8 @@ class EngineArgs:
     def from_kwargs(cls, kwargs: Mapping[str, Any]) -> EngineArgs:
         """Also from vLLM's names. Raises TypeError for an unknown name, with the nearest known
         one."""
-        names = [*(item.name for item in fields(cls)), *VLLM_NAMES]
-        for name in kwargs:
-            if name not in names:
-                hint = did_you_mean(name, names)
-                raise TypeError(f"LLM() got an unexpected keyword argument {quoted(name)}{hint}")
-        return cls(**own_arguments(kwargs))
+        check_known("LLM", kwargs, (item.name for item in fields(cls)))
+        return cls(**kwargs)
 
     @classmethod
     def add_cli_args(cls, parser: P) -> P:

@@ -15,6 +15,7 @@ from headrace.options.guided_decoding import (
     GuidedDecodingParams,
     StructuredOutputsParams,
 )
+from headrace.options.output_kind import RequestOutputKind
 from headrace.options.param_checks import (
     MAX_BAD_WORD_CHARS,
     MAX_FLOAT32,
@@ -31,6 +32,7 @@ from headrace.quoting import did_you_mean, quoted
 __all__ = [
     "BeamSearchParams",
     "GuidedDecodingParams",
+    "RequestOutputKind",
     "SamplingParams",
     "StructuredOutputsParams",
 ]
@@ -140,6 +142,8 @@ class SamplingParams:
         object is made and to assign to; guided_decoding has what was given.
     logits_processors_args: {"logit_bias": {token id: bias}}; biases are added to the logits.
     skip_special_tokens: leave special tokens out of the text.
+    output_kind: what each update of a stream has, a RequestOutputKind. None: what is new, or from
+        vLLM's engines (LLMEngine, AsyncLLMEngine) everything so far.
     """
 
     n: int = 1
@@ -172,6 +176,7 @@ class SamplingParams:
     skip_special_tokens: bool = True
     allowed_token_ids: list[int] | None = None
     truncate_prompt_tokens: int | None = None
+    output_kind: RequestOutputKind | None = None
     structured_outputs: InitVar[GuidedDecodingParams | None] = None
 
     def __new__(cls, *_args: Any, **kwargs: Any) -> SamplingParams:
@@ -408,6 +413,10 @@ class SamplingParams:
             value = getattr(self, name)
             if not isinstance(value, int) or value not in (0, 1):
                 raise TypeError(f"{name} must be a bool, got {quoted(value)}")
+        if not isinstance(self.output_kind, RequestOutputKind | None):
+            raise TypeError(
+                f"output_kind must be a RequestOutputKind, got {quoted(self.output_kind)}"
+            )
 
     def _check_range(self, name: str, low: float, high: float, range_text: str) -> None:
         value = getattr(self, name)

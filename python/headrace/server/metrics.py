@@ -10,28 +10,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headrace.llm.metrics import COUNTERS, GAUGES
+
 if TYPE_CHECKING:
     from headrace.server.admission import Admission
     from headrace.server.models import ModelRegistry
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250)
-# Name, help and field of ModelStats.
-_GAUGES = (
-    ("running_replicas", "Replicas of the model that take requests", "running_replicas"),
-    ("running_requests", "Requests that take part in steps", "running_requests"),
-    ("waiting_requests", "Requests in the engine that wait to be admitted", "waiting_requests"),
-    ("kv_blocks", "KV blocks in all", "total_kv_blocks"),
-    ("free_kv_blocks", "KV blocks that no request holds", "free_kv_blocks"),
-    ("memory_bytes", "Memory the model holds", "memory_bytes"),
-)
-_COUNTERS = (
-    ("engine_prompt_tokens", "Prompt tokens computed or found in the cache", "prompt_tokens"),
-    ("engine_generated_tokens", "Tokens generated", "generated_tokens"),
-    ("prefix_hit_tokens", "Prompt tokens found in the prefix cache", "prefix_hit_tokens"),
-    ("preemptions", "Requests that lost their KV blocks and were recomputed", "preemptions"),
-    ("steps", "Steps of the engine", "steps"),
-    ("busy_seconds", "Time spent in steps", "busy_seconds"),
-)
 
 
 class Metrics:
@@ -91,7 +76,7 @@ class _EngineNumbers(Collector):
 
     def collect(self) -> Iterator[Metric]:
         stats = [(model.names[0], model.llm.stats()) for model in self._models.models]
-        for kinds, family in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
+        for kinds, family in ((GAUGES, GaugeMetricFamily), (COUNTERS, CounterMetricFamily)):
             for name, text, attribute in kinds:
                 metric = family(f"headrace_{name}", text, labels=["model"])
                 for model, values in stats:

@@ -3,9 +3,7 @@ their imports becomes "headrace"."""
 
 from __future__ import annotations
 
-import re
 import shutil
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import HAS_ENGINE
 from embedding_folders import add_modules
+from vllm_script import run_script
 
 from headrace import (
     LLM,
@@ -24,7 +23,8 @@ from headrace import (
 )
 from headrace.compat.vllm.distributed import cleanup_dist_env_and_memory
 from headrace.errors import UnsupportedError
-from headrace.options.vllm_args import VLLM_NAMES, LLMKeywords
+from headrace.options.vllm_args import VLLM_NAMES
+from headrace.options.vllm_names import LLMKeywords
 
 needs_engine = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 
@@ -307,16 +307,7 @@ def test_script_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         shutil.copytree(model, tmp_path / "model")
         model = tmp_path / "model"
         add_modules(model)
-    code = re.sub(r"\bvllm\b", "headrace", SCRIPTS[name]).replace("MODEL", str(model))
-    script = ["script.py", "--max-tokens", "16", "--temperature=0", "--max_model_len", "512"]
-    monkeypatch.setattr(sys, "argv", script)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exec(compile(code, f"{name}.py", "exec"), names)
-    for value in names.values():
-        if isinstance(value, LLM):
-            value.close()
+    run_script(name, SCRIPTS[name], model, monkeypatch)
 
 
 @needs_engine
@@ -354,18 +345,30 @@ def test_what_is_not_there_is_named(name: str, llm: LLM) -> None:
         ("disable_log_stats", False, "no statistics"),
         ("tokenizer_mode", "slow", "one kind of tokenizer"),
         ("distributed_executor_backend", "ray", "one process"),
+        ("max_cpu_loras", 2, "no adapter is kept"),
+        ("enable_log_requests", True, "aren't logged"),
+        ("attention_backend", "FLASH_ATTN", "chooses its kernels"),
+        ("safetensors_load_strategy", "eager", "weights are mapped"),
         ("quantization", "AWQ", "how it is quantized"),
     ],
 )
 def test_what_has_no_effect_warns(name: str, value: Any, words: str) -> None:
     with pytest.warns(UserWarning, match=f"^{name}=.* has no effect: .*{words}"):
         EngineArgs.from_kwargs({name: value})
+    with pytest.warns(UserWarning, match=f"^{name}=") as told:
+        EngineArgs(**{name: value})
+    assert told[0].filename == __file__
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("pipeline_parallel_size", 2),
+        ("nnodes", 2),
+        ("kv_transfer_config", {"kv_role": "kv_both"}),
+        ("profiler_config", {"profiler": "torch"}),
+        ("structured_outputs_config", {"backend": "xgrammar"}),
+        ("enable_sleep_mode", True),
         ("cpu_offload_gb", 4),
         ("hf_overrides", {"rope_theta": 1e6}),
         ("skip_tokenizer_init", True),
@@ -388,6 +391,10 @@ def test_names_and_values_that_mean_the_same() -> None:
                 "dtype": "half",
                 "kv_cache_dtype": "fp8_e4m3",
                 "kv_cache_memory_bytes": 1 << 20,
+                "mm_processor_cache_gb": 2,
+                "kv_offloading_size": 3.0,
+                "max_cpu_loras": None,
+                "scheduling_policy": "fcfs",
                 "load_format": "dummy",
                 "disable_log_stats": True,
                 "enforce_eager": False,
@@ -401,10 +408,13 @@ def test_names_and_values_that_mean_the_same() -> None:
         )
     assert (args.dtype, args.kv_cache_dtype) == ("float16", "fp8")
     assert (args.kv_cache_bytes, args.load_choices) == (1 << 20, "dummy")
+    assert (args.max_processor_cache, args.swap_space) == (2, 3.0)
     with pytest.raises(TypeError, match="are the same"):
         EngineArgs.from_kwargs({"kv_cache_memory_bytes": 1, "kv_cache_bytes": 2})
     with pytest.raises(TypeError, match="did you mean 'enforce_eager'"):
         EngineArgs.from_kwargs({"enforce_eagre": True})
+    with pytest.raises(TypeError, match=r"EngineArgs\(\) got .*'max_cpu_lora'; did you mean"):
+        EngineArgs(**{"max_cpu_lora": 2})  # type: ignore[arg-type]
     assert set(LLMKeywords.__annotations__) >= VLLM_NAMES
 
 

@@ -92,11 +92,14 @@ WARNING: dict[str, Any] = {
     "best_of": 3,
     "stop_seqs_len": 3,
 }
-PARSED = {"reasoning_max_tokens"}  # test_thinking.py
+ELSEWHERE = {
+    "reasoning_max_tokens",  # test_thinking.py
+    "output_kind",  # test_output_kinds.py
+}
 
 
 def test_the_table_of_sampling_params_is_complete() -> None:
-    assert {*FIELDS, *IN_PYTHON, *WARNING, *PARSED} == {
+    assert {*FIELDS, *IN_PYTHON, *WARNING, *ELSEWHERE} == {
         item.name for item in fields(SamplingParams)
     }
 

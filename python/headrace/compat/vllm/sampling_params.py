@@ -3,8 +3,15 @@
 from headrace.options.sampling_params import (
     BeamSearchParams,
     GuidedDecodingParams,
+    RequestOutputKind,
     SamplingParams,
     StructuredOutputsParams,
 )
 
-__all__ = ["BeamSearchParams", "GuidedDecodingParams", "SamplingParams", "StructuredOutputsParams"]
+__all__ = [
+    "BeamSearchParams",
+    "GuidedDecodingParams",
+    "RequestOutputKind",
+    "SamplingParams",
+    "StructuredOutputsParams",
+]

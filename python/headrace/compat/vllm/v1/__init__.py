@@ -1,1 +1,1 @@
-"""vLLM's module path of its engine."""
+"""vLLM's module paths of its engines, and of their numbers."""

@@ -1,1 +1,1 @@
-"""vLLM's module path of the engine that a script steps."""
+"""vLLM's module paths of its engines."""

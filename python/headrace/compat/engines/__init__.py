@@ -1,0 +1,1 @@
+"""vLLM's engines: LLM and AsyncLLM behind its methods."""
