@@ -92,14 +92,14 @@ WARNING: dict[str, Any] = {
     "best_of": 3,
     "stop_seqs_len": 3,
 }
-ELSEWHERE = {
+OTHER_FILES = {
     "reasoning_max_tokens",  # test_thinking.py
     "output_kind",  # test_output_kinds.py
 }
 
 
 def test_the_table_of_sampling_params_is_complete() -> None:
-    assert {*FIELDS, *IN_PYTHON, *WARNING, *ELSEWHERE} == {
+    assert {*FIELDS, *IN_PYTHON, *WARNING, *OTHER_FILES} == {
         item.name for item in fields(SamplingParams)
     }
 

@@ -43,6 +43,7 @@ DEFAULTS = {
     "skip_special_tokens": True,
     "allowed_token_ids": None,
     "truncate_prompt_tokens": None,
+    "output_kind": None,
 }
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
