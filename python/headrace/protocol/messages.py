@@ -78,4 +78,4 @@ def _tool_call(value: Any, path: str) -> None:
     function = Body(call.required("function"), f"{path}.function")
     function.required("name")
     function.text("name")
-    function.text("arguments")  # none and "" are those of a function without parameters
+    function.take("arguments")  # whatever an earlier turn has left: templates get an object

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.protocol.body import Body
 from headrace.protocol.chat import read_chat
 from headrace.protocol.completions import read_completion
 from headrace.protocol.errors import ProtocolError, error_body
+from headrace.server.responses.items import read_items
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
@@ -154,6 +156,17 @@ def test_messages_reach_the_engine_with_its_roles() -> None:
     assert [message["role"] for message in read] == ["system", "user", "assistant", "tool"]
     assert read[2] == {"role": "assistant", "content": None, "tool_calls": [call]}
     assert read[3]["tool_call_id"] == "c"
+
+
+@pytest.mark.parametrize("arguments", ["", "null", '{"a": 1', None, {}, {"a": 1}, [1], 5])
+def test_arguments_of_an_earlier_call_refuse_no_turn(arguments: Any) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": arguments}}
+    turns = [*HELLO, {"role": "assistant", "tool_calls": [call]}]
+    assert read_chat({"messages": turns}).messages[1]["tool_calls"] == [call]
+    item = {"type": "function_call", "call_id": "c", "name": "add", "arguments": arguments}
+    (turn,) = read_items(Body({"input": [item]}))
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    assert turn["tool_calls"][0]["function"]["arguments"] == written
 
 
 @pytest.mark.parametrize(

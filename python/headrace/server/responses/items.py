@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from headrace.protocol.body import Body
@@ -41,10 +42,12 @@ def _read_message(item: Body, messages: list[dict[str, Any]]) -> None:
 
 
 def _read_call(item: Body, messages: list[dict[str, Any]]) -> None:
-    for name in ("call_id", "name", "arguments"):
+    for name in ("call_id", "name"):
         item.required(name)
     shown = shown_name(item.text("namespace"), item.text("name") or "")
-    call = call_form(item.text("call_id") or "", shown, item.text("arguments") or "")
+    arguments = item.take("arguments")
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    call = call_form(item.text("call_id") or "", shown, written)
     _turn(messages).setdefault("tool_calls", []).append(call)
 
 
