@@ -86,7 +86,7 @@ _NO_EFFECT: dict[str, tuple[tuple[Any, ...], str]] = {
     "model_loader_extra_config": (({},), _FILES),
     "pt_load_map_location": ((), _FILES),
     "max_parallel_loading_workers": ((), _FILES),
-    "use_tqdm_on_load": ((True,), "a bar of the load is shown in notebooks alone"),
+    "use_tqdm_on_load": ((True,), "a bar of the load is shown in terminals and notebooks"),
     "mm_processor_cache_type": ((), _PIXELS),
     "mm_shm_cache_max_object_size_mb": ((), _PIXELS),
     "skip_mm_profiling": ((False,), "memory for a vision tower is planned by its sizes"),

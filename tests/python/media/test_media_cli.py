@@ -14,7 +14,7 @@ from media_support import ROOT
 from PIL import Image
 from vision_folders import vision_folder
 
-from headrace.cli import main
+from headrace.cli import chat, main
 
 assert ROOT  # what skips without the extension
 Run = Callable[..., tuple[int, str, str]]
@@ -135,3 +135,18 @@ def test_options(run: Run, tmp_path: Path) -> None:
     assert run(*words, "--image", address, "--allowed-local-media-path", str(tmp_path))[0] == 0
     web = (*words, "--image", "http://10.0.0.1/a.png", "--allowed-media-domains", "example.com")
     assert "'10.0.0.1' is not in allowed_media_domains" in run(*web)[2]
+
+
+def test_addresses_that_a_person_types_need_no_permission(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = "/image http://10.0.0.1/a.png\nWhat?\n"
+    assert "is not in allowed_media_domains" in run("chat", "m", stdin=typed)[2]
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("io.StringIO", Terminal)
+    monkeypatch.setattr("headrace.cli.chat.terminal_reader", chat.PlainReader)
+    assert "'10.0.0.1' has no public address" in run("chat", "m", stdin=typed)[2]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import errno
 import json
 import logging
 import socket
@@ -19,7 +21,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from headrace.cli import serve
-from headrace.server import ServerConfig
+from headrace.server import ServerConfig, run
 from serving import PlayedLLM, serving, tokenizer_folder
 
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -425,3 +427,17 @@ def test_slow_answers_are_no_slow_headers() -> None:
     llm = PlayedLLM(["a", "b"], seconds=0.5)
     with serving(llm, header_seconds=0.2) as url:
         assert httpx.post(url + CHAT, json=BODY).status_code == 200
+
+
+def test_running_out_of_descriptors_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(run.logger, "error", lambda text, *parts: told.append(text % parts))
+    handler, loop, others = run.FewAccepts(), asyncio.new_event_loop(), []
+    monkeypatch.setattr(loop, "default_exception_handler", others.append)
+    full = {"exception": OSError(errno.EMFILE, "Too many open files")}
+    for _ in range(1000):
+        handler(loop, full)
+    assert told == ["no connection can be accepted: Too many open files"]
+    handler(loop, {"message": "another"})
+    assert others == [{"message": "another"}]
+    loop.close()
