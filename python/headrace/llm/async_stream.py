@@ -44,6 +44,7 @@ from headrace.text.stop_strings import StopStrings
 T = TypeVar("T")
 _TEXT_THREADS = 2
 _LONG_TEXT = 1 << 16  # characters
+_MADE_ON_LOOP = 1 << 8  # log-probabilities of an update; more are made into objects by a thread
 _GRAMMAR_THREADS = 8  # most of what they do is to wait
 
 
@@ -245,12 +246,22 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
             self._awaited = False
 
     async def _news(self, whole: bool) -> dict[int, RequestOutput]:
-        params = self._job.params
         collect = partial(self._collector.collect, list(self._collector.live), whole)
-        if whole and not (params.logprobs is None and params.prompt_logprobs is None):
-            # Many objects are made of a whole output then.
+        if self._takes_long(whole):
             return await self._runner.in_output_thread(collect)
         return collect()
+
+    def _takes_long(self, whole: bool) -> bool:
+        """Whether many objects are made of the log-probabilities that are there. A reader that is
+        slow finds those of many tokens in one update."""
+        params = self._job.params
+        if params.logprobs is None and params.prompt_logprobs is None:
+            return False
+        if whole or params.logprobs is None or params.prompt_logprobs is not None:
+            return True
+        live = self._collector.live.values()
+        tokens = sum(one.queue.generated_length() - one.generated for one in live)
+        return params.logprobs < 0 or tokens * (params.logprobs + 1) > _MADE_ON_LOOP
 
     def _watched(self, only_end: bool) -> Watch:
         """Of all outputs, made once: the ends of those that have finished have been told."""

@@ -14,11 +14,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.llm.outputs import RequestOutput
 from headrace.protocol.errors import ProtocolError
 from headrace.protocol.json_reader import TooManyValues, read_json, refuse_constant
 from headrace.quoting import quoted
 from headrace.server.errors import ApiError, internal_error, no_memory
-from headrace.server.replies import ClientStalled, error_reply, json_in_steps, json_reply
+from headrace.server.replies import (
+    ClientStalled,
+    Writer,
+    error_reply,
+    json_bytes,
+    json_in_steps,
+    json_reply,
+)
 
 if TYPE_CHECKING:
     from headrace.server.state import ServerState
@@ -64,6 +72,16 @@ class Call:
             return json_reply(make(), headers=headers)
         data = await self.state.heavy.run(lambda: json_in_steps(make()))
         return Response(data, 200, dict(headers or {}), "application/json")
+
+    async def written(self, make: Callable[[Writer], bytes], output: RequestOutput) -> bytes:
+        """What `make` makes of an update in a stream. Other requests have their turns before it, or
+        meanwhile, if the update has log-probabilities."""
+        values = sum(map(len, output.outputs.logprobs or ()))
+        if values > _MADE_ON_LOOP:
+            return await self.state.heavy.run(lambda: make(json_in_steps))
+        if values:  # many updates may be there at once
+            await asyncio.sleep(0)
+        return make(json_bytes)
 
 
 Handler = Callable[[Call], Awaitable[ASGIApp]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect
@@ -60,10 +60,18 @@ def error_reply(error: ApiError, path: str) -> Response:
     return json_reply(error.body(path), error.status, error.headers())
 
 
-def event(data: Any, name: str | None = None) -> bytes:
+Writer = Callable[[Any], bytes]  # json_bytes or json_in_steps
+
+
+def event(data: Any, name: str | None = None, write: Writer = json_bytes) -> bytes:
     """One server-sent event that carries a JSON object."""
     head = b"" if name is None else b"event: " + name.encode() + b"\n"
-    return head + b"data: " + json_bytes(data) + b"\n\n"
+    return head + b"data: " + write(data) + b"\n\n"
+
+
+def events(pieces: Iterable[Any], write: Writer) -> bytes:
+    """An event for each."""
+    return b"".join(event(piece, write=write) for piece in pieces)
 
 
 class ClientStalled(Exception):

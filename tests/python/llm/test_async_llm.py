@@ -24,6 +24,7 @@ from headrace import (
     SamplingParams,
     shipped_model,
 )
+from headrace.llm.requests.collector import Collector
 
 pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
@@ -392,3 +393,32 @@ def test_a_stream_goes_on_on_another_loop(model: AsyncLLM, plain: LLM) -> None:
     text = asyncio.run(read(1)) + asyncio.run(read(1000))
     (want,) = plain.generate([[5, 6]], params, use_tqdm=False)
     assert text == want.outputs.text
+
+
+def test_many_log_probabilities_are_taken_beside_the_event_loop(
+    model: AsyncLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    collect = Collector.collect
+
+    def noted(self: Collector, *given: Any) -> dict[int, RequestOutput]:
+        threads.append(threading.current_thread().name.rpartition("_")[0])
+        return collect(self, *given)
+
+    monkeypatch.setattr(Collector, "collect", noted)
+    params = SamplingParams(n=4, max_tokens=8, ignore_eos=True, logprobs=20)
+
+    async def run(chosen: SamplingParams) -> int:
+        updates = model.generate("Once", chosen)
+        await updates._begin()  # the engine comes to its end before anything is read
+        await asyncio.gather(
+            *(live.handle.wait_async(60) for live in updates._collector.live.values())
+        )
+        threads.clear()
+        return sum([len(update.outputs.logprobs or ()) async for update in updates])
+
+    assert asyncio.run(run(params)) == 4 * 8
+    assert threads[0] == "headrace-outputs"
+    params.logprobs = 1
+    assert asyncio.run(run(params)) == 4 * 8
+    assert "headrace-outputs" not in threads

@@ -113,9 +113,10 @@ class PlayedLLM:
 
     def _update(self, call: dict[str, Any], piece: Any, index: int, last: bool) -> RequestOutput:
         fields = {"text": piece} if isinstance(piece, str) else piece
-        output = CompletionOutput(index=index, token_ids=[7], **fields)
+        output = CompletionOutput(**{"index": index, "token_ids": [7], **fields})
         if call["params"].logprobs is not None:
-            output.logprobs = [{7: Logprob(-0.5, 1, output.text), 8: Logprob(-1.5, 2, "x")}]
+            row = {7: Logprob(-0.5, 1, output.text), 8: Logprob(-1.5, 2, "x")}
+            output.logprobs = [row] * len(output.token_ids)
         if last:
             output.finish_reason = self.ends["finish_reason"]
             output.stop_reason = self.ends["stop_reason"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import random
 import socket
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,36 @@ def test_large_bodies_are_read_beside_the_event_loop(
     monkeypatch.setattr(f"headrace.server.api.{reader}", noted)
     assert httpx.post(server + path, json=body).status_code == 418
     assert [name.rpartition("_")[0] for name in threads] == ["headrace-heavy"]
+
+
+STREAMS = {
+    "/v1/chat/completions": ("chat.events", {"messages": MESSAGES, "logprobs": True}),
+    "/v1/completions": ("completions.events", {"prompt": "a", "logprobs": 1}),
+    "/api/chat": ("ollama._line", {"messages": MESSAGES, "logprobs": True}),
+}
+
+
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("tokens", [5, 3000])
+def test_a_large_update_of_a_stream_is_written_beside_the_event_loop(
+    path: str, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = {"text": "A", "token_ids": [7] * tokens}
+    writer, body = STREAMS[path]
+    threads = []
+    write = attrgetter(writer)(importlib.import_module("headrace.server.api"))
+
+    def noted(*given: Any) -> bytes:
+        threads.append(threading.current_thread().name.rpartition("_")[0])
+        written: bytes = write(*given)
+        return written
+
+    monkeypatch.setattr(f"headrace.server.api.{writer}", noted)
+    with serving(PlayedLLM([piece])) as url:
+        answer = httpx.post(url + path, json={**body, "stream": True})
+    assert answer.status_code == 200
+    assert answer.text.count("-0.5") >= tokens
+    assert ("headrace-heavy" in threads) == (tokens > 5)
 
 
 def test_n_tokens_and_log_probabilities_are_bounded_together(server: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp
 
-from headrace.protocol.chat import ChatRequest, read_chat
+from headrace.llm.outputs import RequestOutput
+from headrace.protocol.chat import read_chat
 from headrace.protocol.chat_answer import ChatStream, chat_answer
 from headrace.server.endpoint import Call
 from headrace.server.generation import (
@@ -20,7 +22,7 @@ from headrace.server.generation import (
     open_chat,
     whole,
 )
-from headrace.server.replies import EventStream, event
+from headrace.server.replies import EventStream, Writer, event, events
 from headrace.server.streams import DONE, failed_event
 
 
@@ -41,17 +43,20 @@ async def chat_completions(call: Call) -> ASGIApp:
         return await call.reply(lambda: chat_answer(request, outputs, **facts), values, headers)
     updates = await increments(call, target, requests)
     headers = note_headers(request.notes, requests)
-    events = _events(request, ChatStream(request, **facts), updates)
-    return EventStream(events, call.state.config.send_seconds, failed_event, headers)
+    stream = _events(call, ChatStream(request, **facts), updates)
+    return EventStream(stream, call.state.config.send_seconds, failed_event, headers)
 
 
 async def _events(
-    request: ChatRequest, stream: ChatStream, updates: AsyncIterator[Update]
+    call: Call, stream: ChatStream, updates: AsyncIterator[Update]
 ) -> AsyncIterator[bytes]:
+    def told(output: RequestOutput, write: Writer) -> bytes:
+        return events(stream.pieces(output), write)
+
     async for _, update in updates:
-        pieces = stream.pieces(update)
-        if pieces:
-            yield b"".join(map(event, pieces))
+        data = await call.written(partial(told, update), update)
+        if data:
+            yield data
     last = stream.last_piece()
     if last is not None:
         yield event(last)

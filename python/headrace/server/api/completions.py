@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp
 
+from headrace.llm.outputs import RequestOutput
 from headrace.protocol.completion_answer import CompletionStream, completion_answer
 from headrace.protocol.completions import read_completion
 from headrace.server.endpoint import Call
@@ -20,7 +22,7 @@ from headrace.server.generation import (
     open_completion,
     whole,
 )
-from headrace.server.replies import EventStream, event
+from headrace.server.replies import EventStream, Writer, event, events
 from headrace.server.streams import DONE, failed_event
 
 
@@ -43,15 +45,20 @@ async def completions(call: Call) -> ASGIApp:
         )
     updates = await increments(call, target, requests)
     headers = note_headers(request.notes, requests)
-    events = _events(CompletionStream(request, **facts), updates)
-    return EventStream(events, call.state.config.send_seconds, failed_event, headers)
+    stream = _events(call, CompletionStream(request, **facts), updates)
+    return EventStream(stream, call.state.config.send_seconds, failed_event, headers)
 
 
-async def _events(stream: CompletionStream, updates: AsyncIterator[Update]) -> AsyncIterator[bytes]:
+async def _events(
+    call: Call, stream: CompletionStream, updates: AsyncIterator[Update]
+) -> AsyncIterator[bytes]:
+    def told(place: int, output: RequestOutput, write: Writer) -> bytes:
+        return events(stream.pieces(place, output), write)
+
     async for place, update in updates:
-        pieces = stream.pieces(place, update)
-        if pieces:
-            yield b"".join(map(event, pieces))
+        data = await call.written(partial(told, place, update), update)
+        if data:
+            yield data
     last = stream.last_piece()
     if last is not None:
         yield event(last)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp
 
 from headrace import version
+from headrace.llm.outputs import RequestOutput
 from headrace.server.endpoint import Call
 from headrace.server.errors import OLLAMA, ApiError
 from headrace.server.generation import (
@@ -34,7 +36,7 @@ from headrace.server.ollama.request import (
     read_ollama_chat,
     read_ollama_generate,
 )
-from headrace.server.replies import EventStream, json_bytes, json_reply
+from headrace.server.replies import EventStream, Writer, json_bytes, json_reply
 
 _LINES = {"content-type": "application/x-ndjson"}
 _LATEST = ":latest"
@@ -113,7 +115,7 @@ async def _answer(call: Call, request: OllamaRequest, chat: bool) -> ASGIApp:
         return json_reply(builder.loaded(), headers=note_headers(request.notes))
     requests = await open_chat(call, asked, target)
     if request.stream:
-        pieces = _pieces(builder, await increments(call, target, requests))
+        pieces = _pieces(call, builder, await increments(call, target, requests))
         headers = {**_LINES, **note_headers(request.notes, requests)}
         return EventStream(pieces, call.state.config.send_seconds, _failed, headers)
     outputs = await whole(call, target, requests)
@@ -127,16 +129,22 @@ async def _answer(call: Call, request: OllamaRequest, chat: bool) -> ASGIApp:
     return await call.reply(answer, answer_values(outputs, asked.params), headers)
 
 
-async def _pieces(builder: AnswerBuilder, updates: AsyncIterator[Update]) -> AsyncIterator[bytes]:
+async def _pieces(
+    call: Call, builder: AnswerBuilder, updates: AsyncIterator[Update]
+) -> AsyncIterator[bytes]:
+    def told(output: RequestOutput, write: Writer) -> bytes:
+        piece = builder.feed(output)
+        return b"" if piece is None else _line(piece, write)
+
     async for _, update in updates:
-        piece = builder.feed(update)
-        if piece is not None:
-            yield _line(piece)
+        data = await call.written(partial(told, update), update)
+        if data:
+            yield data
     yield _line(builder.last())
 
 
-def _line(value: Any) -> bytes:
-    return json_bytes(value) + b"\n"
+def _line(value: Any, write: Writer = json_bytes) -> bytes:
+    return write(value) + b"\n"
 
 
 def _failed(error: ApiError) -> bytes:
