@@ -1,9 +1,7 @@
 #include "engine/adapters/lora_table.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -18,6 +16,20 @@ const LoraAdapter* first_of(const LoadedLora& lora) {
   const auto found =
       std::ranges::find_if(lora.adapters, [](const auto& each) { return each != nullptr; });
   return found == lora.adapters.end() ? nullptr : found->get();
+}
+
+/// `lora` hands the adapter out, and gets it back in `let_go` from the last who holds it.
+void add(LoadedLora& lora, std::shared_ptr<const LoraAdapter> adapter) {
+  if (adapter == nullptr) {
+    lora.adapters.push_back(nullptr);
+    return;
+  }
+  auto back = std::make_shared<std::promise<std::shared_ptr<const LoraAdapter>>>();
+  lora.let_go.push_back(back->get_future().share());
+  const LoraAdapter* const handed_out = adapter.get();
+  lora.adapters.emplace_back(handed_out, [adapter = std::move(adapter), back](auto*) mutable {
+    back->set_value(std::move(adapter));
+  });
 }
 
 }  // namespace
@@ -39,7 +51,7 @@ void LoraTable::load(const std::string& name, const std::string& path) {
     made = std::make_shared<LoadedLora>();
     made->name = name;
     made->path = path;
-    for (const LoraLoader& loader : loaders) made->adapters.push_back(loader(path));
+    for (const LoraLoader& loader : loaders) add(*made, loader(path));
     if (!loaders.empty() && first_of(*made) == nullptr) {
       throw_error(ErrorCode::kInvalidState, "adapter '", name, "' can't be loaded: model '", model_,
                   "' has failed.");
@@ -75,10 +87,10 @@ void LoraTable::reserve(const std::string& name, const std::string& path) {
 }
 
 void LoraTable::unload(const std::string& name) {
-  const LoraLease gone = take(name);
-  for (const auto& adapter : gone->adapters) {
-    while (adapter.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
+  LoraLease lora = take(name);
+  const auto let_go = lora->let_go;
+  lora.reset();
+  for (const auto& adapter : let_go) adapter.wait();
 }  // its memory is given back with no lock held
 
 /// Out of the table.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
@@ -24,6 +25,8 @@ struct LoadedLora {
   uint32_t identity = 0;
   /// On the devices of each replica; null for one that had failed before.
   std::vector<std::shared_ptr<const LoraAdapter>> adapters;
+  /// Each that is not null, once this is gone and no step holds it.
+  std::vector<std::shared_future<std::shared_ptr<const LoraAdapter>>> let_go;
 };
 
 /// A request's hold on its adapter, null for none: what is held is not unloaded.
