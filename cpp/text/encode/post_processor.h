@@ -1,0 +1,48 @@
+#pragma once
+
+// Step 5 of encoding: the special tokens around a text, and where its tokens' offsets end.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "text/json/value.h"
+#include "text/normalize/normal_text.h"
+
+namespace headrace::text {
+
+class PostProcessor {
+ public:
+  PostProcessor() = default;
+  /// From a `post_processor` of tokenizer.json, or null. Throws Error(kUnsupported) that names the
+  /// component, Error(kCorruptFile).
+  explicit PostProcessor(const json::Value& spec);
+
+  bool trims() const noexcept { return !trims_.empty(); }
+  /// Moves a token's range of `text` inward, over spaces that its spelling has at its ends.
+  /// `first`: no token is before it.
+  void trim(std::string_view text, std::string_view spelling, bool first, Range* range) const;
+
+  /// Puts a text's ids and ranges (null: not wanted) where they belong among the special tokens,
+  /// which are left out unless `special`.
+  void apply(bool special, std::vector<int32_t>* ids, std::vector<Range>* ranges) const;
+
+ private:
+  struct Piece {
+    bool text = false;  ///< the text's own ids
+    std::vector<int32_t> ids;
+  };
+  void add(const json::Value& spec, int depth);
+  void add_template(const json::Value& spec);
+  void add_classifier(const json::Value& spec);
+  void add_trim(const json::Value& spec);
+  void check_alone() const;
+
+  std::vector<bool> trims_;      ///< by step: was a space put in front?
+  std::vector<Piece> pieces_;    ///< empty: just the text
+  bool without_special_ = true;  ///< pieces_ holds without special tokens, too
+};
+
+}  // namespace headrace::text
