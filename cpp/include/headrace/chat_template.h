@@ -1,0 +1,67 @@
+#pragma once
+
+// Chat templates: a conversation made one text, as the model was trained on it. A template is
+// Jinja, rendered as jinja2 3.1 in transformers' sandbox does it. It comes with a checkpoint and is
+// not trusted: what it may cost is bounded, and nothing of it reaches beyond its variables.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/abi.h"
+
+namespace headrace::inline v0 {
+
+struct TemplateLimits {
+  size_t max_template_bytes = 1u << 20;
+  size_t max_variables_bytes = 16u << 20;
+  size_t max_output_bytes = 16u << 20;
+  /// What a rendering may hold at once, its output aside.
+  size_t max_memory_bytes = 64u << 20;
+  /// One for each part of the template that is evaluated, and one for each 16 bytes that it reads
+  /// or writes. No clock: the same template with the same variables always ends the same way.
+  uint64_t max_steps = 30'000'000;
+  /// Levels of nested expressions, blocks and calls. 200 of them take at most 256 KB of the
+  /// caller's stack.
+  int max_depth = 200;
+};
+
+/// A stretch of a text, in bytes.
+struct TemplateSpan {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+struct RenderOptions {
+  /// What time strftime_now shows; the system's if empty.
+  std::function<std::chrono::system_clock::time_point()> clock;
+  /// Gets where the {% generation %} blocks stand in the text; may be null.
+  std::vector<TemplateSpan>* generated = nullptr;
+};
+
+/// A compiled template. Doesn't change: any thread may use it, many at a time.
+class HEADRACE_API ChatTemplate {
+ public:
+  /// Throws Error: kInvalidArgument (the message says what is wrong in which line), kUnsupported
+  /// (jinja2 can do what it asks for, this can't), kLimitExceeded.
+  explicit ChatTemplate(std::string_view text, const TemplateLimits& limits = {});
+
+  /// The variables that it reads and doesn't set itself, sorted.
+  const std::vector<std::string>& variables() const noexcept;
+
+  /// `variables`: a JSON object: messages, tools, add_generation_prompt, bos_token and so on.
+  /// Throws Error: kInvalidArgument (the template's own refusal, or a line and what is wrong in
+  /// it), kCorruptFile (the JSON), kUnsupported, kLimitExceeded.
+  std::string render(std::string_view variables, const RenderOptions& options = {}) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace headrace::inline v0

@@ -1,0 +1,43 @@
+#include "text/template/values/fault.h"
+
+namespace headrace::text::jinja {
+namespace {
+
+std::string joined(Parts parts) {
+  std::string text;
+  for (const std::string_view part : parts) {
+    text += part.size() > 400 ? shortened(part, 400) : std::string(part);
+  }
+  return text;
+}
+
+}  // namespace
+
+void fail(Parts message) { throw Fault(ErrorCode::kInvalidArgument, joined(message)); }
+
+void fail_at(uint32_t line, Parts message) {
+  Fault fault(ErrorCode::kInvalidArgument, joined(message));
+  fault.line = line;
+  throw fault;
+}
+
+void fail_limit(Parts message) { throw Fault(ErrorCode::kLimitExceeded, joined(message)); }
+
+void fail_unsupported(uint32_t line, Parts message) {
+  Fault fault(ErrorCode::kUnsupported, joined(message));
+  fault.line = line;
+  throw fault;
+}
+
+std::string shortened(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) {
+    return std::string(text);
+  }
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return std::string(text.substr(0, end)) + "...";
+}
+
+}  // namespace headrace::text::jinja
