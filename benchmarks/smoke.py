@@ -39,10 +39,14 @@ def main() -> None:
     command = [sys.executable, str(HERE / "large.py"), "--shape", "smoke-moe", "--tokens", "4"]
     print("+", *command[1:], flush=True)
     subprocess.run(command, check=True)
+    model = HERE.parent / "examples/tiny_model/checkpoint"
+    command = [sys.executable, str(HERE / "text.py"), str(model), "--repeats", "1"]
+    print("+", *command[1:], flush=True)
+    subprocess.run(command, check=True)
     command = [sys.executable, str(HERE / "quality.py"), "{}", "--dialogues", "5"]
     print("+", *command[1:], flush=True)
     subprocess.run(command, check=True)
-    print(f"{len(RUNS) + 2} passed, 0 failed")
+    print(f"{len(RUNS) + 3} passed, 0 failed")
 
 
 if __name__ == "__main__":

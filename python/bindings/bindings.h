@@ -9,6 +9,7 @@ namespace headrace::python {
 /// Base class of the enumerations: prints their names.
 inline constexpr const char* kEnumBase = "headrace.named_enum.NamedIntEnum";
 
+void bind_chat_template(pybind11::module_& module);
 void bind_errors(pybind11::module_& module);
 void bind_media(pybind11::module_& module);
 void bind_media_input(pybind11::module_& module);
@@ -16,6 +17,8 @@ void bind_options(pybind11::module_& module);
 void bind_grammar(pybind11::module_& module);
 void bind_results(pybind11::module_& module);
 void bind_pack(pybind11::module_& module);
+void bind_text(pybind11::module_& module);
+void bind_text_output(pybind11::module_& module);
 void bind_engine(pybind11::module_& module);
 
 }  // namespace headrace::python

@@ -16,6 +16,11 @@ class HeadraceError(RuntimeError):
 
 class InvalidArgumentError(HeadraceError, ValueError): ...
 
+class ChatTemplate:
+    def __init__(self, text: str) -> None: ...
+    def variables(self) -> list[str]: ...
+    def render(self, variables: str) -> str: ...
+
 class RequestStatus(NamedIntEnum):
     WAITING = 0
     PREFILL = 1
@@ -251,7 +256,6 @@ class MediaRun:
     def grid(self) -> tuple[int, int, int] | None: ...
     @property
     def steps(self) -> list[int]: ...
-
     def __init__(
         self,
         position: int,
@@ -273,7 +277,6 @@ class MediaInput:
     def runs(self) -> list[MediaRun]: ...
     @property
     def key(self) -> bytes: ...
-
     def __init__(
         self,
         video: bool,
@@ -759,3 +762,80 @@ def model_family(folder: str) -> ModelInfo:
 
     Fields that only an installed model has (name, device, memory...) are empty or 0.
     """
+
+class TextTokenizer:
+    """The tokenizer of a model folder: headrace/text.h."""
+
+    def __init__(self, folder: str) -> None: ...
+    def encode(
+        self,
+        text: str,
+        add_special_tokens: bool = False,
+        special_as_text: bool = False,
+        max_tokens: int = 0,
+    ) -> list[int]: ...
+    def encode_with_offsets(
+        self, text: str, add_special_tokens: bool = False, special_as_text: bool = False
+    ) -> tuple[list[int], list[tuple[int, int]]]: ...
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str: ...
+    def spelling(self, id: int) -> str | None: ...
+    def id(self, token: str) -> int | None: ...
+    def special(self) -> list[tuple[str, str, int]]: ...
+    def __len__(self) -> int: ...
+    @property
+    def longest_token(self) -> int: ...
+
+class StopMatch:
+    """Where a stop string was found, in characters of the output."""
+
+    @property
+    def string(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+class StopStrings:
+    """A set of stop strings, none empty."""
+
+    def __init__(self, strings: Sequence[str]) -> None: ...
+
+class Detokenizer:
+    """Turns the ids of one output into text; without a tokenizer, into none."""
+
+    def __init__(
+        self,
+        tokenizer: TextTokenizer | None = None,
+        skip_special_tokens: bool = True,
+        shown: Sequence[str] = ...,
+        after: Sequence[int] = ...,
+    ) -> None: ...
+    def push(self, token_id: int) -> str:
+        """The text that this id settles."""
+    def finish(self) -> str:
+        """The text still held back, after the last id."""
+    @property
+    def holding(self) -> bool: ...
+
+class OutputText:
+    """The text of one output, which stop strings end."""
+
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        stops: StopStrings | None = None,
+        *,
+        min_tokens: int = 0,
+        keeps_string: bool = False,
+        cuts_tokens: bool = True,
+    ) -> None: ...
+    def push(self, token_id: int, has_text: bool = True) -> str:
+        """The text that can go out now."""
+    def finish(self) -> str:
+        """What was held back, unless a stop string takes it."""
+    @property
+    def match(self) -> StopMatch | None:
+        """The stop string that ended the output, or None."""
+    @property
+    def released(self) -> int:
+        """How many of the first tokens are sure to be part of the output."""

@@ -16,6 +16,14 @@ FUNCTIONS = [node.name for node in STUB.body if isinstance(node, ast.FunctionDef
 # The parts that only the layers below LLM use.
 NOT_FAKED = {"GrammarCompiler", "GrammarKind", "TokenConstraint", "limit_thinking"}
 NOT_FAKED |= {"normalize_patches", "resize_rgb"}
+NOT_FAKED |= {
+    "ChatTemplate",
+    "Detokenizer",
+    "OutputText",
+    "StopMatch",
+    "StopStrings",
+    "TextTokenizer",
+}
 
 
 def members(node: ast.ClassDef) -> dict[str, Any]:
