@@ -186,6 +186,22 @@ def test_c_with_pkgconfig(
     check_c(build_with_pkgconfig(["gcc", "-std=c99"], source, installation, tmp_path), expected)
 
 
+def test_chat_in_cpp(installation: Installation, tmp_path: Path) -> None:
+    """Text in, text out, turn by turn: what Python's chat says."""
+    program = build_with_cmake("chat_cpp", installation, tmp_path / "build")
+    turns = ["What is 12 + 7?", 'Say "\u00e9\\"']
+    params = headrace.SamplingParams(temperature=0, max_tokens=200, stop=["\nUser:"])
+    messages: list[dict[str, str]] = []
+    answers = []
+    with headrace.LLM(str(MODEL)) as llm:
+        for turn in turns:
+            messages.append({"role": "user", "content": turn})
+            (output,) = llm.chat(messages, params, use_tqdm=False)
+            answers.append(output.outputs.text)
+            messages.append({"role": "assistant", "content": answers[-1]})
+    assert run(program, MODEL, stdin="\n".join(turns)) == "".join(f"{one}\n" for one in answers)
+
+
 def test_the_example_of_docs_embedding(installation: Installation, tmp_path: Path) -> None:
     """A load's progress and its end by Ctrl-C."""
     page = (ROOT / "docs/embedding.md").read_text(encoding="utf-8")
