@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return headrace::refuse_or_accept([&] {
     const size_t end = std::min(all.find('\0'), all.size());
     const std::string_view text = all.substr(std::min(end + 1, all.size()));
-    Fuel fuel(1 << 18, "a fuzzed pattern");
+    Fuel fuel(1 << 14, "a fuzzed pattern");
     std::vector<Range> matches;
     compile_regex(all.substr(0, end))->find_all(text, 0, &matches, &fuel);
     uint32_t done = 0;
