@@ -1,10 +1,11 @@
 #include <algorithm>
-#include <bitset>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -54,11 +55,12 @@ std::vector<int32_t> merged_pieces(const TokenizerTables& tables) {
       ids.push_back(id);
     }
   }
-  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
+  std::sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
     const float score_a = tables.scores[static_cast<size_t>(a)];
     const float score_b = tables.scores[static_cast<size_t>(b)];
-    return score_a != score_b ? score_a > score_b
-                              : vocabulary.bytes(a).size() > vocabulary.bytes(b).size();
+    const size_t size_a = vocabulary.bytes(a).size();
+    const size_t size_b = vocabulary.bytes(b).size();
+    return std::tuple(-score_a, size_b, a) < std::tuple(-score_b, size_a, b);
   });
   return ids;
 }
@@ -221,6 +223,11 @@ void check_scores(const TokenizerTables& tables) {
     throw_error(ErrorCode::kCorruptFile, "a vocabulary of ", tables.vocabulary->end(),
                 " tokens has ", tables.scores.size(), " scores");
   }
+  for (size_t id = 0; id < tables.scores.size(); ++id) {
+    if (!std::isfinite(tables.scores[id])) {
+      throw_error(ErrorCode::kCorruptFile, "the score of token ", id, " is no finite number");
+    }
+  }
 }
 
 void make_pieces(TokenizerTables* tables, TokenizerParts* parts) {
@@ -283,6 +290,9 @@ TokenizerParts make_parts(TokenizerTables tables) {
       break;
   }
   parts.post_processor = make_ends(tables);
+  for (AddedToken& token : tables.added) {
+    token.pattern = token.content;
+  }
   parts.added.add(tables.added, *tables.vocabulary);
   parts.added.build();
   return parts;

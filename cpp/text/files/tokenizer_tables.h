@@ -57,7 +57,8 @@ struct TokenizerTables {
 
   bool lowercase = false;  ///< kWordPiece: texts are lower-cased, and lose their accents
 
-  /// Tokens that are cut out of texts first. The vocabulary has each of them with its id.
+  /// Tokens that are cut out of texts first, as they are written. The vocabulary has each of them
+  /// with its id.
   std::vector<AddedToken> added;
   /// Put in front of a text and behind it where special tokens are asked for; kNoId: none is.
   int32_t bos_id = Vocabulary::kNoId;

@@ -17,8 +17,10 @@ class ByteTrieBuilder {
       : entries_(std::move(entries)), units_(*units) {}
 
   void build() {
-    std::stable_sort(entries_.begin(), entries_.end(),
-                     [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+      const int order = a.bytes.compare(b.bytes);
+      return order != 0 ? order < 0 : a.id < b.id;
+    });
     add_block();
     take(0);
     stack_.push_back({ByteTrie::kRoot, 0, entries_.size(), 0});

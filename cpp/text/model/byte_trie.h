@@ -22,7 +22,7 @@ class ByteTrie {
   };
 
   ByteTrie() : ByteTrie(std::vector<Entry>{}) {}
-  /// Of equal strings the last counts. Throws Error(kLimitExceeded): over kMaxUnits.
+  /// Of equal strings the largest id counts. Throws Error(kLimitExceeded): over kMaxUnits.
   explicit ByteTrie(std::vector<Entry> entries);
 
   /// From a node by a byte to the next; false, and the node stays, if no string goes on so.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "headrace/status.h"
@@ -17,8 +18,9 @@ namespace headrace::text {
 namespace {
 
 constexpr double kUnknownPenalty = 10.0;
-constexpr double kUserDefinedPenalty = 0.1;
-constexpr size_t kStepsOfFuel = 8;  ///< steps in the trie for one of fuel
+constexpr double kUserDefinedScore = 0.1;     ///< of each byte but the first
+constexpr float kMaxSentencePieceSum = 1e5f;  ///< larger sums start again at 0, to stay precise
+constexpr size_t kStepsOfFuel = 8;            ///< steps in the trie for one of fuel
 /// Tokens are given out as soon as nothing can change them, but not for each character.
 constexpr size_t kWindow = 128;
 
@@ -93,6 +95,9 @@ class Unigram::Search {
 
   /// All tokens that begin at `at`; `size`: of the character there.
   size_t from(size_t at, size_t size) {
+    if constexpr (std::is_same_v<Sum, float>) {
+      keep_small(at);
+    }
     const Sum here = places_[at - start_].score;
     uint32_t node = ByteTrie::kRoot;
     bool single = false;
@@ -116,6 +121,20 @@ class Unigram::Search {
       }
     }
     return end - at;
+  }
+
+  /// As the sentencepiece package has it: of long texts, rounding decides between equal ways.
+  void keep_small(size_t at) {
+    const Sum sum = places_[at - start_].score;
+    if (std::fabs(sum) <= kMaxSentencePieceSum) {
+      return;
+    }
+    places_[at - start_].score = 0;
+    for (size_t i = at + 1; i <= reach_; ++i) {
+      if (places_[i - start_].begin != Place<Sum>::kNowhere) {
+        places_[i - start_].score -= sum;
+      }
+    }
   }
 
   bool offer(size_t begin, size_t end, int32_t id, Sum score) {
@@ -244,23 +263,18 @@ void Unigram::set_scores() {
     unknown_score_ = least - kUnknownPenalty;
     return;
   }
-  // In the float arithmetic, and with the starting values, of the sentencepiece package.
+  // In the float arithmetic of the sentencepiece package.
   float least = FLT_MAX;
-  float most = FLT_MIN;
   for (int32_t id = 0; id < vocabulary_->end(); ++id) {
+    double& score = scores_[static_cast<size_t>(id)];
     if (vocabulary_->kind(id) == TokenKind::kNormal) {
-      least = std::min(least, static_cast<float>(scores_[static_cast<size_t>(id)]));
-      most = std::max(most, static_cast<float>(scores_[static_cast<size_t>(id)]));
+      least = std::min(least, static_cast<float>(score));
+    } else if (vocabulary_->kind(id) == TokenKind::kUserDefined) {
+      const auto size = static_cast<double>(vocabulary_->bytes(id).size());
+      score = static_cast<double>(static_cast<float>(kUserDefinedScore * (size - 1)));
     }
   }
   unknown_score_ = static_cast<double>(least - static_cast<float>(kUnknownPenalty));
-  for (int32_t id = 0; id < vocabulary_->end(); ++id) {
-    if (vocabulary_->kind(id) == TokenKind::kUserDefined) {
-      const auto size = static_cast<float>(vocabulary_->bytes(id).size());
-      scores_[static_cast<size_t>(id)] = static_cast<double>(
-          static_cast<float>(static_cast<double>(size * most) - kUserDefinedPenalty));
-    }
-  }
 }
 
 std::unique_ptr<ModelScratch> Unigram::make_scratch() const {

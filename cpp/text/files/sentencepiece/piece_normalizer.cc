@@ -121,14 +121,41 @@ class PieceNormalizer::Pass {
     return at;
   }
 
+  /// The end of what no rule changes, up to the next space.
+  size_t unchanged_end(size_t at) const {
+    size_t work = 0;
+    while (at < input_.size() && input_[at] != ' ') {
+      const std::string_view rest = input_.substr(at);
+      size_t steps = 0;
+      if (!rules_.user_defined_.empty() && rules_.user_defined_.longest(rest, &steps).size > 0) {
+        break;
+      }
+      if (rules_.rules_.has_value() && rules_.rules_->begins(rest[0]) &&
+          rules_.rules_->longest(rest.substr(0, kMaxRuleBytes)).has_value()) {
+        break;
+      }
+      work += 1 + steps / kNormalizerStepsOfFuel;
+      at += std::min(utf8_size(rest[0]), rest.size());
+    }
+    fuel_.spend(work);
+    return at;
+  }
+
   size_t step(size_t at) {
+    const size_t end = unchanged_end(at);
+    if (end > at) {
+      add(input_.substr(at, end - at), at, end);
+      after_space_ = false;
+      return end;
+    }
     size_t size = 0;
     std::string_view text = next(at, &size);
+    const bool kept = text.data() == input_.data() + at;
     while (after_space_ && text.starts_with(' ')) {
       text.remove_prefix(1);
     }
     if (!text.empty()) {
-      add_escaped(text, at, at + size);
+      add_escaped(text, kept, at, at + size);
       after_space_ = spaces_.remove_extra_whitespaces && text.ends_with(' ');
     }
     return at + size;
@@ -151,16 +178,17 @@ class PieceNormalizer::Pass {
     return end;
   }
 
-  void add_escaped(std::string_view text, size_t from, size_t to) {
+  /// `kept`: the text is the input's own, and each part comes from where it stands.
+  void add_escaped(std::string_view text, bool kept, size_t from, size_t to) {
     while (!text.empty()) {
-      const size_t size = std::min(text.find(' '), text.size());
-      if (size > 0) {
-        add(text.substr(0, size), from, to);
-        text.remove_prefix(size);
-      } else {
-        add(space(), from, to);
-        text.remove_prefix(1);
+      const size_t run = std::min(text.find(' '), text.size());
+      const size_t size = std::max<size_t>(run, 1);
+      if (kept) {
+        from = static_cast<size_t>(text.data() - input_.data());
+        to = from + size;
       }
+      add(run > 0 ? text.substr(0, run) : space(), from, to);
+      text.remove_prefix(size);
     }
   }
 

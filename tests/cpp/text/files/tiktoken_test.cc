@@ -35,6 +35,9 @@ TEST(Tiktoken, MergesToTheLowestRankAndTakesWholeWords) {
 TEST(Tiktoken, SpecialTokensAreCutOut) {
   TokenizerTables tables = read_tiktoken(kLines, "llama3");
   add_special(6, "<|x|>", &tables);
+  const TokenizerParts parts = make_parts(tables);
+  ASSERT_NE(parts.added.find(6), nullptr);
+  EXPECT_EQ(parts.added.find(6)->pattern, "<|x|>");  // as decoders spell it
   EXPECT_EQ(ids(std::move(tables), "ab<|x|>c"), (Ids{4, 6, 2}));
   EXPECT_EQ(qwen_specials().size(), 208u);
   EXPECT_EQ(llama3_specials().size(), 256u);

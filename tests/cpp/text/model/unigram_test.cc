@@ -117,6 +117,31 @@ TEST(Unigram, OfSentencePieceUserDefinedPiecesWinAndControlsNeverMatch) {
   EXPECT_EQ(ids(model, "<s>"), (Ids{0}));
 }
 
+TEST(Unigram, OfSentencePieceUserDefinedPiecesScoreByTheirBytes) {
+  auto vocabulary = std::make_shared<Vocabulary>(false);
+  vocabulary->add(0, "<unk>", TokenKind::kUnknown);
+  vocabulary->add(1, "ab", TokenKind::kUserDefined);
+  vocabulary->add(2, "a");
+  vocabulary->add(3, "b");
+  const UnigramOptions options{UnigramOptions::Rules::kSentencePiece, 0, false};
+  EXPECT_EQ(ids(Unigram(vocabulary, {0, -9, 0.04, 0.04}, options), "ab"), (Ids{1}));
+  EXPECT_EQ(ids(Unigram(vocabulary, {0, 9, 0.06, 0.06}, options), "ab"), (Ids{2, 3}));
+}
+
+TEST(Unigram, OfSentencePieceLargeSumsStayPrecise) {
+  auto vocabulary = std::make_shared<Vocabulary>(false);
+  vocabulary->add(0, "<unk>", TokenKind::kUnknown);
+  vocabulary->add(1, "a");
+  vocabulary->add(2, "b");
+  vocabulary->add(3, "bb");
+  // Without starting again the floats around 1e9 are 64 apart: "bb" would be as good as "b", "b".
+  const Unigram model(vocabulary, {0, -1e7, -1, -2.5},
+                      {UnigramOptions::Rules::kSentencePiece, 0, false});
+  Ids expected(100, 1);
+  expected.insert(expected.end(), {2, 2});
+  EXPECT_EQ(ids(model, std::string(100, 'a') + "bb"), expected);
+}
+
 TEST(Unigram, IsBoundedByFuel) {
   Pieces pieces = {{"<unk>", 0}};
   for (size_t size = 1; size < 400; ++size) {

@@ -1,0 +1,170 @@
+"""Ids of folders that hold a vocabulary file alone are those of the package that made it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pipelines
+import pytest
+import sentencepiece
+import text_cases
+import tokenizers
+
+from headrace import _core
+from headrace.text.sentencepiece_backend import SentencePieceBackend
+from headrace.text.tokenizer_files import read_tokenizer_files
+
+FEW = 150
+USER = ["<tool>", "aaa", "▁▁", "你好", "the and"]
+MODELS: dict[str, dict[str, Any]] = {
+    "bpe": {
+        "model_type": "bpe",
+        "byte_fallback": True,
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+    },
+    "bpe_user": {"model_type": "bpe", "user_defined_symbols": USER},
+    "bpe_suffix": {"model_type": "bpe", "treat_whitespace_as_suffix": True},
+    "unigram": {"model_type": "unigram", "byte_fallback": True},
+    "unigram_user": {
+        "model_type": "unigram",
+        "user_defined_symbols": USER,
+        "add_dummy_prefix": False,
+        "normalization_rule_name": "nfkc",
+    },
+}
+LLAMA = {
+    "tokenizer_class": "LlamaTokenizer",
+    "bos_token": "<s>",
+    "eos_token": {"content": "</s>"},
+    "added_tokens_decoder": {"2000": {"content": "<|x|>", "special": True}},
+}
+
+
+def train(folder: Path, options: dict[str, Any]) -> bytes:
+    model = io.BytesIO()
+    lines = [line[:500] for line in pipelines.corpus().splitlines() if line.strip()]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=900,
+        num_threads=1,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        **options,
+    )
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+    return model.getvalue()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sentencepiece(tmp_path: Path, name: str) -> None:
+    package = sentencepiece.SentencePieceProcessor(model_proto=train(tmp_path, MODELS[name]))
+    own = _core.TextTokenizer(os.fspath(tmp_path))
+    for text in text_cases.texts(len(name), FEW, pipelines.corpus(), [*USER, "<s>", "    "]):
+        ids = package.encode(text)
+        assert own.encode(text) == ids, text
+        assert own.encode_with_offsets(text)[0] == ids, text
+
+
+def test_sentencepiece_with_added_tokens(tmp_path: Path) -> None:
+    train(tmp_path, MODELS["bpe"])
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    old = SentencePieceBackend(tmp_path / "tokenizer.model", read_tokenizer_files(tmp_path))
+    own = _core.TextTokenizer(os.fspath(tmp_path))
+    for number, text in enumerate(
+        text_cases.texts(1, FEW, pipelines.corpus(), ["<s>", "</s>", "<|x|>"])
+    ):
+        special = number % 2 == 0
+        ids = old.encode(text, special)
+        assert own.encode(text, special) == ids, text
+        assert own.decode(ids, special) == old.decode(ids, special), text
+
+
+def test_a_new_stretch_without_legacy_has_no_space_in_front(tmp_path: Path) -> None:
+    train(tmp_path, MODELS["bpe"])
+    config = json.dumps({**LLAMA, "legacy": False})
+    (tmp_path / "tokenizer_config.json").write_text(config, encoding="utf-8")
+    own = _core.TextTokenizer(os.fspath(tmp_path))
+    ids = own.encode("the<s>the <s> the", True)
+    assert "".join(own.spelling(i) for i in ids) == "<s>▁the<s>the▁<s>▁the"
+
+
+PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def byte_tokens() -> tuple[list[bytes], tokenizers.Tokenizer]:
+    """Tokens in order of rank, and the package with all ways to cut them in two as merges."""
+    spec = pipelines.specs()["llama3"]
+    alphabet = {c: b for b, c in pipelines_alphabet().items()}
+    tokens = [bytes(alphabet[c] for c in token) for token in spec["model"]["vocab"]]
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    spell = pipelines_alphabet()
+
+    def spelled(token: bytes) -> str:
+        return "".join(spell[byte] for byte in token)
+
+    merges = [
+        (spelled(token[:cut]), spelled(token[cut:]))
+        for token in tokens
+        for cut in range(1, len(token))
+        if token[:cut] in ranks and token[cut:] in ranks
+    ]
+    vocab = {spelled(token): rank for token, rank in ranks.items()}
+    package = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab=vocab, merges=merges, ignore_merges=True)
+    )
+    package.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERN), "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return tokens, package
+
+
+def pipelines_alphabet() -> dict[int, str]:
+    """The byte-level alphabet."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {b: chr(b) for b in plain} | {b: chr(0x100 + n) for n, b in enumerate(others)}
+
+
+def test_tekken(tmp_path: Path) -> None:
+    tokens, package = byte_tokens()
+    vocab = [
+        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+        for rank, token in enumerate(tokens)
+    ]
+    config = {
+        "pattern": PATTERN,
+        "default_vocab_size": len(tokens) + 30,
+        "default_num_special_tokens": 30,
+    }
+    (tmp_path / "tekken.json").write_text(json.dumps({"config": config, "vocab": vocab}))
+    own = _core.TextTokenizer(os.fspath(tmp_path))
+    for text in text_cases.texts(2, FEW, pipelines.corpus()):
+        plain = text.replace("<unk>", "")
+        ids = [rank + 30 for rank in package.encode(plain).ids]
+        assert own.encode(plain) == ids, plain
+        assert own.decode(ids) == plain
+    ids = own.encode("<s>a<SPECIAL_29>")
+    assert ids[::2] == [1, 29]
+    assert own.decode(ids) == "<s>a<SPECIAL_29>"
+    assert own.decode(ids, skip_special_tokens=True) == "a"
+
+
+def test_a_tiktoken_file_alone_must_be_one_that_is_known(tmp_path: Path) -> None:
+    tokens, _ = byte_tokens()
+    lines = (f"{base64.b64encode(t).decode()} {rank}\n" for rank, t in enumerate(tokens))
+    (tmp_path / "tokenizer.model").write_text("".join(lines))
+    with pytest.raises(_core.HeadraceError, match=f"a tiktoken file of {len(tokens)} tokens"):
+        _core.TextTokenizer(os.fspath(tmp_path))
