@@ -46,6 +46,7 @@ class HEADRACE_API Detokenizer {
   /// For models without a tokenizer: outputs have ids and no text.
   Detokenizer();
   explicit Detokenizer(const Tokenizer& tokenizer, const DetokenizerOptions& options = {});
+  /// Throws Error(kInvalidArgument) for a null one.
   Detokenizer(std::shared_ptr<const text::TokenDecoder> decoder, const DetokenizerOptions& options);
   ~Detokenizer();
   Detokenizer(const Detokenizer& other);
@@ -126,8 +127,8 @@ class HEADRACE_API OutputText {
   const std::optional<StopMatch>& match() const noexcept;
   /// How many of the first tokens are sure to be part of the output. Without stop strings: all.
   /// With stop strings: those whose text has gone out whole. Once one has been found: those whose
-  /// decoded text is a prefix of the output's; all, if the stop string is kept, or without
-  /// `cuts_tokens`.
+  /// decoded text is a prefix of the output's (where the text of thousands of tokens settles at
+  /// once, perhaps a few less); all, if the stop string is kept, or without `cuts_tokens`.
   size_t released() const noexcept;
 
  private:

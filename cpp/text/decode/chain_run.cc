@@ -6,8 +6,13 @@
 
 namespace headrace::text {
 
-ChainRun::ChainRun(const Decoder& decoder) : decoder_(&decoder), states_(decoder.streamed()) {
-  for (size_t i = 0; i < states_.size(); ++i) states_[i].left = decoder.stages()[i].start;
+ChainRun::ChainRun(const Decoder& decoder, bool at_start)
+    : decoder_(&decoder), states_(decoder.streamed()) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const Stage& stage = decoder.stages()[i];
+    states_[i].seen = !at_start && stage.kind != StageKind::kSuffix;
+    states_[i].left = at_start ? stage.start : 0;
+  }
 }
 
 void ChainRun::feed(size_t stage, std::string_view token, std::string* text) {

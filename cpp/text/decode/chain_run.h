@@ -16,8 +16,8 @@ namespace headrace::text {
 /// the whole text. Copies go on from where the original stands.
 class ChainRun {
  public:
-  /// `decoder` has to stay.
-  explicit ChainRun(const Decoder& decoder);
+  /// `decoder` has to stay. at_start false: the first token is as if others had settled before it.
+  explicit ChainRun(const Decoder& decoder, bool at_start = true);
 
   /// Appends what a token settles. REQUIRES: Decoder::prepared().
   void push(std::string_view token, std::string* text) { feed(decoder_->alone(), token, text); }
@@ -28,7 +28,7 @@ class ChainRun {
 
  private:
   struct State {
-    bool seen = false;   ///< a token
+    bool seen = false;   ///< a token; kSuffix: `held` is one
     size_t left = 0;     ///< kStripStart
     std::string held;    ///< kSuffix: a token; kByteFallback: a run; kUtf8: part of a character
     std::string output;  ///< what the stage hands on

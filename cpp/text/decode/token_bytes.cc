@@ -27,10 +27,10 @@ bool has_start_rule(const Decoder& chain) {
 class Speller {
  public:
   explicit Speller(const Decoder& chain)
-      : has_bytes_(chain.has(StageKind::kByteFallback)), start_(chain), later_(chain), run_(chain) {
-    std::string settled;
-    later_.push(chain.prepared("a"), &settled);
-  }
+      : has_bytes_(chain.has(StageKind::kByteFallback)),
+        start_(chain),
+        later_(chain, /*at_start=*/false),
+        run_(chain) {}
 
   void first(std::string_view token, std::string* text) { spell(start_, token, text); }
   void later(std::string_view token, std::string* text) { spell(later_, token, text); }

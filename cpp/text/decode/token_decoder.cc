@@ -140,14 +140,11 @@ std::string TokenDecoder::token_text(int32_t id) const {
   if (!token.known) return "";
   if (chain == nullptr && !token.is_byte) return std::string(token.bytes);
   if (chain == nullptr || !chain->streams()) return decode({&id, 1}, /*skip_special=*/false);
-  // Behind another token, so that what decoders do to the first one stays away.
-  ChainRun run(*chain);
+  ChainRun run(*chain, /*at_start=*/false);
   std::string text;
-  run.push(chain->prepared("a"), &text);
-  const size_t before = run.holding() ? 1 : text.size();
   run.push(token.bytes, &text);
   run.finish(&text);
-  return text.substr(before);
+  return text;
 }
 
 std::optional<std::string> TokenDecoder::part_bytes(int32_t id) const {

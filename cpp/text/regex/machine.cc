@@ -16,8 +16,6 @@ const FastSet& word_characters() {
   return set;
 }
 
-bool continues_character(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
-
 }  // namespace
 
 std::optional<Machine::Match> Machine::find(size_t from) {
@@ -233,7 +231,7 @@ bool Machine::go_back_one() {
   count(1);
   do {
     --at_;
-  } while (continues_character(text_[at_]));
+  } while (utf8_continues(text_[at_]));
   return true;
 }
 
@@ -264,7 +262,7 @@ bool Machine::at_word_edge() const {
   bool before = false;
   if (at_ > 0) {
     size_t last = at_ - 1;
-    while (continues_character(text_[last])) {
+    while (utf8_continues(text_[last])) {
       --last;
     }
     before = word.has(next_char(text_, &last));
@@ -326,7 +324,7 @@ bool Machine::retry(Entry entry) {
   if (entry.kind == Kind::kGreedy) {
     do {
       --at_;
-    } while (continues_character(text_[at_]));
+    } while (utf8_continues(text_[at_]));
     if (at_ > entry.b) {
       push(Kind::kGreedy, entry.index, at_, entry.b);
     }

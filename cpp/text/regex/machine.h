@@ -15,11 +15,9 @@ namespace headrace::text {
 class Machine {
  public:
   Machine(const Program& program, std::string_view text, Fuel* fuel)
-      : program_(program),
-        text_(text),
-        fuel_(*fuel),
-        allowed_(fuel->left()),
-        slots_(program.slots) {}
+      : program_(program), text_(text), fuel_(*fuel), slots_(program.slots) {
+    fuel_.spend(program.slots / 2);  // 16 bytes a step
+  }
 
   struct Match {
     size_t begin;
@@ -78,8 +76,8 @@ class Machine {
   const Program& program_;
   std::string_view text_;
   Fuel& fuel_;
-  uint64_t allowed_;
-  uint64_t steps_ = 0;  ///< not charged yet
+  uint64_t allowed_ = 0;  ///< steps that `fuel_` has left
+  uint64_t steps_ = 0;    ///< not charged yet
   uint32_t pc_ = 0;
   uint32_t at_ = 0;
   std::vector<Slot> slots_;

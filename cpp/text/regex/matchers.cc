@@ -54,7 +54,7 @@ const char* spaces(const char* at, const char* space_end, const char* end) {
     return end;
   }
   const char* last = space_end - 1;
-  while ((static_cast<uint8_t>(*last) & 0xC0) == 0x80) {
+  while (utf8_continues(*last)) {
     --last;
   }
   return last > at ? last : space_end;

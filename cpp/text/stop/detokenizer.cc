@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "headrace/text.h"
 #include "headrace/text_output.h"
 
@@ -11,6 +12,7 @@ namespace headrace {
 
 class Detokenizer::Impl {
  public:
+  /// REQUIRES: decoder != null.
   Impl(std::shared_ptr<const text::TokenDecoder> decoder, const DetokenizerOptions& options)
       : decoder_(std::move(decoder)),
         run(*decoder_, {.skip_special = options.skip_special_tokens,
@@ -28,8 +30,13 @@ Detokenizer::Detokenizer() = default;
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, const DetokenizerOptions& options)
     : Detokenizer(tokenizer.decoder(), options) {}
 Detokenizer::Detokenizer(std::shared_ptr<const text::TokenDecoder> decoder,
-                         const DetokenizerOptions& options)
-    : impl_(std::make_unique<Impl>(std::move(decoder), options)) {}
+                         const DetokenizerOptions& options) {
+  if (decoder == nullptr) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "a detokenizer needs a token decoder; Detokenizer() is for models without one");
+  }
+  impl_ = std::make_unique<Impl>(std::move(decoder), options);
+}
 Detokenizer::~Detokenizer() = default;
 Detokenizer::Detokenizer(const Detokenizer& other)
     : impl_(other.impl_ == nullptr ? nullptr : std::make_unique<Impl>(*other.impl_)) {}

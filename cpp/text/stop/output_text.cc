@@ -78,14 +78,28 @@ std::string OutputText::Impl::search(const std::string& text, bool last) {
 /// released(), once a stop string has been found: detokenizes once more, and sees after each token
 /// whether the text would be one of the output's beginnings if it ended there.
 size_t OutputText::Impl::kept() {
+  // To see that takes work in proportion to the tokens whose text is held. So that all of it grows
+  // with the tokens alone, behind many such tokens it is seen only now and then.
+  constexpr size_t kWork = 1u << 20;
+  constexpr size_t kWorkPerToken = 32;
   const std::string_view whole = std::string_view(text_).substr(0, stop_->end());
   size_t best = released_;
   size_t length = 0;
+  size_t unsettled = 0;
+  size_t work = kWork;
   for (size_t i = 0; i < ids_.size(); ++i) {
-    length += fresh_.push(ids_[i]).size();
+    const size_t settled = fresh_.push(ids_[i]).size();
+    length += settled;
+    unsettled = settled > 0 ? 1 : unsettled + 1;
+    work += kWorkPerToken;
     if (length > whole.size()) break;
     if (i < released_) continue;
-    const std::string held = fresh_.holding() ? Detokenizer(fresh_).finish() : "";
+    std::string held;
+    if (fresh_.holding()) {
+      if (unsettled > work) continue;
+      work -= unsettled;
+      held = Detokenizer(fresh_).finish();
+    }
     if (whole.substr(length).starts_with(held)) best = i + 1;
   }
   return best;

@@ -1,6 +1,7 @@
 #include "text/stop/stop_strings.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -26,10 +27,8 @@ namespace text {
 
 namespace {
 
-bool begins_char(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }
-
 size_t chars_of(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(text, begins_char));
+  return static_cast<size_t>(std::ranges::count_if(text, std::not_fn(utf8_continues)));
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ class Brackets {
       add_item(*value, place);
       return;
     }
-    const std::optional<CharSet> set = take_escaped_set(&reader_);
+    const std::optional<CharSet> set = take_escaped_set(&reader_, word_set);
     if (!set) {
       reader_.unsupported("this escape within brackets", place);
     }

@@ -194,7 +194,7 @@ std::optional<CharSet> posix_set(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<CharSet> property_set(std::string_view name) {
+std::optional<CharSet> property_set(std::string_view name, CharSet (*words)()) {
   const std::string plain = plain_name(name);
   if (plain == "any") {
     return between(0, kLastChar);
@@ -204,6 +204,9 @@ std::optional<CharSet> property_set(std::string_view name) {
   }
   if (plain == "punct") {
     return categories("P ");
+  }
+  if (plain == "word") {
+    return words();
   }
   if (plain == "whitespace") {
     return space_set();

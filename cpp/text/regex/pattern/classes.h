@@ -11,8 +11,8 @@
 namespace headrace::text {
 
 /// `\p{name}`: a general category, a script, or one of a few properties. Spaces, hyphens,
-/// underscores and case don't matter. Nothing: not known.
-std::optional<CharSet> property_set(std::string_view name);
+/// underscores and case don't matter. Nothing: not known. words: what \p{Word} is here.
+std::optional<CharSet> property_set(std::string_view name, CharSet (*words)());
 
 /// `[[:name:]]`.
 std::optional<CharSet> posix_set(std::string_view name);

@@ -273,8 +273,8 @@ class Parser {
     if (const std::optional<char32_t> value = take_escaped_char(&reader_)) {
       return character(*value, before, options, place);
     }
-    if (const std::optional<CharSet> set = take_escaped_set(&reader_)) {
-      return add_set(outside_brackets(*set));
+    if (const std::optional<CharSet> set = take_escaped_set(&reader_, outer_word_set)) {
+      return add_set(*set);
     }
     const char32_t letter = reader_.next();
     switch (letter) {
@@ -301,18 +301,6 @@ class Parser {
       default:
         reader_.unsupported("a reference, or another escape that depends on earlier parts", place);
     }
-  }
-
-  /// Words are others within brackets than elsewhere.
-  static CharSet outside_brackets(const CharSet& set) {
-    CharSet inner = word_set();
-    CharSet outer = outer_word_set();
-    if (set == inner) {
-      return outer;
-    }
-    inner.negate();
-    outer.negate();
-    return set == inner ? outer : set;
   }
 
   /// \R: (?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}])

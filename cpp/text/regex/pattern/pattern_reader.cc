@@ -24,8 +24,7 @@ std::optional<uint32_t> PatternReader::take_number(uint32_t base, size_t most, u
 std::string_view PatternReader::shown() const {
   constexpr size_t kShown = 60;
   size_t size = std::min(pattern_.size(), kShown);
-  while (size > 0 && size < pattern_.size() &&
-         (static_cast<uint8_t>(pattern_[size]) & 0xC0) == 0x80) {
+  while (size > 0 && size < pattern_.size() && utf8_continues(pattern_[size])) {
     --size;
   }
   return pattern_.substr(0, size);
@@ -59,14 +58,14 @@ char32_t take_code(PatternReader* reader, bool is_u) {
   return *value;
 }
 
-CharSet take_property(PatternReader* reader, bool negative) {
+CharSet take_property(PatternReader* reader, bool negative, CharSet (*words)()) {
   const size_t place = reader->place();
   negative = reader->take("^") != negative;
   const std::optional<std::string_view> name = reader->take_until('}');
   if (!name) {
     reader->wrong("\\p{ without its end", place);
   }
-  std::optional<CharSet> set = property_set(*name);
+  std::optional<CharSet> set = property_set(*name, words);
   if (!set) {
     reader->unsupported("a property of that name", place);
   }
@@ -123,18 +122,18 @@ std::optional<char32_t> take_escaped_char(PatternReader* reader) {
   return letter;
 }
 
-std::optional<CharSet> take_escaped_set(PatternReader* reader) {
+std::optional<CharSet> take_escaped_set(PatternReader* reader, CharSet (*words)()) {
   const size_t place = reader->place();
   const char32_t letter = reader->next();
   if ((letter == 'p' || letter == 'P') && reader->take("{")) {
-    return take_property(reader, letter == 'P');
+    return take_property(reader, letter == 'P', words);
   }
   const char32_t small = letter | 0x20;
   CharSet set;
   if (small == 'd') {
     set = digit_set();
   } else if (small == 'w') {
-    set = word_set();
+    set = words();
   } else if (small == 's') {
     set = space_set();
   } else if (small == 'h') {

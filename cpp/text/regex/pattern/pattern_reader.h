@@ -86,8 +86,9 @@ class PatternReader {
 /// A character that an escape stands for in and out of brackets (behind its backslash), or nothing
 /// if it means something else.
 std::optional<char32_t> take_escaped_char(PatternReader* reader);
-/// `\d \w \s \h`, their opposites, and `\p{..}`, likewise.
-std::optional<CharSet> take_escaped_set(PatternReader* reader);
+/// `\d \w \s \h`, their opposites, and `\p{..}`, or nothing as above. words: what
+/// \w and \p{Word} are here.
+std::optional<CharSet> take_escaped_set(PatternReader* reader, CharSet (*words)());
 /// Brackets, behind the opening one.
 CharSet take_brackets(PatternReader* reader, bool any_case);
 

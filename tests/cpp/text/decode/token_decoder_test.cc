@@ -61,6 +61,23 @@ TEST(TokenDecoderTest, TextsAndBytesOfTokens) {
   EXPECT_EQ(bytes->part_bytes(2), std::nullopt);
 }
 
+TEST(TokenDecoderTest, TextsDoNotDependOnWhatChainsDoToOtherTokens) {
+  const auto suffix = decoder_of(R"({"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "a"}, "content": ""},
+      {"type": "BPEDecoder", "suffix": "</w>"}]})",
+                                 {"a", "bc</w>"});
+  EXPECT_EQ(suffix->token_text(0), "");
+  EXPECT_EQ(suffix->token_text(1), "bc");
+  const auto words = decoder_of(R"({"type": "WordPiece", "prefix": "a", "cleanup": false})", {"b"});
+  EXPECT_EQ(words->token_text(0), " b");
+  const auto strip = decoder_of(R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
+      {"type": "Strip", "content": "a", "start": 2, "stop": 0}]})",
+                                {"ab"});
+  EXPECT_EQ(strip->token_text(0), "ab");
+  EXPECT_EQ(strip->token_bytes().tokens[0], "ab");
+  EXPECT_EQ(strip->token_bytes().first_tokens, (Named{{0, "b"}}));
+}
+
 TEST(TokenDecoderTest, BytesForGrammars) {
   const VocabularyBytes llama = decoder_of(kLlama, {"▁a", "<0xE4>", "▁", "b"})->token_bytes();
   EXPECT_EQ(llama.tokens, (Strings{" a", "\xE4", " ", "b", "", "", "<added é>"}));

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"[\\p{L}&&[^\\p{Han}]]+", "é字a", "[é]字[a]"},
                     Case{".", "a\nb", "[a]\n[b]"}, Case{"(?m:.+)", "a\nb", "[a\nb]"},
                     Case{"\\w+", "a²¼_-", "[a²¼_]-"}, Case{"[\\w]+", "a²¼_-", "[a]²¼[_]-"},
-                    Case{"[^\\w]", "²-", "[²][-]"},
+                    Case{"[^\\w]", "²-", "[²][-]"}, Case{"\\W+", "a²-", "a²[-]"},
+                    Case{"\\p{Word}+", "a²-", "[a²]-"}, Case{"[\\p{Word}]+", "a²-", "[a]²-"},
                     Case{"[[:punct:]]\\p{Punct}", "+- ++", "[+-] ++"},
                     Case{"\\b", "²-", "[]²[]-"}));
 
@@ -137,6 +138,16 @@ TEST(EngineErrorTest, CatastrophicPatternsEnd) {
                               "(?:(?<=a{0,1000})a)*(?:a|a)*b", "((((a*)*)*)*)*b"}) {
     EXPECT_THROW(marked(pattern, text), Error) << pattern;
   }
+}
+
+TEST(EngineErrorTest, WhatAPatternRemembersIsCharged) {
+  std::string pattern;
+  for (int i = 0; i < 700; ++i) {
+    pattern += "(?:a?b){2,3}";
+  }
+  const auto regex = compile_general(pattern);
+  Fuel fuel(300, "this test");
+  EXPECT_THROW(regex->find("x", 0, &fuel), Error);  // for a word
 }
 
 TEST(EngineErrorTest, RunsAreTriedOnce) {

@@ -137,6 +137,39 @@ TEST(OutputTextTest, WithoutATokenizerThereIsNoText) {
   EXPECT_EQ(text.released(), 1u);
 }
 
+/// Does nothing, and counts the bytes that it has seen.
+class Counter final : public text::Normalizer {
+ public:
+  explicit Counter(size_t* seen) : seen_(*seen) {}
+  void apply(text::NormalText* text, text::Fuel*) const override { seen_ += text->size(); }
+
+ private:
+  size_t& seen_;
+};
+
+TEST(OutputTextTest, CuttingTokensWhoseTextSettlesAtOnceTakesBoundedWork) {
+  constexpr size_t kCount = 20'000;
+  size_t seen = 0;
+  text::Vocabulary vocabulary(false);
+  for (const char* token : {"a", "b"}) vocabulary.add(vocabulary.end(), token);
+  // All tokens are one text, which is normalized as a whole.
+  text::Decoder chain(
+      {{.kind = text::StageKind::kNormalize, .normalizer = std::make_shared<const Counter>(&seen)}},
+      0);
+  const auto decoder = std::make_shared<const text::TokenDecoder>(
+      vocabulary, std::span<const text::AddedText>(), std::move(chain));
+  OutputText text(Detokenizer(decoder, {}), StopStrings({"b"}));
+  for (size_t i = 0; i < kCount; ++i) text.push(i + 2 < kCount ? 0 : 1);
+  EXPECT_EQ(text.finish(), std::string(kCount - 2, 'a'));
+  EXPECT_LE(text.released(), kCount - 2);
+  EXPECT_GT(text.released(), kCount - kCount / 20);
+  EXPECT_LT(seen, 100 * kCount + (size_t{1} << 20));  // a text for each token: 10'000 * kCount
+}
+
+TEST(OutputTextTest, RefusesADecoderThatIsNotThere) {
+  EXPECT_THROW(Detokenizer(nullptr, {}), Error);
+}
+
 TEST(OutputTextTest, RefusesStopStringsThatMakeNoSense) {
   EXPECT_THROW(StopStrings({""}), Error);
   EXPECT_THROW(StopStrings({"\xC3"}), Error);
