@@ -17,6 +17,8 @@
 
 namespace headrace::inline v0 {
 
+/// ChatTemplate refuses what is out of range (kInvalidArgument): 4 GiB and more, a depth below 1 or
+/// over 200.
 struct TemplateLimits {
   size_t max_template_bytes = 1u << 20;
   size_t max_variables_bytes = 16u << 20;

@@ -41,6 +41,21 @@ namespace {
   throw Error(fault.code, what + place + ": " + text::jinja::shortened(fault.message, 300));
 }
 
+/// Sizes of values have 32 bits, and the stack of 200 levels is what was measured.
+void check_limits(const TemplateLimits& limits) {
+  for (const size_t bytes : {limits.max_template_bytes, limits.max_variables_bytes,
+                             limits.max_output_bytes, limits.max_memory_bytes}) {
+    if (bytes > UINT32_MAX) {
+      throw_error(ErrorCode::kInvalidArgument, "a limit of chat templates is ", bytes,
+                  " bytes: it must be less than 4 GiB");
+    }
+  }
+  if (limits.max_depth < 1 || limits.max_depth > text::jinja::kMostLevels) {
+    throw_error(ErrorCode::kInvalidArgument, "the max_depth of chat templates is ",
+                limits.max_depth, ": it must be between 1 and ", text::jinja::kMostLevels);
+  }
+}
+
 /// Runs what may fail within a template.
 template <class Work>
 void guarded(uint32_t* line, const Work& work) {
@@ -54,6 +69,7 @@ void guarded(uint32_t* line, const Work& work) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view text, const TemplateLimits& limits) {
+  check_limits(limits);
   if (text.size() > limits.max_template_bytes) {
     throw_error(ErrorCode::kLimitExceeded, "the chat template has more than the ",
                 limits.max_template_bytes, " bytes allowed");

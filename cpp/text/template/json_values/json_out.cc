@@ -149,9 +149,7 @@ void Writer::escape(char32_t character) {
   }
   const auto unit = [&](char32_t value) {
     out_.append("\\u");
-    for (int i = 3; i >= 0; --i) {
-      out_.append("0123456789abcdef"[value >> (4 * i) & 15]);
-    }
+    append_hex(&out_, value, 4);
   };
   if (character >= 0x10000) {
     unit(0xD800 + ((character - 0x10000) >> 10));

@@ -116,6 +116,9 @@ Value strftime_now(Run& run, Value, const Given& given) {
   if (wanted.size() > kLongest) {
     fail_limit({"a format of time has more than the ", std::to_string(kLongest), " bytes allowed"});
   }
+  if (wanted.find('\0') != std::string_view::npos) {
+    fail({"ValueError: embedded null character in a format of time"});
+  }
   const bool own = run.clock != nullptr && *run.clock;
   const system_clock::time_point now = own ? (*run.clock)() : system_clock::now();
   const std::time_t seconds = system_clock::to_time_t(now);

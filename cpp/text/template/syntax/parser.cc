@@ -93,8 +93,7 @@ void Parser::above(Node* node, const Node* child) {
   if (child == nullptr || child->height < node->height) {
     return;
   }
-  constexpr uint16_t kHighest = 200;
-  if (child->height >= kHighest) {
+  if (child->height >= kMostLevels) {
     Fault fault(ErrorCode::kLimitExceeded, "it is nested too deeply: more than 200 levels");
     fault.line = node->line;
     throw fault;

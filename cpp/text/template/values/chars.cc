@@ -1,11 +1,6 @@
 #include "text/template/values/chars.h"
 
 namespace headrace::text::jinja {
-namespace {
-
-bool continues(char byte) noexcept { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
-
-}  // namespace
 
 bool is_space(char32_t c) noexcept {
   if (c < 0x80) {
@@ -26,7 +21,7 @@ bool is_ascii(std::string_view text) noexcept {
 size_t char_count(std::string_view text) noexcept {
   size_t count = 0;
   for (const char byte : text) {
-    count += !continues(byte);
+    count += !utf8_continues(byte);
   }
   return count;
 }
@@ -43,7 +38,7 @@ size_t byte_of_char(std::string_view text, size_t number) noexcept {
 size_t char_before(std::string_view text, size_t end) noexcept {
   do {
     --end;
-  } while (end > 0 && continues(text[end]));
+  } while (end > 0 && utf8_continues(text[end]));
   return end;
 }
 

@@ -134,7 +134,9 @@ uint64_t hash_of(Run& run, const Value& value) {
     case Kind::kMissing:
       fail({"TypeError: unhashable type: '", type_name(value), "'"});
     default:
-      return mixed(reinterpret_cast<uintptr_t>(value.dict));
+      // Others are equal only to themselves. Their addresses differ from one rendering to the next,
+      // and steps must not.
+      return mixed(static_cast<uint64_t>(value.kind));
   }
 }
 

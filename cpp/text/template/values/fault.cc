@@ -1,5 +1,7 @@
 #include "text/template/values/fault.h"
 
+#include "text/unicode/utf8.h"
+
 namespace headrace::text::jinja {
 namespace {
 
@@ -34,7 +36,7 @@ std::string shortened(std::string_view text, size_t max_bytes) {
     return std::string(text);
   }
   size_t end = max_bytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+  while (end > 0 && utf8_continues(text[end])) {
     --end;
   }
   return std::string(text.substr(0, end)) + "...";

@@ -17,12 +17,6 @@ namespace {
 
 bool is_printable(char32_t c) noexcept { return c < 0x7F ? c >= 0x20 : python_is(c, kPyPrintable); }
 
-void append_hex(Builder* out, char32_t value, int digits) {
-  for (int i = digits - 1; i >= 0; --i) {
-    out->append("0123456789abcdef"[value >> (4 * i) & 15]);
-  }
-}
-
 void append_escaped(Builder* out, char32_t value) {
   if (value == '\n' || value == '\r' || value == '\t') {
     out->append(value == '\n' ? "\\n" : value == '\r' ? "\\r" : "\\t");
@@ -137,6 +131,12 @@ void append_range(Builder* out, const Range& range) {
 }
 
 }  // namespace
+
+void append_hex(Builder* out, char32_t value, int digits) {
+  for (int i = digits - 1; i >= 0; --i) {
+    out->append("0123456789abcdef"[value >> (4 * i) & 15]);
+  }
+}
 
 [[gnu::noinline]] void append_int(Builder* out, int64_t value) {
   char digits[24];

@@ -21,6 +21,7 @@ void append_str(Run& run, Builder* out, const Value& value);
 void append_repr(Run& run, Builder* out, const Value& value);
 void append_int(Builder* out, int64_t value);
 void append_float(Builder* out, double value);
+void append_hex(Builder* out, char32_t value, int digits);
 
 /// Where `wanted` begins in `text` from `from` on, or npos.
 size_t find_text(Run& run, std::string_view text, std::string_view wanted, size_t from);

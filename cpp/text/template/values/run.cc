@@ -11,27 +11,9 @@ void Run::too_deep() const {
 }
 
 void Builder::append_char(char32_t character) {
-  char bytes[4];
-  size_t size = 1;
-  if (character < 0x80) {
-    bytes[0] = static_cast<char>(character);
-  } else if (character < 0x800) {
-    bytes[0] = static_cast<char>(0xC0 | character >> 6);
-    bytes[1] = static_cast<char>(0x80 | (character & 63));
-    size = 2;
-  } else if (character < 0x10000) {
-    bytes[0] = static_cast<char>(0xE0 | character >> 12);
-    bytes[1] = static_cast<char>(0x80 | (character >> 6 & 63));
-    bytes[2] = static_cast<char>(0x80 | (character & 63));
-    size = 3;
-  } else {
-    bytes[0] = static_cast<char>(0xF0 | character >> 18);
-    bytes[1] = static_cast<char>(0x80 | (character >> 12 & 63));
-    bytes[2] = static_cast<char>(0x80 | (character >> 6 & 63));
-    bytes[3] = static_cast<char>(0x80 | (character & 63));
-    size = 4;
-  }
-  append({bytes, size});
+  std::string bytes;
+  append_utf8(character, &bytes);
+  append(bytes);
 }
 
 void Builder::append_times(std::string_view text, uint64_t times) {

@@ -16,6 +16,9 @@
 
 namespace headrace::text::jinja {
 
+/// How deep expressions, blocks and calls may be nested at most.
+inline constexpr int kMostLevels = 200;
+
 using Clock = std::function<std::chrono::system_clock::time_point()>;
 
 class Run {

@@ -54,6 +54,56 @@ TEST(TemplateLimits, ManyOperationsMayNotBeTooMany) {
   EXPECT_EQ(code_of(grows), ErrorCode::kLimitExceeded);
 }
 
+// Each of these looks at 100,000 bytes, 200 times.
+TEST(TemplateLimits, WhatLooksAtLongTextsPaysForThem) {
+  const TemplateLimits limits{.max_steps = 1'000'000};
+  for (const char* costly : {"s is lower", "s is upper", "d[s] is defined", "s.removeprefix(t)",
+                             "s.removesuffix(t)", "s.count('')", "'x'|truncate(200000, true, s)",
+                             "s.rsplit(u, 1)", "s.rfind(u)", "s.rpartition(u)"}) {
+    const std::string source =
+        "{% set s = 'a' * 100000 %}{% set t = s ~ '' %}{% set u = 'a' * 50000 ~ 'b' %}"
+        "{% set d = {'a': 1} %}{% for i in range(200) %}{% if TEST %}{% endif %}{% endfor %}";
+    EXPECT_EQ(code_of(std::string(source).replace(source.find("TEST"), 4, costly), "{}", limits),
+              ErrorCode::kLimitExceeded)
+        << costly;
+    EXPECT_EQ(code_of(std::string(source).replace(source.find("TEST"), 4, "i"), "{}", limits),
+              ErrorCode::kOk);
+  }
+}
+
+TEST(TemplateLimits, LongListsOfNamesPayForTheSearchForTwins) {
+  const TemplateLimits limits{.max_steps = 1'000'000};
+  std::string parameters = "a";
+  std::string keywords = "a=1";
+  for (int i = 0; i < 3000; ++i) {
+    parameters += ", a" + std::to_string(i);
+    keywords += ", a" + std::to_string(i) + "=1";
+  }
+  EXPECT_EQ(code_of("{% macro f(" + parameters + ") %}{% endmacro %}", "{}", limits),
+            ErrorCode::kLimitExceeded);
+  EXPECT_EQ(code_of("{% if false %}{{ f(" + keywords + ") }}{% endif %}", "{}", limits),
+            ErrorCode::kLimitExceeded);
+}
+
+TEST(TemplateLimits, NumbersBeyondWhatFieldsAndRangesHoldAreErrors) {
+  EXPECT_EQ(code_of("{{ '%*d' % (-9223372036854775807 - 1, 1) }}"), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of("{{ range(0, 9223372036854775807, 4611686018427387904)[:]|string }}"),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(rendered("{{ range(0, 10, 3)[1:]|list }}"), "[3, 6, 9]");
+  EXPECT_NE(rendered("{{ '%\u00e9' % 1 }}").find("character '\xC3\xA9'"), std::string::npos);
+  EXPECT_EQ(code_of("{{ strftime_now('a\\0b') }}"), ErrorCode::kInvalidArgument);
+}
+
+TEST(TemplateLimits, LimitsHaveLimits) {
+  const size_t large = size_t{1} << 32;
+  for (const TemplateLimits& limits :
+       {TemplateLimits{.max_template_bytes = large}, TemplateLimits{.max_variables_bytes = large},
+        TemplateLimits{.max_output_bytes = large}, TemplateLimits{.max_memory_bytes = large},
+        TemplateLimits{.max_depth = 0}, TemplateLimits{.max_depth = 201}}) {
+    EXPECT_EQ(code_of("", "{}", limits), ErrorCode::kInvalidArgument);
+  }
+}
+
 TEST(TemplateLimits, DoubledListsEnd) {
   const std::string doubled =
       "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor "
