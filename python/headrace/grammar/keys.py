@@ -1,12 +1,14 @@
 """Objects that have no more keys to offer.
 
 llguidance lets a comma follow while `patternProperties` are there, also where every key that they
-match is among the `properties`, which come before them: nothing can follow then.
+match is among the `properties`, which come before them: nothing can follow then. Those may stand in
+another part of the schema (`allOf`, `$ref`), or be no more than `required`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -14,26 +16,57 @@ _COMPACT = {"whitespace_flexible": False}
 _MASK_BYTES = 256 // 8  # then comes the end
 
 
-def bare_object(node: dict[str, Any]) -> None:
-    """Takes `patternProperties` from a schema in which they add no key; what they ask of its
-    properties goes there."""
+def named_keys(nodes: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """The keys that some of these schemas call by name."""
+    names: dict[str, None] = {}
+    for node in nodes:
+        for keys in (node.get("properties"), node.get("required")):
+            if isinstance(keys, (dict, list)):
+                names.update((name, None) for name in keys if isinstance(name, str))
+    return tuple(names)
+
+
+def bare_object(node: dict[str, Any], named: tuple[str, ...]) -> None:
+    """Takes `patternProperties` from a schema in which they add no key to its properties, or none
+    that isn't in `named`: those become properties. What they ask of properties goes there."""
     patterns = node.get("patternProperties")
     properties = node.get("properties", {})
     if not isinstance(patterns, dict) or not patterns or not isinstance(properties, dict):
         return
     others = node.get("additionalProperties", True) is not False
-    names = tuple(properties)
     try:
-        if _may_have_more(names, _shape(patterns), others):
+        names = _all_keys(tuple(properties), named, _shape(patterns), others)
+        if names is None:
             return
+        asked = {
+            name: [patterns[pattern] for pattern in patterns if _matches(pattern, name)]
+            for name in names
+        }
     except ValueError:
         return  # llguidance will say what is wrong
-    for name in names:
-        asked = [patterns[pattern] for pattern in patterns if _matches(pattern, name)]
-        if asked:
-            properties[name] = {"allOf": [properties[name], *asked]}
+    for name, schemas in asked.items():
+        if schemas:
+            own = [properties[name]] if name in properties else []
+            properties[name] = {"allOf": [*own, *schemas]}
     del node["patternProperties"]
-    node["additionalProperties"] = False
+    node.update(properties=properties, additionalProperties=False)
+
+
+def _all_keys(
+    own: tuple[str, ...],
+    named: tuple[str, ...],
+    patterns: tuple[tuple[str, bool], ...],
+    others: bool,
+) -> tuple[str, ...] | None:
+    """Names that have every key of an object among them; None: there are more. Raises
+    ValueError."""
+    if not _may_have_more(own, patterns, others):
+        return own
+    names = tuple(dict.fromkeys((*own, *named)))
+    usable = tuple(pattern for pattern in patterns if pattern[1])  # the others allow no key
+    if others or names == own or _may_have_more(names, usable, False):
+        return None
+    return names
 
 
 def _shape(patterns: dict[str, Any]) -> tuple[tuple[str, bool], ...]:

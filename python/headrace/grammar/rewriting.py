@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.grammar.finite import without_endless
 from headrace.grammar.idle_keys import IdleKeys
-from headrace.grammar.keys import bare_object
+from headrace.grammar.keys import bare_object, named_keys
 from headrace.grammar.schema_tree import subschemas
 from headrace.quoting import shortened
 
@@ -72,8 +72,10 @@ class GuidableSchema:
             if '"$ref"' in text:
                 without_endless(self._schema)
             if '"patternProperties"' in text:
-                for _, node in list(subschemas(self._schema)):
-                    bare_object(node)
+                nodes = [node for _, node in subschemas(self._schema)]
+                named = named_keys(nodes)
+                for node in nodes:
+                    bare_object(node, named)
             self._compiles(self.text())
         except ValueError as error:
             if not self._lenient:

@@ -254,14 +254,16 @@ class OutputUpdates(AsyncIterator[RequestOutput]):
     def _takes_long(self, whole: bool) -> bool:
         """Whether many objects are made of the log-probabilities that are there. A reader that is
         slow finds those of many tokens in one update."""
-        params = self._job.params
-        if params.logprobs is None and params.prompt_logprobs is None:
+        logprobs = self._job.params.logprobs
+        if self._job.params.prompt_logprobs is not None:
+            return True
+        if logprobs is None:
             return False
-        if whole or params.logprobs is None or params.prompt_logprobs is not None:
+        if whole or logprobs < 0:  # all tokens; the whole vocabulary
             return True
         live = self._collector.live.values()
         tokens = sum(one.queue.generated_length() - one.generated for one in live)
-        return params.logprobs < 0 or tokens * (params.logprobs + 1) > _MADE_ON_LOOP
+        return tokens * (logprobs + 1) > _MADE_ON_LOOP
 
     def _watched(self, only_end: bool) -> Watch:
         """Of all outputs, made once: the ends of those that have finished have been told."""

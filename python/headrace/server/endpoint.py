@@ -8,18 +8,19 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace.llm.outputs import RequestOutput
 from headrace.protocol.errors import ProtocolError
 from headrace.protocol.json_reader import TooManyValues, read_json, refuse_constant
 from headrace.quoting import quoted
 from headrace.server.errors import ApiError, internal_error, no_memory
 from headrace.server.replies import (
+    STEP_LEVELS,
     ClientStalled,
     Writer,
     error_reply,
@@ -65,20 +66,26 @@ class Call:
         return await self.state.heavy.run(lambda: read(self.body))
 
     async def reply(
-        self, make: Callable[[], Any], values: int, headers: Mapping[str, str] | None = None
+        self,
+        make: Callable[[], Any],
+        values: int,
+        headers: Mapping[str, str] | None = None,
+        levels: int = STEP_LEVELS,
     ) -> Response:
-        """The answer that `make` makes, of about so many values, while the event loop goes on."""
+        """The answer that `make` makes, of about so many values, while the event loop goes on.
+        levels: json_in_steps'."""
         if values <= _MADE_ON_LOOP:
             return json_reply(make(), headers=headers)
-        data = await self.state.heavy.run(lambda: json_in_steps(make()))
+        data = await self.state.heavy.run(lambda: json_in_steps(make(), levels))
         return Response(data, 200, dict(headers or {}), "application/json")
 
-    async def written(self, make: Callable[[Writer], bytes], output: RequestOutput) -> bytes:
-        """What `make` makes of an update in a stream. Other requests have their turns before it, or
-        meanwhile, if the update has log-probabilities."""
-        values = sum(map(len, output.outputs.logprobs or ()))
+    async def written(
+        self, make: Callable[[Writer], bytes], values: int, levels: int = STEP_LEVELS
+    ) -> bytes:
+        """What `make` writes of a stream. Other requests have their turns before it, or meanwhile,
+        if there are values: how many log-probabilities are written. levels: json_in_steps'."""
         if values > _MADE_ON_LOOP:
-            return await self.state.heavy.run(lambda: make(json_in_steps))
+            return await self.state.heavy.run(lambda: make(partial(json_in_steps, levels=levels)))
         if values:  # many updates may be there at once
             await asyncio.sleep(0)
         return make(json_bytes)

@@ -106,6 +106,11 @@ def answer_values(outputs: Sequence[RequestOutput], params: SamplingParams) -> i
     )
 
 
+def update_values(output: RequestOutput) -> int:
+    """How many log-probabilities an update of a stream has."""
+    return sum(map(len, output.outputs.logprobs or ()))
+
+
 def note_headers(notes: Iterable[str], requests: Iterable[Any] = ()) -> dict[str, str]:
     """What a client is told of fields without effect, and of what of its schemas is left to the
     model, which is known of requests that have begun."""

@@ -20,15 +20,16 @@ def json_bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def json_in_steps(value: Any) -> bytes:
-    """json_bytes of a large value, in steps between which other threads have their turns."""
-    out = bytearray()
-    _write(value, out, _STEP_LEVELS)
-    return bytes(out)
-
-
-_STEP_LEVELS = 4  # of objects and arrays that are taken apart
+STEP_LEVELS = 4  # as deep as log-probabilities stand in most answers
 _STEP_ITEMS = 16
+
+
+def json_in_steps(value: Any, levels: int = STEP_LEVELS) -> bytes:
+    """json_bytes of a large value, in steps between which other threads have their turns. levels:
+    of objects and arrays that are taken apart; below them a step writes an array's items by 16."""
+    out = bytearray()
+    _write(value, out, levels)
+    return bytes(out)
 
 
 def _write(value: Any, out: bytearray, levels: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from dataclasses import replace
@@ -34,6 +35,13 @@ def model_settings(name: str) -> ModelSettings:
         image = replace(image, patch_size=8, tile_merge=2, tile=32, longest_edge=96)
         video = replace(video, patch_size=8, tile_merge=2, tile=32, longest_edge=64)
     return ModelSettings(family, image, video, tokens_per_second=2.0)
+
+
+def encoded(image: Any, kind: str = "PNG", **more: Any) -> bytes:
+    """A file of a Pillow image; more: what Pillow's `save` takes."""
+    out = io.BytesIO()
+    image.save(out, kind, **more)
+    return out.getvalue()
 
 
 def processor(name: str, **arguments: Any) -> MediaProcessor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import random
@@ -255,12 +256,51 @@ def random_schema(rng: random.Random, depth: int = 0) -> Any:
     return schema
 
 
+def combined(rng: random.Random) -> Any:
+    """Keys that one part of a schema names, and another has a pattern for."""
+    keys = rng.sample(["a", "b", "ab"], rng.randint(1, 3))
+    named = {"type": "object", "properties": {key: {"type": "integer"} for key in keys}}
+    named["required"] = rng.sample(keys, rng.randint(0, len(keys)))
+    pattern = rng.choice(["^a$", "^[ab]$", "^ab?$", "^(a|b|ab)$", "^a"])
+    value = rng.choice([True, True, {"maximum": 3}, {"type": "integer"}, False])
+    others = {"patternProperties": {pattern: value}, "additionalProperties": rng.random() < 0.2}
+    return rng.choice(
+        [
+            {"allOf": [named, others]},
+            {**named, "allOf": [others]},
+            {**named, "$ref": "#/$defs/p", "$defs": {"p": others}},
+            {**named, "anyOf": [others, {"required": ["a"]}]},
+            {"type": "object", "required": named["required"], **others},
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [{"properties": {"k": SCORE}, "required": ["k"]}, {}]},
+        {"properties": {"k": SCORE}, "required": ["k"], "allOf": [{}]},
+        {"required": ["k"]},
+    ],
+)
+def test_patterns_know_the_keys_of_the_other_parts(schema: dict[str, Any]) -> None:
+    part = {"patternProperties": {"^k$": {"type": "integer"}}, "additionalProperties": False}
+    whole = {"type": "object", **schema}
+    (whole["allOf"][-1] if "allOf" in whole else whole).update(copy.deepcopy(part))
+    ready, _ = guidable(whole)
+    assert "," not in follows(ready, '{"k":7')
+    assert "}" in follows(ready, '{"k":7')
+
+
 def test_no_schema_reaches_a_dead_end() -> None:
     tried = 0
     for seed in range(150):
         rng = random.Random(seed)
-        schema = random_schema(rng)
-        schema["$defs"] = {"d": random_schema(rng, 1), "e": random_schema(rng, 2)}
+        if seed % 3:
+            schema = random_schema(rng)
+            schema["$defs"] = {"d": random_schema(rng, 1), "e": random_schema(rng, 2)}
+        else:
+            schema = combined(rng)
         try:
             ready, _ = guidable(schema)
         except ValueError:

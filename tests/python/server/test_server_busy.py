@@ -26,6 +26,7 @@ from model_folders import byte_level_folder
 
 import serving as serving_module
 from headrace.protocol.json_reader import TooManyValues, read_json
+from headrace.server import replies
 from headrace.server.errors import ApiError
 from headrace.server.replies import json_bytes, json_in_steps
 from serving import PlayedLLM, serving
@@ -163,6 +164,7 @@ def test_large_bodies_are_read_beside_the_event_loop(
 STREAMS = {
     "/v1/chat/completions": ("chat.events", {"messages": MESSAGES, "logprobs": True}),
     "/v1/completions": ("completions.events", {"prompt": "a", "logprobs": 1}),
+    "/v1/responses": ("responses._events_of", {"input": "a", "top_logprobs": 1}),
     "/api/chat": ("ollama._line", {"messages": MESSAGES, "logprobs": True}),
 }
 
@@ -188,6 +190,28 @@ def test_a_large_update_of_a_stream_is_written_beside_the_event_loop(
     assert answer.status_code == 200
     assert answer.text.count("-0.5") >= tokens
     assert ("headrace-heavy" in threads) == (tokens > 5)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", STREAMS)
+def test_a_large_answer_is_written_in_small_steps(
+    path: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GIL is held for as long as one takes."""
+    steps: list[int] = []
+    write = replies.json_bytes
+
+    def noted(value: Any) -> bytes:
+        written = write(value)
+        steps.append(len(written))
+        return written
+
+    monkeypatch.setattr(replies, "json_bytes", noted)
+    with serving(PlayedLLM([{"text": "A", "token_ids": [7] * 3000}])) as url:
+        answer = httpx.post(url + path, json={**STREAMS[path][1], "stream": stream})
+    assert answer.text.count("-0.5") >= 3000
+    assert sum(steps) > len(answer.content) / 2
+    assert max(steps) < len(answer.content) / 20
 
 
 def test_n_tokens_and_log_probabilities_are_bounded_together(server: str) -> None:

@@ -26,6 +26,7 @@ from fake_options import (
     SamplingParams,
     SpeculativeOptions,
 )
+from fake_requests import Request, RequestState, ResultQueue
 from fake_selector import OutputSelector
 from fake_types import (
     CpuInfo,
@@ -96,138 +97,6 @@ submitted_media: list[list[MediaInput]] = []  # of each request, as it came
 host_hits = 0  # of these, those from swap_space
 
 
-class _State:
-    """What a request, its queue and its model share."""
-
-    def __init__(self, name: str, prompt: list[int], sampling: SamplingParams) -> None:
-        self.name, self.prompt, self.sampling = name, prompt, sampling
-        self.seed = sampling.seed if sampling.seed is not None else time.monotonic_ns()
-        self.lora_name = ""
-        self.media: list[MediaInput] = []
-        self.output: list[int] = []
-        self.changed = threading.Condition()
-        self.news = Output()
-        self.has_news = False
-        self.cancelled = False
-        self.callback: Callable[[], None] | None = None
-        self.listeners: list[tuple[Callable[[], None], bool]] = []
-        self.stats = RequestStats(
-            arrival_time=time.time(),
-            prompt_tokens=len(prompt),
-            cached_tokens=prefix_hits,
-            host_cached_tokens=host_hits,
-        )
-
-    def take_media(self, media: Sequence[MediaInput]) -> None:
-        """An item's rows stand for tokens like any other."""
-        end = 0
-        for number, item in enumerate(media):
-            for run in item.runs:
-                if not end <= run.position <= len(self.prompt) - run.count:
-                    raise InvalidArgumentError(f"media[{number}]: a run at {run.position}")
-                end = run.position + run.count
-            if (item.pixels is None) == (item.embeddings is None):
-                raise InvalidArgumentError(f"media[{number}]: give pixels or embeddings")
-        self.media = list(media)
-        submitted_media.append(self.media)
-        for item in self.media:
-            if item.video:
-                self.stats.video_tokens += item.rows
-            else:
-                self.stats.image_tokens += item.rows
-
-    def publish(self, change: Callable[[Output], None]) -> None:
-        with self.changed:
-            change(self.news)
-            self.has_news = True
-            self.changed.notify_all()
-            finished, callback = self.news.finished, self.callback
-            calls = [call for call, only_end in self.listeners if finished or not only_end]
-        for call in [*calls, *filter(None, [callback])]:
-            call()
-
-    def listen(self, listener: Callable[[], None], only_end: bool) -> None:
-        with self.changed:
-            self.listeners.append((listener, only_end))
-            due = self.news.finished or (self.has_news and not only_end)
-        if due:
-            listener()
-
-    def leave(self, listener: Callable[[], None]) -> None:
-        with self.changed:
-            self.listeners = [each for each in self.listeners if each[0] is not listener]
-
-
-class ResultQueue:
-    def __init__(self, state: _State) -> None:
-        self._state = state
-
-    def get(self, timeout: float | None = None) -> Output | None:
-        with self._state.changed:
-            if not self._state.changed.wait_for(self._ready, timeout):
-                return None
-        return self._take()
-
-    def _ready(self) -> bool:
-        return self._state.has_news or self._state.news.finished
-
-    def get_nowait(self) -> Output | None:
-        return self._take() if self._state.has_news else None
-
-    def _take(self) -> Output:
-        state = self._state
-        with state.changed:
-            taken, state.has_news = state.news, False
-            kept = (taken.finished, taken.finish_reason, taken.stop_token)
-            state.news = Output([], [], [], *kept, taken.error_code, taken.error_message)
-            state.news.stop_sequence = taken.stop_sequence
-            return taken
-
-    def status(self) -> RequestStatus:
-        if self._state.news.finished:
-            return RequestStatus.FINISHED
-        return RequestStatus.GENERATING if self._state.output else RequestStatus.WAITING
-
-    def finish_reason(self) -> FinishReason:
-        return self._state.news.finish_reason
-
-    def generated_length(self) -> int:
-        return len(self._state.output)
-
-    def stats(self) -> RequestStats:
-        return self._state.stats
-
-    def on_output(self, callback: Callable[[], None] | None) -> None:
-        with self._state.changed:
-            self._state.callback = callback
-            ready = self._ready()
-        if ready and callback is not None:
-            callback()
-
-
-class Request:
-    def __init__(self, state: _State) -> None:
-        self._state = state
-
-    @property
-    def id(self) -> str:
-        return self._state.name
-
-    @property
-    def seed(self) -> int:
-        return self._state.seed
-
-    def results(self) -> ResultQueue:
-        return ResultQueue(self._state)
-
-    def cancel(self) -> None:
-        self._state.cancelled = True
-
-    def wait(self, timeout: float | None = None) -> bool:
-        with self._state.changed:
-            return self._state.changed.wait_for(lambda: self._state.news.finished, timeout)
-
-
 class _Model:
     """The loop thread: one token per running request and step."""
 
@@ -241,8 +110,8 @@ class _Model:
         self.info.max_loras = options.max_loras
         self.stats = ModelStats()
         self.lock = threading.Condition()
-        self.waiting: deque[_State] = deque()
-        self.running: list[_State] = []
+        self.waiting: deque[RequestState] = deque()
+        self.running: list[RequestState] = []
         self.stopping = False
         self.thread = threading.Thread(target=self._loop, daemon=True)
 
@@ -273,7 +142,7 @@ class _Model:
                 lora.live_requests = live.count(name)
             return list(self.loras.values())
 
-    def submit(self, state: _State) -> None:
+    def submit(self, state: RequestState) -> None:
         if not 1 <= len(state.prompt) <= self.info.max_model_len - 1:
             raise HeadraceError(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
         for name in ("prompt_token_ids", "stop_token_ids"):
@@ -314,7 +183,7 @@ class _Model:
         for state in [*self.running, *self.waiting]:
             self._end(state, FinishReason.ABORT)
 
-    def _advance(self, state: _State) -> None:
+    def _advance(self, state: RequestState) -> None:
         if state.cancelled:
             self._end(state, FinishReason.ABORT)
             return
@@ -337,7 +206,7 @@ class _Model:
         self.stats.generated_tokens += 1
         self._emit(state, token)
 
-    def _emit(self, state: _State, token: int) -> None:
+    def _emit(self, state: RequestState, token: int) -> None:
         params = state.sampling
         room = self.info.max_model_len - len(state.prompt)
         limit = min(params.max_tokens or room, room)
@@ -360,7 +229,7 @@ class _Model:
         own = () if params.ignore_eos else self.info.eos_token_ids
         return {*own, *params.stop_token_ids}
 
-    def _choose(self, state: _State) -> int:
+    def _choose(self, state: RequestState) -> int:
         params, place = state.sampling, len(state.output)
         for token, bias in params.logit_bias:
             if bias >= 100:
@@ -379,13 +248,13 @@ class _Model:
             token = (token + 1) % self.info.vocab_size
         return token
 
-    def _prompt_positions(self, state: _State) -> list[PositionLogprobs]:
+    def _prompt_positions(self, state: RequestState) -> list[PositionLogprobs]:
         count = state.sampling.prompt_logprobs or 0
         return [_position(token, count, self.info.vocab_size) for token in state.prompt[1:]]
 
     def _end(
         self,
-        state: _State,
+        state: RequestState,
         reason: FinishReason,
         stop_token: int = -1,
         stop_sequence: int = -1,
@@ -400,7 +269,7 @@ class _Model:
         state.publish(change)
 
 
-def _ends(state: _State, sequence: Sequence[int]) -> bool:
+def _ends(state: RequestState, sequence: Sequence[int]) -> bool:
     return state.output[-len(sequence) :] == list(sequence)
 
 
@@ -465,9 +334,16 @@ class Engine:
             value = getattr(sampling, item.name)
             if isinstance(value, float) and math.isnan(value):
                 raise InvalidArgumentError(f"{item.name} is nan")
-        state = _State(request_id, list(prompt_token_ids), sampling)
+        state = RequestState(
+            request_id,
+            list(prompt_token_ids),
+            sampling,
+            cached_tokens=prefix_hits,
+            host_cached_tokens=host_hits,
+        )
         state.lora_name = lora_name
         state.take_media(media)
+        submitted_media.append(state.media)
         self._models[model].submit(state)
         return Request(state)
 

@@ -20,6 +20,7 @@ from headrace.server.generation import (
     increments,
     note_headers,
     open_chat,
+    update_values,
     whole,
 )
 from headrace.server.replies import EventStream, Writer, event, events
@@ -54,7 +55,7 @@ async def _events(
         return events(stream.pieces(output), write)
 
     async for _, update in updates:
-        data = await call.written(partial(told, update), update)
+        data = await call.written(partial(told, update), update_values(update))
         if data:
             yield data
     last = stream.last_piece()

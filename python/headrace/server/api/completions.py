@@ -20,6 +20,7 @@ from headrace.server.generation import (
     increments,
     note_headers,
     open_completion,
+    update_values,
     whole,
 )
 from headrace.server.replies import EventStream, Writer, event, events
@@ -56,7 +57,7 @@ async def _events(
         return events(stream.pieces(place, output), write)
 
     async for place, update in updates:
-        data = await call.written(partial(told, place, update), update)
+        data = await call.written(partial(told, place, update), update_values(update))
         if data:
             yield data
     last = stream.last_piece()

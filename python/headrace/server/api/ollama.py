@@ -20,6 +20,7 @@ from headrace.server.generation import (
     note_headers,
     open_chat,
     pooled,
+    update_values,
     whole,
 )
 from headrace.server.models import Target
@@ -137,7 +138,7 @@ async def _pieces(
         return b"" if piece is None else _line(piece, write)
 
     async for _, update in updates:
-        data = await call.written(partial(told, update), update)
+        data = await call.written(partial(told, update), update_values(update))
         if data:
             yield data
     yield _line(builder.last())

@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "headrace/text.h"
 #include "headrace/text_output.h"
+#include "utf8.h"
 
 namespace py = pybind11;
 
@@ -21,12 +22,7 @@ namespace {
 std::unique_ptr<StopStrings> make_stop_strings(const std::vector<py::str>& strings) {
   std::vector<std::string> texts;
   texts.reserve(strings.size());
-  for (const py::str& string : strings) {
-    Py_ssize_t size = 0;
-    const char* data = PyUnicode_AsUTF8AndSize(string.ptr(), &size);
-    if (data == nullptr) throw py::error_already_set();
-    texts.emplace_back(data, static_cast<size_t>(size));
-  }
+  for (const py::str& string : strings) texts.emplace_back(utf8_of(string));
   return std::make_unique<StopStrings>(std::span<const std::string>(texts));
 }
 

@@ -9,6 +9,7 @@
 #include "bindings.h"
 #include "headrace/status.h"
 #include "headrace/text.h"
+#include "utf8.h"
 
 namespace py = pybind11;
 
@@ -17,14 +18,6 @@ namespace headrace::python {
 namespace {
 
 using Ids = std::vector<int32_t>;
-
-/// A str's UTF-8, which lives as long as it. A lone surrogate raises UnicodeEncodeError.
-std::string_view utf8_of(const py::str& text) {
-  Py_ssize_t size = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
-  if (data == nullptr) throw py::error_already_set();
-  return {data, static_cast<size_t>(size)};
-}
 
 py::str str_of(const std::string& text) {
   PyObject* const made =
@@ -86,8 +79,13 @@ py::tuple encode_with_offsets(const Tokenizer& tokenizer, const py::str& text,
   return py::make_tuple(list_of(ids), offsets);
 }
 
-std::string decode(const Tokenizer& tokenizer, const Ids& ids, bool skip_special_tokens) {
-  return tokenizer.decode(ids, skip_special_tokens);
+py::str decode(const Tokenizer& tokenizer, const Ids& ids, bool skip_special_tokens) {
+  std::string text;
+  {
+    const py::gil_scoped_release release;
+    text = tokenizer.decode(ids, skip_special_tokens);
+  }
+  return str_of(text);
 }
 
 py::object spelling(const Tokenizer& tokenizer, int32_t id) {
@@ -119,17 +117,8 @@ void bind_text(py::module_& module) {
       .def("encode_with_offsets", &encode_with_offsets, py::arg("text"),
            py::arg("add_special_tokens") = false, py::arg("special_as_text") = false,
            "The ids of a text, and which of its characters each stands for.")
-      .def(
-          "decode",
-          [](const Tokenizer& tokenizer, const Ids& ids, bool skip_special_tokens) {
-            std::string text;
-            {
-              const py::gil_scoped_release release;
-              text = decode(tokenizer, ids, skip_special_tokens);
-            }
-            return str_of(text);
-          },
-          py::arg("ids"), py::arg("skip_special_tokens") = false, "The text of ids.")
+      .def("decode", &decode, py::arg("ids"), py::arg("skip_special_tokens") = false,
+           "The text of ids.")
       .def("spelling", &spelling, py::arg("id"), "A token as the vocabulary spells it, or None.")
       .def(
           "id",
