@@ -1,5 +1,6 @@
 #include "text/encode/pipeline.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -30,7 +31,14 @@ void SequenceEnds::apply(std::vector<int32_t>* ids, std::vector<Range>* ranges) 
 }
 
 Pipeline::Pipeline(TokenizerParts parts, SequenceEnds ends)
-    : parts_(std::move(parts)), post_processor_(parts_.post_processor), ends_(std::move(ends)) {}
+    : parts_(std::move(parts)), post_processor_(parts_.post_processor), ends_(std::move(ends)) {
+  int32_t end = parts_.vocabulary->end();
+  for (const AddedToken& token : parts_.added.all()) end = std::max(end, token.id + 1);
+  if (post_processor_.largest_id() >= end) {
+    throw_error(ErrorCode::kCorruptFile, "post_processor: no token has the id ",
+                post_processor_.largest_id());
+  }
+}
 
 std::unique_ptr<EncodeScratch> Pipeline::make_scratch() const {
   auto scratch = std::make_unique<EncodeScratch>();
@@ -114,6 +122,7 @@ class Pipeline::Run {
     for (const Token& token : scratch_.tokens) {
       Range origin = text.origin(word + token.bytes.begin, word + token.bytes.end);
       if (post_.trims()) {
+        fuel_.spend(parts_.vocabulary->bytes(token.id).size() / 16);
         post_.trim(text_, parts_.vocabulary->spelling(token.id), ranges_->empty(), &origin);
       }
       ranges_->push_back(origin);

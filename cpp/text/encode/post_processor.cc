@@ -144,6 +144,14 @@ void PostProcessor::add_template(const json::Value& spec) {
   }
 }
 
+int32_t PostProcessor::largest_id() const noexcept {
+  int32_t largest = -1;
+  for (const Piece& piece : pieces_) {
+    for (const int32_t id : piece.ids) largest = std::max(largest, id);
+  }
+  return largest;
+}
+
 void PostProcessor::trim(std::string_view text, std::string_view spelling, bool first,
                          Range* range) const {
   for (const bool prefix : trims_) {

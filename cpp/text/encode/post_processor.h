@@ -20,6 +20,9 @@ class PostProcessor {
   /// component, Error(kCorruptFile).
   explicit PostProcessor(const json::Value& spec);
 
+  /// Of the special tokens' ids; -1 without any.
+  int32_t largest_id() const noexcept;
+
   bool trims() const noexcept { return !trims_.empty(); }
   /// Moves a token's range of `text` inward, over spaces that its spelling has at its ends.
   /// `first`: no token is before it.

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 constexpr size_t kMaxValues = size_t{1} << 25;
+constexpr size_t kMaxKeptValues = size_t{1} << 21;  // of a member beside the model
 
 std::vector<AddedToken> added_tokens_of(const json::Value& spec) {
   std::vector<AddedToken> tokens;
@@ -108,7 +109,9 @@ class Reader {
       }
       if (seen.size() < kMaxDepth) seen.push_back(key);
       if (json::Value* member = members_.find(key)) {
+        const size_t rest = scanner_.allow_values(kMaxKeptValues);
         *member = read_value(&scanner_);
+        scanner_.allow_values(rest);
         if (key == "pre_tokenizer") split();
       } else if (key == "model" && split_) {
         read_model();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace headrace::text::json {
 
@@ -52,6 +53,9 @@ class Scanner {
   size_t offset() const noexcept { return static_cast<size_t>(at_ - begin_); }
   /// Another place of the same text, which `offset` gave.
   void go_to(size_t offset) noexcept { at_ = begin_ + offset; }
+
+  /// From here on so many values may come. Returns how many were allowed.
+  size_t allow_values(size_t most) noexcept { return std::exchange(values_left_, most); }
 
   /// "not valid JSON: `what` at byte N".
   [[noreturn]] void fail(const char* what) const;

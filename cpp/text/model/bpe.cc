@@ -1,12 +1,12 @@
 #include "text/model/bpe.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <utility>
 
 #include "text/model/bpe_scratch.h"
+#include "text/model/byte_pieces.h"
 #include "text/unicode/utf8.h"
 #include "text/vocab/byte_alphabet.h"
 
@@ -31,11 +31,7 @@ Bpe::Bpe(std::shared_ptr<const Vocabulary> vocabulary, BpeOptions options, PairT
       junctions_(std::move(junctions)),
       affixes_(!options_.continuing_subword_prefix.empty() ||
                !options_.end_of_word_suffix.empty()) {
-  for (size_t byte = 0; byte < 256; ++byte) {
-    std::array<char, 8> name{};
-    std::snprintf(name.data(), name.size(), "<0x%02X>", static_cast<unsigned>(byte));
-    byte_tokens_[byte] = options_.byte_fallback ? vocabulary_->find_spelling(name.data()) : kNoId;
-  }
+  if (options_.byte_fallback) byte_tokens_ = byte_piece_ids(*vocabulary_);
   if (vocabulary_->byte_level()) {
     make_byte_symbols();
   } else {

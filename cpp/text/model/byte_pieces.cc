@@ -10,7 +10,7 @@ std::array<int32_t, 256> byte_piece_ids(const Vocabulary& vocabulary) {
   std::array<int32_t, 256> ids{};
   for (size_t byte = 0; byte < ids.size(); ++byte) {
     const std::array<char, 6> piece = {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
-    ids[byte] = vocabulary.find({piece.data(), piece.size()});
+    ids[byte] = vocabulary.find_spelling({piece.data(), piece.size()});
   }
   return ids;
 }

@@ -7,12 +7,15 @@ namespace headrace::text {
 void PairTable::grow(size_t slots) {
   std::vector<uint64_t> old(slots, kEmpty);
   old.swap(slots_);
+  max_probes_ = 0;
   const size_t mask = slots_.size() - 1;
   for (const uint64_t entry : old) {
     if (entry == kEmpty) continue;
     size_t slot = place(entry >> kRankBits) & mask;
-    while (slots_[slot] != kEmpty) slot = (slot + 1) & mask;
+    size_t probes = 0;
+    for (; slots_[slot] != kEmpty; slot = (slot + 1) & mask) ++probes;
     slots_[slot] = entry;
+    max_probes_ = std::max(max_probes_, probes);
   }
 }
 
@@ -26,7 +29,8 @@ void PairTable::insert(uint64_t key, uint32_t rank) {
   constexpr size_t kMaxProbes = 1024;
   const size_t mask = slots_.size() - 1;
   size_t slot = place(key) & mask;
-  for (size_t probes = 0; slots_[slot] != kEmpty; slot = (slot + 1) & mask, ++probes) {
+  size_t probes = 0;
+  for (; slots_[slot] != kEmpty; slot = (slot + 1) & mask, ++probes) {
     if (slots_[slot] >> kRankBits == key) {
       slots_[slot] = key << kRankBits | rank;
       return;
@@ -36,6 +40,7 @@ void PairTable::insert(uint64_t key, uint32_t rank) {
     }
   }
   slots_[slot] = key << kRankBits | rank;
+  max_probes_ = std::max(max_probes_, probes);
   ++count_;
 }
 

@@ -33,11 +33,13 @@ class PairTable {
   uint32_t rank(int32_t left, int32_t right) const noexcept {
     const uint64_t key = key_of(left, right);
     const size_t mask = slots_.size() - 1;
-    for (size_t slot = place(key) & mask;; slot = (slot + 1) & mask) {
+    size_t slot = place(key) & mask;
+    for (size_t probes = 0; probes <= max_probes_; slot = (slot + 1) & mask, ++probes) {
       const uint64_t entry = slots_[slot];
       if (entry >> kRankBits == key) return static_cast<uint32_t>(entry) & kNoRank;
       if (entry == kEmpty) return kNoRank;
     }
+    return kNoRank;
   }
   /// Calls it with each pair's left and right id and its rank.
   template <class Call>
@@ -72,6 +74,7 @@ class PairTable {
 
   std::vector<uint64_t> slots_;  ///< at most half full
   size_t count_ = 0;
+  size_t max_probes_ = 0;  ///< no pair is farther from its place
 };
 
 }  // namespace headrace::text

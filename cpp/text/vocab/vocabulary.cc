@@ -108,6 +108,7 @@ void Vocabulary::insert(int32_t id, size_t offset, TokenKind kind, bool spelled)
     }
   }
   slots_[slot] = Slot{tag, id};
+  max_probes_ = std::max(max_probes_, probes);
   const Entry entry{static_cast<uint32_t>(offset), static_cast<uint32_t>(stored.size()), kind,
                     spelled};
   if (id == end()) {
@@ -123,12 +124,15 @@ void Vocabulary::insert(int32_t id, size_t offset, TokenKind kind, bool spelled)
 void Vocabulary::grow() {
   std::vector<Slot> old(std::max(kFirstSlots, slots_.size() * 2));
   old.swap(slots_);
+  max_probes_ = 0;
   const size_t mask = slots_.size() - 1;
   for (const Slot& filled : old) {
     if (filled.id == kNoId) continue;
     size_t slot = filled.hash & mask;
-    while (slots_[slot].id != kNoId) slot = (slot + 1) & mask;
+    size_t probes = 0;
+    for (; slots_[slot].id != kNoId; slot = (slot + 1) & mask) ++probes;
     slots_[slot] = filled;
+    max_probes_ = std::max(max_probes_, probes);
   }
 }
 
@@ -168,7 +172,9 @@ int32_t Vocabulary::find(std::string_view bytes, uint32_t hash) const noexcept {
 int32_t Vocabulary::find_entry(std::string_view stored, uint32_t tag, bool spelled) const noexcept {
   if (slots_.empty()) return kNoId;
   const size_t mask = slots_.size() - 1;
-  for (size_t slot = tag & mask; slots_[slot].id != kNoId; slot = (slot + 1) & mask) {
+  size_t slot = tag & mask;
+  for (size_t probes = 0; probes <= max_probes_ && slots_[slot].id != kNoId;
+       slot = (slot + 1) & mask, ++probes) {
     if (slots_[slot].hash == tag && bytes(slots_[slot].id) == stored &&
         is_spelled(slots_[slot].id) == spelled) {
       return slots_[slot].id;

@@ -97,6 +97,7 @@ class Vocabulary {
   std::vector<Entry> entries_;
   std::vector<Slot> slots_;  ///< open addressing, at most two thirds full
   int32_t count_ = 0;
+  size_t max_probes_ = 0;  ///< no token is farther from its slot
   size_t longest_ = 0;
 };
 

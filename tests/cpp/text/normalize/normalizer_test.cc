@@ -164,5 +164,16 @@ TEST(Normalizer, RefusesByName) {
   EXPECT_NE(code(nested).find("16 Sequences"), std::string::npos);
 }
 
+TEST(NormalTextTest, GrowsOnlySoFar) {
+  NormalText text("a", 0, true);
+  // Refused before a byte of it is read.
+  const std::string_view huge("a", NormalText::kMaxBytes);
+  NormalText::Writer writer(text);
+  writer.put("a", 0, 1);
+  EXPECT_THROW(writer.put(huge, 0, 1), Error);
+  EXPECT_THROW(writer.put(huge, 0, 0), Error);
+  EXPECT_THROW(text.prepend(huge), Error);
+}
+
 }  // namespace
 }  // namespace headrace::text
