@@ -44,7 +44,7 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
 }
 
 void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
-                     const KvCacheSpec& cache, const SchedulerConfig& scheduler, ModelInfo& info) {
+                     const CacheOptions& cache, const SchedulerConfig& scheduler, ModelInfo& info) {
   info.dtype = dtype_name(decoder.storage);
   if (info.quantization.empty()) info.quantization = quantization_name(decoder.quantization);
   info.kv_cache_dtype = kv_dtype_name(cache.dtype);

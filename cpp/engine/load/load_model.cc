@@ -19,10 +19,11 @@
 #include "engine/ranks/decoder_runner.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
+#include "model/load/list_sources.h"
 #include "model/load/load_config.h"
 #include "model/load/load_lora_adapter.h"
 #include "model/load/make_decoder.h"
-#include "model/sources/model_sources.h"
+#include "model/sources/cache_layout.h"
 
 namespace headrace::internal {
 
@@ -35,7 +36,7 @@ constexpr int32_t kGuessedLogitRows = 64;
 
 struct Shapes {
   DecoderOptions decoder;
-  KvCacheSpec cache;
+  CacheOptions cache;
 };
 
 /// The draft model of speculative decoding, about to be loaded.
@@ -65,9 +66,6 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   out.decoder.max_lora_rank = options.max_lora_rank;
   out.decoder.dummy_weights = options.dummy_weights;
   out.decoder.max_kept_rows = config.uses_mtp ? options.max_num_seqs * most_unread(options) : 0;
-  out.cache.num_layers = config.kv_layers();
-  out.cache.num_kv_heads = config.num_kv_heads;
-  out.cache.head_dim = config.head_dim;
   out.cache.block_size = options.block_size;
   out.cache.dtype = parse_kv_dtype(options.kv_cache_dtype, out.decoder.storage);
   return out;
@@ -194,12 +192,12 @@ std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Replica
   return load_runner({name, replica, options, config, shapes, packed.get()}, own, logger, watch);
 }
 
-/// The cache of each rank: of key/value heads that there are fewer of than ranks, several have the
-/// same.
-KvCacheSpec rank_cache(const KvCacheSpec& whole, const ModelConfig& config, int32_t count) {
-  KvCacheSpec out = whole;
-  out.num_kv_heads = share_config({0, count}, config).num_kv_heads;
-  return out;
+/// What a rank keeps: of key/value heads that there are fewer of than ranks, several keep the same.
+CacheLayout rank_layout(const CacheOptions& options, const ModelConfig& config,
+                        const RankPlace& rank) {
+  ModelSources sources = list_sources(config, likely_naming(config));
+  share_sources(rank, sources);
+  return make_cache_layout(list_cache_rows(sources), options);
 }
 
 /// What one rank asks of its device.
@@ -220,7 +218,7 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
       plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
                        plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
-  request.block_bytes = backend.kv_block_bytes(rank_cache(shapes.cache, config, rank.count));
+  request.block_bytes = backend.kv_block_bytes(rank_layout(shapes.cache, config, rank));
   request.block_size = options.block_size;
   request.max_num_seqs = options.max_num_seqs;
   request.model_max_len = config.max_position_embeddings;
@@ -293,9 +291,7 @@ struct Runners {
 
   void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks,
                    int32_t num_host_blocks) {
-    KvCacheSpec cache = shapes.cache;
-    cache.num_kv_heads = model->decoder().config().num_kv_heads;
-    model->make_cache(cache, num_blocks, num_host_blocks);
+    model->make_cache(shapes.cache, num_blocks, num_host_blocks);
     if (draft) draft->make_cache(drafts->shapes.cache, num_blocks);
   }
 };
