@@ -10,6 +10,7 @@
 #include "engine/cache/weight_cache.h"
 #include "engine/devices/device_names.h"
 #include "engine/devices/open_device.h"
+#include "engine/load/cache_plan.h"
 #include "engine/load/check_ranks.h"
 #include "engine/load/describe.h"
 #include "engine/load/media_plan.h"
@@ -19,7 +20,6 @@
 #include "engine/ranks/decoder_runner.h"
 #include "memory/mmap_allocator.h"
 #include "model/decoder/decoder.h"
-#include "model/load/list_sources.h"
 #include "model/load/load_config.h"
 #include "model/load/load_lora_adapter.h"
 #include "model/load/make_decoder.h"
@@ -37,6 +37,7 @@ constexpr int32_t kGuessedLogitRows = 64;
 struct Shapes {
   DecoderOptions decoder;
   CacheOptions cache;
+  std::vector<int32_t> windows;  ///< KvGroups::windows
 };
 
 /// The draft model of speculative decoding, about to be loaded.
@@ -53,7 +54,8 @@ int32_t most_unread(const ModelOptions& options) {
   return Speculator::kFreeRead + options.speculative.num_speculative_tokens;
 }
 
-Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage) {
+Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage,
+                     bool is_draft = false) {
   Shapes out;
   out.decoder.storage = storage;
   out.decoder.max_logit_rows = std::min(options.max_num_seqs, kMaxLogitRows);
@@ -68,6 +70,10 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   out.decoder.max_kept_rows = config.uses_mtp ? options.max_num_seqs * most_unread(options) : 0;
   out.cache.block_size = options.block_size;
   out.cache.dtype = parse_kv_dtype(options.kv_cache_dtype, out.decoder.storage);
+  // A draft model finds its own rows by the model's tables, and an MTP block writes some late.
+  const std::string& method = options.speculative.method;
+  out.cache.windows = !is_draft && method != "draft_model" && method != "mtp";
+  out.windows = group_windows(rank_layout(out.cache, config, {}));
   return out;
 }
 
@@ -131,7 +137,7 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
                 " has no head: it guesses no tokens.");
   }
   out.shapes = choose_shapes(out.options, out.config,
-                             storage_dtype(out.options, out.config, out.packed.get()));
+                             storage_dtype(out.options, out.config, out.packed.get()), true);
   out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());
   return out;
 }
@@ -192,12 +198,20 @@ std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Replica
   return load_runner({name, replica, options, config, shapes, packed.get()}, own, logger, watch);
 }
 
-/// What a rank keeps: of key/value heads that there are fewer of than ranks, several keep the same.
-CacheLayout rank_layout(const CacheOptions& options, const ModelConfig& config,
-                        const RankPlace& rank) {
-  ModelSources sources = list_sources(config, likely_naming(config));
-  share_sources(rank, sources);
-  return make_cache_layout(list_cache_rows(sources), options);
+SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
+                                 const MemoryPlan& plan) {
+  SchedulerConfig out;
+  out.max_num_seqs = options.max_num_seqs;
+  out.max_num_batched_tokens = shapes.decoder.max_rows;
+  out.max_prefill_chunk = options.max_prefill_chunk;
+  out.max_model_len = plan.max_model_len;
+  out.block_size = options.block_size;
+  out.num_blocks = plan.num_kv_blocks;
+  out.num_host_blocks = plan.num_host_blocks;
+  out.windows = shapes.windows;
+  out.enable_prefix_caching = options.enable_prefix_caching;
+  out.out_of_blocks = options.out_of_blocks;
+  return out;
 }
 
 /// What one rank asks of its device.
@@ -219,7 +233,7 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
                        plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
   request.block_bytes = backend.kv_block_bytes(rank_layout(shapes.cache, config, rank));
-  request.block_size = options.block_size;
+  request.groups = kv_groups(scheduler_config(options, shapes, {}));
   request.max_num_seqs = options.max_num_seqs;
   request.model_max_len = config.max_position_embeddings;
   request.max_model_len = options.max_model_len;
@@ -267,21 +281,6 @@ std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const Mode
     own.host_sharers =
         (own.device_is_host ? 1 : count) * (replica.index == 0 ? options.data_parallel_size : 1);
   }
-  return out;
-}
-
-SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
-                                 const MemoryPlan& plan) {
-  SchedulerConfig out;
-  out.max_num_seqs = options.max_num_seqs;
-  out.max_num_batched_tokens = shapes.decoder.max_rows;
-  out.max_prefill_chunk = options.max_prefill_chunk;
-  out.max_model_len = plan.max_model_len;
-  out.block_size = options.block_size;
-  out.num_blocks = plan.num_kv_blocks;
-  out.num_host_blocks = plan.num_host_blocks;
-  out.enable_prefix_caching = options.enable_prefix_caching;
-  out.out_of_blocks = options.out_of_blocks;
   return out;
 }
 
