@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from real_core import core
+
 from headrace.named_enum import NamedIntEnum
 
+HeadraceError = core.HeadraceError
+InvalidArgumentError = core.InvalidArgumentError
 
-class HeadraceError(RuntimeError):
-    def __init__(self, message: str, code: str = "internal") -> None:
+
+class Failure(HeadraceError):  # type: ignore[misc, valid-type]
+    def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class InvalidArgumentError(HeadraceError, ValueError):
-    def __init__(self, message: str) -> None:
-        super().__init__(message, "invalid_argument")
+class Refusal(InvalidArgumentError):  # type: ignore[misc, valid-type]
+    code = "invalid_argument"
 
 
 class RequestStatus(NamedIntEnum):
