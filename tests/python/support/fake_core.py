@@ -1,4 +1,5 @@
 """A pure-Python stand-in for headrace._core, with a toy model whose answers tests can script.
+Text is the engine's own.
 
 Without a script the model echoes: it generates the tokens of its prompt, then end-of-sequence.
 A script replaces that: `fake_core.script = lambda prompt, output, seed: next_token`. One loop
@@ -8,6 +9,7 @@ thread per model advances every running request by one token per step, as the en
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -48,10 +50,22 @@ from fake_types import (
     RequestStatus,
 )
 
+import headrace
+from headrace._core import (
+    ChatTemplate,
+    Detokenizer,
+    OutputText,
+    StopMatch,
+    StopStrings,
+    TextTokenizer,
+)
+
 __all__ = [
     "PACKED_FILE_NAME",
+    "ChatTemplate",
     "CpuInfo",
     "CpuIsaInfo",
+    "Detokenizer",
     "Engine",
     "FinishReason",
     "GpuInfo",
@@ -68,6 +82,7 @@ __all__ = [
     "OutOfBlocks",
     "Output",
     "OutputSelector",
+    "OutputText",
     "PackReport",
     "Pooling",
     "PoolingParams",
@@ -78,6 +93,9 @@ __all__ = [
     "ResultQueue",
     "SamplingParams",
     "SpeculativeOptions",
+    "StopMatch",
+    "StopStrings",
+    "TextTokenizer",
     "available_cpu_isas",
     "check_packed",
     "describe_cpu",
@@ -85,6 +103,12 @@ __all__ = [
     "model_family",
     "pack_model",
 ]
+
+
+def install() -> None:
+    """Takes the place of the engine in a program of its own."""
+    sys.modules["headrace._core"] = vars(headrace)["_core"] = sys.modules[__name__]
+
 
 __version__ = "0.0.0"
 
