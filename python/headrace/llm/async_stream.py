@@ -14,7 +14,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from headrace import native
-from headrace._core import StopStrings
 from headrace.errors import EngineError
 from headrace.llm.output_kinds import OutputKinds
 from headrace.llm.outputs import RequestOutput
@@ -40,6 +39,7 @@ from headrace.native.queue import watch
 from headrace.native.wakeup import Watch
 from headrace.options.lora import LoRARequest
 from headrace.options.output_kind import RequestOutputKind
+from headrace.text.output_text import StopStrings
 
 T = TypeVar("T")
 _TEXT_THREADS = 2

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace import _core
-from headrace._core import OutputText
 from headrace.hub import is_hub_id, resolve_model
 from headrace.media.requests.modality import check_modality_tokens
 from headrace.native.config import GenerationConfig
@@ -25,6 +24,7 @@ from headrace.options.tools import tool_list
 from headrace.prompts import ChatOptions, read_conversation
 from headrace.quoting import checked_text, quoted
 from headrace.short_repr import short_repr
+from headrace.text.output_text import OutputText
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequen
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace import _core
-from headrace._core import OutputText
 from headrace.native.output import Output, from_core
 from headrace.native.text_reader import TextReader
 from headrace.short_repr import short_repr
+from headrace.text.output_text import OutputText
 
 if TYPE_CHECKING:
     from headrace.native.wakeup import Watch

@@ -6,9 +6,9 @@ from collections.abc import Generator
 from typing import Any
 
 from headrace import _core
-from headrace._core import OutputText
 from headrace.native.queue import ResultQueue
 from headrace.short_repr import short_repr
+from headrace.text.output_text import OutputText
 
 
 class Request:

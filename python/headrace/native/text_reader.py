@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace import _core
-from headrace._core import OutputText, StopMatch, StopStrings
 from headrace.native.output import Output, from_core
 from headrace.options.param_checks import MAX_STOP_CHARS, check_texts
+from headrace.text.output_text import OutputText, StopMatch, StopStrings
 
 
 def stop_strings(stop: str | Sequence[str]) -> StopStrings | None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace._core import Detokenizer
 from headrace.llm.outputs import CompletionOutput, Logprob, RequestOutput
+from headrace.text.output_text import Detokenizer
 from headrace.text.tokenizer import Tokenizer
 
 _LEAST = -9999.0  # instead of minus infinity, which JSON has no number for

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace import native
-from headrace._core import Detokenizer, OutputText, StopStrings
 from headrace.llm.outputs import (
     CompletionOutput,
     Logprob,
@@ -21,6 +20,7 @@ from headrace.llm.requests.preparation import PreparedRequest, RequestFacts
 from headrace.llm.requests.session import http_code
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import ParsedText
+from headrace.text.output_text import Detokenizer, OutputText, StopStrings
 from headrace.text.tokenizer import Tokenizer
 
 

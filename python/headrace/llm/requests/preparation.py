@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace import native
-from headrace._core import StopStrings
 from headrace.llm.requests.constraints import Constraints
 from headrace.llm.requests.planner import RequestPlanner, check_shared
 from headrace.media.item import MediaItem
@@ -20,6 +19,7 @@ from headrace.options.lora import LoRARequest
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import OutputPlan
 from headrace.prompts import Prompt
+from headrace.text.output_text import StopStrings
 
 
 @dataclass(slots=True)
