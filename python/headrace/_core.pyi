@@ -1,6 +1,6 @@
 """The C++ engine (pybind11). No logic lives in the bindings: see cpp/include/headrace/*.h."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from typing_extensions import Buffer
 from headrace.named_enum import NamedIntEnum
@@ -778,9 +778,12 @@ class TextTokenizer:
     def encode_with_offsets(
         self, text: str, add_special_tokens: bool = False, special_as_text: bool = False
     ) -> tuple[list[int], list[tuple[int, int]]]: ...
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str: ...
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = False) -> str: ...
     def spelling(self, id: int) -> str | None: ...
     def id(self, token: str) -> int | None: ...
+    def token_text(self, id: int) -> str: ...
+    def token_bytes(self, id: int) -> bytes: ...
+    def vocabulary_bytes(self) -> tuple[list[bytes], dict[int, bytes], dict[int, str], bool]: ...
     def special(self) -> list[tuple[str, str, int]]: ...
     def __len__(self) -> int: ...
     @property
@@ -809,7 +812,7 @@ class Detokenizer:
         tokenizer: TextTokenizer | None = None,
         skip_special_tokens: bool = True,
         shown: Sequence[str] = ...,
-        after: Sequence[int] = ...,
+        after: Iterable[int] = ...,
     ) -> None: ...
     def push(self, token_id: int) -> str:
         """The text that this id settles."""
@@ -817,6 +820,9 @@ class Detokenizer:
         """The text still held back, after the last id."""
     @property
     def holding(self) -> bool: ...
+    @property
+    def streams(self) -> bool:
+        """False: finish() gives all text."""
 
 class OutputText:
     """The text of one output, which stop strings end."""

@@ -29,8 +29,6 @@ import fake_core  # noqa: E402
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HAS_ENGINE = importlib.util.find_spec("headrace._core") is not None
-if not HAS_ENGINE:  # the package can be tested before the engine is built
-    sys.modules["headrace._core"] = fake_core
 
 import native_model  # noqa: E402
 from model_folders import byte_level_folder  # noqa: E402

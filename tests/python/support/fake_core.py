@@ -1,4 +1,5 @@
 """A pure-Python stand-in for headrace._core, with a toy model whose answers tests can script.
+Text is the engine's own.
 
 Without a script the model echoes: it generates the tokens of its prompt, then end-of-sequence.
 A script replaces that: `fake_core.script = lambda prompt, output, seed: next_token`. One loop
@@ -8,6 +9,7 @@ thread per model advances every running request by one token per step, as the en
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -49,15 +51,16 @@ from fake_types import (
     RequestStats,
     RequestStatus,
 )
-from real_core import core
 
-# Texts are the engine's own matter.
-ChatTemplate = core.ChatTemplate
-Detokenizer = core.Detokenizer
-OutputText = core.OutputText
-StopMatch = core.StopMatch
-StopStrings = core.StopStrings
-TextTokenizer = core.TextTokenizer
+import headrace
+from headrace._core import (
+    ChatTemplate,
+    Detokenizer,
+    OutputText,
+    StopMatch,
+    StopStrings,
+    TextTokenizer,
+)
 
 __all__ = [
     "PACKED_FILE_NAME",
@@ -102,6 +105,12 @@ __all__ = [
     "model_family",
     "pack_model",
 ]
+
+
+def install() -> None:
+    """Takes the place of the engine in a program of its own."""
+    sys.modules["headrace._core"] = vars(headrace)["_core"] = sys.modules[__name__]
+
 
 __version__ = "0.0.0"
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from real_core import core
-
+from headrace._core import HeadraceError, InvalidArgumentError
 from headrace.named_enum import NamedIntEnum
 
-HeadraceError = core.HeadraceError
-InvalidArgumentError = core.InvalidArgumentError
 
-
-class Failure(HeadraceError):  # type: ignore[misc, valid-type]
+class Failure(HeadraceError):
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Refusal(InvalidArgumentError):  # type: ignore[misc, valid-type]
+class Refusal(InvalidArgumentError):
     code = "invalid_argument"
 
 
