@@ -1,6 +1,7 @@
 """The C++ engine (pybind11). No logic lives in the bindings: see cpp/include/headrace/*.h."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 from typing_extensions import Buffer
 from headrace.named_enum import NamedIntEnum
 
@@ -19,7 +20,7 @@ class InvalidArgumentError(HeadraceError, ValueError): ...
 class ChatTemplate:
     def __init__(self, text: str) -> None: ...
     def variables(self) -> list[str]: ...
-    def render(self, variables: str) -> str: ...
+    def render(self, variables: dict[str, Any]) -> str: ...
 
 class RequestStatus(NamedIntEnum):
     WAITING = 0

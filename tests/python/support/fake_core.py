@@ -33,6 +33,7 @@ from fake_selector import OutputSelector
 from fake_types import (
     CpuInfo,
     CpuIsaInfo,
+    Failure,
     FinishReason,
     GpuInfo,
     HeadraceError,
@@ -46,6 +47,7 @@ from fake_types import (
     Output,
     PackReport,
     PositionLogprobs,
+    Refusal,
     RequestStats,
     RequestStatus,
 )
@@ -146,17 +148,17 @@ class _Model:
 
     def load_lora(self, name: str, path: str) -> None:
         if not Path(path).is_dir():
-            raise HeadraceError(f"{path} is not a folder", "not_found")
+            raise Failure(f"{path} is not a folder", "not_found")
         with self.lock:
             if len(self.loras) >= self.options.max_loras:
-                raise HeadraceError("too many adapters", "limit_exceeded")
+                raise Failure("too many adapters", "limit_exceeded")
             if name in self.loras:
-                raise HeadraceError(f"adapter {name} is loaded already", "invalid_state")
+                raise Failure(f"adapter {name} is loaded already", "invalid_state")
             self.loras[name] = LoraInfo(name, path)
 
     def unload_lora(self, name: str) -> None:
         if {lora.name: lora for lora in self.list_loras()}[name].live_requests:
-            raise HeadraceError(f"adapter {name} is in use", "invalid_state")
+            raise Failure(f"adapter {name} is in use", "invalid_state")
         del self.loras[name]
 
     def list_loras(self) -> list[LoraInfo]:
@@ -168,18 +170,18 @@ class _Model:
 
     def submit(self, state: RequestState) -> None:
         if not 1 <= len(state.prompt) <= self.info.max_model_len - 1:
-            raise HeadraceError(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
+            raise Failure(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
         for name in ("prompt_token_ids", "stop_token_ids"):
             ids = state.prompt if name == "prompt_token_ids" else state.sampling.stop_token_ids
             for place, token in enumerate(ids):
                 if not 0 <= token < self.info.vocab_size:
-                    raise InvalidArgumentError(
+                    raise Refusal(
                         f"{name}[{place}] is {token}, which is outside the vocabulary of "
                         f"{self.info.vocab_size} ids."
                     )
         with self.lock:
             if state.lora_name and state.lora_name not in self.loras:
-                raise HeadraceError(f"no adapter {state.lora_name}", "not_found")
+                raise Failure(f"no adapter {state.lora_name}", "not_found")
             self.waiting.append(state)
             self.lock.notify_all()
 
@@ -351,13 +353,13 @@ class Engine:
         media: Sequence[MediaInput] = (),
     ) -> Request:
         if constraint is not None or pooling is not None:
-            raise HeadraceError("the fake engine has no guided decoding, nor rows", "unsupported")
+            raise Failure("the fake engine has no guided decoding, nor rows", "unsupported")
         if self._closed:
-            raise HeadraceError("the engine is closed", "invalid_state")
+            raise Failure("the engine is closed", "invalid_state")
         for item in fields(sampling):
             value = getattr(sampling, item.name)
             if isinstance(value, float) and math.isnan(value):
-                raise InvalidArgumentError(f"{item.name} is nan")
+                raise Refusal(f"{item.name} is nan")
         state = RequestState(
             request_id,
             list(prompt_token_ids),
