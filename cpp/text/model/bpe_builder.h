@@ -2,6 +2,7 @@
 
 // Makes the byte-pair-encoding model from what the different files hold.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,7 +53,12 @@ class BpeBuilder {
  public:
   BpeBuilder(std::shared_ptr<const Vocabulary> vocabulary, BpeOptions options);
 
-  void reserve(size_t merges) { pairs_.reserve(merges); }
+  /// For so many merges, or as many as there may be.
+  void reserve(size_t merges) {
+    merges = std::min<size_t>(merges, PairTable::kNoRank);
+    pairs_.reserve(merges);
+    merged_.reserve(merges);
+  }
 
   /// The next merge of a list in order of rank, by its tokens as the file spells them. Throws
   /// Error(kCorruptFile), now or at a later call: a token that the vocabulary lacks.
@@ -78,8 +84,8 @@ class BpeBuilder {
     uint32_t middle = 0;
     uint32_t end = 0;
     uint32_t rank = 0;
-    uint32_t left_hash = 0;
-    uint32_t right_hash = 0;
+    Vocabulary::Key left;
+    Vocabulary::Key right;
   };
 
   uint32_t next_rank();
