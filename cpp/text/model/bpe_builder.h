@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/model/junctions.h"
 #include "text/model/model.h"
 #include "text/model/pair_table.h"
 #include "text/vocab/vocabulary.h"
@@ -27,26 +28,6 @@ struct BpeOptions {
   int32_t unk = Vocabulary::kNoId;
   std::string continuing_subword_prefix;  ///< of a character that doesn't begin its word
   std::string end_of_word_suffix;         ///< of the last character
-};
-
-/// Which characters stand side by side where two tokens merge. May say so of some that never do.
-class Junctions {
- public:
-  void add(char32_t left, char32_t right) { bits_[place(left, right) / 64] |= bit(left, right); }
-  bool may_join(char32_t left, char32_t right) const noexcept {
-    return (bits_[place(left, right) / 64] & bit(left, right)) != 0;
-  }
-
- private:
-  static constexpr size_t kBits = size_t{1} << 20;
-  static size_t place(char32_t left, char32_t right) noexcept {
-    const uint64_t pair = static_cast<uint64_t>(left) << 21 | right;
-    return static_cast<size_t>(pair * 0x9E3779B97F4A7C15 >> 44);
-  }
-  static uint64_t bit(char32_t left, char32_t right) noexcept {
-    return uint64_t{1} << place(left, right) % 64;
-  }
-  std::vector<uint64_t> bits_ = std::vector<uint64_t>(kBits / 64);
 };
 
 class BpeBuilder {
