@@ -48,6 +48,7 @@ class ModelReader {
         default:;
       }
     }
+    tables_.vocabulary->index();
     check();
     return std::move(tables_);
   }
@@ -86,7 +87,7 @@ class ModelReader {
     if (!std::isfinite(score)) {
       throw_error(ErrorCode::kCorruptFile, "the score of piece ", id, " is no finite number");
     }
-    tables_.vocabulary->add(id, text, kind_of(type, id, text));
+    tables_.vocabulary->append(id, text, kind_of(type, id, text));
     tables_.scores.push_back(score);
   }
 
