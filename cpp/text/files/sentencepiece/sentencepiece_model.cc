@@ -197,7 +197,7 @@ class ModelReader {
 
   void check() const {
     if (tables_.vocabulary->end() == 0) {
-      throw Error(ErrorCode::kCorruptFile, "not a sentencepiece model: it has no pieces");
+      throw Error(ErrorCode::kCorruptFile, "it has no pieces");
     }
     if (tables_.unknown_id == Vocabulary::kNoId) {
       throw Error(ErrorCode::kCorruptFile, "no piece is of the unknown type");
@@ -217,6 +217,11 @@ class ModelReader {
 
 }  // namespace
 
-TokenizerTables read_sentencepiece_model(std::string_view file) { return ModelReader().read(file); }
+TokenizerTables read_sentencepiece_model(std::string_view file) try {
+  return ModelReader().read(file);
+} catch (const Error& error) {
+  if (error.code() != ErrorCode::kCorruptFile) throw;
+  throw_error(ErrorCode::kCorruptFile, "not a sentencepiece model: ", error.what());
+}
 
 }  // namespace headrace::text
