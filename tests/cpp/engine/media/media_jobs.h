@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fakes/fake_media.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "headrace/request.h"
 
 namespace headrace::testing {
