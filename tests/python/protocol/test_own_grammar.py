@@ -41,8 +41,9 @@ class Oracle:
             grammar = LLMatcher.grammar_from_regex(text)
         else:
             schema = json.loads(text)
-            if isinstance(schema, dict):
-                schema = {"x-guidance": SPACE, **schema}
+            if isinstance(schema, bool):
+                schema = {"allOf": [schema]}
+            schema = {"x-guidance": SPACE, **schema}
             grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema))
         self._matcher = LLMatcher(TOKENIZER, grammar, log_level=0)
         if self._matcher.is_error():
