@@ -6,6 +6,9 @@ import base64
 import io
 import json
 import os
+import re
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,6 @@ import text_cases
 import tokenizers
 
 from headrace import _core
-from headrace.text.sentencepiece_backend import SentencePieceBackend
-from headrace.text.tokenizer_files import read_tokenizer_files
 
 FEW = 150
 USER = ["<tool>", "aaa", "▁▁", "你好", "the and"]
@@ -46,6 +47,51 @@ LLAMA = {
 }
 
 
+# Two of three pieces have the score of another one, every seventh piece is unused: the package's
+# rules by scores, which no list of merges can stand for.
+EDITED = {"bpe_equal_scores": False, "bpe_unused": True}
+
+
+def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Of a message of pieces and messages: the number of each field, and its bytes."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        tag = varint()
+        assert tag & 7 == 2
+        size = varint()
+        yield tag >> 3, message[at : at + size]
+        at += size
+
+
+def edited(model: bytes, unused: bool) -> bytes:
+    def length(size: int) -> bytes:
+        return bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+
+    made = b""
+    number = 0
+    for field, body in fields(model):
+        if field == 1:
+            number += 1
+            if number > 300:  # behind the bytes: of two fields for one value the last counts
+                body += b"\x15" + struct.pack("<f", -(number // 3))
+            if number > 300 and number % 7 == 0 and unused:
+                body += b"\x18\x05"
+        made += bytes([field << 3 | 2]) + length(len(body)) + body
+    return made
+
+
 def train(folder: Path, options: dict[str, Any]) -> bytes:
     model = io.BytesIO()
     lines = [line[:500] for line in pipelines.corpus().splitlines() if line.strip()]
@@ -72,18 +118,37 @@ def test_sentencepiece(tmp_path: Path, name: str) -> None:
         assert own.encode_with_offsets(text)[0] == ids, text
 
 
-def test_sentencepiece_with_added_tokens(tmp_path: Path) -> None:
-    train(tmp_path, MODELS["bpe"])
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
-    old = SentencePieceBackend(tmp_path / "tokenizer.model", read_tokenizer_files(tmp_path))
+@pytest.mark.parametrize("name", EDITED)
+def test_sentencepiece_by_scores(tmp_path: Path, name: str) -> None:
+    model = edited(train(tmp_path, MODELS["bpe"]), EDITED[name])
+    (tmp_path / "tokenizer.model").write_bytes(model)
+    package = sentencepiece.SentencePieceProcessor(model_proto=model)
     own = _core.TextTokenizer(os.fspath(tmp_path))
-    for number, text in enumerate(
-        text_cases.texts(1, FEW, pipelines.corpus(), ["<s>", "</s>", "<|x|>"])
-    ):
-        special = number % 2 == 0
-        ids = old.encode(text, special)
-        assert own.encode(text, special) == ids, text
-        assert own.decode(ids, special) == old.decode(ids, special), text
+    for text in text_cases.texts(len(name), FEW, pipelines.corpus(), ["<s>", "    ", "the the"]):
+        for part in (text, text * 3):  # words that were seen, and longer ones
+            ids = package.encode(part)
+            assert own.encode(part) == ids, part
+            assert own.encode_with_offsets(part)[0] == ids, part
+
+
+ADDED = {"<s>": 1, "</s>": 2, "<|x|>": 2000}
+
+
+def test_added_tokens_cut_texts_into_stretches_of_sentencepiece(tmp_path: Path) -> None:
+    package = sentencepiece.SentencePieceProcessor(model_proto=train(tmp_path, MODELS["bpe"]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    own = _core.TextTokenizer(os.fspath(tmp_path))
+    for text in text_cases.texts(1, FEW, pipelines.corpus(), list(ADDED)):
+        parts = [
+            [ADDED[part]] if part in ADDED else package.encode(part)
+            for part in re.split("(<s>|</s>|<[|]x[|]>)", text)
+        ]
+        ids = [token_id for part in parts for token_id in part]
+        assert own.encode(text) == ids, text
+        assert own.encode(text, True) == [1, *ids], text
+        names = {token_id: name for name, token_id in ADDED.items()}
+        decoded = [names.get(part[0]) or package.decode(part) for part in parts if part]
+        assert own.decode(ids) == "".join(decoded), text
 
 
 def test_a_new_stretch_without_legacy_has_no_space_in_front(tmp_path: Path) -> None:
