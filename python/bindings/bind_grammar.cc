@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@ namespace {
 
 using Named = std::vector<std::pair<int32_t, std::string>>;
 
-std::unique_ptr<GrammarCompiler> make_compiler(const std::string& library,
+std::unique_ptr<GrammarCompiler> make_compiler(const std::optional<std::string>& library,
                                                std::vector<std::string> tokens, Named first_tokens,
                                                Named special_tokens, bool special_restarts) {
   VocabularyBytes vocabulary;
@@ -28,7 +29,8 @@ std::unique_ptr<GrammarCompiler> make_compiler(const std::string& library,
   vocabulary.special_tokens = std::move(special_tokens);
   vocabulary.special_restarts = special_restarts;
   const GilRelease release;
-  return std::make_unique<GrammarCompiler>(library, vocabulary);
+  if (!library) return std::make_unique<GrammarCompiler>(vocabulary);
+  return std::make_unique<GrammarCompiler>(*library, vocabulary);
 }
 
 }  // namespace
@@ -55,8 +57,9 @@ void bind_grammar(py::module_& module) {
 
   using C = GrammarCompiler;
   py::class_<C>(module, "GrammarCompiler")
-      .def(py::init(&make_compiler), py::arg("library"), py::kw_only(), py::arg("tokens"),
-           py::arg("first_tokens"), py::arg("special_tokens"), py::arg("special_restarts"))
+      .def(py::init(&make_compiler), py::arg("library").none(true), py::kw_only(),
+           py::arg("tokens"), py::arg("first_tokens"), py::arg("special_tokens"),
+           py::arg("special_restarts"))
       .def(
           "compile",
           [](const C& compiler, GrammarKind kind, const std::string& text) {

@@ -654,11 +654,12 @@ def limit_thinking(
     """headrace/thinking.h."""
 
 class GrammarCompiler:
-    """Makes constraints from grammars, for one vocabulary: headrace/grammar.h."""
+    """Makes constraints from grammars, for one vocabulary: headrace/grammar.h. Without a library
+    by the engine of its own, for JSON schemas and regular expressions."""
 
     def __init__(
         self,
-        library: str,
+        library: str | None,
         *,
         tokens: Sequence[bytes],
         first_tokens: Sequence[tuple[int, bytes]],
