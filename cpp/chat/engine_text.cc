@@ -11,6 +11,7 @@
 #include "chat/text_reader.h"
 #include "engine/engine_impl.h"
 #include "headrace/chat.h"
+#include "headrace/grammar.h"
 #include "headrace/text.h"
 #include "headrace/text_output.h"
 
@@ -88,6 +89,11 @@ TextStream stream_of(const Request& request, OutputText text) {
 
 std::shared_ptr<const Tokenizer> Engine::tokenizer(const std::string& name) const {
   return text_of(*impl_->find(name))->tokenizer();
+}
+
+std::shared_ptr<TokenConstraint> Engine::compile_grammar(const std::string& name, GrammarKind kind,
+                                                         const std::string& text) const {
+  return text_of(*impl_->find(name))->grammars()->compile(kind, text);
 }
 
 std::shared_ptr<const ChatTemplates> Engine::chat_templates(const std::string& name) const {

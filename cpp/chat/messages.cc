@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "headrace/chat.h"
 #include "headrace/status.h"
+#include "text/json/write.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::chat {
 namespace {
@@ -199,3 +202,17 @@ std::string template_messages(Raw messages, std::string_view end) {
 }
 
 }  // namespace headrace::chat
+
+std::string headrace::chat_message(std::string_view role, std::string_view content) {
+  std::string message = "{";
+  for (const auto& [name, value] : {std::pair("role", role), std::pair("content", content)}) {
+    const size_t invalid = text::invalid_utf8_at(value);
+    if (invalid != text::kValid) {
+      throw_error(ErrorCode::kInvalidArgument, "the ", name, " of a message is not UTF-8 at byte ",
+                  invalid);
+    }
+    chat::append_key(name, &message);
+    text::json::append_string(value, &message);
+  }
+  return message + "}";
+}

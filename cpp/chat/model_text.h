@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "headrace/chat.h"
+#include "headrace/grammar.h"
 #include "headrace/text.h"
 
 namespace headrace::chat {
@@ -22,6 +23,16 @@ class ModelText {
     return tokenizer_;
   }
 
+  /// For the tokenizer's vocabulary.
+  std::shared_ptr<const GrammarCompiler> grammars() {
+    const std::shared_ptr<const Tokenizer> with = tokenizer();
+    const MutexLock lock(mutex_);
+    if (grammars_ == nullptr) {
+      grammars_ = std::make_shared<const GrammarCompiler>(with->token_bytes());
+    }
+    return grammars_;
+  }
+
   std::shared_ptr<const ChatTemplates> templates() {
     const MutexLock lock(mutex_);
     if (templates_ == nullptr) templates_ = ChatTemplates::load(folder_);
@@ -32,6 +43,7 @@ class ModelText {
   const std::string folder_;
   Mutex mutex_;
   std::shared_ptr<const Tokenizer> tokenizer_ HEADRACE_GUARDED_BY(mutex_);
+  std::shared_ptr<const GrammarCompiler> grammars_ HEADRACE_GUARDED_BY(mutex_);
   std::shared_ptr<const ChatTemplates> templates_ HEADRACE_GUARDED_BY(mutex_);
 };
 

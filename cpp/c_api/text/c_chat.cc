@@ -73,6 +73,14 @@ headrace_code headrace_chat_reads(headrace_chat_templates* templates,
   });
 }
 
+headrace_code headrace_chat_message(const char* role, const char* content, size_t length,
+                                    headrace_text** message) {
+  return guarded([&] {
+    headrace_text*& out = deref(message, "message");
+    out = new OwnedText(chat_message(or_empty(role), to_view(content, length, "content")));
+  });
+}
+
 headrace_code headrace_chat_render(headrace_chat_templates* templates, const char* messages_json,
                                    const headrace_chat_options* options, headrace_text** text) {
   return guarded([&] {

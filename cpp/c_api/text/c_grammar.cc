@@ -23,6 +23,8 @@ headrace_grammar_options default_grammar_options() {
   return out;
 }
 
+GrammarKind to_kind(int32_t kind) { return to_enum(kind, GrammarKind::kLlguidance, "kind"); }
+
 static_assert(HEADRACE_LLGUIDANCE == static_cast<int>(GrammarKind::kLlguidance));
 
 }  // namespace
@@ -46,8 +48,13 @@ headrace_code headrace_grammar_compiler_create(headrace_tokenizer* tokenizer,
                                .token_fuel = in.token_fuel,
                                .max_token_items = in.max_token_items,
                                .max_lexer_states = in.max_lexer_states};
-    out = new headrace_grammar_compiler{
-        GrammarCompiler(or_empty(in.library), with.token_bytes(), limits)};
+    const std::string library = or_empty(in.library);
+    const VocabularyBytes vocabulary = with.token_bytes();
+    if (library.empty()) {
+      out = new headrace_grammar_compiler{GrammarCompiler(vocabulary, limits)};
+    } else {
+      out = new headrace_grammar_compiler{GrammarCompiler(library, vocabulary, limits)};
+    }
   });
 }
 
@@ -58,8 +65,18 @@ headrace_code headrace_grammar_compile(headrace_grammar_compiler* compiler, int3
   return guarded([&] {
     headrace_grammar*& out = deref(grammar, "grammar");
     const GrammarCompiler& with = deref(compiler, "compiler").compiler;
-    const auto which = to_enum(kind, GrammarKind::kLlguidance, "kind");
-    out = new headrace_grammar{with.compile(which, or_empty(text))};
+    out = new headrace_grammar{with.compile(to_kind(kind), or_empty(text))};
+  });
+}
+
+headrace_code headrace_engine_compile_grammar(headrace_engine* engine, const char* model,
+                                              int32_t kind, const char* text,
+                                              headrace_grammar** grammar) {
+  return guarded([&] {
+    headrace_grammar*& out = deref(grammar, "grammar");
+    const Engine& with = deref(engine, "engine").engine;
+    out =
+        new headrace_grammar{with.compile_grammar(or_empty(model), to_kind(kind), or_empty(text))};
   });
 }
 

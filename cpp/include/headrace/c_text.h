@@ -169,6 +169,9 @@ HEADRACE_C_API headrace_code headrace_chat_templates_find(headrace_chat_template
 HEADRACE_C_API headrace_code headrace_chat_reads(headrace_chat_templates* templates,
                                                  const headrace_chat_options* options,
                                                  const char* variable, int32_t* reads);
+/* {"role": ..., "content": ...} in JSON, for the list of messages. */
+HEADRACE_C_API headrace_code headrace_chat_message(const char* role, const char* content,
+                                                   size_t length, headrace_text** message);
 /* A conversation as the model was trained to read it. messages_json: a JSON list of {"role",
  * "content"}. */
 HEADRACE_C_API headrace_code headrace_chat_render(headrace_chat_templates* templates,
@@ -261,6 +264,12 @@ HEADRACE_C_API void headrace_grammar_compiler_release(headrace_grammar_compiler*
 HEADRACE_C_API headrace_code headrace_grammar_compile(headrace_grammar_compiler* compiler,
                                                       int32_t kind, const char* text,
                                                       headrace_grammar** grammar);
+/* The same for an installed model, with the defaults of the options. The model keeps its compiler.
+ */
+HEADRACE_C_API headrace_code headrace_engine_compile_grammar(headrace_engine* engine,
+                                                             const char* model, int32_t kind,
+                                                             const char* text,
+                                                             headrace_grammar** grammar);
 HEADRACE_C_API void headrace_grammar_release(headrace_grammar* grammar);
 
 #ifdef __cplusplus

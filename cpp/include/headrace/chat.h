@@ -32,6 +32,10 @@ namespace headrace::inline v0 {
 
 class Tokenizer;
 
+/// {"role": ..., "content": ...} in JSON, for the list of messages. Throws Error(kInvalidArgument)
+/// for what isn't UTF-8.
+HEADRACE_API std::string chat_message(std::string_view role, std::string_view content);
+
 /// How a conversation is rendered.
 struct ChatOptions {
   /// What the model may call: a JSON list of {"type": "function", "function": {"name", ...}}. "":

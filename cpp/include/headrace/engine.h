@@ -33,6 +33,7 @@
 #include "headrace/options.h"
 #include "headrace/request.h"
 #include "headrace/status.h"
+#include "headrace/token_constraint.h"
 #include "headrace/version.h"
 
 namespace headrace::internal {
@@ -46,6 +47,7 @@ class TextStream;
 class Tokenizer;
 struct ChatOptions;
 struct TextOptions;
+enum class GrammarKind : uint8_t;
 
 enum class ModelState : uint8_t { kInstalled, kRunning, kStopping, kStopped, kFailed };
 
@@ -172,6 +174,10 @@ class HEADRACE_API Engine {
   /// Of the model's folder.
   std::shared_ptr<const Tokenizer> tokenizer(const std::string& name) const;
   std::shared_ptr<const ChatTemplates> chat_templates(const std::string& name) const;
+  /// A constraint for outputs of the model, by Headrace's own engine for JSON schemas and regular
+  /// expressions (headrace/grammar.h). Throws as GrammarCompiler does.
+  std::shared_ptr<TokenConstraint> compile_grammar(const std::string& name, GrammarKind kind,
+                                                   const std::string& text) const;
 
   /// Reads a PEFT folder (adapter_config.json, adapter_model.safetensors) for requests to use by
   /// `lora_name`, in any state of the model but failed, and while it computes. The folder is read

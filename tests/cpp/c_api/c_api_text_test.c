@@ -150,6 +150,11 @@ static void test_templates(headrace_engine* engine, const char* folder) {
   CHECK_OK(headrace_chat_templates_find(templates, "other", &text));
   CHECK(text == NULL);
 
+  CHECK_OK(headrace_chat_message("user", "\"\n", HEADRACE_TO_NUL, &text));
+  CHECK(text_is(text, "{\"role\": \"user\", \"content\": \"\\\"\\u000a\"}"));
+  text = NULL;
+  CHECK(headrace_chat_message("user", "\xff", 1, &text) == HEADRACE_INVALID_ARGUMENT);
+
   options.variables_json = NULL;
   options.tools_json = "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]";
   CHECK(headrace_chat_render(templates, kMessages, &options, &text) == HEADRACE_INVALID_ARGUMENT);
@@ -240,6 +245,65 @@ static void test_stream(headrace_engine* engine) {
   CHECK(stream == NULL);
 }
 
+static void test_grammar(headrace_engine* engine) {
+  headrace_tokenizer* tokenizer = NULL;
+  headrace_grammar_compiler* compiler = NULL;
+  headrace_grammar *schema = NULL, *regex = NULL, *none = NULL;
+  headrace_grammar_options limits;
+  headrace_grammar_options_init(&limits, sizeof limits);
+  CHECK(limits.library == NULL && limits.max_grammar_bytes == 64 << 10);
+  CHECK_OK(headrace_engine_tokenizer(engine, "m", &tokenizer));
+  CHECK_OK(headrace_grammar_compiler_create(tokenizer, &limits, &compiler));
+  headrace_tokenizer_release(tokenizer);
+  CHECK_OK(headrace_grammar_compile(compiler, HEADRACE_JSON_SCHEMA, "{\"enum\": [{\"sum\": 19}]}",
+                                    &schema));
+  CHECK_OK(headrace_engine_compile_grammar(engine, "m", HEADRACE_REGEX, "[a-c]{7}", &regex));
+  CHECK(headrace_grammar_compile(compiler, HEADRACE_REGEX, "(", &none) ==
+        HEADRACE_INVALID_ARGUMENT);
+  CHECK(headrace_grammar_compile(compiler, HEADRACE_LARK, "start: \"a\"", &none) ==
+        HEADRACE_UNSUPPORTED);
+  CHECK(headrace_grammar_compile(compiler, 9, "x", &none) == HEADRACE_INVALID_ARGUMENT);
+  CHECK(headrace_engine_compile_grammar(engine, "none", HEADRACE_REGEX, "x", &none) ==
+        HEADRACE_NOT_FOUND);
+  limits.library = "/no/such/library.so";
+  headrace_grammar_compiler* missing = NULL;
+  CHECK_OK(headrace_engine_tokenizer(engine, "m", &tokenizer));
+  CHECK(headrace_grammar_compiler_create(tokenizer, &limits, &missing) == HEADRACE_NOT_FOUND);
+  headrace_tokenizer_release(tokenizer);
+  headrace_grammar_compiler_release(compiler);
+  CHECK(none == NULL && missing == NULL);
+
+  headrace_request_options request;
+  headrace_request_options_init(&request, sizeof request);
+  headrace_text_options options;
+  headrace_text_options_init(&options, sizeof options);
+  options.request = &request;
+  headrace_text_stream* stream = NULL;
+  headrace_text_output* end = NULL;
+  char text[100];
+  request.grammar = schema;
+  CHECK_OK(headrace_engine_submit_chat(engine, "m", kMessages, &options, NULL, &stream));
+  headrace_grammar_release(schema);
+  read_text(stream, text, sizeof text, &end);
+  CHECK(strncmp(text, "{", 1) == 0 && strstr(text, "\"sum\"") != NULL &&
+        strstr(text, "19}") != NULL);
+  headrace_text_output_release(end);
+  headrace_text_stream_release(stream);
+  request.grammar = regex;
+  CHECK_OK(headrace_engine_submit_text(engine, "m", "x", 1, &options, &stream));
+  CHECK(read_text(stream, text, sizeof text, &end) == 7 && strspn(text, "abc") == 7);
+  headrace_text_output_release(end);
+  headrace_text_stream_release(stream);
+
+  headrace_constraint own;
+  memset(&own, 0, sizeof own);
+  own.struct_size = sizeof own;
+  request.constraint = &own;
+  CHECK(headrace_engine_submit_text(engine, "m", "x", 1, &options, &stream) ==
+        HEADRACE_INVALID_ARGUMENT);
+  headrace_grammar_release(regex);
+}
+
 static void test_nulls(headrace_engine* engine) {
   headrace_text* text = NULL;
   int32_t number = 0;
@@ -278,6 +342,7 @@ int main(int argc, char** argv) {
   test_detokenizer(engine);
   test_templates(engine, argv[1]);
   test_stream(engine);
+  test_grammar(engine);
   test_nulls(engine);
   headrace_engine_destroy(engine);
   return 0;

@@ -162,6 +162,16 @@ TEST(ChatTemplates, ContentIsOneText) {
             "[{\"role\": \"user\", \"content\": \"\\u0000\"}]");
 }
 
+TEST(ChatTemplates, AMessageIsWrittenInJson) {
+  std::string all;
+  for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
+  all += "\u00e9\U0001F600";
+  const std::string content = "{{ messages[0].content }}";
+  EXPECT_EQ(render("[" + chat_message("user", all) + "]", {.chat_template = content}), all);
+  EXPECT_FAILS(chat_message("user", "a\xFF"), kInvalidArgument, "byte 1");
+  EXPECT_FAILS(chat_message("\xFF", "a"), kInvalidArgument, "role");
+}
+
 TEST(ChatTemplates, ToolCallsHaveArgumentsThatAreObjects) {
   const auto arguments = [](const std::string& given) {
     const std::string shown = render(R"([{"role": "assistant", "tool_calls": [{"id": "1",

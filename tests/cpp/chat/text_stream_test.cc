@@ -15,6 +15,7 @@
 #include "cpp/chat/chat_folder.h"
 #include "fakes/fake_model.h"
 #include "headrace/chat.h"
+#include "headrace/grammar.h"
 #include "headrace/text.h"
 
 namespace headrace {
@@ -232,6 +233,23 @@ TEST_F(TextStreams, TheTextOfAModelIsLoadedOnce) {
   engine().release_model("m");
   EXPECT_EQ(code_of([&] { engine().tokenizer("m"); }), ErrorCode::kNotFound);
   EXPECT_EQ(tokenizer->id("<s>"), 1);
+}
+
+TEST_F(TextStreams, GrammarsHoldForTexts) {
+  TextOptions options;
+  options.request.sampling = {.temperature = 0, .max_tokens = 60};
+  const auto compiled = [&](GrammarKind kind, const char* text) {
+    return engine().compile_grammar("m", kind, text);
+  };
+  options.request.constraint = compiled(GrammarKind::kRegex, "[a-c]{5}\u00e9");
+  const std::string five = read_all(chat(options)).text;
+  EXPECT_EQ(five.size(), 7u);
+  EXPECT_EQ(five.find_first_not_of("abc"), 5u);
+  EXPECT_EQ(five.substr(5), "\u00e9");
+  options.request.constraint = compiled(GrammarKind::kJsonSchema, R"({"enum": [{"a": 1}]})");
+  EXPECT_EQ(read_all(engine().submit_text("m", "x", options)).text.front(), '{');
+  EXPECT_EQ(code_of([&] { compiled(GrammarKind::kRegex, "("); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { compiled(GrammarKind::kLark, "start: x"); }), ErrorCode::kUnsupported);
 }
 
 TEST_F(TextStreams, ABadFolderFailsUntilItIsMended) {
