@@ -1,17 +1,21 @@
-"""Tokenizing, beside the `tokenizers` package in the same run.
+"""Tokenizing, beside the `tokenizers` package in the same run, and chat templates, beside jinja2.
 
     python benchmarks/text.py FOLDER... [--repeats 5]
 
 Each folder holds a tokenizer.json. For texts in English, of code and in Chinese: MB/s of `encode`
 of one thread, with an empty cache of words and with a full one, and how many times as fast as the
-package's `encode` and `encode_batch_fast` that is. Then the milliseconds that loading takes. Times
-are the process's CPU time, so that other work on the machine counts less.
+package's `encode` and `encode_batch_fast` that is. Then the milliseconds that loading takes. For
+chat templates in the style of model families: microseconds of `Tokenizer.apply_chat_template`, the
+first time and later, and the same with jinja2 in this process. Times are the process's CPU time, so
+that other work on the machine counts less.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import runpy
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,9 +27,12 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import tokenizers
 
 from headrace import _core
+from headrace.text.templates.sandbox import render as render_with_jinja2
+from headrace.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = 8000  # characters
+RENDERINGS = 50  # in one measurement
 CHINESE = (
     "人工智能是研究、开发用于模拟、延伸和扩展人的智能的理论、方法、技术及应用系统的一门新的技术科学。"
     "它企图了解智能的实质，并生产出一种新的能以与人类智能相似的方式做出反应的智能机器。"
@@ -87,6 +94,47 @@ def measure(folder: Path, repeats: int) -> None:
     print(f"  load     {load * 1e3:7.1f} ms {theirs / load:22.1f} x as fast as the package")
 
 
+numbers = itertools.count()  # so that each template is a new one
+
+
+def each_render(render: Callable[[str], Any], template: str, repeats: int) -> tuple[float, float]:
+    """Microseconds of the first rendering of a template, and of later ones."""
+    first = seconds(lambda: render(f"{template}{{# {next(numbers)} #}}"), repeats)
+    render(template)
+    later = seconds(lambda: [render(template) for _ in range(RENDERINGS)], repeats) / RENDERINGS
+    return first * 1e6, later * 1e6
+
+
+def measure_templates(folder: Path, repeats: int) -> None:
+    cases = runpy.run_path(str(ROOT / "tests/python/text/cpp/chat_templates.py"))
+    tokenizer = Tokenizer.from_pretrained(folder)
+    print("chat templates, with tools: us the first time, later; jinja2's")
+    for family in ("qwen", "llama", "harmony"):
+        for turns in (1, 20):
+            question = {"role": "user", "content": "How is the weather in Paris? " * 4}
+            answer = {"role": "assistant", "content": "It is sunny, 25 degrees. " * 8}
+            variables = {"messages": [question, answer] * turns, "tools": cases["TOOLS"]}
+            own = each_render(
+                partial(apply_template, tokenizer, variables), cases["FAMILIES"][family], repeats
+            )
+            theirs = each_render(
+                partial(render_with_jinja2, variables={**variables, "add_generation_prompt": True}),
+                cases["FAMILIES"][family],
+                repeats,
+            )
+            print(
+                f"  {family:8} {2 * turns:3} messages {own[0]:8.0f} {own[1]:8.1f} "
+                f"{theirs[0]:10.0f} {theirs[1]:8.1f}"
+            )
+
+
+def apply_template(tokenizer: Tokenizer, variables: dict[str, Any], template: str) -> str:
+    text: str = tokenizer.apply_chat_template(
+        variables["messages"], variables["tools"], template, tokenize=False
+    )
+    return text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folders", nargs="+", type=Path)
@@ -94,6 +142,7 @@ def main() -> None:
     args = parser.parse_args()
     for folder in args.folders:
         measure(folder, args.repeats)
+    measure_templates(args.folders[0], args.repeats)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,13 @@ _SCRIPTS = """
     Wancho Warang_Citi Yezidi Yi Zanabazar_Square
 """
 SCRIPTS = _SCRIPTS.split()
-# What isn't a union of categories.
-PROPERTIES = ("Alphabetic", "Uppercase", "Lowercase", "White_Space")
+# What isn't a union of categories, with those that it contains: the table has the rest.
+PROPERTIES = {
+    "Alphabetic": ("Lu", "Ll", "Lt", "Lm", "Lo", "Nl"),
+    "Uppercase": ("Lu",),
+    "Lowercase": ("Ll",),
+    "White_Space": ("Zs", "Zl", "Zp"),
+}
 
 
 def characters(last: int = LAST) -> str:
@@ -66,6 +71,14 @@ def partition(names: Sequence[str], text: str) -> list[int]:
         for first, last in ranges(name, text):
             index[first : last + 1] = bytes([number]) * (last + 1 - first)
     return [c << 8 | index[c] for c in range(LAST + 1) if c == 0 or index[c] != index[c - 1]]
+
+
+def rest(name: str, text: str) -> list[tuple[int, int]]:
+    """First and last of each run of characters that only the property's own name has."""
+    contained = "".join(rf"\p{{{category}}}" for category in PROPERTIES[name])
+    assert not matched(rf"[{contained}&&\P{{{name}}}]", text)
+    own = matched(rf"[\p{{{name}}}&&[^{contained}]]+", text)
+    return [(ord(text[b]), ord(text[e - 1])) for b, e in own]
 
 
 def folds(text: str) -> list[tuple[int, int, int, int]]:
@@ -152,8 +165,8 @@ def main() -> None:
     write("scripts.cc", body)
     body = ""
     for name in PROPERTIES:
-        bounds = (f"{{{first:#x}, {last:#x}}}" for first, last in ranges(name, text))
-        body += array("CodeRange", f"k{name.replace('_', '')}", bounds)
+        bounds = (f"{{{first:#x}, {last:#x}}}" for first, last in rest(name, text))
+        body += array("CodeRange", f"kOther{name.replace('_', '')}", bounds)
     write("properties.cc", body)
     body = array("Fold", "kFolds", (f"{{{a:#x}, {b:#x}, {c}, {d}}}" for a, b, c, d in folds(text)))
     multi = long_folds(text)

@@ -7,7 +7,7 @@ python text.py encode MODEL "What is 2 + 2?" "Name a colour." |
 
 import sys
 
-from headrace.text.detokenizer import Detokenizer
+from headrace.text.output_text import Detokenizer
 from headrace.text.tokenizer import Tokenizer
 
 

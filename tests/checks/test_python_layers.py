@@ -13,7 +13,7 @@ PACKAGE = ROOT / "python" / "headrace"
 ROW = re.compile(r"^\| (`.*`) \|.*\|(.*)\|$", re.MULTILINE)
 MOST_FILES = 20
 # Folders, and single modules that wrap one part of the extension each.
-OF_THE_EXTENSION = {"native", "grammar", "packed.py", "media/item.py", "media/pictures.py"}
+OF_THE_EXTENSION = {"text", "native", "grammar", "packed.py", "media/item.py", "media/pictures.py"}
 # What the public names of the package itself may be imported by.
 OF_PUBLIC_NAMES = {"allspark", "cli", "compat", "server", "__main__"}
 

@@ -14,7 +14,6 @@ import contextlib
 import copy
 import importlib.util
 import json
-import os
 import random
 import resource
 import sys
@@ -177,9 +176,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     args = parser.parse_args()
-    # A backtrace of the tokenizers package takes tens of megabytes, and where they are missing, it
-    # crashes or hangs (docs/reliability.md): that would hide what is looked for here.
-    os.environ["RUST_BACKTRACE"] = "0"
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)  # this program writes larger numbers than it reads
     limit = args.megabytes << 20

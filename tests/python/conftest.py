@@ -28,10 +28,6 @@ import fake_core  # noqa: E402
 # Background jobs of a shell start with SIGINT ignored, and so would the tests that raise it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-HAS_ENGINE = importlib.util.find_spec("headrace._core") is not None
-if not HAS_ENGINE:  # the package can be tested before the engine is built
-    sys.modules["headrace._core"] = fake_core
-
 import native_model  # noqa: E402
 from model_folders import byte_level_folder  # noqa: E402
 
@@ -104,8 +100,6 @@ def native_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def native_engine(native_folder: Path) -> Iterator[Engine]:
     """An engine with the model "m" running."""
-    if not HAS_ENGINE:
-        pytest.skip("the extension is not built")
     with Engine() as engine:
         engine.install_model("m", native_model.options(native_folder))
         engine.start_model("m")
@@ -121,9 +115,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if TIMING_MODULES & vars(getattr(item, "module", None) or object).keys():
             item.add_marker("threads")
-
-
-def pytest_report_header() -> str:
-    return (
-        f"headrace engine: {'built' if HAS_ENGINE else 'not built, end-to-end tests are skipped'}"
-    )

@@ -15,6 +15,10 @@
 
 #include "headrace/abi.h"
 
+namespace headrace::text::jinja {
+class VariablesBuilder;
+}
+
 namespace headrace::inline v0 {
 
 /// ChatTemplate refuses what is out of range (kInvalidArgument): 4 GiB and more, a depth below 1 or
@@ -46,6 +50,38 @@ struct RenderOptions {
   std::vector<TemplateSpan>* generated = nullptr;
 };
 
+/// Takes the variables of a rendering from a caller that has them as values of its own, which may
+/// be more than JSON has: tuples, and keys of any kind. It begins in the dict of all variables. In
+/// a dict, keys and values alternate:
+///
+///   variables.text("messages");
+///   variables.begin_list();
+///   variables.begin_dict(), variables.text("role"), variables.text("user"), variables.end();
+///   variables.end();
+///
+/// Throws Error: kLimitExceeded, and kInvalidArgument for what isn't allowed at its place: a name
+/// that is no text, an end without a begin, a list or dict as a key.
+class HEADRACE_API TemplateVariables {
+ public:
+  explicit TemplateVariables(text::jinja::VariablesBuilder& builder) : builder_(builder) {}
+
+  void none();
+  void boolean(bool value);
+  void integer(int64_t value);
+  /// Beyond 64 bits: decimal digits, "-" before them. Templates can print it and little more.
+  void big_integer(std::string_view digits);
+  void real(double value);
+  /// UTF-8. A lone surrogate, as three bytes, is a character as others and comes out so.
+  void text(std::string_view value);
+  void begin_list();
+  void begin_tuple();
+  void begin_dict();
+  void end();
+
+ private:
+  text::jinja::VariablesBuilder& builder_;
+};
+
 /// A compiled template. Doesn't change: any thread may use it, many at a time.
 class HEADRACE_API ChatTemplate {
  public:
@@ -60,6 +96,10 @@ class HEADRACE_API ChatTemplate {
   /// Throws Error: kInvalidArgument (the template's own refusal, or a line and what is wrong in
   /// it), kCorruptFile (the JSON), kUnsupported, kLimitExceeded.
   std::string render(std::string_view variables, const RenderOptions& options = {}) const;
+
+  /// As above, with the variables that `give` gives. What it throws goes to the caller.
+  std::string render(const std::function<void(TemplateVariables&)>& give,
+                     const RenderOptions& options = {}) const;
 
  private:
   struct Impl;

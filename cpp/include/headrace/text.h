@@ -69,6 +69,11 @@ class HEADRACE_API Tokenizer {
 
   /// The text of ids. Unknown ids have no text.
   std::string decode(std::span<const int32_t> ids, bool skip_special) const;
+  /// The text that a token adds in the middle of an output: special tokens as they are written,
+  /// U+FFFD for a part of a character, "" for an id without a token.
+  std::string token_text(int32_t id) const;
+  /// The bytes that it adds there, also those of a part of a character.
+  std::string token_bytes(int32_t id) const;
 
   /// A token as the vocabulary spells it; none of an id without a token.
   std::optional<std::string> spelling(int32_t id) const;
@@ -81,7 +86,7 @@ class HEADRACE_API Tokenizer {
   size_t longest_token() const noexcept;
   /// Special tokens: those that have a role first.
   std::vector<SpecialToken> special() const;
-  /// The bytes that ids add to a text, for grammars. Throws Error(kUnsupported) if texts aren't
+  /// The bytes that all ids add to a text, for grammars. Throws Error(kUnsupported) if texts aren't
   /// made token by token.
   VocabularyBytes token_bytes() const;
 

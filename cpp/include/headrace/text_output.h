@@ -62,6 +62,8 @@ class HEADRACE_API Detokenizer {
   std::string finish();
   /// Has an id's text not been given yet?
   bool holding() const noexcept;
+  /// False: this tokenizer's decoder gives all text with finish().
+  bool streams() const noexcept;
 
  private:
   class HEADRACE_LOCAL Impl;

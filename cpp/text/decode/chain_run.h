@@ -19,7 +19,7 @@ class ChainRun {
   /// `decoder` has to stay. at_start false: the first token is as if others had settled before it.
   explicit ChainRun(const Decoder& decoder, bool at_start = true);
 
-  /// Appends what a token settles. REQUIRES: Decoder::prepared().
+  /// Appends what a token settles. REQUIRES: Decoder::prepare().
   void push(std::string_view token, std::string* text) { feed(decoder_->alone(), token, text); }
   /// Appends what is still held. The run is used up.
   void finish(std::string* text);

@@ -197,10 +197,8 @@ bool Decoder::is_byte_level() const noexcept {
          stages_[1].kind == StageKind::kUtf8;
 }
 
-std::string Decoder::prepared(std::string_view token) const {
-  std::string text(token);
-  for (size_t i = 0; i < alone_; ++i) apply_stage(stages_[i], false, false, &text);
-  return text;
+void Decoder::prepare(std::string* token) const {
+  for (size_t i = 0; i < alone_; ++i) apply_stage(stages_[i], false, false, token);
 }
 
 Decoder make_decoder(const json::Value& spec) {

@@ -33,7 +33,7 @@ class Decoder {
   bool is_byte_level() const noexcept;
 
   /// What the stages that see a token alone make of it.
-  std::string prepared(std::string_view token) const;
+  void prepare(std::string* token) const;
 
  private:
   std::vector<Stage> stages_;

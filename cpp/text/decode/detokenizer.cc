@@ -38,7 +38,10 @@ void Detokenizer::go_on_from(std::span<const int32_t> ids, ChainRun* run) {
   if (last == backwards.end()) return;
   const Decoder& chain = *decoder_->chain();
   std::string before(decoder_->at(*last).bytes);
-  if (byte_of(before) >= 0) before = chain.prepared("a");  // a run of bytes ends with the prompt
+  if (byte_of(before) >= 0) {  // a run of bytes ends with the prompt
+    before = "a";
+    chain.prepare(&before);
+  }
   std::string settled;
   run->push(before, &settled);
   ChainRun alone = *run;

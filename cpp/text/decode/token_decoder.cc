@@ -14,11 +14,11 @@ namespace {
 constexpr size_t kMaxBytes = size_t{1} << 30;
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
-/// What a decoder gets of a token of the vocabulary.
-std::string prepared(const Vocabulary& vocabulary, int32_t id, const Decoder& chain) {
-  const bool is_bytes = vocabulary.byte_level() && chain.alone() > 0 &&
-                        chain.stages()[0].kind == StageKind::kByteLevel;
-  return is_bytes ? std::string(vocabulary.bytes(id)) : chain.prepared(vocabulary.spelling(id));
+/// Do decoders get a vocabulary's tokens as they are stored?
+bool decodes_stored(const Vocabulary& vocabulary, const Decoder& chain) {
+  return vocabulary.byte_level()
+             ? chain.alone() > 0 && chain.stages()[0].kind == StageKind::kByteLevel
+             : chain.alone() == 0;
 }
 
 /// With spaces for the marks that stand for them.
@@ -46,8 +46,18 @@ TokenDecoder::TokenDecoder(const Vocabulary& vocabulary, std::span<const AddedTe
     : rules_(std::move(decoder)) {
   const Decoder& chain = *this->chain();
   entries_.reserve(static_cast<size_t>(vocabulary.end()) + added.size());
+  arena_.reserve(vocabulary.text_bytes());
+  const bool stored = decodes_stored(vocabulary, chain);
+  std::string prepared;
   for (int32_t id = 0; id < vocabulary.end(); ++id) {
-    if (vocabulary.kind(id) != TokenKind::kNone) set(id, prepared(vocabulary, id, chain), kKnown);
+    if (vocabulary.kind(id) == TokenKind::kNone) continue;
+    if (stored) {
+      set(id, vocabulary.bytes(id), kKnown);
+      continue;
+    }
+    vocabulary.spell(id, &prepared);
+    chain.prepare(&prepared);
+    set(id, prepared, kKnown);
   }
   std::set<std::string_view> specials;
   for (const AddedText& token : added) {
@@ -55,7 +65,9 @@ TokenDecoder::TokenDecoder(const Vocabulary& vocabulary, std::span<const AddedTe
   }
   const std::map<int32_t, const AddedText*> tokens = by_id(added);
   for (const auto& [id, token] : tokens) {
-    set(id, chain.prepared(token->decoded), kKnown);
+    prepared = token->decoded;
+    chain.prepare(&prepared);
+    set(id, prepared, kKnown);
     flag(id, kSpecial, token->special);
     if (token->special) names_.emplace_back(id, token->content);
     if (specials.contains(token->decoded)) skip(id, token->decoded);
@@ -85,19 +97,20 @@ TokenDecoder::TokenDecoder(const Vocabulary& vocabulary, std::span<const AddedTe
 }
 
 void TokenDecoder::set(int32_t id, std::string_view bytes, unsigned flags) {
-  if (arena_.size() + bytes.size() > kMaxBytes) {
+  if (bytes.size() > kMaxTokenBytes || arena_.size() + bytes.size() > kMaxBytes) {
     throw_error(ErrorCode::kLimitExceeded, "the vocabulary's tokens have more than ", kMaxBytes,
-                " bytes of text");
+                " bytes of text, or one of them more than ", kMaxTokenBytes);
   }
   if (id >= size()) entries_.resize(static_cast<size_t>(id) + 1);
-  entries_[static_cast<size_t>(id)] = {static_cast<uint32_t>(arena_.size()),
-                                       static_cast<uint32_t>(bytes.size()),
-                                       static_cast<uint8_t>(flags)};
+  Entry& entry = entries_[static_cast<size_t>(id)];
+  entry.offset = static_cast<uint32_t>(arena_.size());
+  entry.size = static_cast<uint32_t>(bytes.size()) & kMaxTokenBytes;
+  entry.flags = flags & 0xFF;
   arena_ += bytes;
 }
 
 void TokenDecoder::flag(int32_t id, Flag flag, bool on) {
-  if (on) entries_[static_cast<size_t>(id)].flags |= static_cast<uint8_t>(flag);
+  if (on) entries_[static_cast<size_t>(id)].flags |= flag;
 }
 
 void TokenDecoder::skip(int32_t id, const std::string& text) {

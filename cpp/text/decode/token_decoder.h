@@ -86,10 +86,11 @@ class TokenDecoder {
     kEndsStart = 64,
     kUnknown = 128,
   };
+  static constexpr uint32_t kMaxTokenBytes = (1u << 24) - 1;
   struct Entry {
     uint32_t offset = 0;
-    uint32_t size = 0;
-    uint8_t flags = 0;
+    uint32_t size : 24 = 0;
+    uint32_t flags : 8 = 0;
   };
 
   Token token_of(const Entry& entry) const noexcept {

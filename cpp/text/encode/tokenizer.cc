@@ -116,7 +116,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::string& folder) {
   const text::SequenceEnds ends =
       read.has_ends ? text::SequenceEnds() : ends_of(read.config, read.parts);
   std::unique_ptr<Impl> impl;
-  text::naming_file(folder, [&] {
+  text::naming_file(read.path, [&] {
     impl = std::make_unique<Impl>(std::move(read.config), std::move(read.parts), ends);
   });
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
@@ -147,6 +147,13 @@ void Tokenizer::encode(std::string_view text, const EncodeOptions& options,
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   return impl_->decoder()->decode(ids, skip_special);
+}
+
+std::string Tokenizer::token_text(int32_t id) const { return impl_->decoder()->token_text(id); }
+
+std::string Tokenizer::token_bytes(int32_t id) const {
+  std::optional<std::string> part = impl_->decoder()->part_bytes(id);
+  return part ? std::move(*part) : token_text(id);
 }
 
 std::optional<std::string> Tokenizer::spelling(int32_t id) const {

@@ -15,13 +15,15 @@ FolderTokenizer read_tokenizer_folder(const std::string& folder) {
   made.config = read_tokenizer_config(folder);
   const std::string path = folder + "/tokenizer.json";
   if (const std::optional<FileBytes> file = read_file(path, kMaxTokenizerBytes)) {
+    made.path = path;
     naming_file(path, [&] {
       made.parts = read_tokenizer_json(file->view());
       add_missing_tokens(made.config, &made.parts);
     });
     return made;
   }
-  if (std::optional<TokenizerParts> parts = read_vocabulary_folder(folder, made.config)) {
+  if (std::optional<TokenizerParts> parts =
+          read_vocabulary_folder(folder, made.config, &made.path)) {
     made.parts = std::move(*parts);
     made.has_ends = true;
     return made;

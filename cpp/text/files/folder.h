@@ -10,6 +10,7 @@
 namespace headrace::text {
 
 struct FolderTokenizer {
+  std::string path;  ///< of the file that the parts are from
   TokenizerConfig config;
   TokenizerParts parts;
   /// The parts decide on their own what is put around a text: the configuration is in them.

@@ -101,8 +101,9 @@ void ModelJsonReader::read_vocabulary() {
       throw_error(ErrorCode::kCorruptFile, "model: the id of the token \"", token.substr(0, 64),
                   "\" must be in 0..", Vocabulary::kMaxId, " at byte ", scanner_.offset());
     }
-    vocabulary_->add(static_cast<int32_t>(id.integer), token);
+    vocabulary_->append(static_cast<int32_t>(id.integer), token);
   }
+  vocabulary_->index();
   has_vocabulary_ = true;
 }
 
@@ -112,11 +113,12 @@ void ModelJsonReader::read_pieces() {
   while (scanner_.next_item()) {
     scanner_.enter_list();
     if (!scanner_.next_item()) scanner_.fail("expected a piece");
-    vocabulary_->add(vocabulary_->end(), scanner_.read_string(&left_));
+    vocabulary_->append(vocabulary_->end(), scanner_.read_string(&left_));
     if (!scanner_.next_item()) scanner_.fail("expected a score");
     scores_.push_back(scanner_.read_number().real);
     if (scanner_.next_item()) scanner_.fail("expected the end of a piece");
   }
+  vocabulary_->index();
   has_vocabulary_ = has_pieces_ = true;
 }
 
@@ -124,9 +126,14 @@ void ModelJsonReader::read_merges() {
   BpeOptions options;
   options.continuing_subword_prefix = prefix_.value_or("");
   builder_ = std::make_unique<BpeBuilder>(vocabulary_, std::move(options));
-  builder_->reserve(static_cast<size_t>(vocabulary_->count()));
   scanner_.enter_list();
-  while (scanner_.next_item()) read_merge();
+  bool more = scanner_.next_item();
+  if (more) {
+    // Nearly always the rest of the file, so that the tables get their size at once.
+    const size_t quotes = scanner_.peek() == Next::kList ? 4 : 2;
+    builder_->reserve(scanner_.count_ahead('"') / quotes);
+  }
+  for (; more; more = scanner_.next_item()) read_merge();
 }
 
 /// "a b" in older files, ["a", "b"] in newer ones.

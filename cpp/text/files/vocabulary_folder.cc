@@ -165,16 +165,17 @@ int32_t named_id(const TokenizerConfig& config, std::string_view name,
 }  // namespace
 
 std::optional<TokenizerParts> read_vocabulary_folder(const std::string& folder,
-                                                     const TokenizerConfig& config) {
+                                                     const TokenizerConfig& config,
+                                                     std::string* path) {
   const auto name = std::find_if(kVocabularyFiles.begin(), kVocabularyFiles.end(),
                                  [&](const char* file) { return is_there(folder + "/" + file); });
   if (name == kVocabularyFiles.end()) {
     return std::nullopt;
   }
-  const std::string path = folder + "/" + *name;
-  const std::optional<FileBytes> file = read_file(path, kMaxVocabularyBytes);
+  *path = folder + "/" + *name;
+  const std::optional<FileBytes> file = read_file(*path, kMaxVocabularyBytes);
   std::optional<TokenizerParts> parts;
-  naming_file(path, [&] {
+  naming_file(*path, [&] {
     TokenizerTables tables = read_tables(*name, file ? file->view() : std::string_view(), config);
     const bool llama = config.tokenizer_class.starts_with("Llama") ||
                        config.tokenizer_class.starts_with("CodeLlama");

@@ -1,9 +1,10 @@
 #include "text/json/scanner.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cstring>
 
 #include "base/check.h"
 #include "text/unicode/utf8.h"
@@ -11,19 +12,18 @@
 namespace headrace::text::json {
 namespace {
 
-constexpr uint64_t kOnes = 0x0101010101010101;
-constexpr uint64_t kHighs = 0x8080808080808080;
+constexpr ptrdiff_t kBlock = sizeof(__m128i);
 
-constexpr uint64_t bytes_below(uint64_t word, uint8_t limit) {
-  return (word - kOnes * limit) & ~word & kHighs;
-}
-constexpr uint64_t bytes_equal(uint64_t word, uint8_t value) {
-  return bytes_below(word ^ (kOnes * value), 1);
-}
+__m128i load_block(const char* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
 
-constexpr bool is_plain(char c) {
-  return static_cast<uint8_t>(c) >= 0x20 && static_cast<uint8_t>(c) < 0x80 && c != '"' && c != '\\';
+unsigned bytes_equal(__m128i block, char value) {
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8(value))));
 }
+unsigned control_bytes(__m128i block) {
+  const __m128i lowest = _mm_min_epu8(block, _mm_set1_epi8(0x1F));
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(lowest, block)));
+}
+unsigned high_bytes(__m128i block) { return static_cast<unsigned>(_mm_movemask_epi8(block)); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -33,25 +33,27 @@ void Scanner::fail(const char* what) const {
   throw_error(ErrorCode::kCorruptFile, "not valid JSON: ", what, " at byte ", offset());
 }
 
-void Scanner::skip_space() noexcept {
-  constexpr uint64_t kSpaces = kOnes * ' ';
+void Scanner::fail_count() const {
+  throw_error(ErrorCode::kLimitExceeded, "JSON has too many values: more than allowed at byte ",
+              offset());
+}
+
+/// Of a value that isn't what was expected.
+void Scanner::fail_kind(const char* what) {
+  peek();
+  fail(what);
+}
+
+void Scanner::skip_spaces() noexcept {
   while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) {
     if (*at_++ != '\n') continue;
     // Files with one value a line have runs of spaces before each.
-    uint64_t word = 0;
-    for (; end_ - at_ >= 8; at_ += 8) {
-      std::memcpy(&word, at_, 8);
-      if (word != kSpaces) break;
+    while (end_ - at_ >= kBlock) {
+      const unsigned other = ~bytes_equal(load_block(at_), ' ') & 0xFFFF;
+      at_ += other == 0 ? kBlock : std::countr_zero(other);
+      if (other != 0) break;
     }
   }
-}
-
-void Scanner::count_value() {
-  if (values_left_ == 0) {
-    throw_error(ErrorCode::kLimitExceeded, "JSON has too many values: more than allowed at byte ",
-                offset());
-  }
-  --values_left_;
 }
 
 Scanner::Next Scanner::peek() {
@@ -118,8 +120,7 @@ bool Scanner::next_member(char closing) {
 bool Scanner::next_key(std::string* buffer, std::string_view* key) {
   if (!next_member('}')) return false;
   if (at_ == end_ || *at_ != '"') fail("expected a key");
-  ++values_left_;  // a key is no value
-  *key = read_string(buffer);
+  *key = read_quoted(buffer);
   skip_space();
   if (at_ == end_ || *at_ != ':') fail("expected a colon");
   ++at_;
@@ -128,69 +129,58 @@ bool Scanner::next_key(std::string* buffer, std::string_view* key) {
 
 bool Scanner::next_item() { return next_member(']'); }
 
-/// Behind the ASCII characters from `at` on that stand for themselves.
-const char* Scanner::plain_end(const char* at) const noexcept {
-  while (end_ - at >= 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, at, 8);
-    // Behind the first special byte the borrow may mark others, so only the lowest mark counts.
-    const uint64_t special = bytes_below(word, 0x20) | bytes_equal(word, '"') |
-                             bytes_equal(word, '\\') | (word & kHighs);
+/// Moves to what ends a string, an escape or a character that may not be in one. Returns whether it
+/// has passed characters beyond ASCII.
+bool Scanner::skip_plain() noexcept {
+  unsigned high = 0;
+  while (end_ - at_ >= kBlock) {
+    const __m128i block = load_block(at_);
+    const unsigned special =
+        bytes_equal(block, '"') | bytes_equal(block, '\\') | control_bytes(block);
     if (special != 0) {
-      static_assert(std::endian::native == std::endian::little);
-      return at + std::countr_zero(special) / 8;
+      const int place = std::countr_zero(special);
+      at_ += place;
+      return (high | (high_bytes(block) & ((1u << place) - 1))) != 0;
     }
-    at += 8;
+    high |= high_bytes(block);
+    at_ += kBlock;
   }
-  while (at < end_ && is_plain(*at)) ++at;
-  return at;
+  for (; at_ < end_ && *at_ != '"' && *at_ != '\\'; ++at_) {
+    const auto byte = static_cast<uint8_t>(*at_);
+    if (byte < 0x20) break;
+    high |= byte & 0x80u;
+  }
+  return high != 0;
 }
 
-/// Behind the characters beyond ASCII from `at` on.
-const char* Scanner::character_end(const char* at) const {
-  const auto byte = [&](const char* p) { return p < end_ ? static_cast<uint8_t>(*p) : 0u; };
-  const auto follows = [&](const char* p) { return (byte(p) & 0xC0) == 0x80; };
-  const uint32_t first = byte(at);
-  const uint32_t second = byte(at + 1);
-  if (first >= 0xC2 && first < 0xE0 && follows(at + 1)) return at + 2;
-  if (first >= 0xE0 && first < 0xF0 && follows(at + 1) && follows(at + 2) &&
-      !(first == 0xE0 && second < 0xA0) && !(first == 0xED && second >= 0xA0)) {
-    return at + 3;
-  }
-  if (first >= 0xF0 && first < 0xF5 && follows(at + 1) && follows(at + 2) && follows(at + 3) &&
-      !(first == 0xF0 && second < 0x90) && !(first == 0xF4 && second >= 0x90)) {
-    return at + 4;
-  }
-  throw_error(ErrorCode::kCorruptFile, "not valid JSON: it is not UTF-8 at byte ", at - begin_);
+void Scanner::check_utf8(const char* begin) const {
+  const size_t wrong = invalid_utf8_at({begin, static_cast<size_t>(at_ - begin)});
+  if (wrong == kValid) return;
+  throw_error(ErrorCode::kCorruptFile, "not valid JSON: it is not UTF-8 at byte ",
+              static_cast<size_t>(begin - begin_) + wrong);
 }
 
-std::string_view Scanner::read_string(std::string* buffer) {
-  if (peek() != Next::kString) fail("expected a string");
-  count_value();
+/// REQUIRES: a quotation mark comes next.
+std::string_view Scanner::read_quoted(std::string* buffer) {
   ++at_;
-  const char* start = at_;
   bool escaped = false;
   for (;;) {
-    at_ = plain_end(at_);
+    const char* start = at_;
+    if (skip_plain()) check_utf8(start);
     if (at_ == end_) fail("the text ends within a string");
-    if (static_cast<uint8_t>(*at_) >= 0x80) {
-      at_ = character_end(at_);
-    } else if (*at_ == '"') {
-      const std::string_view rest(start, static_cast<size_t>(at_ - start));
+    const std::string_view part(start, static_cast<size_t>(at_ - start));
+    if (*at_ == '"') {
       ++at_;
-      if (!escaped) return rest;
-      buffer->append(rest);
+      if (!escaped) return part;
+      buffer->append(part);
       return *buffer;
-    } else if (*at_ == '\\') {
-      if (!escaped) buffer->clear();
-      escaped = true;
-      buffer->append(start, at_);
-      ++at_;
-      read_escape(buffer);
-      start = at_;
-    } else {
-      fail("a control character within a string");
     }
+    if (*at_ != '\\') fail("a control character within a string");
+    if (!escaped) buffer->clear();
+    escaped = true;
+    buffer->append(part);
+    ++at_;
+    read_escape(buffer);
   }
 }
 
@@ -282,6 +272,25 @@ Scanner::Number Scanner::read_number() {
     fail("a number too large or too small");
   }
   return number;
+}
+
+size_t Scanner::count_ahead(char byte) const noexcept {
+  const __m128i wanted = _mm_set1_epi8(byte);
+  const char* at = at_;
+  __m128i sums = _mm_setzero_si128();
+  while (end_ - at >= kBlock) {
+    // A match is -1: as many blocks as a byte can count.
+    __m128i counts = _mm_setzero_si128();
+    const char* end = at + std::min<ptrdiff_t>((end_ - at) / kBlock, 255) * kBlock;
+    for (; at < end; at += kBlock) {
+      counts = _mm_sub_epi8(counts, _mm_cmpeq_epi8(load_block(at), wanted));
+    }
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(counts, _mm_setzero_si128()));
+  }
+  const auto tail = std::count(at, end_, byte);
+  return static_cast<size_t>(_mm_cvtsi128_si64(sums)) +
+         static_cast<size_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(sums, sums))) +
+         static_cast<size_t>(tail);
 }
 
 void Scanner::skip_value() {

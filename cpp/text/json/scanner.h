@@ -35,7 +35,12 @@ class Scanner {
   bool next_item();
 
   /// Of the text itself if it has no escapes, else of `buffer`.
-  std::string_view read_string(std::string* buffer);
+  std::string_view read_string(std::string* buffer) {
+    skip_space();
+    if (at_ == end_ || *at_ != '"') fail_kind("expected a string");
+    count_value();
+    return read_quoted(buffer);
+  }
   bool read_bool();
   void read_null();
   struct Number {
@@ -51,6 +56,8 @@ class Scanner {
 
   /// Where the next value begins, or what stands there.
   size_t offset() const noexcept { return static_cast<size_t>(at_ - begin_); }
+  /// How often a byte stands in what has not been read yet.
+  size_t count_ahead(char byte) const noexcept;
   /// Another place of the same text, which `offset` gave.
   void go_to(size_t offset) noexcept { at_ = begin_ + offset; }
 
@@ -61,13 +68,23 @@ class Scanner {
   [[noreturn]] void fail(const char* what) const;
 
  private:
-  void skip_space() noexcept;
-  void count_value();
+  void skip_space() noexcept {
+    if (at_ < end_ && *at_ > ' ') return;
+    skip_spaces();
+  }
+  void skip_spaces() noexcept;
+  void count_value() {
+    if (values_left_ == 0) fail_count();
+    --values_left_;
+  }
+  [[noreturn]] void fail_count() const;
+  [[noreturn]] void fail_kind(const char* what);
   void close() noexcept;
   bool next_member(char closing);
   void read_word(std::string_view word);
-  const char* plain_end(const char* at) const noexcept;
-  const char* character_end(const char* at) const;
+  std::string_view read_quoted(std::string* buffer);
+  bool skip_plain() noexcept;
+  void check_utf8(const char* begin) const;
   void read_escape(std::string* out);
   uint32_t read_hex();
 

@@ -110,7 +110,7 @@ void Bpe::encode_bytes(std::string_view word, bool ranges, BpeScratch* scratch,
                        std::vector<Token>* tokens) const {
   const Part part{word, 0, ranges};
   const uint32_t hash = Vocabulary::hash(word);
-  if (const CachedWord* found = scratch->find(word, hash); found != nullptr) {
+  if (const CachedWord* found = scratch->words.find(word, hash); found != nullptr) {
     emit_known(found->ids.data(), found->count, part, tokens);
     return;
   }
@@ -141,7 +141,7 @@ void Bpe::encode_characters(std::string_view word, bool ranges, BpeScratch* scra
       emit_known(scratch->ids.data(), 1, part, tokens);
     } else {
       const uint32_t hash = Vocabulary::hash(part.text);
-      const CachedWord* found = scratch->find(part.text, hash);
+      const CachedWord* found = scratch->words.find(part.text, hash);
       if (found != nullptr) {
         emit_known(found->ids.data(), found->count, part, tokens);
       } else {
@@ -187,7 +187,7 @@ void Bpe::encode_known(const Part& part, uint32_t hash, BpeScratch* scratch,
     return;
   }
   if (count > 1) count = scan_merges(part.text, scratch->ids.data(), count);
-  scratch->keep(part.text, hash, scratch->ids.data(), count);
+  scratch->words.keep(part.text, hash, scratch->ids.data(), count);
   emit_known(scratch->ids.data(), count, part, tokens);
 }
 

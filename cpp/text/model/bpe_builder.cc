@@ -62,10 +62,10 @@ void BpeBuilder::add_merge(std::string_view left, std::string_view right) {
   }
   spelled.end = static_cast<uint32_t>(text_.size());
   const std::string_view text(text_);
-  spelled.left_hash = Vocabulary::hash(text.substr(spelled.begin, spelled.middle - spelled.begin));
-  spelled.right_hash = Vocabulary::hash(text.substr(spelled.middle));
-  vocabulary_->prefetch(spelled.left_hash);
-  vocabulary_->prefetch(spelled.right_hash);
+  spelled.left = Vocabulary::key_of(text.substr(spelled.begin, spelled.middle - spelled.begin));
+  spelled.right = Vocabulary::key_of(text.substr(spelled.middle));
+  vocabulary_->prefetch(spelled.left);
+  vocabulary_->prefetch(spelled.right);
   spelled_.push_back(spelled);
   if (spelled_.size() == kGroup) flush_spelled();
 }
@@ -86,7 +86,7 @@ void BpeBuilder::add_spelled_outside(std::string_view left, std::string_view rig
 int32_t BpeBuilder::merged_id(std::string_view bytes) const {
   // Merges make tokens in the order of ids, nearly always.
   for (const int32_t guess : {last_merged_ + 1, last_merged_}) {
-    if (vocabulary_->bytes(guess) == bytes && !vocabulary_->is_spelled(guess)) return guess;
+    if (vocabulary_->is(guess, bytes)) return guess;
   }
   return vocabulary_->find(bytes);
 }
@@ -98,8 +98,8 @@ Merge BpeBuilder::look_up(const Spelled& spelled) {
   const std::string_view right = both.substr(left.size());
   Merge merge;
   merge.rank = spelled.rank;
-  merge.left = vocabulary_->find(left, spelled.left_hash);
-  merge.right = vocabulary_->find(right, spelled.right_hash);
+  merge.left = vocabulary_->find(left, spelled.left);
+  merge.right = vocabulary_->find(right, spelled.right);
   const std::string& prefix = options_.continuing_subword_prefix;
   if (prefix.empty()) {
     merge.id = merged_id(both);
@@ -117,14 +117,6 @@ Merge BpeBuilder::look_up(const Spelled& spelled) {
 }
 
 void BpeBuilder::flush_spelled() {
-  for (const Spelled& spelled : spelled_) {
-    vocabulary_->prefetch_entry(spelled.left_hash);
-    vocabulary_->prefetch_entry(spelled.right_hash);
-  }
-  for (const Spelled& spelled : spelled_) {
-    vocabulary_->prefetch_bytes(spelled.left_hash);
-    vocabulary_->prefetch_bytes(spelled.right_hash);
-  }
   for (const Spelled& spelled : spelled_) {
     merges_.push_back(look_up(spelled));
     merged_[spelled.rank] = merges_.back().id;

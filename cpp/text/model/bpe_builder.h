@@ -2,6 +2,7 @@
 
 // Makes the byte-pair-encoding model from what the different files hold.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/model/junctions.h"
 #include "text/model/model.h"
 #include "text/model/pair_table.h"
 #include "text/vocab/vocabulary.h"
@@ -28,31 +30,16 @@ struct BpeOptions {
   std::string end_of_word_suffix;         ///< of the last character
 };
 
-/// Which characters stand side by side where two tokens merge. May say so of some that never do.
-class Junctions {
- public:
-  void add(char32_t left, char32_t right) { bits_[place(left, right) / 64] |= bit(left, right); }
-  bool may_join(char32_t left, char32_t right) const noexcept {
-    return (bits_[place(left, right) / 64] & bit(left, right)) != 0;
-  }
-
- private:
-  static constexpr size_t kBits = size_t{1} << 20;
-  static size_t place(char32_t left, char32_t right) noexcept {
-    const uint64_t pair = static_cast<uint64_t>(left) << 21 | right;
-    return static_cast<size_t>(pair * 0x9E3779B97F4A7C15 >> 44);
-  }
-  static uint64_t bit(char32_t left, char32_t right) noexcept {
-    return uint64_t{1} << place(left, right) % 64;
-  }
-  std::vector<uint64_t> bits_ = std::vector<uint64_t>(kBits / 64);
-};
-
 class BpeBuilder {
  public:
   BpeBuilder(std::shared_ptr<const Vocabulary> vocabulary, BpeOptions options);
 
-  void reserve(size_t merges) { pairs_.reserve(merges); }
+  /// For so many merges, or as many as there may be.
+  void reserve(size_t merges) {
+    merges = std::min<size_t>(merges, PairTable::kNoRank);
+    pairs_.reserve(merges);
+    merged_.reserve(merges);
+  }
 
   /// The next merge of a list in order of rank, by its tokens as the file spells them. Throws
   /// Error(kCorruptFile), now or at a later call: a token that the vocabulary lacks.
@@ -78,8 +65,8 @@ class BpeBuilder {
     uint32_t middle = 0;
     uint32_t end = 0;
     uint32_t rank = 0;
-    uint32_t left_hash = 0;
-    uint32_t right_hash = 0;
+    Vocabulary::Key left;
+    Vocabulary::Key right;
   };
 
   uint32_t next_rank();

@@ -32,9 +32,8 @@ class PairTable {
   /// kNoRank: they don't merge.
   uint32_t rank(int32_t left, int32_t right) const noexcept {
     const uint64_t key = key_of(left, right);
-    const size_t mask = slots_.size() - 1;
-    size_t slot = place(key) & mask;
-    for (size_t probes = 0; probes <= max_probes_; slot = (slot + 1) & mask, ++probes) {
+    size_t slot = place(key);
+    for (size_t probes = 0; probes <= max_probes_; slot = behind(slot), ++probes) {
       const uint64_t entry = slots_[slot];
       if (entry >> kRankBits == key) return static_cast<uint32_t>(entry) & kNoRank;
       if (entry == kEmpty) return kNoRank;
@@ -64,15 +63,19 @@ class PairTable {
   static uint64_t key_of(int32_t left, int32_t right) noexcept {
     return static_cast<uint64_t>(left) << kIdBits | static_cast<uint32_t>(right);
   }
-  static size_t place(uint64_t key) noexcept {
+  size_t place(uint64_t key) const noexcept {
     uint64_t hash = key * 0x9E3779B97F4A7C15;
     hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93;
-    return static_cast<size_t>(hash ^ hash >> 32);
+    return static_cast<size_t>((hash >> 32) * slots_.size() >> 32);
+  }
+  size_t behind(size_t slot) const noexcept { return slot + 1 == slots_.size() ? 0 : slot + 1; }
+  static size_t slots_for(size_t pairs) noexcept {
+    return std::max(kFirstSlots, pairs / 5 * 8 + 8);
   }
   void grow(size_t slots);
   void insert(uint64_t key, uint32_t rank);
 
-  std::vector<uint64_t> slots_;  ///< at most half full
+  std::vector<uint64_t> slots_;  ///< at most five eighths full
   size_t count_ = 0;
   size_t max_probes_ = 0;  ///< no pair is farther from its place
 };

@@ -19,6 +19,10 @@ class Detokenizer::Impl {
                         .shown = options.shown,
                         .after = options.after}) {}
 
+  bool streams() const noexcept {
+    return decoder_->chain() == nullptr || decoder_->chain()->streams();
+  }
+
  private:
   std::shared_ptr<const text::TokenDecoder> decoder_;
 
@@ -55,6 +59,8 @@ std::string Detokenizer::finish() {
   if (impl_ != nullptr) impl_->run.finish(&text);
   return text;
 }
+
+bool Detokenizer::streams() const noexcept { return impl_ == nullptr || impl_->streams(); }
 
 bool Detokenizer::holding() const noexcept { return impl_ != nullptr && impl_->run.holding(); }
 

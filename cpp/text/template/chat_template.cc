@@ -7,25 +7,10 @@
 #include "text/template/run/evaluator.h"
 #include "text/template/syntax/parser.h"
 #include "text/template/syntax/scopes.h"
+#include "text/template/values/variables.h"
 #include "text/unicode/utf8.h"
 
 namespace headrace::inline v0 {
-
-struct ChatTemplate::Impl {
-  Impl(std::string_view text, const TemplateLimits& with)
-      : limits(with), run(with.max_memory_bytes, with.max_steps, with.max_depth) {
-    text::jinja::Parser parser(text, run);
-    program = parser.parse();
-    std::set<std::string> undeclared;
-    text::jinja::resolve_names(&program, run, &undeclared);
-    variables.assign(undeclared.begin(), undeclared.end());
-  }
-
-  TemplateLimits limits;
-  text::jinja::Run run;  ///< its arena has the nodes
-  text::jinja::Program program;
-  std::vector<std::string> variables;
-};
 
 namespace {
 
@@ -68,6 +53,94 @@ void guarded(uint32_t* line, const Work& work) {
 
 }  // namespace
 
+struct ChatTemplate::Impl {
+  Impl(std::string_view text, const TemplateLimits& with)
+      : limits(with), run(with.max_memory_bytes, with.max_steps, with.max_depth) {
+    text::jinja::Parser parser(text, run);
+    program = parser.parse();
+    std::set<std::string> undeclared;
+    text::jinja::resolve_names(&program, run, &undeclared);
+    variables.assign(undeclared.begin(), undeclared.end());
+  }
+
+  /// make_variables: makes them in the memory of the run.
+  template <class Make>
+  std::string render(const RenderOptions& options, const Make& make_variables) const {
+    text::jinja::Run rendering(limits.max_memory_bytes, limits.max_steps, limits.max_depth);
+    rendering.clock = &options.clock;
+    rendering.line = 0;
+    std::string text;
+    guarded(&rendering.line, [&] {
+      text::jinja::Evaluator evaluator(rendering, make_variables(rendering),
+                                       limits.max_output_bytes);
+      text = evaluator.render(program);
+      if (options.generated != nullptr) {
+        options.generated->clear();
+        for (const text::jinja::GeneratedSpan& span : evaluator.generated) {
+          options.generated->push_back({span.begin, span.end});
+        }
+      }
+    });
+    return text;
+  }
+
+  TemplateLimits limits;
+  text::jinja::Run run;  ///< its arena has the nodes
+  text::jinja::Program program;
+  std::vector<std::string> variables;
+};
+
+namespace {
+
+/// Runs what gives a variable, which stands in no line.
+template <class Work>
+void given(const Work& work) {
+  uint32_t nowhere = 0;
+  guarded(&nowhere, work);
+}
+
+}  // namespace
+
+void TemplateVariables::none() {
+  given([&] { builder_.add(text::jinja::Value::none()); });
+}
+
+void TemplateVariables::boolean(bool value) {
+  given([&] { builder_.add(text::jinja::Value::of(value)); });
+}
+
+void TemplateVariables::integer(int64_t value) {
+  given([&] { builder_.add(text::jinja::Value::of(value)); });
+}
+
+void TemplateVariables::big_integer(std::string_view digits) {
+  given([&] { builder_.add_text(digits, text::jinja::Kind::kBigInt); });
+}
+
+void TemplateVariables::real(double value) {
+  given([&] { builder_.add(text::jinja::Value::of(value)); });
+}
+
+void TemplateVariables::text(std::string_view value) {
+  given([&] { builder_.add_text(value); });
+}
+
+void TemplateVariables::begin_list() {
+  given([&] { builder_.begin(text::jinja::Kind::kList); });
+}
+
+void TemplateVariables::begin_tuple() {
+  given([&] { builder_.begin(text::jinja::Kind::kTuple); });
+}
+
+void TemplateVariables::begin_dict() {
+  given([&] { builder_.begin(text::jinja::Kind::kDict); });
+}
+
+void TemplateVariables::end() {
+  given([&] { builder_.end(); });
+}
+
 ChatTemplate::ChatTemplate(std::string_view text, const TemplateLimits& limits) {
   check_limits(limits);
   if (text.size() > limits.max_template_bytes) {
@@ -87,28 +160,23 @@ const std::vector<std::string>& ChatTemplate::variables() const noexcept {
 }
 
 std::string ChatTemplate::render(std::string_view variables, const RenderOptions& options) const {
-  const TemplateLimits& limits = impl_->limits;
-  if (variables.size() > limits.max_variables_bytes) {
-    throw_error(ErrorCode::kLimitExceeded,
-                "the variables of the chat template, the messages among them, have more than the ",
-                limits.max_variables_bytes, " bytes allowed");
+  const size_t most = impl_->limits.max_variables_bytes;
+  if (variables.size() > most) {
+    text::jinja::fail_variables_size(most);
   }
-  text::jinja::Run run(limits.max_memory_bytes, limits.max_steps, limits.max_depth);
-  run.clock = &options.clock;
-  run.line = 0;
-  std::string text;
-  guarded(&run.line, [&] {
-    text::jinja::Evaluator evaluator(run, text::jinja::variables_from_json(run, variables),
-                                     limits.max_output_bytes);
-    text = evaluator.render(impl_->program);
-    if (options.generated != nullptr) {
-      options.generated->clear();
-      for (const text::jinja::GeneratedSpan& span : evaluator.generated) {
-        options.generated->push_back({span.begin, span.end});
-      }
-    }
+  return impl_->render(options, [&](text::jinja::Run& run) {
+    return text::jinja::variables_from_json(run, variables);
   });
-  return text;
+}
+
+std::string ChatTemplate::render(const std::function<void(TemplateVariables&)>& give,
+                                 const RenderOptions& options) const {
+  return impl_->render(options, [&](text::jinja::Run& run) {
+    text::jinja::VariablesBuilder builder(run, impl_->limits.max_variables_bytes);
+    TemplateVariables variables(builder);
+    give(variables);
+    return builder.finish();
+  });
 }
 
 }  // namespace headrace::inline v0

@@ -1,5 +1,6 @@
 #include "text/unicode/utf8.h"
 
+#include <bit>
 #include <cstring>
 
 namespace headrace::text {
@@ -42,6 +43,16 @@ Part part_at(std::string_view bytes, size_t at) noexcept {
   return {size, true, false};
 }
 
+/// Of a character with two or three bytes and no rules of its own, else 0.
+size_t common_size(std::string_view bytes, size_t at) noexcept {
+  const uint8_t first = byte_at(bytes, at);
+  if (first >= 0xC2 && first < 0xE0) {
+    return bytes.size() - at >= 2 && utf8_continues(bytes[at + 1]) ? 2 : 0;
+  }
+  const bool common = first > 0xE0 && first < 0xF0 && first != 0xED && bytes.size() - at >= 3;
+  return common && utf8_continues(bytes[at + 1]) && utf8_continues(bytes[at + 2]) ? 3 : 0;
+}
+
 }  // namespace
 
 size_t ascii_end(std::string_view bytes, size_t at) noexcept {
@@ -50,7 +61,8 @@ size_t ascii_end(std::string_view bytes, size_t at) noexcept {
     uint64_t word = 0;
     std::memcpy(&word, bytes.data() + at, 8);
     if ((word & kHighBits) != 0) {
-      break;
+      static_assert(std::endian::native == std::endian::little);
+      return at + static_cast<size_t>(std::countr_zero(word & kHighBits)) / 8;
     }
     at += 8;
   }
@@ -63,6 +75,11 @@ size_t ascii_end(std::string_view bytes, size_t at) noexcept {
 size_t invalid_utf8_at(std::string_view bytes) noexcept {
   size_t at = ascii_end(bytes, 0);
   while (at < bytes.size()) {
+    if (const size_t size = common_size(bytes, at)) {
+      at += size;
+      if (at < bytes.size() && byte_at(bytes, at) < 0x80) at = ascii_end(bytes, at);
+      continue;
+    }
     const Part part = part_at(bytes, at);
     if (!part.whole) {
       return at;

@@ -1,30 +1,54 @@
-#include "headrace/chat_template.h"
-
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "bindings.h"
+#include "headrace/chat_template.h"
+#include "plain_values.h"
+#include "utf8.h"
 
 namespace py = pybind11;
 
 namespace headrace::python {
 
+namespace {
+
+/// A lone surrogate raises UnicodeEncodeError.
+std::unique_ptr<ChatTemplate> compile(const py::str& text) {
+  const std::string_view utf8 = utf8_of(text);
+  const py::gil_scoped_release release;
+  return std::make_unique<ChatTemplate>(utf8);
+}
+
+py::str render(const ChatTemplate& chat, const py::dict& variables) {
+  std::string text;
+  {
+    std::optional<py::gil_scoped_release> release;
+    text = chat.render([&](TemplateVariables& to) {
+      give_variables(variables, &to);
+      release.emplace();
+    });
+  }
+  // Lone surrogates of the variables come back.
+  PyObject* const made =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass");
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(made);
+}
+
+}  // namespace
+
 void bind_chat_template(py::module_& module) {
-  using Released = py::call_guard<py::gil_scoped_release>;
   py::class_<ChatTemplate>(module, "ChatTemplate",
                            "A chat template, compiled. Any thread may use it.")
-      .def(py::init([](const std::string& text) { return ChatTemplate(text); }), py::arg("text"),
-           Released())
+      .def(py::init(&compile), py::arg("text"))
       .def("variables", &ChatTemplate::variables,
            "The variables that it reads and doesn't set itself, sorted.")
-      .def(
-          "render",
-          [](const ChatTemplate& chat, const std::string& variables) {
-            return chat.render(variables);
-          },
-          py::arg("variables"), Released(), "The text for variables given as a JSON object.");
+      .def("render", &render, py::arg("variables"), "The text for these variables.");
 }
 
 }  // namespace headrace::python

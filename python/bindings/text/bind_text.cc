@@ -9,6 +9,7 @@
 #include "bindings.h"
 #include "headrace/status.h"
 #include "headrace/text.h"
+#include "ids.h"
 #include "utf8.h"
 
 namespace py = pybind11;
@@ -25,6 +26,8 @@ py::str str_of(const std::string& text) {
   if (made == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::str>(made);
 }
+
+py::bytes bytes_of(const std::string& data) { return {data.data(), data.size()}; }
 
 py::list list_of(const Ids& ids) {
   py::list list(ids.size());
@@ -79,7 +82,8 @@ py::tuple encode_with_offsets(const Tokenizer& tokenizer, const py::str& text,
   return py::make_tuple(list_of(ids), offsets);
 }
 
-py::str decode(const Tokenizer& tokenizer, const Ids& ids, bool skip_special_tokens) {
+py::str decode(const Tokenizer& tokenizer, const py::iterable& numbers, bool skip_special_tokens) {
+  const Ids ids = ids_of(numbers);
   std::string text;
   {
     const py::gil_scoped_release release;
@@ -88,8 +92,8 @@ py::str decode(const Tokenizer& tokenizer, const Ids& ids, bool skip_special_tok
   return str_of(text);
 }
 
-py::object spelling(const Tokenizer& tokenizer, int32_t id) {
-  const std::optional<std::string> text = tokenizer.spelling(id);
+py::object spelling(const Tokenizer& tokenizer, const py::object& id) {
+  const std::optional<std::string> text = tokenizer.spelling(id_of(id));
   return text ? py::object(str_of(*text)) : py::none();
 }
 
@@ -99,6 +103,23 @@ py::list special(const Tokenizer& tokenizer) {
     tokens.append(py::make_tuple(str_of(token.role), str_of(token.text), token.id));
   }
   return tokens;
+}
+
+/// Of all tokens: their bytes by id, those at the start of an output where they differ, the control
+/// tokens, and whether the start's hold behind a control token, too.
+py::tuple vocabulary_bytes(const Tokenizer& tokenizer) {
+  VocabularyBytes bytes;
+  {
+    const py::gil_scoped_release release;
+    bytes = tokenizer.token_bytes();
+  }
+  py::list tokens(bytes.tokens.size());
+  for (size_t id = 0; id < bytes.tokens.size(); ++id) tokens[id] = bytes_of(bytes.tokens[id]);
+  py::dict first;
+  for (const auto& [id, data] : bytes.first_tokens) first[py::int_(id)] = bytes_of(data);
+  py::dict special;
+  for (const auto& [id, name] : bytes.special_tokens) special[py::int_(id)] = str_of(name);
+  return py::make_tuple(tokens, first, special, bytes.special_restarts);
 }
 
 }  // namespace
@@ -126,6 +147,20 @@ void bind_text(py::module_& module) {
             return tokenizer.id(utf8_of(token));
           },
           py::arg("token"), "The id of a token, or None.")
+      .def(
+          "token_text",
+          [](const Tokenizer& tokenizer, const py::object& id) {
+            return str_of(tokenizer.token_text(id_of(id)));
+          },
+          py::arg("id"), "The text that a token adds in the middle of an output.")
+      .def(
+          "token_bytes",
+          [](const Tokenizer& tokenizer, const py::object& id) {
+            return bytes_of(tokenizer.token_bytes(id_of(id)));
+          },
+          py::arg("id"), "The bytes that it adds there, also those of a part of a character.")
+      .def("vocabulary_bytes", &vocabulary_bytes,
+           "The bytes that all ids add to a text, as headrace.text.token_bytes has them.")
       .def("special", &special, "Special tokens: role, text and id.")
       .def_property_readonly("longest_token", &Tokenizer::longest_token)
       .def("__len__", &Tokenizer::size);

@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "headrace/text.h"
 #include "headrace/text_output.h"
+#include "ids.h"
 #include "utf8.h"
 
 namespace py = pybind11;
@@ -19,19 +20,23 @@ namespace headrace::python {
 namespace {
 
 /// A lone surrogate raises UnicodeEncodeError.
-std::unique_ptr<StopStrings> make_stop_strings(const std::vector<py::str>& strings) {
+std::vector<std::string> texts_of(const std::vector<py::str>& strings) {
   std::vector<std::string> texts;
   texts.reserve(strings.size());
   for (const py::str& string : strings) texts.emplace_back(utf8_of(string));
-  return std::make_unique<StopStrings>(std::span<const std::string>(texts));
+  return texts;
+}
+
+std::unique_ptr<StopStrings> make_stop_strings(const std::vector<py::str>& strings) {
+  return std::make_unique<StopStrings>(std::span<const std::string>(texts_of(strings)));
 }
 
 Detokenizer make_detokenizer(const Tokenizer* tokenizer, bool skip_special_tokens,
-                             std::vector<std::string> shown, std::vector<int32_t> after) {
+                             const std::vector<py::str>& shown, const py::iterable& after) {
   if (tokenizer == nullptr) return Detokenizer();
   return Detokenizer(*tokenizer, {.skip_special_tokens = skip_special_tokens,
-                                  .shown = std::move(shown),
-                                  .after = std::move(after)});
+                                  .shown = texts_of(shown),
+                                  .after = ids_of(after)});
 }
 
 std::unique_ptr<OutputText> make_output_text(const Detokenizer& detokenizer,
@@ -59,11 +64,13 @@ void bind_text_output(py::module_& module) {
   py::class_<Detokenizer>(module, "Detokenizer",
                           "Turns the ids of one output into text; without a tokenizer, into none.")
       .def(py::init(&make_detokenizer), py::arg("tokenizer").none(true) = py::none(),
-           py::arg("skip_special_tokens") = true, py::arg("shown") = std::vector<std::string>(),
-           py::arg("after") = std::vector<int32_t>())
+           py::arg("skip_special_tokens") = true, py::arg("shown") = std::vector<py::str>(),
+           py::arg("after") = py::tuple())
       .def("push", &Detokenizer::push, py::arg("token_id"), "The text that this id settles.")
       .def("finish", &Detokenizer::finish, "The text still held back, after the last id.")
-      .def_property_readonly("holding", &Detokenizer::holding);
+      .def_property_readonly("holding", &Detokenizer::holding)
+      .def_property_readonly("streams", &Detokenizer::streams,
+                             "False: finish() gives all text.");
 
   py::class_<OutputText>(module, "OutputText", "The text of one output, which stop strings end.")
       .def(py::init(&make_output_text), py::arg("detokenizer"),

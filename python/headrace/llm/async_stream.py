@@ -39,7 +39,7 @@ from headrace.native.queue import watch
 from headrace.native.wakeup import Watch
 from headrace.options.lora import LoRARequest
 from headrace.options.output_kind import RequestOutputKind
-from headrace.text.stop_strings import StopStrings
+from headrace.text.output_text import StopStrings
 
 T = TypeVar("T")
 _TEXT_THREADS = 2

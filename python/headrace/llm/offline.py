@@ -78,5 +78,6 @@ class OutputStream(Iterator[list[RequestOutput | None]]):
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_call"):
+        gone = os is None  # at the interpreter's end, whose own work it is then to close all
+        if not gone and hasattr(self, "_call"):
             self.close()

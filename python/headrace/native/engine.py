@@ -342,7 +342,7 @@ class Engine:
             return None
         tokenizer = self._needed_tokenizer(model)
         detokenizer = tokenizer.detokenizer(config.skip_special_tokens, after=after)
-        return OutputText(detokenizer, stops, min_tokens=config.min_tokens)
+        return OutputText(detokenizer, stops, min_tokens=config.min_tokens, cuts_tokens=False)
 
     def _needed_tokenizer(self, model: str) -> Tokenizer:
         tokenizer = self.tokenizer(model)

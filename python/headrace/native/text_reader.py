@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from headrace import _core
 from headrace.native.output import Output, from_core
 from headrace.options.param_checks import MAX_STOP_CHARS, check_texts
-from headrace.text.output_text import OutputText
-from headrace.text.stop_strings import StopMatch, StopStrings
+from headrace.text.output_text import OutputText, StopMatch, StopStrings
 
 
 def stop_strings(stop: str | Sequence[str]) -> StopStrings | None:

@@ -23,9 +23,21 @@ def check_texts(name: str, value: Any, max_chars: int) -> None:
         kind = "a string or a list of strings" if name == "stop" else "a list of strings"
         raise TypeError(f"{name} must be {kind}, got {quoted(value)}")
     check_entries(name, items)
+    for item in items:
+        if not item.isascii():
+            _check_utf8(name, item)
     count = sum(map(len, items))
     if count > max_chars:
         raise ValueError(f"{name} must have at most {max_chars} characters in all, got {count}.")
+
+
+def _check_utf8(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{name} must be text, but {quoted(text)} has a lone surrogate, which is no character"
+        ) from None
 
 
 def check_ids(name: str, value: Any, sequences: bool) -> None:

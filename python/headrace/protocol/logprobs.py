@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.llm.outputs import CompletionOutput, Logprob, RequestOutput
-from headrace.text.detokenizer import Detokenizer, WholeTextDetokenizer
+from headrace.text.output_text import Detokenizer
 from headrace.text.tokenizer import Tokenizer
 
 _LEAST = -9999.0  # instead of minus infinity, which JSON has no number for
@@ -92,7 +92,7 @@ class TextOffsets:
         """text: a fresh one; None: the tokens' own texts are counted. start: of the first token."""
         self._at = start
         # Some know the text at its end alone.
-        self._text = None if isinstance(text, WholeTextDetokenizer) else text
+        self._text = text if text is not None and text.streams else None
 
     def of(self, position: Position) -> int:
         """Of the next token."""
@@ -145,7 +145,7 @@ def _entry(token_id: int, entry: Logprob, tokenizer: Tokenizer | None) -> dict[s
 def _bytes(token_id: int, text: str, tokenizer: Tokenizer | None) -> bytes:
     if tokenizer is None or "\ufffd" not in text:
         return text.encode(errors="replace")
-    return tokenizer.bytes_of(token_id, text)
+    return tokenizer.bytes_of(token_id)
 
 
 def _text(entry: Logprob) -> str:

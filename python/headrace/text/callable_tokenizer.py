@@ -12,11 +12,11 @@ from typing import Any
 from headrace.errors import UnsupportedError
 from headrace.quoting import quoted
 from headrace.text.batch_encoding import BatchEncoding, BatchShape, encode_batch, pad_batch
-from headrace.text.tokenizer import SENTENCEPIECE_FILES, Tokenizer
+from headrace.text.tokenizer import Tokenizer
+from headrace.text.tokenizer_files import VOCABULARY_FILES
 
 # What save_pretrained copies.
 _FILES = (
-    "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -24,7 +24,7 @@ _FILES = (
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
-    *SENTENCEPIECE_FILES,
+    *VOCABULARY_FILES,
 )
 _MOST = 1 << 31  # transformers writes 1e30 where there is no limit
 _OWN = ("padding_side", "truncation_side", "pad_token", "chat_template", "model_max_length")

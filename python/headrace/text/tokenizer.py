@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import TokenizerError
-from headrace.text.backend import Backend
-from headrace.text.detokenizer import Detokenizer
+from headrace import _core
+from headrace._core import Detokenizer, TextTokenizer
+from headrace.errors import TokenizerError, UnsupportedError
+from headrace.quoting import quoted, shortened
 from headrace.text.templates.chat_template import find_template, render_template, template_variables
 from headrace.text.token_bytes import TokenBytes
-from headrace.text.tokenizer_files import TokenizerFiles, read_tokenizer_files
+from headrace.text.tokenizer_files import (
+    VOCABULARY_FILES,
+    TokenizerFiles,
+    read_tokenizer_files,
+)
 
-_SHORT_TEXT = 1 << 16  # tokenized at once
+_SHORT_TEXT = 1 << 16  # characters
 _CUT_MARGIN = 64  # tokens: those at the cut may differ from those of the whole text
 _KEPT_OPENINGS = 32
-SENTENCEPIECE_FILES = ("tokenizer.model", "spm.model", "ernie_token_100k.model")
+_MAX_MESSAGE = 1000  # characters
 
 
 class Tokenizer:
@@ -27,8 +33,8 @@ class Tokenizer:
     prompt is tokenized exactly as written.
     """
 
-    def __init__(self, backend: Backend, files: TokenizerFiles) -> None:
-        self._backend = backend
+    def __init__(self, core: TextTokenizer, files: TokenizerFiles) -> None:
+        self._core = core
         self._files = files
         self._openings: dict[tuple[str | None, str], str] = {}
 
@@ -43,26 +49,18 @@ class Tokenizer:
         folder = resolve_model(os.fspath(path), revision, weights=False)
         tokenizer = cls._from_folder(folder)
         if tokenizer is None:
-            raise TokenizerError(
-                f"{folder} has no tokenizer: expected tokenizer.json or one of "
-                f"{', '.join(SENTENCEPIECE_FILES)}"
-            )
+            names = f"{', '.join(VOCABULARY_FILES[:-1])} or {VOCABULARY_FILES[-1]}"
+            raise TokenizerError(f"{folder} has no tokenizer: expected {names}")
         return tokenizer
 
     @classmethod
     def _from_folder(cls, folder: Path) -> Tokenizer | None:
         """None if the folder has no tokenizer file."""
         files = read_tokenizer_files(folder)
-        if os.path.lexists(folder / "tokenizer.json"):
-            from headrace.text.fast_backend import FastBackend
-
-            return cls(FastBackend(folder / "tokenizer.json", files), files)
-        for name in SENTENCEPIECE_FILES:
-            if os.path.lexists(folder / name):
-                from headrace.text.sentencepiece_backend import SentencePieceBackend
-
-                return cls(SentencePieceBackend(folder / name, files), files)
-        return None
+        if not any(os.path.lexists(folder / name) for name in VOCABULARY_FILES):
+            return None
+        with _errors(f"cannot open {quoted(os.fspath(folder))}"):
+            return cls(TextTokenizer(os.fspath(folder)), files)
 
     @property
     def folder(self) -> Path:
@@ -86,13 +84,14 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}")
-        if max_tokens is not None and len(text) > _SHORT_TEXT:
-            self._check_length(text, max_tokens)
-        return self._backend.encode(text, add_special_tokens)
+        with _errors("cannot tokenize the text"):
+            return self._core.encode(
+                text, add_special_tokens, max_tokens=0 if max_tokens is None else max(max_tokens, 1)
+            )
 
     def encode_beginning(self, text: str, most: int, add_special_tokens: bool = False) -> list[int]:
         """At most so many ids of a text, among them the special tokens that belong around it."""
-        beginning = text[: max((most + _CUT_MARGIN) * self._backend.longest_token(), _SHORT_TEXT)]
+        beginning = text[: max((most + _CUT_MARGIN) * self._core.longest_token, _SHORT_TEXT)]
         ids = self.encode(beginning, add_special_tokens)
         if len(ids) < most and len(beginning) < len(text):  # a normalizer has dropped much of it
             beginning = text
@@ -106,19 +105,11 @@ class Tokenizer:
                 return ids[: before + most - added] + ids[before + len(bare) :]
         return ids[:most]
 
-    def _check_length(self, text: str, max_tokens: int) -> None:
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-        limit = max(max_tokens * self._backend.longest_token(), _SHORT_TEXT)
-        if size > limit:
-            raise TokenizerError(
-                f"the text is too long: it has {size} bytes, and {max_tokens} tokens, the most "
-                f"that fit, hold at most {limit}"
-            )
-
     def decode(self, token_ids: int | Sequence[int], skip_special_tokens: bool = False) -> str:
         """The text of ids. Unknown ids have no text."""
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
-        return self._backend.decode(ids, skip_special_tokens)
+        with _errors("cannot decode the ids"):
+            return self._core.decode(ids, skip_special_tokens)
 
     def detokenizer(
         self,
@@ -132,52 +123,51 @@ class Tokenizer:
         after: the ids that the output goes on from, so that a space at its start stays. Without
             them the output begins a text.
         """
-        return self._backend.detokenizer(skip_special_tokens, shown, after)
+        return Detokenizer(self._core, skip_special_tokens, sorted(shown), after)
 
     def token_text(self, token_id: int) -> str:
         """The text one token adds in the middle of an output (U+FFFD for part of a character)."""
-        return self._backend.token_text(token_id)
+        return self._core.token_text(token_id)
 
-    def bytes_of(self, token_id: int, text: str | None = None) -> bytes:
-        """The bytes one token adds in the middle of an output, also those of a part of a character.
-
-        text: its token_text, where that is known.
-        """
-        text = self.token_text(token_id) if text is None else text
-        part = self._backend.part_bytes(token_id) if "\ufffd" in text else None
-        return text.encode("utf-8", "replace") if part is None else part
+    def bytes_of(self, token_id: int) -> bytes:
+        """The bytes one token adds in the middle of an output, also those of a part of a
+        character."""
+        return self._core.token_bytes(token_id)
 
     def token_bytes(self) -> TokenBytes:
         """The bytes that each id adds to a text. Takes a while: keep the result.
 
         Raises UnsupportedError if this tokenizer's texts aren't made token by token.
         """
-        return self._backend.token_bytes()
+        try:
+            return TokenBytes(*self._core.vocabulary_bytes())
+        except _core.HeadraceError as error:
+            raise UnsupportedError(str(error)) from error
 
     def tokenize(self, text: str) -> list[str]:
         """The vocabulary's spelling of each token of a text."""
-        return [self._backend.token_of(token_id) or "" for token_id in self.encode(text)]
+        return [self._core.spelling(token_id) or "" for token_id in self.encode(text)]
 
     def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> Any:
         """The id of a token or the ids of several; the unknown token's for one not there."""
         if isinstance(tokens, str):
-            token_id = self._backend.id_of(tokens)
+            token_id = self._id_of(tokens)
             return self.unk_token_id if token_id is None else token_id
         return [self.convert_tokens_to_ids(token) for token in tokens]
 
     def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> Any:
         """The spelling of an id or of several; None for one not there."""
         if isinstance(ids, int):
-            return self._backend.token_of(ids)
-        return [self._backend.token_of(token_id) for token_id in ids]
+            return self._core.spelling(ids)
+        return [self._core.spelling(token_id) for token_id in ids]
 
     def __len__(self) -> int:
-        return self._backend.size()
+        return len(self._core)
 
     @property
     def vocab_size(self) -> int:
         """Number of ids, added tokens included."""
-        return self._backend.size()
+        return len(self._core)
 
     # Special tokens.
 
@@ -195,7 +185,7 @@ class Tokenizer:
 
     @property
     def all_special_ids(self) -> list[int]:
-        ids = (self._backend.id_of(token) for token in self.all_special_tokens)
+        ids = map(self._id_of, self.all_special_tokens)
         return [token_id for token_id in ids if token_id is not None]
 
     @property
@@ -231,7 +221,11 @@ class Tokenizer:
         return self._special_id(self.pad_token)
 
     def _special_id(self, token: str | None) -> int | None:
-        return None if token is None else self._backend.id_of(token)
+        return None if token is None else self._id_of(token)
+
+    def _id_of(self, token: str) -> int | None:
+        with _errors("cannot look up the token"):
+            return self._core.id(token)
 
     # Chat.
 
@@ -315,6 +309,17 @@ class Tokenizer:
         Raises TemplateError, as it would.
         """
         return template_variables(find_template(self._files.templates, chat_template, with_tools))
+
+
+@contextlib.contextmanager
+def _errors(doing: str) -> Iterator[None]:
+    """doing: what can't be done with a str that UTF-8 can't have."""
+    try:
+        yield
+    except _core.HeadraceError as error:
+        raise TokenizerError(shortened(str(error), _MAX_MESSAGE)) from error
+    except UnicodeEncodeError:
+        raise TokenizerError(f"{doing}: it has a lone surrogate, which is no character") from None
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:

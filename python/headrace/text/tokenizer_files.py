@@ -11,6 +11,16 @@ from headrace.errors import TokenizerError
 from headrace.quoting import quoted
 from headrace.text.model_files import SPECIAL_TOKEN_KEYS, read_json, read_text
 
+# In the order of preference.
+VOCABULARY_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "spm.model",
+    "ernie_token_100k.model",
+    "qwen.tiktoken",
+    "tiktoken.model",
+    "tekken.json",
+)
 MAX_TOKEN_ID = 1 << 22  # the largest vocabularies have a quarter of a million
 MAX_ADDED_TOKENS = 1 << 17
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-from conftest import HAS_ENGINE
-
 from headrace import shipped_model
 from headrace.batch.answers import Answer, LocalAnswerer
 from headrace.batch.local_engine import LocalEngine
 from headrace.batch.tasks import CHAT, COMPLETIONS
 from headrace.llm.async_llm import AsyncLLM
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
 HELLO = [{"role": "user", "content": "Hello"}]
 

@@ -17,11 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace.cli import main
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
 KILLS = int(os.environ.get("HEADRACE_BATCH_KILLS", "4"))
 SEED = random.randrange(1 << 32)

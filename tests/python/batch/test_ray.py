@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import LLM, shipped_model
 from headrace.cli import batch_ray
@@ -116,7 +115,6 @@ def test_rows_there_and_back() -> None:
     assert failed["text"] == "Hi"
 
 
-@pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 def test_a_batch_of_embeddings() -> None:
     """What an actor does with a batch, without a cluster."""
     pyarrow = pytest.importorskip("pyarrow")

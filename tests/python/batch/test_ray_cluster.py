@@ -19,7 +19,6 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import LLM, SamplingParams, shipped_model
 from headrace.batch.job import BatchJob
@@ -30,8 +29,6 @@ from headrace.cli import main
 from headrace.ray import HeadraceConfig, build_processor, serve_app
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
-
 ROWS = int(os.environ.get("HEADRACE_RAY_ROWS", "300"))
 
 

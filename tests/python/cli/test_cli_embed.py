@@ -7,12 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import LLM, shipped_model
 from headrace.cli import main
 
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 ENGINE = ["--max-model-len", "256", "--threads", "1"]
 
 

@@ -16,7 +16,7 @@ CHILD = """
 import sys
 sys.path[:0] = {path!r}
 import fake_core
-sys.modules["headrace._core"] = fake_core
+fake_core.install()
 if {without!r}:
     sys.modules[{without!r}] = None
 from headrace.cli import main

@@ -5,11 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 
-@pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 def test_async_engine() -> None:
     script = ROOT / "examples" / "async_engine.py"
     code = (

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from allspark_setup import GREEDY, LONG, NAME, OK, loader, needs_engine, prompt, running
+from allspark_setup import GREEDY, LONG, NAME, OK, loader, prompt, running
 
 from headrace.allspark import AsStatus, Engine, HuggingFaceModel
 
-pytestmark = needs_engine
 PARAM = AsStatus.ALLSPARK_PARAM_ERROR
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from allspark_setup import GREEDY, NAME, OK, loader, needs_engine, prompt, running
+from allspark_setup import GREEDY, NAME, OK, loader, prompt, running
 
 from headrace.allspark import AsStatus, Engine, HuggingFaceModel
 
-pytestmark = needs_engine
 PARAM = AsStatus.ALLSPARK_PARAM_ERROR
 
 

@@ -18,7 +18,6 @@ from allspark_setup import (
     OK,
     config,
     loader,
-    needs_engine,
     prompt,
     running,
 )
@@ -36,7 +35,6 @@ from headrace.allspark import (
     TargetDevice,
 )
 
-pytestmark = needs_engine
 PARAM = AsStatus.ALLSPARK_PARAM_ERROR
 DENIED = AsStatus.ALLSPARK_REQUEST_DENIED
 ILLEGAL = AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID

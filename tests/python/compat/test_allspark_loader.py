@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from allspark_setup import GREEDY, NAME, OK, config, loader, needs_engine, prompt
+from allspark_setup import GREEDY, NAME, OK, config, loader, prompt
 
 from headrace import shipped_model
 from headrace.allspark import (
@@ -20,8 +20,6 @@ from headrace.allspark import (
     TargetDevice,
 )
 from headrace.allspark.model_loader import ConfigFieldMissingError
-
-pytestmark = needs_engine
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from allspark_setup import GREEDY, NAME, OK, loader, needs_engine, prompt, running
-from conftest import HAS_ENGINE
+from allspark_setup import GREEDY, NAME, OK, loader, prompt, running
 
 from headrace import shipped_model
 from headrace.allspark import AsStatus
@@ -18,7 +17,6 @@ from headrace.allspark.serving.dlpack import read_floats
 from headrace.allspark.serving.multimedia import MultiMediaError, media_inputs
 from headrace.media import Grid
 
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 PAD, WIDTH = 9, 4
 PROMPT = [1, PAD, PAD, 2, PAD, PAD, PAD, PAD, 3]
 
@@ -129,7 +127,6 @@ def embedding_rows(ids: list[int]) -> Any:
     return np.ascontiguousarray(table[ids])
 
 
-@needs_engine
 def test_rows_of_the_embedding_answer_as_their_tokens_do() -> None:
     model = loader()
     engine = running(model, data_type="float32")

@@ -15,12 +15,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from allspark_setup import needs_engine
 
 from headrace import shipped_model
 from headrace.allspark import Engine
-
-pytestmark = needs_engine
 
 SNIPPET = """
 collected = []

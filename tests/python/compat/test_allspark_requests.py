@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from allspark_setup import GREEDY, LONG, NAME, OK, config, loader, needs_engine, prompt, running
+from allspark_setup import GREEDY, LONG, NAME, OK, config, loader, prompt, running
 
 from headrace.allspark import (
     ASGenerationConfigBuilder,
@@ -19,7 +19,6 @@ from headrace.allspark import (
     HuggingFaceModel,
 )
 
-pytestmark = needs_engine
 Status = GenerateRequestStatus
 RUNNING = (Status.Init, Status.Generating)
 

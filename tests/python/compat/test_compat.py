@@ -19,7 +19,7 @@ RUNNER = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
 import fake_core
-sys.modules["headrace._core"] = fake_core
+fake_core.install()
 runpy.run_module("headrace.compat", run_name="__main__", alter_sys=True)
 """
 

@@ -19,14 +19,11 @@ from typing import Any
 
 import fake_core
 import pytest
-from conftest import HAS_ENGINE
 from ernie_vl_folders import ernie_folder
 from model_folders import write_json
 from vision_folders import vision_folder
 
 from headrace import compat
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
 MODEL = "baidu/ERNIE-4.5-VL-28B-A3B-Paddle"
 CHAT = """

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import shipped_model
 
@@ -111,7 +110,6 @@ def copied(source: Path, folder: Path) -> Path:
     return copy
 
 
-@pytest.mark.skipif(not HAS_ENGINE, reason="needs the built engine")
 @pytest.mark.parametrize("program", DASHINFER, ids=lambda program: program.path)
 def test_dashinfer(program: Program, tmp_path: Path) -> None:
     source = checkout("HEADRACE_DASHINFER_SOURCE") / program.path
@@ -130,7 +128,6 @@ def test_dashinfer(program: Program, tmp_path: Path) -> None:
 
 class Suite(NamedTuple):
     path: str
-    needs_engine: bool = False
     left_out: tuple[str, ...] = ()  # docs/fastdeploy.md has a line for each reason
 
 
@@ -153,10 +150,9 @@ FASTDEPLOY = [
             _V1 + "prompt_logprobs_invalid_less_than_minus_one",
         ),
     ),
-    Suite("tests/entrypoints/test_generation.py", needs_engine=True),
+    Suite("tests/entrypoints/test_generation.py"),
     Suite(
         "tests/entrypoints/test_chat.py",
-        needs_engine=True,
         left_out=(
             "TestChat::test_chat_with_tools",  # replaces a method of the data_processor
             "TestChat::test_validate_tools",  # a method that is not there
@@ -177,8 +173,6 @@ def test_fastdeploy(suite: Suite, tmp_path: Path) -> None:
     source = checkout("HEADRACE_FASTDEPLOY_SOURCE") / suite.path
     if not source.is_file():
         pytest.skip(f"the checkout has no {suite.path}")
-    if suite.needs_engine and not HAS_ENGINE:
-        pytest.skip("needs the built engine")
     (tmp_path / "ERNIE-4.5-0.3B-Paddle").symlink_to(shipped_model())
     copied(source, tmp_path)
     left_out = [

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 from vllm_script import run_script
 
 from headrace import (
@@ -31,8 +31,6 @@ from headrace.errors import UnsupportedError
 sys.path.insert(0, str(ROOT / "tests/soak"))
 
 from adapters import make_adapter
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 
 CUMULATIVE, DELTA, FINAL_ONLY = RequestOutputKind
 PROMPT = "User: What is 2 + 3?\nAssistant: "

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 from embedding_folders import add_modules
 from vllm_script import run_script
 
@@ -25,8 +24,6 @@ from headrace.compat.vllm.distributed import cleanup_dist_env_and_memory
 from headrace.errors import UnsupportedError
 from headrace.options.vllm_args import VLLM_NAMES
 from headrace.options.vllm_names import LLMKeywords
-
-needs_engine = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 
 BASIC = """
 from vllm import LLM, SamplingParams
@@ -299,7 +296,6 @@ SCRIPTS = {
 }
 
 
-@needs_engine
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model = Path(shipped_model())
@@ -310,7 +306,6 @@ def test_script_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     run_script(name, SCRIPTS[name], model, monkeypatch)
 
 
-@needs_engine
 def test_arguments_of_vllms_engine() -> None:
     args = EngineArgs(model=shipped_model(), max_model_len=64, num_threads=1)
     with pytest.raises(TypeError, match="no argument 'stat_logger'"):

@@ -10,11 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
-
 from ernie_vl_folders import Tensors, change_tensors, ernie_folder, set_config
 from model_folders import write_json
 from tokenizers import Tokenizer

@@ -13,7 +13,7 @@ from typing import Any
 import model_folders
 import native_model
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 from headrace import (
     LLM,
@@ -27,10 +27,6 @@ from headrace import (
 from headrace.text.tokenizer import Tokenizer
 
 CHECKPOINT = ROOT / "examples" / "tiny_model" / "checkpoint" / "config.json"
-pytestmark = pytest.mark.skipif(
-    not (HAS_ENGINE and CHECKPOINT.is_file()), reason="needs the built engine and its model"
-)
-
 PERSON = {
     "type": "object",
     "properties": {

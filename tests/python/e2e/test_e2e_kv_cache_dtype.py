@@ -8,15 +8,11 @@ import sys
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 from headrace import LLM, SamplingParams, shipped_model
 
 TINY = ROOT / "examples" / "tiny_model"
-pytestmark = pytest.mark.skipif(
-    not (HAS_ENGINE and (TINY / "checkpoint" / "config.json").is_file()),
-    reason="needs the built engine and its model",
-)
 SEED = 1101
 
 

@@ -11,14 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 from headrace import LLM, RequestOutput, SamplingParams, shipped_model
 
 CHECKPOINT = ROOT / "examples" / "tiny_model" / "checkpoint" / "config.json"
-pytestmark = pytest.mark.skipif(
-    not (HAS_ENGINE and CHECKPOINT.is_file()), reason="needs the built engine and its model"
-)
 GREEDY = SamplingParams(temperature=0.0, max_tokens=40)
 QUESTIONS = [
     "What is 2 + 3?",

@@ -6,12 +6,8 @@ import sys
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
-pytestmark = pytest.mark.skipif(
-    not (HAS_ENGINE and (ROOT / "examples" / "tiny_model" / "checkpoint").is_dir()),
-    reason="needs the built engine and its model",
-)
 DIALOGUES = 150
 
 

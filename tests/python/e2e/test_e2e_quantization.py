@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 import headrace
 from headrace import LLM, SamplingParams, packed, shipped_model
 
 TINY = ROOT / "examples" / "tiny_model"
-pytestmark = pytest.mark.skipif(
-    not (HAS_ENGINE and (TINY / "checkpoint" / "config.json").is_file()),
-    reason="needs the built engine and its model",
-)
 PROMPTS = ["What is 17 + 25?", "Count from 3 to 9.", "Who are you?", "法国的首都是哪里？"]
 
 

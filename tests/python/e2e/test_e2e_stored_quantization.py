@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 import headrace
 from headrace import LLM, SamplingParams, packed
@@ -24,10 +24,6 @@ finally:
     sys.path.remove(str(ROOT / "tests" / "golden"))
 
 SOURCE = ROOT / "examples" / "tiny_model" / "checkpoint"
-pytestmark = pytest.mark.skipif(
-    not (HAS_ENGINE and (SOURCE / "config.json").is_file()),
-    reason="needs the built engine and its model",
-)
 PROMPTS = ["What is 17 + 25?", "Count from 3 to 9.", "Who are you?", "法国的首都是哪里？"]
 Answers = list[tuple[list[int], str]]
 

@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 import thinking_folder
-from conftest import HAS_ENGINE
 
 from headrace import LLM, GuidedDecodingParams, RequestOutput, SamplingParams
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
 ASK = [{"role": "user", "content": "What is one and one?"}]
 

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
+from conftest import ROOT
 
 sys.path.append(str(ROOT / "tests" / "golden"))
 sys.path.append(str(ROOT / "examples" / "tiny_vision"))

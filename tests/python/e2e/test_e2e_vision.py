@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 from model_folders import write_json
 from vision_folders import ERNIE, QWEN, SMOLVLM
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 sys.path.append(str(ROOT / "examples" / "tiny_vision"))
 
@@ -114,7 +114,6 @@ def test_the_questions_have_pictures_of_all_shapes() -> None:
     }
 
 
-@pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 @pytest.mark.parametrize("quantization", [None, "wint8", "wint4"])
 def test_held_out_questions(quantization: str | None) -> None:
     """At least 180 of 200 (it is 188, 188, 186), and but for wint4 all asked about the files."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import (
     LLM,
@@ -25,8 +24,6 @@ from headrace import (
     shipped_model,
 )
 from headrace.llm.requests.collector import Collector
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
 HELLO = [{"role": "user", "content": "Hello"}]
 ENDLESS = SamplingParams(max_tokens=500, ignore_eos=True, seed=1)

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 from headrace import LLM, AsyncLLM, LoRARequest, RequestOutput, SamplingParams, shipped_model
 
 sys.path.insert(0, str(ROOT / "tests/soak"))
 
 from adapters import make_adapter
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
 SHORT = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)
 ENDLESS = SamplingParams(max_tokens=1000, ignore_eos=True, seed=1)

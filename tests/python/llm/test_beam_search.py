@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 from model_folders import golden_folder
 
 from headrace import LLM, AsyncLLM, BeamSearchParams, EngineError, SamplingParams
 
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 PROMPTS = [[3, 5, 7, 11], [40, 2, 9]]
 OPTIONS: dict[str, Any] = {"kv_cache_bytes": 4 << 20, "num_threads": 1, "dtype": "float32"}
 

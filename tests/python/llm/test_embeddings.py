@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 from embedding_folders import add_modules, change_config, reranker_folder, strip_to_body
 from model_folders import golden_folder
 
@@ -28,7 +28,6 @@ from headrace import (
 )
 from headrace.packed import pack
 
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 GOLDEN = json.loads((ROOT / "tests/golden/embeddings.json").read_text())
 POOLINGS = {"last": Pooling.LAST, "mean": Pooling.MEAN, "cls": Pooling.CLS}
 OPTIONS: dict[str, Any] = {"kv_cache_bytes": 4 << 20, "max_model_len": 256, "num_threads": 1}

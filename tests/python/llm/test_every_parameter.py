@@ -13,7 +13,6 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from allspark_setup import needs_engine
 
 from headrace import (
     LLM,
@@ -343,14 +342,12 @@ def test_the_table_of_model_configs_is_complete() -> None:
     assert {*CONFIG, *LOGGED_CONFIG, "model_name", "model_path", "weights_path"} == names
 
 
-@needs_engine
 @pytest.mark.parametrize(("name", "value"), CONFIG.items())
 def test_configs_reach_the_engine(name: str, value: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert planned(**{name: value}) != planned()
     assert "no effect" not in caplog.text
 
 
-@needs_engine
 @pytest.mark.parametrize(("name", "value"), LOGGED_CONFIG.items())
 def test_configs_without_effect_are_logged(
     name: str, value: Any, caplog: pytest.LogCaptureFixture
@@ -359,7 +356,6 @@ def test_configs_without_effect_are_logged(
     assert caplog.text.count(f"{name}={value!r} has no effect") == 1
 
 
-@needs_engine
 @pytest.mark.parametrize("name", ["model_name", "model_path", "weights_path"])
 def test_configs_that_are_empty_are_refused(name: str) -> None:
     with pytest.raises(AsException, match=f"{name} is empty"):
@@ -382,7 +378,6 @@ LOADER: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@needs_engine
 @pytest.mark.parametrize("name", LOADER)
 def test_what_loaders_cannot_do_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
     method, values = LOADER[name]
@@ -394,7 +389,6 @@ def test_what_loaders_cannot_do_is_logged(name: str, caplog: pytest.LogCaptureFi
     assert next(iter(values)) in caplog.text or name in caplog.text
 
 
-@needs_engine
 def test_parameters_of_loaders_work(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     model = HuggingFaceModel(

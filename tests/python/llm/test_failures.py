@@ -342,7 +342,7 @@ class TestClose:
         )
         model_folders.byte_level_folder(tmp_path)
         (tmp_path / "tokenizer.json").write_text("{")
-        with pytest.raises(TokenizerError, match=r"is not a valid tokenizer\.json"):
+        with pytest.raises(TokenizerError, match=r"tokenizer\.json: not valid JSON"):
             make_llm(tmp_path)
         assert closed == [1]
 
@@ -351,7 +351,7 @@ class TestClose:
 import sys
 sys.path[:0] = [{SUPPORT!r}, {str(ROOT / "python")!r}]
 import fake_core
-sys.modules["headrace._core"] = fake_core
+fake_core.install()
 from headrace import LLM, SamplingParams
 fake_core.script = lambda prompt, output, seed: 40
 llm = LLM({str(toy_folder)!r}, max_model_len=100000)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 from headrace import LLM, LoRARequest, SamplingParams
 from headrace.llm.requests.adapters import Changes
@@ -228,7 +228,6 @@ def test_bad_limits(make_llm: Callable[..., LLM], options: dict[str, int]) -> No
         make_llm(enable_lora=True, **options)
 
 
-@pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 @pytest.mark.parametrize("name", ["ernie4_5_all", "qwen2_patterns"])
 def test_the_real_engine_answers_like_peft(name: str) -> None:
     golden = ROOT / "tests/golden"

@@ -217,7 +217,7 @@ def test_of_a_program(how: str, toy_folder: Path) -> None:
 import os, sys
 sys.path[:0] = {[SUPPORT, str(ROOT / "python")]!r}
 import fake_core
-sys.modules["headrace._core"] = fake_core
+fake_core.install()
 from headrace import LLM
 with LLM({str(toy_folder)!r}) as llm:
     if {how!r} == "closed":

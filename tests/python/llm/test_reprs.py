@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from conftest import HAS_ENGINE
-
 from headrace import (
     LLM,
     CompletionOutput,
@@ -20,8 +17,6 @@ from headrace import (
     RequestOutput,
     native,
 )
-
-needs_engine = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 
 
 def test_llm(make_llm: Callable[..., LLM], toy_folder: Path) -> None:
@@ -74,7 +69,6 @@ def test_enumerations_print_their_names() -> None:
     assert int(FinishReason.STOP) == 1
 
 
-@needs_engine
 def test_a_request_and_its_output(native_engine: Engine) -> None:
     config = GenerationConfig(temperature=0, max_tokens=3, ignore_eos=True)
     request = native_engine.submit("m", [5, 6], config, request_id="mine")
@@ -90,7 +84,6 @@ def test_a_request_and_its_output(native_engine: Engine) -> None:
     assert repr(native_engine) == "Engine(closed=True)"
 
 
-@needs_engine
 def test_what_the_extension_reports(native_engine: Engine) -> None:
     native_engine.submit("m", [5, 6], GenerationConfig(max_tokens=1)).wait()
     stats = repr(native_engine.model_stats("m"))

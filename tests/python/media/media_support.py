@@ -8,11 +8,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from conftest import HAS_ENGINE, ROOT
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
+from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tests/golden/media"))
 

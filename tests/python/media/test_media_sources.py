@@ -15,16 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace.errors import MediaError
 from headrace.media import MediaAccess, MediaLimits
 from headrace.media.sources import web
 from headrace.media.sources.data_url import decode_data_url
 from headrace.media.sources.load import load_bytes
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
 
 LIMITS = MediaLimits(max_image_bytes=1000, max_video_bytes=2000, fetch_seconds=5.0)
 DATA = b"\x89PNG" + bytes(range(96))

@@ -21,10 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE, ROOT
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
+from conftest import ROOT
 
 from headrace import _core
 

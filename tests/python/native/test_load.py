@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
 import headrace
 from headrace import LLM, LoRARequest, SamplingParams, native, packed
@@ -25,7 +24,6 @@ from headrace.llm.requests.adapters import AdaptersBusy, LoraCache
 from headrace.llm.requests.session import ModelSession, SessionLoader
 from headrace.native import Engine, HeadraceError, ModelOptions
 
-built = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 SMALL: dict[str, Any] = {"max_model_len": 128, "max_num_seqs": 2}
 
 
@@ -36,7 +34,6 @@ def options(folder: str | Path) -> ModelOptions:
 # --- progress -----------------------------------------------------------------------------------
 
 
-@built
 def test_progress_comes_on_the_callers_thread() -> None:
     reports: list[tuple[str, int, int, int]] = []
     with Engine() as engine:
@@ -55,7 +52,6 @@ def test_progress_comes_on_the_callers_thread() -> None:
     assert all(0 <= done <= total for _, done, total, _ in reports)
 
 
-@built
 def test_what_progress_raises_ends_the_load() -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("enough")
@@ -68,7 +64,6 @@ def test_what_progress_raises_ends_the_load() -> None:
         engine.start_model("m")
 
 
-@built
 def test_packing_tells_and_can_be_ended(tmp_path: Path) -> None:
     file = tmp_path / "m.headrace"
 
@@ -131,7 +126,6 @@ with LLM(big, max_model_len=64, max_num_seqs=1) as llm:
 """
 
 
-@built
 @pytest.mark.parametrize("what", ["engine", "llm"])
 def test_ctrl_c_ends_a_load_and_leaves_nothing(what: str, tmp_path: Path) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
@@ -176,7 +170,6 @@ def test_an_interrupted_wait_still_ends_the_load(
     timer.join()
 
 
-@built
 def test_closing_the_engine_ends_a_load() -> None:
     engine = Engine()
     begun = threading.Event()
@@ -221,7 +214,6 @@ def set_numbers(folder: Path, name: str, bits: int, count: int = 1) -> None:
     file.write_bytes(data)
 
 
-@built
 @pytest.mark.parametrize("bits", [0x7FC0, 0x7F80, 0xFF80])
 def test_weights_that_are_not_finite_are_refused_by_name(model: Path, bits: int) -> None:
     name = "model.norm.weight"
@@ -233,7 +225,6 @@ def test_weights_that_are_not_finite_are_refused_by_name(model: Path, bits: int)
         packed.pack(model, model.parent / "m.headrace")
 
 
-@built
 def test_logits_that_are_not_finite_end_their_request(model: Path) -> None:
     set_numbers(model, "model.norm.weight", 0x7F7F, 32)  # the largest bfloat16
     with LLM(str(model), **SMALL) as llm:
@@ -250,7 +241,6 @@ def test_logits_that_are_not_finite_end_their_request(model: Path) -> None:
 # --- paths --------------------------------------------------------------------------------------
 
 
-@built
 def test_empty_paths_are_refused(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -279,7 +269,6 @@ def test_empty_paths_are_refused(
     assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
 
 
-@built
 def test_packing_overwrites_nothing_else(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "notes.headrace"
     file.write_text("my notes")
@@ -296,7 +285,6 @@ def test_packing_overwrites_nothing_else(model: Path, tmp_path: Path) -> None:
     assert packed.pack(model, file, quantization="wint8", skip_if_current=True) is not None
 
 
-@built
 def test_packing_into_a_folder_overwrites_nothing_else(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

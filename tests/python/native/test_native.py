@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 from native_model import ENDLESS, greedy, options
 
 import headrace
@@ -23,13 +22,9 @@ from headrace import (
     RequestStatus,
     ResultQueue,
     Selector,
+    _core,
     native,
 )
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
-
-from headrace import _core
 
 PROMPT = [5, 6, 7]
 

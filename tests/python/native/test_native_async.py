@@ -12,14 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 from native_model import ENDLESS, greedy, options
 
 from headrace import Engine, FinishReason, Request, RequestStatus, ResultQueue
 from headrace.native import wakeup
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
 
 PROMPT = [5, 6, 7]
 

@@ -12,10 +12,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import HAS_ENGINE
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
 
 ROUNDS = int(os.environ.get("HEADRACE_EXIT_ROUNDS", "3"))
 PRELUDE = """

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import LLM, AsyncLLM, EngineError, SamplingParams, shipped_model
 from headrace.llm.requests import session
 from headrace.llm.requests.session import SessionLoader
 
-needs_engine = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 ENDLESS = SamplingParams(max_tokens=1000, ignore_eos=True)
 
 LITTLE = """
@@ -43,7 +41,6 @@ for extra in (0, 4096, 16384, 1 << 16, 1 << 17, 1 << 20, 1 << 23):
 """
 
 
-@needs_engine
 def test_a_model_is_refused_where_its_thread_could_not_begin() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LITTLE.format(path=sys.path)],
@@ -93,7 +90,6 @@ def in_child(run: Callable[[], object]) -> str:
     return said
 
 
-@needs_engine
 def test_a_forked_child_drops_its_parents_stream_in_silence() -> None:
     with LLM(shipped_model(), max_model_len=2048) as llm:
         stream = llm.generate("hi", ENDLESS, stream=True)
@@ -106,7 +102,6 @@ def test_a_forked_child_drops_its_parents_stream_in_silence() -> None:
         stream.close()
 
 
-@needs_engine
 def test_a_forked_child_drops_its_parents_async_stream_in_silence() -> None:
     async def main() -> None:
         async with AsyncLLM(shipped_model(), max_model_len=2048) as llm:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import (
     LLM,
@@ -22,8 +21,6 @@ from headrace import (
     SamplingParams,
     shipped_model,
 )
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 
 HELLO = [{"role": "user", "content": "Hello"}]
 GREEDY = GenerationConfig(temperature=0, max_tokens=40, ignore_eos=True)

@@ -7,18 +7,13 @@ import threading
 from typing import Any
 
 import pytest
-from conftest import HAS_ENGINE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import GuidedDecodingParams
-from headrace.text.tokenizer import Tokenizer
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
-
 from headrace.grammar import Grammar, compile_constraint, from_guided_params, from_response_format
 from headrace.grammar.compiler import CACHED_GRAMMARS, _compiler_of
+from headrace.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

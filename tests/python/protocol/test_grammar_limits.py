@@ -13,25 +13,19 @@ import time
 from functools import partial
 from typing import Any
 
+import llguidance
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import GuidedDecodingParams
 from headrace.errors import EngineError
+from headrace.grammar import compile_constraint, proof, worker
+from headrace.grammar.rewriting import GuidableSchema
+from headrace.limited.worker import Refused
 from headrace.options.tools import ToolChoice
 from headrace.parsers import Function, Start, tool_parsers
 from headrace.parsers.output_plan import OutputPlan, Parsing
 from headrace.protocol.chat import read_chat
 from headrace.text.tokenizer import Tokenizer
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
-
-import llguidance
-
-from headrace.grammar import compile_constraint, proof, worker
-from headrace.grammar.rewriting import GuidableSchema
-from headrace.limited.worker import Refused
 
 COSTLY = 'start: %json {"type": "integer", "multipleOf": 9999991}'
 

@@ -17,13 +17,11 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tests/soak"))
 
 from adapters import make_adapter
-
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 
 HI = [{"role": "user", "content": "What is 12 + 7?"}]
 MODEL = ROOT / "examples/tiny_model/checkpoint/config.json"

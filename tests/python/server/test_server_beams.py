@@ -11,14 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import HAS_ENGINE
 
 from headrace import LLM, AsyncLLM, BeamSearchParams, shipped_model
 from headrace.batch.answers import LocalAnswerer
 from headrace.batch.local_engine import LocalEngine
 from serving import PlayedLLM, serving
 
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 PROMPT = "User: What is 12 + 7?\nAssistant: "
 ASK = [{"role": "user", "content": "What is 12 + 7?"}]
 SEARCH = {"model": "m", "use_beam_search": True, "n": 3, "max_tokens": 12}

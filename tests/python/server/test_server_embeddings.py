@@ -11,14 +11,12 @@ from typing import Any
 
 import openai
 import pytest
-from conftest import HAS_ENGINE
 from embedding_folders import add_modules, reranker_folder
 from model_folders import golden_folder
 
 from headrace import LLM, AsyncLLM
 from serving import serving
 
-pytestmark = pytest.mark.skipif(not HAS_ENGINE, reason="the engine isn't built")
 OPTIONS: dict[str, Any] = {"kv_cache_bytes": 4 << 20, "max_model_len": 512, "num_threads": 1}
 TEXTS = ["Hello there", "One more text"]
 

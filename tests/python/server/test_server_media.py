@@ -16,21 +16,15 @@ from typing import Any
 import fake_core
 import httpx
 import pytest
-from conftest import HAS_ENGINE
-from vision_folders import vision_folder
-
-from serving import events, serving
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
-
 from PIL import Image
+from vision_folders import vision_folder
 
 from headrace import LLM, AsyncLLM, SamplingParams
 from headrace.batch.answers import LocalAnswerer
 from headrace.batch.local_engine import LocalEngine
 from headrace.batch.rows import Row
 from headrace.batch.tasks import read_task
+from serving import events, serving
 
 ONE = SamplingParams(max_tokens=1)
 

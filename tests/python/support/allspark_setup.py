@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from conftest import HAS_ENGINE, ROOT
+from conftest import ROOT
 
 from headrace import shipped_model
 from headrace.allspark import AsStatus, Engine, HuggingFaceModel, TargetDevice
 
 CHECKPOINT = ROOT / "examples" / "tiny_model" / "checkpoint" / "config.json"
-needs_engine = pytest.mark.skipif(
-    not (HAS_ENGINE and CHECKPOINT.is_file()), reason="needs the built engine and its model"
-)
 NAME = "tiny"
 OK = AsStatus.ALLSPARK_SUCCESS
 GREEDY = {"top_k": 1, "max_length": 64}

@@ -1,4 +1,5 @@
 """A pure-Python stand-in for headrace._core, with a toy model whose answers tests can script.
+Text is the engine's own.
 
 Without a script the model echoes: it generates the tokens of its prompt, then end-of-sequence.
 A script replaces that: `fake_core.script = lambda prompt, output, seed: next_token`. One loop
@@ -8,6 +9,7 @@ thread per model advances every running request by one token per step, as the en
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -31,6 +33,7 @@ from fake_selector import OutputSelector
 from fake_types import (
     CpuInfo,
     CpuIsaInfo,
+    Failure,
     FinishReason,
     GpuInfo,
     HeadraceError,
@@ -44,14 +47,27 @@ from fake_types import (
     Output,
     PackReport,
     PositionLogprobs,
+    Refusal,
     RequestStats,
     RequestStatus,
 )
 
+import headrace
+from headrace._core import (
+    ChatTemplate,
+    Detokenizer,
+    OutputText,
+    StopMatch,
+    StopStrings,
+    TextTokenizer,
+)
+
 __all__ = [
     "PACKED_FILE_NAME",
+    "ChatTemplate",
     "CpuInfo",
     "CpuIsaInfo",
+    "Detokenizer",
     "Engine",
     "FinishReason",
     "GpuInfo",
@@ -68,6 +84,7 @@ __all__ = [
     "OutOfBlocks",
     "Output",
     "OutputSelector",
+    "OutputText",
     "PackReport",
     "Pooling",
     "PoolingParams",
@@ -78,6 +95,9 @@ __all__ = [
     "ResultQueue",
     "SamplingParams",
     "SpeculativeOptions",
+    "StopMatch",
+    "StopStrings",
+    "TextTokenizer",
     "available_cpu_isas",
     "check_packed",
     "describe_cpu",
@@ -85,6 +105,12 @@ __all__ = [
     "model_family",
     "pack_model",
 ]
+
+
+def install() -> None:
+    """Takes the place of the engine in a program of its own."""
+    sys.modules["headrace._core"] = vars(headrace)["_core"] = sys.modules[__name__]
+
 
 __version__ = "0.0.0"
 
@@ -122,17 +148,17 @@ class _Model:
 
     def load_lora(self, name: str, path: str) -> None:
         if not Path(path).is_dir():
-            raise HeadraceError(f"{path} is not a folder", "not_found")
+            raise Failure(f"{path} is not a folder", "not_found")
         with self.lock:
             if len(self.loras) >= self.options.max_loras:
-                raise HeadraceError("too many adapters", "limit_exceeded")
+                raise Failure("too many adapters", "limit_exceeded")
             if name in self.loras:
-                raise HeadraceError(f"adapter {name} is loaded already", "invalid_state")
+                raise Failure(f"adapter {name} is loaded already", "invalid_state")
             self.loras[name] = LoraInfo(name, path)
 
     def unload_lora(self, name: str) -> None:
         if {lora.name: lora for lora in self.list_loras()}[name].live_requests:
-            raise HeadraceError(f"adapter {name} is in use", "invalid_state")
+            raise Failure(f"adapter {name} is in use", "invalid_state")
         del self.loras[name]
 
     def list_loras(self) -> list[LoraInfo]:
@@ -144,18 +170,18 @@ class _Model:
 
     def submit(self, state: RequestState) -> None:
         if not 1 <= len(state.prompt) <= self.info.max_model_len - 1:
-            raise HeadraceError(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
+            raise Failure(f"prompt of {len(state.prompt)} tokens", "limit_exceeded")
         for name in ("prompt_token_ids", "stop_token_ids"):
             ids = state.prompt if name == "prompt_token_ids" else state.sampling.stop_token_ids
             for place, token in enumerate(ids):
                 if not 0 <= token < self.info.vocab_size:
-                    raise InvalidArgumentError(
+                    raise Refusal(
                         f"{name}[{place}] is {token}, which is outside the vocabulary of "
                         f"{self.info.vocab_size} ids."
                     )
         with self.lock:
             if state.lora_name and state.lora_name not in self.loras:
-                raise HeadraceError(f"no adapter {state.lora_name}", "not_found")
+                raise Failure(f"no adapter {state.lora_name}", "not_found")
             self.waiting.append(state)
             self.lock.notify_all()
 
@@ -327,13 +353,13 @@ class Engine:
         media: Sequence[MediaInput] = (),
     ) -> Request:
         if constraint is not None or pooling is not None:
-            raise HeadraceError("the fake engine has no guided decoding, nor rows", "unsupported")
+            raise Failure("the fake engine has no guided decoding, nor rows", "unsupported")
         if self._closed:
-            raise HeadraceError("the engine is closed", "invalid_state")
+            raise Failure("the engine is closed", "invalid_state")
         for item in fields(sampling):
             value = getattr(sampling, item.name)
             if isinstance(value, float) and math.isnan(value):
-                raise InvalidArgumentError(f"{item.name} is nan")
+                raise Refusal(f"{item.name} is nan")
         state = RequestState(
             request_id,
             list(prompt_token_ids),

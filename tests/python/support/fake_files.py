@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fake_options import ModelOptions
-from fake_types import HeadraceError, ModelInfo, PackReport
+from fake_types import Failure, ModelInfo, PackReport
 
 
 def _eos_ids(folder: Path, config: dict[str, Any]) -> list[int]:
@@ -23,7 +23,7 @@ def _eos_ids(folder: Path, config: dict[str, Any]) -> list[int]:
 def model_family(folder: str) -> ModelInfo:
     path = Path(folder)
     if not (path / "config.json").is_file():
-        raise HeadraceError(f"{folder} has no config.json", "not_found")
+        raise Failure(f"{folder} has no config.json", "not_found")
     config = json.loads((path / "config.json").read_text())
     return ModelInfo(
         path=folder,
@@ -48,6 +48,6 @@ def pack_model(options: ModelOptions, file: str) -> PackReport:
 def check_packed(options: ModelOptions) -> None:
     file = Path(options.packed_weights)
     if not file.is_file():
-        raise HeadraceError(f"cannot open {file}", "not_found")
+        raise Failure(f"cannot open {file}", "not_found")
     if file.read_text() != Path(options.path, "config.json").read_text():
-        raise HeadraceError(f"{file} is stale", "invalid_state")
+        raise Failure(f"{file} is stale", "invalid_state")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from fake_options import SamplingParams
 from fake_types import (
     FinishReason,
-    InvalidArgumentError,
     MediaInput,
     Output,
+    Refusal,
     RequestStats,
     RequestStatus,
 )
@@ -53,10 +53,10 @@ class RequestState:
         for number, item in enumerate(media):
             for run in item.runs:
                 if not end <= run.position <= len(self.prompt) - run.count:
-                    raise InvalidArgumentError(f"media[{number}]: a run at {run.position}")
+                    raise Refusal(f"media[{number}]: a run at {run.position}")
                 end = run.position + run.count
             if (item.pixels is None) == (item.embeddings is None):
-                raise InvalidArgumentError(f"media[{number}]: give pixels or embeddings")
+                raise Refusal(f"media[{number}]: give pixels or embeddings")
         self.media = list(media)
         for item in self.media:
             if item.video:

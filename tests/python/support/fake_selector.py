@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from fake_types import InvalidArgumentError
+from fake_types import Refusal
 
 
 class OutputSelector:
@@ -25,7 +25,7 @@ class OutputSelector:
 
         with self._changed:
             if tag in self._sources:
-                raise InvalidArgumentError(f"tag {tag} is in use already")
+                raise Refusal(f"tag {tag} is in use already")
             self._sources[tag] = (queue._state, listener)
         queue._state.listen(listener, only_end)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from headrace._core import HeadraceError, InvalidArgumentError
 from headrace.named_enum import NamedIntEnum
 
 
-class HeadraceError(RuntimeError):
-    def __init__(self, message: str, code: str = "internal") -> None:
+class Failure(HeadraceError):
+    def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class InvalidArgumentError(HeadraceError, ValueError):
-    def __init__(self, message: str) -> None:
-        super().__init__(message, "invalid_argument")
+class Refusal(InvalidArgumentError):
+    code = "invalid_argument"
 
 
 class RequestStatus(NamedIntEnum):

@@ -67,7 +67,6 @@ ATTACKS = {
     "deep nesting": "{{ " + "(" * 5000 + ")" * 5000 + " }}",
     "deep lists": "{{ " + "[" * 5000 + "]" * 5000 + " }}",
     "wide output": "{% for i in range(99999) %}" + "a" * 1000 + "{% endfor %}",
-    "many messages compiled": "{{ a }}" * 140000,
     "sort": "{{ (range(100000) | map('string') | list * 400) | sort | length }}",
     "strftime": "{{ strftime_now('%Y' * 9000000) | length }}{{ 1 // 0 }}",
 }
@@ -89,6 +88,7 @@ COSTLY = {
     "pprint": "{{ ([[1, 2]] * 100000) | pprint }}",
     "escape": "{{ ('<' * 10000000) | e | length }}",
     "filesizeformat": "{{ (10 ** 300) | filesizeformat }}",
+    "many messages compiled": "{{ a }}" * 140000,
     "wide format": "{{ '%099999d' % 1 }}",
 }
 

@@ -103,7 +103,7 @@ def test_fails(template: str, message: str) -> None:
 
 
 def test_a_template_has_a_largest_size() -> None:
-    with pytest.raises(TemplateError, match="characters allowed"):
+    with pytest.raises(TemplateError, match="more than the 1048576 bytes allowed"):
         render("a" * ((1 << 20) + 1))
 
 

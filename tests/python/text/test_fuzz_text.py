@@ -6,13 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from conftest import HAS_ENGINE
-
 PROGRAM = Path(__file__).resolve().parents[2] / "fuzz" / "fuzz_text.py"
 
 
-@pytest.mark.skipif(not HAS_ENGINE, reason="the extension is not built")
 def test_a_short_run() -> None:
     done = subprocess.run(
         [sys.executable, PROGRAM, "--templates", "150", "--files", "300", "--seed", "1"],

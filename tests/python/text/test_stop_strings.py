@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import model_folders
 import pytest
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import SamplingParams
+from headrace._core import StopStrings
 from headrace.llm.requests.output_processor import output_text
-from headrace.text.stop_strings import StopMatch, StopScanner, StopStrings
 from headrace.text.tokenizer import Tokenizer
 
 
@@ -22,12 +22,24 @@ def some_stops(alphabet: str, least: int = 1) -> st.SearchStrategy[list[str]]:
     return st.lists(strings, min_size=least, max_size=4)
 
 
-def naive_match(text: str, stops: list[str]) -> StopMatch | None:
+class Match(NamedTuple):
+    """Where a stop string was found, in characters."""
+
+    string: str
+    start: int
+    end: int
+
+
+def found(match: Any) -> Match | None:
+    return None if match is None else Match(match.string, match.start, match.end)
+
+
+def naive_match(text: str, stops: list[str]) -> Match | None:
     for end in range(1, len(text) + 1):
-        found = [stop for stop in stops if text[:end].endswith(stop)]
-        if found:
-            longest = max(found, key=len)
-            return StopMatch(longest, end - len(longest), end)
+        ending = [stop for stop in stops if text[:end].endswith(stop)]
+        if ending:
+            longest = max(ending, key=len)
+            return Match(longest, end - len(longest), end)
     return None
 
 
@@ -38,32 +50,33 @@ def naive_held(text: str, stops: list[str]) -> int:
 
 
 @settings(max_examples=500, deadline=None)
-@given(
-    pieces=st.lists(st.text(alphabet="ab你c", max_size=4), max_size=12),
-    stops=some_stops("ab你"),
-)
-def test_scanner_finds_the_first_end(pieces: list[str], stops: list[str]) -> None:
-    scanner = StopScanner(StopStrings(stops))
-    text = ""
-    for piece in pieces:
-        text += piece
-        match = scanner.scan(piece)
-        assert match == naive_match(text, stops)
-        if match is not None:
+@given(text=st.text(alphabet="ab你c", max_size=20), stops=some_stops("ab你"))
+def test_text_goes_out_as_soon_as_no_stop_string_can_begin_in_it(
+    tokenizer: Tokenizer, text: str, stops: list[str]
+) -> None:
+    output = output_text(tokenizer, SamplingParams(), StopStrings(stops), frozenset(), ())
+    shown = ""
+    for end, char in enumerate(text, start=1):
+        shown += "".join(map(output.push, tokenizer.encode(char)))
+        expected = naive_match(text[:end], stops)
+        assert found(output.match) == expected
+        if expected is not None:
             return
-        assert scanner.settled == len(text) - naive_held(text, stops)
+        assert len(shown) == end - naive_held(text[:end], stops)
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    text=st.text(alphabet="ab", max_size=20),
-    stops=st.lists(st.text(alphabet="ab", min_size=1, max_size=5), min_size=1, max_size=4),
-)
-def test_ignored_matches_hold_nothing_back_for_long(text: str, stops: list[str]) -> None:
-    scanner = StopScanner(StopStrings(stops))
-    for place, char in enumerate(text, start=1):
-        assert scanner.scan(char, may_stop=False) is None
-        assert scanner.settled == place - naive_held(text[:place], stops)
+@given(text=st.text(alphabet="ab", max_size=20), stops=some_stops("ab"))
+def test_ignored_matches_hold_nothing_back_for_long(
+    tokenizer: Tokenizer, text: str, stops: list[str]
+) -> None:
+    params = SamplingParams(min_tokens=30, max_tokens=50)
+    output = output_text(tokenizer, params, StopStrings(stops), frozenset(), ())
+    shown = ""
+    for end, char in enumerate(text, start=1):
+        shown += "".join(map(output.push, tokenizer.encode(char)))
+        assert output.match is None
+        assert len(shown) == end - naive_held(text[:end], stops)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +100,7 @@ class Increment(NamedTuple):
 
 def run(
     tokenizer: Tokenizer, ids: list[int], stop: list[str], **params: object
-) -> tuple[list[Increment], StopMatch | None]:
+) -> tuple[list[Increment], Match | None]:
     """The increments after each token, then after the end."""
     own = SamplingParams(stop=stop, **params)  # type: ignore[arg-type]
     text = output_text(tokenizer, own, StopStrings(stop) if stop else None, frozenset(), ())
@@ -99,7 +112,7 @@ def run(
         released = text.released
         if text.match is not None:
             break
-    return increments, text.match
+    return increments, found(text.match)
 
 
 def joined(increments: list[Increment]) -> tuple[list[int], str]:

@@ -143,7 +143,7 @@ def test_sentencepiece_cuts_special_tokens_out(tmp_path: Path) -> None:
     assert own.decode(ids) == "fox<|im|>dog<|im|>2<s>"
     assert own.decode(ids, skip_special_tokens=True) == "foxdog<|im|>2"
     assert own.token_text(700) == "<|im|>"
-    assert len(own) == 702
+    assert len(own) == 422
 
 
 @pytest.mark.parametrize(
@@ -190,15 +190,17 @@ def test_sentencepiece_file_names(tmp_path: Path, name: str) -> None:
 
 def test_no_tokenizer(tmp_path: Path) -> None:
     assert load_tokenizer(tmp_path) is None
-    with pytest.raises(TokenizerError, match=r"has no tokenizer: expected tokenizer\.json or"):
+    with pytest.raises(
+        TokenizerError, match=r"has no tokenizer: expected tokenizer\.json, .*tekken"
+    ):
         Tokenizer.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("tokenizer.json", "{", "is not a valid tokenizer.json"),
-        ("tokenizer.json", '{"version": "1.0"}', "is not a valid tokenizer.json"),
+        ("tokenizer.json", "{", "tokenizer.json: not valid JSON"),
+        ("tokenizer.json", '{"version": "1.0"}', "tokenizer.json: it has no model"),
         ("tokenizer_config.json", "[1]", "must hold a JSON object, not a list"),
         ("tokenizer_config.json", "{", "is not valid JSON"),
         ("tokenizer_config.json", "[" * 100_000, "is not valid JSON"),
@@ -226,7 +228,7 @@ def test_malformed_files(tmp_path: Path, name: str, text: str | bytes, message: 
 
 def test_malformed_sentencepiece(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"\x00nonsense" * 10)
-    with pytest.raises(TokenizerError, match="is not a sentencepiece model"):
+    with pytest.raises(TokenizerError, match=r"tokenizer\.model: not a sentencepiece model"):
         Tokenizer.from_pretrained(tmp_path)
 
 

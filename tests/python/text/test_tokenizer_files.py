@@ -19,7 +19,6 @@ from conftest import ROOT
 
 from headrace.errors import TokenizerError
 from headrace.options.generation_defaults import read_generation_defaults
-from headrace.text import fast_backend, headroom
 from headrace.text.templates.chat_template import load_chat_template
 from headrace.text.tokenizer import Tokenizer
 from headrace.text.tokenizer_files import MAX_TOKEN_ID
@@ -109,10 +108,8 @@ def with_spec(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
 class TestBounds:
     def test_an_id_far_beyond_the_vocabulary(self, tmp_path: Path) -> None:
         folder = with_spec(tmp_path, lambda spec: spec["model"]["vocab"].update(far=3 * 10**8))
-        own = Tokenizer.from_pretrained(folder)
-        assert own.convert_tokens_to_ids("far") == 3 * 10**8
-        with pytest.raises(TokenizerError, match=r"tokenizer\.json: ids must be in .* 300000000"):
-            own.token_bytes()
+        with pytest.raises(TokenizerError, match=r'tokenizer\.json: .*"far" must be in 0'):
+            Tokenizer.from_pretrained(folder)
 
     @pytest.mark.parametrize("key", [str(3 * 10**8), "-1", "9" * 5000, "x", "1.5"], ids=len)
     def test_an_added_token_far_beyond(self, key: str, tmp_path: Path) -> None:
@@ -150,7 +147,7 @@ class TestBounds:
         def change(spec: dict[str, Any]) -> None:
             spec[part] = {"type": "Sequence", f"{part}s": steps}
 
-        with pytest.raises(TokenizerError, match=rf"tokenizer\.json: its {part} makes a text more"):
+        with pytest.raises(TokenizerError, match=rf"tokenizer\.json: the {part} makes a text more"):
             Tokenizer.from_pretrained(with_spec(tmp_path, change))
 
     def test_a_long_token_is_quoted_in_part(self, tmp_path: Path) -> None:
@@ -191,85 +188,8 @@ def test_dropout_is_off(tmp_path: Path) -> None:
         assert own.encode(text) == plain.encode(text, add_special_tokens=False).ids
 
 
-class PanicException(BaseException):
-    """As the package's own, which can't be made to order."""
-
-
-CALLS: dict[str, Callable[[Tokenizer], object]] = {
-    "encode": lambda own: own.encode("x"),
-    "decode": lambda own: own.decode([5]),
-    "id_to_token": lambda own: own.convert_ids_to_tokens(7),
-    "token_to_id": lambda own: own.convert_tokens_to_ids("x"),
-    "get_vocab": lambda own: own.token_bytes(),
-    "get_added_tokens_decoder": lambda own: own.token_bytes(),
-}
-
-
-@pytest.mark.parametrize("method", list(CALLS))
-def test_a_panic_of_the_package(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Panics:
-        def __init__(self, inner: Any) -> None:
-            self.inner = inner
-
-        def __getattr__(self, name: str) -> Any:
-            if name == method:
-                raise PanicException("index out of bounds")
-            return getattr(self.inner, name)
-
-    own = Tokenizer.from_pretrained(model_folders.byte_level_folder(tmp_path))
-    backend: Any = own._backend
-    monkeypatch.setattr(backend, "_tokenizer", Panics(backend._tokenizer))
-    with pytest.raises(TokenizerError, match="index out of bounds"):
-        CALLS[method](own)
-
-
-def test_a_panic_while_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Panics:
-        @staticmethod
-        def from_buffer(text: bytes) -> Any:
-            raise PanicException("unreachable")
-
-    folder = model_folders.byte_level_folder(tmp_path)
-    monkeypatch.setattr(fast_backend.tokenizers, "Tokenizer", Panics)
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json is not a valid .*: unreachable"):
-        Tokenizer.from_pretrained(folder)
-
-
-def test_ctrl_c_is_no_panic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted:
-        @staticmethod
-        def from_buffer(text: bytes) -> Any:
-            raise KeyboardInterrupt
-
-    folder = model_folders.byte_level_folder(tmp_path)
-    monkeypatch.setattr(fast_backend.tokenizers, "Tokenizer", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        Tokenizer.from_pretrained(folder)
-
-
 class TestMemory:
-    def test_room_is_asked_for(self) -> None:
-        assert headroom.has_room(1)
-        assert not headroom.has_room(1 << 62)
-        assert not headroom.has_room(1 << 70)
-
-    def test_a_full_machine_or_container(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        files = {"/proc/meminfo": ["MemTotal: 99 kB", "MemAvailable:    102400 kB"]}
-        monkeypatch.setattr(headroom, "_lines", lambda path: files.get(path, []))
-        assert headroom.has_room(90 << 20)
-        assert not headroom.has_room(110 << 20)
-        group = "/sys/fs/cgroup/memory"
-        files |= {f"{group}.max": [str(100 << 20)], f"{group}.current": [str(60 << 20)]}
-        files |= {f"{group}.stat": ["anon 5", f"inactive_file {10 << 20}"]}
-        assert headroom.has_room(45 << 20)
-        assert not headroom.has_room(55 << 20)
-        files[f"{group}.max"] = ["max"]
-        assert headroom.has_room(90 << 20)
-
     def test_a_large_file_under_a_limit(self, tmp_path: Path) -> None:
-        """The package would end the process."""
         folder = with_spec(
             tmp_path,
             lambda spec: spec["model"]["vocab"].update(
@@ -279,33 +199,26 @@ class TestMemory:
         code = f"""
 import resource, sys
 sys.path[:0] = {[str(ROOT / "python")]!r}
-from headrace.errors import TokenizerError
 from headrace.text.tokenizer import Tokenizer
-from headrace.text import fast_backend
 pages = int(open("/proc/self/statm").read().split()[0])
-limit = pages * resource.getpagesize() + (60 << 20)
+limit = pages * resource.getpagesize() + (16 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
     Tokenizer.from_pretrained({str(folder)!r})
-except TokenizerError as error:
-    print(error)
+except MemoryError:
+    print("no memory")
 """
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
-        assert "tokenizer.json: there is not enough memory to read it" in done.stdout
+        assert (done.returncode, done.stdout) == (0, "no memory\n"), done.stderr
 
 
 class TestLongTexts:
     TEXT = "Hello, world! " * 450_000  # 6 MB
 
-    def test_one_that_cannot_fit_is_not_tokenized(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_cannot_fit_is_not_tokenized(self, tmp_path: Path) -> None:
         own = Tokenizer.from_pretrained(model_folders.byte_level_folder(tmp_path))
-        backend: Any = own._backend
-        monkeypatch.setattr(backend, "encode", None)
         for _ in range(2):
             start = time.thread_time()
             with pytest.raises(TokenizerError, match="the text is too long: it has 6300000 bytes"):

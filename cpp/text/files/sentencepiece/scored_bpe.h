@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "text/files/sentencepiece/piece_matcher.h"
-#include "text/model/byte_trie.h"
+#include "text/model/junctions.h"
 #include "text/model/model.h"
 #include "text/vocab/vocabulary.h"
 
@@ -40,6 +40,7 @@ class ScoredBpe final : public Model {
   std::vector<float> scores_;
   ScoredBpeOptions options_;
   PieceMatcher user_defined_;
+  Junctions junctions_;
   std::array<int32_t, 256> byte_ids_{};
 };
 

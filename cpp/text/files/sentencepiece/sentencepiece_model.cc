@@ -48,6 +48,7 @@ class ModelReader {
         default:;
       }
     }
+    tables_.vocabulary->index();
     check();
     return std::move(tables_);
   }
@@ -86,7 +87,7 @@ class ModelReader {
     if (!std::isfinite(score)) {
       throw_error(ErrorCode::kCorruptFile, "the score of piece ", id, " is no finite number");
     }
-    tables_.vocabulary->add(id, text, kind_of(type, id, text));
+    tables_.vocabulary->append(id, text, kind_of(type, id, text));
     tables_.scores.push_back(score);
   }
 
@@ -196,7 +197,7 @@ class ModelReader {
 
   void check() const {
     if (tables_.vocabulary->end() == 0) {
-      throw Error(ErrorCode::kCorruptFile, "not a sentencepiece model: it has no pieces");
+      throw Error(ErrorCode::kCorruptFile, "it has no pieces");
     }
     if (tables_.unknown_id == Vocabulary::kNoId) {
       throw Error(ErrorCode::kCorruptFile, "no piece is of the unknown type");
@@ -216,6 +217,11 @@ class ModelReader {
 
 }  // namespace
 
-TokenizerTables read_sentencepiece_model(std::string_view file) { return ModelReader().read(file); }
+TokenizerTables read_sentencepiece_model(std::string_view file) try {
+  return ModelReader().read(file);
+} catch (const Error& error) {
+  if (error.code() != ErrorCode::kCorruptFile) throw;
+  throw_error(ErrorCode::kCorruptFile, "not a sentencepiece model: ", error.what());
+}
 
 }  // namespace headrace::text

@@ -180,10 +180,11 @@ class TekkenReader {
         scanner_.fail("a token without rank or token_bytes, or with too many");
       }
       if (rank < count) {
-        tables_.vocabulary->add_bytes(static_cast<int32_t>(rank + specials_), bytes);
+        tables_.vocabulary->append_bytes(static_cast<int32_t>(rank + specials_), bytes);
         ++read;
       }
     }
+    tables_.vocabulary->index();
     if (read != count) {
       throw_error(ErrorCode::kCorruptFile, "vocab has ", read, " of the ", count,
                   " tokens that config wants");

@@ -30,7 +30,7 @@ void add_tiktoken_line(std::string_view line, size_t number, Vocabulary* vocabul
     throw_error(ErrorCode::kLimitExceeded, "the token of line ", number, " has ", bytes.size(),
                 " bytes, more than the ", kMaxByteTokenBytes, " allowed");
   }
-  vocabulary->add_bytes(rank, bytes);
+  vocabulary->append_bytes(rank, bytes);
 }
 
 }  // namespace
@@ -64,6 +64,7 @@ TokenizerTables read_tiktoken(std::string_view file, std::string_view pre) {
       add_tiktoken_line(line, number, tables.vocabulary.get());
     }
   }
+  tables.vocabulary->index();
   if (tables.vocabulary->count() == 0) {
     throw Error(ErrorCode::kCorruptFile, "there are no tokens in it");
   }

@@ -139,7 +139,10 @@ CharSet between(char32_t first, char32_t last) {
 
 }  // namespace
 
-CharSet word_set() { return united(CharSet(tables::kAlphabetic), categories("M NdPc")); }
+CharSet alphabetic_set() {
+  return united(categories("L Nl"), CharSet(tables::kOtherAlphabetic));
+}
+CharSet word_set() { return united(alphabetic_set(), categories("M NdPc")); }
 CharSet outer_word_set() {
   // Superscript digits and fractions of Latin-1.
   CharSet set = word_set();
@@ -149,23 +152,23 @@ CharSet outer_word_set() {
   return set;
 }
 CharSet digit_set() { return categories("Nd"); }
-CharSet space_set() { return CharSet(tables::kWhiteSpace); }
+CharSet space_set() { return united(categories("Z "), CharSet(tables::kOtherWhiteSpace)); }
 CharSet hex_set() {
   return united(united(between('0', '9'), between('A', 'F')), between('a', 'f'));
 }
 
 std::optional<CharSet> posix_set(std::string_view name) {
   if (name == "alpha") {
-    return CharSet(tables::kAlphabetic);
+    return alphabetic_set();
   }
   if (name == "alnum") {
-    return united(CharSet(tables::kAlphabetic), digit_set());
+    return united(alphabetic_set(), digit_set());
   }
   if (name == "upper") {
-    return CharSet(tables::kUppercase);
+    return united(categories("Lu"), CharSet(tables::kOtherUppercase));
   }
   if (name == "lower") {
-    return CharSet(tables::kLowercase);
+    return united(categories("Ll"), CharSet(tables::kOtherLowercase));
   }
   if (name == "digit") {
     return digit_set();

@@ -19,10 +19,12 @@ extern const std::span<const uint32_t> kCategories;
 extern const std::span<const std::string_view> kScriptNames;
 extern const std::span<const uint32_t> kScripts;
 
-extern const std::span<const CodeRange> kAlphabetic;
-extern const std::span<const CodeRange> kUppercase;
-extern const std::span<const CodeRange> kLowercase;
-extern const std::span<const CodeRange> kWhiteSpace;
+/// What these properties have beside the categories Lu, Ll, Lt, Lm, Lo and Nl; Lu; Ll; Zs, Zl and
+/// Zp.
+extern const std::span<const CodeRange> kOtherAlphabetic;
+extern const std::span<const CodeRange> kOtherUppercase;
+extern const std::span<const CodeRange> kOtherLowercase;
+extern const std::span<const CodeRange> kOtherWhiteSpace;
 
 /// For each `step`th character from first to last: it + delta is the next one that is the same in
 /// another case; the last of such a cycle leads to its first.

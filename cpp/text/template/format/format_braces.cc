@@ -279,7 +279,7 @@ void Braces::put(const Value& given, char conversion, std::string_view text, Bui
     const Spec spec = read_spec(text, value);
     put_number(value, spec, into);
   } else if (value.kind == Kind::kBigInt) {
-    fail({"OverflowError: an integer of more than 64 bits, which templates can't format"});
+    fail_big_integer();
   } else {
     fail({"TypeError: unsupported format string passed to ", type_name(value), ".__format__"});
   }

@@ -253,7 +253,7 @@ void Percent::fill_int(const Field& field, const Value& value) {
     if (value.kind == Kind::kFloat && !decimal) {
       fail({"TypeError: %x and %o need an integer, not float"});
     }
-    fail({"OverflowError: an integer of more than 64 bits, which templates can't format"});
+    fail_big_integer();
   } else if (value.is_undefined()) {
     fail_undefined(run_, value);
   } else {
@@ -282,7 +282,7 @@ void Percent::fill_float(const Field& field, const Value& value) {
     fail_undefined(run_, value);
   }
   if (value.kind == Kind::kBigInt) {
-    fail({"OverflowError: an integer of more than 64 bits, which templates can't format"});
+    fail_big_integer();
   }
   if (!value.is_number()) {
     fail({"TypeError: must be real number, not ", type_name(value)});

@@ -5,6 +5,7 @@
 #include "text/template/json_values/json.h"
 #include "text/template/values/compare.h"
 #include "text/template/values/dict.h"
+#include "text/template/values/variables.h"
 
 namespace headrace::text::jinja {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 class Reader {
  public:
   Reader(Run& run, std::string_view text)
-      : run_(run), text_(text), scanner_(text, kDepth, text.size() + 1) {}
+      : run_(run), text_(text), scanner_(text, kMostVariableLevels, text.size() + 1) {}
 
   Dict* variables() {
     if (scanner_.peek() != json::Scanner::Next::kObject) {
@@ -25,8 +26,6 @@ class Reader {
   }
 
  private:
-  static constexpr int kDepth = 100;
-
   Value value();
   Value number();
   Value list();

@@ -74,7 +74,7 @@ Value int_of_text(Run& run, std::string_view text, int64_t base) {
     return Value::of(number);
   }
   if (base != 10) {
-    fail({"OverflowError: an integer of more than 64 bits, which templates can't compute with"});
+    fail_big_integer();
   }
   const std::string_view bare = std::string_view(digits).substr(negative);
   return big(run, negative ? "-" : "", bare.substr(bare.find_first_not_of('0')));
@@ -202,12 +202,12 @@ Value round_int(int64_t value, int64_t digits) {
   const int64_t rest = ((value % unit) + unit) % unit;
   int64_t low = 0;
   if (__builtin_sub_overflow(value, rest, &low)) {
-    fail({"OverflowError: an integer of more than 64 bits, which templates can't compute with"});
+    fail_big_integer();
   }
   const bool up = rest > unit - rest || (rest == unit - rest && (low / unit) % 2 != 0);
   int64_t result = low;
   if (up && __builtin_add_overflow(low, unit, &result)) {
-    fail({"OverflowError: an integer of more than 64 bits, which templates can't compute with"});
+    fail_big_integer();
   }
   return Value::of(result);
 }

@@ -235,7 +235,7 @@ Value get_slice(Run& run, const Value& of, const Value& start, const Value& stop
         __builtin_mul_overflow(of.range->step, places.step, &range->step) ||
         __builtin_mul_overflow(of.range->step, places.stop, &stop_by) ||
         __builtin_add_overflow(of.range->start, stop_by, &range->stop)) {
-      fail({"OverflowError: a slice of a range needs integers of more than 64 bits"});
+      fail_big_integer();
     }
     range->count = static_cast<uint32_t>(places.count);
     Value value = of;

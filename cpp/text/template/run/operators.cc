@@ -16,10 +16,6 @@ constexpr std::string_view kSigns[] = {"+", "-", "*", "/", "//", "%", "** or pow
         type_name(left), "' and '", type_name(right), "'"});
 }
 
-[[noreturn]] void fail_overflow() {
-  fail({"OverflowError: an integer of more than 64 bits, which templates can't compute with"});
-}
-
 [[noreturn]] void fail_zero(std::string_view what) { fail({"ZeroDivisionError: ", what}); }
 
 double real_of(const Value& value) noexcept {
@@ -33,7 +29,7 @@ int64_t floor_div(int64_t left, int64_t right) {
   if (right == -1) {
     int64_t result = 0;
     if (__builtin_sub_overflow(int64_t{0}, left, &result)) {
-      fail_overflow();
+      fail_big_integer();
     }
     return result;
   }
@@ -101,11 +97,11 @@ Value int_pow(int64_t base, int64_t exponent) {
   int64_t result = 1;
   for (int64_t square = base, rest = exponent; rest > 0;) {
     if ((rest & 1) != 0 && __builtin_mul_overflow(result, square, &result)) {
-      fail_overflow();
+      fail_big_integer();
     }
     rest >>= 1;
     if (rest > 0 && __builtin_mul_overflow(square, square, &square)) {
-      fail_overflow();
+      fail_big_integer();
     }
   }
   return Value::of(result);
@@ -138,7 +134,7 @@ Value integer_operation(Operation operation, int64_t left, int64_t right) {
       return int_pow(left, right);
   }
   if (overflow) {
-    fail_overflow();
+    fail_big_integer();
   }
   return Value::of(result);
 }
@@ -257,7 +253,7 @@ Value operate(Run& run, Operation operation, const Value& left, const Value& rig
     return repeated(run, right, left.int_value());
   }
   if (left.kind == Kind::kBigInt || right.kind == Kind::kBigInt) {
-    fail_overflow();
+    fail_big_integer();
   }
   fail_operands(operation, left, right);
 }
@@ -273,7 +269,7 @@ Value negated(Run& run, const Value& value) {
     fail_undefined(run, value);
   }
   if (value.kind == Kind::kBigInt) {
-    fail_overflow();
+    fail_big_integer();
   }
   fail({"TypeError: bad operand type for unary -: '", type_name(value), "'"});
 }

@@ -265,7 +265,7 @@ bool less(Run& run, const Value& left, const Value& right, std::string_view sign
     return less_items(run, left, right, sign);
   }
   if (left.kind == Kind::kBigInt || right.kind == Kind::kBigInt) {
-    fail_unsupported(0, {"comparing integers of more than 64 bits"});
+    fail_big_integer();
   }
   if (left.kind == Kind::kView && right.kind == Kind::kView) {
     fail_unsupported(0, {"comparing sets, which keys() and items() are"});

@@ -31,6 +31,8 @@ void fail_unsupported(uint32_t line, Parts message) {
   throw fault;
 }
 
+void fail_big_integer() { fail_unsupported(0, {"computing with integers of more than 64 bits"}); }
+
 std::string shortened(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) {
     return std::string(text);

@@ -30,6 +30,8 @@ using Parts = std::initializer_list<std::string_view>;
 [[noreturn]] void fail_limit(Parts message);
 /// jinja2 may do it; we don't. line: 0 for where the template is at.
 [[noreturn]] void fail_unsupported(uint32_t line, Parts message);
+/// As above: Python's integers have no largest one.
+[[noreturn]] void fail_big_integer();
 
 /// As an error shows it: cut to a few words if it is long.
 std::string shortened(std::string_view text, size_t max_bytes = 200);

@@ -25,7 +25,7 @@ from headrace.llm.requests.preparation import (
 from headrace.llm.requests.registry import Registry
 from headrace.llm.requests.session import ModelSession, request_errors
 from headrace.options.lora import LoRARequest
-from headrace.text.stop_strings import StopStrings
+from headrace.text.output_text import StopStrings
 
 _JOBS_AHEAD = 8  # whose images and clips are loaded meanwhile
 _MOST_PIXELS = 1 << 30  # bytes of these in requests that run; beyond, prompts wait for some to end

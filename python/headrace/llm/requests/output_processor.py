@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from headrace import native
 from headrace.llm.outputs import (
@@ -21,9 +20,7 @@ from headrace.llm.requests.preparation import PreparedRequest, RequestFacts
 from headrace.llm.requests.session import http_code
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import ParsedText
-from headrace.text.detokenizer import Detokenizer, NullDetokenizer
-from headrace.text.output_text import OutputText
-from headrace.text.stop_strings import StopStrings
+from headrace.text.output_text import Detokenizer, OutputText, StopStrings
 from headrace.text.tokenizer import Tokenizer
 
 
@@ -216,20 +213,13 @@ def output_text(
 ) -> OutputText:
     """`stops`: of params.stop. shown, after: as in Tokenizer.detokenizer."""
     if tokenizer is None:
-        return OutputText(NullDetokenizer())
-    start = partial(tokenizer.detokenizer, params.skip_special_tokens, shown, after)
+        return OutputText(Detokenizer())
     return OutputText(
-        start(),
+        tokenizer.detokenizer(params.skip_special_tokens, shown, after),
         stops,
         min_tokens=params.min_tokens,
         keeps_string=params.include_stop_str_in_output,
-        decode=partial(_decoded, start),
     )
-
-
-def _decoded(start: Callable[[], Detokenizer], ids: list[int]) -> str:
-    detokenizer = start()
-    return "".join([*map(detokenizer.push, ids), detokenizer.finish()])
 
 
 def failed_output(facts: RequestFacts, code: int, message: str) -> RequestOutput:

@@ -19,7 +19,7 @@ from headrace.options.lora import LoRARequest
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import OutputPlan
 from headrace.prompts import Prompt
-from headrace.text.stop_strings import StopStrings
+from headrace.text.output_text import StopStrings
 
 
 @dataclass(slots=True)

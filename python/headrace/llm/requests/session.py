@@ -12,10 +12,10 @@ from typing import Any
 from headrace import native
 from headrace.errors import EngineError
 from headrace.llm.requests.adapters import LoraCache
+from headrace.llm.requests.headroom import has_room
 from headrace.llm.requests.preparation import PreparedRequest
 from headrace.native import LoadProgress
 from headrace.options.lora import LoRARequest
-from headrace.text.headroom import has_room
 
 # Bytes for the threads that load a model; with less they may die before their first line.
 _THREAD_ROOM = 48 << 20

@@ -1,1 +1,1 @@
-"""Chat templates: conversations made text, in a process with limits."""
+"""Chat templates: conversations made text, within limits."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from headrace._core import ChatTemplate, HeadraceError
 from headrace.errors import TemplateError, TokenizerError
 from headrace.quoting import quoted, shortened
 from headrace.text.model_files import SPECIAL_TOKEN_KEYS, read_text
 
-MAX_TEMPLATE_CHARS = 1 << 20
+_KEPT_CHARS = 1 << 16  # a compiled template takes some 30 times its text
+_UNSUPPORTED = "unsupported"  # the code of the core's error
 
 # What a caller's chat_template_kwargs may not replace.
 RESERVED_VARIABLES = frozenset(
@@ -83,27 +86,63 @@ def checked_variables(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def render_template(template: str, variables: Mapping[str, Any]) -> str:
-    """Renders in a sandbox, in a process with bounds on memory and time (see process.py).
+    """Renders with bounds on memory and steps; other threads go on meanwhile.
 
     Raises TemplateError for every failure of the template.
     """
-    _check_size(template)
-    from headrace.text.templates.process import render
+    compiled = _compiled(template)
+    if isinstance(compiled, str):
+        return _process(compiled).render(template, variables)
+    try:
+        return compiled.render(dict(variables))
+    except HeadraceError as error:
+        if error.code != _UNSUPPORTED:
+            raise TemplateError(str(error)) from None
+        reason = str(error)
+    return _process(reason).render(template, variables)
 
-    return render(template, variables)
 
-
-@lru_cache(maxsize=32)
 def template_variables(template: str) -> frozenset[str]:
     """The names of the variables that a template reads. Raises TemplateError."""
-    _check_size(template)
-    from headrace.text.templates.process import variables_read
+    compiled = _compiled(template)
+    if isinstance(compiled, str):
+        return _process(compiled).variables_read(template)
+    return frozenset(compiled.variables())
 
-    return variables_read(template)
+
+def _compiled(template: str) -> ChatTemplate | str:
+    """What is unsupported in it, if it can't be compiled for that. Raises TemplateError."""
+    return _kept(template) if len(template) <= _KEPT_CHARS else _compile(template)
 
 
-def _check_size(template: str) -> None:
-    if len(template) > MAX_TEMPLATE_CHARS:
+def _compile(template: str) -> ChatTemplate | str:
+    try:
+        return ChatTemplate(template)
+    except HeadraceError as error:
+        if error.code == _UNSUPPORTED:
+            return str(error)
+        raise TemplateError(str(error)) from None
+    except UnicodeEncodeError as error:
         raise TemplateError(
-            f"the chat template has more than the {MAX_TEMPLATE_CHARS} characters allowed"
-        )
+            f"the chat template has a lone surrogate at character {error.start}: UTF-8 has none"
+        ) from None
+
+
+_kept = lru_cache(maxsize=32)(_compile)
+
+
+class _Renderer(Protocol):
+    def render(self, template: str, variables: Mapping[str, Any]) -> str: ...
+    def variables_read(self, template: str) -> frozenset[str]: ...
+
+
+def _process(reason: str) -> _Renderer:
+    """What renders with jinja2 in a process of its own. Raises TemplateError without jinja2.
+
+    reason: why it has to.
+    """
+    if find_spec("jinja2") is None:
+        raise TemplateError(f"{reason}; jinja2 may render it: pip install 'headrace[jinja2]'")
+    from headrace.text.templates import process
+
+    return process

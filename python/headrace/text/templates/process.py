@@ -1,9 +1,8 @@
-"""Chat templates run in a process of their own.
+"""Chat templates that the engine's own interpreter can't run, with jinja2 in another process.
 
-A template comes with a checkpoint: it is data, not code to trust, and one expression of it can ask
-for any amount of memory and time in a single operation that no other thread gets a turn in. So
-templates are rendered in a child process with limits (headrace.limited). A chat costs a fraction
-of a millisecond more.
+A template comes with a checkpoint: it is data, not code to trust, and in jinja2 one expression of
+it can ask for any amount of memory and time in a single operation that no other thread gets a turn
+in. So these are rendered in a child process with limits (headrace.limited).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from headrace.errors import TemplateError
 from headrace.limited.processes import LimitedProcesses, Work
 from headrace.quoting import quoted, shortened
 
-MAX_VARIABLE_BYTES = 16 << 20
+MAX_VARIABLE_BYTES = 16 << 20  # as in headrace/chat_template.h
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
@@ -57,7 +56,7 @@ def _packed(template: str, variables: dict[str, Any]) -> bytearray:
         raise
     except Exception as error:  # which one depends on the object
         raise TemplateError(
-            f"{_unsendable(variables)} is not plain data: templates run in a process of their own, "
+            f"{_unsendable(variables)} is not plain data: a process of its own renders this, "
             f"so give strings, numbers, lists and dicts ({shortened(str(error))})"
         ) from error
     return request

@@ -1,6 +1,6 @@
-"""The environment chat templates are compiled in: Jinja's immutable sandbox, as transformers sets
-it up. It keeps a template from reaching Python's internals or changing the messages. What it may
-cost is bounded elsewhere: it runs in a process of its own (see process.py)."""
+"""The environment that jinja2 compiles chat templates in: its immutable sandbox, as transformers
+sets it up. It keeps a template from reaching Python's internals or changing the messages. What it
+may cost is bounded elsewhere: it runs in a process of its own (see process.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from headrace.errors import TemplateError
 from headrace.quoting import shortened
 
-MAX_OUTPUT_CHARS = 1 << 24
+MAX_OUTPUT_CHARS = 1 << 24  # as many as headrace/chat_template.h allows bytes
 _MAX_MESSAGE_CHARS = 1000  # of raise_exception
 
 

@@ -44,6 +44,35 @@ TEST(Json, LongStringsAreReadWhole) {
   }
 }
 
+TEST(Json, WhatMayNotBeInAStringIsFoundAtEveryPlace) {
+  for (size_t before = 0; before < 40; ++before) {
+    const std::string text = '"' + std::string(before, 'x');
+    for (const char wrong : {'\n', '\0', '\x1F', '\x80', '\xFF'}) {
+      const std::string error = error_of(text + wrong + std::string(40, 'y') + '"');
+      EXPECT_TRUE(error.ends_with("at byte " + std::to_string(before + 1))) << error;
+    }
+    EXPECT_EQ(error_of(text + "\x7F\xE4\xBD\xA0 \xF0\x9F\x98\x80" + std::string(20, 'y') + '"'),
+              "");
+  }
+}
+
+TEST(Json, SpacesBetweenValuesMayBeMany) {
+  for (size_t count = 0; count < 40; ++count) {
+    const std::string spaces = "\n" + std::string(count, ' ') + "\r\n\t";
+    std::string text = "[";
+    for (const char* part : {"1", ",", "\"a\"", "]"}) text += spaces + part;
+    EXPECT_EQ(parse(text).list()->size(), 2u);
+  }
+}
+
+TEST(Json, TheScannerCountsWhatIsAhead) {
+  for (const size_t size : {0, 1, 15, 16, 17, 5000}) {
+    std::string text(size, 'x');
+    for (size_t at = 0; at < size; at += 3) text[at] = '"';
+    EXPECT_EQ(Scanner(text, 1, 1).count_ahead('"'), (size + 2) / 3);
+  }
+}
+
 TEST(Json, WhatIsNoJsonIsAnErrorThatNamesTheByte) {
   for (const char* wrong : {"",        " ",        "{",
                             "[1",      "[1,]",     "[1 2]",

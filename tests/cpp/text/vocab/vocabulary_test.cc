@@ -49,11 +49,50 @@ TEST(Vocabulary, FindsWhatWasAdded) {
   EXPECT_EQ(Vocabulary(true).find("a"), Vocabulary::kNoId);
 }
 
+TEST(Vocabulary, SpellingsOfAnyLengthAreTold) {
+  // Short ones are compared within the table, longer ones with the text.
+  Vocabulary vocabulary(false);
+  int32_t next = 0;
+  for (size_t size = 0; size <= 40; ++size) {
+    std::string token(size, 'x');
+    vocabulary.append(next++, token);
+    if (size == 0) continue;
+    token.back() = '\0';  // unlike the zeros behind a short one
+    vocabulary.append(next++, token);
+    token.front() = 'y';
+    if (size > 1) vocabulary.append(next++, token);
+  }
+  vocabulary.index();
+  EXPECT_EQ(vocabulary.count(), next);
+  for (int32_t id = 0; id < next; ++id) {
+    const std::string token(vocabulary.bytes(id));
+    EXPECT_EQ(vocabulary.find(token), id);
+    EXPECT_EQ(vocabulary.find(token + "z"), Vocabulary::kNoId);
+    EXPECT_TRUE(vocabulary.is(id, token));
+    EXPECT_FALSE(vocabulary.is(id, token + "z"));
+  }
+  EXPECT_FALSE(vocabulary.is(next, ""));
+}
+
+TEST(Vocabulary, OneSpellingTwiceIsFoundByIndex) {
+  for (const char* token : {"a", "a token longer than the table's keys"}) {
+    Vocabulary vocabulary(false);
+    vocabulary.append(0, token);
+    vocabulary.append(1, "other");
+    vocabulary.append(2, token);
+    EXPECT_NE(error_of([&] { vocabulary.index(); }).find("is there twice"), std::string::npos);
+  }
+}
+
 TEST(Vocabulary, ByteLevelTokensAreStoredAsBytes) {
   Vocabulary vocabulary(true);
   vocabulary.add(0, "\u0120a");  // space and a
   vocabulary.add(1, " a");       // not of the alphabet: no word is spelled so
   vocabulary.add_bytes(2, "\xFF");
+  const std::string spaces(20, ' ');
+  vocabulary.add(3, spaces);
+  EXPECT_EQ(vocabulary.find_spelling(spaces), 3);
+  EXPECT_EQ(vocabulary.find(spaces), Vocabulary::kNoId);
   EXPECT_EQ(vocabulary.bytes(0), " a");
   EXPECT_EQ(vocabulary.find(" a"), 0);
   EXPECT_EQ(vocabulary.find_spelling(" a"), 1);

@@ -47,7 +47,12 @@ _GPT2 = {**_BYTE_LEVEL, "use_regex": True}
 def corpus() -> str:
     """The same text every time: this repository's own, in several scripts."""
     root = Path(__file__).parents[4]
-    names = ("README.md", "CONTRIBUTING.md", "python/headrace/text/decoders.py", "cpp/text/fuel.h")
+    names = (
+        "README.md",
+        "CONTRIBUTING.md",
+        "python/headrace/quoting.py",
+        "cpp/text/fuel.h",
+    )
     texts = [(root / name).read_text(encoding="utf-8") for name in names]
     rng = random.Random(1)
     foreign = (

@@ -116,7 +116,7 @@ def of_jinja(template: str, variables: dict[str, Any]) -> str | None:
 def of_ours(template: str, variables: dict[str, Any]) -> tuple[str | None, str]:
     """The text, or none and the error."""
     try:
-        return _core.ChatTemplate(template).render(json.dumps(variables)), ""
+        return _core.ChatTemplate(template).render(variables), ""
     except _core.HeadraceError as error:
         return None, str(error)
 

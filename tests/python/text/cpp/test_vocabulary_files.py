@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ import text_cases
 import tokenizers
 
 from headrace import _core
-from headrace.text.sentencepiece_backend import SentencePieceBackend
-from headrace.text.tokenizer_files import read_tokenizer_files
 
 FEW = 150
 USER = ["<tool>", "aaa", "▁▁", "你好", "the and"]
@@ -72,18 +71,24 @@ def test_sentencepiece(tmp_path: Path, name: str) -> None:
         assert own.encode_with_offsets(text)[0] == ids, text
 
 
-def test_sentencepiece_with_added_tokens(tmp_path: Path) -> None:
-    train(tmp_path, MODELS["bpe"])
+ADDED = {"<s>": 1, "</s>": 2, "<|x|>": 2000}
+
+
+def test_added_tokens_cut_texts_into_stretches_of_sentencepiece(tmp_path: Path) -> None:
+    package = sentencepiece.SentencePieceProcessor(model_proto=train(tmp_path, MODELS["bpe"]))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
-    old = SentencePieceBackend(tmp_path / "tokenizer.model", read_tokenizer_files(tmp_path))
     own = _core.TextTokenizer(os.fspath(tmp_path))
-    for number, text in enumerate(
-        text_cases.texts(1, FEW, pipelines.corpus(), ["<s>", "</s>", "<|x|>"])
-    ):
-        special = number % 2 == 0
-        ids = old.encode(text, special)
-        assert own.encode(text, special) == ids, text
-        assert own.decode(ids, special) == old.decode(ids, special), text
+    for text in text_cases.texts(1, FEW, pipelines.corpus(), list(ADDED)):
+        parts = [
+            [ADDED[part]] if part in ADDED else package.encode(part)
+            for part in re.split("(<s>|</s>|<[|]x[|]>)", text)
+        ]
+        ids = [token_id for part in parts for token_id in part]
+        assert own.encode(text) == ids, text
+        assert own.encode(text, True) == [1, *ids], text
+        names = {token_id: name for name, token_id in ADDED.items()}
+        decoded = [names.get(part[0]) or package.decode(part) for part in parts if part]
+        assert own.decode(ids) == "".join(decoded), text
 
 
 def test_a_new_stretch_without_legacy_has_no_space_in_front(tmp_path: Path) -> None:

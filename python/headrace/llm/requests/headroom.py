@@ -1,4 +1,4 @@
-"""Is there memory for a library that ends the process when it gets none?"""
+"""Is there memory for what can't tell that it got none: a thread that the interpreter starts?"""
 
 from __future__ import annotations
 
