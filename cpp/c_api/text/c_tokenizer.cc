@@ -115,6 +115,14 @@ headrace_code headrace_tokenizer_spelling(headrace_tokenizer* tokenizer, int32_t
   });
 }
 
+headrace_code headrace_tokenizer_token_bytes(headrace_tokenizer* tokenizer, int32_t id,
+                                             headrace_text** bytes) {
+  return guarded([&] {
+    headrace_text*& out = deref(bytes, "bytes");
+    out = new OwnedText(tokenizer_of(tokenizer).token_bytes(id));
+  });
+}
+
 headrace_code headrace_tokenizer_size(headrace_tokenizer* tokenizer, int32_t* size, int32_t* end) {
   return guarded([&] {
     const Tokenizer& with = tokenizer_of(tokenizer);

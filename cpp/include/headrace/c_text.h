@@ -87,6 +87,9 @@ HEADRACE_C_API headrace_code headrace_tokenizer_special(headrace_tokenizer* toke
 /* NULL, and HEADRACE_OK: there is no such token. */
 HEADRACE_C_API headrace_code headrace_tokenizer_spelling(headrace_tokenizer* tokenizer, int32_t id,
                                                          headrace_text** spelling);
+/* The bytes that a token adds in the middle of an output: they may be a part of a character. */
+HEADRACE_C_API headrace_code headrace_tokenizer_token_bytes(headrace_tokenizer* tokenizer,
+                                                            int32_t id, headrace_text** bytes);
 /* How many tokens there are, and what every id is less than. Each may be NULL. */
 HEADRACE_C_API headrace_code headrace_tokenizer_size(headrace_tokenizer* tokenizer, int32_t* size,
                                                      int32_t* end);

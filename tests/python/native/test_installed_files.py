@@ -188,7 +188,14 @@ def test_c_with_pkgconfig(
 
 
 TURNS = ["What is 12 + 7?", 'Say "\u00e9\\"']
-SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+)
 SHOWS_TOOLS = """{{ tools | tojson if tools }}{% for m in messages %}
 {% if m.tool_calls %}{{ m.tool_calls[0].function.arguments.a is integer }}{% endif %}
 {{ m.role }}: {{ m.content }}
@@ -212,9 +219,10 @@ def chat() -> str:
 
 def check_chat(program: Path, chat: str, folder: Path) -> None:
     assert run(program, MODEL, stdin="\n".join(TURNS)) == chat
-    answers = run(program, MODEL, SCHEMA, stdin="\n".join(TURNS)).strip()
-    for answer in re.findall(r"{.*?}", answers, re.DOTALL):
-        assert isinstance(json.loads(answer)["n"], int)
+    answers = json.loads(
+        "[" + run(program, MODEL, SCHEMA, stdin="Hi\nHo").replace("}\n{", "},{") + "]"
+    )
+    assert [list(answer) for answer in answers] == [["n"], ["n"]]
     shutil.copytree(MODEL, folder, copy_function=os.symlink)
     (folder / "chat_template.jinja").unlink()
     (folder / "chat_template.jinja").write_text(SHOWS_TOOLS)
