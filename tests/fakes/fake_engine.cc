@@ -63,7 +63,7 @@ internal::ModelLoader fake_loader(std::shared_ptr<FakeControl> control, FakeShap
     out.scheduler.num_host_blocks = own.num_host_blocks;
     out.scheduler.enable_prefix_caching = options.enable_prefix_caching;
     out.scheduler.out_of_blocks = options.out_of_blocks;
-    out.info.name = name;
+    out.info = {.name = name, .path = options.path};
     out.info.vocab_size = own.vocab_size;
     out.info.hidden_size = 2;
     out.info.max_model_len = options.max_model_len;
