@@ -11,12 +11,12 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/headrace.map.in ${headrace_exports} @
 
 # All objects of the rooms that define public functions go in; of the others, what these call for.
 add_library(headrace SHARED
-  $<TARGET_OBJECTS:headrace_c_api> $<TARGET_OBJECTS:headrace_engine>
+  $<TARGET_OBJECTS:headrace_c_api> $<TARGET_OBJECTS:headrace_chat> $<TARGET_OBJECTS:headrace_engine>
   $<TARGET_OBJECTS:headrace_replica> $<TARGET_OBJECTS:headrace_loop>
   $<TARGET_OBJECTS:headrace_grammar> $<TARGET_OBJECTS:headrace_media> $<TARGET_OBJECTS:headrace_text>
   $<TARGET_OBJECTS:headrace_base>)
 add_library(headrace::headrace ALIAS headrace)
-target_link_libraries(headrace PRIVATE headrace_engine headrace_grammar headrace_media headrace_text)
+target_link_libraries(headrace PRIVATE headrace_chat headrace_engine headrace_grammar headrace_media headrace_text)
 target_include_directories(headrace PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/cpp/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

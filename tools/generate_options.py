@@ -250,9 +250,9 @@ def c_field(field: Field, name: str, member: str, last: str) -> CField:
             f'out.{member} = to_enum(in.{name}, {field.type}::k{last}, "{name}");',
         )
     if field.type == "std::string":
-        read = f"out.{member} = text(in.{name});"
+        read = f"out.{member} = or_empty(in.{name});"
         if field.default:  # its name for "choose", which "" stands for in C
-            read = f"if (*text(in.{name}) != '\\0') out.{member} = in.{name};"
+            read = f"if (*or_empty(in.{name}) != '\\0') out.{member} = in.{name};"
         return CField((f"const char* {name};",), read=read)
     if field.type == "std::optional<int32_t>":
         return CField(

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "c_api/c_error.h"
@@ -23,6 +24,13 @@ std::span<const T> array(const T* data, size_t count, const char* field) {
   }
   if (count > 0) deref(data, field);
   return {data, count};
+}
+
+inline std::vector<std::string> to_texts(const char* const* texts, size_t count,
+                                         const char* field) {
+  std::vector<std::string> out;
+  for (const char* each : array(texts, count, field)) out.emplace_back(or_empty(each));
+  return out;
 }
 
 inline std::vector<int32_t> to_ids(const int32_t* ids, size_t count, const char* field) {

@@ -44,11 +44,12 @@ void headrace_engine_destroy(headrace_engine* engine) { delete engine; }
 
 headrace_code headrace_engine_install_model(headrace_engine* engine, const char* name,
                                             const headrace_model_options* options) {
-  return guarded([&] { engine_of(engine).install_model(text(name), to_model_options(options)); });
+  return guarded(
+      [&] { engine_of(engine).install_model(or_empty(name), to_model_options(options)); });
 }
 
 headrace_code headrace_engine_start_model(headrace_engine* engine, const char* name) {
-  return guarded([&] { engine_of(engine).start_model(text(name)); });
+  return guarded([&] { engine_of(engine).start_model(or_empty(name)); });
 }
 
 headrace_code headrace_engine_stop_model(headrace_engine* engine, const char* name, int64_t timeout,
@@ -56,30 +57,31 @@ headrace_code headrace_engine_stop_model(headrace_engine* engine, const char* na
   return guarded([&] {
     bool done = true;
     if (const auto limit = to_timeout(timeout)) {
-      done = engine_of(engine).stop_model(text(name), *limit);
+      done = engine_of(engine).stop_model(or_empty(name), *limit);
     } else {
-      engine_of(engine).stop_model(text(name));
+      engine_of(engine).stop_model(or_empty(name));
     }
     if (stopped != nullptr) *stopped = done;
   });
 }
 
 headrace_code headrace_engine_release_model(headrace_engine* engine, const char* name) {
-  return guarded([&] { engine_of(engine).release_model(text(name)); });
+  return guarded([&] { engine_of(engine).release_model(or_empty(name)); });
 }
 
 headrace_code headrace_engine_clear_prefix_cache(headrace_engine* engine, const char* name) {
-  return guarded([&] { engine_of(engine).clear_prefix_cache(text(name)); });
+  return guarded([&] { engine_of(engine).clear_prefix_cache(or_empty(name)); });
 }
 
 headrace_code headrace_engine_load_lora(headrace_engine* engine, const char* name,
                                         const char* lora_name, const char* path) {
-  return guarded([&] { engine_of(engine).load_lora(text(name), text(lora_name), text(path)); });
+  return guarded(
+      [&] { engine_of(engine).load_lora(or_empty(name), or_empty(lora_name), or_empty(path)); });
 }
 
 headrace_code headrace_engine_unload_lora(headrace_engine* engine, const char* name,
                                           const char* lora_name) {
-  return guarded([&] { engine_of(engine).unload_lora(text(name), text(lora_name)); });
+  return guarded([&] { engine_of(engine).unload_lora(or_empty(name), or_empty(lora_name)); });
 }
 
 headrace_code headrace_engine_submit(headrace_engine* engine, const char* model,
@@ -89,7 +91,7 @@ headrace_code headrace_engine_submit(headrace_engine* engine, const char* model,
     headrace_request*& out = deref(request, "request");
     std::shared_ptr<ForeignConstraint> constraint;
     RequestOptions request_options = to_request_options(options, constraint);
-    Request made = engine_of(engine).submit(text(model), std::move(request_options));
+    Request made = engine_of(engine).submit(or_empty(model), std::move(request_options));
     if (constraint) constraint->accept();
     ResultQueue queue = made.results();
     out = new headrace_request{std::move(made), std::move(queue)};

@@ -39,7 +39,7 @@ T& deref(T* pointer, const char* what) {
   return *pointer;
 }
 
-inline const char* text(const char* string) noexcept { return string == nullptr ? "" : string; }
+inline const char* or_empty(const char* string) noexcept { return string == nullptr ? "" : string; }
 
 /// HEADRACE_FOREVER (and anything below 0) is nullopt.
 inline std::optional<std::chrono::nanoseconds> to_timeout(int64_t nanoseconds) {

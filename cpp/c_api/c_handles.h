@@ -1,8 +1,11 @@
 #pragma once
 
+#include <memory>
+
 #include "headrace/c.h"
 #include "headrace/engine.h"
 #include "headrace/output_selector.h"
+#include "headrace/token_constraint.h"
 
 // What the opaque handles of headrace/c.h are.
 
@@ -13,6 +16,10 @@ struct headrace_engine {
 struct headrace_request {
   headrace::Request request;
   headrace::ResultQueue queue;
+};
+
+struct headrace_grammar {
+  std::shared_ptr<headrace::TokenConstraint> constraint;
 };
 
 struct headrace_selector {

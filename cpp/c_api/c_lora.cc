@@ -41,7 +41,7 @@ headrace_code headrace_engine_loras(headrace_engine* engine, const char* name,
                                     headrace_lora_infos** infos) {
   return guarded([&] {
     headrace_lora_infos*& out = deref(infos, "infos");
-    out = new OwnedInfos(deref(engine, "engine").engine.loras(text(name)));
+    out = new OwnedInfos(deref(engine, "engine").engine.loras(or_empty(name)));
   });
 }
 

@@ -123,7 +123,7 @@ static_assert(HEADRACE_MODEL_FAILED == static_cast<int>(ModelState::kFailed));
 }  // namespace
 
 headrace_code headrace_pack_model(const headrace_model_options* options, const char* file) {
-  return guarded([&] { pack_model(to_model_options(options), text(file)); });
+  return guarded([&] { pack_model(to_model_options(options), or_empty(file)); });
 }
 
 headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* name,
@@ -131,7 +131,7 @@ headrace_code headrace_engine_model_stats(headrace_engine* engine, const char* n
   return guarded([&] {
     const size_t size = deref(stats, "stats").struct_size;
     check_struct_size(size, "stats");
-    write_struct(stats, size, to_c(deref(engine, "engine").engine.model_stats(text(name))));
+    write_struct(stats, size, to_c(deref(engine, "engine").engine.model_stats(or_empty(name))));
   });
 }
 
@@ -139,7 +139,7 @@ headrace_code headrace_engine_model_info(headrace_engine* engine, const char* na
                                          headrace_model_info** info) {
   return guarded([&] {
     headrace_model_info*& out = deref(info, "info");
-    out = new OwnedInfo(deref(engine, "engine").engine.model_info(text(name)));
+    out = new OwnedInfo(deref(engine, "engine").engine.model_info(or_empty(name)));
   });
 }
 

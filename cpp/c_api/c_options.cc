@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "c_api/c_array.h"
+#include "c_api/c_handles.h"
 #include "c_api/c_media.h"
 #include "c_api/c_struct.h"
 
@@ -22,12 +23,6 @@ std::vector<std::vector<int32_t>> to_lists(const headrace_token_lists& lists, co
   return out;
 }
 
-std::vector<std::string> to_texts(const char* const* texts, size_t count, const char* field) {
-  std::vector<std::string> out;
-  for (const char* each : array(texts, count, field)) out.emplace_back(text(each));
-  return out;
-}
-
 std::vector<std::pair<int32_t, float>> to_logit_bias(const int32_t* ids, const float* values,
                                                      size_t count) {
   const auto biases = array(values, count, "logit_bias_values");
@@ -38,13 +33,6 @@ std::vector<std::pair<int32_t, float>> to_logit_bias(const int32_t* ids, const f
   return out;
 }
 
-void check_reserved(int32_t reserved) {
-  if (reserved != 0) {
-    throw_error(ErrorCode::kUnsupported, "a reserved field is ", reserved,
-                ": set it to 0 with the struct's init function, or use a newer library.");
-  }
-}
-
 std::optional<int32_t> unless_negative(int32_t value) {
   return value < 0 ? std::nullopt : std::optional(value);
 }
@@ -53,16 +41,6 @@ headrace_request_options default_request_options() {
   headrace_request_options out{};
   out.timeout = HEADRACE_FOREVER;
   return out;
-}
-
-/// Enumerations count from 0; the engine trusts a value of the C++ type.
-template <class Enum>
-Enum to_enum(int32_t value, Enum last, const char* field) {
-  if (value < 0 || value > static_cast<int32_t>(last)) {
-    throw_error(ErrorCode::kInvalidArgument, field, " is ", value, ": it must be one of the ",
-                static_cast<int32_t>(last) + 1, " values that headrace/c.h names for it.");
-  }
-  return static_cast<Enum>(value);
 }
 
 static_assert(HEADRACE_PENALIZED_LOGPROBS == static_cast<int>(LogprobsKind::kPenalizedLogprobs));
@@ -106,16 +84,23 @@ RequestOptions to_request_options(const headrace_request_options* given,
   const auto in = read_struct(given, default_request_options(), "options");
   check_reserved(in.reserved);
   RequestOptions out;
-  out.request_id = text(in.request_id);
+  out.request_id = or_empty(in.request_id);
   out.prompt_token_ids = to_ids(in.prompt_token_ids, in.num_prompt_token_ids, "prompt_token_ids");
   out.sampling = to_sampling_params(in.sampling);
-  out.lora_name = text(in.lora_name);
+  out.lora_name = or_empty(in.lora_name);
   out.priority = in.priority;
   out.timeout = to_timeout(in.timeout);
   if (in.constraint != nullptr) {
     constraint = std::make_shared<ForeignConstraint>(
         read_struct(in.constraint, headrace_constraint{}, "constraint"));
     out.constraint = constraint;
+  }
+  if (in.grammar != nullptr) {
+    if (in.constraint != nullptr) {
+      throw_error(ErrorCode::kInvalidArgument,
+                  "a request has a constraint and a grammar: give one of them.");
+    }
+    out.constraint = in.grammar->constraint;
   }
   if (in.pooling != nullptr) out.pooling = to_pooling_params(in.pooling);
   for (const headrace_media_input* item : array(in.media, in.num_media, "media")) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -55,6 +56,23 @@ template <class T>
 void init_struct(T* out, size_t size, const T& defaults) noexcept {
   if (out == nullptr || size < sizeof(size_t) || size > kMaxStructSize) return;
   write_struct(out, size, defaults);
+}
+
+inline void check_reserved(int32_t reserved) {
+  if (reserved != 0) {
+    throw_error(ErrorCode::kUnsupported, "a reserved field is ", reserved,
+                ": set it to 0 with the struct's init function, or use a newer library.");
+  }
+}
+
+/// Enumerations count from 0; the engine trusts a value of the C++ type.
+template <class Enum>
+Enum to_enum(int32_t value, Enum last, const char* field) {
+  if (value < 0 || value > static_cast<int32_t>(last)) {
+    throw_error(ErrorCode::kInvalidArgument, field, " is ", value, ": it must be one of the ",
+                static_cast<int32_t>(last) + 1, " values that the header names for it.");
+  }
+  return static_cast<Enum>(value);
 }
 
 }  // namespace headrace::c_api

@@ -72,10 +72,9 @@ void Engine::Impl::release(const std::string& name) {
   if (!released) refuse_unknown(name);
 }
 
-Request Engine::Impl::submit(const std::string& name, RequestOptions options) {
-  const auto model = find(name);
+Request Engine::Impl::submit(ServedModel& model, RequestOptions options) {
   if (options.request_id.empty()) options.request_id = str_cat("request-", ++request_count_);
-  return model->submit(std::move(options));
+  return model.submit(std::move(options));
 }
 
 std::shared_ptr<ServedModel> Engine::Impl::find(const std::string& name) const {
@@ -141,7 +140,7 @@ bool Engine::stop_model(const std::string& name, std::chrono::nanoseconds timeou
 void Engine::release_model(const std::string& name) { impl_->release(name); }
 
 Request Engine::submit(const std::string& name, RequestOptions options) {
-  return impl_->submit(name, std::move(options));
+  return impl_->submit(*impl_->find(name), std::move(options));
 }
 
 void Engine::load_lora(const std::string& name, const std::string& lora_name,

@@ -26,7 +26,7 @@ class Engine::Impl {
 
   void install(const std::string& name, const ModelOptions& options);
   void release(const std::string& name);
-  Request submit(const std::string& name, RequestOptions options);
+  Request submit(internal::ServedModel& model, RequestOptions options);
   /// Error(kNotFound).
   std::shared_ptr<internal::ServedModel> find(const std::string& name) const;
   std::vector<std::string> names() const;

@@ -305,4 +305,10 @@ void ServedModel::clear_prefix_cache(Replica& replica) {
   }
 }
 
+std::shared_ptr<void> ServedModel::companion(const std::function<std::shared_ptr<void>()>& make) {
+  const MutexLock lock(companion_mutex_);
+  if (companion_ == nullptr) companion_ = make();
+  return companion_;
+}
+
 }  // namespace headrace::internal

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,9 @@ class ServedModel {
   /// Whether the caller is in a callback of this model.
   bool on_own_thread() const;
 
+  /// What a room above keeps with a model, of one kind alone: made at the first call.
+  std::shared_ptr<void> companion(const std::function<std::shared_ptr<void>()>& make);
+
  private:
   ModelState state() const;
   bool on_gpu() const { return info_.device.starts_with("cuda"); }
@@ -67,6 +71,8 @@ class ServedModel {
   Mutex lifecycle_mutex_;  // start and release, which may take long
   bool released_ HEADRACE_GUARDED_BY(lifecycle_mutex_) = false;
   Mutex turn_mutex_;  // all replicas begin, or all are told to stop
+  Mutex companion_mutex_;
+  std::shared_ptr<void> companion_ HEADRACE_GUARDED_BY(companion_mutex_);
 };
 
 }  // namespace headrace::internal

@@ -6,30 +6,14 @@
 
 #include "base/check.h"
 #include "base/headroom.h"
+#include "grammar/check_vocabulary.h"
 
 namespace headrace::internal {
 
 namespace {
 
-constexpr size_t kMostIds = size_t{1} << 24;
-constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr char kSpecialMark = '\xff';  // begins the names of special tokens; UTF-8 doesn't have it
 const std::string kEndName = std::string(1, kSpecialMark) + "<|headrace_end_of_text|>";
-
-int32_t checked_size(const VocabularyBytes& vocabulary) {
-  if (vocabulary.tokens.empty() || vocabulary.tokens.size() > kMostIds) {
-    throw_error(ErrorCode::kInvalidArgument, "a vocabulary has 1 to ", kMostIds, " ids, got ",
-                vocabulary.tokens.size(), ".");
-  }
-  return static_cast<int32_t>(vocabulary.tokens.size());
-}
-
-void check_id(int32_t token, int32_t size, const char* field) {
-  if (token < 0 || token >= size) {
-    throw_error(ErrorCode::kInvalidArgument, field, " names id ", token,
-                ", which is outside the vocabulary of ", size, " ids.");
-  }
-}
 
 // llguidance ends the process when it gets no memory; this is several times what it was seen to
 // take for its tree of the spellings.
@@ -42,14 +26,12 @@ void check_room(const std::vector<std::string>& spellings) {
   }
 }
 
-bool is_text(const std::string& bytes) { return bytes.find(kSpecialMark) == std::string::npos; }
-
 }  // namespace
 
 GrammarVocabulary::GrammarVocabulary(std::shared_ptr<const Llguidance> api,
                                      const VocabularyBytes& vocabulary)
     : api_(std::move(api)),
-      size_(checked_size(vocabulary)),
+      size_(check_vocabulary(vocabulary)),
       special_restarts_(vocabulary.special_restarts),
       is_special_(vocabulary.tokens.size()) {
   std::vector<std::string> spellings = spell(vocabulary);
@@ -66,11 +48,6 @@ std::vector<std::string> GrammarVocabulary::spell(const VocabularyBytes& vocabul
   out.reserve(vocabulary.tokens.size() + 1);
   for (const std::string& bytes : vocabulary.tokens) out.push_back(is_text(bytes) ? bytes : "");
   for (const auto& [token, name] : vocabulary.special_tokens) {
-    check_id(token, size_, "special_tokens");
-    if (!is_text(name)) {
-      throw_error(ErrorCode::kInvalidArgument, "the name of special token ", token,
-                  " is not in UTF-8.");
-    }
     is_special_[static_cast<size_t>(token)] = true;
     out[static_cast<size_t>(token)] = name.empty() ? "" : kSpecialMark + name;
   }
@@ -86,7 +63,6 @@ void GrammarVocabulary::add_first_forms(const VocabularyBytes& vocabulary,
   }
   ids[""] = kNothing;
   for (const auto& [token, bytes] : vocabulary.first_tokens) {
-    check_id(token, size_, "first_tokens");
     if (is_special(token)) continue;
     if (!is_text(bytes)) {
       first_forms_[token] = kNever;
@@ -105,10 +81,6 @@ void GrammarVocabulary::make_tokenizer(const std::vector<std::string>& spellings
   for (const std::string& spelling : spellings) {
     lengths.push_back(static_cast<uint32_t>(spelling.size()));
     bytes += spelling;
-    if (bytes.size() > kMostBytes) {
-      throw_error(ErrorCode::kInvalidArgument, "the tokens of a vocabulary have at most ",
-                  kMostBytes, " bytes in all.");
-    }
   }
   LlgTokenizerInit init;
   init.vocab_size = static_cast<uint32_t>(spellings.size());

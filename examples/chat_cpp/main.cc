@@ -1,78 +1,71 @@
-// A chat in a terminal: chat_cpp MODEL. Each line of the input is a turn of the user.
+// A chat in a terminal: chat_cpp MODEL [SCHEMA | --tool]. Each line of the input is a user's turn.
 //
-// MODEL is a folder with a tokenizer and a chat template (chat_template.jinja).
+// With a JSON schema, answers are JSON that fits it. With --tool the model calls a tool, which adds
+// two numbers, before it answers.
 
-#include <headrace/chat_template.h>
-#include <headrace/engine.h>
-#include <headrace/text.h>
-#include <headrace/text_output.h>
+#include <headrace/chat.h>
+#include <headrace/grammar.h>
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <iterator>
+#include <memory>
 #include <string>
-#include <string_view>
 
-namespace {
+constexpr const char* kTool = R"([{"type": "function", "function": {"name": "add", "parameters":
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}}}])";
+constexpr const char* kArguments = R"(\{"a": -?[0-9]{1,6}, "b": -?[0-9]{1,6}\})";
 
-/// A message of the conversation in JSON.
-std::string message(std::string_view role, std::string_view content) {
-  std::string json = "{\"role\": \"" + std::string(role) + "\", \"content\": \"";
-  for (const char c : content) {
-    char escaped[8];
-    const bool plain = static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
-    std::snprintf(escaped, sizeof(escaped), plain ? "%c" : "\\u%04x", c);
-    json += escaped;
-  }
-  return json + "\"}";
-}
-
-std::string answer(headrace::Engine& engine, const headrace::Tokenizer& tokenizer,
-                   const std::string& prompt) {
-  headrace::RequestOptions options;
-  tokenizer.encode(prompt, {}, &options.prompt_token_ids);
-  options.sampling.temperature = 0;
-  options.sampling.max_tokens = 200;
-  headrace::Request request = engine.submit("model", std::move(options));
-  headrace::OutputText text{headrace::Detokenizer(tokenizer), headrace::StopStrings({"\nUser:"})};
-  std::string whole;
-  const auto show = [&](const std::string& piece) {
-    std::cout << piece << std::flush;
-    whole += piece;
-  };
-  for (bool finished = false; !finished && !text.match();) {
-    const headrace::Output output = request.results().get();
-    for (const int32_t id : output.token_ids) show(text.push(id, id != output.stop_token));
-    finished = output.finished;
-  }
-  show(text.finish());
-  request.cancel();  // if a stop string came first
-  std::cout << std::endl;
-  return whole;
-}
-
-void chat(const std::string& folder) {
-  std::ifstream file(folder + "/chat_template.jinja");
-  const headrace::ChatTemplate turns(std::string(std::istreambuf_iterator<char>(file), {}));
-  const auto tokenizer = headrace::Tokenizer::load(folder);
+struct Chat {
   headrace::Engine engine;
-  engine.install_model("model", {.path = folder});
-  engine.start_model("model");
-  std::string messages;
-  for (std::string line; std::getline(std::cin, line);) {
-    messages += (messages.empty() ? "" : ", ") + message("user", line);
-    const std::string variables =
-        "{\"messages\": [" + messages + "], \"add_generation_prompt\": true}";
-    messages += ", " + message("assistant", answer(engine, *tokenizer, turns.render(variables)));
-  }
-}
+  std::string messages, tools;  // in JSON
 
-}  // namespace
+  void add(const std::string& message) { messages += (messages.empty() ? "" : ", ") + message; }
+
+  /// What the model says next, shown as it comes.
+  std::string reply(std::shared_ptr<headrace::TokenConstraint> rule) {
+    headrace::TextOptions options{.stop = {"\nUser:"}};
+    options.request.sampling = {.temperature = 0, .max_tokens = 200};
+    options.request.constraint = std::move(rule);
+    headrace::TextStream stream =
+        engine.submit_chat("model", "[" + messages + "]", options, {.tools_json = tools});
+    std::string text;
+    for (headrace::TextOutput out; !out.finished; text += out.text) {
+      out = stream.next();
+      std::cout << out.text << out.error_message << std::flush;
+    }
+    std::cout << std::endl;
+    return text;
+  }
+
+  void call_tool(const std::shared_ptr<headrace::TokenConstraint>& rule) {
+    const std::string arguments = reply(rule);
+    add(R"({"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "add", )"
+        R"("arguments": )" +
+        arguments + "}}]}");
+    int a = 0, b = 0;
+    std::sscanf(arguments.c_str(), R"({"a": %d, "b": %d})", &a, &b);
+    add(headrace::chat_message("tool", std::to_string(a + b)));
+  }
+};
 
 int main(int argc, char** argv) try {
-  if (argc != 2) return std::cerr << "chat_cpp MODEL\n", 2;
-  chat(argv[1]);
+  if (argc != 2 && argc != 3) return std::cerr << "chat_cpp MODEL [SCHEMA | --tool]\n", 2;
+  Chat chat;
+  chat.engine.install_model("model", {.path = argv[1]});
+  chat.engine.start_model("model");
+  const std::string mode = argc == 3 ? argv[2] : "";
+  std::shared_ptr<headrace::TokenConstraint> call, answer;
+  if (mode == "--tool") {
+    chat.tools = kTool;
+    call = chat.engine.compile_grammar("model", headrace::GrammarKind::kRegex, kArguments);
+  } else if (!mode.empty()) {
+    answer = chat.engine.compile_grammar("model", headrace::GrammarKind::kJsonSchema, mode);
+  }
+  for (std::string line; std::getline(std::cin, line);) {
+    chat.add(headrace::chat_message("user", line));
+    if (call) chat.call_tool(call);
+    chat.add(headrace::chat_message("assistant", chat.reply(answer)));
+  }
 } catch (const headrace::Error& error) {
   std::cerr << headrace::error_code_name(error.code()) << ": " << error.what() << '\n';
   return 1;

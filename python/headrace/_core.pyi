@@ -641,8 +641,17 @@ class GrammarKind(NamedIntEnum):
     LARK = 2
     LLGUIDANCE = 3
 
+class TokenMatcher:
+    """Follows one output: headrace/token_constraint.h."""
+
+    def next(self, ids: int) -> tuple[list[int], bool]:
+        """Those of the ids 0 to ids - 1 that may come next, and whether the output may end."""
+    def append(self, token: int) -> None: ...
+
 class TokenConstraint:
     """Which tokens an output may have: headrace/token_constraint.h. For any number of requests."""
+
+    def start(self) -> TokenMatcher: ...
 
 def limit_thinking(
     *,
@@ -655,11 +664,12 @@ def limit_thinking(
     """headrace/thinking.h."""
 
 class GrammarCompiler:
-    """Makes constraints from grammars, for one vocabulary: headrace/grammar.h."""
+    """Makes constraints from grammars, for one vocabulary: headrace/grammar.h. Without a library
+    by the engine of its own, for JSON schemas and regular expressions."""
 
     def __init__(
         self,
-        library: str,
+        library: str | None,
         *,
         tokens: Sequence[bytes],
         first_tokens: Sequence[tuple[int, bytes]],

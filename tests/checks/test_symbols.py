@@ -13,7 +13,7 @@ BUILD = os.environ.get("HEADRACE_BUILD_DIR")
 pytestmark = pytest.mark.skipif(BUILD is None, reason="HEADRACE_BUILD_DIR is not set")
 
 HEADERS = Path(__file__).resolve().parents[2] / "cpp/include/headrace"
-C_HEADERS = (HEADERS / "c.h", HEADERS / "c_params.h")
+C_HEADERS = (HEADERS / "c.h", HEADERS / "c_params.h", HEADERS / "c_text.h")
 
 # The library never aborts, exits or prints. (std::terminate is the run-time's own.)
 FORBIDDEN = {

@@ -13,6 +13,8 @@
  *     fprintf(stderr, "%s\n", headrace_last_error_message());
  *   }
  *
+ * Texts, chats and grammars are in headrace/c_text.h.
+ *
  * Errors: a function that can fail returns a headrace_code and then leaves its results alone. The
  *   code and a message of the thread's last failure stay until its next one. No C++ exception
  *   leaves the library; it never aborts, exits or prints.
@@ -302,6 +304,7 @@ typedef struct headrace_request_options {
   const headrace_pooling_params* pooling;
   const headrace_media_input* const* media; /* images and clips, in order of position */
   size_t num_media;
+  const headrace_grammar* grammar; /* NULL: none; not beside a constraint */
 } headrace_request_options;
 
 HEADRACE_C_API void headrace_request_options_init(headrace_request_options* options, size_t size);

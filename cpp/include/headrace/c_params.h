@@ -88,6 +88,9 @@ typedef struct headrace_constraint {
   void (*release)(void* user_data);
 } headrace_constraint;
 
+/* A constraint that the library has made of a grammar: headrace_grammar_compile in c_text.h. */
+typedef struct headrace_grammar headrace_grammar;
+
 enum { HEADRACE_POOL_LAST = 0, HEADRACE_POOL_MEAN, HEADRACE_POOL_CLS };
 
 /* An embedding of the prompt, or logits behind it: the fields of headrace::PoolingParams in

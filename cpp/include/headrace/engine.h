@@ -26,12 +26,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headrace/abi.h"
 #include "headrace/options.h"
 #include "headrace/request.h"
 #include "headrace/status.h"
+#include "headrace/token_constraint.h"
 #include "headrace/version.h"
 
 namespace headrace::internal {
@@ -39,6 +41,13 @@ struct EngineAccess;
 }
 
 namespace headrace::inline v0 {
+
+class ChatTemplates;
+class TextStream;
+class Tokenizer;
+struct ChatOptions;
+struct TextOptions;
+enum class GrammarKind : uint8_t;
 
 enum class ModelState : uint8_t { kInstalled, kRunning, kStopping, kStopped, kFailed };
 
@@ -149,6 +158,26 @@ class HEADRACE_API Engine {
   /// Queues a request. Throws on a bad one (kInvalidArgument, kLimitExceeded), for an unknown
   /// model (kNotFound) or one that isn't running (kInvalidState); other requests never notice.
   Request submit(const std::string& name, RequestOptions options);
+
+  // Texts: include headrace/chat.h. What reads and writes them is loaded when it is first used.
+
+  /// Queues the answer to a conversation, a JSON list of messages, as ChatTemplates::render reads
+  /// it. Throws as that and as submit do: kNotFound, too, for a folder without a tokenizer.
+  TextStream submit_chat(const std::string& name, std::string_view messages_json,
+                         TextOptions options, const ChatOptions& chat);
+  TextStream submit_chat(const std::string& name, std::string_view messages_json,
+                         TextOptions options);
+  TextStream submit_chat(const std::string& name, std::string_view messages_json);
+  /// Queues what follows a text, which is taken as it stands.
+  TextStream submit_text(const std::string& name, std::string_view prompt, TextOptions options);
+  TextStream submit_text(const std::string& name, std::string_view prompt);
+  /// Of the model's folder.
+  std::shared_ptr<const Tokenizer> tokenizer(const std::string& name) const;
+  std::shared_ptr<const ChatTemplates> chat_templates(const std::string& name) const;
+  /// A constraint for outputs of the model, by Headrace's own engine for JSON schemas and regular
+  /// expressions (headrace/grammar.h). Throws as GrammarCompiler does.
+  std::shared_ptr<TokenConstraint> compile_grammar(const std::string& name, GrammarKind kind,
+                                                   const std::string& text) const;
 
   /// Reads a PEFT folder (adapter_config.json, adapter_model.safetensors) for requests to use by
   /// `lora_name`, in any state of the model but failed, and while it computes. The folder is read

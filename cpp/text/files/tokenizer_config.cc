@@ -1,7 +1,6 @@
 #include "text/files/tokenizer_config.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <unordered_map>
@@ -13,9 +12,6 @@
 
 namespace headrace::text {
 namespace {
-
-constexpr std::array kSpecialNames = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                      "pad_token", "cls_token", "mask_token"};
 
 /// Of a token that is its text, or an object with it; null: none.
 const std::string* content_of(const json::Value* value) {
@@ -65,7 +61,7 @@ class ConfigReader {
         map_(read_json_file(folder + "/special_tokens_map.json")) {}
 
   TokenizerConfig read() {
-    for (const char* name : kSpecialNames) {
+    for (const char* name : kSpecialTokenNames) {
       if (const std::string* token = content_of(member(name))) {
         made_.special_tokens.emplace_back(name, *token);
       }

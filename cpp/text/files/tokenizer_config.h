@@ -3,6 +3,7 @@
 // The side files of a tokenizer: tokenizer_config.json, special_tokens_map.json and
 // added_tokens.json.
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 #include "text/files/tokenizer_parts.h"
 
 namespace headrace::text {
+
+inline constexpr std::array kSpecialTokenNames = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 /// Each file may be missing.
 struct TokenizerConfig {

@@ -13,7 +13,12 @@
 #include "c_api/c_options.h"
 #include "c_api/c_struct.h"
 #include "headrace/c.h"
+#include "headrace/c_text.h"
+#include "headrace/chat.h"
 #include "headrace/engine.h"
+#include "headrace/grammar.h"
+#include "headrace/text.h"
+#include "headrace/text_output.h"
 
 namespace headrace::c_api {
 namespace {
@@ -26,7 +31,16 @@ EXPECT_NO_TAIL_PADDING(headrace_model_options, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_load_progress, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_sampling_params, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_pooling_params, reserved);
-EXPECT_NO_TAIL_PADDING(headrace_request_options, num_media);
+EXPECT_NO_TAIL_PADDING(headrace_request_options, grammar);
+EXPECT_NO_TAIL_PADDING(headrace_text, length);
+EXPECT_NO_TAIL_PADDING(headrace_encode_options, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_encoding, spans);
+EXPECT_NO_TAIL_PADDING(headrace_detokenizer_options, include_stop_string);
+EXPECT_NO_TAIL_PADDING(headrace_detokenizer_state, released);
+EXPECT_NO_TAIL_PADDING(headrace_chat_options, continue_final_message);
+EXPECT_NO_TAIL_PADDING(headrace_text_options, reserved);
+EXPECT_NO_TAIL_PADDING(headrace_text_output, output);
+EXPECT_NO_TAIL_PADDING(headrace_grammar_options, max_lexer_states);
 EXPECT_NO_TAIL_PADDING(headrace_media_run, num_steps);
 EXPECT_NO_TAIL_PADDING(headrace_media_input, num_runs);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
@@ -61,6 +75,22 @@ EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
   [[maybe_unused]] const auto& [ids, o1, o2, pooled, done, reason, stop, sequence, code, message] =
       output;
   [[maybe_unused]] const auto& [lora_name, folder, rank, modules, bytes, live] = lora_info;
+}
+
+[[maybe_unused]] void every_field_of_texts_is_known(const EncodeOptions& encode,
+                                                    const DetokenizerOptions& detokenize,
+                                                    const OutputTextOptions& output,
+                                                    const StopMatch& match, const ChatOptions& chat,
+                                                    const TextOptions& text,
+                                                    const GrammarLimits& limits) {
+  [[maybe_unused]] const auto& [add, as_text, most] = encode;
+  [[maybe_unused]] const auto& [skip, shown, after] = detokenize;
+  // Whoever has C's released() cuts tokens.
+  [[maybe_unused]] const auto& [min_tokens, keeps, cuts] = output;
+  [[maybe_unused]] const auto& [string, start, end, start_char, end_char] = match;
+  [[maybe_unused]] const auto& [tools, chat_template, variables, opens, goes_on] = chat;
+  [[maybe_unused]] const auto& [stop, include, skip_special, add_special, request] = text;
+  [[maybe_unused]] const auto& [schema, grammar, size, fuel, token_fuel, items, states] = limits;
 }
 
 struct Older {

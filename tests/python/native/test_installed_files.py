@@ -5,6 +5,7 @@ Python. Set HEADRACE_BUILD_DIR to a CMake build folder (tests/run does)."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -186,32 +187,86 @@ def test_c_with_pkgconfig(
     check_c(build_with_pkgconfig(["gcc", "-std=c99"], source, installation, tmp_path), expected)
 
 
-def test_chat_in_cpp(installation: Installation, tmp_path: Path) -> None:
-    """Text in, text out, turn by turn: what Python's chat says."""
-    program = build_with_cmake("chat_cpp", installation, tmp_path / "build")
-    turns = ["What is 12 + 7?", 'Say "\u00e9\\"']
+TURNS = ["What is 12 + 7?", 'Say "\u00e9\\"']
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+)
+SHOWS_TOOLS = """{{ tools | tojson if tools }}{% for m in messages %}
+{% if m.tool_calls %}{{ m.tool_calls[0].function.arguments.a is integer }}{% endif %}
+{{ m.role }}: {{ m.content }}
+{% endfor %}Assistant: """
+
+
+@pytest.fixture(scope="module")
+def chat() -> str:
+    """What Python's chat says, turn by turn."""
     params = headrace.SamplingParams(temperature=0, max_tokens=200, stop=["\nUser:"])
     messages: list[dict[str, str]] = []
-    answers = []
+    answers = ""
     with headrace.LLM(str(MODEL)) as llm:
-        for turn in turns:
+        for turn in TURNS:
             messages.append({"role": "user", "content": turn})
             (output,) = llm.chat(messages, params, use_tqdm=False)
-            answers.append(output.outputs.text)
-            messages.append({"role": "assistant", "content": answers[-1]})
-    assert run(program, MODEL, stdin="\n".join(turns)) == "".join(f"{one}\n" for one in answers)
+            answers += output.outputs.text + "\n"
+            messages.append({"role": "assistant", "content": output.outputs.text})
+    return answers
 
 
-def test_the_example_of_docs_embedding(installation: Installation, tmp_path: Path) -> None:
-    """A load's progress and its end by Ctrl-C."""
-    page = (ROOT / "docs/embedding.md").read_text(encoding="utf-8")
-    (source,) = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
-    folder = tmp_path / "load"
-    folder.mkdir()
-    (folder / "main.cc").write_text(source)
-    program = build_with_pkgconfig(
-        ["g++", "-std=c++20"], folder / "main.cc", installation, tmp_path / "load"
+def check_chat(program: Path, chat: str, folder: Path) -> None:
+    assert run(program, MODEL, stdin="\n".join(TURNS)) == chat
+    answers = json.loads(
+        "[" + run(program, MODEL, SCHEMA, stdin="Hi\nHo").replace("}\n{", "},{") + "]"
     )
+    assert [list(answer) for answer in answers] == [["n"], ["n"]]
+    shutil.copytree(MODEL, folder, copy_function=os.symlink)
+    (folder / "chat_template.jinja").unlink()
+    (folder / "chat_template.jinja").write_text(SHOWS_TOOLS)
+    call, answer = run(program, folder, "--tool", stdin="What is 2 + 3?").split("\n", 1)
+    assert re.fullmatch(r'{"a": -?\d+, "b": -?\d+}', call)
+    assert answer.strip()
+    failed = subprocess.run([program, MODEL, "--tool"], input="Hi", check=False,
+                            capture_output=True, text=True)  # fmt: skip
+    assert failed.returncode == 1
+    assert "tools" in failed.stderr
+
+
+def test_chat_in_cpp_with_cmake(installation: Installation, chat: str, tmp_path: Path) -> None:
+    program = build_with_cmake("chat_cpp", installation, tmp_path / "build")
+    check_chat(program, chat, tmp_path / "model")
+
+
+def test_chat_in_c_with_cmake(installation: Installation, chat: str, tmp_path: Path) -> None:
+    program = build_with_cmake("chat_c", installation, tmp_path / "build")
+    assert run(program, MODEL, stdin="\n".join(TURNS)) == chat
+
+
+def test_chat_in_c_with_pkgconfig(installation: Installation, chat: str, tmp_path: Path) -> None:
+    source = ROOT / "examples/chat_c/main.c"
+    program = build_with_pkgconfig(["gcc", "-std=c99"], source, installation, tmp_path)
+    check_chat(program, chat, tmp_path / "model")
+
+
+def example_of_the_page(number: int, installation: Installation, folder: Path) -> Path:
+    page = (ROOT / "docs/embedding.md").read_text(encoding="utf-8")
+    source = folder / "example/main.cc"
+    source.parent.mkdir()
+    source.write_text(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)[number])
+    return build_with_pkgconfig(["g++", "-std=c++20"], source, installation, folder)
+
+
+def test_the_page_begins_with_a_chat(installation: Installation, chat: str, tmp_path: Path) -> None:
+    program = example_of_the_page(0, installation, tmp_path)
+    assert run(program, MODEL, stdin="\n".join(TURNS)) == chat
+
+
+def test_the_pages_example_of_a_load(installation: Installation, tmp_path: Path) -> None:
+    """A load's progress and its end by Ctrl-C."""
+    program = example_of_the_page(1, installation, tmp_path)
     lines = run(program, MODEL).splitlines()
     stages = list(dict.fromkeys(line.split(":")[0] for line in lines))
     assert stages == ["opening", "weights", "reserving"]

@@ -1,0 +1,77 @@
+#pragma once
+
+// A pattern as its parser reads it: characters, flags, sets, errors with their place.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "grammar/automaton/budget.h"
+#include "text/regex/pattern/char_set.h"
+#include "text/unicode/utf8.h"
+
+namespace headrace::grammar {
+
+struct PatternFlags {
+  bool any_case = false;    ///< i
+  bool lines = false;       ///< m
+  bool dot_is_all = false;  ///< s
+  bool spaced = false;      ///< x
+};
+
+class PatternReader {
+ public:
+  /// `pattern`: in UTF-8.
+  PatternReader(std::string_view pattern, bool ascii, Budget* budget)
+      : pattern_(pattern), ascii_(ascii), budget_(*budget) {}
+
+  bool done() const { return at_ == pattern_.size(); }
+  size_t place() const { return at_; }
+  void go_back(size_t place) { at_ = place; }
+  bool looking_at(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
+  bool take(std::string_view text) {
+    const bool found = looking_at(text);
+    at_ += found ? text.size() : 0;
+    return found;
+  }
+  /// REQUIRES: !done().
+  char32_t next() { return text::next_char(pattern_, &at_); }
+  /// A number of up to 9 digits; nothing if none begins here.
+  std::optional<uint32_t> take_number(uint32_t base, size_t most_digits);
+  /// Up to `end`, which is taken, too.
+  std::string_view take_until(char end);
+  /// White space and comments, where flag x says that they mean nothing.
+  void skip_space(const PatternFlags& flags);
+
+  /// What is behind a backslash: a character, or a set of them.
+  std::variant<char32_t, text::CharSet> take_escape(bool in_brackets);
+  /// Brackets, behind the opening one.
+  text::CharSet take_brackets(const PatternFlags& flags, int depth);
+  /// With all that differs only in case, if the flags say so.
+  text::CharSet in_any_case(text::CharSet set, const PatternFlags& flags);
+
+  [[noreturn]] void wrong(std::string_view what, size_t place) const {
+    throw_error(ErrorCode::kInvalidArgument, "it is wrong at byte ", place, ": ", what);
+  }
+  [[noreturn]] void unsupported(std::string_view what, size_t place) const {
+    throw_error(ErrorCode::kUnsupported, "it has at byte ", place, " what isn't supported: ", what);
+  }
+
+ private:
+  std::optional<char32_t> take_char_escape(char32_t letter, size_t place);
+  std::optional<text::CharSet> take_class(char32_t letter, size_t place);
+  char32_t take_code(size_t digits, size_t place);
+  text::CharSet take_property(size_t place);
+  void take_item(const PatternFlags& flags, int depth, text::CharSet* out);
+  bool take_posix(text::CharSet* out);
+  char32_t take_range_end(const PatternFlags& flags);
+
+  std::string_view pattern_;
+  size_t at_ = 0;
+  bool ascii_;
+  Budget& budget_;
+};
+
+}  // namespace headrace::grammar

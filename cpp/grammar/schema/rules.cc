@@ -1,0 +1,282 @@
+#include "grammar/schema/rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "grammar/schema/keywords.h"
+#include "grammar/schema/numbers.h"
+#include "grammar/schema/schema.h"
+
+namespace headrace::grammar {
+
+namespace {
+
+// What kinds of values there are: a number is whole or broken.
+constexpr unsigned kNull = 1;
+constexpr unsigned kBool = 2;
+constexpr unsigned kWhole = 4;
+constexpr unsigned kBroken = 8;
+constexpr unsigned kString = 16;
+constexpr unsigned kArray = 32;
+constexpr unsigned kObject = 64;
+constexpr unsigned kAll = 127;
+
+unsigned kind_named(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, unsigned>, 7> kNames = {{
+      {"null", kNull},
+      {"boolean", kBool},
+      {"integer", kWhole},
+      {"number", kWhole | kBroken},
+      {"string", kString},
+      {"array", kArray},
+      {"object", kObject},
+  }};
+  const auto* const found =
+      std::ranges::find(kNames, name, [](const auto& one) { return one.first; });
+  return found == kNames.end() ? 0 : found->second;
+}
+
+unsigned kind_of(const Value& value) {
+  switch (value.kind()) {
+    case Value::Kind::kNull:
+      return kNull;
+    case Value::Kind::kBool:
+      return kBool;
+    case Value::Kind::kInt:
+      return kWhole;
+    case Value::Kind::kFloat:
+      return *value.real() == std::floor(*value.real()) ? kWhole : kBroken;
+    case Value::Kind::kString:
+      return kString;
+    case Value::Kind::kList:
+      return kArray;
+    case Value::Kind::kObject:
+      return kObject;
+  }
+  return 0;
+}
+
+/// Without white space: equal values have equal texts if their keys are in one order.
+std::string plain_text(const Value& value) {
+  std::string out;
+  if (const Value::List* const list = value.list()) {
+    for (const Value& item : *list) out += (out.empty() ? "[" : ",") + plain_text(item);
+    return out.empty() ? "[]" : out + "]";
+  }
+  if (const Value::Object* const object = value.object()) {
+    for (const auto& [key, member] : *object) {
+      out += (out.empty() ? "{\"" : ",\"") + quoted_text(key) + "\":" + plain_text(member);
+    }
+    return out.empty() ? "{}" : out + "}";
+  }
+  if (value.string() != nullptr) return '"' + quoted_text(*value.string()) + '"';
+  if (value.boolean() != nullptr) return *value.boolean() ? "true" : "false";
+  return value.is_null() ? "null" : number_text(value);
+}
+
+unsigned kinds_of(const SchemaText& text, const Value& schema) {
+  const Value* const type = schema.find("type");
+  if (type == nullptr) return kAll;
+  unsigned out = 0;
+  const auto add = [&](const Value& name) {
+    const unsigned kind = name.string() == nullptr ? 0 : kind_named(*name.string());
+    if (kind == 0) text.wrong(schema, "type", "is no type of JSON: " + plain_text(name));
+    out |= kind;
+  };
+  if (type->list() == nullptr) {
+    add(*type);
+  } else {
+    std::ranges::for_each(*type->list(), add);
+  }
+  if (const Value* const nullable = schema.find("nullable")) {
+    if (nullable->boolean() == nullptr) text.wrong(schema, "nullable", "must be true or false");
+    if (*nullable->boolean()) out |= kNull;
+  }
+  return out;
+}
+
+}  // namespace
+
+Rules::Rules(const SchemaText& text, size_t max_nodes, Expressions* expressions, Chars* chars,
+             Budget* budget)
+    : text_(text),
+      e_(*expressions),
+      budget_(*budget),
+      marks_(read_punctuation(text, expressions, chars, budget)),
+      strings_(text, expressions, chars, budget),
+      leaves_(text, marks_.coerce_one_of, budget),
+      program_(max_nodes),
+      end_(program_.finish()) {}
+
+Program Rules::make(NodeId* start) {
+  *start = program_.call(rule({&text_.root()}), end_);
+  make_waiting();
+  program_.link(&e_, &budget_);
+  check_exclusive();
+  if (!program_.node(*start).productive) {
+    throw_error(ErrorCode::kInvalidArgument, "no finite JSON meets it");
+  }
+  return std::move(program_);
+}
+
+NodeId Rules::rule(const Schemas& schemas) {
+  const auto [found, is_new] = rules_.try_emplace(schemas, 0);
+  if (is_new) {
+    found->second = program_.jump();
+    waiting_.emplace_back(schemas, found->second);
+  }
+  return found->second;
+}
+
+void Rules::make_waiting() {
+  while (!waiting_.empty()) {
+    const auto [schemas, jump] = std::move(waiting_.back());
+    waiting_.pop_back();
+    std::vector<NodeId> choices;
+    for (const Schemas& own : leaves_.of(schemas)) choices.push_back(leaf(own));
+    program_.land(jump, program_.split(choices));
+    for (const Leaves::Exclusive& pair : leaves_.take_exclusive()) {
+      exclusive_.emplace_back(pair.owner, rule(pair.pair));
+    }
+  }
+}
+
+void Rules::check_exclusive() {
+  for (const auto& [schema, both] : exclusive_) {
+    if (program_.node(both).productive) {
+      text_.unsupported(*schema, "oneOf",
+                        "has branches that a value can meet both: write anyOf, or let a property "
+                        "with a const tell them apart");
+    }
+  }
+}
+
+NodeId Rules::leaf(const Schemas& schemas) {
+  const auto [found, is_new] = leaf_rules_.try_emplace(schemas, 0);
+  if (!is_new) return found->second;
+  unsigned kinds = kAll;
+  for (const Value* const schema : schemas) kinds &= kinds_of(text_, *schema);
+  std::vector<NodeId> choices;
+  if (const auto values = listed(schemas)) {
+    choices.push_back(program_.match(literals(schemas, kinds, *values), end_));
+  } else {
+    choices.push_back(program_.match(scalars(schemas, kinds), end_));
+    if ((kinds & kArray) != 0) choices.push_back(array(schemas));
+    if ((kinds & kObject) != 0) choices.push_back(object(schemas));
+  }
+  return leaf_rules_[schemas] = program_.split(choices);
+}
+
+bool Rules::allows_strings(const Schemas& leaf) const {
+  return std::ranges::all_of(
+      leaf, [&](const Value* schema) { return (kinds_of(text_, *schema) & kString) != 0; });
+}
+
+Expr Rules::scalars(const Schemas& leaf, unsigned kinds) {
+  std::vector<Expr> parts;
+  if ((kinds & kNull) != 0) parts.push_back(e_.literal("null"));
+  if ((kinds & kBool) != 0) parts.push_back(e_.literals({"true", "false"}));
+  if ((kinds & kWhole) != 0) {
+    parts.push_back(number_expression(text_, leaf, (kinds & kBroken) == 0, &e_));
+  }
+  if ((kinds & kString) != 0) parts.push_back(quoted(strings_.of(leaf)));
+  return e_.choice(std::move(parts));
+}
+
+Expr Rules::quoted(Expr text) { return e_.concat({e_.byte('"'), text, e_.byte('"')}); }
+
+/// What enum and const leave; nothing if there are none.
+std::optional<std::vector<const Value*>> Rules::listed(const Schemas& leaf) const {
+  std::optional<std::vector<const Value*>> out;
+  const auto keep = [&](const std::vector<const Value*>& own) {
+    if (!out) {
+      out = own;
+      return;
+    }
+    std::vector<std::string> texts;
+    for (const Value* const value : own) texts.push_back(plain_text(*value));
+    std::ranges::sort(texts);
+    std::erase_if(*out, [&](const Value* value) {
+      return !std::ranges::binary_search(texts, plain_text(*value));
+    });
+  };
+  for (const Value* const schema : leaf) {
+    if (const Value* const only = schema->find("const")) keep({only});
+    if (const Value::List* const list = text_.list(*schema, "enum")) {
+      std::vector<const Value*> own;
+      for (const Value& value : *list) own.push_back(&value);
+      keep(own);
+    }
+  }
+  return out;
+}
+
+Expr Rules::literals(const Schemas& leaf, unsigned kinds, const std::vector<const Value*>& values) {
+  std::vector<std::string> texts;
+  std::vector<Expr> parts;
+  std::map<unsigned, Expr> rules;  // what the leaf says of a kind beside its enum and const
+  for (const Value* const value : values) {
+    budget_.step();
+    const unsigned kind = kind_of(*value);
+    if ((kind & kinds) == 0) continue;
+    if ((kind & (kArray | kObject)) != 0) {
+      check_plain(leaf);
+      parts.push_back(literal(*value));
+      continue;
+    }
+    const auto [found, is_new] = rules.try_emplace(kind, kNothing);
+    if (is_new) found->second = scalars(leaf, kind == kBroken ? kWhole | kBroken : kind);
+    std::string text = plain_text(*value);
+    if (e_.matches(found->second, text, &budget_)) texts.push_back(std::move(text));
+  }
+  parts.push_back(e_.literals({texts.begin(), texts.end()}));
+  return e_.choice(std::move(parts));
+}
+
+void Rules::check_plain(const Schemas& leaf) const {
+  for (const Value* const schema : leaf) {
+    if (says_of_parts(*schema)) {
+      text_.unsupported(*schema, "an enum or const of lists or objects",
+                        "can't stand beside this schema");
+    }
+  }
+}
+
+/// A value with the white space that may stand between its parts.
+Expr Rules::literal(const Value& value) {
+  const Expr space = marks_.space;
+  const Expr comma = e_.concat(space, marks_.comma);
+  // From the back: expressions are lists that grow at their front.
+  if (const Value::List* const list = value.list()) {
+    Expr out = e_.concat(space, e_.byte(']'));
+    for (size_t i = list->size(); i-- > 0;) {
+      out = e_.concat({i == 0 ? kEmpty : comma, space, literal((*list)[i]), out});
+    }
+    return e_.concat(e_.byte('['), out);
+  }
+  if (const Value::Object* const object = value.object()) {
+    Expr out = e_.concat(space, e_.byte('}'));
+    for (size_t i = object->size(); i-- > 0;) {
+      const auto& [key, member] = (*object)[i];
+      out = e_.concat({i == 0 ? kEmpty : comma, space, quoted(strings_.literal(key)), space,
+                       marks_.colon, space, literal(member), out});
+    }
+    return e_.concat(e_.byte('{'), out);
+  }
+  return e_.literal(plain_text(value));
+}
+
+SchemaProgram compile_schema(std::string_view text, const GrammarLimits& limits) {
+  const SchemaText schema(text, limits.max_schema_bytes);
+  Budget budget(limits.compile_fuel, limits.max_token_items);
+  Expressions expressions({.max_states = limits.max_lexer_states});
+  Chars chars(&expressions);
+  Rules rules(schema, limits.max_grammar_size, &expressions, &chars, &budget);
+  NodeId start = 0;
+  Program program = rules.make(&start);
+  return {std::move(program), std::move(expressions), start};
+}
+
+}  // namespace headrace::grammar

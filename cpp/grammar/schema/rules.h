@@ -1,0 +1,81 @@
+#pragma once
+
+// Schemas as rules of a program: one for each set of schemas that hold together.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grammar/automaton/program.h"
+#include "grammar/schema/leaves.h"
+#include "grammar/schema/options.h"
+#include "grammar/schema/schema_text.h"
+#include "grammar/schema/strings.h"
+
+namespace headrace::grammar {
+
+class Rules {
+ public:
+  Rules(const SchemaText& text, size_t max_nodes, Expressions* expressions, Chars* chars,
+        Budget* budget);
+
+  /// The whole schema. Throws Error: kInvalidArgument, kUnsupported, kLimitExceeded.
+  Program make(NodeId* start);
+
+ private:
+  struct ObjectParts;
+
+  /// The rule of some schemas, which is made later.
+  NodeId rule(const Schemas& schemas);
+  void make_waiting();
+  void check_exclusive();
+  NodeId leaf(const Schemas& schemas);
+
+  // rules.cc
+  Expr scalars(const Schemas& leaf, unsigned kinds);
+  std::optional<std::vector<const Value*>> listed(const Schemas& leaf) const;
+  Expr literals(const Schemas& leaf, unsigned kinds, const std::vector<const Value*>& values);
+  bool allows_strings(const Schemas& leaf) const;
+  void check_plain(const Schemas& leaf) const;
+  Expr literal(const Value& value);
+  Expr quoted(Expr text);
+
+  // array_rules.cc
+  NodeId array(const Schemas& leaf);
+  Schemas item(const Schemas& leaf, size_t place) const;
+  size_t own_places(const Schemas& leaf) const;
+  NodeId more_items(const Schemas& leaf, size_t place, uint32_t least, uint32_t most);
+
+  // object_rules.cc
+  NodeId object(const Schemas& leaf);
+  ObjectParts object_parts(const Schemas& leaf);
+  void add_patterns(ObjectParts* parts);
+  void add_names(ObjectParts* parts);
+  void add_others(ObjectParts* parts, size_t pattern, Expr name, std::vector<bool>* matching);
+  Schemas values(const ObjectParts& parts, const std::string* name,
+                 const std::vector<bool>& matching);
+  Expr property_names(const Schemas& leaf);
+  NodeId pair(Expr name, NodeId value, bool first, NodeId next);
+  NodeId more_pairs(const ObjectParts& parts, uint32_t before);
+
+  NodeId lexeme(std::initializer_list<Expr> parts, NodeId next) {
+    return program_.match(e_.concat(parts), next);
+  }
+
+  const SchemaText& text_;
+  Expressions& e_;
+  Budget& budget_;
+  const Punctuation marks_;
+  Strings strings_;
+  Leaves leaves_;
+  Program program_;
+  NodeId end_;  ///< of any rule
+  std::map<Schemas, NodeId> rules_;
+  std::map<Schemas, NodeId> leaf_rules_;
+  std::vector<std::pair<Schemas, NodeId>> waiting_;
+  std::vector<std::pair<const Value*, NodeId>> exclusive_;  ///< nothing may meet these
+};
+
+}  // namespace headrace::grammar

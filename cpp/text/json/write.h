@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace headrace::text::json {
+
+/// Appends a text as a JSON string, in quotes. REQUIRES: UTF-8.
+void append_string(std::string_view text, std::string* out);
+
+}  // namespace headrace::text::json
