@@ -23,8 +23,8 @@ static void ok(headrace_code code) {
   exit(1);
 }
 
-static void add(
-    const char* message) { /* one that doesn't fit is cut, and refused when it is sent */
+/* A message that doesn't fit is cut, and refused when it is sent. */
+static void add(const char* message) {
   char* end = strrchr(messages, ']');
   snprintf(end, sizeof messages - (size_t)(end - messages), "%s%s]", end > messages + 1 ? ", " : "",
            message);

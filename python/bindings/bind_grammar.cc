@@ -9,6 +9,7 @@
 
 #include "bindings.h"
 #include "headrace/grammar.h"
+#include "headrace/status.h"
 #include "headrace/thinking.h"
 #include "interpreter/interpreter_gate.h"
 
@@ -33,6 +34,23 @@ std::unique_ptr<GrammarCompiler> make_compiler(const std::optional<std::string>&
   return std::make_unique<GrammarCompiler>(*library, vocabulary);
 }
 
+/// The ids below `ids` that may come next, and whether the output may end.
+std::pair<std::vector<int32_t>, bool> next_tokens(TokenMatcher& matcher, int32_t ids) {
+  const GilRelease release;
+  if (ids < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "ids must be 0 or more, got " + std::to_string(ids));
+  }
+  std::vector<uint32_t> allowed((static_cast<size_t>(ids) + 31) / 32);
+  const bool may_end = matcher.next(allowed);
+  std::vector<int32_t> tokens;
+  for (int32_t token = 0; token < ids; ++token) {
+    if ((allowed[static_cast<size_t>(token) / 32] >> (token % 32) & 1u) != 0) {
+      tokens.push_back(token);
+    }
+  }
+  return {std::move(tokens), may_end};
+}
+
 }  // namespace
 
 void bind_grammar(py::module_& module) {
@@ -43,7 +61,21 @@ void bind_grammar(py::module_& module) {
       .value("LLGUIDANCE", GrammarKind::kLlguidance)
       .finalize();
 
-  py::class_<TokenConstraint, std::shared_ptr<TokenConstraint>>(module, "TokenConstraint");
+  py::class_<TokenMatcher>(module, "TokenMatcher")
+      .def("next", &next_tokens, py::arg("ids"))
+      .def(
+          "append",
+          [](TokenMatcher& matcher, int32_t token) {
+            const GilRelease release;
+            matcher.append(token);
+          },
+          py::arg("token"));
+
+  py::class_<TokenConstraint, std::shared_ptr<TokenConstraint>>(module, "TokenConstraint")
+      .def("start", [](const TokenConstraint& constraint) {
+        const GilRelease release;
+        return constraint.start();
+      });
 
   module.def(
       "limit_thinking",

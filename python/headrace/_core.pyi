@@ -641,8 +641,17 @@ class GrammarKind(NamedIntEnum):
     LARK = 2
     LLGUIDANCE = 3
 
+class TokenMatcher:
+    """Follows one output: headrace/token_constraint.h."""
+
+    def next(self, ids: int) -> tuple[list[int], bool]:
+        """Those of the ids 0 to ids - 1 that may come next, and whether the output may end."""
+    def append(self, token: int) -> None: ...
+
 class TokenConstraint:
     """Which tokens an output may have: headrace/token_constraint.h. For any number of requests."""
+
+    def start(self) -> TokenMatcher: ...
 
 def limit_thinking(
     *,

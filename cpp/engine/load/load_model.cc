@@ -14,6 +14,7 @@
 #include "engine/load/describe.h"
 #include "engine/load/media_plan.h"
 #include "engine/load/memory_plan.h"
+#include "engine/load/shapes.h"
 #include "engine/load/weights.h"
 #include "engine/loop/reserve_steps.h"
 #include "engine/ranks/decoder_runner.h"
@@ -27,125 +28,6 @@
 namespace headrace::internal {
 
 namespace {
-
-// Bounds the logits' scratch memory; steps that want more rows read them in several calls, unless
-// the backend records such steps as one (Backend::recorded_rows).
-constexpr int32_t kMaxLogitRows = 128;
-constexpr int32_t kGuessedLogitRows = 64;
-
-struct Shapes {
-  DecoderOptions decoder;
-  KvCacheSpec cache;
-};
-
-/// The draft model of speculative decoding, about to be loaded.
-struct Draft {
-  ModelOptions options;
-  ModelConfig config;
-  std::unique_ptr<PackedFile> packed;
-  Shapes shapes;
-};
-
-/// Rows of a request that an MTP block may leave unread: those of a step, and a text's that is read
-/// for nothing.
-int32_t most_unread(const ModelOptions& options) {
-  return Speculator::kFreeRead + options.speculative.num_speculative_tokens;
-}
-
-Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage) {
-  Shapes out;
-  out.decoder.storage = storage;
-  out.decoder.max_logit_rows = std::min(options.max_num_seqs, kMaxLogitRows);
-  if (!options.speculative.method.empty()) {
-    const int32_t rows = options.max_num_seqs * (1 + options.speculative.num_speculative_tokens);
-    out.decoder.max_logit_rows =
-        std::max(out.decoder.max_logit_rows, std::min(rows, kGuessedLogitRows));
-  }
-  out.decoder.max_loras = options.max_loras;
-  out.decoder.max_lora_rank = options.max_lora_rank;
-  out.decoder.dummy_weights = options.dummy_weights;
-  out.decoder.max_kept_rows = config.uses_mtp ? options.max_num_seqs * most_unread(options) : 0;
-  out.cache.num_layers = config.kv_layers();
-  out.cache.num_kv_heads = config.num_kv_heads;
-  out.cache.head_dim = config.head_dim;
-  out.cache.block_size = options.block_size;
-  out.cache.dtype = parse_kv_dtype(options.kv_cache_dtype, out.decoder.storage);
-  return out;
-}
-
-/// What a step may hold, and what quantized weights meet, depends on the device.
-void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder) {
-  decoder.quantization = on_device(decoder.quantization, backend.device_info());
-  decoder.max_logit_rows =
-      std::max(decoder.max_logit_rows, std::min(options.max_num_seqs, backend.recorded_rows()));
-  decoder.max_rows = options.max_num_batched_tokens > 0
-                         ? options.max_num_batched_tokens
-                         : std::max(backend.device_info().busy_rows, options.max_num_seqs);
-}
-
-BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config,
-                      const Shapes& shapes) {
-  const StoredMethod stored = config.stored_quantization.method;
-  std::string quantization = is_numbers(stored) ? "" : stored_method_name(stored);
-  if (quantization.empty()) quantization = quantization_name(shapes.decoder.quantization);
-  return {.storage = shapes.decoder.storage,
-          .kv_dtype = shapes.cache.dtype,
-          .head_dim = config.head_dim,
-          .block_size = options.block_size,
-          .quantization = quantization,
-          .given_rows = config.vision.has_value(),
-          .vision = config.vision.has_value(),
-          .tower_head_dim = config.vision ? config.vision->head_dim : 0,
-          .experts = config.moe.router.num_experts,
-          .adapters = options.max_loras > 0};
-}
-
-void check_speculative(const ModelOptions& options, const ModelConfig& config) {
-  if (options.speculative.method.empty() || (config.causal && config.has_head)) return;
-  throw_error(ErrorCode::kUnsupported, "speculative decoding is asked for, but ", options.path,
-              " gives embeddings, no text: leave it out.");
-}
-
-std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& target) {
-  if (options.speculative.method != "draft_model") return std::nullopt;
-  Draft out{options, load_model_config(options.speculative.model), nullptr, {}};
-  out.options.path = options.speculative.model;
-  if (options.packed_weights != kCachedWeights) out.options.packed_weights.clear();
-  out.options.max_loras = 0;
-  out.options.tensor_parallel_size = 1;
-  out.options.data_parallel_size = 1;
-  out.options.devices.clear();
-  out.options.enable_expert_parallel = false;
-  out.options.speculative = {};
-  if (out.config.vocab_size != target.vocab_size) {
-    throw_error(ErrorCode::kInvalidArgument, "the draft model ", out.options.path,
-                " has a vocabulary of ", out.config.vocab_size, " ids, the model one of ",
-                target.vocab_size, ": choose one with the same tokenizer.");
-  }
-  if (!out.config.causal) {
-    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
-                " has bidirectional attention: it guesses no tokens.");
-  }
-  out.packed = open_packed(out.options);
-  if (!out.options.dummy_weights) find_head(out.options.path, out.packed.get(), out.config);
-  if (!out.config.has_head) {
-    throw_error(ErrorCode::kUnsupported, "the draft model ", out.options.path,
-                " has no head: it guesses no tokens.");
-  }
-  out.shapes = choose_shapes(out.options, out.config,
-                             storage_dtype(out.options, out.config, out.packed.get()));
-  out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());
-  return out;
-}
-
-std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& target,
-                                Backend& backend) {
-  std::optional<Draft> out = read_draft(options, target);
-  if (!out) return out;
-  backend.require(needs_of(out->options, out->config, out->shapes));
-  fit_to(backend, options, out->shapes.decoder);
-  return out;
-}
 
 /// What is loaded, but for where.
 struct ModelParts {

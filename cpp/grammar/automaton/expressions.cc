@@ -121,6 +121,10 @@ Expr Expressions::bytes(const ByteSet& set) {
   const auto known = std::ranges::find(sets_, set);
   const auto number = static_cast<uint32_t>(known - sets_.begin());
   if (known == sets_.end()) {
+    if (sets_.size() >= limits_.max_byte_sets) {
+      throw_error(ErrorCode::kLimitExceeded, "it has more than ", limits_.max_byte_sets,
+                  " sets of bytes, which is the limit");
+    }
     sets_.push_back(set);
     classes_are_old_ = classes_are_old_ || splits_classes(set);
   }

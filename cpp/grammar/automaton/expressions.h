@@ -26,6 +26,7 @@ inline constexpr uint32_t kUnbounded = UINT32_MAX;
 
 /// What bounds a store.
 struct StoreLimits {
+  size_t max_byte_sets = 2000;
   size_t max_states = 50'000;          ///< expressions whose derivatives are known
   size_t max_expressions = 1'000'000;  ///< of about 40 bytes
   size_t max_list_items = 4'000'000;   ///< of choices and intersections, 4 bytes each

@@ -48,7 +48,8 @@ void PlaceSets::forget_sets() {
 }
 
 bool PlaceSets::tidy() {
-  if (sets_.size() <= kTidySets && place_count_ <= kTidyPlaces) return false;
+  if (sets_.size() <= std::min(kTidySets, max_sets_ / 2) && place_count_ <= kTidyPlaces)
+    return false;
   forget_sets();
   return true;
 }

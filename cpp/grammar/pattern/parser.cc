@@ -12,6 +12,7 @@ using Kind = PatternNode::Kind;
 namespace {
 
 constexpr int kMostDepth = 100;
+constexpr int kMostCounts = 5;  // of one thing, each around the last
 constexpr uint32_t kNoLimit = UINT32_MAX;
 constexpr uint32_t kMostCount = 1'000'000'000;
 
@@ -58,7 +59,7 @@ class Parser {
       if (!part) continue;
       int counts = 0;
       while (const std::optional<uint32_t> more = repeated(*part, *flags)) {
-        if (++counts > kMostDepth) reader_.wrong("more than 100 counts", reader_.place());
+        if (++counts > kMostCounts) reader_.wrong("more than 5 counts", reader_.place());
         part = more;
       }
       parts.push_back(*part);

@@ -69,7 +69,7 @@ string ipv6() {
 // RFC 3986.
 string uri() {
   const string escape = "%[0-9a-fA-F]{2}";
-  const string plain = "a-zA-Z0-9._~!$&'()*+,;=-";
+  const string plain = "a-zA-Z0-9._~!$&'()*+,;=\\-";
   const auto run = [&](const string& more) { return "(?:[" + plain + more + "]|" + escape + ")"; };
   const string host = any_of(
       {"\\[" + any_of({ipv6(), "v[0-9a-fA-F]+\\.[" + plain + ":]+"}) + "\\]", run("") + "*"});

@@ -77,6 +77,10 @@ class Magnitudes {
     }
     std::vector<Expr> same;
     if (!less || cut) same.push_back(kEmpty);
+    if (!integers_ && !cut && !less) {
+      const Expr zeros = e_.repeat(e_.byte('0'), 1, kUnbounded);
+      same.push_back(e_.concat(e_.byte('.'), zeros));
+    }
     if (!integers_ && cut) same.push_back(e_.concat(e_.byte('.'), decimals_to(x.decimals, less)));
     parts.push_back(e_.concat(e_.literal(x.whole), e_.choice(std::move(same))));
     return e_.choice(std::move(parts));

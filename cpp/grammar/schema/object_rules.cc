@@ -60,6 +60,7 @@ void Rules::add_patterns(ObjectParts* parts) {
     const Value::Object* const own = text_.object(*schema, "patternProperties");
     if (own == nullptr) continue;
     for (const auto& [pattern, value] : *own) {
+      budget_.step(parts->patterns.size() + 1);
       const bool known = std::ranges::any_of(
           parts->patterns, [&](const auto& other) { return *other.text == pattern; });
       if (known) continue;
@@ -136,17 +137,21 @@ void Rules::add_others(ObjectParts* parts, size_t pattern, Expr name, std::vecto
 
 /// What holds for the value of a property. name: null if it is none of the names.
 Schemas Rules::values(const ObjectParts& parts, const std::string* name,
-                      const std::vector<bool>& matching) const {
+                      const std::vector<bool>& matching) {
   Schemas out;
   for (const Value* const schema : parts.leaf) {
+    constexpr size_t kNamesPerStep = 64;
+    budget_.step(schema->object()->size() / kNamesPerStep + matching.size() + 1);
     bool is_known = false;
     const auto add = [&](const Value* value) {
       is_known = true;
       add_once(value, &out);
     };
     const Value* const named = schema->find("properties");
-    const Value* const own = named != nullptr && name != nullptr ? named->find(*name) : nullptr;
-    if (own != nullptr) add(own);
+    if (named != nullptr && name != nullptr) {
+      budget_.step(named->object()->size() / kNamesPerStep);
+      if (const Value* const own = named->find(*name)) add(own);
+    }
     const Value* const patterns = schema->find("patternProperties");
     for (size_t i = 0; patterns != nullptr && i < matching.size(); ++i) {
       const Value* const value = matching[i] ? patterns->find(*parts.patterns[i].text) : nullptr;

@@ -247,21 +247,23 @@ void Rules::check_plain(const Schemas& leaf) const {
 /// A value with the white space that may stand between its parts.
 Expr Rules::literal(const Value& value) {
   const Expr space = marks_.space;
-  Expr out = kEmpty;
+  const Expr comma = e_.concat(space, marks_.comma);
+  // From the back: expressions are lists that grow at their front.
   if (const Value::List* const list = value.list()) {
-    for (const Value& item : *list) {
-      const Expr comma = out == kEmpty ? kEmpty : e_.concat(space, marks_.comma);
-      out = e_.concat({out, comma, space, literal(item)});
+    Expr out = e_.concat(space, e_.byte(']'));
+    for (size_t i = list->size(); i-- > 0;) {
+      out = e_.concat({i == 0 ? kEmpty : comma, space, literal((*list)[i]), out});
     }
-    return e_.concat({e_.byte('['), out, space, e_.byte(']')});
+    return e_.concat(e_.byte('['), out);
   }
   if (const Value::Object* const object = value.object()) {
-    for (const auto& [key, member] : *object) {
-      const Expr comma = out == kEmpty ? kEmpty : e_.concat(space, marks_.comma);
-      out = e_.concat({out, comma, space, quoted(strings_.literal(key)), space, marks_.colon, space,
-                       literal(member)});
+    Expr out = e_.concat(space, e_.byte('}'));
+    for (size_t i = object->size(); i-- > 0;) {
+      const auto& [key, member] = (*object)[i];
+      out = e_.concat({i == 0 ? kEmpty : comma, space, quoted(strings_.literal(key)), space,
+                       marks_.colon, space, literal(member), out});
     }
-    return e_.concat({e_.byte('{'), out, space, e_.byte('}')});
+    return e_.concat(e_.byte('{'), out);
   }
   return e_.literal(plain_text(value));
 }

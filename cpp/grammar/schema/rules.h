@@ -55,7 +55,7 @@ class Rules {
   void add_names(ObjectParts* parts);
   void add_others(ObjectParts* parts, size_t pattern, Expr name, std::vector<bool>* matching);
   Schemas values(const ObjectParts& parts, const std::string* name,
-                 const std::vector<bool>& matching) const;
+                 const std::vector<bool>& matching);
   Expr property_names(const Schemas& leaf);
   NodeId pair(Expr name, NodeId value, bool first, NodeId next);
   NodeId more_pairs(const ObjectParts& parts, uint32_t before);

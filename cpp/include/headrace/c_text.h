@@ -3,10 +3,11 @@
 /* Texts, for programs in C: tokenizers, chat templates, requests from text to text, grammars. The
  * rules of headrace/c.h hold.
  *
+ *   const char* messages = "[{\"role\": \"user\", \"content\": \"Hello\"}]";
  *   headrace_text_stream* stream = NULL;
  *   headrace_text_output* out = NULL;
- *   headrace_engine_submit_chat(engine, "m", "[{\"role\": \"user\", \"content\": \"Hello\"}]",
- * NULL, NULL, &stream); for (int32_t finished = 0; !finished; headrace_text_output_release(out)) {
+ *   headrace_engine_submit_chat(engine, "m", messages, NULL, NULL, &stream);
+ *   for (int32_t finished = 0; !finished; headrace_text_output_release(out)) {
  *     if (headrace_text_stream_next(stream, HEADRACE_FOREVER, &out) != HEADRACE_OK) break;
  *     fwrite(out->text, 1, out->length, stdout);
  *     finished = out->output->finished;

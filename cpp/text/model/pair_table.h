@@ -69,13 +69,11 @@ class PairTable {
     return static_cast<size_t>((hash >> 32) * slots_.size() >> 32);
   }
   size_t behind(size_t slot) const noexcept { return slot + 1 == slots_.size() ? 0 : slot + 1; }
-  static size_t slots_for(size_t pairs) noexcept {
-    return std::max(kFirstSlots, pairs / 5 * 8 + 8);
-  }
+  static size_t slots_for(size_t pairs) noexcept { return std::max(kFirstSlots, pairs * 2 + 8); }
   void grow(size_t slots);
   void insert(uint64_t key, uint32_t rank);
 
-  std::vector<uint64_t> slots_;  ///< at most five eighths full
+  std::vector<uint64_t> slots_;  ///< at most half full: fuller ones slow encoding down
   size_t count_ = 0;
   size_t max_probes_ = 0;  ///< no pair is farther from its place
 };

@@ -154,6 +154,7 @@ void Vocabulary::index() {
     }
   }
   insert_all(ids);
+  arena_.shrink_to_fit();
 }
 
 void Vocabulary::insert_all(std::span<const int32_t> ids) {

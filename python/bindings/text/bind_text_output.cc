@@ -69,8 +69,7 @@ void bind_text_output(py::module_& module) {
       .def("push", &Detokenizer::push, py::arg("token_id"), "The text that this id settles.")
       .def("finish", &Detokenizer::finish, "The text still held back, after the last id.")
       .def_property_readonly("holding", &Detokenizer::holding)
-      .def_property_readonly("streams", &Detokenizer::streams,
-                             "False: finish() gives all text.");
+      .def_property_readonly("streams", &Detokenizer::streams, "False: finish() gives all text.");
 
   py::class_<OutputText>(module, "OutputText", "The text of one output, which stop strings end.")
       .def(py::init(&make_output_text), py::arg("detokenizer"),

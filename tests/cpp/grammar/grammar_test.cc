@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cpp/engine/expect_error.h"
+#include "cpp/grammar/ask.h"
 #include "grammar/deep_stack.h"
 #include "headrace/grammar.h"
 
@@ -17,7 +18,6 @@ namespace headrace {
 namespace {
 
 using testing::expect_error;
-using Ids = std::vector<int32_t>;
 
 /// Ids 0.. : a b ab " a" " " <|x|> and one that is no text.
 VocabularyBytes vocabulary() {
@@ -25,21 +25,6 @@ VocabularyBytes vocabulary() {
   out.tokens = {"a", "b", "ab", " a", " ", "", "\xff"};
   out.first_tokens = {{3, "a"}, {4, "\xff"}};
   out.special_tokens = {{5, "<|x|>"}};
-  return out;
-}
-
-struct Answer {
-  Ids tokens;
-  bool may_end;
-  bool operator==(const Answer&) const = default;
-};
-
-Answer ask(TokenMatcher& matcher, size_t words = 1) {
-  std::vector<uint32_t> allowed(words);
-  Answer out{{}, matcher.next(allowed)};
-  for (size_t i = 0; i < words * 32; ++i) {
-    if ((allowed[i / 32] >> (i % 32)) & 1u) out.tokens.push_back(static_cast<int32_t>(i));
-  }
   return out;
 }
 

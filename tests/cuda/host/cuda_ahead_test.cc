@@ -11,7 +11,7 @@
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
 #include "fakes/fake_constraint.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "model/load/load_config.h"
 
 namespace headrace {

@@ -13,7 +13,7 @@
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
 #include "every_case.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "model/config/model_config.h"
 #include "model/load/load_config.h"
 

@@ -12,7 +12,7 @@
 #include "cpp/engine/expect_error.h"
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -14,7 +14,7 @@
 #include "cpp/model/vision/vision_golden.h"
 #include "cuda/host/support/emulated_engine.h"
 #include "cuda/host/support/engine_requests.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "model/config/model_config.h"
 #include "model/load/load_config.h"
 

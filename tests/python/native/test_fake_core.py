@@ -14,7 +14,8 @@ STUB = ast.parse((ROOT / "python" / "headrace" / "_core.pyi").read_text())
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
 FUNCTIONS = [node.name for node in STUB.body if isinstance(node, ast.FunctionDef)]
 # The parts that only the layers below LLM use; and those that the fake has from the engine.
-NOT_FAKED = {"GrammarCompiler", "GrammarKind", "TokenConstraint", "limit_thinking"}
+NOT_FAKED = {"GrammarCompiler", "GrammarKind", "TokenConstraint", "TokenMatcher"}
+NOT_FAKED |= {"limit_thinking"}
 NOT_FAKED |= {"normalize_patches", "resize_rgb"}
 NOT_FAKED |= {
     "ChatTemplate",

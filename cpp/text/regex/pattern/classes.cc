@@ -139,9 +139,7 @@ CharSet between(char32_t first, char32_t last) {
 
 }  // namespace
 
-CharSet alphabetic_set() {
-  return united(categories("L Nl"), CharSet(tables::kOtherAlphabetic));
-}
+CharSet alphabetic_set() { return united(categories("L Nl"), CharSet(tables::kOtherAlphabetic)); }
 CharSet word_set() { return united(alphabetic_set(), categories("M NdPc")); }
 CharSet outer_word_set() {
   // Superscript digits and fractions of Latin-1.

@@ -8,7 +8,7 @@
 
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "model/load/load_config.h"
 
 namespace headrace {

@@ -11,7 +11,7 @@
 #include "cpp/model/checkpoint_files.h"
 #include "cpp/model/expect_error.h"
 #include "cpp/model/golden_case.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

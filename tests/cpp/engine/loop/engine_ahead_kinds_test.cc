@@ -10,7 +10,7 @@
 
 #include "cpp/engine/loop/expect_idle.h"
 #include "fakes/fake_constraint.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "cpp/engine/loop/expect_idle.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

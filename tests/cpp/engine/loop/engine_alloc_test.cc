@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "fakes/failing_new.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -10,7 +10,7 @@
 #include "cpp/engine/expect_error.h"
 #include "cpp/engine/hold.h"
 #include "cpp/engine/tiny_folder.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "memory/mmap_allocator.h"
 
 namespace headrace {

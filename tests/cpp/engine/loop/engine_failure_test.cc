@@ -7,7 +7,7 @@
 
 #include "cpp/engine/expect_error.h"
 #include "engine/engine_access.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

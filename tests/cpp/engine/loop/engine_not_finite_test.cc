@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fakes/fake_constraint.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cpp/engine/expect_error.h"
 #include "cpp/engine/tiny_folder.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

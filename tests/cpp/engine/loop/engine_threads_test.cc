@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "engine/engine_access.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "headrace/output_selector.h"
 
 namespace headrace {

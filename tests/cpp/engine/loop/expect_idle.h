@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace::testing {
 

@@ -12,7 +12,7 @@
 
 #include "cpp/engine/expect_error.h"
 #include "fakes/fake_constraint.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "fakes/fake_engine.h"
 #include "fakes/fake_media.h"
-#include "fakes/fake_model.h"
 #include "headrace/request.h"
 
 namespace headrace::testing {

@@ -18,7 +18,7 @@
 #include "engine/engine_access.h"
 #include "engine/load/load_model.h"
 #include "engine/load/load_watch.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -15,7 +15,7 @@
 #include "cpp/engine/tiny_folder.h"
 #include "cpp/model/golden_case.h"
 #include "cpp/model/lora_files.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "headrace/engine.h"
 #include "headrace/pack.h"
 #include "model/config/model_config.h"

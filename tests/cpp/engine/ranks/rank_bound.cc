@@ -9,7 +9,7 @@
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/cpu_isa.h"
 #include "cpp/model/decoder_harness.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 

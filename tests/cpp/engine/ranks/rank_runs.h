@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "cpp/model/golden_case.h"
 #include "engine/load/load_model.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "headrace/engine.h"
 
 namespace headrace {

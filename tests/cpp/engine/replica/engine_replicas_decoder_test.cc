@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "cpp/model/golden_case.h"
 #include "engine/load/describe.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "headrace/engine.h"
 #include "memory/mmap_allocator.h"
 

@@ -19,7 +19,7 @@
 #include "cpp/engine/expect_error.h"
 #include "engine/engine_access.h"
 #include "engine/loop/model_control.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

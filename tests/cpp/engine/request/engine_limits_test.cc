@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cpp/engine/expect_error.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -12,7 +12,7 @@
 #include <set>
 #include <string_view>
 
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "headrace/output_selector.h"
 
 namespace headrace {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "cpp/engine/expect_error.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cpp/model/golden_case.h"
 #include "cuda/host/support/emulated_engine.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 
 namespace headrace {
 namespace {

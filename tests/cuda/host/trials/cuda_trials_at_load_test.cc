@@ -18,7 +18,7 @@
 #include "cuda/host/trials/kernel_trials.h"
 #include "engine/engine_access.h"
 #include "engine/load/load_model.h"
-#include "fakes/fake_model.h"
+#include "fakes/fake_engine.h"
 #include "model/config/quantization.h"
 
 namespace headrace::cuda {

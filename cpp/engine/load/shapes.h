@@ -1,0 +1,46 @@
+#pragma once
+
+// What a model is loaded with: the shapes of its steps and of its cache; and its draft model.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "backend/contract/backend.h"
+#include "engine/load/weights.h"
+#include "model/decoder/decoder.h"
+
+namespace headrace::internal {
+
+struct Shapes {
+  DecoderOptions decoder;
+  KvCacheSpec cache;
+};
+
+/// The draft model of speculative decoding, about to be loaded.
+struct Draft {
+  ModelOptions options;
+  ModelConfig config;
+  std::unique_ptr<PackedFile> packed;
+  Shapes shapes;
+};
+
+/// Rows of a request that an MTP block may leave unread: those of a step, and a text's that is read
+/// for nothing.
+int32_t most_unread(const ModelOptions& options);
+
+Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage);
+
+/// What a step may hold, and what quantized weights meet, depends on the device.
+void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder);
+
+BackendNeeds needs_of(const ModelOptions& options, const ModelConfig& config, const Shapes& shapes);
+
+/// Throws Error(kUnsupported): speculative decoding of a model that gives no text.
+void check_speculative(const ModelOptions& options, const ModelConfig& config);
+
+/// None if the options name none. Throws Error: one that doesn't fit the model, or the device.
+std::optional<Draft> open_draft(const ModelOptions& options, const ModelConfig& target,
+                                Backend& backend);
+
+}  // namespace headrace::internal
