@@ -129,7 +129,8 @@ void give_variables(const py::dict& variables, TemplateVariables* to) {
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(variables.ptr(), &at, &name, &value) != 0;) {
     if (!PyUnicode_CheckExact(name)) {
-      throw Error(ErrorCode::kInvalidArgument, "the name of a template variable must be a str");
+      throw Error(ErrorCode::kUnsupported, std::string("the name of a template variable is a ") +
+                                               Py_TYPE(name)->tp_name + ": give a str");
     }
     const auto held = py::reinterpret_borrow<py::object>(value);
     PlainValue one(name, to);

@@ -256,7 +256,7 @@ def example_of_the_page(number: int, installation: Installation, folder: Path) -
     source = folder / "example/main.cc"
     source.parent.mkdir()
     source.write_text(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)[number])
-    return build_with_pkgconfig(["g++", "-std=c++20"], source, installation, folder)
+    return build_with_pkgconfig(["g++", "-std=c++20"], source, installation, source.parent)
 
 
 def test_the_page_begins_with_a_chat(installation: Installation, chat: str, tmp_path: Path) -> None:

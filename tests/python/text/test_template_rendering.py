@@ -257,6 +257,8 @@ class TestVariables:
     def test_a_str_that_is_more_than_one_is_none_to_us(self, no_jinja: None) -> None:
         with pytest.raises(TemplateError, match="'x' is not plain data: it has a Role"):
             render_template("{{ x }}", {"x": [Role.USER]})
+        with pytest.raises(TemplateError, match="the name of a template variable is a Role"):
+            render_template("{{ user }}", {Role.USER: 1})
 
     def test_they_have_a_largest_size(self) -> None:
         with pytest.raises(TemplateError, match="more than the 16777216 bytes allowed"):
