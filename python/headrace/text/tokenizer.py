@@ -135,14 +135,18 @@ class Tokenizer:
 
     def token_text(self, token_id: int) -> str:
         """The text one token adds in the middle of an output (U+FFFD for part of a character)."""
-        with _errors("cannot decode the id"):
+        try:  # `with` takes longer than the call, and log-probabilities have many tokens
             return self._core.token_text(token_id)
+        except _core.HeadraceError as error:
+            raise _error(error) from error
 
     def bytes_of(self, token_id: int) -> bytes:
         """The bytes one token adds in the middle of an output, also those of a part of a
         character."""
-        with _errors("cannot decode the id"):
+        try:
             return self._core.token_bytes(token_id)
+        except _core.HeadraceError as error:
+            raise _error(error) from error
 
     def token_bytes(self) -> TokenBytes:
         """The bytes that each id adds to a text. Takes a while: keep the result.
@@ -327,9 +331,13 @@ def _errors(doing: str) -> Iterator[None]:
     try:
         yield
     except _core.HeadraceError as error:
-        raise TokenizerError(shortened(str(error), _MAX_MESSAGE)) from error
+        raise _error(error) from error
     except UnicodeEncodeError:
         raise TokenizerError(f"{doing}: it has a lone surrogate, which is no character") from None
+
+
+def _error(error: _core.HeadraceError) -> TokenizerError:
+    return TokenizerError(shortened(str(error), _MAX_MESSAGE))
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:
