@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,8 @@ class OwnMatcher final : public TokenMatcher {
   void append(int32_t token) override {
     HEADRACE_CHECK(token >= 0 && static_cast<size_t>(token) < constraint_->vocabulary().size(),
                    token);
-    run("can't go on", [&](Budget* budget) { follow(token, output_.empty(), budget); });
+    const std::string_view bytes = constraint_->vocabulary().bytes(token, output_.empty());
+    run("can't go on", [&](Budget* budget) { follower_->append(&position_, bytes, budget); });
     output_.push_back(token);
   }
 
@@ -61,17 +63,17 @@ class OwnMatcher final : public TokenMatcher {
 
   void begin_alone() {
     alone_ = true;
-    follower_ = constraint_->fresh(follower_);
+    std::shared_ptr<Follower> follower = constraint_->fresh(follower_);
     Budget budget = own_budget();
-    position_ = follower_->begin(&budget);
+    Position position = follower->begin(&budget);
     for (size_t i = 0; i < output_.size(); ++i) {
       budget = own_budget();
-      follow(output_[i], i == 0, &budget);
+      budget.check_stop();
+      follower->append(&position, constraint_->vocabulary().bytes(output_[i], i == 0), &budget);
     }
-  }
-
-  void follow(int32_t token, bool at_start, Budget* budget) {
-    follower_->append(&position_, constraint_->vocabulary().bytes(token, at_start), budget);
+    // Both at once: a position means nothing to another follower.
+    follower_ = std::move(follower);
+    position_ = std::move(position);
   }
 
   const std::shared_ptr<const OwnConstraint> constraint_;

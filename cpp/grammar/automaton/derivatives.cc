@@ -48,9 +48,10 @@ uint32_t* Expressions::row(Expr e) {
       throw_error(ErrorCode::kLimitExceeded, "it needs more states than its limit of ",
                   limits_.max_states);
     }
-    ++row_count_;
-    nodes_[e].row = static_cast<uint32_t>(rows_.size());
+    const auto first = static_cast<uint32_t>(rows_.size());
     rows_.resize(rows_.size() + class_count_, kUnknown);
+    nodes_[e].row = first;
+    ++row_count_;
   }
   return rows_.data() + nodes_[e].row;
 }

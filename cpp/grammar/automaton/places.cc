@@ -55,17 +55,17 @@ bool PlaceSets::tidy() {
 }
 
 uint32_t PlaceSets::frame_number(const Frame& frame) {
-  const auto [found, is_new] =
-      frame_numbers_.try_emplace(frame, static_cast<uint32_t>(frames_.size()));
-  if (is_new) {
-    if (frames_.size() >= max_frames_) {
-      frame_numbers_.erase(found);
-      throw_error(ErrorCode::kLimitExceeded, "it needs more than ", max_frames_,
-                  " calls, which is the limit");
-    }
-    frames_.push_back(frame);
+  if (const auto known = frame_numbers_.find(frame); known != frame_numbers_.end()) {
+    return known->second;
   }
-  return found->second;
+  if (frames_.size() >= max_frames_) {
+    throw_error(ErrorCode::kLimitExceeded, "it needs more than ", max_frames_,
+                " calls, which is the limit");
+  }
+  const auto number = static_cast<uint32_t>(frames_.size());
+  frames_.push_back(frame);
+  frame_numbers_.emplace(frame, number);
+  return number;
 }
 
 /// The frame of a call from `frame`. A call that is its rule's last deed leaves nothing behind:
@@ -163,9 +163,10 @@ SetId PlaceSets::number(const Places& places, Budget* budget) {
   }
   budget->step();
   const auto id = static_cast<SetId>(sets_.size());
+  // Memory may run out at each line: a set that has a number has its row, too.
+  steps_.resize((sets_.size() + 1) * classes_, kUnknown);
   sets_.push_back(places);
   set_numbers_.emplace(hash, id);
-  steps_.resize(steps_.size() + classes_, kUnknown);
   place_count_ += places.list.size();
   return id;
 }

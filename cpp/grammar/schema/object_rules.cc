@@ -200,6 +200,8 @@ NodeId Rules::pair(Expr name, NodeId value, bool first, NodeId next) {
 /// than any bound asks for), what may come.
 NodeId Rules::object(const Schemas& leaf) {
   const ObjectParts parts = object_parts(leaf);
+  // No object has so many. Guards take it for granted that some number will do.
+  if (parts.least > parts.most) return program_.split({});
   const bool bounded = parts.most != SchemaText::kHuge;
   const size_t cap = std::max({size_t{1}, size_t{parts.least}, size_t{bounded ? parts.most : 0}});
   const size_t count = parts.names.size();

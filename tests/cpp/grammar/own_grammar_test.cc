@@ -140,6 +140,20 @@ TEST_F(OwnGrammar, Objects) {
          {R"({"aa":null,"ac":1})"}, {R"({"b":null})", R"({"c":1})"});
 }
 
+TEST_F(OwnGrammar, BoundsThatNoValueMeetsAreNeverBegun) {
+  for (const char* none : {R"({"type":"array","minItems":3,"maxItems":2})",
+                           R"({"type":"array","prefixItems":[{}],"minItems":3,"maxItems":2})",
+                           R"({"type":"object","minProperties":3,"maxProperties":2})",
+                           R"({"type":"object","properties":{"a":{}},"minProperties":3,
+                               "maxProperties":2})"}) {
+    refuse_schema(ErrorCode::kInvalidArgument, none, {"no finite JSON"});
+    const auto constraint = schema(std::string(R"({"anyOf":[{"type":"null"},)") + none + "]}");
+    EXPECT_EQ(judge(*constraint, "null"), Verdict::kWhole);
+    EXPECT_EQ(judge(*constraint, "["), Verdict::kNo) << none;
+    EXPECT_EQ(judge(*constraint, "{"), Verdict::kNo) << none;
+  }
+}
+
 TEST_F(OwnGrammar, KeywordsThatHoldTogether) {
   expect(R"({"allOf":[{"properties":{"a":{"type":"integer"}}},{"properties":{"a":{"minimum":3}},
              "required":["a"]}],"type":"object"})",
