@@ -97,7 +97,7 @@ class OutputProcessor:
             self.computed_prompt_tokens = stats.prompt_tokens - stats.cached_tokens
         try:
             self._absorb_text(output)
-        except native.HeadraceError as error:  # a decoder takes too long
+        except (native.HeadraceError, TokenizerError) as error:  # a decoder takes too long
             self._fail(error)
 
     def _absorb_text(self, output: native.Output) -> None:
