@@ -4,7 +4,6 @@ model families."""
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -137,20 +136,3 @@ def encoded(package: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding | N
         if type(error).__name__ != "PanicException":
             raise
         return None
-
-
-def _vocabulary_folders() -> list[Path]:
-    root = os.environ.get("HEADRACE_TEXT_VOCABULARIES")
-    return sorted(path.parent for path in Path(root).rglob("tokenizer.json")) if root else []
-
-
-@pytest.mark.parametrize("folder", _vocabulary_folders() or [None], ids=str)
-def test_real_vocabularies(folder: Path | None) -> None:
-    if folder is None:
-        pytest.skip("HEADRACE_TEXT_VOCABULARIES names no folder with tokenizer.json files")
-    package = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    package.no_truncation()
-    package.no_padding()
-    own = _core.TextTokenizer(str(folder))
-    special = [token.content for token in package.get_added_tokens_decoder().values()][:50]
-    check(own, package, text_cases.texts(7, 2000, pipelines.corpus(), special))

@@ -14,9 +14,9 @@ from typing import Any
 
 import pipelines
 import pytest
+import ranked
 import sentencepiece
 import text_cases
-import tokenizers
 
 from headrace import _core
 
@@ -166,45 +166,16 @@ PATTERN = (
 )
 
 
-def byte_tokens() -> tuple[list[bytes], tokenizers.Tokenizer]:
-    """Tokens in order of rank, and the package with all ways to cut them in two as merges."""
+def byte_tokens() -> list[bytes]:
+    """In order of rank."""
     spec = pipelines.specs()["llama3"]
-    alphabet = {c: b for b, c in pipelines_alphabet().items()}
-    tokens = [bytes(alphabet[c] for c in token) for token in spec["model"]["vocab"]]
-    ranks = {token: rank for rank, token in enumerate(tokens)}
-    spell = pipelines_alphabet()
-
-    def spelled(token: bytes) -> str:
-        return "".join(spell[byte] for byte in token)
-
-    merges = [
-        (spelled(token[:cut]), spelled(token[cut:]))
-        for token in tokens
-        for cut in range(1, len(token))
-        if token[:cut] in ranks and token[cut:] in ranks
-    ]
-    vocab = {spelled(token): rank for token, rank in ranks.items()}
-    package = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocab=vocab, merges=merges, ignore_merges=True)
-    )
-    package.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [
-            tokenizers.pre_tokenizers.Split(tokenizers.Regex(PATTERN), "isolated"),
-            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    return tokens, package
-
-
-def pipelines_alphabet() -> dict[int, str]:
-    """The byte-level alphabet."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return {b: chr(b) for b in plain} | {b: chr(0x100 + n) for n, b in enumerate(others)}
+    alphabet = {c: b for b, c in ranked.alphabet().items()}
+    return [bytes(alphabet[c] for c in token) for token in spec["model"]["vocab"]]
 
 
 def test_tekken(tmp_path: Path) -> None:
-    tokens, package = byte_tokens()
+    tokens = byte_tokens()
+    package = ranked.package(dict(enumerate(tokens)), PATTERN)
     vocab = [
         {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
         for rank, token in enumerate(tokens)
@@ -228,7 +199,7 @@ def test_tekken(tmp_path: Path) -> None:
 
 
 def test_a_tiktoken_file_alone_must_be_one_that_is_known(tmp_path: Path) -> None:
-    tokens, _ = byte_tokens()
+    tokens = byte_tokens()
     lines = (f"{base64.b64encode(t).decode()} {rank}\n" for rank, t in enumerate(tokens))
     (tmp_path / "tokenizer.model").write_text("".join(lines))
     with pytest.raises(_core.HeadraceError, match=f"a tiktoken file of {len(tokens)} tokens"):
