@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "fakes/fake_constraint.h"
+#include "fakes/fake_engine.h"
 #include "fakes/fake_model.h"
 
 namespace headrace::bench {

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "fakes/fake_engine.h"
 #include "fakes/fake_model.h"
 #include "headrace/output_selector.h"
 

@@ -50,8 +50,10 @@ class Sequence {
   Sequence(Backend& backend, const HeadShape& shape, DType dtype, int32_t layers, int32_t context)
       : backend_(backend), shape_(shape), layers_(layers) {
     const int32_t blocks = context / kBlockSize + 1;
-    cache_ = backend.make_kv_cache({layers, shape.num_kv_heads, shape.head_dim, kBlockSize, dtype},
-                                   blocks);
+    cache_ = backend.make_kv_cache(
+        CacheLayout::uniform(layers, kv_rows(shape.num_kv_heads, shape.head_dim, dtype),
+                             kBlockSize),
+        blocks);
     for (int32_t b = 0; b < blocks; ++b) table_.push_back(b);
     qkv_.resize(static_cast<size_t>(kMaxRows * width()));
     uint32_t state = 1;
@@ -98,7 +100,9 @@ class Sequence {
     positions_.clear();
     for (int32_t i = 0; i < rows; ++i) positions_.push_back(start + i);
     seq_ = {0, rows, start, table_};
-    backend_.begin_step({positions_, positions_, positions_, {&seq_, 1}, {}});
+    StepBatch batch{positions_, positions_, positions_, {&seq_, 1}, {}};
+    batch.cache = cache_.get();
+    backend_.begin_step(batch);
   }
   void write(int32_t layer) {
     const QkvSpec heads{shape_.num_heads, shape_.num_kv_heads, shape_.head_dim, {}, {}, 1e-6f};
@@ -145,7 +149,8 @@ class Bench {
 
  private:
   void decode(const HeadShape& shape, DType dtype, int32_t context) {
-    const KvCacheSpec block{1, shape.num_kv_heads, shape.head_dim, kBlockSize, dtype};
+    const CacheLayout block =
+        CacheLayout::uniform(1, kv_rows(shape.num_kv_heads, shape.head_dim, dtype), kBlockSize);
     const double layer_bytes =
         static_cast<double>(backend_->kv_block_bytes(block)) * context / kBlockSize;
     const auto layers = static_cast<int32_t>(std::ceil(256e6 / layer_bytes));

@@ -137,12 +137,8 @@ class Bench {
     options.max_logit_rows = static_cast<int32_t>(batch_.logit_rows.size());
     options.dummy_weights = true;
     decoder_ = make_decoder(timed_, config_, nullptr, options);
-    cache_ = backend_->make_kv_cache({.num_layers = config_.num_layers,
-                                      .num_kv_heads = config_.num_kv_heads,
-                                      .head_dim = config_.head_dim,
-                                      .block_size = 64,
-                                      .dtype = DType::kBF16},
-                                     batch_.num_blocks);
+    cache_ =
+        backend_->make_kv_cache(decoder_->cache_layout({.dtype = DType::kBF16}), batch_.num_blocks);
     results_.resize(batch_.sample_rows.size());
     fill_cache();
   }
@@ -197,7 +193,9 @@ class Bench {
         std::vector<int32_t> positions(static_cast<size_t>(rows));
         std::iota(positions.begin(), positions.end(), start);
         const SeqSlice part{0, rows, start, seq.blocks};
-        backend_->begin_step({positions, positions, positions, {&part, 1}, {}});
+        StepBatch batch{positions, positions, positions, {&part, 1}, {}};
+        batch.cache = cache_.get();
+        backend_->begin_step(batch);
         const TensorView input(qkv.data(), DType::kF32, {rows, width});
         for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
           backend_->rope_kv_write(input, heads, {.rotary_dim = 0}, {}, *cache_, layer);

@@ -61,11 +61,11 @@ class TimedBackend final : public Backend {
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override {
     return inner_.pack_lora(spec);
   }
-  size_t kv_block_bytes(const KvCacheSpec& spec) const override {
-    return inner_.kv_block_bytes(spec);
+  size_t kv_block_bytes(const CacheLayout& layout) const override {
+    return inner_.kv_block_bytes(layout);
   }
-  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t blocks) override {
-    return inner_.make_kv_cache(spec, blocks);
+  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t blocks) override {
+    return inner_.make_kv_cache(layout, blocks);
   }
   void add_host_blocks(KvCache& cache, int32_t count) override {
     inner_.add_host_blocks(cache, count);

@@ -53,6 +53,7 @@ struct OwnedInfo : headrace_model_info {
     packed_weights = data.packed_weights.c_str();
     host_kv_cache_bytes = data.host_kv_cache_bytes;
     num_host_kv_blocks = data.num_host_kv_blocks;
+    num_kv_groups = data.num_kv_groups;
     tensor_parallel_size = data.tensor_parallel_size;
     data_parallel_size = data.data_parallel_size;
     num_active_parameters = data.num_active_parameters;

@@ -10,29 +10,44 @@ namespace headrace {
 
 namespace {
 
-int32_t count_nodes(int32_t num_blocks, int32_t num_host_blocks) {
-  HEADRACE_CHECK(num_blocks >= 0 && num_host_blocks >= 0 &&
-                     num_blocks <= std::numeric_limits<int32_t>::max() - num_host_blocks,
-                 num_blocks, " + ", num_host_blocks);
-  return num_blocks + num_host_blocks;
+/// Nodes for each block where nodes may be without one.
+constexpr int64_t kNodesPerBlock = 8;
+
+int32_t count_nodes(int32_t num_blocks, int32_t num_host_blocks, const KvGroups& groups) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const int64_t blocks = int64_t{num_blocks} + num_host_blocks;
+  HEADRACE_CHECK(num_blocks >= 0 && num_host_blocks >= 0 && blocks <= kMost, num_blocks, " + ",
+                 num_host_blocks);
+  return static_cast<int32_t>(groups.all_slide() ? std::min(kNodesPerBlock * blocks, kMost)
+                                                 : blocks);
+}
+
+const KvGroups& checked(const KvGroups& groups) {
+  const auto keeps_all = [](int32_t window) { return window == 0; };
+  HEADRACE_CHECK(groups.size() > 0 && groups.block_size > 0 && groups.step_rows > 0,
+                 groups.block_size);
+  HEADRACE_CHECK(std::ranges::all_of(groups.windows, [](int32_t w) { return w >= 0; }));
+  HEADRACE_CHECK(std::ranges::is_partitioned(groups.windows, keeps_all));
+  return groups;
 }
 
 }  // namespace
 
-KvBlocks::KvBlocks(int32_t num_blocks, int32_t block_size, bool enable_prefix_caching,
+KvBlocks::KvBlocks(int32_t num_blocks, KvGroups groups, bool enable_prefix_caching,
                    int32_t num_host_blocks)
-    : block_size_(block_size),
+    : groups_(std::move(groups)),
       enabled_(enable_prefix_caching),
       pool_(num_blocks),
       host_pool_(enable_prefix_caching ? num_host_blocks : 0),
-      index_(enable_prefix_caching ? count_nodes(num_blocks, num_host_blocks) : 0, block_size) {
+      index_(enable_prefix_caching ? count_nodes(num_blocks, num_host_blocks, checked(groups_)) : 0,
+             groups_.block_size) {
   if (!enabled_) num_host_blocks = 0;
-  const int32_t num_nodes = count_nodes(num_blocks, num_host_blocks);
-  nodes_.resize(static_cast<size_t>(num_nodes));
-  free_nodes_.reserve(nodes_.size());
+  const int32_t num_nodes = enabled_ ? count_nodes(num_blocks, num_host_blocks, groups_) : 0;
+  nodes_.resize(static_cast<size_t>(num_nodes) * groups_.size());
+  free_nodes_.reserve(static_cast<size_t>(num_nodes));
   for (int32_t node = num_nodes; node-- > 0;) free_nodes_.push_back(node);
-  in_block_.assign(static_cast<size_t>(num_blocks), kNone);
-  in_host_block_.assign(static_cast<size_t>(num_host_blocks), kNone);
+  in_block_.assign(static_cast<size_t>(num_blocks), {});
+  in_host_block_.assign(static_cast<size_t>(num_host_blocks), {});
   // Each block once to a host block and once back, which is more than a plan will ask for.
   if (num_host_blocks > 0) copies_.reserve(2 * in_block_.size());
 }
@@ -42,120 +57,246 @@ int32_t KvBlocks::take() {
   return pool_.take();
 }
 
-std::vector<int32_t> KvBlocks::acquire_prefix(const CacheIdentity& identity,
-                                              std::span<const int32_t> tokens) {
-  std::vector<int32_t> chain;
-  if (!enabled_) return chain;
-  const auto size = static_cast<size_t>(block_size_);
-  chain.reserve(tokens.size() / size);
+bool KvBlocks::take_column(KvTables& tables) {
+  if (std::cmp_less(available(), groups_.size())) return false;
+  size_t taken = 0;
+  try {
+    for (; taken < groups_.size(); ++taken) tables.groups[taken].push_back(take());
+  } catch (...) {
+    while (taken-- > 0) {
+      pool_.release(tables.groups[taken].back());
+      tables.groups[taken].pop_back();
+    }
+    throw;
+  }
+  return true;
+}
+
+KvBlocks::Chain KvBlocks::find_chain(const CacheIdentity& identity, std::span<const int32_t> tokens,
+                                     bool in_blocks) const {
+  const auto size = static_cast<size_t>(groups_.block_size);
+  Chain out;
+  out.nodes.reserve(tokens.size() / size);
   PrefixIndex::Place place{identity.sequence, kNone};
-  while ((chain.size() + 1) * size <= tokens.size()) {
-    const size_t index = chain.size();
+  while ((out.nodes.size() + 1) * size <= tokens.size()) {
+    const size_t index = out.nodes.size();
     const int32_t node =
         index_.find(place, content_at(identity, index, tokens.subspan(index * size, size)));
-    if (node == kNone || at(node).block == kNone) break;
-    pool_.retain(at(node).block);
-    chain.push_back(at(node).block);
+    if (node == kNone) break;
+    if (in_blocks && !is_in_blocks(node)) break;
+    out.nodes.push_back(node);
     place.parent = node;
   }
-  return chain;
+  out.usable = count_usable(out.nodes, in_blocks);
+  return out;
 }
 
-PrefixIndex::Place KvBlocks::behind(const CacheIdentity& identity,
-                                    std::span<const int32_t> table) const {
-  return {identity.sequence, table.empty() ? kNone : node_in(table.back())};
+/// Whether the node's blocks of groups that keep all rows are no host blocks.
+bool KvBlocks::is_in_blocks(int32_t node) const {
+  for (size_t g = 0; g < groups_.size() && !groups_.slides(g); ++g) {
+    if (at(node, g).block == kNone) return false;
+  }
+  return true;
 }
 
-/// What the block at `index` of a table holds: these tokens, and the media at its positions.
+/// The most nodes behind which a row finds all that it reads. `in_blocks`: not in host blocks.
+int32_t KvBlocks::count_usable(const std::vector<int32_t>& nodes, bool in_blocks) const {
+  const auto count = static_cast<int32_t>(nodes.size());
+  if (!groups_.any_slides()) return count;
+  int32_t usable = 0;
+  std::vector<int32_t> since(groups_.size(), 0);  // a group's blocks are there from this node on
+  for (int32_t n = 1; n <= count; ++n) {
+    bool has_all = true;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Whereabouts& where = at(nodes[static_cast<size_t>(n) - 1], g);
+      if (in_blocks ? where.block == kNone : !where.exists()) since[g] = n;
+      has_all = has_all && since[g] <= first_held(g, n);
+    }
+    if (has_all) usable = n;
+  }
+  return usable;
+}
+
+KvTables KvBlocks::acquire_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens) {
+  KvTables out(groups_.size());
+  if (!enabled_) return out;
+  const Chain chain = find_chain(identity, tokens, true);
+  out.reserve(chain.usable);
+  hold_blocks_of(chain, out);
+  for (size_t g = 0; g < groups_.size(); ++g) out.first[g] = first_held(g, chain.usable);
+  return out;
+}
+
+/// Appends the chain's columns behind the tables', with those blocks that a hit needs and that are
+/// in blocks.
+void KvBlocks::hold_blocks_of(const Chain& chain, KvTables& tables) {
+  const int32_t begin = tables.columns();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int32_t first = first_held(g, chain.usable);
+    for (int32_t i = begin; i < chain.usable; ++i) {
+      const int32_t block = i < first ? kNone : at(chain.nodes[static_cast<size_t>(i)], g).block;
+      if (block != kNone) pool_.retain(block);
+      tables.groups[g].push_back(block);
+    }
+  }
+}
+
+PrefixIndex::Place KvBlocks::behind(const CacheIdentity& identity, const KvTables& tables,
+                                    size_t columns) const {
+  return {identity.sequence, columns == 0 ? kNone : node_in(tables.groups.front()[columns - 1])};
+}
+
+/// What the blocks of a column hold: these tokens, and the media at its positions.
 PrefixIndex::Content KvBlocks::content_at(const CacheIdentity& identity, size_t index,
                                           std::span<const int32_t> tokens) const {
-  const auto size = static_cast<size_t>(block_size_);
+  const auto size = static_cast<size_t>(groups_.block_size);
   return {tokens, identity.media_in(index * size, (index + 1) * size)};
 }
 
 int32_t KvBlocks::restore_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens,
-                                 std::vector<int32_t>& table) {
+                                 KvTables& tables) {
   if (host_pool_.num_cached() == 0) return 0;
-  const auto size = static_cast<size_t>(block_size_);
-  const size_t first = table.size();
-  table.reserve(tokens.size() / size);
-  // What is wanted now is the last to make room in host blocks for what it evicts.
-  touch_host_chain(identity, tokens, table);
-  while ((table.size() + 1) * size <= tokens.size()) {
-    const size_t index = table.size();
-    const int32_t node = index_.find(
-        behind(identity, table), content_at(identity, index, tokens.subspan(index * size, size)));
-    if (node == kNone || !move_from_host(node, table)) break;
+  const Chain chain = find_chain(identity, tokens, false);
+  const int32_t begin = tables.columns();
+  if (chain.usable <= begin) return 0;
+  tables.reserve(chain.usable);
+  // What is wanted now makes no room for what it evicts, and isn't evicted itself.
+  const std::vector<HostBlock> held = hold_host_chain(chain, begin);
+  hold_blocks_of(chain, tables);
+  bool filled = false;
+  try {
+    filled = fill_from_host(chain, begin, tables);
+  } catch (...) {
+    release_host_chain(held);
+    throw;
   }
-  return static_cast<int32_t>(table.size() - first);
+  release_host_chain(held);
+  if (!filled) return tables.columns() - begin;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int32_t first = first_held(g, chain.usable);
+    for (int32_t i = tables.first[g]; i < std::min(first, begin); ++i) {
+      pool_.release(std::exchange(tables.groups[g][static_cast<size_t>(i)], kNone));
+    }
+    tables.first[g] = first;
+  }
+  return tables.columns() - begin;
 }
 
-/// Makes the host blocks behind `table` the ones used last, children before their parents.
-void KvBlocks::touch_host_chain(const CacheIdentity& identity, std::span<const int32_t> tokens,
-                                std::span<const int32_t> table) {
-  const auto size = static_cast<size_t>(block_size_);
-  PrefixIndex::Place place = behind(identity, table);
-  const int32_t before = place.parent;
-  for (size_t index = table.size(); (index + 1) * size <= tokens.size(); ++index) {
-    const int32_t node =
-        index_.find(place, content_at(identity, index, tokens.subspan(index * size, size)));
-    if (node == kNone) break;
-    place.parent = node;
+/// Those of nodes from `first` on, children before their parents.
+std::vector<KvBlocks::HostBlock> KvBlocks::hold_host_chain(const Chain& chain, int32_t first) {
+  std::vector<HostBlock> out;
+  for (int32_t i = chain.usable; i-- > first;) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const int32_t node = chain.nodes[static_cast<size_t>(i)];
+      if (at(node, g).host_block != kNone) out.push_back({node, g, at(node, g).host_block});
+    }
   }
-  for (int32_t node = place.parent; node != before; node = index_.parent(node)) {
-    host_pool_.retain(at(node).host_block);
-    host_pool_.release(at(node).host_block);
+  for (const HostBlock& held : out) host_pool_.retain(held.block);
+  return out;
+}
+
+/// They are the ones used last then. What has moved to a block is held no more.
+void KvBlocks::release_host_chain(const std::vector<HostBlock>& held) {
+  for (const auto& [node, group, block] : held) {
+    if (at(node, group).host_block == block) host_pool_.release(block);
   }
 }
 
-/// False if there is no block for it, or if it had to make room itself.
-bool KvBlocks::move_from_host(int32_t node, std::vector<int32_t>& table) {
-  reserve_copies(2);
-  const int32_t block = take();
-  if (block == kNone) return false;
-  const int32_t host_block = at(node).host_block;
-  if (host_block == kNone) {
-    pool_.release(block);
-    return false;
+/// Fills in what hold_blocks_of() has left out of columns from `first` on. False: there was not
+/// enough room, and the tables are as long as what they hold can be used.
+bool KvBlocks::fill_from_host(const Chain& chain, int32_t first, KvTables& tables) {
+  for (int32_t i = first; i < chain.usable; ++i) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      int32_t& entry = tables.groups[g][static_cast<size_t>(i)];
+      if (entry != kNone || i < first_held(g, chain.usable)) continue;
+      if (move_from_host(chain.nodes[static_cast<size_t>(i)], g, entry)) continue;
+      shorten(tables, groups_.any_slides() ? first : i);
+      return false;
+    }
   }
-  copies_.push_back({block, host_block, false});
-  ++moved_from_host_;
-  leave_host_block(node);
-  put_in_block(node, block);
-  table.push_back(block);
   return true;
 }
 
-void KvBlocks::publish(const CacheIdentity& identity, std::span<int32_t> table, size_t index,
+/// False if there is no block for it. REQUIRES: its host block is held.
+bool KvBlocks::move_from_host(int32_t node, size_t group, int32_t& entry) {
+  reserve_copies(groups_.size() + 1);
+  const int32_t block = take();
+  if (block == kNone) return false;
+  const int32_t host_block = at(node, group).host_block;
+  copies_.push_back({block, host_block, false});
+  ++moved_from_host_;
+  host_pool_.release(host_block);
+  leave_host_block(node, group);
+  put_in_block(node, group, block);
+  entry = block;
+  return true;
+}
+
+void KvBlocks::publish(const CacheIdentity& identity, KvTables& tables, size_t index,
                        std::span<const int32_t> tokens) {
-  if (!enabled_) return;
-  HEADRACE_CHECK(index < table.size(), index, " of ", table.size());
-  const PrefixIndex::Place place = behind(identity, table.first(index));
+  if (!enabled_ || !tables.listed) return;
+  HEADRACE_CHECK(std::cmp_less(index, tables.columns()), index, " of ", tables.columns());
+  const PrefixIndex::Place place = behind(identity, tables, index);
   const PrefixIndex::Content content = content_at(identity, index, tokens);
   int32_t node = index_.find(place, content);
-  if (node != kNone && at(node).block != kNone) {
-    pool_.retain(at(node).block);
-    pool_.release(table[index]);
-    table[index] = at(node).block;
-    return;
-  }
   if (node == kNone) {
+    tables.listed = !free_nodes_.empty();
+    if (!tables.listed) return;
     node = free_nodes_.back();
     index_.insert(place, content, node, identity.media);
     free_nodes_.pop_back();
-  } else {
-    leave_host_block(node);
   }
-  put_in_block(node, table[index]);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    int32_t& entry = tables.groups[g][index];
+    const Whereabouts where = at(node, g);
+    if (where.block != kNone) {
+      pool_.retain(where.block);
+      pool_.release(entry);
+      entry = where.block;
+      continue;
+    }
+    if (where.host_block != kNone) leave_host_block(node, g);
+    put_in_block(node, g, entry);
+  }
 }
 
-void KvBlocks::release(std::span<const int32_t> table) {
-  for (size_t i = table.size(); i-- > 0;) pool_.release(table[i]);
+void KvBlocks::give_back(KvTables& tables, int32_t position, int32_t end) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int32_t stop = std::min(groups_.first_read(g, position), end);
+    for (int32_t& i = tables.first[g]; i < stop; ++i) {
+      pool_.release(std::exchange(tables.groups[g][static_cast<size_t>(i)], kNone));
+    }
+  }
+}
+
+void KvBlocks::release(KvTables& tables) {
+  shorten(tables, 0);
+  std::ranges::fill(tables.first, 0);
+  tables.listed = true;
+}
+
+/// Releases the columns behind the first `columns`.
+void KvBlocks::shorten(KvTables& tables, int32_t columns) {
+  while (tables.columns() > columns) {
+    for (auto& table : tables.groups) {
+      if (table.back() != kNone) pool_.release(table.back());
+      table.pop_back();
+    }
+  }
 }
 
 void KvBlocks::clear_cache() {
-  while (host_pool_.num_cached() > 0) forget(node_in_host(host_pool_.oldest_cached()));
-  while (pool_.num_cached() > 0) forget(node_in(pool_.oldest_cached()));
+  while (host_pool_.num_cached() > 0) forget_host_block(host_pool_.oldest_cached());
+  while (pool_.num_cached() > 0) {
+    const Owner owner = in_block_[static_cast<size_t>(pool_.oldest_cached())];
+    const auto group = static_cast<size_t>(owner.group);
+    if (!groups_.slides(group)) {
+      forget(owner.node);
+      continue;
+    }
+    leave_block(owner.node, group);
+    erase_if_empty(owner.node);
+  }
 }
 
 std::vector<BlockCopy> KvBlocks::take_copies() {
@@ -165,52 +306,97 @@ std::vector<BlockCopy> KvBlocks::take_copies() {
 }
 
 /// REQUIRES: the block is held.
-void KvBlocks::put_in_block(int32_t node, int32_t block) {
-  at(node).block = block;
-  in_block_[static_cast<size_t>(block)] = node;
+void KvBlocks::put_in_block(int32_t node, size_t group, int32_t block) {
+  at(node, group).block = block;
+  in_block_[static_cast<size_t>(block)] = {node, static_cast<int32_t>(group)};
   pool_.keep(block);
 }
 
-void KvBlocks::leave_host_block(int32_t node) {
-  const int32_t host_block = std::exchange(at(node).host_block, kNone);
-  in_host_block_[static_cast<size_t>(host_block)] = kNone;
+/// REQUIRES: it is in a cached block.
+void KvBlocks::leave_block(int32_t node, size_t group) {
+  const int32_t block = std::exchange(at(node, group).block, kNone);
+  in_block_[static_cast<size_t>(block)] = {};
+  pool_.drop(block);
+}
+
+void KvBlocks::leave_host_block(int32_t node, size_t group) {
+  const int32_t host_block = std::exchange(at(node, group).host_block, kNone);
+  in_host_block_[static_cast<size_t>(host_block)] = {};
   host_pool_.drop(host_block);
 }
 
+/// A group with a window loses its block alone; if others keep all rows, it isn't worth a host
+/// block then.
 void KvBlocks::evict(int32_t block) {
-  const int32_t node = node_in(block);
-  if (host_pool_.num_blocks() > 0) {
-    move_to_host(node);
-  } else {
-    forget(node);
+  const Owner owner = in_block_[static_cast<size_t>(block)];
+  const auto group = static_cast<size_t>(owner.group);
+  const int32_t node = owner.node;
+  if (groups_.slides(group)) {
+    if (groups_.all_slide() && make_room_in_host(1)) return move_to_host(node, group);
+    leave_block(node, group);
+    return erase_if_empty(node);
+  }
+  int32_t count = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) count += at(node, g).block != kNone ? 1 : 0;
+  if (!make_room_in_host(count)) return forget(node);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (at(node, g).block != kNone) move_to_host(node, g);
   }
 }
 
-/// REQUIRES: the node is in a cached block.
-void KvBlocks::move_to_host(int32_t node) {
-  reserve_copies(1);
-  if (host_pool_.num_free() == 0) forget(node_in_host(host_pool_.oldest_cached()));
-  const int32_t block = std::exchange(at(node).block, kNone);
-  in_block_[static_cast<size_t>(block)] = kNone;
-  pool_.drop(block);
+/// False if there are too few host blocks that nobody holds. Then none of them is used: no node in
+/// a block has children there.
+bool KvBlocks::make_room_in_host(int32_t count) {
+  if (host_pool_.num_blocks() == 0) return false;
+  reserve_copies(static_cast<size_t>(count));
+  while (host_pool_.num_free() < count && host_pool_.num_cached() > 0) {
+    forget_host_block(host_pool_.oldest_cached());
+  }
+  return host_pool_.num_free() >= count;
+}
+
+/// REQUIRES: it is in a cached block, and a host block is free.
+void KvBlocks::move_to_host(int32_t node, size_t group) {
+  const int32_t block = at(node, group).block;
+  leave_block(node, group);
   const int32_t host_block = host_pool_.take();
   host_pool_.keep(host_block);
   host_pool_.release(host_block);
-  at(node).host_block = host_block;
-  in_host_block_[static_cast<size_t>(host_block)] = node;
+  at(node, group).host_block = host_block;
+  in_host_block_[static_cast<size_t>(host_block)] = {node, static_cast<int32_t>(group)};
   copies_.push_back({block, host_block, true});
   ++moved_to_host_;
 }
 
-/// REQUIRES: the node is in a cached block, or a host block, and has no children.
+void KvBlocks::forget_host_block(int32_t host_block) {
+  const Owner owner = in_host_block_[static_cast<size_t>(host_block)];
+  const auto group = static_cast<size_t>(owner.group);
+  if (!groups_.slides(group)) return forget(owner.node);
+  leave_host_block(owner.node, group);
+  erase_if_empty(owner.node);
+}
+
+/// REQUIRES: none of the node's blocks is held, and it has no children.
 void KvBlocks::forget(int32_t node) {
-  index_.erase(node);
-  if (at(node).host_block != kNone) leave_host_block(node);
-  if (const int32_t block = std::exchange(at(node).block, kNone); block != kNone) {
-    in_block_[static_cast<size_t>(block)] = kNone;
-    pool_.drop(block);
+  HEADRACE_CHECK(index_.children(node) == 0, "node ", node);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (at(node, g).host_block != kNone) leave_host_block(node, g);
+    if (at(node, g).block != kNone) leave_block(node, g);
   }
-  free_nodes_.push_back(node);
+  erase_if_empty(node);
+}
+
+/// Erases a node without blocks and children, and then its parent if it is such a node, too.
+void KvBlocks::erase_if_empty(int32_t node) {
+  while (node != kNone && index_.children(node) == 0) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (at(node, g).exists()) return;
+    }
+    const int32_t parent = index_.parent(node);
+    index_.erase(node);
+    free_nodes_.push_back(node);
+    node = parent;
+  }
 }
 
 /// Room for `count` copies more.

@@ -5,15 +5,23 @@
 // until its block is needed. There may be a second tier of host blocks, in memory that is slower to
 // reach: what is evicted moves there, and back when a prefix wants it.
 //
-// A sequence's block table starts with its published blocks, a chain of the index, followed by
-// private ones. Therefore whoever holds an indexed block holds all blocks before it, a parent is
+// A node of the index has a block of each group of the cache's layers (kv_groups.h), in one of the
+// two tiers each. A sequence's tables start with its published columns, a chain of the index,
+// followed by private ones.
+//
+// Groups that keep all rows: whoever holds an indexed block holds all blocks before it, a parent is
 // never released before its children, and the cached block released longest ago has no child in a
-// block: every cached block can be evicted, and what is in blocks is a chain's beginning.
+// block: every cached block can be evicted, and what is in blocks is a chain's beginning. With it
+// go the node's blocks of the other groups, for without it nobody can use them.
 //
 // What follows it may be in host blocks, each of them in the order of its last use, children before
 // their parents: a block comes there when it is evicted, which its children were before it, and a
 // chain that is used again is used from its end. So the host block used longest ago is a leaf of
-// the index, and forgetting it leaves no hole either. A node is in one place, never in both tiers.
+// the index, and forgetting it leaves no hole either.
+//
+// Groups with a window: a block may go alone, for a prefix needs only the last ones of such a
+// group. So a node may lack them. If all groups have windows, a node may even have no block at all;
+// it stays as long as nodes behind it have some.
 //
 // The copies between the tiers are only listed here, for others to make: see take_copies().
 //
@@ -29,6 +37,7 @@
 #include "backend/contract/block_copy.h"
 #include "kv/block_pool.h"
 #include "kv/cache_identity.h"
+#include "kv/kv_groups.h"
 #include "kv/prefix_index.h"
 
 namespace headrace {
@@ -39,28 +48,36 @@ class KvBlocks {
 
   /// Without prefix caching there is no use for host blocks, and they stay empty.
   /// REQUIRES: num_blocks + num_host_blocks is an int32.
-  KvBlocks(int32_t num_blocks, int32_t block_size, bool enable_prefix_caching,
+  KvBlocks(int32_t num_blocks, KvGroups groups, bool enable_prefix_caching,
            int32_t num_host_blocks = 0);
 
   /// A private block, evicting the least recently used cached one if none is free; kNone if all
   /// are held.
   int32_t take();
-  /// The longest chain of whole blocks that hold the start of `tokens` under `identity`; the caller
-  /// holds them.
-  std::vector<int32_t> acquire_prefix(const CacheIdentity& identity,
-                                      std::span<const int32_t> tokens);
-  /// Brings back from host blocks what continues `table`'s chain with `tokens`, each into a block
-  /// that take() gives, and appends it. Returns how many there were. If it throws, `table` holds
-  /// what has been brought so far. REQUIRES: `table` is what acquire_prefix gave for `tokens`.
+  /// Appends a column of blocks that take() gives; false, and nothing is taken, if there are too
+  /// few. Allocates nothing if the tables have reserved it.
+  bool take_column(KvTables& tables);
+  /// The longest chain of whole blocks that hold the start of `tokens` under `identity`, as far as
+  /// every group has what a row behind it reads; the caller holds that. Of each group that is at
+  /// least the last column.
+  KvTables acquire_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens);
+  /// Brings back from host blocks what continues the tables' chain with `tokens`, each into a block
+  /// that take() gives, and appends it. Returns how many columns there were. If it throws, the
+  /// tables hold what has been brought so far, or nothing of it. REQUIRES: `tables` are what
+  /// acquire_prefix gave for `tokens`.
   int32_t restore_prefix(const CacheIdentity& identity, std::span<const int32_t> tokens,
-                         std::vector<int32_t>& table);
-  /// Makes table[index], whose keys and values are complete, findable under `tokens` (block_size
+                         KvTables& tables);
+  /// Makes column `index`, whose keys and values are complete, findable under `tokens` (block_size
   /// ids). If another block holds the same chain already, that one takes its place in the table
-  /// and the private copy is released. REQUIRES: table[0 .. index) are published.
-  void publish(const CacheIdentity& identity, std::span<int32_t> table, size_t index,
+  /// and the private copy is released. REQUIRES: the columns before it are published, and the last
+  /// of them, and this one, are held in all groups.
+  void publish(const CacheIdentity& identity, KvTables& tables, size_t index,
                std::span<const int32_t> tokens);
-  /// Releases a whole table, last block first.
-  void release(std::span<const int32_t> table);
+  /// Gives back what no row at `position`, or behind it, reads, of columns before `end`.
+  void give_back(KvTables& tables, int32_t position, int32_t end);
+  /// Releases all, last columns first, and of a column groups that keep all rows first. The tables
+  /// are empty then.
+  void release(KvTables& tables);
   /// Forgets every cached block and every host block.
   void clear_cache();
 
@@ -69,7 +86,7 @@ class KvBlocks {
   std::vector<BlockCopy> take_copies();
 
   bool prefix_caching() const noexcept { return enabled_; }
-  int32_t block_size() const noexcept { return block_size_; }
+  const KvGroups& groups() const noexcept { return groups_; }
   /// Blocks that take() can give: free or cached.
   int32_t available() const noexcept { return pool_.num_free() + pool_.num_cached(); }
   const BlockPool& pool() const noexcept { return pool_; }
@@ -77,42 +94,81 @@ class KvBlocks {
   const BlockPool& host_pool() const noexcept { return host_pool_; }
   const PrefixIndex& index() const noexcept { return index_; }
   /// The node that is in a block, or a host block; kNone if there is none.
-  int32_t node_in(int32_t block) const { return in_block_[static_cast<size_t>(block)]; }
+  int32_t node_in(int32_t block) const { return in_block_[static_cast<size_t>(block)].node; }
   int32_t node_in_host(int32_t host_block) const {
-    return in_host_block_[static_cast<size_t>(host_block)];
+    return in_host_block_[static_cast<size_t>(host_block)].node;
   }
   /// Blocks that have moved to host blocks, and back.
   uint64_t moved_to_host() const noexcept { return moved_to_host_; }
   uint64_t moved_from_host() const noexcept { return moved_from_host_; }
 
  private:
-  /// Where a node is: one of the two is kNone.
+  /// Where a node's block of a group is: one of the two is kNone.
   struct Whereabouts {
     int32_t block = kNone;
     int32_t host_block = kNone;
+    bool exists() const noexcept { return block != kNone || host_block != kNone; }
+  };
+  /// Whose block it is.
+  struct Owner {
+    int32_t node = kNone;
+    int32_t group = 0;
+  };
+  /// Nodes of a chain from its beginning, and how many of them a hit has.
+  struct Chain {
+    std::vector<int32_t> nodes;
+    int32_t usable = 0;
   };
 
-  Whereabouts& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
-  void put_in_block(int32_t node, int32_t block);
-  void leave_host_block(int32_t node);
+  struct HostBlock {
+    int32_t node;
+    size_t group;
+    int32_t block;
+  };
+
+  Whereabouts& at(int32_t node, size_t group) {
+    return nodes_[static_cast<size_t>(node) * groups_.size() + group];
+  }
+  const Whereabouts& at(int32_t node, size_t group) const {
+    return nodes_[static_cast<size_t>(node) * groups_.size() + group];
+  }
+  /// The first column that a hit of `columns` holds of a group.
+  int32_t first_held(size_t group, int32_t columns) const noexcept {
+    return std::min(groups_.first_read(group, columns * groups_.block_size),
+                    std::max(columns - 1, 0));
+  }
+  Chain find_chain(const CacheIdentity& identity, std::span<const int32_t> tokens,
+                   bool in_blocks) const;
+  bool is_in_blocks(int32_t node) const;
+  int32_t count_usable(const std::vector<int32_t>& nodes, bool in_blocks) const;
+  void put_in_block(int32_t node, size_t group, int32_t block);
+  void leave_block(int32_t node, size_t group);
+  void leave_host_block(int32_t node, size_t group);
   void evict(int32_t block);
-  void move_to_host(int32_t node);
-  bool move_from_host(int32_t node, std::vector<int32_t>& table);
-  void touch_host_chain(const CacheIdentity& identity, std::span<const int32_t> tokens,
-                        std::span<const int32_t> table);
+  void forget_host_block(int32_t host_block);
+  void move_to_host(int32_t node, size_t group);
+  bool make_room_in_host(int32_t count);
+  std::vector<HostBlock> hold_host_chain(const Chain& chain, int32_t first);
+  void release_host_chain(const std::vector<HostBlock>& held);
+  void hold_blocks_of(const Chain& chain, KvTables& tables);
+  bool move_from_host(int32_t node, size_t group, int32_t& entry);
+  bool fill_from_host(const Chain& chain, int32_t first, KvTables& tables);
+  void shorten(KvTables& tables, int32_t columns);
   void forget(int32_t node);
-  PrefixIndex::Place behind(const CacheIdentity& identity, std::span<const int32_t> table) const;
+  void erase_if_empty(int32_t node);
+  PrefixIndex::Place behind(const CacheIdentity& identity, const KvTables& tables,
+                            size_t columns) const;
   PrefixIndex::Content content_at(const CacheIdentity& identity, size_t index,
                                   std::span<const int32_t> tokens) const;
   void reserve_copies(size_t count);
 
-  int32_t block_size_;
+  KvGroups groups_;
   bool enabled_;
   BlockPool pool_, host_pool_;
   PrefixIndex index_;
-  std::vector<Whereabouts> nodes_;                 ///< by node
-  std::vector<int32_t> free_nodes_;                ///< that are nowhere
-  std::vector<int32_t> in_block_, in_host_block_;  ///< nodes
+  std::vector<Whereabouts> nodes_;               ///< [node][group]
+  std::vector<int32_t> free_nodes_;              ///< that the index hasn't
+  std::vector<Owner> in_block_, in_host_block_;  ///< by block
   std::vector<BlockCopy> copies_;
   uint64_t moved_to_host_ = 0, moved_from_host_ = 0;
 };

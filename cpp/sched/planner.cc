@@ -85,7 +85,7 @@ int32_t Planner::lacking_blocks() const {
   int32_t lacking = 0;
   for (const Sequence* seq : state_.running) {
     const bool has_row = seq->decodes() || (seq == state_.running.front() && seq->remaining() > 0);
-    if (has_row && seq->lacks_block() && !seq->rests()) ++lacking;
+    if (has_row && seq->lacks_column() && !seq->rests()) lacking += column_blocks();
   }
   return lacking;
 }
@@ -105,7 +105,7 @@ Sequence& Planner::choose_victim() const {
 void Planner::count_ahead(const Sequence& seq, int32_t change) noexcept {
   if (!seq.decodes()) return;
   decodes_ahead_ += change;
-  if (seq.lacks_block()) blocks_set_aside_ += change;
+  if (seq.lacks_column()) blocks_set_aside_ += change * column_blocks();
 }
 
 /// The first waiting sequence if its turn has come: all its seniors have been visited.
@@ -145,8 +145,8 @@ bool Planner::admit(Sequence& seq) {
     throw;
   }
   state_.waiting.erase(&seq);
-  seq.published = seq.num_blocks();
-  seq.computed = seq.published * seq.block_size;
+  seq.published = seq.num_columns();
+  seq.computed = seq.covered();
   count_ahead(seq, 1);
   if (seq.reads_cache() && !seq.scheduled_before && state_.blocks.prefix_caching()) {
     seq.cached_prompt_tokens = seq.computed;
@@ -161,7 +161,7 @@ bool Planner::admit(Sequence& seq) {
 /// Whether the block that would continue the cached prefix of `seq` is being filled by a senior, so
 /// that it can be shared once it is committed.
 bool Planner::prefix_is_coming(const Sequence& seq) const {
-  const auto index = static_cast<size_t>(seq.num_blocks());
+  const auto index = static_cast<size_t>(seq.num_columns());
   const size_t end = (index + 1) * static_cast<size_t>(seq.block_size);
   if (!seq.reads_cache() || !state_.blocks.prefix_caching() || end >= seq.tokens.size()) {
     return false;
@@ -176,14 +176,15 @@ bool Planner::prefix_is_coming(const Sequence& seq) const {
 /// blocks of `seq` end before it.
 bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t index) const {
   const auto size = static_cast<size_t>(seq.block_size);
-  const bool has_block = senior.blocks.size() > index || senior.is_held_up();
-  if (static_cast<size_t>(senior.published) != index || !has_block ||
+  const bool has_block = std::cmp_greater(senior.num_columns(), index) || senior.is_held_up();
+  if (static_cast<size_t>(senior.published) != index || !has_block || !senior.blocks.listed ||
       senior.tokens.size() < (index + 1) * size ||
       senior.spec.identity.sequence != seq.spec.identity.sequence) {
     return false;
   }
   // The chains of published blocks are the same if their last blocks are.
-  if (index > 0 && senior.blocks[index - 1] != seq.blocks[index - 1]) return false;
+  const auto last_before = [&](const Sequence& s) { return s.blocks.groups.front()[index - 1]; };
+  if (index > 0 && last_before(senior) != last_before(seq)) return false;
   const auto tokens_in = [&](const Sequence& s) {
     return std::span<const int32_t>(s.tokens).subspan(index * size, size);
   };
@@ -200,7 +201,7 @@ bool Planner::is_filling(const Sequence& senior, const Sequence& seq, size_t ind
 /// Decodes that could take none from others keep those they lack: else they would rest, and the
 /// next plan would end one of the running for the sake of a newcomer.
 bool Planner::make_room_for(const Sequence& seq) {
-  const int32_t wanted = seq.blocks_ahead() - seq.num_blocks() + blocks_promised_;
+  const int32_t wanted = seq.blocks_wanted(seq.covered()) + blocks_promised_;
   const auto kept = [this] { return interrupts() ? blocks_set_aside_ : 0; };
   while (state_.blocks.available() < wanted + kept()) {
     if (preempt_most_junior(visited_)) continue;
@@ -228,7 +229,7 @@ void Planner::schedule(Sequence& seq) {
   if (seq.spec.one_step && rows < seq.remaining()) return wait_for_room(seq);
   HEADRACE_CHECK(rows > 0 || gives_up_ || visited_ > 0 || seq.rests(), "sequence ", seq.id,
                  " has no senior and cannot go on");
-  blocks_promised_ += std::max(0, seq.blocks_ahead() - seq.num_blocks());
+  blocks_promised_ += seq.blocks_wanted(seq.computed);
   if (rows <= 0) return;
   rows_left_ -= rows;
   plan_.num_rows += rows;
@@ -245,7 +246,7 @@ void Planner::schedule(Sequence& seq) {
     planned.tokens = std::span<const int32_t>(seq.tokens)
                          .subspan(static_cast<size_t>(start), static_cast<size_t>(rows));
   }
-  planned.blocks = seq.blocks;
+  planned.tables = seq.blocks.groups;
   plan_.seqs.push_back(planned);
   planned_.push_back({seq.id, &seq, rows, 0, planned.samples});
 }
@@ -257,26 +258,23 @@ void Planner::wait_for_room(Sequence& seq) {
   admission_open_ = false;
 }
 
-/// Takes blocks until `positions` are covered, from juniors if need be. Returns how many are.
+/// Takes columns until `positions` are covered, from juniors if need be. Returns how many are.
 int32_t Planner::cover(Sequence& seq, int32_t positions) {
-  seq.blocks.reserve(static_cast<size_t>(ceil_div(positions, seq.block_size)));
-  while (seq.num_blocks() * seq.block_size < positions) {
-    if (interrupts() && !may_take_block(seq)) break;
-    const int32_t block = state_.blocks.take();
-    if (block != KvBlocks::kNone) {
-      seq.blocks.push_back(block);
-    } else if (interrupts() || !preempt_most_junior(visited_ + 1)) {
-      break;
-    }
+  seq.blocks.reserve(ceil_div(positions, seq.block_size));
+  while (seq.covered() < positions) {
+    if (interrupts() && !may_take_column(seq)) break;
+    if (state_.blocks.take_column(seq.blocks)) continue;
+    if (interrupts() || !preempt_most_junior(visited_ + 1)) break;
   }
-  return std::min(positions, seq.num_blocks() * seq.block_size);
+  return std::min(positions, seq.covered());
 }
 
 /// For the first row of a decode or of the most senior, yes; for more, only what the decodes ahead
 /// can do without.
-bool Planner::may_take_block(const Sequence& seq) const {
+bool Planner::may_take_column(const Sequence& seq) const {
   const bool is_counted = seq.decodes() || visited_ == 0;
-  return (is_counted && seq.lacks_block()) || state_.blocks.available() > blocks_set_aside_;
+  return (is_counted && seq.lacks_column()) ||
+         state_.blocks.available() >= blocks_set_aside_ + column_blocks();
 }
 
 /// Sends the most junior of running[first ..) back to wait; false if there is none.
@@ -299,7 +297,6 @@ void Planner::grant_drafts() {
     PlannedSeq& planned = plan_.seqs[i];
     planned.num_drafts = planned_[i].drafts =
         cover_drafts(seq, std::min(seq.max_drafts(), rows_left_));
-    planned.blocks = seq.blocks;
     rows_left_ -= planned.num_drafts;
     plan_.num_rows += planned.num_drafts;
   }
@@ -310,13 +307,15 @@ void Planner::grant_drafts() {
 int32_t Planner::cover_drafts(Sequence& seq, int32_t count) {
   if (count <= 0) return 0;
   const int32_t end = seq.num_tokens() + count;
-  seq.blocks.reserve(static_cast<size_t>(ceil_div(end, seq.block_size)));
-  while (seq.num_blocks() * seq.block_size < end && seq.num_blocks() < seq.blocks_ahead() &&
-         state_.blocks.available() >= blocks_promised_) {
-    seq.blocks.push_back(state_.blocks.take());
-    --blocks_promised_;
+  seq.blocks.reserve(ceil_div(end, seq.block_size));
+  while (seq.covered() < end && seq.num_columns() < seq.columns_ahead()) {
+    const int32_t promised =
+        blocks_promised_ - seq.blocks_wanted(seq.computed) + seq.blocks_wanted(seq.computed, 1);
+    if (state_.blocks.available() < promised + column_blocks()) break;
+    if (!state_.blocks.take_column(seq.blocks)) break;
+    blocks_promised_ = promised;
   }
-  return std::min(end, seq.num_blocks() * seq.block_size) - seq.num_tokens();
+  return std::min(end, seq.covered()) - seq.num_tokens();
 }
 
 /// From here on the rows are to be committed.

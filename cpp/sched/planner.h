@@ -29,6 +29,10 @@ class Planner {
   void interrupt();
   Sequence& choose_victim() const;
   int32_t lacking_blocks() const;
+  /// Of a column: one of each group.
+  int32_t column_blocks() const noexcept {
+    return static_cast<int32_t>(state_.blocks.groups().size());
+  }
   Sequence* next_to_admit() const;
   bool admit(Sequence& seq);
   bool prefix_is_coming(const Sequence& seq) const;
@@ -37,7 +41,7 @@ class Planner {
   void schedule(Sequence& seq);
   void wait_for_room(Sequence& seq);
   int32_t cover(Sequence& seq, int32_t positions);
-  bool may_take_block(const Sequence& seq) const;
+  bool may_take_column(const Sequence& seq) const;
   bool preempt_most_junior(size_t first);
   void grant_drafts();
   int32_t cover_drafts(Sequence& seq, int32_t count);

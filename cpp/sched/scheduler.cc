@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -21,7 +22,7 @@ struct Scheduler::Impl : SchedulerState {
   }
   void check_sampled(std::span<const int32_t> sampled, std::span<const int32_t> counts);
   CommittedSeq settle(const PlannedRows& planned, std::span<const int32_t> sampled);
-  void publish_full_blocks(Sequence& seq);
+  void publish_full_columns(Sequence& seq);
 };
 
 namespace {
@@ -37,6 +38,7 @@ const SchedulerConfig& checked(const SchedulerConfig& config) {
   HEADRACE_CHECK(config.block_size > 0 && config.num_blocks > 0, config.num_blocks, " x ",
                  config.block_size);
   HEADRACE_CHECK(config.num_host_blocks >= 0, config.num_host_blocks);
+  HEADRACE_CHECK(!config.windows.empty());
   HEADRACE_CHECK(config.max_model_len > 0 && config.max_model_len <= kMaxPositions &&
                      config.block_size <= kMaxPositions,
                  config.max_model_len);
@@ -45,15 +47,22 @@ const SchedulerConfig& checked(const SchedulerConfig& config) {
 
 }  // namespace
 
+KvGroups kv_groups(const SchedulerConfig& config) {
+  const int32_t chunk = config.max_prefill_chunk;
+  const int32_t rows = config.max_num_batched_tokens;
+  return {config.block_size, config.windows, chunk > 0 ? std::min(chunk, rows) : rows};
+}
+
 Scheduler::Scheduler(const SchedulerConfig& config)
     : impl_(std::make_unique<Impl>(checked(config))) {}
 
 Scheduler::~Scheduler() = default;
 
 bool Scheduler::fits(int64_t prompt_tokens, int64_t max_tokens) const {
-  const int64_t room = int64_t{impl_->config.num_blocks} * impl_->config.block_size;
-  return prompt_tokens >= 1 && prompt_tokens <= room && max_tokens >= 0 && max_tokens <= room &&
-         prompt_tokens + std::max<int64_t>(max_tokens, 1) - 1 <= room;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return prompt_tokens >= 1 && prompt_tokens <= kMost && max_tokens >= 0 && max_tokens <= kMost &&
+         impl_->blocks.groups().most_blocks(prompt_tokens + std::max<int64_t>(max_tokens, 1) - 1) <=
+             impl_->config.num_blocks;
 }
 
 bool Scheduler::fits_step(int64_t prompt_tokens) const {
@@ -76,7 +85,7 @@ SeqId Scheduler::add(SeqSpec spec) {
   HEADRACE_CHECK(std::ranges::is_sorted(spec.end_tokens));
   HEADRACE_CHECK(std::ranges::none_of(spec.stop_sequences, &std::vector<int32_t>::empty));
   const SeqId id = ++impl_->last_id;
-  auto owner = std::make_unique<Sequence>(id, std::move(spec), impl_->config.block_size);
+  auto owner = std::make_unique<Sequence>(id, std::move(spec), impl_->blocks.groups());
   Sequence& seq = *owner;
   impl_->sequences.emplace(id, std::move(owner));
   try {
@@ -198,12 +207,13 @@ CommittedSeq Scheduler::Impl::settle(const PlannedRows& planned, std::span<const
     out.stop_sequence = ending.stop_sequence;
   }
   if (!seq.generates() && seq.computed == seq.num_prompt) out.end = SeqEnd::kPrompt;
-  publish_full_blocks(seq);
+  publish_full_columns(seq);
+  blocks.give_back(seq.blocks, seq.computed, seq.published - 1);
   if (out.end != SeqEnd::kNone) remove(seq);
   return out;
 }
 
-void Scheduler::Impl::publish_full_blocks(Sequence& seq) {
+void Scheduler::Impl::publish_full_columns(Sequence& seq) {
   const auto size = static_cast<size_t>(seq.block_size);
   for (; seq.published < seq.computed / seq.block_size; ++seq.published) {
     const auto index = static_cast<size_t>(seq.published);

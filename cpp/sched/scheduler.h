@@ -19,6 +19,7 @@
 #include "headrace/options.h"
 #include "kv/cache_identity.h"
 #include "kv/kv_blocks.h"
+#include "kv/kv_groups.h"
 
 namespace headrace {
 
@@ -36,6 +37,8 @@ struct SchedulerConfig {
   int32_t num_blocks = 0;
   bool enable_prefix_caching = true;
   int32_t num_host_blocks = 0;  ///< places for blocks that leave the prefix cache; 0 = none
+  /// KvGroups::windows of the cache; those of 0 first.
+  std::vector<int32_t> windows = {0};
   OutOfBlocks out_of_blocks = OutOfBlocks::kPreempt;
 };
 
@@ -89,7 +92,8 @@ struct PlannedSeq {
   int32_t drawn_by = -1;
   // Valid until the next call of plan_ahead() or commit(), or until the sequence is cancelled:
   std::span<const int32_t> tokens;  ///< [num_tokens] ids
-  std::span<const int32_t> blocks;  ///< block table, covers all rows and drafts
+  /// Block tables by group. They cover all rows and drafts, and lack what has been given back.
+  std::span<const std::vector<int32_t>> tables;
 };
 
 struct StepPlan {
@@ -127,6 +131,9 @@ struct SchedulerStats {
   uint64_t moved_to_host = 0, moved_from_host = 0;  ///< blocks
   uint64_t preemptions = 0, interruptions = 0;
 };
+
+/// What the sequences of such a scheduler hold.
+KvGroups kv_groups(const SchedulerConfig& config);
 
 class Scheduler {
  public:

@@ -7,19 +7,31 @@
 
 namespace headrace {
 
-Sequence::Sequence(SeqId id_in, SeqSpec spec_in, int32_t block_size_in)
+Sequence::Sequence(SeqId id_in, SeqSpec spec_in, const KvGroups& groups_in)
     : id(id_in),
       spec(std::move(spec_in)),
       num_prompt(static_cast<int32_t>(spec.prompt.size())),
-      block_size(block_size_in),
+      groups(groups_in),
+      block_size(groups_in.block_size),
       tokens(std::move(spec.prompt)),
+      blocks(groups_in.size()),
       ready_until(spec.ready_until) {}
 
-int32_t Sequence::blocks_ahead() const noexcept {
+int32_t Sequence::columns_ahead() const noexcept {
   // The last token of the output is never computed.
   const int64_t most = int64_t{num_prompt} + std::max(spec.max_tokens, 1) - 1;
   const int64_t ahead = std::min<int64_t>(most, int64_t{length()} + block_size);
   return static_cast<int32_t>(ceil_div<int64_t>(ahead, block_size));
+}
+
+int32_t Sequence::blocks_wanted(int32_t computed_tokens, int32_t taken) const noexcept {
+  const int32_t columns = columns_ahead();
+  int64_t wanted = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const int64_t most = groups.held_columns(g, columns, length() - computed_tokens);
+    wanted += std::max<int64_t>(0, most - blocks.held(g) - taken);
+  }
+  return static_cast<int32_t>(wanted);
 }
 
 int32_t Sequence::ending_sequence(int32_t output_count) const {

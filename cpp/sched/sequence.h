@@ -12,19 +12,21 @@
 namespace headrace {
 
 struct Sequence {
-  Sequence(SeqId id, SeqSpec spec, int32_t block_size);
+  /// `groups` outlive it.
+  Sequence(SeqId id, SeqSpec spec, const KvGroups& groups);
 
   const SeqId id;
   SeqSpec spec;  ///< without its prompt, which has moved to `tokens`
   const int32_t num_prompt;
+  const KvGroups& groups;
   const int32_t block_size;
 
   std::vector<int32_t> tokens;  ///< prompt, then output
-  /// The block table; covers `computed` and the planned rows. The first `published` blocks are in
+  /// The block tables; cover `computed` and the planned rows. The first `published` columns are in
   /// the prefix index, the other blocks are private.
-  std::vector<int32_t> blocks;
+  KvTables blocks;
   int32_t computed = 0;   ///< tokens whose keys and values are in the blocks, committed
-  int32_t published = 0;  ///< blocks
+  int32_t published = 0;  ///< columns
   int32_t in_flight = 0;  ///< rows after them in uncommitted plans, without drafts
   int32_t to_come = 0;    ///< tokens that these rows will give, without guesses: 0 to 2
   int32_t draw = 0;       ///< its index among the sampling sequences of its last plan
@@ -36,7 +38,9 @@ struct Sequence {
   bool postponed = false;   ///< Scheduler::postpone
 
   int32_t num_tokens() const noexcept { return static_cast<int32_t>(tokens.size()); }
-  int32_t num_blocks() const noexcept { return static_cast<int32_t>(blocks.size()); }
+  int32_t num_columns() const noexcept { return blocks.columns(); }
+  /// Positions that the columns have.
+  int32_t covered() const noexcept { return num_columns() * block_size; }
   /// The position of its next row.
   int32_t next_position() const noexcept { return computed + in_flight; }
   /// The number of its tokens, including those that are being drawn.
@@ -61,15 +65,17 @@ struct Sequence {
   int32_t max_drafts() const noexcept {
     return std::min(wished_drafts, num_prompt + spec.max_tokens - 1 - num_tokens());
   }
-  /// Its next row needs another block.
-  bool lacks_block() const noexcept { return next_position() == num_blocks() * block_size; }
+  /// Its next row needs another column.
+  bool lacks_column() const noexcept { return next_position() == covered(); }
   bool reads_cache() const noexcept {
     return spec.read_prefix_cache && !spec.wants_all_prompt_logits;
   }
 
-  /// Blocks for its known tokens and one more block, if it may still grow that far. An admission
-  /// should have that many.
-  int32_t blocks_ahead() const noexcept;
+  /// Columns for its known tokens and one more column, if it may still grow that far.
+  int32_t columns_ahead() const noexcept;
+  /// Blocks that it is about to use beyond those that it holds, when it has `computed_tokens`, and
+  /// `taken` more columns. An admission should have that many.
+  int32_t blocks_wanted(int32_t computed_tokens, int32_t taken = 0) const noexcept;
   struct Ending {
     SeqEnd end = SeqEnd::kNone;
     int32_t stop_sequence = -1;  ///< which one

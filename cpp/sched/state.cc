@@ -24,7 +24,6 @@ void SchedulerState::stop_running(Sequence& seq) {
 
 void SchedulerState::drop_blocks(Sequence& seq) {
   blocks.release(seq.blocks);
-  seq.blocks.clear();
   seq.computed = seq.published = 0;
   seq.ready_until = seq.spec.ready_until;
 }

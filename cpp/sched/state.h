@@ -28,7 +28,7 @@ struct PlannedRows {
 struct SchedulerState {
   explicit SchedulerState(const SchedulerConfig& config_in)
       : config(config_in),
-        blocks(config_in.num_blocks, config_in.block_size, config_in.enable_prefix_caching,
+        blocks(config_in.num_blocks, kv_groups(config_in), config_in.enable_prefix_caching,
                config_in.num_host_blocks) {}
 
   const SchedulerConfig config;

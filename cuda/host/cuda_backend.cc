@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/checks/op_checks_attention.h"
 #include "backend/host/cpu_info.h"
 #include "base/check.h"
 #include "base/checked_math.h"
@@ -214,23 +215,17 @@ std::unique_ptr<PackedLora> CudaBackend::pack_lora(const LoraSpec& spec) {
   return pack_device_lora(spec, memory_, lora_uploader_);
 }
 
-size_t CudaBackend::kv_block_bytes(const KvCacheSpec& spec) const {
-  return DeviceKvCache::block_bytes(spec);
+size_t CudaBackend::kv_block_bytes(const CacheLayout& layout) const {
+  return DeviceKvCache::block_bytes(layout);
 }
 
-std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) {
-  HEADRACE_CHECK(spec.num_layers > 0 && spec.num_kv_heads > 0 && spec.head_dim > 0 &&
-                     spec.block_size > 0 && num_blocks >= 0 &&
-                     (storable(spec.dtype) || kv_has_scales(spec.dtype)),
-                 dtype_name(spec.dtype));
-  if (kv_has_scales(spec.dtype)) refuse(refused_.code_writes);
+std::unique_ptr<KvCache> CudaBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks) {
+  check_cache_layout(layout, num_blocks);
+  if (kv_has_scales(layout.groups.front().rows.dtype)) refuse(refused_.code_writes);
   const auto bytes =
-      checked_mul(static_cast<uint64_t>(num_blocks) + 1, DeviceKvCache::block_bytes(spec));
+      checked_mul(static_cast<uint64_t>(num_blocks) + 1, DeviceKvCache::block_bytes(layout));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
-  auto cache = std::make_unique<DeviceKvCache>(spec, num_blocks, memory_.allocate(*bytes));
-  kv_block_size_ = spec.block_size;
-  spare_slot_ = cache->spare_slot();
-  return cache;
+  return std::make_unique<DeviceKvCache>(layout, num_blocks, memory_.allocate(*bytes));
 }
 
 void CudaBackend::add_host_blocks(KvCache& cache, int32_t count) {

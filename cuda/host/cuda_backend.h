@@ -79,8 +79,8 @@ class CudaBackend : public Backend {
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
   TensorView pack_float_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
-  size_t kv_block_bytes(const KvCacheSpec& spec) const override;
-  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
+  size_t kv_block_bytes(const CacheLayout& layout) const override;
+  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks) override;
   void add_host_blocks(KvCache& cache, int32_t count) override;
   void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override;
   void reserve(const std::function<void()>& ops) override;
@@ -147,13 +147,17 @@ class CudaBackend : public Backend {
     const int32_t* drawn_by = nullptr;        ///< StepBatch::drawn
     const int32_t* axis_positions = nullptr;  ///< StepBatch::rope_positions, null: there are none
     const int32_t* used_rows = nullptr;       ///< one number: those of the batch
-    const int64_t* slots = nullptr;
-    const int32_t* block_tables = nullptr;
-    int64_t table_stride = 0;
+    int64_t table_stride = 0;                 ///< 0: there are no tables
     bool ends_with_draws = false;             ///< on the first rank
     bool spreads = false;                     ///< SampleArgs::spreads of these
     const SampleRowArgs* draws = nullptr;     ///< [rows], null: it ends with the logits here
     SampleRowResult* const* drawn = nullptr;  ///< where draw() leaves results
+  };
+
+  /// Of a group of the step's cache, on the device.
+  struct GroupTables {
+    const int64_t* slots;   ///< [rows] where each row's keys and values go
+    const int32_t* blocks;  ///< [sequences][table_stride]
   };
 
   /// A shape of attention that the model has, and the step's work for it.
@@ -221,7 +225,7 @@ class CudaBackend : public Backend {
   void queue_rows();
   void queue_axis_positions();
   void queue_draws();
-  void queue_tables();
+  void queue_tables(int32_t group);
   void queue_plan(PlannedAttention& planned);
   PlannedAttention& planned_attention(const AttentionShape& shape);
   const RopeFrequencies& frequencies(const RopeSpec& spec);
@@ -230,7 +234,8 @@ class CudaBackend : public Backend {
   std::byte* pinned_results(size_t bytes);
   /// At least `bytes` of device memory in `workspace`, contents undefined.
   void* grow(Buffer& workspace, size_t bytes);
-  void check_cache(const KvCache& cache) const;
+  /// Of the layer's group. REQUIRES: the cache is the step's.
+  const GroupTables& tables_of(const KvCache& cache, int32_t layer) const;
   struct SampleBatch;
   struct SampleOutput;
   static SampleOutput output_in(std::byte* memory, size_t rows, int32_t max_logprobs);
@@ -307,9 +312,7 @@ class CudaBackend : public Backend {
   Buffer experts_workspace_;   ///< of route(), then of experts()
   Buffer attention_counters_;  ///< zero between kernels
   int workspace_generation_ = 0;
-  bool reserving_ = false;     ///< ops take their memory and compute nothing
-  int32_t kv_block_size_ = 0;  ///< of the cache; 0: there is none yet
-  int64_t spare_slot_ = 0;     ///< of the cache, for padding rows
+  bool reserving_ = false;  ///< ops take their memory and compute nothing
   std::vector<RopeFrequencies> rope_frequencies_;
   std::vector<PlannedAttention> attentions_;
   std::vector<Segments> segments_;
@@ -321,8 +324,9 @@ class CudaBackend : public Backend {
   std::set<std::string> tried_;        ///< trials of models
   std::unique_ptr<SwapStream> swaps_;  ///< null: no cache has host blocks
   Step step_;
-  int step_generation_ = 0;        // of arena_, where the step began
-  std::vector<int32_t> host_i32_;  // reused from step to step
+  std::vector<GroupTables> tables_;  ///< the step's, by group
+  int step_generation_ = 0;          // of arena_, where the step began
+  std::vector<int32_t> host_i32_;    // reused from step to step
   std::vector<int64_t> host_i64_;
 };
 

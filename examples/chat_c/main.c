@@ -26,6 +26,7 @@ static void ok(headrace_code code) {
 /* A message that doesn't fit is cut, and refused when it is sent. */
 static void add(const char* message) {
   char* end = strrchr(messages, ']');
+  if (end == NULL) return; /* one before has been cut */
   snprintf(end, sizeof messages - (size_t)(end - messages), "%s%s]", end > messages + 1 ? ", " : "",
            message);
 }

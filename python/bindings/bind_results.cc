@@ -106,6 +106,7 @@ void bind_model_info(py::module_& module) {
       .def_readonly("block_size", &I::block_size)
       .def_readonly("num_kv_blocks", &I::num_kv_blocks)
       .def_readonly("num_host_kv_blocks", &I::num_host_kv_blocks)
+      .def_readonly("num_kv_groups", &I::num_kv_groups)
       .def_readonly("num_threads", &I::num_threads)
       .def_readonly("tensor_parallel_size", &I::tensor_parallel_size)
       .def_readonly("data_parallel_size", &I::data_parallel_size)

@@ -50,8 +50,11 @@ TensorView AheadRunner::forward(const StepBatch& batch,
   work.seqs.assign(batch.seqs.begin(), batch.seqs.end());
   work.adapters.assign(adapters.begin(), adapters.end());
   for (SeqSlice& seq : work.seqs) {
-    work.blocks.push_back(copy_of(seq.blocks));
-    seq.blocks = work.blocks.back();
+    std::vector<std::vector<int32_t>>& tables = work.tables.emplace_back();
+    for (int32_t i = 0; i < std::max(seq.blocks.num_tables(), 1); ++i) {
+      tables.push_back(copy_of(seq.blocks[i]));
+    }
+    seq.blocks = tables;
   }
   last_ready_ = std::max(last_ready_, Clock::now()) +
                 std::chrono::nanoseconds(control_->device_nanoseconds.load());

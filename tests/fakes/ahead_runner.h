@@ -69,7 +69,7 @@ class AheadRunner final : public internal::StepRunner {
     std::deque<std::vector<float>> numbers;                          ///< of them
     std::vector<SeqSlice> seqs;
     std::vector<const LoraAdapter*> adapters;
-    std::vector<std::vector<int32_t>> blocks;
+    std::vector<std::vector<std::vector<int32_t>>> tables;  ///< of seqs, by group
     std::deque<Draw> draws;
     Clock::time_point ready;
     bool is_computed = false;

@@ -163,7 +163,7 @@ FakeRunner::~FakeRunner() { --control_->models_alive; }
 FakeRunner::Cell& FakeRunner::cell(const SeqSlice& seq, int32_t position) {
   const auto index = static_cast<size_t>(position / shape_.block_size);
   HEADRACE_CHECK(index < seq.blocks.size(), position);
-  const int32_t block = seq.blocks[index];
+  const int32_t block = seq.blocks[0][index];
   HEADRACE_CHECK(block >= 0 && block < shape_.num_blocks, block);
   return cells_[static_cast<size_t>(block * shape_.block_size + position % shape_.block_size)];
 }

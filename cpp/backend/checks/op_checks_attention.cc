@@ -14,25 +14,18 @@ void check_step_matrix(const StepBatch& batch, const TensorView& x, int64_t cols
   HEADRACE_CHECK(x.row_stride >= cols && (x.data != nullptr || x.rows() == 0), x.row_stride);
 }
 
-void check_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim, const KvCache& cache,
-                 int32_t layer) {
-  const KvCacheSpec& spec = cache.spec();
-  HEADRACE_CHECK(num_kv_heads == spec.num_kv_heads && head_dim == spec.head_dim, num_kv_heads,
-                 " x ", head_dim, " in a cache of ", spec.num_kv_heads, " x ", spec.head_dim);
-  HEADRACE_CHECK(num_heads > 0 && num_heads % num_kv_heads == 0, num_heads, " on ", num_kv_heads);
-  HEADRACE_CHECK(layer >= 0 && layer < spec.num_layers, layer, " of ", spec.num_layers);
-}
-
-/// Blocks [first, last] of every sequence's table exist.
+/// Blocks [first, last] of every sequence's table of the group exist.
 template <class First>
-void check_blocks(const StepBatch& batch, const KvCache& cache, const First& first) {
-  const int64_t block_size = cache.spec().block_size;
+void check_blocks(const StepBatch& batch, const KvCache& cache, int32_t group, const First& first) {
+  const int64_t block_size = cache.block_size();
   for (const SeqSlice& seq : batch.seqs) {
+    HEADRACE_CHECK(seq.blocks.has(group), group, " of ", seq.blocks.num_tables());
+    const std::span<const int32_t> table = seq.blocks[group];
     const int64_t end = static_cast<int64_t>(seq.start_pos) + seq.num_rows;
-    HEADRACE_CHECK(static_cast<int64_t>(seq.blocks.size()) * block_size >= end, end, " tokens in ",
-                   seq.blocks.size(), " blocks");
+    HEADRACE_CHECK(static_cast<int64_t>(table.size()) * block_size >= end, end, " tokens in ",
+                   table.size(), " blocks");
     for (int64_t i = first(seq) / block_size; i < ceil_div(end, block_size); ++i) {
-      const int32_t block = seq.blocks[static_cast<size_t>(i)];
+      const int32_t block = table[static_cast<size_t>(i)];
       HEADRACE_CHECK(block >= 0 && block < cache.num_blocks(), block, " of ", cache.num_blocks());
     }
   }
@@ -51,18 +44,43 @@ bool storable_kv(DType dtype) noexcept {
          dtype == DType::kI8 || dtype == DType::kF8E4M3 || dtype == DType::kU4;
 }
 
-void check_kv_spec(const KvCacheSpec& spec, int32_t num_blocks) {
-  HEADRACE_CHECK(spec.num_layers > 0 && spec.num_kv_heads > 0 && num_blocks >= 0);
-  HEADRACE_CHECK(spec.head_dim >= 16 && spec.head_dim <= 256 && spec.head_dim % 16 == 0,
-                 spec.head_dim);
-  HEADRACE_CHECK(spec.block_size >= 16 && spec.block_size % 16 == 0, spec.block_size);
-  HEADRACE_CHECK(storable_kv(spec.dtype), dtype_name(spec.dtype));
+void check_cache_layout(const CacheLayout& layout, int32_t num_blocks) {
+  HEADRACE_CHECK(!layout.groups.empty() && !layout.layers.empty() && num_blocks >= 0, num_blocks);
+  HEADRACE_CHECK(layout.block_size >= 16 && layout.block_size % 16 == 0, layout.block_size);
+  const PagedRows& rows = layout.groups.front().rows;
+  HEADRACE_CHECK(rows.num_kv_heads > 0, rows.num_kv_heads);
+  HEADRACE_CHECK(rows.key_dim >= 16 && rows.key_dim <= 256 && rows.key_dim % 16 == 0, rows.key_dim);
+  HEADRACE_CHECK(rows.value_dim == rows.key_dim, rows.value_dim);
+  HEADRACE_CHECK(storable_kv(rows.dtype), dtype_name(rows.dtype));
+  for (const CacheGroup& group : layout.groups) {
+    PagedRows alike = group.rows;
+    alike.window = rows.window;
+    HEADRACE_CHECK(alike == rows && group.rows.window >= 0 && group.num_layers > 0,
+                   group.num_layers);
+  }
+  for (const CachePlace& place : layout.layers) {
+    HEADRACE_CHECK(place.group >= 0 && place.group < layout.num_groups(), place.group);
+    const CacheGroup& group = layout.groups[static_cast<size_t>(place.group)];
+    HEADRACE_CHECK(place.slot >= 0 && place.slot < group.num_layers, place.slot);
+  }
+}
+
+void check_cache_use(const StepBatch& batch, const KvCache& cache, const CacheUse& use) {
+  const PagedRows& rows = cache.rows();
+  HEADRACE_CHECK(batch.cache == &cache, "the step's tables are of another cache");
+  HEADRACE_CHECK(use.num_kv_heads == rows.num_kv_heads && use.head_dim == rows.key_dim,
+                 use.num_kv_heads, " x ", use.head_dim, " in a cache of ", rows.num_kv_heads, " x ",
+                 rows.key_dim);
+  HEADRACE_CHECK(use.num_heads > 0 && use.num_heads % use.num_kv_heads == 0, use.num_heads, " on ",
+                 use.num_kv_heads);
+  HEADRACE_CHECK(use.layer >= 0 && use.layer < cache.layout().num_layers(), use.layer, " of ",
+                 cache.layout().num_layers());
 }
 
 void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,
                          const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
                          int32_t layer) {
-  check_heads(spec.num_heads, spec.num_kv_heads, spec.head_dim, cache, layer);
+  check_cache_use(batch, cache, {spec.num_heads, spec.num_kv_heads, spec.head_dim, layer});
   check_step_matrix(batch, qkv,
                     (static_cast<int64_t>(spec.num_heads) + 2 * spec.num_kv_heads) * spec.head_dim);
   HEADRACE_CHECK(
@@ -71,18 +89,20 @@ void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const Qk
   if (rope.rotary_dim > 0) check_step_matrix(batch, rope_table, rope.rotary_dim);
   check_norm(spec.q_norm, spec.head_dim);
   check_norm(spec.k_norm, spec.head_dim);
-  check_blocks(batch, cache, [](const SeqSlice& seq) { return seq.start_pos; });
+  check_blocks(batch, cache, cache.layout().place(layer).group,
+               [](const SeqSlice& seq) { return seq.start_pos; });
 }
 
 void check_attention(const StepBatch& batch, const TensorView& q, const AttentionSpec& spec,
                      const KvCache& cache, int32_t layer, const TensorView& out) {
-  check_heads(spec.num_heads, spec.num_kv_heads, spec.head_dim, cache, layer);
+  check_cache_use(batch, cache, {spec.num_heads, spec.num_kv_heads, spec.head_dim, layer});
   const int64_t cols = static_cast<int64_t>(spec.num_heads) * spec.head_dim;
   check_step_matrix(batch, q, cols);
   check_step_matrix(batch, out, cols);
   HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0), spec.window);
-  if (layer > 0) return;
-  check_blocks(batch, cache, [&](const SeqSlice& seq) {
+  const CachePlace& place = cache.layout().place(layer);
+  if (place.slot > 0) return;
+  check_blocks(batch, cache, place.group, [&](const SeqSlice& seq) {
     const int32_t window = spec.window == 0 ? seq.start_pos + 1 : spec.window;
     return seq.start_pos < window ? 0 : seq.start_pos - window + 1;
   });

@@ -11,11 +11,17 @@ namespace headrace {
 
 /// Are there caches of that dtype?
 bool storable_kv(DType dtype) noexcept;
-void check_kv_spec(const KvCacheSpec& spec, int32_t num_blocks);
+void check_cache_layout(const CacheLayout& layout, int32_t num_blocks);
+/// The heads that an op has, and the layer that it works on.
+struct CacheUse {
+  int32_t num_heads, num_kv_heads, head_dim, layer;
+};
+void check_cache_use(const StepBatch& batch, const KvCache& cache, const CacheUse& use);
 void check_rope_kv_write(const StepBatch& batch, const TensorView& qkv, const QkvSpec& spec,
                          const RopeSpec& rope, const TensorView& rope_table, const KvCache& cache,
                          int32_t layer);
-/// Block ids are looked at for layer 0 only: the same tables serve all layers.
+/// Block ids are looked at for the first layer of each group only: the same tables serve the
+/// others.
 void check_attention(const StepBatch& batch, const TensorView& q, const AttentionSpec& spec,
                      const KvCache& cache, int32_t layer, const TensorView& out);
 void check_sample(const TensorView& logits, int32_t vocab_size, std::span<const SampleRow> rows,

@@ -57,7 +57,8 @@ struct AttentionSpec {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   float scale = 1.0f;  ///< multiplies q . k
-  /// Row at position p sees keys at positions (p - window, p]; 0 = all of [0, p].
+  /// Row at position p sees keys at positions (p - window, p]; 0 = all of [0, p]. Block tables may
+  /// lack the blocks behind it that PagedRows::window names.
   int32_t window = 0;
   /// False: bidirectional. Every row sees all keys that its sequence has after this step, so that
   /// what is to see each other must come in one step. REQUIRES then: window == 0.
@@ -150,8 +151,8 @@ class Backend {
   /// destroyed by any thread at any time, also during a step.
   virtual std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) = 0;
 
-  virtual size_t kv_block_bytes(const KvCacheSpec& spec) const = 0;
-  virtual std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) = 0;
+  virtual size_t kv_block_bytes(const CacheLayout& layout) const = 0;
+  virtual std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks) = 0;
   /// Adds `count` host blocks to a cache of this backend: memory of the host, which no op but
   /// copy_blocks() uses. Throws Error(kOutOfMemory) if it cannot be had. REQUIRES: the cache has
   /// none yet.
@@ -259,7 +260,8 @@ class Backend {
 
   /// qkv [T, (nq + 2*nkv)*d]: q heads, k heads, v heads of each row. Normalises q and k if the
   /// spec says so, rotates both by `rope_table` [T, rotary_dim] (q in place), and writes k and v
-  /// of every row into `cache` at the step's positions, rounded to the cache's dtype.
+  /// of every row into `cache` at the step's positions, rounded to the cache's dtype. `layer`: its
+  /// number in the cache's layout. REQUIRES, as attention(): StepBatch::cache is `cache`.
   virtual void rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                              TensorView rope_table, KvCache& cache, int32_t layer) = 0;
 

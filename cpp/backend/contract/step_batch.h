@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <span>
 
+#include "backend/contract/block_tables.h"
 #include "backend/contract/sample_op.h"
 #include "tensor/tensor_view.h"
 
 namespace headrace {
+
+class KvCache;
 
 inline constexpr int32_t kNoAdapter = -1;
 
@@ -20,9 +23,8 @@ struct SeqSlice {
   int32_t first_row = 0;
   int32_t num_rows = 0;   ///< >= 1; a decode has 1
   int32_t start_pos = 0;  ///< tokens of this sequence already in the KV cache
-  /// Block table: blocks[i] holds positions [i * block_size, (i + 1) * block_size).
-  /// Covers at least start_pos + num_rows positions.
-  std::span<const int32_t> blocks;
+  /// They cover at least start_pos + num_rows positions.
+  BlockTables blocks;
   /// Adapter that all its rows use: its number among those that the decoder is given for the step,
   /// or kNoAdapter. Ops take LoraGroups.
   int32_t adapter = kNoAdapter;
@@ -71,6 +73,8 @@ struct StepBatch {
   std::span<const SampleRow> draws = {};
   /// For the decoder: rows behind the final norm are wanted of all rows (Decoder::hidden).
   bool all_hidden = false;
+  /// That the sequences' block tables are of; null: no op of the step uses one.
+  const KvCache* cache = nullptr;
 
   std::array<int32_t, 3> rope_position(size_t row) const noexcept {
     if (rope_positions.empty()) return {positions[row], positions[row], positions[row]};

@@ -60,8 +60,8 @@ class CpuBackend : public Backend {
   std::unique_ptr<PackedWeight> restore_weight(const WeightShape& shape, Buffer contents) override;
   TensorView pack_vector(const WeightPart& part, Buffer* owner) override;
   std::unique_ptr<PackedLora> pack_lora(const LoraSpec& spec) override;
-  size_t kv_block_bytes(const KvCacheSpec& spec) const override;
-  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override;
+  size_t kv_block_bytes(const CacheLayout& layout) const override;
+  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks) override;
   void add_host_blocks(KvCache& cache, int32_t count) override;
 
   void reserve(const std::function<void()>& ops) override;

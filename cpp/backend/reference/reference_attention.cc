@@ -15,27 +15,33 @@ namespace headrace {
 
 namespace {
 
-/// float32 [layer][block][slot][k heads, then v heads][d], values rounded to the cache's dtype.
+/// float32 [slot of a layer][block][token][k heads, then v heads][d], values rounded to the cache's
+/// dtype.
 class ReferenceKvCache final : public ArrayKvCache {
  public:
-  ReferenceKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer memory)
-      : ArrayKvCache(spec, num_blocks), memory_(std::move(memory)) {
-    const size_t bytes = reference_kv_block_bytes(spec) / static_cast<size_t>(spec.num_layers);
-    for (int32_t layer = 0; layer < spec.num_layers; ++layer) add_array(at(layer, 0, 0), bytes);
+  ReferenceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer memory)
+      : ArrayKvCache(layout, num_blocks), memory_(std::move(memory)) {
+    const int32_t slots = layout.num_slots();
+    const size_t bytes = reference_kv_block_bytes(layout) / static_cast<size_t>(slots);
+    for (int32_t slot = 0; slot < slots; ++slot) add_array(in_slot(slot, 0, 0), bytes);
   }
 
   float* at(int32_t layer, const SeqSlice& seq, int32_t position) const {
-    const int32_t size = spec().block_size;
-    return at(layer, seq.blocks[static_cast<size_t>(position / size)], position % size);
+    const std::span<const int32_t> table = seq.blocks[layout().place(layer).group];
+    const int32_t size = block_size();
+    return at(layer, table[static_cast<size_t>(position / size)], position % size);
   }
 
-  float* at(int32_t layer, int32_t block, int32_t slot) const {
-    const KvCacheSpec& s = spec();
-    const int64_t token = (int64_t{layer} * num_blocks() + block) * s.block_size + slot;
-    return static_cast<float*>(memory_.data) + token * 2 * s.num_kv_heads * s.head_dim;
+  float* at(int32_t layer, int32_t block, int32_t token) const {
+    return in_slot(layout().place(layer).slot, block, token);
   }
 
  private:
+  float* in_slot(int32_t slot, int32_t block, int32_t token) const {
+    const int64_t row = (int64_t{slot} * num_blocks() + block) * block_size() + token;
+    return static_cast<float*>(memory_.data) + row * 2 * rows().num_kv_heads * rows().key_dim;
+  }
+
   Backend::Buffer memory_;
 };
 
@@ -145,26 +151,28 @@ void attend(const float* query, int32_t d, double scale, int32_t first, int32_t 
 
 }  // namespace
 
-size_t reference_kv_block_bytes(const KvCacheSpec& spec) {
-  check_kv_spec(spec, 0);
-  return size_t{8} * static_cast<size_t>(spec.num_layers) * static_cast<size_t>(spec.block_size) *
-         static_cast<size_t>(spec.num_kv_heads) * static_cast<size_t>(spec.head_dim);
+size_t reference_kv_block_bytes(const CacheLayout& layout) {
+  check_cache_layout(layout, 0);
+  const PagedRows& rows = layout.groups.front().rows;
+  return size_t{8} * static_cast<size_t>(layout.num_slots()) *
+         static_cast<size_t>(layout.block_size) * static_cast<size_t>(rows.num_kv_heads) *
+         static_cast<size_t>(rows.key_dim);
 }
 
-std::unique_ptr<KvCache> make_reference_kv_cache(const KvCacheSpec& spec, int32_t num_blocks,
+std::unique_ptr<KvCache> make_reference_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                                  HostMemory& memory) {
-  check_kv_spec(spec, num_blocks);
+  check_cache_layout(layout, num_blocks);
   return std::make_unique<ReferenceKvCache>(
-      spec, num_blocks,
-      memory.allocate(reference_kv_block_bytes(spec) * static_cast<size_t>(num_blocks)));
+      layout, num_blocks,
+      memory.allocate(reference_kv_block_bytes(layout) * static_cast<size_t>(num_blocks)));
 }
 
 void reference_kv_read(const KvCache& cache, int32_t layer, int32_t block, int32_t kv_head,
                        int32_t slot, float* key, float* value) {
-  const KvCacheSpec& spec = cache.spec();
+  const int32_t heads = cache.rows().num_kv_heads, d = cache.rows().key_dim;
   const float* from = dynamic_cast<const ReferenceKvCache&>(cache).at(layer, block, slot);
-  std::copy_n(from + kv_head * spec.head_dim, spec.head_dim, key);
-  std::copy_n(from + (spec.num_kv_heads + kv_head) * spec.head_dim, spec.head_dim, value);
+  std::copy_n(from + kv_head * d, d, key);
+  std::copy_n(from + (heads + kv_head) * d, d, value);
 }
 
 void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSpec& spec,
@@ -175,7 +183,7 @@ void reference_rope_kv_write(const StepBatch& batch, TensorView qkv, const QkvSp
   for (const SeqSlice& seq : batch.seqs) {
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const int32_t row = seq.first_row + i;
-      write_row(qkv.row<float>(row), spec, rope, rope_table.row<float>(row), cache.spec().dtype,
+      write_row(qkv.row<float>(row), spec, rope, rope_table.row<float>(row), cache.rows().dtype,
                 slots.at(layer, seq, seq.start_pos + i));
     }
   }

@@ -10,9 +10,9 @@
 
 namespace headrace {
 
-size_t reference_kv_block_bytes(const KvCacheSpec& spec);
+size_t reference_kv_block_bytes(const CacheLayout& layout);
 
-std::unique_ptr<KvCache> make_reference_kv_cache(const KvCacheSpec& spec, int32_t num_blocks,
+std::unique_ptr<KvCache> make_reference_kv_cache(const CacheLayout& layout, int32_t num_blocks,
                                                  HostMemory& memory);
 
 /// The key and the value [head_dim] of one token, for tests.

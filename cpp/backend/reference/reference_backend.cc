@@ -186,15 +186,15 @@ class ReferenceBackend final : public Backend {
     return TensorView(owner->data, DType::kF32, {part.n});
   }
 
-  size_t kv_block_bytes(const KvCacheSpec& spec) const override {
-    return reference_kv_block_bytes(spec);
+  size_t kv_block_bytes(const CacheLayout& layout) const override {
+    return reference_kv_block_bytes(layout);
   }
-  std::unique_ptr<KvCache> make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) override {
-    return make_reference_kv_cache(spec, num_blocks, memory_);
+  std::unique_ptr<KvCache> make_kv_cache(const CacheLayout& layout, int32_t num_blocks) override {
+    return make_reference_kv_cache(layout, num_blocks, memory_);
   }
   void add_host_blocks(KvCache& cache, int32_t count) override {
     dynamic_cast<ArrayKvCache&>(cache).add_host_blocks(
-        count, memory_.allocate(kv_block_bytes(cache.spec()) * static_cast<size_t>(count)));
+        count, memory_.allocate(kv_block_bytes(cache.layout()) * static_cast<size_t>(count)));
   }
   void copy_blocks(KvCache& cache, std::span<const BlockCopy> copies) override {
     const auto& arrays = dynamic_cast<const ArrayKvCache&>(cache);

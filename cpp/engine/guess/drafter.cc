@@ -18,7 +18,7 @@ void GuessBatch::add(const Drafter::Request& request, int32_t first,
   drawing_.push_back(&request);
 }
 
-void GuessBatch::add(std::span<const int32_t> blocks, int32_t num_prompt_tokens, int32_t first,
+void GuessBatch::add(const BlockTables& blocks, int32_t num_prompt_tokens, int32_t first,
                      std::span<const int32_t> tokens) {
   slices_.push_back({num_rows(), static_cast<int32_t>(tokens.size()), first, blocks});
   for (const int32_t token : tokens) {

@@ -33,7 +33,7 @@ class Drafter {
   /// A request for guesses.
   struct Request {
     std::span<const int32_t> tokens;  ///< all known tokens, >= 1
-    std::span<const int32_t> blocks;  ///< cover the known tokens and the guesses
+    BlockTables blocks;               ///< cover the known tokens and the guesses
     int32_t num_prompt_tokens = 0;
     int32_t most = 0;                       ///< most guesses, >= 1
     const SamplerState* sampler = nullptr;  ///< draws the guesses with its random numbers
@@ -60,7 +60,7 @@ class GuessBatch {
   void add(const Drafter::Request& request, int32_t first, std::span<const int32_t> tokens,
            bool draws);
   /// Adds rows without a request; they are only read.
-  void add(std::span<const int32_t> blocks, int32_t num_prompt_tokens, int32_t first,
+  void add(const BlockTables& blocks, int32_t num_prompt_tokens, int32_t first,
            std::span<const int32_t> tokens);
 
   bool empty() const noexcept { return slices_.empty(); }

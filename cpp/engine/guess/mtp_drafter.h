@@ -44,7 +44,7 @@ class MtpDrafter final : public Drafter {
   /// A request's rows of the step that was just computed.
   struct Computed {
     UnreadRows* unread = nullptr;
-    std::span<const int32_t> blocks;
+    BlockTables blocks;
     int32_t num_prompt_tokens = 0;
     int32_t first_row = 0;                 ///< of the step
     int32_t first_position = 0;            ///< position of that row

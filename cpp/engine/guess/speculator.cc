@@ -76,7 +76,7 @@ std::string Speculator::fill(std::span<const Planned> planned) {
     const int32_t room = each.seq->num_drafts;
     if (std::cmp_greater(drafts.size(), room)) drafts.resize(static_cast<size_t>(room));
     if (drafter_ != nullptr && room > 0) {
-      draft_requests_.push_back({each.request->tokens, each.seq->blocks,
+      draft_requests_.push_back({each.request->tokens, each.seq->tables,
                                  each.request->num_prompt_tokens, room, each.sampler, &drafts,
                                  &each.request->read, &each.request->unread});
     }

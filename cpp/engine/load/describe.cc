@@ -44,7 +44,7 @@ ModelInfo describe_config(const std::string& name, const std::string& path,
 }
 
 void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
-                     const KvCacheSpec& cache, const SchedulerConfig& scheduler, ModelInfo& info) {
+                     const CacheOptions& cache, const SchedulerConfig& scheduler, ModelInfo& info) {
   info.dtype = dtype_name(decoder.storage);
   if (info.quantization.empty()) info.quantization = quantization_name(decoder.quantization);
   info.kv_cache_dtype = kv_dtype_name(cache.dtype);
@@ -54,6 +54,7 @@ void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
   info.block_size = scheduler.block_size;
   info.num_kv_blocks = scheduler.num_blocks;
   info.num_host_kv_blocks = scheduler.num_host_blocks;
+  info.num_kv_groups = static_cast<int32_t>(scheduler.windows.size());
   info.max_loras = options.max_loras;
   info.max_lora_rank = options.max_lora_rank;
 }

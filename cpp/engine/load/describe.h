@@ -20,7 +20,7 @@ namespace headrace::internal {
 ModelInfo describe_config(const std::string& name, const std::string& path,
                           const ModelConfig& config);
 void describe_shapes(const ModelOptions& options, const DecoderOptions& decoder,
-                     const KvCacheSpec& cache, const SchedulerConfig& scheduler, ModelInfo& info);
+                     const CacheOptions& cache, const SchedulerConfig& scheduler, ModelInfo& info);
 /// `replicas`: how many there are, of which this is one.
 void describe_device(const RankedBackends& ranks, int32_t replicas, ModelInfo& info);
 void describe_media(const EncoderStage::Parts& encoder, ModelInfo& info);

@@ -23,7 +23,7 @@
 #include "model/load/load_config.h"
 #include "model/load/load_lora_adapter.h"
 #include "model/load/make_decoder.h"
-#include "model/sources/model_sources.h"
+#include "model/sources/cache_layout.h"
 
 namespace headrace::internal {
 
@@ -76,11 +76,19 @@ std::unique_ptr<DecoderRunner> load_draft(const std::string& name, const Replica
   return load_runner({name, replica, options, config, shapes, packed.get()}, own, logger, watch);
 }
 
-/// The cache of each rank: of key/value heads that there are fewer of than ranks, several have the
-/// same.
-KvCacheSpec rank_cache(const KvCacheSpec& whole, const ModelConfig& config, int32_t count) {
-  KvCacheSpec out = whole;
-  out.num_kv_heads = share_config({0, count}, config).num_kv_heads;
+SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
+                                 const MemoryPlan& plan) {
+  SchedulerConfig out;
+  out.max_num_seqs = options.max_num_seqs;
+  out.max_num_batched_tokens = shapes.decoder.max_rows;
+  out.max_prefill_chunk = options.max_prefill_chunk;
+  out.max_model_len = plan.max_model_len;
+  out.block_size = options.block_size;
+  out.num_blocks = plan.num_kv_blocks;
+  out.num_host_blocks = plan.num_host_blocks;
+  out.windows = shapes.windows;
+  out.enable_prefix_caching = options.enable_prefix_caching;
+  out.out_of_blocks = options.out_of_blocks;
   return out;
 }
 
@@ -102,8 +110,8 @@ MemoryRequest memory_request(const ModelOptions& options, const ModelConfig& con
       plan_scratch_bytes(config, decoder, backend.activation_dtype(decoder.storage));
   request.lora_bytes = static_cast<size_t>(options.max_loras) *
                        plan_lora_bytes(config, decoder.storage, options.max_lora_rank, rank);
-  request.block_bytes = backend.kv_block_bytes(rank_cache(shapes.cache, config, rank.count));
-  request.block_size = options.block_size;
+  request.block_bytes = backend.kv_block_bytes(rank_layout(shapes.cache, config, rank));
+  request.groups = kv_groups(scheduler_config(options, shapes, {}));
   request.max_num_seqs = options.max_num_seqs;
   request.model_max_len = config.max_position_embeddings;
   request.max_model_len = options.max_model_len;
@@ -154,30 +162,13 @@ std::vector<MemoryRequest> rank_requests(const ModelOptions& options, const Mode
   return out;
 }
 
-SchedulerConfig scheduler_config(const ModelOptions& options, const Shapes& shapes,
-                                 const MemoryPlan& plan) {
-  SchedulerConfig out;
-  out.max_num_seqs = options.max_num_seqs;
-  out.max_num_batched_tokens = shapes.decoder.max_rows;
-  out.max_prefill_chunk = options.max_prefill_chunk;
-  out.max_model_len = plan.max_model_len;
-  out.block_size = options.block_size;
-  out.num_blocks = plan.num_kv_blocks;
-  out.num_host_blocks = plan.num_host_blocks;
-  out.enable_prefix_caching = options.enable_prefix_caching;
-  out.out_of_blocks = options.out_of_blocks;
-  return out;
-}
-
 /// A model's runner, and its draft model's.
 struct Runners {
   std::unique_ptr<DecoderRunner> model, draft;  ///< draft: may be null
 
   void make_caches(const Shapes& shapes, const std::optional<Draft>& drafts, int32_t num_blocks,
                    int32_t num_host_blocks) {
-    KvCacheSpec cache = shapes.cache;
-    cache.num_kv_heads = model->decoder().config().num_kv_heads;
-    model->make_cache(cache, num_blocks, num_host_blocks);
+    model->make_cache(shapes.cache, num_blocks, num_host_blocks);
     if (draft) draft->make_cache(drafts->shapes.cache, num_blocks);
   }
 };

@@ -156,7 +156,7 @@ int32_t requested_blocks(const MemoryRequest& request) {
 // Blocks that max_num_seqs sequences of full length can use.
 size_t useful_blocks(const MemoryRequest& request, int32_t max_model_len) {
   return static_cast<size_t>(request.max_num_seqs) *
-         static_cast<size_t>(ceil_div<int64_t>(max_model_len, request.block_size));
+         static_cast<size_t>(request.groups.most_blocks(max_model_len));
 }
 
 [[noreturn]] void refuse_length(const MemoryRequest& request, int64_t tokens, bool by_option) {
@@ -196,7 +196,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   // Both together are counted in an int32.
   plan.num_host_blocks =
       std::min(plan.num_host_blocks, std::numeric_limits<int32_t>::max() - plan.num_kv_blocks);
-  const int64_t tokens = int64_t{plan.num_kv_blocks} * request.block_size;
+  const int64_t tokens = request.groups.most_tokens(plan.num_kv_blocks);
   if (request.max_model_len > tokens) refuse_length(request, tokens, by_option);
   plan.max_model_len = static_cast<int32_t>(std::min<int64_t>(wanted_len, tokens));
   return plan;

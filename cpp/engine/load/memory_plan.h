@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kv/kv_groups.h"
+
 namespace headrace::internal {
 
 /// What a model asks for, in bytes and tokens. 0 of an option means: choose.
@@ -28,8 +30,8 @@ struct MemoryRequest {
   /// above; free_now is what it has left then.
   size_t taken_bytes = 0;
   size_t free_now = 0;
-  size_t block_bytes = 0;   ///< of one KV block
-  int32_t block_size = 64;  ///< tokens of one KV block
+  size_t block_bytes = 0;  ///< of one KV block
+  KvGroups groups;         ///< of the cache
   int32_t max_num_seqs = 64;
   int32_t model_max_len = 0;    ///< the model's max_position_embeddings
   int32_t max_model_len = 0;    ///< option

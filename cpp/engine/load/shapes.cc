@@ -5,7 +5,9 @@
 
 #include "base/check.h"
 #include "engine/guess/speculator.h"
+#include "model/load/list_sources.h"
 #include "model/load/load_config.h"
+#include "model/sources/model_sources.h"
 
 namespace headrace::internal {
 
@@ -15,6 +17,16 @@ namespace {
 // the backend records such steps as one (Backend::recorded_rows).
 constexpr int32_t kMaxLogitRows = 128;
 constexpr int32_t kGuessedLogitRows = 64;
+
+// Of each group. Tiles that begin before a window lie in blocks that are needed, too.
+std::vector<int32_t> group_windows(const CacheLayout& layout) {
+  const int32_t before = layout.block_size % kCacheTile == 0 ? 0 : kCacheTile - 1;
+  std::vector<int32_t> out;
+  for (const CacheGroup& group : layout.groups) {
+    out.push_back(group.rows.window > 0 ? group.rows.window + before : 0);
+  }
+  return out;
+}
 
 std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& target) {
   if (options.speculative.method != "draft_model") return std::nullopt;
@@ -43,7 +55,7 @@ std::optional<Draft> read_draft(const ModelOptions& options, const ModelConfig& 
                 " has no head: it guesses no tokens.");
   }
   out.shapes = choose_shapes(out.options, out.config,
-                             storage_dtype(out.options, out.config, out.packed.get()));
+                             storage_dtype(out.options, out.config, out.packed.get()), true);
   out.shapes.decoder.quantization = quantization_of(out.options, out.config, out.packed.get());
   return out;
 }
@@ -54,7 +66,15 @@ int32_t most_unread(const ModelOptions& options) {
   return Speculator::kFreeRead + options.speculative.num_speculative_tokens;
 }
 
-Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage) {
+CacheLayout rank_layout(const CacheOptions& options, const ModelConfig& config,
+                        const RankPlace& rank) {
+  ModelSources sources = list_sources(config, likely_naming(config));
+  share_sources(rank, sources);
+  return make_cache_layout(list_cache_rows(sources), options);
+}
+
+Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage,
+                     bool is_draft) {
   Shapes out;
   out.decoder.storage = storage;
   out.decoder.max_logit_rows = std::min(options.max_num_seqs, kMaxLogitRows);
@@ -67,11 +87,12 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   out.decoder.max_lora_rank = options.max_lora_rank;
   out.decoder.dummy_weights = options.dummy_weights;
   out.decoder.max_kept_rows = config.uses_mtp ? options.max_num_seqs * most_unread(options) : 0;
-  out.cache.num_layers = config.kv_layers();
-  out.cache.num_kv_heads = config.num_kv_heads;
-  out.cache.head_dim = config.head_dim;
   out.cache.block_size = options.block_size;
   out.cache.dtype = parse_kv_dtype(options.kv_cache_dtype, out.decoder.storage);
+  // A draft model finds its own rows by the model's tables, and an MTP block writes some late.
+  const std::string& method = options.speculative.method;
+  out.cache.windows = !is_draft && method != "draft_model" && method != "mtp";
+  out.windows = group_windows(rank_layout(out.cache, config, {}));
   return out;
 }
 

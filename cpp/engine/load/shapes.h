@@ -5,16 +5,19 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "backend/contract/backend.h"
 #include "engine/load/weights.h"
 #include "model/decoder/decoder.h"
+#include "model/sources/cache_layout.h"
 
 namespace headrace::internal {
 
 struct Shapes {
   DecoderOptions decoder;
-  KvCacheSpec cache;
+  CacheOptions cache;
+  std::vector<int32_t> windows;  ///< KvGroups::windows
 };
 
 /// The draft model of speculative decoding, about to be loaded.
@@ -29,7 +32,12 @@ struct Draft {
 /// for nothing.
 int32_t most_unread(const ModelOptions& options);
 
-Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage);
+Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DType storage,
+                     bool is_draft = false);
+
+/// What a rank keeps: of key/value heads that there are fewer of than ranks, several keep the same.
+CacheLayout rank_layout(const CacheOptions& options, const ModelConfig& config,
+                        const RankPlace& rank);
 
 /// What a step may hold, and what quantized weights meet, depends on the device.
 void fit_to(const Backend& backend, const ModelOptions& options, DecoderOptions& decoder);

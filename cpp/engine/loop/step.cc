@@ -113,7 +113,7 @@ void Step::add_rows(const PlannedSeq& seq, LiveRequest& live, const Scheduler& s
   }
   if (live.media) add_given(seq, *live.media, first_row);
   slices_.push_back({first_row, static_cast<int32_t>(token_ids_.size()) - first_row, seq.start_pos,
-                     seq.blocks, live.adapter == nullptr ? kNoAdapter : number_of(live.adapter)});
+                     seq.tables, live.adapter == nullptr ? kNoAdapter : number_of(live.adapter)});
 }
 
 /// Of an adapter, among those of the step.

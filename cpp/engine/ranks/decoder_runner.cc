@@ -49,12 +49,13 @@ DecoderRunner::~DecoderRunner() {
   }
 }
 
-void DecoderRunner::make_cache(const KvCacheSpec& spec, int32_t num_blocks,
+void DecoderRunner::make_cache(const CacheOptions& options, int32_t num_blocks,
                                int32_t num_host_blocks) {
   threads_->run([&](int32_t index) {
     Rank& rank = ranks_[static_cast<size_t>(index)];
     rank.cache.reset();
-    rank.cache = rank.backend->make_kv_cache(spec, num_blocks);
+    const CacheLayout layout = rank.weights.decoder->cache_layout(options);
+    rank.cache = rank.backend->make_kv_cache(layout, num_blocks);
     if (num_host_blocks > 0) rank.backend->add_host_blocks(*rank.cache, num_host_blocks);
   });
 }

@@ -36,8 +36,8 @@ class DecoderRunner final : public StepRunner, public MtpRunner {
   /// Nothing is under way on a device any more that uses another one's memory.
   ~DecoderRunner() override;
 
-  /// Instead of the cache that it has; `spec` is a rank's.
-  void make_cache(const KvCacheSpec& spec, int32_t num_blocks, int32_t num_host_blocks = 0);
+  /// Instead of the cache that it has.
+  void make_cache(const CacheOptions& options, int32_t num_blocks, int32_t num_host_blocks = 0);
   int32_t num_ranks() const noexcept { return static_cast<int32_t>(ranks_.size()); }
   const Decoder& decoder(int32_t rank = 0) const noexcept {
     return *ranks_[static_cast<size_t>(rank)].weights.decoder;

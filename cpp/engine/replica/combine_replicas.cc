@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace headrace::internal {
 
@@ -63,6 +64,7 @@ RequestLimits common_limits(const std::vector<LoadedModel>& replicas) {
   limits.max_model_len = first.scheduler.max_model_len;
   limits.num_kv_blocks = first.scheduler.num_blocks;
   limits.block_size = first.scheduler.block_size;
+  limits.kv_tokens = std::numeric_limits<int64_t>::max();
   limits.dynamic_rope_max = first.dynamic_rope_max;
   limits.eos_token_ids = first.info.eos_token_ids;
   limits.media = first.encoder.limits;
@@ -72,6 +74,7 @@ RequestLimits common_limits(const std::vector<LoadedModel>& replicas) {
         std::min(limits.max_num_batched_tokens, own.max_num_batched_tokens);
     limits.max_model_len = std::min(limits.max_model_len, own.max_model_len);
     limits.num_kv_blocks = std::min(limits.num_kv_blocks, own.num_blocks);
+    limits.kv_tokens = std::min(limits.kv_tokens, kv_groups(own).most_tokens(own.num_blocks));
     keep_common(each.encoder.limits, limits.media);
   }
   return limits;

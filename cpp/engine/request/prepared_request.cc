@@ -89,10 +89,10 @@ void check_pooled_length(int64_t prompt_len, const RequestLimits& limits) {
                 "Shorten the prompt or raise max_num_batched_tokens (and max_prefill_chunk).");
   }
   if (!limits.fits(prompt_len, 0)) {
-    throw_error(
-        ErrorCode::kLimitExceeded, "a prompt of ", prompt_len, " tokens exceeds the KV cache of ",
-        int64_t{limits.num_kv_blocks} * limits.block_size, " tokens (", limits.num_kv_blocks,
-        " blocks of ", limits.block_size, "): shorten it or give the cache more memory.");
+    throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len,
+                " tokens exceeds the KV cache of ", limits.kv_tokens, " tokens (",
+                limits.num_kv_blocks, " blocks of ", limits.block_size,
+                "): shorten it or give the cache more memory.");
   }
 }
 
@@ -113,8 +113,7 @@ int64_t output_limit(const RequestOptions& options, const RequestLimits& limits)
   const int64_t max_tokens = wanted == 0 ? room : std::min(wanted, room);
   if (!limits.fits(prompt_len, max_tokens)) {
     throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len, " tokens and up to ",
-                max_tokens, " generated exceed the KV cache of ",
-                int64_t{limits.num_kv_blocks} * limits.block_size, " tokens (",
+                max_tokens, " generated exceed the KV cache of ", limits.kv_tokens, " tokens (",
                 limits.num_kv_blocks, " blocks of ", limits.block_size,
                 "): lower max_tokens or give it more memory.");
   }

@@ -250,6 +250,7 @@ typedef struct headrace_model_info {
   int32_t max_encoder_tokens;
   int32_t data_parallel_size;
   size_t encoder_cache_bytes, vision_weight_bytes;
+  int64_t num_kv_groups;
 } headrace_model_info;
 
 HEADRACE_C_API headrace_code headrace_engine_model_info(headrace_engine* engine, const char* name,

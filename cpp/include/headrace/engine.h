@@ -64,7 +64,10 @@ struct ModelInfo {
   int32_t head_dim = 0, intermediate_size = 0;
   int32_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, block_size = 0;
   int32_t num_kv_blocks = 0, num_threads = 0;
-  int32_t num_host_kv_blocks = 0;    ///< that swap_space holds
+  int32_t num_host_kv_blocks = 0;  ///< that swap_space holds
+  /// Block tables of a sequence: one for each group of layers that keep the same. Where some layers
+  /// have a window there are several.
+  int32_t num_kv_groups = 1;
   int32_t tensor_parallel_size = 1;  ///< devices that share the model
   /// Replicas of it. Blocks, threads and bytes are of all devices of all replicas together, but
   /// for token_weight_bytes; limits are each replica's.

@@ -84,6 +84,12 @@ void AttentionSources::share(const RankPlace& place) {
   attention.num_kv_heads = static_cast<int32_t>(own_kv.count);
 }
 
+PagedRows AttentionSources::cache_rows() const {
+  PagedRows out = kv_rows(attention.num_kv_heads, attention.head_dim, DType::kF32);
+  out.window = attention.window;
+  return out;
+}
+
 void AttentionSources::measure(const StepLimits& limits, Carver& carver) const {
   place_qkv(attention, limits, carver);
   place_gather(o.gathers, o.matrix.n(), o.matrix.k, limits, carver);

@@ -22,6 +22,7 @@ struct AttentionSources final : MixerSources {
   /// Divides heads among the ranks. If there are fewer key/value heads than ranks, some ranks hold
   /// copies of the same head.
   void share(const RankPlace& place) override;
+  PagedRows cache_rows() const override;
   void measure(const StepLimits& limits, Carver& carver) const override;
   std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const override;
   int64_t mixed_columns() const override {

@@ -53,9 +53,6 @@ struct ModelConfig {
   bool uses_mtp = false;
   /// Of config.json and generation_config.json, unique; ids behind the vocabulary left out.
   std::vector<int32_t> eos_token_ids;
-
-  /// Layers of its KV cache.
-  int32_t kv_layers() const noexcept { return num_layers + (uses_mtp ? 1 : 0); }
 };
 
 }  // namespace headrace

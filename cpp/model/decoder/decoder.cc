@@ -83,6 +83,7 @@ struct Decoder::Impl {
   int64_t num_parameters = 0;
   Backend::Buffer scratch_memory;
   Scratch scratch;
+  const std::vector<PagedRows> cache_rows;  // by layer
   StepLoras loras;
   ModalityRows modalities;
   BlockContext context;
@@ -97,6 +98,7 @@ Decoder::Impl::Impl(Backend& backend_in, const ModelConfig& config_in, const Mod
       options((check_options(options_in), options_in)),
       bytes_before(backend.bytes_in_use()),
       vocabulary(reader, sources, config.vocab_size, options.rank),
+      cache_rows(list_cache_rows(sources)),
       loras(options_in.max_rows, options_in.max_loras),
       modalities(options_in.max_rows),
       context{.backend = backend,
@@ -142,10 +144,9 @@ TensorView Decoder::Impl::forward(const StepBatch& batch_in,
   StepBatch batch = batch_in;
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   HEADRACE_CHECK(rows >= 1 && rows <= options.max_rows, rows);
-  const KvCacheSpec& kv = cache.spec();
-  HEADRACE_CHECK(kv.num_layers == config.kv_layers() && kv.num_kv_heads == config.num_kv_heads &&
-                 kv.head_dim == config.head_dim);
-
+  HEADRACE_CHECK(std::cmp_equal(cache.layout().num_layers(), cache_rows.size()),
+                 cache.layout().num_layers());
+  batch.cache = &cache;
   for (const GivenRows& given : batch.given) {
     HEADRACE_CHECK(given.added.size() < layers.size(), given.added.size());
   }
@@ -295,6 +296,10 @@ TensorView Decoder::guess(const MtpStep& step, KvCache& cache) { return impl_->g
 void Decoder::keep(std::span<const int32_t> rows, int64_t first) { impl_->keep(rows, first); }
 
 const ModelConfig& Decoder::config() const { return impl_->config; }
+
+CacheLayout Decoder::cache_layout(const CacheOptions& options) const {
+  return make_cache_layout(impl_->cache_rows, options);
+}
 
 size_t Decoder::weight_bytes() const { return impl_->weight_bytes; }
 

@@ -9,6 +9,7 @@
 #include "backend/contract/backend.h"
 #include "model/config/model_config.h"
 #include "model/config/quantization.h"
+#include "model/sources/cache_layout.h"
 #include "model/sources/model_sources.h"
 #include "model/weights/weight_reader.h"
 
@@ -49,7 +50,7 @@ class Decoder {
   /// batch.logit_rows (may be empty). They are valid until the next call of forward() or logits(),
   /// and the adapters must live until then. SeqSlice::adapter is an index into `adapters`. Given
   /// rows have the embeddings of the batch, for all chunkings. REQUIRES: 1 <= T <= max_rows, S <=
-  /// max_logit_rows, token ids in [0, vocab_size), a cache of this model's shape, adapters loaded
+  /// max_logit_rows, token ids in [0, vocab_size), a cache of a cache_layout(), adapters loaded
   /// for this model, at most max_loras of them, and none with a rank above max_lora_rank. Only the
   /// first rank has the logits: those of other ranks are [S, 0].
   TensorView forward(const StepBatch& batch, std::span<const LoraAdapter* const> adapters,
@@ -77,6 +78,8 @@ class Decoder {
   void keep(std::span<const int32_t> rows, int64_t first);
 
   const ModelConfig& config() const;
+  /// What its layers keep: a rank's its part.
+  CacheLayout cache_layout(const CacheOptions& options) const;
   size_t weight_bytes() const;
   /// The part of weight_bytes in adopted memory (a mapped file).
   size_t adopted_bytes() const;

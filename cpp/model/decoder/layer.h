@@ -16,7 +16,7 @@ struct Layer {
   std::unique_ptr<FeedForward> feed_forward;
 };
 
-/// `number`: the layer's number in the KV cache.
+/// `number`: the layer's number in the cache's layout.
 Layer load_layer(WeightReader& reader, const LayerSources& sources, int32_t number);
 
 }  // namespace headrace

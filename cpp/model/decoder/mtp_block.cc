@@ -49,7 +49,9 @@ TensorView MtpBlock::run(const BlockContext& context, const MtpStep& step, KvCac
       count >= 1 && count <= joined_.rows() && step.rows.size() == step.batch.token_ids.size(),
       count);
   Backend& backend = context.backend;
-  backend.begin_step(step.batch);
+  StepBatch batch = step.batch;
+  batch.cache = &cache;
+  backend.begin_step(batch);
   const StepRows all = first_rows(scratch_.rows, count);
   join_inputs(context, step, all);
   backend.rope_table(config_.rope, all.rope);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/contract/cache_layout.h"
 #include "model/sources/sources.h"
 
 namespace headrace {
@@ -41,7 +42,9 @@ class FeedForwardSources : public BlockSources {
 
 class MixerSources : public BlockSources {
  public:
-  /// `layer`: the layer's number in the KV cache.
+  /// What it keeps of each sequence. The cache's dtype is not its own.
+  virtual PagedRows cache_rows() const = 0;
+  /// `layer`: the layer's number in the cache's layout.
   virtual std::unique_ptr<Mixer> load(WeightReader& reader, int32_t layer) const = 0;
   /// Columns of StepRows::mixed.
   virtual int64_t mixed_columns() const = 0;

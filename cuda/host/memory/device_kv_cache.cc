@@ -7,28 +7,42 @@
 
 namespace headrace::cuda {
 
-DeviceKvCache::DeviceKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage)
-    : KvCache(spec, num_blocks), storage_(std::move(storage)) {}
+namespace {
 
-KvLayout DeviceKvCache::layout() const {
-  return {spec().num_kv_heads, spec().block_size, spec().head_dim};
+KvLayout kv_layout_of(const PagedRows& rows, int32_t block_size) {
+  return {rows.num_kv_heads, block_size, rows.key_dim};
 }
 
-size_t DeviceKvCache::block_bytes(const KvCacheSpec& spec) {
-  const KvLayout layout{spec.num_kv_heads, spec.block_size, spec.head_dim};
+}  // namespace
+
+const DeviceKvCache& device_cache(const KvCache& cache) {
+  const auto* device = dynamic_cast<const DeviceKvCache*>(&cache);
+  HEADRACE_CHECK(device != nullptr, "the cache is another backend's");
+  return *device;
+}
+
+DeviceKvCache::DeviceKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage)
+    : KvCache(layout, num_blocks), storage_(std::move(storage)) {}
+
+KvLayout DeviceKvCache::kv_layout() const { return kv_layout_of(rows(), block_size()); }
+
+size_t DeviceKvCache::block_bytes(const CacheLayout& layout) {
+  const PagedRows& rows = layout.groups.front().rows;
   const int64_t row_bytes =
-      kv_row_bytes(spec.dtype, spec.head_dim) + (kv_has_scales(spec.dtype) ? kKvScaleBytes : 0);
-  return static_cast<size_t>(2 * int64_t{spec.num_layers} * layout.block_rows() * row_bytes);
+      kv_row_bytes(rows.dtype, rows.key_dim) + (kv_has_scales(rows.dtype) ? kKvScaleBytes : 0);
+  return static_cast<size_t>(2 * int64_t{layout.num_slots()} *
+                             kv_layout_of(rows, layout.block_size).block_rows() * row_bytes);
 }
 
 DeviceKvCache::Parts DeviceKvCache::numbers() const {
-  return {static_cast<std::byte*>(storage_.data),
-          static_cast<size_t>(layout().block_rows() * kv_row_bytes(spec().dtype, spec().head_dim))};
+  return {
+      static_cast<std::byte*>(storage_.data),
+      static_cast<size_t>(kv_layout().block_rows() * kv_row_bytes(rows().dtype, rows().key_dim))};
 }
 
 DeviceKvCache::Parts DeviceKvCache::all_scales() const {
   const Parts codes = numbers();
-  const int64_t bytes = kv_has_scales(spec().dtype) ? layout().block_rows() * kKvScaleBytes : 0;
+  const int64_t bytes = kv_has_scales(rows().dtype) ? kv_layout().block_rows() * kKvScaleBytes : 0;
   return {codes.first + num_arrays() * array_bytes(codes), static_cast<size_t>(bytes)};
 }
 
@@ -54,7 +68,7 @@ DeviceKvCache::~DeviceKvCache() {
 }
 
 void DeviceKvCache::add_host_blocks(CudaContext& context, int32_t count) {
-  const auto bytes = checked_mul(static_cast<uint64_t>(count), block_bytes(spec()));
+  const auto bytes = checked_mul(static_cast<uint64_t>(count), block_bytes(layout()));
   HEADRACE_CHECK(count > 0 && context_ == nullptr && bytes.has_value(), count);
   try {
     host_storage_ = PinnedBuffer(context, *bytes);

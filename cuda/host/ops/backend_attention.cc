@@ -1,3 +1,4 @@
+#include "backend/checks/op_checks_attention.h"
 #include "base/check.h"
 #include "cuda/host/cuda_backend.h"
 #include "cuda/host/memory/device_kv_cache.h"
@@ -6,20 +7,6 @@
 namespace headrace::cuda {
 
 namespace {
-
-const DeviceKvCache& device_cache(const KvCache& cache) {
-  const auto* device = dynamic_cast<const DeviceKvCache*>(&cache);
-  HEADRACE_CHECK(device != nullptr, "the cache is another backend's");
-  return *device;
-}
-
-void check_layer(const KvCacheSpec& spec, int32_t num_heads, int32_t num_kv_heads, int32_t head_dim,
-                 int32_t layer) {
-  HEADRACE_CHECK(num_kv_heads == spec.num_kv_heads && head_dim == spec.head_dim, num_kv_heads,
-                 " x ", head_dim, " in a cache of ", spec.num_kv_heads, " x ", spec.head_dim);
-  HEADRACE_CHECK(num_heads > 0 && num_heads % num_kv_heads == 0, num_heads, " on ", num_kv_heads);
-  HEADRACE_CHECK(layer >= 0 && layer < spec.num_layers, layer, " of ", spec.num_layers);
-}
 
 void check_rows(const TensorView& x, int64_t rows, int64_t cols) {
   HEADRACE_CHECK(x.shape.rank() == 2 && x.rows() == rows && x.cols() == cols &&
@@ -37,23 +24,21 @@ const void* norm_weight(const TensorView& weight, int32_t head_dim, DType dtype)
 
 }  // namespace
 
-void CudaBackend::check_cache(const KvCache& cache) const {
-  const bool padded = step_.rows > static_cast<int64_t>(step_.batch.token_ids.size());
-  HEADRACE_CHECK(step_.slots != nullptr && cache.spec().block_size == kv_block_size_ &&
-                     (!padded || device_cache(cache).spare_slot() == spare_slot_),
-                 "a step uses the cache that was made last");
+const CudaBackend::GroupTables& CudaBackend::tables_of(const KvCache& cache, int32_t layer) const {
+  HEADRACE_CHECK(step_.table_stride > 0, "the step has no sequences");
+  return tables_[static_cast<size_t>(cache.layout().place(layer).group)];
 }
 
 void CudaBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSpec& rope,
                                 TensorView rope_table, KvCache& cache, int32_t layer) {
-  check_cache(cache);
-  check_layer(cache.spec(), spec.num_heads, spec.num_kv_heads, spec.head_dim, layer);
+  check_cache_use(step_.batch, cache, {spec.num_heads, spec.num_kv_heads, spec.head_dim, layer});
   check_rows(qkv, step_.rows,
              (int64_t{spec.num_heads} + 2 * int64_t{spec.num_kv_heads}) * spec.head_dim);
   if (rope.rotary_dim > 0) check_rows(rope_table, step_.rows, rope.rotary_dim);
   const DeviceKvCache& device = device_cache(cache);
+  const int64_t* const slots = tables_of(cache, layer).slots;
   graphs_.note("rope_kv_write", qkv, spec.num_heads, spec.q_norm, spec.k_norm, spec.norm_eps,
-               rope_table, rope.rotary_dim, rope.style, &cache, layer, step_.slots);
+               rope_table, rope.rotary_dim, rope.style, &cache, layer, slots);
   launch(cuda::rope_kv_write, {.dtype = qkv.dtype,
                                .qkv = {qkv.data, qkv.rows(), qkv.cols(), qkv.row_stride},
                                .num_heads = spec.num_heads,
@@ -64,49 +49,49 @@ void CudaBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeS
                                .rope_stride = rope_table.row_stride,
                                .rotary_dim = rope.rotary_dim,
                                .interleaved = rope.style == RopeStyle::kInterleaved,
-                               .cache_dtype = cache.spec().dtype,
-                               .layout = device.layout(),
+                               .cache_dtype = cache.rows().dtype,
+                               .layout = device.kv_layout(),
                                .keys = device.keys(layer),
                                .values = device.values(layer),
                                .key_scales = device.key_scales(layer),
                                .value_scales = device.value_scales(layer),
-                               .slots = step_.slots});
+                               .slots = slots});
 }
 
 void CudaBackend::attention(TensorView q, const AttentionSpec& spec, const KvCache& cache,
                             int32_t layer, TensorView out) {
-  check_cache(cache);
-  check_layer(cache.spec(), spec.num_heads, spec.num_kv_heads, spec.head_dim, layer);
+  check_cache_use(step_.batch, cache, {spec.num_heads, spec.num_kv_heads, spec.head_dim, layer});
   const int64_t cols = int64_t{spec.num_heads} * spec.head_dim;
   check_rows(q, step_.rows, cols);
   check_rows(out, step_.rows, cols);
   HEADRACE_CHECK(spec.window >= 0 && (spec.causal || spec.window == 0) && q.dtype == out.dtype,
                  spec.window);
-  const AttentionKind kind{q.dtype, cache.spec().dtype, spec.head_dim, cache.spec().block_size,
+  const AttentionKind kind{q.dtype, cache.rows().dtype, spec.head_dim, cache.block_size(),
                            spec.scale};
   const PlannedAttention& planned =
       planned_attention({spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
                          attention_long_rows(kind, attends_by_wgmma_), spec.causal,
                          context_.properties().multiprocessors});
   const DeviceKvCache& device = device_cache(cache);
-  const bool plain = kv_has_scales(cache.spec().dtype) ? attends_codes_plainly_ : attends_plainly_;
+  const int32_t* const tables = tables_of(cache, layer).blocks;
+  const bool plain = kv_has_scales(cache.rows().dtype) ? attends_codes_plainly_ : attends_plainly_;
   graphs_.note("attention", q, out, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.window,
-               spec.causal, spec.scale, &cache, layer, step_.block_tables, step_.table_stride,
+               spec.causal, spec.scale, &cache, layer, tables, step_.table_stride,
                planned.short_items.items, planned.short_items.expected, planned.long_items.items,
                planned.long_items.expected, attention_partials_.data, attention_counters_.data);
   launch(cuda::attention, {.dtype = q.dtype,
-                           .cache_dtype = cache.spec().dtype,
+                           .cache_dtype = cache.rows().dtype,
                            .shape = planned.shape,
                            .scale = spec.scale,
                            .q = {q.data, q.rows(), q.cols(), q.row_stride},
                            .out = {out.data, out.rows(), out.cols(), out.row_stride},
-                           .layout = device.layout(),
+                           .layout = device.kv_layout(),
                            .keys = device.keys(layer),
                            .values = device.values(layer),
                            .key_scales = device.key_scales(layer),
                            .value_scales = device.value_scales(layer),
                            .num_blocks = int64_t{device.num_blocks()} + 1,
-                           .block_tables = step_.block_tables,
+                           .block_tables = tables,
                            .table_stride = step_.table_stride,
                            .short_items = planned.short_items,
                            .long_items = planned.long_items,

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cuda/host/cuda_backend.h"
+#include "cuda/host/memory/device_kv_cache.h"
 
 namespace headrace::cuda {
 
@@ -64,19 +65,20 @@ void CudaBackend::begin_step(const StepBatch& batch) {
   expected_.reset();
   rounded_ahead_ = {};
 
-  if (kv_block_size_ > 0 && !batch.seqs.empty()) {
+  if (batch.cache != nullptr && !batch.seqs.empty()) {
     step_.recorded =
         record_steps_ && rows <= batch.room && rows <= kMaxRecordedRows && is_decode(batch);
     if (step_.recorded) step_.rows = StepGraphs::bucket(rows, batch.room);
-    step_.table_stride = longest_table(batch, kv_block_size_);
+    step_.table_stride = longest_table(batch, batch.cache->block_size());
     if (step_.recorded) step_.table_stride = power_of_two(step_.table_stride);
   }
   arena_.begin();
   step_generation_ = arena_.generation();
   queue_rows();
   queue_draws();
+  tables_.clear();
   if (step_.table_stride > 0) {
-    queue_tables();
+    for (int32_t i = 0; i < batch.cache->layout().num_groups(); ++i) queue_tables(i);
     for (PlannedAttention& planned : attentions_) queue_plan(planned);
   }
   arena_.flush();
@@ -110,33 +112,38 @@ void CudaBackend::queue_axis_positions() {
 }
 
 // Padding rows write into the spare block and are in no sequence.
-void CudaBackend::queue_tables() {
-  const int32_t size = kv_block_size_;
+void CudaBackend::queue_tables(int32_t group) {
+  const DeviceKvCache& cache = device_cache(*step_.batch.cache);
+  const int32_t size = cache.block_size();
+  const bool slides = cache.layout().groups[static_cast<size_t>(group)].rows.window > 0;
   const auto stride = static_cast<size_t>(step_.table_stride);
-  host_i64_.assign(static_cast<size_t>(step_.rows), spare_slot_);
+  host_i64_.assign(static_cast<size_t>(step_.rows), cache.spare_slot());
   host_i32_.assign(std::max(step_.batch.seqs.size(), size_t{1}) * stride, 0);
   size_t table = 0;
   for (const SeqSlice& seq : step_.batch.seqs) {
+    HEADRACE_CHECK(seq.blocks.has(group), group, " of ", seq.blocks.num_tables());
+    const std::span<const int32_t> blocks = seq.blocks[group];
     const int64_t end = int64_t{seq.start_pos} + seq.num_rows;
     const auto used = static_cast<size_t>(ceil_div<int64_t>(end, size));
-    HEADRACE_CHECK(seq.start_pos >= 0 && used <= seq.blocks.size(), end, " tokens in ",
-                   seq.blocks.size(), " blocks of ", size);
+    HEADRACE_CHECK(seq.start_pos >= 0 && used <= blocks.size(), end, " tokens in ", blocks.size(),
+                   " blocks of ", size);
     for (size_t i = 0; i < used; ++i) {
-      const int32_t block = seq.blocks[i];
-      HEADRACE_CHECK(block >= 0 && int64_t{block} * size < spare_slot_, block);
+      const int32_t block = blocks[i];
+      if (slides && block == kNoBlock) continue;  // no row sees it
+      HEADRACE_CHECK(block >= 0 && block < cache.num_blocks(), block);
       host_i32_[table + i] = block;
       if (swaps_ != nullptr) swaps_->note_use(block);
     }
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const int64_t position = int64_t{seq.start_pos} + i;
       host_i64_[static_cast<size_t>(seq.first_row + i)] =
-          int64_t{seq.blocks[static_cast<size_t>(position / size)]} * size + position % size;
+          int64_t{blocks[static_cast<size_t>(position / size)]} * size + position % size;
     }
     table += stride;
   }
-  step_.slots = arena_.put<int64_t>(host_i64_);
-  step_.block_tables =
-      arena_.put<int32_t>(host_i32_, step_.recorded ? static_cast<size_t>(step_.rows) * stride : 0);
+  const int64_t* const slots = arena_.put<int64_t>(host_i64_);
+  const size_t capacity = step_.recorded ? static_cast<size_t>(step_.rows) * stride : 0;
+  tables_.push_back({slots, arena_.put<int32_t>(host_i32_, capacity)});
 }
 
 // In a recorded step the lists lie, and blocks are launched, as the largest step of its kind needs.
@@ -148,7 +155,7 @@ void CudaBackend::queue_plan(PlannedAttention& planned) {
   size_t splits = 0, longs = 0;
   int64_t partials = plan.num_partials;
   if (step_.recorded) {
-    const int64_t tokens = step_.table_stride * kv_block_size_;
+    const int64_t tokens = step_.table_stride * step_.batch.cache->block_size();
     const int64_t each = ceil_div<int64_t>(tokens, kSplitKeys);
     partials = each > 1 ? std::min(step_.rows * each, max_partials) : 0;
     // Sequences of one split need none.

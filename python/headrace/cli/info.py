@@ -139,7 +139,8 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "host_kv_cache_bytes": info.host_kv_cache_bytes,
             "num_host_kv_blocks": info.num_host_kv_blocks,
             "block_size": info.block_size,
-            "cacheable_tokens": info.num_kv_blocks * info.block_size,
+            # Of layers without a window; others keep only what theirs reads.
+            "cacheable_tokens": info.num_kv_blocks // info.num_kv_groups * info.block_size,
             "scratch_bytes": info.scratch_bytes,
             "reserved_bytes": info.reserved_bytes,
             "device_free_bytes": info.device_free_bytes,

@@ -121,16 +121,16 @@ class ResultQueue:
 
     def status(self) -> _core.RequestStatus:
         status = self._core.status()
-        return _core.RequestStatus.FINISHED if self._stopped() else status
+        return status if self._text_end() is None else _core.RequestStatus.FINISHED
 
     def finish_reason(self) -> _core.FinishReason:
         """NONE until it has finished."""
         reason = self._core.finish_reason()
-        return _core.FinishReason.STOP if self._stopped() else reason
+        return self._text_end() or reason
 
-    def _stopped(self) -> bool:
-        """By a stop string that has been read."""
-        return self._text is not None and self._text.match is not None
+    def _text_end(self) -> _core.FinishReason | None:
+        """Why the text that has been read ended the output, if it did."""
+        return None if self._text is None else self._text.end
 
     def generated_length(self) -> int:
         """Tokens generated so far, taken or not."""

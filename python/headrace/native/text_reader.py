@@ -28,15 +28,16 @@ class TextReader:
     A reader holds the lock while it waits, so what comes then is for that one.
     """
 
-    __slots__ = ("_cancel", "_core", "_finished", "_lock", "_process", "_text")
+    __slots__ = ("_cancel", "_core", "_failure", "_finished", "_lock", "_process", "_text")
 
     def __init__(
         self, core: _core.ResultQueue, text: OutputText, cancel: Callable[[], None]
     ) -> None:
-        """`cancel`: ends the request, when a stop string has been found."""
+        """`cancel`: ends the request, when a stop string has been found or there is no text."""
         self._core = core
         self._text = text
         self._cancel = cancel
+        self._failure: _core.HeadraceError | None = None
         self._finished = False
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -46,16 +47,21 @@ class TextReader:
         """The stop string that has ended the output."""
         return self._text.match
 
+    @property
+    def end(self) -> _core.FinishReason | None:
+        """Why the text ended the output, if it did: a stop string, or it can't be made."""
+        if self._failure is not None:
+            return _core.FinishReason.ERROR
+        return None if self.match is None else _core.FinishReason.STOP
+
     def get(self, timeout: float | None) -> Output | None:
         start = time.monotonic()
         self._check_process()
         if not self._acquire(timeout):
             return None
         try:
-            if self.match is not None:  # again, without ids and text
-                return self._ended(
-                    Output([], "", [], [], True, _core.FinishReason.STOP, -1, "ok", "")
-                )
+            if (reason := self.end) is not None:  # again, without ids and text
+                return self._ended(Output([], "", [], [], True, reason, -1, "ok", ""), reason)
             left = None if timeout is None else timeout - (time.monotonic() - start)
             return self._read(self._core.get(left))
         finally:
@@ -66,7 +72,7 @@ class TextReader:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            return None if self.match is not None else self._read(self._core.get_nowait())
+            return None if self.end is not None else self._read(self._core.get_nowait())
         finally:
             self._lock.release()
 
@@ -83,7 +89,16 @@ class TextReader:
     def _read(self, taken: _core.Output | None) -> Output | None:
         if taken is None:
             return None
-        output, text = from_core(taken), self._text
+        output = from_core(taken)
+        try:
+            self._make_text(output)
+        except _core.HeadraceError as error:  # a decoder takes too long
+            self._failure = error
+            self._cancel()
+        return output if (reason := self.end) is None else self._ended(output, reason)
+
+    def _make_text(self, output: Output) -> None:
+        text = self._text
         ids = output.token_ids[:-1] if output.stop_token >= 0 else output.token_ids
         pieces = []
         for count, token_id in enumerate(ids, 1):
@@ -96,13 +111,13 @@ class TextReader:
             self._finished = True
             pieces.append(text.finish())
         output.text = "".join(pieces)
-        return output if text.match is None else self._ended(output)
 
-    def _ended(self, output: Output) -> Output:
-        """`output` as the last one, because of the stop string."""
-        assert self.match is not None
-        output.finished, output.finish_reason = True, _core.FinishReason.STOP
+    def _ended(self, output: Output, reason: _core.FinishReason) -> Output:
+        """`output` as the last one."""
+        output.finished, output.finish_reason = True, reason
         output.stop_token, output.stop_sequence = -1, -1
-        output.stop_string = self.match.string
-        output.error_code, output.error_message = "ok", ""
+        output.stop_string = None if self.match is None else self.match.string
+        failure = self._failure
+        output.error_code = "ok" if failure is None else failure.code
+        output.error_message = "" if failure is None else str(failure)
         return output

@@ -62,6 +62,13 @@ class Tokenizer:
         with _errors(f"cannot open {quoted(os.fspath(folder))}"):
             return cls(TextTokenizer(os.fspath(folder)), files)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process reads the folder again."""
+        return type(self).from_pretrained, (os.fspath(self.folder.absolute()),)
+
+    def __deepcopy__(self, memo: object) -> Tokenizer:
+        return self  # it never changes
+
     @property
     def folder(self) -> Path:
         """Where its files are."""
@@ -123,16 +130,23 @@ class Tokenizer:
         after: the ids that the output goes on from, so that a space at its start stays. Without
             them the output begins a text.
         """
-        return Detokenizer(self._core, skip_special_tokens, sorted(shown), after)
+        with _errors("cannot look up the tokens that are shown"):
+            return Detokenizer(self._core, skip_special_tokens, sorted(shown), after)
 
     def token_text(self, token_id: int) -> str:
         """The text one token adds in the middle of an output (U+FFFD for part of a character)."""
-        return self._core.token_text(token_id)
+        try:  # `with` takes longer than the call, and log-probabilities have many tokens
+            return self._core.token_text(token_id)
+        except _core.HeadraceError as error:
+            raise _error(error) from error
 
     def bytes_of(self, token_id: int) -> bytes:
         """The bytes one token adds in the middle of an output, also those of a part of a
         character."""
-        return self._core.token_bytes(token_id)
+        try:
+            return self._core.token_bytes(token_id)
+        except _core.HeadraceError as error:
+            raise _error(error) from error
 
     def token_bytes(self) -> TokenBytes:
         """The bytes that each id adds to a text. Takes a while: keep the result.
@@ -317,9 +331,13 @@ def _errors(doing: str) -> Iterator[None]:
     try:
         yield
     except _core.HeadraceError as error:
-        raise TokenizerError(shortened(str(error), _MAX_MESSAGE)) from error
+        raise _error(error) from error
     except UnicodeEncodeError:
         raise TokenizerError(f"{doing}: it has a lone surrogate, which is no character") from None
+
+
+def _error(error: _core.HeadraceError) -> TokenizerError:
+    return TokenizerError(shortened(str(error), _MAX_MESSAGE))
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:

@@ -45,7 +45,7 @@ EXPECT_NO_TAIL_PADDING(headrace_media_run, num_steps);
 EXPECT_NO_TAIL_PADDING(headrace_media_input, num_runs);
 EXPECT_NO_TAIL_PADDING(headrace_constraint, release);
 EXPECT_NO_TAIL_PADDING(headrace_model_stats, encoder_cache_bytes);
-EXPECT_NO_TAIL_PADDING(headrace_model_info, vision_weight_bytes);
+EXPECT_NO_TAIL_PADDING(headrace_model_info, num_kv_groups);
 EXPECT_NO_TAIL_PADDING(headrace_lora_info, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_request_stats, reserved);
 EXPECT_NO_TAIL_PADDING(headrace_output, reserved);

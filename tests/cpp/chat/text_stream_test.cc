@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cpp/chat/chat_folder.h"
+#include "fakes/fake_engine.h"
 #include "fakes/fake_model.h"
 #include "headrace/chat.h"
 #include "headrace/grammar.h"

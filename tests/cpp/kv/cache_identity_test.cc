@@ -28,10 +28,10 @@ std::vector<int32_t> placeholders() { return std::vector<int32_t>(6 * kBlock, 3)
 
 /// Computes and publishes what isn't there of `tokens`. Returns the blocks that were.
 size_t run(KvBlocks& blocks, const CacheIdentity& identity, const std::vector<int32_t>& tokens) {
-  std::vector<int32_t> table = blocks.acquire_prefix(identity, tokens);
-  const size_t hits = table.size();
+  KvTables table = blocks.acquire_prefix(identity, tokens);
+  const auto hits = static_cast<size_t>(table.columns());
   for (size_t i = hits; i < tokens.size() / kBlock; ++i) {
-    table.push_back(blocks.take());
+    blocks.take_column(table);
     blocks.publish(identity, table, i, std::span(tokens).subspan(i * kBlock, kBlock));
   }
   blocks.release(table);
@@ -67,7 +67,7 @@ TEST(CacheIdentity, TakesItemsInOrderWithinThePrompt) {
 }
 
 TEST(CacheIdentity, OtherMediaShareNothingFromTheirFirstBlockOn) {
-  KvBlocks blocks(64, kBlock, true);
+  KvBlocks blocks(64, {.block_size = kBlock}, true);
   const std::vector<int32_t> tokens = placeholders();
   EXPECT_EQ(run(blocks, with_item(1), tokens), 0u);
   EXPECT_EQ(run(blocks, with_item(2), tokens), 1u) << "block 0 is before the item";
@@ -78,7 +78,7 @@ TEST(CacheIdentity, OtherMediaShareNothingFromTheirFirstBlockOn) {
 }
 
 TEST(CacheIdentity, HitsEndBeforeInsideAndBehindAnItem) {
-  KvBlocks blocks(256, kBlock, true);
+  KvBlocks blocks(256, {.block_size = kBlock}, true);
   const std::vector<int32_t> tokens = placeholders();
   run(blocks, with_item(1), tokens);
   for (size_t differs = 0; differs < tokens.size(); ++differs) {
@@ -89,7 +89,7 @@ TEST(CacheIdentity, HitsEndBeforeInsideAndBehindAnItem) {
 }
 
 TEST(CacheIdentity, ASecondItemDoesNotHideTheFirst) {
-  KvBlocks blocks(64, kBlock, true);
+  KvBlocks blocks(64, {.block_size = kBlock}, true);
   const std::vector<int32_t> tokens = placeholders();
   const auto items = [](uint64_t first, uint64_t second) {
     return with_media({{{first, 0, 0, 0}, 1, 3}, {{second, 0, 0, 0}, 17, 19}});
@@ -100,7 +100,7 @@ TEST(CacheIdentity, ASecondItemDoesNotHideTheFirst) {
 }
 
 TEST(CacheIdentity, AdaptersAndRopeLengthsShareNothing) {
-  KvBlocks blocks(64, kBlock, true);
+  KvBlocks blocks(64, {.block_size = kBlock}, true);
   const std::vector<int32_t> tokens = placeholders();
   const auto identity = [](uint64_t adapter, int32_t rope_len) {
     return CacheIdentity{{.adapter = adapter, .rope_len = rope_len}, nullptr};

@@ -28,7 +28,7 @@ class Model {
         int32_t num_host_blocks = 0)
       : random_(seed),
         size_(static_cast<size_t>(block_size)),
-        blocks_(num_blocks, block_size, caching, num_host_blocks),
+        blocks_(num_blocks, {.block_size = block_size}, caching, num_host_blocks),
         content_(static_cast<size_t>(num_blocks)),
         host_content_(static_cast<size_t>(num_host_blocks)),
         released_at_(static_cast<size_t>(num_blocks), 0),
@@ -82,9 +82,11 @@ class Model {
   struct Sequence {
     CacheIdentity identity;
     Tokens tokens;
-    std::vector<int32_t> table;  ///< every block full
+    KvTables tables{1};  ///< every block full
     size_t published = 0;
   };
+
+  static const Tokens& table(const Sequence& sequence) { return sequence.tables.groups.front(); }
 
   Chain chain(const Sequence& sequence, size_t num_blocks) const {
     Chain whole = {sequence.identity.sequence.adapter, sequence.tokens,
@@ -101,8 +103,8 @@ class Model {
   void check_holders() const {
     std::map<int32_t, int32_t> holders;
     for (const Sequence& sequence : sequences_) {
-      for (size_t i = 0; i < sequence.table.size(); ++i) {
-        const int32_t block = sequence.table[i];
+      for (size_t i = 0; i < table(sequence).size(); ++i) {
+        const int32_t block = table(sequence)[i];
         ++holders[block];
         ASSERT_EQ(content_[static_cast<size_t>(block)], chain(sequence, i + 1));
         ASSERT_EQ(blocks_.prefix_caching() && i < sequence.published,
@@ -216,29 +218,30 @@ class Model {
     while ((longest + 1) * size_ <= length && known.contains(chain(sequence, longest + 1))) {
       ++longest;
     }
-    sequence.table = blocks_.acquire_prefix(sequence.identity, sequence.tokens);
-    const size_t in_blocks = sequence.table.size();
+    sequence.tables = blocks_.acquire_prefix(sequence.identity, sequence.tokens);
+    const size_t in_blocks = table(sequence).size();
     if (blocks_.host_pool().num_blocks() == 0) {
       EXPECT_EQ(in_blocks, longest);
     }
     if (random_() % 4 > 0) restore(sequence, longest);
-    sequence.published = sequence.table.size();
+    sequence.published = table(sequence).size();
     sequences_.push_back(sequence);
   }
 
   void restore(Sequence& sequence, size_t longest) {
-    const size_t in_blocks = sequence.table.size();
+    const size_t in_blocks = table(sequence).size();
     const auto available = static_cast<size_t>(blocks_.available());
-    for (size_t n = longest; n > in_blocks; --n) {
+    const int32_t restored =
+        blocks_.restore_prefix(sequence.identity, sequence.tokens, sequence.tables);
+    EXPECT_EQ(static_cast<size_t>(restored), table(sequence).size() - in_blocks);
+    restored_ += static_cast<uint64_t>(restored);
+    copy();
+    for (size_t n = longest; n > table(sequence).size(); --n) {
       for (const auto& [node, b] : host_nodes()) {
         const auto host_block = static_cast<size_t>(b);
         if (host_content_[host_block] == chain(sequence, n)) used_at_[host_block] = ++now_;
       }
     }
-    const int32_t restored =
-        blocks_.restore_prefix(sequence.identity, sequence.tokens, sequence.table);
-    EXPECT_EQ(static_cast<size_t>(restored), sequence.table.size() - in_blocks);
-    restored_ += static_cast<uint64_t>(restored);
     const size_t wanted = std::min(longest - in_blocks, available);
     EXPECT_LE(static_cast<size_t>(restored), wanted);
     // Only a chain that fills the host blocks has to make room for what it evicts.
@@ -248,32 +251,32 @@ class Model {
   }
 
   void fill_one(Sequence& sequence) {
-    if (random_() % 2 == 0 && sequence.published < sequence.table.size()) {
+    if (random_() % 2 == 0 && sequence.published < table(sequence).size()) {
       const size_t i = sequence.published++;
-      const int32_t own = sequence.table[i];
-      blocks_.publish(sequence.identity, sequence.table, i,
+      const int32_t own = table(sequence)[i];
+      blocks_.publish(sequence.identity, sequence.tables, i,
                       std::span(sequence.tokens).subspan(i * size_, size_));
-      if (sequence.table[i] != own) {
+      if (table(sequence)[i] != own) {
         EXPECT_EQ(blocks_.pool().holders(own), 0) << "the duplicate is given back";
       }
       return;
     }
     const int32_t available = blocks_.available();
-    const int32_t block = blocks_.take();
-    EXPECT_EQ(block == KvBlocks::kNone, available == 0);
-    if (block == KvBlocks::kNone) return;
-    sequence.table.push_back(block);
-    while (sequence.tokens.size() < sequence.table.size() * size_) {
+    const bool taken = blocks_.take_column(sequence.tables);
+    EXPECT_EQ(taken, available > 0);
+    if (!taken) return;
+    const int32_t block = table(sequence).back();
+    while (sequence.tokens.size() < table(sequence).size() * size_) {
       sequence.tokens.push_back(random_() % 4 == 0);
     }
     copy();
-    content_[static_cast<size_t>(block)] = chain(sequence, sequence.table.size());
+    content_[static_cast<size_t>(block)] = chain(sequence, table(sequence).size());
   }
 
   void finish(size_t i) {
-    const auto& table = sequences_[i].table;
-    for (size_t k = table.size(); k-- > 0;) released_at_[static_cast<size_t>(table[k])] = ++now_;
-    blocks_.release(table);
+    const Tokens& held = table(sequences_[i]);
+    for (size_t k = held.size(); k-- > 0;) released_at_[static_cast<size_t>(held[k])] = ++now_;
+    blocks_.release(sequences_[i].tables);
     sequences_.erase(sequences_.begin() + static_cast<int64_t>(i));
   }
 
@@ -348,52 +351,53 @@ TEST(KvBlocks, WhatIsEvictedMovesToHostBlocksAndBack) {
 }
 
 TEST(KvBlocks, EvictsTheLeafUsedLongestAgo) {
-  KvBlocks blocks(4, 1, true);
+  KvBlocks blocks(4, {.block_size = 1}, true);
   const auto run = [&](const Tokens& tokens) {
-    std::vector<int32_t> table = blocks.acquire_prefix(kAny, tokens);
-    for (size_t i = table.size(); i < tokens.size(); ++i) {
-      table.push_back(blocks.take());
+    KvTables table = blocks.acquire_prefix(kAny, tokens);
+    for (auto i = static_cast<size_t>(table.columns()); i < tokens.size(); ++i) {
+      blocks.take_column(table);
       blocks.publish(kAny, table, i, std::span(tokens).subspan(i, 1));
     }
     blocks.release(table);
-    return table;
   };
   const auto hit = [&](const Tokens& tokens) {
-    const auto table = blocks.acquire_prefix(kAny, tokens);
+    KvTables table = blocks.acquire_prefix(kAny, tokens);
+    const int32_t columns = table.columns();
     blocks.release(table);
-    return table.size();
+    return columns;
   };
   run({1, 2, 3});
   run({7});
-  EXPECT_EQ(hit({1, 2, 3}), 3u);
+  EXPECT_EQ(hit({1, 2, 3}), 3);
   run({8});
-  EXPECT_EQ(hit({7}), 0u);
+  EXPECT_EQ(hit({7}), 0);
   run({9});
-  EXPECT_EQ(hit({1, 2, 3}), 2u) << "the chain is shortened from its end";
-  EXPECT_EQ(hit({8}), 1u);
+  EXPECT_EQ(hit({1, 2, 3}), 2) << "the chain is shortened from its end";
+  EXPECT_EQ(hit({8}), 1);
 }
 
 TEST(KvBlocks, DuplicatesAreMergedWhenPublished) {
-  KvBlocks blocks(4, 2, true);
+  KvBlocks blocks(4, {.block_size = 2}, true);
   const Tokens tokens = {5, 6, 7, 8};
-  std::vector<int32_t> a = {blocks.take(), blocks.take()}, b = {blocks.take(), blocks.take()};
-  const std::vector<int32_t> first = a;
+  KvTables a(1), b(1);
+  for (KvTables* tables : {&a, &a, &b, &b}) blocks.take_column(*tables);
+  const std::vector<int32_t> first = a.groups[0];
   for (size_t i = 0; i < 2; ++i) {
     blocks.publish(kAny, a, i, std::span(tokens).subspan(i * 2, 2));
     blocks.publish(kAny, b, i, std::span(tokens).subspan(i * 2, 2));
   }
-  EXPECT_EQ(a, first);
-  EXPECT_EQ(b, first);
+  EXPECT_EQ(a.groups[0], first);
+  EXPECT_EQ(b.groups[0], first);
   EXPECT_EQ(blocks.available(), 2);
   EXPECT_EQ(blocks.pool().holders(first[0]), 2);
 }
 
 /// Computes and publishes what is not there, then leaves. Returns how much came from host blocks.
 int32_t run(KvBlocks& blocks, const Tokens& tokens) {
-  std::vector<int32_t> table = blocks.acquire_prefix(kAny, tokens);
+  KvTables table = blocks.acquire_prefix(kAny, tokens);
   const int32_t restored = blocks.restore_prefix(kAny, tokens, table);
-  for (size_t i = table.size(); i < tokens.size(); ++i) {
-    table.push_back(blocks.take());
+  for (auto i = static_cast<size_t>(table.columns()); i < tokens.size(); ++i) {
+    blocks.take_column(table);
     blocks.publish(kAny, table, i, std::span(tokens).subspan(i, 1));
   }
   blocks.release(table);
@@ -401,7 +405,7 @@ int32_t run(KvBlocks& blocks, const Tokens& tokens) {
 }
 
 TEST(KvBlocks, CopiesComeInTheOrderTheyHaveToBeMadeIn) {
-  KvBlocks blocks(2, 1, true, 4);
+  KvBlocks blocks(2, {.block_size = 1}, true, 4);
   run(blocks, {1, 2});
   run(blocks, {3, 4});  // drives out 2, then 1
   std::vector<BlockCopy> copies = blocks.take_copies();
@@ -419,7 +423,7 @@ TEST(KvBlocks, CopiesComeInTheOrderTheyHaveToBeMadeIn) {
 }
 
 TEST(KvBlocks, ForgetsTheHostBlockUsedLongestAgo) {
-  KvBlocks blocks(1, 1, true, 2);
+  KvBlocks blocks(1, {.block_size = 1}, true, 2);
   run(blocks, {1});
   run(blocks, {2});
   run(blocks, {3});                // host: 1, 2
@@ -430,12 +434,13 @@ TEST(KvBlocks, ForgetsTheHostBlockUsedLongestAgo) {
 }
 
 TEST(KvBlocks, WhatIsComputedAgainLeavesItsHostBlock) {
-  KvBlocks blocks(2, 1, true, 4);
+  KvBlocks blocks(2, {.block_size = 1}, true, 4);
   run(blocks, {1, 2});
   run(blocks, {3, 4});
   EXPECT_EQ(blocks.host_pool().num_cached(), 2);
   const Tokens tokens = {1};
-  std::vector<int32_t> table = {blocks.take()};
+  KvTables table(1);
+  blocks.take_column(table);
   blocks.publish(kAny, table, 0, tokens);
   EXPECT_EQ(blocks.host_pool().num_cached(), 2) << "2 still follows 1; 4 is new";
   blocks.release(table);
@@ -443,7 +448,7 @@ TEST(KvBlocks, WhatIsComputedAgainLeavesItsHostBlock) {
 }
 
 TEST(KvBlocks, WithoutHostBlocksNothingIsCopied) {
-  KvBlocks blocks(1, 1, true);
+  KvBlocks blocks(1, {.block_size = 1}, true);
   run(blocks, {1});
   run(blocks, {2});
   EXPECT_TRUE(blocks.take_copies().empty());
@@ -451,11 +456,12 @@ TEST(KvBlocks, WithoutHostBlocksNothingIsCopied) {
 }
 
 TEST(KvBlocks, WithoutCachingNothingIsFound) {
-  KvBlocks blocks(2, 1, false);
-  std::vector<int32_t> table = {blocks.take()};
+  KvBlocks blocks(2, {.block_size = 1}, false);
+  KvTables table(1);
+  blocks.take_column(table);
   const Tokens tokens = {3};
   blocks.publish(kAny, table, 0, tokens);
-  EXPECT_TRUE(blocks.acquire_prefix(kAny, tokens).empty());
+  EXPECT_EQ(blocks.acquire_prefix(kAny, tokens).columns(), 0);
   blocks.release(table);
   EXPECT_EQ(blocks.pool().num_free(), 2);
 }

@@ -63,12 +63,9 @@ DecoderHarness::DecoderHarness(std::shared_ptr<Backend> backend, const std::stri
                              .max_kept_rows = kHarnessKept});
   }
   const int32_t per_sequence = ceil_div(options.max_tokens, options.block_size);
-  const KvCacheSpec spec{.num_layers = config.kv_layers(),
-                         .num_kv_heads = config.num_kv_heads,
-                         .head_dim = config.head_dim,
-                         .block_size = options.block_size,
-                         .dtype = options.kv_dtype};
-  cache_ = backend_->make_kv_cache(spec, per_sequence * options.num_sequences);
+  const CacheLayout layout =
+      decoder_->cache_layout({.block_size = options.block_size, .dtype = options.kv_dtype});
+  cache_ = backend_->make_kv_cache(layout, per_sequence * options.num_sequences);
   // Neighbouring blocks of a sequence lie num_sequences apart, last ones first.
   sequences_.resize(static_cast<size_t>(options.num_sequences));
   for (int32_t i = 0; i < options.num_sequences; ++i) {

@@ -1,6 +1,7 @@
 #include "cpp/sched/fake_model.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headrace::fake {
 
@@ -33,21 +34,37 @@ int32_t choose(uint64_t all_values, const SeqSpec& spec, int32_t num_output) {
   return token;
 }
 
-Finished run_alone(const SeqSpec& spec) {
+namespace {
+
+/// Of the last `window` values; 0: of all.
+uint64_t hash_last(std::span<const uint64_t> values, int32_t window) {
+  if (window > 0 && std::cmp_less(window, values.size())) {
+    values = values.last(static_cast<size_t>(window));
+  }
+  uint64_t all = 0;
+  for (const uint64_t value : values) all = mix(all, value);
+  return all;
+}
+
+}  // namespace
+
+Finished run_alone(const SeqSpec& spec, int32_t window) {
   Finished out;
   if (spec.max_tokens == 0) {
     out.end = SeqEnd::kPrompt;
     return out;
   }
   const auto prompt_len = static_cast<int32_t>(spec.prompt.size());
-  uint64_t last = first_value(spec), all = 0;
+  uint64_t last = first_value(spec);
+  std::vector<uint64_t> values;
   for (int32_t p = 0; p < prompt_len; ++p) {
     const int32_t token = spec.prompt[static_cast<size_t>(p)];
-    all = mix(all, last = stored_value(spec, last, p, token, prompt_len));
+    values.push_back(last = stored_value(spec, last, p, token, prompt_len));
   }
   std::vector<int32_t> text = spec.stop_sequences_anywhere ? spec.prompt : std::vector<int32_t>();
   while (true) {
-    const int32_t token = choose(all, spec, static_cast<int32_t>(out.output.size()));
+    const int32_t token =
+        choose(hash_last(values, window), spec, static_cast<int32_t>(out.output.size()));
     out.output.push_back(token);
     text.push_back(token);
     const auto count = static_cast<int32_t>(out.output.size());
@@ -65,8 +82,24 @@ Finished run_alone(const SeqSpec& spec) {
     if (out.end == SeqEnd::kNone && count == spec.max_tokens) out.end = SeqEnd::kLength;
     if (out.end != SeqEnd::kNone) return out;
     const int32_t position = prompt_len + count - 1;
-    all = mix(all, last = stored_value(spec, last, position, token, position + 1));
+    values.push_back(last = stored_value(spec, last, position, token, position + 1));
   }
+}
+
+uint64_t KvStore::read(std::span<const Table> tables, int32_t position) {
+  std::vector<uint64_t> values;
+  for (int32_t p = first_read(0, position); p <= position; ++p) {
+    values.push_back(at(tables.front(), p));
+  }
+  uint64_t all = hash_last(values, 0);
+  for (size_t g = 1; g < windows_.size(); ++g) {
+    for (int32_t p = first_read(g, position); p <= position; ++p) {
+      const int32_t known = p - first_read(0, position);
+      const uint64_t value = at(tables[g], p);
+      if (known >= 0 && value != values[static_cast<size_t>(known)]) all = mix(all, value);
+    }
+  }
+  return all;
 }
 
 void KvStore::copy(std::span<const BlockCopy> copies) {
@@ -93,18 +126,17 @@ std::vector<uint64_t> run_step(const StepPlan& plan, KvStore& kv,
     const SeqSpec& spec = spec_of(seq.id);
     for (int32_t i = 0; i < seq.num_tokens; ++i) {
       const int32_t p = seq.start_pos + i;
-      const uint64_t previous = p == 0 ? first_value(spec) : kv.at(seq.blocks, p - 1);
-      kv.at(seq.blocks, p) =
-          stored_value(spec, previous, p, seq.tokens[static_cast<size_t>(i)], rope_len(seq.id, p));
+      const uint64_t previous = p == 0 ? first_value(spec) : kv.before(seq.tables, p);
+      kv.write(
+          seq.tables, p,
+          stored_value(spec, previous, p, seq.tokens[static_cast<size_t>(i)], rope_len(seq.id, p)));
     }
   }
   std::vector<uint64_t> out;
   for (const PlannedSeq& seq : plan.seqs) {
-    uint64_t all = 0;
-    for (int32_t p = 0; p < seq.start_pos + seq.num_tokens; ++p) {
-      all = mix(all, kv.at(seq.blocks, p));
-    }
-    out.push_back(all);
+    out.push_back(kv.read(seq.tables, seq.start_pos + seq.num_tokens - 1));
+    // The first row reads the most of what is about to be given back.
+    kv.read(seq.tables, seq.start_pos);
   }
   return out;
 }

@@ -2,14 +2,18 @@
 
 // A model without mathematics: the key/value of a position is a hash of everything that decides
 // it (adapter, rope length, media, token, and the stored value before it), and the next token is a
-// hash of all stored values up to the last position. A token that is misplaced, repeated or lost,
-// or a block that holds another's values, changes what is generated.
+// hash of all stored values up to the last position (within the window of the first group). A token
+// that is misplaced, repeated or lost, or a block that holds another's values, changes what is
+// generated.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "sched/scheduler.h"
 
 namespace headrace::fake {
@@ -31,27 +35,36 @@ struct Finished {
   std::vector<int32_t> output;
   SeqEnd end = SeqEnd::kNone;
 };
-/// What a request gives when it runs alone; written without the scheduler's code.
-Finished run_alone(const SeqSpec& spec);
+/// What a request gives when it runs alone; written without the scheduler's code. `window`: that of
+/// the first group, whose values a token depends on.
+Finished run_alone(const SeqSpec& spec, int32_t window = 0);
 
-/// The paged cache of a backend.
+using Table = std::vector<int32_t>;
+
+/// The paged cache of a backend. All groups hold the same values.
 class KvStore {
  public:
-  KvStore(int32_t num_blocks, int32_t block_size, int32_t num_host_blocks)
+  KvStore(int32_t num_blocks, int32_t block_size, int32_t num_host_blocks,
+          std::vector<int32_t> windows)
       : block_size_(block_size),
+        windows_(std::move(windows)),
         values_(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size)),
         host_values_(static_cast<size_t>(num_host_blocks) * static_cast<size_t>(block_size)) {}
-  uint64_t& at(std::span<const int32_t> table, int32_t position) {
-    const int32_t block = table[static_cast<size_t>(position / block_size_)];
-    return values_[static_cast<size_t>(block) * static_cast<size_t>(block_size_) +
-                   static_cast<size_t>(position % block_size_)];
+  void write(std::span<const Table> tables, int32_t position, uint64_t value) {
+    for (const Table& table : tables) at(table, position) = value;
   }
+  /// What a row at `position` finds at the position before it.
+  uint64_t before(std::span<const Table> tables, int32_t position) {
+    return at(tables.front(), position - 1);
+  }
+  /// The hash of all that a row at `position` reads.
+  uint64_t read(std::span<const Table> tables, int32_t position);
   void copy(std::span<const BlockCopy> copies);
   /// Copies that an abandoned step has not made leave behind anything.
   void spoil(std::span<const BlockCopy> copies);
   /// What an abandoned step may leave behind in a block.
-  void spoil(std::span<const int32_t> table, int32_t first, int32_t count) {
-    for (int32_t p = first; p < first + count; ++p) at(table, p) = ~uint64_t{0};
+  void spoil(std::span<const Table> tables, int32_t first, int32_t count) {
+    for (int32_t p = first; p < first + count; ++p) write(tables, p, ~uint64_t{0});
   }
 
  private:
@@ -60,7 +73,18 @@ class KvStore {
     return std::span(values).subspan(static_cast<size_t>(index) * size, size);
   }
 
+  uint64_t& at(const Table& table, int32_t position) {
+    const int32_t block = table[static_cast<size_t>(position / block_size_)];
+    HEADRACE_CHECK(block >= 0, "position ", position, " was given back");
+    return values_[static_cast<size_t>(block) * static_cast<size_t>(block_size_) +
+                   static_cast<size_t>(position % block_size_)];
+  }
+  int32_t first_read(size_t group, int32_t position) const {
+    return windows_[group] > 0 ? std::max(0, position - windows_[group] + 1) : 0;
+  }
+
   int32_t block_size_;
+  std::vector<int32_t> windows_;  ///< by group; 0 or >= 2
   std::vector<uint64_t> values_, host_values_;
 };
 

@@ -13,7 +13,7 @@ Scenario::Scenario(const SchedulerConfig& config, uint64_t seed)
     : config_(config),
       random_(seed),
       scheduler_(config),
-      kv_(config.num_blocks, config.block_size, config.num_host_blocks),
+      kv_(config.num_blocks, config.block_size, config.num_host_blocks, config.windows),
       dynamic_rope_(seed % 4 == 0) {}
 
 SeqSpec Scenario::random_spec(const Options& options) {
@@ -100,7 +100,7 @@ void Scenario::add_request(const Options& options) {
   Job job;
   job.spec = spec;
   job.tokens = spec.prompt;
-  job.alone = run_alone(spec);
+  job.alone = run_alone(spec, config_.windows.front());
   job.ready = spec.ready_until;
   const SeqId id = with_failing_allocations(options, [&] { return scheduler_.add(spec); });
   ASSERT_FALSE(jobs_.contains(id));
@@ -147,14 +147,14 @@ void Scenario::run(const Options& options) {
 Scenario::Flight::Flight(const StepPlan& plan_in) : plan(plan_in) {
   for (const PlannedSeq& seq : plan.seqs) {
     tokens.emplace_back(seq.tokens.begin(), seq.tokens.end());
-    blocks.emplace_back(seq.blocks.begin(), seq.blocks.end());
+    tables.emplace_back(seq.tables.begin(), seq.tables.end());
   }
 }
 
 void Scenario::Flight::point() {
   for (size_t i = 0; i < plan.seqs.size(); ++i) {
     plan.seqs[i].tokens = tokens[i];
-    plan.seqs[i].blocks = blocks[i];
+    plan.seqs[i].tables = tables[i];
   }
 }
 
@@ -192,7 +192,7 @@ void Scenario::plan_next(const Options& options) {
     ASSERT_GT(scheduler_.stats().running, 0);
     for (const auto& [id, job] : jobs_) {
       // Those that are postponed may hold all blocks.
-      const bool may_wait = options.postponed && scheduler_.stats().free_blocks == 0;
+      const bool may_wait = options.postponed && scheduler_.stats().free_blocks < num_groups();
       ASSERT_TRUE(!scheduler_.next_position(id) || is_held_up(id) || may_wait)
           << id << " could go on";
     }
@@ -343,19 +343,17 @@ std::vector<std::vector<int32_t>> Scenario::sample(const StepPlan& plan,
     const SeqSpec& spec = specs_.at(seq.id);
     const int32_t num_output = seq.start_pos + seq.num_tokens - seq.num_prompt_tokens;
     std::vector<int32_t>& tokens = out.emplace_back();
-    uint64_t all = values[i];
-    tokens.push_back(choose(all, spec, num_output));
+    tokens.push_back(choose(values[i], spec, num_output));
     bool right = true;
     for (int32_t d = 0; d < seq.num_drafts; ++d) {
       const int32_t position = seq.start_pos + seq.num_tokens + d;
       const int32_t guess = once_in(3) ? static_cast<int32_t>(below(kVocab)) : tokens.back();
-      uint64_t& value = kv_.at(seq.blocks, position);
-      value = stored_value(spec, kv_.at(seq.blocks, position - 1), position, guess,
-                           rope_len()(seq.id, position));
+      kv_.write(seq.tables, position,
+                stored_value(spec, kv_.before(seq.tables, position), position, guess,
+                             rope_len()(seq.id, position)));
       right = right && guess == tokens.back();
       if (!right) continue;
-      all = mix(all, value);
-      tokens.push_back(choose(all, spec, num_output + d + 1));
+      tokens.push_back(choose(kv_.read(seq.tables, position), spec, num_output + d + 1));
       ++guessed_;
     }
   }
@@ -397,7 +395,7 @@ void Scenario::abandon() {
     had_copies = had_copies || !flight.plan.copies.empty();
     for (size_t i = 0; i < flight.plan.seqs.size(); ++i) {
       const PlannedSeq& seq = flight.plan.seqs[i];
-      kv_.spoil(flight.blocks[i], seq.start_pos, seq.num_tokens);
+      kv_.spoil(flight.tables[i], seq.start_pos, seq.num_tokens);
       if (std::ranges::count(planned, seq.id) == 0) planned.push_back(seq.id);
     }
   }
@@ -410,7 +408,7 @@ void Scenario::abandon() {
   ASSERT_EQ(scheduler_.stats().running, 0) << "nobody holds what may not have been copied";
   for (auto& [id, job] : jobs_) {
     if (!std::exchange(job.running, false)) continue;
-    job.computed = job.num_blocks = 0;
+    job.computed = job.num_columns = 0;
     job.ready = job.spec.ready_until;
     sent_back_.insert(id);
   }

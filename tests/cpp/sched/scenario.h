@@ -48,6 +48,7 @@ class Scenario {
   uint64_t postponed() const { return postponed_; }
   uint64_t rests() const { return rests_; }  ///< plans without rows of the most senior
   uint64_t tokens_generated() const { return tokens_generated_; }
+  uint64_t given_back() const { return given_back_; }  ///< entries of tables that plans have shown
   const SchedulerStats& last_stats() const { return stats_; }
 
  private:
@@ -60,7 +61,7 @@ class Scenario {
     int32_t computed = 0;
     int32_t in_flight = 0;         ///< rows that are planned
     int32_t to_come = 0;           ///< tokens that they will give
-    int32_t num_blocks = 0;        ///< held, as far as the plans tell
+    int32_t num_columns = 0;       ///< taken, as far as the plans tell
     int32_t wished = 0;            ///< drafts
     int32_t ready = kAlwaysReady;  ///< rows before it are
     bool postponed = false;
@@ -76,7 +77,8 @@ class Scenario {
     explicit Flight(const StepPlan& plan_in);
     void point();  ///< the plan's spans to the copies
     StepPlan plan;
-    std::vector<std::vector<int32_t>> tokens, blocks;
+    std::vector<std::vector<int32_t>> tokens;
+    std::vector<std::vector<Table>> tables;
     std::set<SeqId> postponed;
   };
 
@@ -117,6 +119,8 @@ class Scenario {
   void check_order(const StepPlan& plan);
   void check_turns(const StepPlan& plan);
   void check_blocks(const StepPlan& plan);
+  void check_given_back(const PlannedSeq& seq);
+  int32_t num_groups() const { return static_cast<int32_t>(config_.windows.size()); }
   void commit(const std::vector<std::vector<int32_t>>& sampled, const Options& options);
   void check_committed(const CommittedSeq& result, const std::vector<int32_t>& sampled);
   void abandon();
@@ -138,6 +142,7 @@ class Scenario {
   int to_add_ = 0;
   double now_ = 0;
   uint64_t tokens_generated_ = 0;
+  uint64_t given_back_ = 0;
   uint64_t interrupted_ = 0;
   uint64_t guessed_ = 0;
   uint64_t lost_caches_ = 0;

@@ -31,12 +31,12 @@ int32_t Scenario::lacking_blocks() const {
     const bool is_senior = first == nullptr || job.spec.priority < first->spec.priority;
     if (job.running && is_senior) first = &job;
   }
-  return static_cast<int32_t>(std::ranges::count_if(jobs_, [&](const auto& entry) {
-    const Job& job = entry.second;
-    const bool decodes = job.computed + 1 == static_cast<int32_t>(job.tokens.size());
-    return job.running && (decodes || &job == first) &&
-           job.computed == job.num_blocks * config_.block_size;
-  }));
+  return num_groups() * static_cast<int32_t>(std::ranges::count_if(jobs_, [&](const auto& entry) {
+           const Job& job = entry.second;
+           const bool decodes = job.computed + 1 == static_cast<int32_t>(job.tokens.size());
+           return job.running && (decodes || &job == first) &&
+                  job.computed == job.num_columns * config_.block_size;
+         }));
 }
 
 /// `lacking`: blocks that were needed before the plan beyond those that were free.
@@ -84,7 +84,7 @@ void Scenario::check_preempted(const StepPlan& plan, const Options& options) {
       ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 0);
     }
     jobs_[id].running = false;
-    jobs_[id].computed = jobs_[id].num_blocks = 0;
+    jobs_[id].computed = jobs_[id].num_columns = 0;
     jobs_[id].ready = jobs_[id].spec.ready_until;
   }
   if (!options.arm) {
@@ -143,8 +143,10 @@ void Scenario::check_sequence(const PlannedSeq& seq) {
     ASSERT_EQ(scheduler_.rope_len(seq.id, p),
               p < seq.num_prompt_tokens ? seq.num_prompt_tokens : p + 1);
   }
-  job.num_blocks = static_cast<int32_t>(seq.blocks.size());
-  ASSERT_GE(job.num_blocks * config_.block_size, seq.start_pos + seq.num_tokens + seq.num_drafts);
+  ASSERT_EQ(seq.tables.size(), config_.windows.size());
+  job.num_columns = static_cast<int32_t>(seq.tables.front().size());
+  ASSERT_GE(job.num_columns * config_.block_size, seq.start_pos + seq.num_tokens + seq.num_drafts);
+  check_given_back(seq);
 }
 
 void Scenario::check_tokens(const PlannedSeq& seq) {
@@ -197,8 +199,8 @@ void Scenario::check_order(const StepPlan& plan) {
 void Scenario::check_turns(const StepPlan& plan) {
   // Within a class nobody overtakes; a decode rests only when the blocks are used up, and never
   // where what it lacks is set aside.
-  const bool may_rest =
-      config_.out_of_blocks == OutOfBlocks::kPreempt && scheduler_.stats().free_blocks == 0;
+  const bool may_rest = config_.out_of_blocks == OutOfBlocks::kPreempt &&
+                        scheduler_.stats().free_blocks < num_groups();
   const auto running = std::ranges::count_if(jobs_, [](const auto& j) { return j.second.running; });
   // One admitted by a plan that then ran out of memory runs, but may not have been seen to yet.
   const bool all_seen = running == scheduler_.stats().running;
@@ -216,20 +218,45 @@ void Scenario::check_turns(const StepPlan& plan) {
   ASSERT_LE(running, config_.max_num_seqs);
 }
 
+/// A sliding group holds what is read, and the last published column; nothing else is missing.
+void Scenario::check_given_back(const PlannedSeq& seq) {
+  const int32_t computed = jobs_.at(seq.id).computed, size = config_.block_size;
+  for (size_t g = 0; g < seq.tables.size(); ++g) {
+    const Table& table = seq.tables[g];
+    const int32_t window = config_.windows[g];
+    ASSERT_EQ(table.size(), seq.tables.front().size());
+    const int32_t read = window > 0 ? std::max(0, computed - window + 1) / size : 0;
+    const int32_t first = std::max(0, std::min(read, computed / size - 1));
+    const int32_t columns = static_cast<int32_t>(table.size());
+    for (int32_t i = 0; i < columns; ++i) {
+      ASSERT_EQ(table[static_cast<size_t>(i)] == KvBlocks::kNone, i < first) << i << " of " << g;
+    }
+    given_back_ += static_cast<uint64_t>(first);
+    if (window == 0) continue;
+    const KvGroups groups = kv_groups(config_);
+    const int32_t rows = seq.start_pos + seq.num_tokens + seq.num_drafts - computed;
+    ASSERT_LE(columns - first, groups.held_columns(g, columns, std::max(rows, size)) + 1);
+  }
+}
+
 /// A block in two tables is at the same place of both, behind the same tokens, and not written.
 void Scenario::check_blocks(const StepPlan& plan) {
   struct Use {
     const PlannedSeq* seq;
-    size_t index;
+    size_t group, index;
   };
   std::map<int32_t, Use> uses;
   for (const PlannedSeq& seq : plan.seqs) {
-    for (size_t i = 0; i < seq.blocks.size(); ++i) {
-      ASSERT_GE(seq.blocks[i], 0);
-      ASSERT_LT(seq.blocks[i], config_.num_blocks);
-      const auto [use, is_new] = uses.try_emplace(seq.blocks[i], Use{&seq, i});
+    const size_t columns = seq.tables.front().size();
+    for (size_t n = 0; n < columns * seq.tables.size(); ++n) {
+      const size_t g = n / columns, i = n % columns;
+      const int32_t block = seq.tables[g][i];
+      if (block == KvBlocks::kNone) continue;
+      ASSERT_LT(block, config_.num_blocks);
+      const auto [use, is_new] = uses.try_emplace(block, Use{&seq, g, i});
       if (is_new) continue;
       ASSERT_EQ(use->second.index, i);
+      ASSERT_EQ(use->second.group, g);
       const auto end = static_cast<int32_t>(i + 1) * config_.block_size;
       ASSERT_LE(end, seq.start_pos);
       ASSERT_LE(end, use->second.seq->start_pos);

@@ -49,7 +49,7 @@ TEST(PlanAhead, ADecodeTakesTheTokenThatIsBeingDrawn) {
   EXPECT_EQ(ahead.seqs[1].drawn_by, 1);
   EXPECT_TRUE(ahead.seqs[1].samples && ahead.seqs[1].tokens.empty());
   EXPECT_EQ(ahead.seqs[1].start_pos, 4);
-  EXPECT_EQ(ahead.seqs[1].blocks.size(), 2u);
+  EXPECT_EQ(ahead.seqs[1].tables[0].size(), 2u);
   EXPECT_EQ(scheduler.commit(Tokens{5, 6})[1].token, 6);
   EXPECT_EQ(scheduler.commit(Tokens{7, 8})[1].token, 8);
   const StepPlan next = scheduler.plan(0);

@@ -46,14 +46,14 @@ TEST(SchedulerDrafts, ADecodeGetsWhatItWishes) {
   EXPECT_EQ(plan.seqs[0].num_tokens, 1);
   EXPECT_EQ(plan.seqs[0].num_drafts, 3);
   EXPECT_EQ(plan.num_rows, 4);
-  EXPECT_EQ(plan.seqs[0].blocks.size(), 3u);  // positions 0 .. 8
+  EXPECT_EQ(plan.seqs[0].tables[0].size(), 3u);  // positions 0 .. 8
   const auto committed = scheduler.commit(Tokens{1, 2, 3}, Tokens{3});
   EXPECT_EQ(committed[0].num_tokens, 3);
   EXPECT_EQ(committed[0].token, 3);
   const StepPlan next = scheduler.plan(0);
   EXPECT_EQ(next.seqs[0].start_pos, 8);
   EXPECT_EQ(next.seqs[0].tokens[0], 3);
-  EXPECT_EQ(next.seqs[0].blocks.size(), 3u) << "the block of refused guesses is used again";
+  EXPECT_EQ(next.seqs[0].tables[0].size(), 3u) << "the block of refused guesses is used again";
   scheduler.commit(Tokens{1});
 }
 

@@ -72,6 +72,52 @@ TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
   EXPECT_GT(lost_caches, scaled(500));
 }
 
+/// Up to two groups that keep all rows, then up to two with windows; at least one.
+std::vector<int32_t> random_windows(uint64_t seed) {
+  std::mt19937_64 random(seed * 104729);
+  std::vector<int32_t> windows(random() % 3, 0);
+  for (uint64_t n = random() % 3; n > 0 || windows.empty(); n -= n > 0 ? 1 : 0) {
+    windows.push_back(2 + static_cast<int32_t>(random() % 12));
+  }
+  return windows;
+}
+
+TEST(SchedulerProperty, GroupsAndWindowsChangeNothingButTheBlocksThatAreHeld) {
+  uint64_t tokens = 0, hits = 0, preemptions = 0, given_back = 0, interrupted = 0, guessed = 0;
+  uint64_t host_hits = 0, ahead = 0;
+  for (uint64_t seed = 1; seed <= scaled(8000); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SchedulerConfig config = random_config(seed);
+    config.windows = random_windows(seed);
+    config.num_blocks *= static_cast<int32_t>(config.windows.size());
+    if (seed % 3 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 70);
+    Scenario scenario(config, seed);
+    scenario.run({.priorities = seed % 3 != 0,
+                  .drafts = seed % 5 == 0,
+                  .media = seed % 2 == 0,
+                  .rests = seed % 7 == 0,
+                  .postponed = seed % 21 == 7,
+                  .ahead = seed % 4 == 1});
+    if (HasFailure()) return;
+    tokens += scenario.tokens_generated();
+    hits += scenario.last_stats().prefix_hit_tokens;
+    host_hits += scenario.last_stats().prefix_host_hit_tokens;
+    preemptions += scenario.last_stats().preemptions;
+    given_back += scenario.given_back();
+    interrupted += scenario.interrupted();
+    guessed += scenario.guessed();
+    ahead += scenario.ahead();
+  }
+  EXPECT_GT(tokens, scaled(40000));
+  EXPECT_GT(hits, scaled(8000));
+  EXPECT_GT(host_hits, scaled(1000));
+  EXPECT_GT(preemptions, scaled(500));
+  EXPECT_GT(given_back, scaled(50000));
+  EXPECT_GT(interrupted, scaled(100));
+  EXPECT_GT(guessed, scaled(1000));
+  EXPECT_GT(ahead, scaled(5000));
+}
+
 TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
   uint64_t tokens = 0, hits = 0;
   for (uint64_t seed = 1; seed <= scaled(1000); ++seed) {

@@ -187,8 +187,9 @@ TEST(Scheduler, NothingIsCachedBeforeItsCommit) {
   ASSERT_EQ(rows_of(plan), (std::vector<int32_t>{1, 1, 1}));
   // Those who computed the same blocks share them from now on: two, and one of their own each.
   EXPECT_EQ(scheduler.stats().total_blocks - scheduler.stats().free_blocks, 5);
-  EXPECT_TRUE(std::ranges::equal(plan.seqs[0].blocks.first(2), plan.seqs[1].blocks.first(2)));
-  EXPECT_NE(plan.seqs[0].blocks[2], plan.seqs[1].blocks[2]);
+  EXPECT_TRUE(std::ranges::equal(std::span(plan.seqs[0].tables[0]).first(2),
+                                 std::span(plan.seqs[1].tables[0]).first(2)));
+  EXPECT_NE(plan.seqs[0].tables[0][2], plan.seqs[1].tables[0][2]);
 }
 
 TEST(Scheduler, AnAbandonedStepEndsItsSequencesAndCachesNothing) {
@@ -323,12 +324,12 @@ TEST(Scheduler, SpansStayValidWhateverComesBeforeCommit) {
   std::vector<std::vector<int32_t>> tokens, blocks;
   for (const PlannedSeq& seq : plan.seqs) {
     tokens.emplace_back(seq.tokens.begin(), seq.tokens.end());
-    blocks.emplace_back(seq.blocks.begin(), seq.blocks.end());
+    blocks.emplace_back(seq.tables[0].begin(), seq.tables[0].end());
   }
   for (int32_t i = 0; i < 1000; ++i) scheduler.add(spec_of(20, 20, i));
   for (size_t i = 0; i < plan.seqs.size(); ++i) {
     EXPECT_TRUE(std::ranges::equal(plan.seqs[i].tokens, tokens[i]));
-    EXPECT_TRUE(std::ranges::equal(plan.seqs[i].blocks, blocks[i]));
+    EXPECT_TRUE(std::ranges::equal(plan.seqs[i].tables[0], blocks[i]));
   }
   EXPECT_EQ(commit(scheduler, plan).size(), 4u);
 }

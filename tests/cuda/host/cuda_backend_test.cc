@@ -177,17 +177,13 @@ TEST_F(CudaBackendTest, RefusesByName) {
 TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
   constexpr int32_t kBlocks = 4, kHostBlocks = 3, kLayers = 2;
   const auto backend = gpu_.backend(DType::kBF16);
-  const KvCacheSpec spec{.num_layers = kLayers,
-                         .num_kv_heads = 3,
-                         .head_dim = 32,
-                         .block_size = 16,
-                         .dtype = DType::kBF16};
-  const auto cache = backend->make_kv_cache(spec, kBlocks);
+  const CacheLayout layout = CacheLayout::uniform(kLayers, kv_rows(3, 32, DType::kBF16), 16);
+  const auto cache = backend->make_kv_cache(layout, kBlocks);
   const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
   const BlockCopy any{0, 0, true};
   EXPECT_THROW(backend->copy_blocks(*cache, std::span(&any, 1)), InternalError);
   backend->add_host_blocks(*cache, kHostBlocks);
-  const size_t part = backend->kv_block_bytes(spec) / (2 * kLayers);
+  const size_t part = backend->kv_block_bytes(layout) / (2 * kLayers);
   const size_t array = part * (kBlocks + 1);
   for (uint32_t seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -222,8 +218,8 @@ TEST_F(CudaBackendTest, BlocksGoToHostMemoryAndBackInOrder) {
 
 TEST_F(CudaBackendTest, HostBlocksThatCannotBePinnedNameTheOption) {
   const auto backend = gpu_.backend(DType::kF32);
-  const auto cache = backend->make_kv_cache(
-      {.num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16}, 2);
+  const auto cache =
+      backend->make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 16, DType::kF32), 16), 2);
   gpu_.api.fail("malloc_pinned", cuda::kErrorMemoryAllocation);
   try {
     backend->add_host_blocks(*cache, 1 << 10);
@@ -240,13 +236,12 @@ TEST_F(CudaBackendTest, HostBlocksThatCannotBePinnedNameTheOption) {
 // Codes and their scales, in blocks of a head of 48: 8, 8 and 4 bits, the last in rows of 32 bytes.
 TEST_F(CudaBackendTest, QuantizedCachesTakeWhatTheyHold) {
   const auto backend = gpu_.backend(DType::kBF16);
-  KvCacheSpec spec{.num_layers = 3, .num_kv_heads = 2, .head_dim = 48, .block_size = 16};
   const size_t rows = 2 * 3 * 2 * 16;
   for (const auto& [dtype, bytes] :
        {std::pair{DType::kBF16, 96}, {DType::kI8, 52}, {DType::kF8E4M3, 52}, {DType::kU4, 36}}) {
-    spec.dtype = dtype;
-    EXPECT_EQ(backend->kv_block_bytes(spec), rows * static_cast<size_t>(bytes));
-    const auto cache = backend->make_kv_cache(spec, 2);
+    const CacheLayout layout = CacheLayout::uniform(3, kv_rows(2, 48, dtype), 16);
+    EXPECT_EQ(backend->kv_block_bytes(layout), rows * static_cast<size_t>(bytes));
+    const auto cache = backend->make_kv_cache(layout, 2);
     const auto& device = dynamic_cast<const cuda::DeviceKvCache&>(*cache);
     EXPECT_EQ(device.key_scales(0) == nullptr, dtype == DType::kBF16);
     if (dtype == DType::kBF16) continue;

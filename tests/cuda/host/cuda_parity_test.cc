@@ -131,9 +131,12 @@ TEST_P(CudaParity, AttentionOfEveryMask) {
   std::vector<int32_t> positions(kRows);
   std::iota(positions.begin(), positions.end(), 0);
   const auto run = [&](Backend& backend, DType act, const AttentionSpec& spec) {
-    const auto cache = backend.make_kv_cache({1, 1, kDim, kBlock, act}, 5);
+    const auto cache =
+        backend.make_kv_cache(CacheLayout::uniform(1, kv_rows(1, kDim, act), kBlock), 5);
     const Uploaded in(backend, act, kRows, kAll, qkv), out(backend, act, kRows, kWidth);
-    backend.begin_step({positions, positions, positions, seqs, {}});
+    StepBatch batch{positions, positions, positions, seqs, {}};
+    batch.cache = cache.get();
+    backend.begin_step(batch);
     backend.rope_kv_write(in.view(), {kHeads, 1, kDim, {}, {}, 1e-6f}, {}, {}, *cache, 0);
     backend.attention(in.view().columns(0, kWidth), spec, *cache, 0, out.view());
     return out.read();
@@ -151,6 +154,46 @@ TEST_P(CudaParity, AttentionOfEveryMask) {
       ASSERT_NEAR(got[i], want[i], largest * (3 * rounding(dtype) + 0x1p-15)) << i;
     }
   }
+}
+
+// The bits of one group, also where the blocks behind a window have gone.
+TEST_P(CudaParity, GroupsHaveTablesOfTheirOwn) {
+  const DType dtype = GetParam();
+  constexpr int32_t kHeads = 2, kDim = 64, kRows = 100, kBlock = 16, kWindow = 20, kGone = 4;
+  constexpr int64_t kWidth = kHeads * kDim, kAll = kWidth + 2 * kDim;
+  const PagedRows all = kv_rows(1, kDim, dtype);
+  PagedRows sliding = all;
+  sliding.window = kWindow;
+  const CacheLayout two{kBlock, {{all, 1}, {sliding, 1}}, {{0, 0}, {1, 0}}};
+  const auto gpu = make_gpu_under_test(dtype);
+  std::vector<int32_t> positions(kRows + 1);
+  std::iota(positions.begin(), positions.end(), 0);
+  const auto run = [&](const CacheLayout& layout, std::vector<std::vector<int32_t>> tables) {
+    const auto cache = gpu->make_kv_cache(layout, 14);
+    gpu->make_kv_cache(CacheLayout::uniform(1, all, 32), 3);  // of no concern to the step
+    std::vector<std::vector<float>> out;
+    for (const auto& [first, rows] : {std::pair{0, kRows}, {kRows, 1}}) {
+      const std::vector<SeqSlice> seqs = {{0, rows, first, tables}};
+      const auto own = std::span(positions).subspan(static_cast<size_t>(first), size_t(rows));
+      StepBatch batch{own, own, own, seqs, {}};
+      batch.cache = cache.get();
+      gpu->begin_step(batch);
+      for (int32_t layer = 0; layer < 2; ++layer) {
+        const auto qkv =
+            random_values(static_cast<size_t>(rows * kAll), uint32_t(first + layer), dtype);
+        const Uploaded in(*gpu, dtype, rows, kAll, qkv), results(*gpu, dtype, rows, kWidth);
+        gpu->rope_kv_write(in.view(), {kHeads, 1, kDim, {}, {}, 1e-6f}, {}, {}, *cache, layer);
+        gpu->attention(in.view().columns(0, kWidth),
+                       {kHeads, 1, kDim, 0.125f, layer == 1 ? kWindow : 0}, *cache, layer,
+                       results.view());
+        out.push_back(results.read());
+      }
+      if (tables.size() > 1) std::fill_n(tables[1].begin(), kGone, kNoBlock);
+    }
+    return out;
+  };
+  const std::vector<int32_t> some = {4, 0, 3, 1, 2, 6, 5}, others = {7, 9, 8, 13, 11, 12, 10};
+  EXPECT_EQ(run(two, {some, others}), run(CacheLayout::uniform(2, all, kBlock), {some}));
 }
 
 class CudaQuantizedCache : public testing::TestWithParam<std::tuple<DType, DType>> {};
@@ -172,9 +215,12 @@ TEST_P(CudaQuantizedCache, AttentionIsAsTheReferences) {
     const auto qkv = random_values(static_cast<size_t>(kRows * all), 7, dtype);
     const AttentionSpec spec{kHeads, 1, d, 0.125f};
     const auto run = [&, kv = kv](Backend& backend, DType act) {
-      const auto cache = backend.make_kv_cache({2, 1, d, kBlock, kv}, 5);
+      const auto cache =
+          backend.make_kv_cache(CacheLayout::uniform(2, kv_rows(1, d, kv), kBlock), 5);
       const Uploaded in(backend, act, kRows, all, qkv), out(backend, act, kRows, width);
-      backend.begin_step({positions, positions, positions, seqs, {}});
+      StepBatch batch{positions, positions, positions, seqs, {}};
+      batch.cache = cache.get();
+      backend.begin_step(batch);
       backend.rope_kv_write(in.view(), {kHeads, 1, d, {}, {}, 1e-6f}, {}, {}, *cache, 1);
       backend.attention(in.view().columns(0, width), spec, *cache, 1, out.view());
       return out.read();

@@ -196,8 +196,11 @@ TEST(CudaQuantRounding, GivesTheReferencesWeights) {
       std::vector<std::vector<float>> rows;
       for (Backend* const backend : {gpu.get(), reference.get()}) {
         const auto table = pack(*backend, WeightUse::kTiedEmbedding);
-        const auto cache = backend->make_kv_cache({1, 1, 16, 16, DType::kF32}, 1);
-        backend->begin_step({ids, positions, positions, {&seq, 1}, {}});
+        const auto cache =
+            backend->make_kv_cache(CacheLayout::uniform(1, kv_rows(1, 16, DType::kF32), 16), 1);
+        StepBatch batch{ids, positions, positions, {&seq, 1}, {}};
+        batch.cache = cache.get();
+        backend->begin_step(batch);
         const Uploaded out(*backend, DType::kF32, static_cast<int64_t>(ids.size()), kWidth);
         backend->embed(*table, out.view());
         rows.push_back(out.read());

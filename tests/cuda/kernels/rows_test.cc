@@ -179,11 +179,13 @@ class KvWriteRun {
 
   /// Rotated q, then k and v of every row.
   std::vector<float> want() {
-    const KvCacheSpec spec{1, c_.kv_heads, c_.head_dim, 16, c_.cache};
-    const auto cache = reference_.make_kv_cache(spec, 3);
+    const PagedRows rows = kv_rows(c_.kv_heads, c_.head_dim, c_.cache);
+    const auto cache = reference_.make_kv_cache(CacheLayout::uniform(1, rows, 16), 3);
     const std::vector<int32_t> first = {2}, second = {1, 0}, positions = {5, 6, 7, 17}, ids(4, 0);
     const SeqSlice seqs[] = {{0, 3, 5, first}, {3, 1, 17, second}};
-    reference_.begin_step({ids, positions, positions, seqs, {}});
+    StepBatch batch{ids, positions, positions, seqs, {}};
+    batch.cache = cache.get();
+    reference_.begin_step(batch);
     std::vector<float> x = x_;
     QkvSpec qkv{c_.heads, c_.kv_heads, c_.head_dim, {}, {}, 1e-6f};
     if (c_.norms) {

@@ -55,8 +55,9 @@ class AttentionHarness {
                    int32_t max_tokens, uint32_t seed)
       : backend_(backend), shape_(shape), seed_(seed) {
     const int32_t per_sequence = max_tokens / shape.block_size + 1;
-    const KvCacheSpec spec{2, shape.num_kv_heads, shape.head_dim, shape.block_size, shape.dtype};
-    cache_ = backend.make_kv_cache(spec, per_sequence * max_sequences);
+    const PagedRows rows = kv_rows(shape.num_kv_heads, shape.head_dim, shape.dtype);
+    cache_ = backend.make_kv_cache(CacheLayout::uniform(2, rows, shape.block_size),
+                                   per_sequence * max_sequences);
     poison();
     std::vector<int32_t> blocks(static_cast<size_t>(per_sequence * max_sequences));
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i);
@@ -98,7 +99,9 @@ class AttentionHarness {
       }
     }
     const std::vector<int32_t> zeros(positions.size(), 0);
-    backend_.begin_step({zeros, positions, positions, seqs, {}});
+    StepBatch batch{zeros, positions, positions, seqs, {}};
+    batch.cache = cache_.get();
+    backend_.begin_step(batch);
     const auto rows = static_cast<int64_t>(positions.size());
     const TensorView x(qkv.data(), DType::kF32, {rows, width()});
     const QkvSpec heads{shape_.num_heads, shape_.num_kv_heads, shape_.head_dim, {}, {}, 1e-6f};
@@ -138,7 +141,7 @@ class AttentionHarness {
     if (tiled == nullptr) return;
     std::memset(
         tiled->layer(0).data, 0xff,
-        backend_.kv_block_bytes(cache_->spec()) * static_cast<size_t>(cache_->num_blocks()));
+        backend_.kv_block_bytes(cache_->layout()) * static_cast<size_t>(cache_->num_blocks()));
   }
 
   Backend& backend_;

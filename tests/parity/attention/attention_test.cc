@@ -296,7 +296,7 @@ TEST(Attention, RefusesWhatBreaksItsContract) {
   AttentionShape shape;
   AttentionHarness harness(*backend, shape, 1, 64, 1);
   EXPECT_THROW(harness.step({{0, 300}}), InternalError) << "more tokens than blocks";
-  const KvCacheSpec odd{1, 1, 24, 64, DType::kF32};
+  const CacheLayout odd = CacheLayout::uniform(1, kv_rows(1, 24, DType::kF32), 64);
   EXPECT_THROW(backend->make_kv_cache(odd, 1), InternalError);
 }
 

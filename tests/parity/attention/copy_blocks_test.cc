@@ -32,16 +32,12 @@ class CopyBlocks : public ::testing::TestWithParam<Case> {
       options.numa_nodes = ranks_of(2);  // "" with one core: then there is one node
     }
     backend_ = make_cpu_backend(options);
-    cache_ = backend_->make_kv_cache({.num_layers = kLayers,
-                                      .num_kv_heads = 4,
-                                      .head_dim = 48,
-                                      .block_size = 32,
-                                      .dtype = GetParam().dtype},
-                                     kBlocks);
+    cache_ = backend_->make_kv_cache(
+        CacheLayout::uniform(kLayers, kv_rows(4, 48, GetParam().dtype), 32), kBlocks);
   }
 
   const ArrayKvCache& arrays() const { return dynamic_cast<const ArrayKvCache&>(*cache_); }
-  size_t block_bytes() const { return backend_->kv_block_bytes(cache_->spec()); }
+  size_t block_bytes() const { return backend_->kv_block_bytes(cache_->layout()); }
   size_t piece_bytes() const { return block_bytes() / static_cast<size_t>(arrays().num_arrays()); }
   Bytes read(int32_t block) const {
     Bytes out;

@@ -70,10 +70,11 @@ class Writer {
 
   std::vector<Token> run(Backend& backend, DType dtype, bool row_by_row = false) {
     const int32_t d = case_.heads.head_dim;
-    const KvCacheSpec spec{2, case_.heads.num_kv_heads, d, kBlockSize, dtype};
-    const auto cache = backend.make_kv_cache(spec, kBlocks);
+    const CacheLayout layout =
+        CacheLayout::uniform(2, kv_rows(case_.heads.num_kv_heads, d, dtype), kBlockSize);
+    const auto cache = backend.make_kv_cache(layout, kBlocks);
     const auto* tiled = dynamic_cast<const CpuKvCache*>(cache.get());
-    const size_t bytes = backend.kv_block_bytes(spec) * kBlocks;
+    const size_t bytes = backend.kv_block_bytes(layout) * kBlocks;
     if (tiled != nullptr) std::memset(tiled->layer(0).data, 0xff, bytes);
     std::vector<float> qkv = input_;
     for (const SeqSlice& seq : seqs_) {
@@ -92,7 +93,9 @@ class Writer {
              int64_t first_row, size_t rows, KvCache& cache) {
     const std::vector<int32_t> zeros(rows, 0);
     const std::span<const int32_t> positions(positions_.data() + first_row, rows);
-    backend.begin_step({zeros, positions, positions, seqs, {}});
+    StepBatch batch{zeros, positions, positions, seqs, {}};
+    batch.cache = &cache;
+    backend.begin_step(batch);
     QkvSpec heads = case_.heads;
     if (case_.norm) {
       heads.q_norm = TensorView(q_norm_.data(), DType::kF32, {heads.head_dim});
@@ -115,7 +118,7 @@ class Writer {
     for (const SeqSlice& seq : seqs_) {
       for (int32_t i = 0; i < seq.num_rows; ++i) {
         const int32_t position = seq.start_pos + i;
-        const int32_t block = seq.blocks[static_cast<size_t>(position / kBlockSize)];
+        const int32_t block = seq.blocks[0][static_cast<size_t>(position / kBlockSize)];
         const float* row = qkv.data() + (seq.first_row + i) * case_.width();
         Token token{{row, row + case_.heads.num_heads * d},
                     std::vector<float>(kv_width),

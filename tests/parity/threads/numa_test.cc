@@ -303,7 +303,8 @@ TEST(NumaBackend, EachNodeHoldsTheKeysOfItsHeads) {
   const auto parts_of = [&](int32_t kv_heads, int32_t threads) {
     const auto backend = make_cpu_backend(
         {.num_threads = threads, .numa = true, .numa_nodes = ranks, .isa = "baseline"});
-    const auto cache = backend->make_kv_cache({2, kv_heads, 32, 64, DType::kF32}, 3);
+    const auto cache =
+        backend->make_kv_cache(CacheLayout::uniform(2, kv_rows(kv_heads, 32, DType::kF32), 64), 3);
     return dynamic_cast<const CpuKvCache&>(*cache).num_parts();
   };
   EXPECT_EQ(parts_of(1, 2), 1);
@@ -314,15 +315,16 @@ TEST(NumaBackend, EachNodeHoldsTheKeysOfItsHeads) {
   EXPECT_EQ(parts_of(6, 3), 2);
 
   const auto backend = make_cpu_backend({.numa = true, .numa_nodes = ranks, .isa = "baseline"});
-  const KvCacheSpec spec{3, 4, 64, 64, DType::kI8};
+  const PagedRows rows = kv_rows(4, 64, DType::kI8);
+  const CacheLayout layout = CacheLayout::uniform(3, rows, 64);
   constexpr int32_t kBlocks = 200;
-  const auto made = backend->make_kv_cache(spec, kBlocks);
+  const auto made = backend->make_kv_cache(layout, kBlocks);
   const auto& cache = dynamic_cast<const CpuKvCache&>(*made);
   ASSERT_EQ(cache.num_parts(), 2);
   EXPECT_EQ(cache.part(0).data() + cache.part(0).size(), cache.part(1).data());
-  EXPECT_EQ(cache.part(0).size() + cache.part(1).size(), kBlocks * backend->kv_block_bytes(spec));
-  for (int32_t layer = 0; layer < spec.num_layers; ++layer) {
-    for (int32_t head = 0; head < spec.num_kv_heads; ++head) {
+  EXPECT_EQ(cache.part(0).size() + cache.part(1).size(), kBlocks * backend->kv_block_bytes(layout));
+  for (int32_t layer = 0; layer < layout.num_layers(); ++layer) {
+    for (int32_t head = 0; head < rows.num_kv_heads; ++head) {
       const CpuKvCache::HeadPlace place = cache.find_head(layer, head);
       EXPECT_EQ(place.head, head % 2);
       EXPECT_EQ(place.layer, &cache.layer(layer, head / 2));

@@ -20,6 +20,7 @@ from headrace import LLM, EngineError, GuidedDecodingParams, RequestOutput, Samp
 from headrace.errors import TokenizerError
 from headrace.llm.requests.collector import Collector
 from headrace.llm.requests.registry import Registry
+from headrace.text.tokenizer import Tokenizer
 
 Make = Callable[..., LLM]
 FOREVER = SamplingParams(ignore_eos=True, max_tokens=10**6)
@@ -41,6 +42,25 @@ def endless(make_llm: Make, fake_engine: Any) -> LLM:
 
 
 class TestBadRequests:
+    def test_text_that_takes_too_long(
+        self, make_llm: Make, fake_engine: Any, tmp_path: Path
+    ) -> None:
+        folder = model_folders.byte_level_folder(tmp_path)
+        model_folders.make_decoder_slow(folder)
+        llm = make_llm(folder, enable_logprob=True)
+        own = Tokenizer.from_pretrained(folder)
+        slow, quick = (own.encode(letter)[0] for letter in "ex")
+        fake_engine.script = lambda prompt, output, seed: (
+            slow if prompt[0] == quick and len(output) == 2 else quick
+        )
+        params = SamplingParams(max_tokens=4, logprobs=0)
+        plain, prompt, output = generate(llm, ["y", "e", "x"], params)
+        assert (plain.error_code, plain.outputs.text) == (200, "xxxx")
+        for failed in (prompt, output):
+            assert failed.error_code == 400
+            assert "takes too many steps" in (failed.error_msg or "")
+            assert failed.outputs.finish_reason == "error"
+
     def test_cost_the_others_nothing(self, make_llm: Make) -> None:
         llm = make_llm(max_model_len=32)
         prompts = ["ok", "", [5] * 32, [5] * 33, [10**7], [-1], ["x"], {"prompt": 5.5}, "fine"]

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import model_folders
+import native_model
 import pytest
 
 from headrace import (
@@ -21,6 +23,7 @@ from headrace import (
     SamplingParams,
     shipped_model,
 )
+from headrace.text.tokenizer import Tokenizer
 
 HELLO = [{"role": "user", "content": "Hello"}]
 GREEDY = GenerationConfig(temperature=0, max_tokens=40, ignore_eos=True)
@@ -53,6 +56,25 @@ def test_chat_is_llms(engine: Engine) -> None:
     assert text(request.results()) == expected.outputs.text
     with pytest.raises(ValueError):
         engine.chat("m", [{"role": "user"}], config)
+
+
+def test_text_that_takes_too_long(native_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(native_folder, tmp_path / "slow")
+    model_folders.make_decoder_slow(folder)
+    slow = Tokenizer.from_pretrained(folder).encode("e")[0]
+    config = replace(GREEDY, logit_bias=[(slow, 100.0)])
+    with Engine() as engine:
+        engine.install_model("m", native_model.options(folder))
+        engine.start_model("m")
+        queue = engine.chat("m", HELLO, config, chat_template="{{ 'x' }}").results()
+        *_, last = queue
+        assert (last.finish_reason, last.error_code) == (FinishReason.ERROR, "limit_exceeded")
+        assert "takes too many steps" in last.error_message
+        assert queue.status() == RequestStatus.FINISHED
+        assert queue.finish_reason() == FinishReason.ERROR
+        assert queue.get_nowait() is None
+        again = queue.get()
+        assert (again.token_ids, again.error_message) == ([], last.error_message)
 
 
 def test_chat_takes_a_template(engine: Engine) -> None:

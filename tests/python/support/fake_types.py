@@ -141,6 +141,7 @@ class ModelInfo:
     block_size: int = 0
     num_kv_blocks: int = 100
     num_host_kv_blocks: int = 0
+    num_kv_groups: int = 1
     num_threads: int = 1
     tensor_parallel_size: int = 1
     data_parallel_size: int = 1

@@ -127,6 +127,19 @@ def byte_level_folder(folder: Path, **tokenizer_config: Any) -> Path:
     return folder
 
 
+def make_decoder_slow(folder: Path) -> None:
+    """Decoding an "e" takes more steps than are allowed."""
+    path = folder / "tokenizer.json"
+    file = json.loads(path.read_text())
+    replaced = [("e", "a" * 40 + "b"), ("(a|aa)+$", "")]
+    stages = [
+        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+        for pattern, content in replaced
+    ]
+    file["decoder"] = {"type": "Sequence", "decoders": [file["decoder"], *stages]}
+    write_json(path, file)
+
+
 def sentencepiece_folder(folder: Path, tokenizer_config: Any = None, **options: Any) -> Path:
     (folder / "tokenizer.model").write_bytes(sentencepiece_model(**options))
     write_config(folder, 1024)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from headrace.input.ernie4_5_tokenizer import Ernie4_5Tokenizer
 from model_folders import write_json
 
 from headrace.errors import TokenizerError
+from headrace.text.callable_tokenizer import CallableTokenizer
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -186,6 +190,37 @@ def test_ernie_tokenizer_is_a_tokenizer(tmp_path: Path) -> None:
 def test_sentencepiece_file_names(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(model_folders.sentencepiece_model())
     assert load_tokenizer(tmp_path) is not None
+
+
+def test_copies(tmp_path: Path) -> None:
+    own = byte_level(tmp_path, chat_template="T")
+    sent = pickle.loads(pickle.dumps(own))
+    assert sent.encode("Hello") == own.encode("Hello")
+    assert (sent.chat_template, sent.folder) == ("T", own.folder)
+    called = CallableTokenizer(own)
+    called.padding_side = "left"
+    for made in (copy.copy(called), copy.deepcopy(called), pickle.loads(pickle.dumps(called))):
+        assert made("Hello") == called("Hello")
+        assert made.padding_side == "left"
+    assert copy.deepcopy(own) is own
+
+
+def test_a_decoder_that_takes_too_long(tmp_path: Path) -> None:
+    folder = model_folders.byte_level_folder(tmp_path)
+    model_folders.make_decoder_slow(folder)
+    own = Tokenizer.from_pretrained(folder)
+    (slow,) = own.encode("e")
+    calls: list[Callable[[], object]] = [
+        lambda: own.decode([slow]),
+        lambda: own.token_text(slow),
+        lambda: own.bytes_of(slow),
+        lambda: own.detokenizer(after=[slow]),
+    ]
+    for call in calls:
+        with pytest.raises(TokenizerError, match="takes too many steps"):
+            call()
+    with pytest.raises(TokenizerError, match="lone surrogate"):
+        own.detokenizer(shown=frozenset({"\ud800"}))
 
 
 def test_no_tokenizer(tmp_path: Path) -> None:

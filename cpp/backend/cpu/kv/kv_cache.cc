@@ -17,24 +17,25 @@ bool is_quantized(DType dtype) {
 }
 
 /// Bytes of the keys, or of the values, of 16 tokens of one head.
-int64_t group_bytes(const KvCacheSpec& spec) {
-  const int64_t d = spec.head_dim;
-  if (spec.dtype == DType::kU4) return kKvLanes * (round_up(d, int64_t{32}) / 2);
-  return kKvLanes * d * static_cast<int64_t>(dtype_size(spec.dtype));
+int64_t group_bytes(const PagedRows& rows) {
+  const int64_t d = rows.key_dim;
+  if (rows.dtype == DType::kU4) return kKvLanes * (round_up(d, int64_t{32}) / 2);
+  return kKvLanes * d * static_cast<int64_t>(dtype_size(rows.dtype));
 }
 
 /// A layer that holds so many heads, not yet anywhere.
-KvLayerView layer_of(const KvCacheSpec& spec, int64_t heads) {
+KvLayerView layer_of(const CacheLayout& layout, int64_t heads) {
+  const PagedRows& rows = layout.groups.front().rows;
   KvLayerView view{};
-  view.group_stride = group_bytes(spec);
-  view.value_offset = spec.block_size / kKvLanes * view.group_stride;
+  view.group_stride = group_bytes(rows);
+  view.value_offset = layout.block_size / kKvLanes * view.group_stride;
   view.head_stride = 2 * view.value_offset;
   view.scale_offset = heads * view.head_stride;
   view.value_scale_offset =
-      is_quantized(spec.dtype) ? heads * spec.block_size * int64_t{kScaleBytes} : 0;
+      is_quantized(rows.dtype) ? heads * layout.block_size * int64_t{kScaleBytes} : 0;
   view.block_stride = view.scale_offset + 2 * view.value_scale_offset;
-  view.block_size = spec.block_size;
-  view.head_dim = spec.head_dim;
+  view.block_size = layout.block_size;
+  view.head_dim = rows.key_dim;
   return view;
 }
 
@@ -112,32 +113,34 @@ class TokenReader {
 
 }  // namespace
 
-CpuKvCache::CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage,
+CpuKvCache::CpuKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
                        const std::vector<int32_t>& part_heads)
-    : ArrayKvCache(spec, num_blocks), storage_(std::move(storage)) {
+    : ArrayKvCache(layout, num_blocks), storage_(std::move(storage)) {
   auto* data = static_cast<uint8_t*>(storage_.data);
   int32_t first = 0;
   for (const int32_t heads : part_heads) {
     Part& part = parts_.emplace_back(Part{first, first + heads, {}});
     first += heads;
-    KvLayerView layer = layer_of(spec, heads);
-    for (int32_t i = 0; i < spec.num_layers; ++i) {
-      layer.data = data;
-      part.layers.push_back(layer);
-      add_array(data, static_cast<size_t>(layer.block_stride));
-      data += layer.block_stride * num_blocks;
+    KvLayerView slot = layer_of(layout, heads);
+    for (int32_t i = 0; i < layout.num_slots(); ++i) {
+      slot.data = data;
+      part.slots.push_back(slot);
+      add_array(data, static_cast<size_t>(slot.block_stride));
+      data += slot.block_stride * num_blocks;
     }
   }
-  HEADRACE_CHECK(first == spec.num_kv_heads, first);
+  HEADRACE_CHECK(first == rows().num_kv_heads, first);
 }
 
-size_t CpuKvCache::block_bytes(const KvCacheSpec& spec) {
-  return static_cast<size_t>(spec.num_layers) *
-         static_cast<size_t>(layer_of(spec, spec.num_kv_heads).block_stride);
+size_t CpuKvCache::block_bytes(const CacheLayout& layout) {
+  const int32_t heads = layout.groups.front().rows.num_kv_heads;
+  return static_cast<size_t>(layout.num_slots()) *
+         static_cast<size_t>(layer_of(layout, heads).block_stride);
 }
 
 const KvLayerView& CpuKvCache::layer(int32_t layer, int32_t part) const {
-  return parts_[static_cast<size_t>(part)].layers[static_cast<size_t>(layer)];
+  const auto slot = static_cast<size_t>(layout().place(layer).slot);
+  return parts_[static_cast<size_t>(part)].slots[slot];
 }
 
 CpuKvCache::HeadPlace CpuKvCache::find_head(int32_t layer, int32_t kv_head) const {
@@ -147,13 +150,14 @@ CpuKvCache::HeadPlace CpuKvCache::find_head(int32_t layer, int32_t kv_head) cons
 }
 
 std::span<uint8_t> CpuKvCache::part(int32_t part) const {
-  const KvLayerView& first = layer(0, part);
+  const std::vector<KvLayerView>& slots = parts_[static_cast<size_t>(part)].slots;
+  const KvLayerView& first = slots.front();
   return {first.data, static_cast<size_t>(first.block_stride) * static_cast<size_t>(num_blocks()) *
-                          static_cast<size_t>(spec().num_layers)};
+                          slots.size()};
 }
 
 const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
-  switch (spec().dtype) {
+  switch (rows().dtype) {
     case DType::kBF16:
       return kernels.bf16;
     case DType::kF16:
@@ -172,24 +176,25 @@ const KvFormat& CpuKvCache::format(const AttentionKernels& kernels) const {
 void CpuKvCache::read(int32_t layer_index, int32_t block, int32_t kv_head, int32_t slot, float* key,
                       float* value) const {
   const HeadPlace place = find_head(layer_index, kv_head);
-  const TokenReader token(*place.layer, spec().dtype, block, place.head, slot);
-  for (int32_t i = 0; i < spec().head_dim; ++i) {
+  const TokenReader token(*place.layer, rows().dtype, block, place.head, slot);
+  for (int32_t i = 0; i < rows().key_dim; ++i) {
     key[i] = token.key(i);
     value[i] = token.value(i);
   }
 }
 
-size_t CpuBackend::kv_block_bytes(const KvCacheSpec& spec) const {
-  check_kv_spec(spec, 0);
-  return CpuKvCache::block_bytes(spec);
+size_t CpuBackend::kv_block_bytes(const CacheLayout& layout) const {
+  check_cache_layout(layout, 0);
+  return CpuKvCache::block_bytes(layout);
 }
 
-std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const KvCacheSpec& spec, int32_t num_blocks) {
-  check_kv_spec(spec, num_blocks);
-  const auto bytes = checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(spec));
+std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const CacheLayout& layout, int32_t num_blocks) {
+  check_cache_layout(layout, num_blocks);
+  const auto bytes =
+      checked_mul(static_cast<uint64_t>(num_blocks), CpuKvCache::block_bytes(layout));
   HEADRACE_CHECK(bytes.has_value(), num_blocks, " blocks");
-  const std::vector<int32_t> part_heads = share_heads(spec.num_kv_heads);
-  auto cache = std::make_unique<CpuKvCache>(spec, num_blocks, allocate(*bytes), part_heads);
+  const std::vector<int32_t> part_heads = share_heads(layout.groups.front().rows.num_kv_heads);
+  auto cache = std::make_unique<CpuKvCache>(layout, num_blocks, allocate(*bytes), part_heads);
   if (part_heads.size() == nodes_.size()) {
     for (int32_t part = 0; part < cache->num_parts(); ++part) {
       const std::span<uint8_t> memory = cache->part(part);
@@ -203,7 +208,7 @@ std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const KvCacheSpec& spec, int3
 
 void CpuBackend::add_host_blocks(KvCache& cache, int32_t count) {
   const auto bytes =
-      checked_mul(static_cast<uint64_t>(count), CpuKvCache::block_bytes(cache.spec()));
+      checked_mul(static_cast<uint64_t>(count), CpuKvCache::block_bytes(cache.layout()));
   HEADRACE_CHECK(count > 0 && bytes.has_value(), count, " blocks");
   Buffer storage = allocate(*bytes);
   if (!nodes_.empty()) spread_over(storage.data, storage.bytes, nodes_);

@@ -1,8 +1,8 @@
 #pragma once
 
-// The CPU's KV cache: one buffer, [part][layer][block]. A part holds consecutive KV heads; there is
-// one, or, where heads can be shared out like threads, one near each NUMA node, which reads it. In
-// a block of a part
+// The CPU's KV cache: one buffer, [part][slot of a layer][block]. A part holds consecutive KV
+// heads; there is one, or, where heads can be shared out like threads, one near each NUMA node,
+// which reads it. In a block of a part
 //
 //   for each KV head keys, then values; scales of keys [kv_head][block_size], of values alike
 //
@@ -47,13 +47,13 @@ namespace headrace {
 
 class CpuKvCache final : public ArrayKvCache {
  public:
-  /// `storage` holds num_blocks * block_bytes(spec) bytes, zero or finite numbers or whatever.
+  /// `storage` holds num_blocks * block_bytes(layout) bytes, zero or finite numbers or whatever.
   /// `part_heads`: of each part, in order; all heads together.
-  CpuKvCache(const KvCacheSpec& spec, int32_t num_blocks, Backend::Buffer storage,
+  CpuKvCache(const CacheLayout& layout, int32_t num_blocks, Backend::Buffer storage,
              const std::vector<int32_t>& part_heads);
 
-  /// Bytes of one block over all layers and parts. REQUIRES: spec passes check_kv_spec().
-  static size_t block_bytes(const KvCacheSpec& spec);
+  /// Bytes of one block in all parts. REQUIRES: the layout passes check_cache_layout().
+  static size_t block_bytes(const CacheLayout& layout);
 
   int32_t num_parts() const noexcept { return static_cast<int32_t>(parts_.size()); }
   const KvLayerView& layer(int32_t layer, int32_t part = 0) const;
@@ -75,7 +75,7 @@ class CpuKvCache final : public ArrayKvCache {
  private:
   struct Part {
     int32_t first_head, end_head;
-    std::vector<KvLayerView> layers;
+    std::vector<KvLayerView> slots;
   };
 
   Backend::Buffer storage_;

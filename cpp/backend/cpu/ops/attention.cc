@@ -144,7 +144,12 @@ class AttentionRun {
  public:
   AttentionRun(const TensorView& q, const AttentionSpec& spec, const CpuKvCache& cache,
                int32_t layer, const TensorView& out)
-      : q_(q), spec_(spec), cache_(cache), layer_(layer), out_(out) {}
+      : q_(q),
+        spec_(spec),
+        cache_(cache),
+        layer_(layer),
+        group_(cache.layout().place(layer).group),
+        out_(out) {}
 
   AttentionTask task(const Unit& unit) const {
     const int64_t row = unit.seq->first_row + unit.first_row;
@@ -162,7 +167,7 @@ class AttentionRun {
     task.window = spec_.window;
     task.scale = spec_.scale;
     task.cache = place.layer;
-    task.blocks = unit.seq->blocks.data();
+    task.blocks = unit.seq->blocks[group_].data();
     task.kv_head = place.head;
     task.first_split = unit.first_split;
     task.end_split = unit.first_split + unit.num_splits;
@@ -209,7 +214,7 @@ class AttentionRun {
   const TensorView& q_;
   const AttentionSpec& spec_;
   const CpuKvCache& cache_;
-  int32_t layer_;
+  int32_t layer_, group_;
   const TensorView& out_;
 };
 

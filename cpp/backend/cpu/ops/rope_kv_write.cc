@@ -11,11 +11,12 @@ struct Place {
   int32_t slot;
 };
 
-void find_places(const StepBatch& step, int32_t block_size, Place* places) {
+void find_places(const StepBatch& step, int32_t group, int32_t block_size, Place* places) {
   for (const SeqSlice& seq : step.seqs) {
+    const std::span<const int32_t> table = seq.blocks[group];
     for (int32_t i = 0; i < seq.num_rows; ++i) {
       const int32_t position = seq.start_pos + i;
-      places[seq.first_row + i] = {seq.blocks[static_cast<size_t>(position / block_size)],
+      places[seq.first_row + i] = {table[static_cast<size_t>(position / block_size)],
                                    position % block_size};
     }
   }
@@ -29,7 +30,7 @@ void CpuBackend::rope_kv_write(TensorView qkv, const QkvSpec& spec, const RopeSp
   const auto& tiled = dynamic_cast<const CpuKvCache&>(cache);
   const KvFormat& format = tiled.format(*isa_->attention);
   auto* places = reinterpret_cast<Place*>(scratch(sizeof(Place) * step_.positions.size()));
-  find_places(step_, cache.spec().block_size, places);
+  find_places(step_, cache.layout().place(layer).group, cache.block_size(), places);
 
   const int32_t heads = spec.num_kv_heads;
   const int32_t group = spec.num_heads / heads;

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace import native
+from headrace.errors import TokenizerError
 from headrace.llm.outputs import (
     CompletionOutput,
     Logprob,
@@ -17,7 +18,7 @@ from headrace.llm.outputs import (
 )
 from headrace.llm.requests.planner import RequestPlanner, stop_tokens
 from headrace.llm.requests.preparation import PreparedRequest, RequestFacts
-from headrace.llm.requests.session import http_code
+from headrace.llm.requests.session import describe_error, http_code
 from headrace.options.sampling_params import SamplingParams
 from headrace.parsers.output_plan import ParsedText
 from headrace.text.output_text import Detokenizer, OutputText, StopStrings
@@ -51,9 +52,6 @@ class OutputProcessor:
         # What a grammar describes is a text of its own, as a chat's answer is.
         continues = request.continues and request.constraint is None
         after = request.facts.prompt_token_ids if continues else ()
-        self._text = output_text(
-            planner.tokenizer, request.facts.params, request.stops, shown, after
-        )
         # Not yet taken:
         self._tokens: deque[GeneratedToken] = deque()
         self._pieces: list[str] = []
@@ -66,6 +64,13 @@ class OutputProcessor:
         self.generated = 0
         self.computed_prompt_tokens = 0  # known from the first generated token on
         self.released = False  # the engine has let go of it
+        try:
+            self._text = output_text(
+                planner.tokenizer, request.facts.params, request.stops, shown, after
+            )
+        except TokenizerError as error:
+            self._text = OutputText(Detokenizer())
+            self._fail(error)
 
     @property
     def finished(self) -> bool:
@@ -90,6 +95,12 @@ class OutputProcessor:
         if output.token_ids and not self.generated:
             stats = self.queue.stats()
             self.computed_prompt_tokens = stats.prompt_tokens - stats.cached_tokens
+        try:
+            self._absorb_text(output)
+        except native.HeadraceError as error:  # a decoder takes too long
+            self._fail(error)
+
+    def _absorb_text(self, output: native.Output) -> None:
         full = False  # response_max_tokens is reached
         keeps_ending = self.facts.params.include_stop_str_in_output
         for place, token_id in enumerate(output.token_ids):
@@ -157,6 +168,11 @@ class OutputProcessor:
         if self._called and self._finish_reason == "stop":
             completion.finish_reason = "tool_calls"
 
+    def _fail(self, error: Exception) -> None:
+        """There is no text for it."""
+        self._finish_reason, self._error = "error", describe_error(error)
+        self.handle.cancel()
+
     def _end(self, output: native.Output) -> None:
         self._finish_reason = output.finish_reason.name.lower()
         params = self.facts.params
@@ -182,7 +198,10 @@ class OutputProcessor:
         return entries
 
     def _show(self, token_id: int) -> str | None:
-        return None if self._tokenizer is None else self._tokenizer.token_text(token_id)
+        try:
+            return None if self._tokenizer is None else self._tokenizer.token_text(token_id)
+        except TokenizerError:  # it would take too long
+            return None
 
     def _add_logprobs(self, completion: CompletionOutput, tokens: list[GeneratedToken]) -> None:
         positions = [token.logprobs for token in tokens if token.logprobs is not None]

@@ -117,7 +117,7 @@ TEST_F(EngineLoraDecoder, SameBitsTogetherChunkedCachedPreemptedAndThreaded) {
   expect_same(run(chunked, true), want);
 
   ModelOptions tight = options();
-  tight.num_kv_blocks = 12;
+  tight.num_kv_blocks = 24;  // of two groups of layers
   stats = {};
   // Requests only meet if the first still run when the last are submitted.
   for (int tries = 0; tries < 100 && stats.preemptions == 0; ++tries) {

@@ -21,7 +21,7 @@ MemoryRequest base() {
   request.weight_bytes = 100 * kMiB;
   request.scratch_bytes = 100 * kMiB;
   request.block_bytes = kMiB;
-  request.block_size = 64;
+  request.groups.block_size = 64;
   request.max_num_seqs = 4;
   request.model_max_len = 1000;
   return request;
@@ -178,7 +178,7 @@ TEST(MemoryPlan, RefusesWhatTheBudgetCannotHold) {
 std::vector<size_t> shares(MemoryRequest request, int32_t count) {
   std::vector<size_t> out;
   request.block_bytes = 1 << 10;
-  request.block_size = 16;
+  request.groups.block_size = 16;
   request.max_num_seqs = 64;
   request.model_max_len = 1 << 24;
   for (int32_t i = 0; i < count; ++i) {
@@ -232,7 +232,7 @@ TEST(ReplicaMemory, IsSharedByThoseThatAreToCome) {
   request.utilization = 0.8;
   request.weight_bytes = size_t{1} << 20;
   request.block_bytes = request.host_block_bytes = 1 << 10;
-  request.block_size = 16;
+  request.groups.block_size = 16;
   request.max_num_seqs = 1;
   request.model_max_len = 1 << 20;
   EXPECT_EQ(plan_memory(request).num_kv_blocks, 7 << 10);

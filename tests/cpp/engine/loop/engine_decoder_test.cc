@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <future>
+#include <iterator>
 #include <random>
 #include <thread>
 
@@ -146,6 +148,55 @@ TEST_P(EngineDecoder, TokensAndLogprobsDependOnTheRequestAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Isas, EngineDecoder, ::testing::ValuesIn(available_cpu_isas()),
                          [](const auto& param_info) { return param_info.param; });
+
+/// A tiny model whose layers, or all but the first one, have a window of 20.
+void give_windows(const TinyFolder& folder, bool all) {
+  std::ifstream in(folder.path() + "/config.json");
+  std::string config((std::istreambuf_iterator<char>(in)), {});
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    config.replace(config.find(from), from.size(), to);
+  };
+  replace("LlamaFor", all ? "MistralFor" : "Qwen2For");
+  replace("llama", all ? "mistral" : "qwen2");
+  replace("{",
+          all ? R"({"sliding_window": 20, )"
+              : R"({"sliding_window": 20, "use_sliding_window": true, "max_window_layers": 1, )");
+  std::ofstream(folder.path() + "/config.json") << config;
+}
+
+// Behind a draft model all blocks are kept: the same tokens, from one group.
+TEST(EngineDecoderModel, WindowsGiveBlocksBackAndChangeNothing) {
+  for (const bool all : {false, true}) {
+    SCOPED_TRACE(all);
+    const TinyFolder folder("", "3");
+    give_windows(folder, all);
+    std::vector<Job> jobs = random_jobs(3);
+    jobs.resize(6);
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      Ids& prompt = jobs[i].prompt;
+      prompt.insert(prompt.begin(), 130, static_cast<int32_t>(7 + i / 2));
+      jobs[i].sampling.prompt_logprobs = {};
+    }
+    ModelOptions options = tiny_options(folder);
+    options.cpu_isa = "baseline";
+    options.speculative = {.method = "draft_model", .model = folder.path()};
+    const std::vector<Output> whole = run(options, jobs, false);
+    options.speculative = {};
+    options.max_num_batched_tokens = 24;
+    options.max_prefill_chunk = 8;
+    ModelStats stats;
+    // Of the 16 blocks of a longest sequence a window keeps 9.
+    options.num_kv_blocks = all ? 10 : 16 + 2 * 9;
+    options.swap_space = 1e-4;
+    expect_same(run(options, jobs, true, &stats), whole);
+    EXPECT_GT(stats.prefix_hit_tokens, 0u);
+    EXPECT_EQ(stats.free_kv_blocks, options.num_kv_blocks);
+    options.num_kv_blocks = all ? 8 : 16 + 2 * 9 - 1;
+    Engine engine;
+    engine.install_model("m", options);
+    EXPECT_LT(engine.model_info("m").max_model_len, 256);
+  }
+}
 
 TEST(EngineDecoderModel, TellsWhatItIs) {
   const TinyFolder folder;

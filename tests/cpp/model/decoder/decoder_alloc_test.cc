@@ -27,11 +27,7 @@ TEST_P(DecoderAllocations, AStepTakesNone) {
   const auto backend = make_cpu_backend({.num_threads = 2});
   const Checkpoint checkpoint(golden.folder);
   const auto decoder = make_decoder(*backend, config, &checkpoint, {.storage = DType::kBF16});
-  const auto cache = backend->make_kv_cache({.num_layers = config.num_layers,
-                                             .num_kv_heads = config.num_kv_heads,
-                                             .head_dim = config.head_dim,
-                                             .dtype = DType::kBF16},
-                                            1);
+  const auto cache = backend->make_kv_cache(decoder->cache_layout({.dtype = DType::kBF16}), 1);
   const std::vector<int32_t> blocks{0};
   const auto step = [&](const std::vector<int32_t>& ids, int32_t start) {
     std::vector<int32_t> positions, lens;

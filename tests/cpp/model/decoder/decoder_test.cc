@@ -395,8 +395,8 @@ TEST_F(DecoderLoad, DummyWeightsAreTheSameEveryTime) {
     const ModelConfig config = tiny("qwen2");
     const auto decoder =
         make_decoder(*backend_, config, nullptr, {.dummy_weights = true, .dummy_spread = spread});
-    const auto cache = backend_->make_kv_cache(
-        {.num_layers = 2, .num_kv_heads = 1, .head_dim = 16, .block_size = 16}, 1);
+    const auto cache =
+        backend_->make_kv_cache(CacheLayout::uniform(2, kv_rows(1, 16, DType::kF32), 16), 1);
     const std::vector<int32_t> ids{5, 6, 7}, positions{0, 1, 2}, lens{3, 3, 3}, block{0}, last{2};
     const std::vector<SeqSlice> slices{{0, 3, 0, block}};
     const TensorView out = decoder->forward({ids, positions, lens, slices, last}, *cache);

@@ -68,11 +68,7 @@ class Model {
     WeightLoader loader(*backend_, nullptr, DType::kF32, 0.3f);
     decoder_ = std::make_unique<Decoder>(*backend_, config, sources, loader,
                                          DecoderOptions{.dummy_weights = true});
-    cache_ = backend_->make_kv_cache({.num_layers = config.num_layers,
-                                      .num_kv_heads = config.num_kv_heads,
-                                      .head_dim = config.head_dim,
-                                      .dtype = DType::kF32},
-                                     1);
+    cache_ = backend_->make_kv_cache(decoder_->cache_layout({}), 1);
   }
 
   /// Of tokens 1, 2, ... the rows [first, first + kinds.size()); returns `wanted` before the head.

@@ -13,7 +13,7 @@
 #include "model/load/list_sources.h"
 #include "model/load/load_config.h"
 #include "model/load/make_decoder.h"
-#include "model/sources/model_sources.h"
+#include "model/sources/cache_layout.h"
 
 namespace headrace {
 namespace {
@@ -160,10 +160,10 @@ TEST(MtpDecoder, IsPlannedAndQuantizedLikeALayer) {
   const Quantization wint8 = parse_quantization("wint8", 0);
   const size_t without = plan_weight_bytes(config, DType::kBF16, wint8);
   config.uses_mtp = true;
-  EXPECT_EQ(config.kv_layers(), config.num_layers + 1);
   EXPECT_GT(plan_weight_bytes(config, DType::kBF16, wint8), without);
   const ModelSources sources = list_sources(config, likely_naming(config), wint8);
   ASSERT_TRUE(sources.mtp);
+  EXPECT_EQ(list_cache_rows(sources).size(), static_cast<size_t>(config.num_layers) + 1);
   EXPECT_EQ(sources.mtp->join.quant.bits, 0);
   size_t quantized = 0;
   for (const MatrixSource* source : sources.mtp->matrices()) {

@@ -1,0 +1,77 @@
+#pragma once
+
+// What a model's layers keep of each sequence.
+//
+// Layers that keep the same are a group. A sequence has a block table for each group. A block holds
+// what all layers of its group keep of block_size tokens. Blocks of all groups are as large, so
+// they come out of one pool and have one numbering: a group's share of it is what its sequences
+// need. A layer of a group uses one of the block's num_slots() parts, and a group may use fewer.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace headrace {
+
+/// A key and a value of each KV head for each token.
+struct PagedRows {
+  int32_t num_kv_heads = 0;
+  int32_t key_dim = 0;  ///< multiple of 16, 16..256
+  int32_t value_dim = 0;
+  /// kF32, kBF16 or kF16; kI8, kF8E4M3 or kU4 with a scale for each token and head.
+  DType dtype = DType::kF32;
+  /// A row at position p reads positions (p - window, p], and whole tiles of kCacheTile positions
+  /// around them. What is behind them is never read again. 0: all is.
+  int32_t window = 0;
+
+  bool operator==(const PagedRows&) const = default;
+};
+
+/// Keys and values of heads of one size.
+inline PagedRows kv_rows(int32_t num_kv_heads, int32_t head_dim, DType dtype) {
+  return {num_kv_heads, head_dim, head_dim, dtype};
+}
+
+/// Ops may look up the blocks of tiles of so many positions, anchored at 0, that hold a position
+/// which a row reads.
+inline constexpr int32_t kCacheTile = 64;
+
+struct CacheGroup {
+  PagedRows rows;
+  int32_t num_layers = 0;
+};
+
+/// Where a layer's rows are.
+struct CachePlace {
+  int32_t group = 0;
+  int32_t slot = 0;  ///< part of the block
+};
+
+struct CacheLayout {
+  int32_t block_size = 64;  ///< tokens per block: a multiple of 16
+  /// Their rows differ in nothing but the window.
+  std::vector<CacheGroup> groups;
+  std::vector<CachePlace> layers;  ///< by number
+
+  int32_t num_groups() const noexcept { return static_cast<int32_t>(groups.size()); }
+  int32_t num_layers() const noexcept { return static_cast<int32_t>(layers.size()); }
+  /// Parts of a block.
+  int32_t num_slots() const noexcept {
+    int32_t most = 0;
+    for (const CacheGroup& group : groups) most = std::max(most, group.num_layers);
+    return most;
+  }
+  const CachePlace& place(int32_t layer) const { return layers[static_cast<size_t>(layer)]; }
+
+  /// All layers keep the same.
+  static CacheLayout uniform(int32_t num_layers, const PagedRows& rows, int32_t block_size) {
+    CacheLayout out{block_size, {{rows, num_layers}}, {}};
+    for (int32_t i = 0; i < num_layers; ++i) out.layers.push_back({0, i});
+    return out;
+  }
+};
+
+}  // namespace headrace

@@ -1,0 +1,77 @@
+#include "model/sources/cache_layout.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+
+namespace headrace {
+
+namespace {
+
+/// Layers that keep the same.
+struct Kind {
+  PagedRows rows;
+  std::vector<int32_t> layers;
+};
+
+/// Those that keep all rows first, then by falling window.
+std::vector<Kind> list_kinds(const std::vector<PagedRows>& layers) {
+  std::vector<Kind> out;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto found = std::ranges::find(out, layers[i], &Kind::rows);
+    Kind& kind = found != out.end() ? *found : out.emplace_back(Kind{layers[i], {}});
+    kind.layers.push_back(static_cast<int32_t>(i));
+  }
+  std::ranges::sort(out, [](const Kind& a, const Kind& b) {
+    if ((a.rows.window == 0) != (b.rows.window == 0)) return a.rows.window == 0;
+    return a.rows.window > b.rows.window;
+  });
+  return out;
+}
+
+/// Layers of the largest groups that leave no more than a sixteenth of their blocks unused; 1
+/// always does. Fewer groups are fewer block tables.
+int32_t choose_group_size(const std::vector<Kind>& kinds, size_t num_layers) {
+  constexpr size_t kMostUnused = 16;
+  size_t most = 1;
+  for (const Kind& kind : kinds) most = std::max(most, kind.layers.size());
+  for (size_t size = most; size > 1; --size) {
+    size_t parts = 0;
+    for (const Kind& kind : kinds) parts += round_up(kind.layers.size(), size);
+    if ((parts - num_layers) * kMostUnused <= parts) return static_cast<int32_t>(size);
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::vector<PagedRows> list_cache_rows(const ModelSources& sources) {
+  std::vector<PagedRows> out;
+  for (const LayerSources& layer : sources.layers) out.push_back(layer.mixer->cache_rows());
+  if (sources.mtp) out.push_back(sources.mtp->layer.mixer->cache_rows());
+  return out;
+}
+
+CacheLayout make_cache_layout(std::vector<PagedRows> layers, const CacheOptions& options) {
+  HEADRACE_CHECK(!layers.empty());
+  for (PagedRows& rows : layers) {
+    rows.dtype = options.dtype;
+    if (!options.windows) rows.window = 0;
+  }
+  const std::vector<Kind> kinds = list_kinds(layers);
+  const int32_t size = choose_group_size(kinds, layers.size());
+  CacheLayout out{options.block_size, {}, std::vector<CachePlace>(layers.size())};
+  for (const Kind& kind : kinds) {
+    for (size_t i = 0; i < kind.layers.size(); ++i) {
+      const int32_t slot = static_cast<int32_t>(i) % size;
+      if (slot == 0) out.groups.push_back({kind.rows, 0});
+      ++out.groups.back().num_layers;
+      out.layers[static_cast<size_t>(kind.layers[i])] = {out.num_groups() - 1, slot};
+    }
+  }
+  return out;
+}
+
+}  // namespace headrace

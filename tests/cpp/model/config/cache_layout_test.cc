@@ -1,0 +1,88 @@
+// Layers that keep the same are a group, and groups are about as large.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "model/sources/cache_layout.h"
+
+namespace headrace {
+namespace {
+
+constexpr CacheOptions kWindows{.block_size = 32, .dtype = DType::kBF16, .windows = true};
+
+std::vector<PagedRows> layers_of(const std::vector<int32_t>& windows) {
+  std::vector<PagedRows> out;
+  for (const int32_t window : windows) {
+    out.push_back(kv_rows(2, 64, DType::kF32));
+    out.back().window = window;
+  }
+  return out;
+}
+
+/// Every layer has a place of its own, in a group of layers that keep what it keeps.
+void expect_places(const CacheLayout& layout, const std::vector<int32_t>& windows) {
+  ASSERT_EQ(layout.layers.size(), windows.size());
+  std::vector<std::vector<bool>> used;
+  for (const CacheGroup& group : layout.groups) {
+    EXPECT_EQ(group.rows.dtype, DType::kBF16);
+    used.emplace_back(static_cast<size_t>(group.num_layers), false);
+  }
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const CachePlace& place = layout.layers[i];
+    const auto group = static_cast<size_t>(place.group), slot = static_cast<size_t>(place.slot);
+    EXPECT_EQ(layout.groups.at(group).rows.window, windows[i]) << i;
+    EXPECT_FALSE(used.at(group).at(slot)) << i;
+    used[group][slot] = true;
+  }
+}
+
+TEST(CacheLayout, OfAUniformModelIsOneGroup) {
+  const CacheLayout layout = make_cache_layout(layers_of({0, 0, 0, 0, 0}), kWindows);
+  expect_places(layout, {0, 0, 0, 0, 0});
+  EXPECT_EQ(layout.block_size, 32);
+  EXPECT_EQ(layout.num_groups(), 1);
+  EXPECT_EQ(layout.num_slots(), 5);
+}
+
+TEST(CacheLayout, HasLayersThatKeepAllRowsFirst) {
+  const std::vector<int32_t> windows = {16, 0, 16, 0, 48, 48};
+  const CacheLayout layout = make_cache_layout(layers_of(windows), kWindows);
+  expect_places(layout, windows);
+  ASSERT_EQ(layout.num_groups(), 3);
+  EXPECT_EQ(layout.groups[0].rows.window, 0);
+  EXPECT_EQ(layout.groups[1].rows.window, 48);
+}
+
+TEST(CacheLayout, WithoutWindowsIsOneGroup) {
+  const CacheLayout layout = make_cache_layout(layers_of({16, 0, 16, 0}), {.dtype = DType::kBF16});
+  expect_places(layout, {0, 0, 0, 0});
+  EXPECT_EQ(layout.num_groups(), 1);
+}
+
+// 5 layers of all rows in 34, as Gemma 3 has them, and others: few groups, and little unused.
+TEST(CacheLayout, DividesLayersIntoGroupsOfOneSize) {
+  struct Case {
+    int32_t full, sliding, groups;
+  };
+  for (const auto& [full, sliding, groups] : {Case{5, 29, 6},
+                                              {10, 52, 7},
+                                              {12, 12, 2},
+                                              {21, 7, 4},
+                                              {1, 2, 3},
+                                              {0, 32, 1},
+                                              {1, 40, 21},
+                                              {7, 13, 3}}) {
+    SCOPED_TRACE(testing::Message() << full << " + " << sliding);
+    std::vector<int32_t> windows(static_cast<size_t>(sliding), 512);
+    windows.insert(windows.begin() + sliding / 2, static_cast<size_t>(full), 0);
+    const CacheLayout layout = make_cache_layout(layers_of(windows), kWindows);
+    expect_places(layout, windows);
+    const int32_t parts = layout.num_groups() * layout.num_slots();
+    EXPECT_LE((parts - full - sliding) * 16, parts);
+    EXPECT_EQ(layout.num_groups(), groups);
+  }
+}
+
+}  // namespace
+}  // namespace headrace
