@@ -33,6 +33,17 @@ class ByteSet {
   bool operator==(const ByteSet&) const = default;
   const std::array<uint64_t, 4>& words() const { return words_; }
 
+  struct Hash {
+    size_t operator()(const ByteSet& set) const {
+      uint64_t out = 0;
+      for (const uint64_t word : set.words_) {
+        out = (out ^ word) * 0x9E3779B97F4A7C15u;
+        out ^= out >> 29;
+      }
+      return out;
+    }
+  };
+
  private:
   std::array<uint64_t, 4> words_{};
 };

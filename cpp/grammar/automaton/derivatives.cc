@@ -78,6 +78,7 @@ Expr Expressions::derive(Expr e, uint8_t byte_class, Budget* budget) {
   const uint32_t known = row(e)[byte_class];
   if (known != kUnknown) return known & ~kRawBit;
   const Expr found = derive_now(e, byte_class, budget);
+  pay(budget);
   row(e)[byte_class] = found == kNothing || nodes_[found].positive ? found : found | kRawBit;
   return found;
 }
@@ -194,6 +195,8 @@ bool Expressions::search(Expr e, Budget* budget) {
 }
 
 bool Expressions::matches(Expr e, std::string_view text, Budget* budget) {
+  constexpr size_t kKnownPerStep = 8;
+  budget->step(text.size() / kKnownPerStep);
   for (const char c : text) e = step(e, static_cast<uint8_t>(c), budget);
   return nullable(e);
 }

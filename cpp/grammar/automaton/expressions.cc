@@ -54,6 +54,7 @@ void Expressions::grow_index() {
 }
 
 Expr Expressions::intern(const Key& key) {
+  work_ += 1 + key.list.size();
   if (nodes_.size() * 2 > index_.size()) grow_index();
   const auto mask = static_cast<uint32_t>(index_.size() - 1);
   uint32_t place = hash(key) & mask;
@@ -118,16 +119,17 @@ void Expressions::describe(Node* node) const {
 
 Expr Expressions::bytes(const ByteSet& set) {
   if (set.empty()) return kNothing;
-  const auto known = std::ranges::find(sets_, set);
-  const auto number = static_cast<uint32_t>(known - sets_.begin());
-  if (known == sets_.end()) {
-    if (sets_.size() >= limits_.max_byte_sets) {
-      throw_error(ErrorCode::kLimitExceeded, "it has more than ", limits_.max_byte_sets,
-                  " sets of bytes, which is the limit");
-    }
-    sets_.push_back(set);
-    classes_are_old_ = classes_are_old_ || splits_classes(set);
+  if (const auto known = set_numbers_.find(set); known != set_numbers_.end()) {
+    return intern({Kind::kBytes, known->second, 0, 0, {}});
   }
+  if (sets_.size() >= limits_.max_byte_sets) {
+    throw_error(ErrorCode::kLimitExceeded, "it has more than ", limits_.max_byte_sets,
+                " sets of bytes, which is the limit");
+  }
+  const auto number = static_cast<uint32_t>(sets_.size());
+  sets_.push_back(set);
+  classes_are_old_ = classes_are_old_ || splits_classes(set);
+  set_numbers_.emplace(set, number);
   return intern({Kind::kBytes, number, 0, 0, {}});
 }
 
@@ -215,6 +217,7 @@ Expr Expressions::choice(std::vector<Expr> parts) {
     }
   }
   if (!set.empty()) flat.push_back(bytes(set));
+  work_ += flat.size();
   std::ranges::sort(flat);
   const auto same = std::ranges::unique(flat);
   flat.erase(same.begin(), same.end());

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "grammar/automaton/budget.h"
@@ -82,6 +83,15 @@ class Expressions {
       if (known != kUnknown && (known & kRawBit) == 0) return known;
     }
     return find_step(e, byte_class, budget);
+  }
+
+  /// Takes steps for all expressions that were made, or found again, since the last call. Steps
+  /// along derivatives do so themselves.
+  void pay(Budget* budget) {
+    constexpr uint64_t kWorkPerStep = 8;
+    const uint64_t steps = work_ / kWorkPerStep;
+    work_ %= kWorkPerStep;
+    budget->step(steps);
   }
 
   /// An expression that begins with the same texts of at most `longest` bytes, and ends them at the
@@ -158,6 +168,8 @@ class Expressions {
   std::vector<Node> nodes_;
   std::vector<Expr> lists_;
   std::vector<ByteSet> sets_;
+  std::unordered_map<ByteSet, uint32_t, ByteSet::Hash> set_numbers_;
+  uint64_t work_ = 0;            // that isn't paid for
   std::vector<uint32_t> index_;  // nodes by hash, open addressing; 0: free
   std::vector<uint32_t> rows_;
   size_t row_count_ = 0;

@@ -31,6 +31,7 @@ class Builder {
   /// With what may stand around it where it is at an edge of the pattern.
   Expr build(uint32_t id, Edges edges) {
     budget_.step();
+    expressions_.pay(&budget_);
     const PatternNode& node = tree_.nodes[id];
     switch (node.kind) {
       case Kind::kSequence:

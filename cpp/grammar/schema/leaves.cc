@@ -50,9 +50,9 @@ void Leaves::expand(Way way, int depth, std::vector<Schemas>* out) {
     }
     return;
   }
-  const std::vector<size_t> choice = std::move(way.choices.back());
+  const std::shared_ptr<const std::vector<size_t>> choice = std::move(way.choices.back());
   way.choices.pop_back();
-  for (const size_t branch : choice) {
+  for (const size_t branch : *choice) {
     Way next = way;
     next.waiting = {branch};
     expand(std::move(next), depth + 1, out);
@@ -70,15 +70,23 @@ bool Leaves::look_at(size_t step, Way* way) {
   if (has_own_keywords(schema)) way->leaf.push_back(&schema);
   std::vector<size_t> more = listed("allOf", step);
   if (const std::string* const reference = text_.string(schema, "$ref")) {
-    more.push_back(add(schema, "$ref", text_.target(schema, *reference), step));
+    more.push_back(add(schema, "$ref", target(schema, *reference), step));
   }
   way->waiting.insert(way->waiting.end(), more.rbegin(), more.rend());
   for (const char* keyword : {"oneOf", "anyOf"}) {
     if (schema.find(keyword) == nullptr) continue;
-    way->choices.push_back(listed(keyword, step));
+    way->choices.push_back(std::make_shared<const std::vector<size_t>>(listed(keyword, step)));
     if (keyword == std::string_view("oneOf") && !coerce_one_of_) note_exclusive(schema);
   }
   return true;
+}
+
+/// Looked up once: a schema may be on many ways.
+const Value& Leaves::target(const Value& schema, const std::string& reference) {
+  if (const auto known = targets_.find(&schema); known != targets_.end()) return *known->second;
+  const Value& found = text_.target(schema, reference);
+  targets_.emplace(&schema, &found);
+  return found;
 }
 
 size_t Leaves::add(const Value& owner, std::string_view keyword, const Value& schema, size_t from) {

@@ -2,7 +2,10 @@
 
 // allOf, anyOf, oneOf and $ref, taken apart.
 
+#include <memory>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -40,8 +43,9 @@ class Leaves {
 
   /// One way through the choices, as far as it has come.
   struct Way {
-    std::vector<size_t> waiting;               ///< steps, the next one last
-    std::vector<std::vector<size_t>> choices;  ///< that are still to be made
+    std::vector<size_t> waiting;  ///< steps, the next one last
+    /// That are still to be made. Shared: they may be long, and ways are many.
+    std::vector<std::shared_ptr<const std::vector<size_t>>> choices;
     Schemas seen;
     Schemas leaf;
   };
@@ -56,10 +60,13 @@ class Leaves {
   std::vector<size_t> listed(std::string_view keyword, size_t from);
   void note_exclusive(const Value& schema);
 
+  const Value& target(const Value& schema, const std::string& reference);
+
   const SchemaText& text_;
   const bool coerce_one_of_;
   Budget& budget_;
   std::vector<Step> steps_;
+  std::unordered_map<const Value*, const Value*> targets_;  ///< by the schema with the $ref
   std::unordered_set<const Value*> checked_;
   std::unordered_set<const Value*> noted_;  ///< whose branches are in exclusive_, or were
   std::vector<Exclusive> exclusive_;

@@ -108,6 +108,7 @@ void Rules::add_names(ObjectParts* parts) {
   const Expr free =
       order.empty() ? allowed
                     : e_.both({allowed, e_.complement(e_.literals({texts.begin(), texts.end()}))});
+  e_.pay(&budget_);
   std::vector<bool> none;
   add_others(parts, 0, free, &none);
 }
@@ -182,6 +183,7 @@ Expr Rules::property_names(const Schemas& leaf) {
         if (value->string() == nullptr) continue;
         const std::string text = quoted_text(*value->string());
         if (e_.matches(others, text, &budget_)) parts.push_back(e_.literal(text));
+        e_.pay(&budget_);
       }
     }
     all.push_back(e_.choice(std::move(parts)));

@@ -157,6 +157,10 @@ NodeId Rules::leaf(const Schemas& schemas) {
   const auto [found, is_new] = leaf_rules_.try_emplace(schemas, 0);
   if (!is_new) return found->second;
   unsigned kinds = kAll;
+  constexpr size_t kMembersPerStep = 4;  // each is looked at for many a keyword
+  for (const Value* const schema : schemas) {
+    budget_.step(1 + schema->object()->size() / kMembersPerStep);
+  }
   for (const Value* const schema : schemas) kinds &= kinds_of(text_, *schema);
   std::vector<NodeId> choices;
   if (const auto values = listed(schemas)) {
@@ -166,6 +170,7 @@ NodeId Rules::leaf(const Schemas& schemas) {
     if ((kinds & kArray) != 0) choices.push_back(array(schemas));
     if ((kinds & kObject) != 0) choices.push_back(object(schemas));
   }
+  e_.pay(&budget_);
   return leaf_rules_[schemas] = program_.split(choices);
 }
 
@@ -187,6 +192,14 @@ Expr Rules::scalars(const Schemas& leaf, unsigned kinds) {
 
 Expr Rules::quoted(Expr text) { return e_.concat({e_.byte('"'), text, e_.byte('"')}); }
 
+/// plain_text, which is as long as the schema likes.
+std::string Rules::text_of(const Value& value) const {
+  constexpr size_t kBytesPerStep = 8;
+  std::string out = plain_text(value);
+  budget_.step(1 + out.size() / kBytesPerStep);
+  return out;
+}
+
 /// What enum and const leave; nothing if there are none.
 std::optional<std::vector<const Value*>> Rules::listed(const Schemas& leaf) const {
   std::optional<std::vector<const Value*>> out;
@@ -196,10 +209,10 @@ std::optional<std::vector<const Value*>> Rules::listed(const Schemas& leaf) cons
       return;
     }
     std::vector<std::string> texts;
-    for (const Value* const value : own) texts.push_back(plain_text(*value));
+    for (const Value* const value : own) texts.push_back(text_of(*value));
     std::ranges::sort(texts);
     std::erase_if(*out, [&](const Value* value) {
-      return !std::ranges::binary_search(texts, plain_text(*value));
+      return !std::ranges::binary_search(texts, text_of(*value));
     });
   };
   for (const Value* const schema : leaf) {
@@ -219,6 +232,7 @@ Expr Rules::literals(const Schemas& leaf, unsigned kinds, const std::vector<cons
   std::map<unsigned, Expr> rules;  // what the leaf says of a kind beside its enum and const
   for (const Value* const value : values) {
     budget_.step();
+    e_.pay(&budget_);
     const unsigned kind = kind_of(*value);
     if ((kind & kinds) == 0) continue;
     if ((kind & (kArray | kObject)) != 0) {
@@ -228,7 +242,7 @@ Expr Rules::literals(const Schemas& leaf, unsigned kinds, const std::vector<cons
     }
     const auto [found, is_new] = rules.try_emplace(kind, kNothing);
     if (is_new) found->second = scalars(leaf, kind == kBroken ? kWhole | kBroken : kind);
-    std::string text = plain_text(*value);
+    std::string text = text_of(*value);
     if (e_.matches(found->second, text, &budget_)) texts.push_back(std::move(text));
   }
   parts.push_back(e_.literals({texts.begin(), texts.end()}));

@@ -36,6 +36,7 @@ class Rules {
   // rules.cc
   Expr scalars(const Schemas& leaf, unsigned kinds);
   std::optional<std::vector<const Value*>> listed(const Schemas& leaf) const;
+  std::string text_of(const Value& value) const;
   Expr literals(const Schemas& leaf, unsigned kinds, const std::vector<const Value*>& values);
   bool allows_strings(const Schemas& leaf) const;
   void check_plain(const Schemas& leaf) const;
@@ -61,7 +62,9 @@ class Rules {
   NodeId more_pairs(const ObjectParts& parts, uint32_t before);
 
   NodeId lexeme(std::initializer_list<Expr> parts, NodeId next) {
-    return program_.match(e_.concat(parts), next);
+    const Expr whole = e_.concat(parts);
+    e_.pay(&budget_);
+    return program_.match(whole, next);
   }
 
   const SchemaText& text_;

@@ -320,6 +320,45 @@ TEST_F(OwnGrammar, HostileTexts) {
   attempt(GrammarKind::kJsonSchema, chain + ",\"a3000\":{}}}");
 }
 
+/// Parts that are long and come into play often: what is found again costs steps, too.
+TEST_F(OwnGrammar, LongPartsCountAsOftenAsTheyAreRead) {
+  GrammarLimits limits;
+  limits.compile_fuel = 50'000;
+  GrammarCompiler compiler(all_bytes(), limits);
+  const auto compile = [&](const std::string& text) {
+    return compiler.compile(GrammarKind::kJsonSchema, text);
+  };
+  const auto list = [](int count, const auto& item) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += (i == 0 ? "" : ",") + item(std::to_string(i));
+    return out;
+  };
+  const auto combinations = [&](int count) {
+    return R"({"allOf":[{"enum":[")" + std::string(20'000, 'a') + "\"]}," +
+           list(count,
+                [](const std::string&) {
+                  return std::string(R"({"anyOf":[{"minLength":1},{"minLength":2}]})");
+                }) +
+           "]}";
+  };
+  const auto names = [&](int count) {
+    return R"({"type":"object","minProperties":)" + std::to_string(count) + R"(,"properties":{)" +
+           list(count, [](const std::string& i) { return "\"" + i + R"(":{"type":"null"})"; }) +
+           ",\"" + std::string(10'000, 'a') + R"(":true}})";
+  };
+  const auto separators = [&](int count) {
+    return R"({"x-guidance":{"item_separator":")" + std::string(4000, ',') +
+           R"("},"type":"array","prefixItems":[)" +
+           list(count, [](const std::string&) { return std::string("true"); }) + "]}";
+  };
+  EXPECT_NE(compile(combinations(1)), nullptr);
+  EXPECT_NE(compile(names(2)), nullptr);
+  EXPECT_NE(compile(separators(3)), nullptr);
+  for (const std::string& text : {combinations(6), names(60), separators(300)}) {
+    expect_error(ErrorCode::kInvalidArgument, {"more steps"}, [&] { compile(text); });
+  }
+}
+
 TEST_F(OwnGrammar, OneOutputsCostIsNobodyElses) {
   GrammarLimits limits;
   limits.max_lexer_states = 300;
