@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SUPPORT
 from terminal import READY, Terminal
 
 CHILD = """
 import sys
-sys.path[:0] = {path!r}
+sys.path[:] = {path!r}
 import fake_core
 fake_core.install()
 if {without!r}:
@@ -33,7 +32,7 @@ def chat(
     if request.param == "prompt_toolkit":
         pytest.importorskip("prompt_toolkit")
     code = CHILD.format(
-        path=[SUPPORT, str(ROOT / "python")],
+        path=sys.path,
         without="prompt_toolkit" if request.param == "readline" else "",
         folder=str(toy_folder),
     )

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SUPPORT
 
 from headrace import LLM, EngineError, SamplingParams
 
@@ -75,7 +74,7 @@ def test_a_long_message_is_cut(llm: LLM, told: Callable[[], list[str]]) -> None:
 
 def test_it_reaches_standard_error_by_itself(toy_folder: Path) -> None:
     code = (
-        f"import sys; sys.path[:0] = {[SUPPORT, str(ROOT / 'python')]!r}\n"
+        f"import sys; sys.path[:] = {sys.path!r}\n"
         "import fake_core; fake_core.install()\n"
         "from headrace import LLM\n"
         f"LLM({str(toy_folder)!r}).generate(['one', ''], use_tqdm=False)\n"

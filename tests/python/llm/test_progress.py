@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, SUPPORT
 
 from headrace import LLM, SamplingParams
 from headrace.llm.progress import LoadBar, Progress
@@ -215,7 +214,7 @@ def test_an_error_of_the_call_is_not_hidden(llm: LLM, monkeypatch: pytest.Monkey
 def test_of_a_program(how: str, toy_folder: Path) -> None:
     code = f"""
 import os, sys
-sys.path[:0] = {[SUPPORT, str(ROOT / "python")]!r}
+sys.path[:] = {sys.path!r}
 import fake_core
 fake_core.install()
 from headrace import LLM

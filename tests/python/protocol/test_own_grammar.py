@@ -9,11 +9,6 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from conftest import HAS_ENGINE
-
-if not HAS_ENGINE:
-    pytest.skip("the extension is not built", allow_module_level=True)
-
 from grammar_cases import REGEXES, SCHEMAS, random_regex, random_schema
 from llguidance import LLMatcher, LLTokenizer
 

@@ -15,7 +15,6 @@ from typing import Any
 import model_folders
 import pytest
 import tokenizers
-from conftest import ROOT
 
 from headrace.errors import TokenizerError
 from headrace.options.generation_defaults import read_generation_defaults
@@ -198,7 +197,7 @@ class TestMemory:
         )
         code = f"""
 import resource, sys
-sys.path[:0] = {[str(ROOT / "python")]!r}
+sys.path[:] = {sys.path!r}
 from headrace.text.tokenizer import Tokenizer
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + (16 << 20)
