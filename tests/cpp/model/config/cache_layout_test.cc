@@ -66,7 +66,7 @@ TEST(CacheLayout, DividesLayersIntoGroupsOfOneSize) {
     int32_t full, sliding, groups;
   };
   for (const auto& [full, sliding, groups] : {Case{5, 29, 6},
-                                              {10, 52, 7},
+                                              {10, 52, 5},
                                               {12, 12, 2},
                                               {21, 7, 4},
                                               {1, 2, 3},
