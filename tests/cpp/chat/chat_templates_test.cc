@@ -189,7 +189,11 @@ TEST(ChatTemplates, ToolCallsHaveArgumentsThatAreObjects) {
   for (const char* none : {"null", "\"\"", "\"  \"", "\"null\""}) {
     EXPECT_EQ(arguments(none), "{}") << none;
   }
-  EXPECT_EQ(arguments(R"("{\"a\": ")"), R"({"INVALID_JSON": "{\"a\": "})");
+  EXPECT_EQ(arguments(R"(" {\"a\": \"b\"}\n ")"), R"({"a": "b"})");
+  for (const char* broken : {R"("{\"a\": ")", R"("{")", R"("{]")", R"("{a}")", R"("\"")",
+                             R"("\"a")", R"("nul")", R"("3 4")", R"("{} }")", R"("[")"}) {
+    EXPECT_EQ(arguments(broken), R"({"INVALID_JSON": )" + std::string(broken) + "}");
+  }
   EXPECT_EQ(arguments("[1]"), R"({"INVALID_JSON": [1]})");
   EXPECT_EQ(arguments("3"), R"({"INVALID_JSON": 3})");
   const std::string deep = std::string(200, '[') + std::string(200, ']');
