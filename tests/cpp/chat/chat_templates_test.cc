@@ -255,10 +255,31 @@ TEST(ChatTemplates, TooMuchIsRefused) {
                "messages");
   EXPECT_FAILS(small->render(kMessages, {.tools_json = long_one + "[]", .chat_template = kShow}),
                kLimitExceeded, "tools");
-  EXPECT_FAILS(render(std::string(100'000, '[')), kLimitExceeded, "nested too deeply");
-  const std::string deep = std::string(99, '[') + std::string(99, ']');
-  EXPECT_FAILS(render(R"([{"role": "user", "content": "", "x": )" + deep + "}]"), kLimitExceeded,
-               "nested too deeply");
+  EXPECT_FAILS(render(std::string(100'000, '[')), kLimitExceeded, "messages: JSON is nested");
+  const auto lists = [](int levels) { return std::string(levels, '[') + std::string(levels, ']'); };
+  const auto given = [&](int levels) {
+    render(R"([{"role": "user", "content": "", "x": )" + lists(levels) + "}]");
+  };
+  given(96);
+  EXPECT_FAILS(given(97), kLimitExceeded, "messages: JSON is nested too deeply");
+  const auto call = [&](int levels) {
+    render(R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": )" + lists(levels) +
+           "}}]}]");
+  };
+  call(93);
+  EXPECT_FAILS(call(94), kLimitExceeded, "messages: JSON is nested too deeply");
+  const auto tools = [&](int levels) {
+    render(kMessages, {.tools_json = R"([{"function": {"name": "f", "x": )" + lists(levels) + "}}]",
+                       .chat_template = "{{ tools }}"});
+  };
+  tools(96);
+  EXPECT_FAILS(tools(97), kLimitExceeded, "tools: JSON is nested too deeply");
+  const auto variables = [&](int levels) {
+    render(kMessages,
+           {.chat_template = "{{ x }}", .variables_json = "{\"x\": " + lists(levels) + "}"});
+  };
+  variables(99);
+  EXPECT_FAILS(variables(100), kLimitExceeded, "variables: JSON is nested too deeply");
 }
 
 TEST(ChatTemplates, AnAnswerGoesOn) {
