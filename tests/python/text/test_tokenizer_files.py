@@ -140,8 +140,9 @@ class TestBounds:
             Tokenizer.from_pretrained(folder)
 
     @pytest.mark.parametrize("part", ["normalizer", "decoder"])
-    def test_replacements_that_blow_texts_up(self, part: str, tmp_path: Path) -> None:
-        steps = [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 40
+    @pytest.mark.parametrize("kind", ["String", "Regex"])
+    def test_replacements_that_blow_texts_up(self, part: str, kind: str, tmp_path: Path) -> None:
+        steps = [{"type": "Replace", "pattern": {kind: "a"}, "content": "aa" * 32}] * 40
 
         def change(spec: dict[str, Any]) -> None:
             spec[part] = {"type": "Sequence", f"{part}s": steps}
