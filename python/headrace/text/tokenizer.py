@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex, TypeGuard, cast
 
 from headrace import _core
 from headrace._core import Detokenizer, TextTokenizer
@@ -112,9 +112,13 @@ class Tokenizer:
                 return ids[: before + most - added] + ids[before + len(bare) :]
         return ids[:most]
 
-    def decode(self, token_ids: int | Sequence[int], skip_special_tokens: bool = False) -> str:
-        """The text of ids. Unknown ids have no text."""
-        ids = [token_ids] if isinstance(token_ids, int) else token_ids
+    def decode(
+        self,
+        token_ids: SupportsIndex | Iterable[SupportsIndex],
+        skip_special_tokens: bool = False,
+    ) -> str:
+        """The text of an id or of several. Unknown ids have no text."""
+        ids: Any = token_ids if _is_iterable(token_ids) else [token_ids]
         with _errors("cannot decode the ids"):
             return self._core.decode(ids, skip_special_tokens)
 
@@ -169,11 +173,11 @@ class Tokenizer:
             return self.unk_token_id if token_id is None else token_id
         return [self.convert_tokens_to_ids(token) for token in tokens]
 
-    def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> Any:
+    def convert_ids_to_tokens(self, ids: SupportsIndex | Iterable[SupportsIndex]) -> Any:
         """The spelling of an id or of several; None for one not there."""
-        if isinstance(ids, int):
-            return self._core.spelling(ids)
-        return [self._core.spelling(token_id) for token_id in ids]
+        if _is_iterable(ids):
+            return [self._core.spelling(token_id) for token_id in ids]
+        return self._core.spelling(cast("SupportsIndex", ids))
 
     def __len__(self) -> int:
         return len(self._core)
@@ -323,6 +327,17 @@ class Tokenizer:
         Raises TemplateError, as it would.
         """
         return template_variables(find_template(self._files.templates, chat_template, with_tools))
+
+
+def _is_iterable(
+    ids: SupportsIndex | Iterable[SupportsIndex],
+) -> TypeGuard[Iterable[SupportsIndex]]:
+    """Whether it is several ids. An array or tensor without dimensions has `__iter__`, too."""
+    try:
+        iter(ids)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
