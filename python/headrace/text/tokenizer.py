@@ -12,13 +12,9 @@ from headrace import _core
 from headrace._core import Detokenizer, TextTokenizer
 from headrace.errors import TokenizerError, UnsupportedError
 from headrace.quoting import quoted, shortened
+from headrace.text.model_files import VOCABULARY_FILES, read_json
 from headrace.text.templates.chat_template import find_template, render_template, template_variables
 from headrace.text.token_bytes import TokenBytes
-from headrace.text.tokenizer_files import (
-    VOCABULARY_FILES,
-    TokenizerFiles,
-    read_tokenizer_files,
-)
 
 _SHORT_TEXT = 1 << 16  # characters
 _CUT_MARGIN = 64  # tokens: those at the cut may differ from those of the whole text
@@ -33,9 +29,14 @@ class Tokenizer:
     prompt is tokenized exactly as written.
     """
 
-    def __init__(self, core: TextTokenizer, files: TokenizerFiles) -> None:
+    def __init__(self, core: TextTokenizer, templates: dict[str, str], folder: Path) -> None:
         self._core = core
-        self._files = files
+        self._templates = templates
+        self._folder = folder
+        self._config = read_json(folder / "tokenizer_config.json")
+        special = core.special()
+        self._special_tokens = {role: text for role, text, _ in special if role}
+        self._special_ids = {text: token_id for _, text, token_id in special}
         self._openings: dict[tuple[str | None, str], str] = {}
 
     @classmethod
@@ -56,11 +57,11 @@ class Tokenizer:
     @classmethod
     def _from_folder(cls, folder: Path) -> Tokenizer | None:
         """None if the folder has no tokenizer file."""
-        files = read_tokenizer_files(folder)
         if not any(os.path.lexists(folder / name) for name in VOCABULARY_FILES):
             return None
-        with _errors(f"cannot open {quoted(os.fspath(folder))}"):
-            return cls(TextTokenizer(os.fspath(folder)), files)
+        name = os.fspath(folder)
+        with _errors(f"cannot open {quoted(name)}"):
+            return cls(TextTokenizer(name), _core.chat_templates(name), folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads the folder again."""
@@ -72,12 +73,12 @@ class Tokenizer:
     @property
     def folder(self) -> Path:
         """Where its files are."""
-        return self._files.folder
+        return self._folder
 
     @property
     def config(self) -> dict[str, Any]:
         """tokenizer_config.json; {} without one."""
-        return self._files.config
+        return self._config
 
     # Text and ids.
 
@@ -192,35 +193,32 @@ class Tokenizer:
     @property
     def special_tokens_map(self) -> dict[str, str]:
         """The named special tokens, e.g. {"bos_token": "<s>"}."""
-        return dict(self._files.special_tokens)
+        return dict(self._special_tokens)
 
     @property
     def all_special_tokens(self) -> list[str]:
         """Every special token once, the named ones first."""
-        added = (token.content for token in self._files.added_tokens if token.special)
-        named = self._files.special_tokens.values()
-        return list(dict.fromkeys([*named, *self._files.additional_special_tokens, *added]))
+        return list(self._special_ids)
 
     @property
     def all_special_ids(self) -> list[int]:
-        ids = map(self._id_of, self.all_special_tokens)
-        return [token_id for token_id in ids if token_id is not None]
+        return [token_id for token_id in self._special_ids.values() if token_id >= 0]
 
     @property
     def bos_token(self) -> str | None:
-        return self._files.special_tokens.get("bos_token")
+        return self._special_tokens.get("bos_token")
 
     @property
     def eos_token(self) -> str | None:
-        return self._files.special_tokens.get("eos_token")
+        return self._special_tokens.get("eos_token")
 
     @property
     def unk_token(self) -> str | None:
-        return self._files.special_tokens.get("unk_token")
+        return self._special_tokens.get("unk_token")
 
     @property
     def pad_token(self) -> str | None:
-        return self._files.special_tokens.get("pad_token")
+        return self._special_tokens.get("pad_token")
 
     @property
     def bos_token_id(self) -> int | None:
@@ -250,7 +248,7 @@ class Tokenizer:
     @property
     def chat_template(self) -> str | None:
         """The folder's own template."""
-        return self._files.templates.get("default")
+        return self._templates.get("default")
 
     def apply_chat_template(
         self,
@@ -276,9 +274,9 @@ class Tokenizer:
         if isinstance(conversation, Mapping):
             messages = conversation.get("messages") or []
         text = render_template(
-            find_template(self._files.templates, chat_template, with_tools=bool(tools)),
+            find_template(self._templates, chat_template, with_tools=bool(tools)),
             {
-                **self._files.special_tokens,
+                **self._special_tokens,
                 **variables,
                 "messages": messages,
                 "tools": tools,
@@ -317,7 +315,7 @@ class Tokenizer:
     @property
     def chat_templates(self) -> dict[str, str]:
         """The folder's templates by name; its own is "default"."""
-        return dict(self._files.templates)
+        return dict(self._templates)
 
     def template_variables(
         self, chat_template: str | None = None, with_tools: bool = False
@@ -326,7 +324,7 @@ class Tokenizer:
 
         Raises TemplateError, as it would.
         """
-        return template_variables(find_template(self._files.templates, chat_template, with_tools))
+        return template_variables(find_template(self._templates, chat_template, with_tools))
 
 
 def _is_iterable(

@@ -85,7 +85,12 @@ TEST(ChatTemplates, BadFoldersAreNamed) {
   folder.write("chat_template.jinja", "{% if %}");
   EXPECT_FAILS(load()->render(kMessages), kInvalidArgument, "line 1");
   folder.write("chat_template.jinja", "\xFF");
-  EXPECT_FAILS(load()->render(kMessages), kInvalidArgument, "UTF-8");
+  EXPECT_FAILS(load(), kCorruptFile, "chat_template.jinja is not UTF-8 at byte 0");
+  {
+    const ChatFolder other;
+    other.write("additional_chat_templates/\xFF.jinja", "x");
+    EXPECT_FAILS(ChatTemplates::load(other.path()), kCorruptFile, "name is not UTF-8");
+  }
   for (int i = 0; i < 101; ++i) {
     folder.write("additional_chat_templates/" + std::to_string(i) + ".jinja", "x");
   }
