@@ -41,6 +41,12 @@ T read_struct(const T* given, const T& defaults, const char* what) {
   return out;
 }
 
+/// Options that may be NULL: the defaults.
+template <class T>
+T read_options(const T* given, const T& defaults) {
+  return given == nullptr ? defaults : read_struct(given, defaults, "options");
+}
+
 /// The other way: fills as much as the caller's struct has, and zeroes what it has beyond ours.
 /// REQUIRES: check_struct_size(size).
 template <class T>

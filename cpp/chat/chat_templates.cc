@@ -10,6 +10,7 @@
 #include "headrace/chat.h"
 #include "text/files/tokenizer_config.h"
 #include "text/json/write.h"
+#include "text/template/values/variables.h"
 
 namespace headrace {
 namespace {
@@ -21,7 +22,9 @@ using chat::Members;
 using chat::Raw;
 
 constexpr size_t kKeptCompiled = 8;
-constexpr int kMostLevels = 100;
+constexpr int kMostLevels = text::jinja::kMostVariableLevels;
+constexpr int kMostToolLevels = kMostLevels - 1;         // within the object of all variables
+constexpr int kMostMessageLevels = kMostToolLevels - 1;  // arguments of a call may get one more
 /// Ends a message that goes on, while a template is rendered: of Unicode's noncharacters, which no
 /// text has.
 constexpr std::string_view kEnd = "\uFDD0end\uFDD1";
@@ -46,7 +49,7 @@ bool is_reserved(const std::string& name) {
 /// The tools as templates have them, "null" without any. Throws Error(kInvalidArgument).
 std::string checked_tools(std::string_view json, size_t max_bytes) {
   if (json.empty()) return "null";
-  const Raw tools = chat::checked_json(json, "tools", max_bytes, kMostLevels);
+  const Raw tools = chat::checked_json(json, "tools", max_bytes, kMostToolLevels);
   if (chat::is_null(tools)) return "null";
   if (chat::kind_of(tools) != Kind::kList) {
     throw_error(ErrorCode::kInvalidArgument, "tools must be a list, got ", chat::shown(tools));
@@ -221,7 +224,7 @@ std::string ChatTemplates::render(std::string_view messages_json,
                                   const ChatOptions& options) const {
   const size_t max_bytes = impl_->max_bytes();
   const bool goes_on = options.continue_final_message;
-  const Raw messages = chat::checked_json(messages_json, "messages", max_bytes, kMostLevels);
+  const Raw messages = chat::checked_json(messages_json, "messages", max_bytes, kMostMessageLevels);
   const std::string tools = checked_tools(options.tools_json, max_bytes);
   const Members given = checked_variables(options.variables_json, max_bytes);
   const std::string conversation = chat::template_messages(messages, goes_on ? kEnd : "");

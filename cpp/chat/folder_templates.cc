@@ -9,6 +9,7 @@
 #include "text/files/file.h"
 #include "text/files/tokenizer_config.h"
 #include "text/json/value.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::chat {
 namespace {
@@ -63,6 +64,9 @@ class Reader {
     for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
       if (file->path().extension() != ".jinja") continue;
       names.push_back(file->path().stem().string());
+      if (text::invalid_utf8_at(names.back()) != text::kValid) {
+        throw_error(ErrorCode::kCorruptFile, path, ": a file's name is not UTF-8");
+      }
       if (names.size() > kMostTemplates) fail_count();
     }
     if (error && error != std::errc::no_such_file_or_directory &&
@@ -75,7 +79,12 @@ class Reader {
 
   void read_file(const std::string& path, const std::string& name) {
     const std::optional<text::FileBytes> file = text::read_file(path, text::kMaxSideFileBytes);
-    if (file) add(name, std::string(file->view()));
+    if (!file) return;
+    const size_t invalid = text::invalid_utf8_at(file->view());
+    if (invalid != text::kValid) {
+      throw_error(ErrorCode::kCorruptFile, path, " is not UTF-8 at byte ", invalid);
+    }
+    add(name, std::string(file->view()));
   }
 
   void add(const std::string& name, std::string text) {

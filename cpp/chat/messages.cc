@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -72,11 +73,9 @@ std::string arguments_of(const Raw* given) {
     if (kind_of(value) != Kind::kString) break;
     const std::string text = text_of(value);
     if (text.find_first_not_of(" \t\r\n") == std::string::npos) return "{}";
-    try {
-      value = checked_json(text, "arguments", text.size(), kArgumentDepth);
-    } catch (const Error&) {
-      break;
-    }
+    const std::optional<Raw> parsed = json_in(text, kArgumentDepth);
+    if (!parsed) break;
+    value = *parsed;
   }
   if (is_null(value)) return "{}";
   if (kind_of(value) == Kind::kObject) return value;

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "headrace/status.h"
 #include "text/json/write.h"
-#include "text/unicode/utf8.h"
 
 namespace headrace::chat {
 namespace {
@@ -25,6 +24,25 @@ Raw next_value(Raw whole, Scanner* scanner) {
   return whole.substr(begin, scanner->offset() - begin);
 }
 
+/// The value that is all of a text. Throws Error of the scanner.
+Raw whole_value(std::string_view text, int max_depth) {
+  Scanner scanner(text, max_depth, text.size() + 1);
+  const Raw value = next_value(text, &scanner);
+  scanner.finish();
+  return value;
+}
+
+/// Most texts that were cut don't end as they begin: that is seen at once, an exception takes
+/// microseconds.
+bool ends_as_it_begins(std::string_view text) {
+  constexpr const char* kSpaces = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpaces);
+  if (first == std::string_view::npos) return false;
+  const size_t last = text.find_last_not_of(kSpaces);
+  const size_t kind = std::string_view("{[\"").find(text[first]);
+  return kind == std::string_view::npos || (last > first && text[last] == "}]\""[kind]);
+}
+
 }  // namespace
 
 Raw checked_json(std::string_view text, std::string_view what, size_t max_bytes, int max_depth) {
@@ -33,13 +51,19 @@ Raw checked_json(std::string_view text, std::string_view what, size_t max_bytes,
                 max_bytes, " allowed");
   }
   try {
-    Scanner scanner(text, max_depth, text.size() + 1);
-    const Raw value = next_value(text, &scanner);
-    scanner.finish();
-    return value;
+    return whole_value(text, max_depth);
   } catch (const Error& error) {
     const bool corrupt = error.code() == ErrorCode::kCorruptFile;
     throw_error(corrupt ? ErrorCode::kInvalidArgument : error.code(), what, ": ", error.what());
+  }
+}
+
+std::optional<Raw> json_in(std::string_view text, int max_depth) {
+  if (!ends_as_it_begins(text)) return std::nullopt;
+  try {
+    return whole_value(text, max_depth);
+  } catch (const Error&) {
+    return std::nullopt;
   }
 }
 
@@ -90,14 +114,6 @@ void append_key(std::string_view name, std::string* out) {
   if (!out->ends_with('{')) *out += ", ";
   text::json::append_string(name, out);
   *out += ": ";
-}
-
-std::string shown(Raw value) {
-  constexpr size_t kMost = 60;
-  if (value.size() <= kMost) return std::string(value);
-  size_t end = kMost;
-  while (text::utf8_continues(value[end])) --end;
-  return std::string(value.substr(0, end)) + "...";
 }
 
 }  // namespace headrace::chat

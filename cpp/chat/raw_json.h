@@ -4,11 +4,13 @@
 // digit of its numbers included.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/json/scanner.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::chat {
 
@@ -18,6 +20,8 @@ using Raw = std::string_view;
 /// Throws Error that begins with `what`: kInvalidArgument for what is no JSON, kLimitExceeded for
 /// more than `max_bytes`, and for more than `max_depth` levels.
 Raw checked_json(std::string_view text, std::string_view what, size_t max_bytes, int max_depth);
+/// Nothing if it is no JSON, or deeper.
+std::optional<Raw> json_in(std::string_view text, int max_depth);
 
 using Kind = text::json::Scanner::Next;
 Kind kind_of(Raw value);
@@ -50,6 +54,6 @@ inline std::string_view inside(Raw string) { return string.substr(1, string.size
 void append_key(std::string_view name, std::string* out);
 
 /// For a message: at most a few words of what was given.
-std::string shown(Raw value);
+inline std::string shown(Raw value) { return text::shortened(value, 60); }
 
 }  // namespace headrace::chat

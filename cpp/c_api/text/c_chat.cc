@@ -23,8 +23,7 @@ headrace_chat_options default_chat_options() {
 }  // namespace
 
 ChatOptions headrace::c_api::to_chat_options(const headrace_chat_options* options) {
-  headrace_chat_options in = default_chat_options();
-  if (options != nullptr) in = read_struct(options, in, "options");
+  const headrace_chat_options in = read_options(options, default_chat_options());
   return {.tools_json = or_empty(in.tools_json),
           .chat_template = or_empty(in.chat_template),
           .variables_json = or_empty(in.variables_json),

@@ -51,8 +51,7 @@ headrace_code headrace_detokenizer_create(headrace_tokenizer* tokenizer,
   return guarded([&] {
     headrace_detokenizer*& out = deref(detokenizer, "detokenizer");
     const Tokenizer& with = *deref(tokenizer, "tokenizer").tokenizer;
-    headrace_detokenizer_options in = default_detokenizer_options();
-    if (options != nullptr) in = read_struct(options, in, "options");
+    const headrace_detokenizer_options in = read_options(options, default_detokenizer_options());
     out = new headrace_detokenizer{to_output_text(with, in), ""};
   });
 }

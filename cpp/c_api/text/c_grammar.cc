@@ -39,8 +39,7 @@ headrace_code headrace_grammar_compiler_create(headrace_tokenizer* tokenizer,
   return guarded([&] {
     headrace_grammar_compiler*& out = deref(compiler, "compiler");
     const Tokenizer& with = *deref(tokenizer, "tokenizer").tokenizer;
-    headrace_grammar_options in = default_grammar_options();
-    if (options != nullptr) in = read_struct(options, in, "options");
+    const headrace_grammar_options in = read_options(options, default_grammar_options());
     const GrammarLimits limits{.max_schema_bytes = in.max_schema_bytes,
                                .max_grammar_bytes = in.max_grammar_bytes,
                                .max_grammar_size = in.max_grammar_size,

@@ -22,8 +22,7 @@ headrace_text_options default_text_options() {
 /// `constraint` is the one of the result, or null.
 TextOptions to_text_options(const headrace_text_options* options,
                             std::shared_ptr<ForeignConstraint>& constraint) {
-  headrace_text_options in = default_text_options();
-  if (options != nullptr) in = read_struct(options, in, "options");
+  const headrace_text_options in = read_options(options, default_text_options());
   check_reserved(in.reserved);
   TextOptions out;
   if (in.request != nullptr) out.request = to_request_options(in.request, constraint);

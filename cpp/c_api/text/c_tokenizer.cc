@@ -55,8 +55,7 @@ headrace_code headrace_tokenizer_encode(headrace_tokenizer* tokenizer, const cha
   return guarded([&] {
     headrace_encoding*& out = deref(encoding, "encoding");
     const Tokenizer& with = tokenizer_of(tokenizer);
-    headrace_encode_options in{};
-    if (options != nullptr) in = read_struct(options, in, "options");
+    const headrace_encode_options in = read_options(options, headrace_encode_options{});
     check_reserved(in.reserved);
     const EncodeOptions how{.add_special = in.add_special != 0,
                             .special_as_text = in.special_as_text != 0,

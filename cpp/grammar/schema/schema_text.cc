@@ -9,7 +9,6 @@ namespace headrace::grammar {
 
 namespace {
 
-constexpr size_t kLongestShown = 200;
 constexpr int kMostDepth = 100;
 
 Value parsed(std::string_view text, size_t max_bytes) {
@@ -40,13 +39,6 @@ bool find_path(const Value& at, const Value* wanted, std::string* path) {
     }
   }
   return false;
-}
-
-std::string shortened(std::string text) {
-  if (text.size() <= kLongestShown) return text;
-  size_t end = kLongestShown;
-  while (text::utf8_continues(text[end])) --end;
-  return text.substr(0, end) + "...";
 }
 
 /// Undoes what URLs and JSON pointers escape; nothing if that can't be.
@@ -95,18 +87,17 @@ SchemaText::SchemaText(std::string_view text, size_t max_bytes) : root_(parsed(t
 std::string SchemaText::path(const Value& schema) const {
   std::string out;
   find_path(root_, &schema, &out);
-  return out.empty() ? "/" : shortened(std::move(out));
+  return out.empty() ? "/" : text::shortened(out);
 }
 
 void SchemaText::wrong(const Value& schema, std::string_view keyword, std::string_view what) const {
-  throw_error(ErrorCode::kInvalidArgument, shortened(std::string(keyword)), " at ", path(schema),
-              " ", what);
+  throw_error(ErrorCode::kInvalidArgument, text::shortened(keyword), " at ", path(schema), " ",
+              what);
 }
 
 void SchemaText::unsupported(const Value& schema, std::string_view keyword,
                              std::string_view what) const {
-  throw_error(ErrorCode::kUnsupported, shortened(std::string(keyword)), " at ", path(schema), " ",
-              what);
+  throw_error(ErrorCode::kUnsupported, text::shortened(keyword), " at ", path(schema), " ", what);
 }
 
 const Value& SchemaText::target(const Value& schema, std::string_view reference) const {

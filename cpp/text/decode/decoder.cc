@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "text/normalize/normalizers.h"
+#include "text/regex/regex.h"
 #include "text/unicode/utf8.h"
 
 namespace headrace::text {
@@ -90,10 +92,12 @@ class Builder {
     } else {
       add_one(spec, *type->string());
     }
-    if (stages_.size() > kMaxStages || growth_ > kMaxGrowth) {
-      throw_error(ErrorCode::kLimitExceeded, "the decoder ",
-                  stages_.size() > kMaxStages ? "has more than " : "makes a text more than ",
-                  kMaxStages, stages_.size() > kMaxStages ? " steps" : " times longer");
+    if (stages_.size() > kMaxStages) {
+      throw_error(ErrorCode::kLimitExceeded, "the decoder has more than ", kMaxStages, " steps");
+    }
+    if (growth_ > kMaxGrowth) {
+      throw_error(ErrorCode::kLimitExceeded, "the decoder makes a text more than ", kMaxGrowth,
+                  " times longer");
     }
   }
 
@@ -155,7 +159,7 @@ class Builder {
       stage.pattern = *plain->string();
     } else {
       stage.kind = StageKind::kNormalize;
-      stage.normalizer = make_normalizer(spec);
+      stage.normalizer = make_replace(compile_regex(*regex->string()), stage.content);
     }
     const auto grown = static_cast<double>(count_chars(stage.content));
     // An expression may match nothing, between any two characters.

@@ -4,15 +4,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "headrace/status.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::text {
 namespace {
+
+constexpr size_t kMaxMessage = 600;
 
 class Descriptor {
  public:
@@ -93,7 +97,9 @@ json::Value read_json_file(const std::string& path) {
   json::Value value;
   naming_file(path, [&] { value = json::parse(file->view()); });
   if (value.object() == nullptr) {
-    throw_error(ErrorCode::kCorruptFile, path, " must hold a JSON object");
+    constexpr std::array kKinds = {"null", "a bool", "a number", "a number", "a string", "a list"};
+    throw_error(ErrorCode::kCorruptFile, path, " must hold a JSON object, not ",
+                kKinds[static_cast<size_t>(value.kind())]);
   }
   return value;
 }
@@ -104,7 +110,7 @@ void naming_file(const std::string& path, const std::function<void()>& call) {
   } catch (const InternalError&) {
     throw;
   } catch (const Error& error) {
-    throw Error(error.code(), path + ": " + error.what());
+    throw Error(error.code(), path + ": " + shortened(error.what(), kMaxMessage));
   }
 }
 

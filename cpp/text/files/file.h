@@ -33,7 +33,7 @@ std::optional<FileBytes> read_file(const std::string& path, size_t limit);
 /// A JSON object from a file of at most kMaxSideFileBytes; an empty one if there is none.
 json::Value read_json_file(const std::string& path);
 
-/// Calls it; an error gets the file's name in front.
+/// Calls it; an error gets the file's name in front, and is cut if it quotes much of the file.
 void naming_file(const std::string& path, const std::function<void()>& call);
 
 /// Is there anything of that name, be it a link to nothing?

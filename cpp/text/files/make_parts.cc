@@ -16,6 +16,7 @@
 #include "text/files/sentencepiece/scored_bpe.h"
 #include "text/files/tokenizer_tables.h"
 #include "text/json/value.h"
+#include "text/json/write.h"
 #include "text/model/bpe_builder.h"
 #include "text/model/unigram.h"
 #include "text/model/wordpiece.h"
@@ -149,24 +150,6 @@ std::unique_ptr<const Model> make_byte_bpe(const TokenizerTables& tables) {
   return builder.build();
 }
 
-std::string quoted_json(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (static_cast<uint8_t>(c) < 0x20) {
-      constexpr std::string_view kDigits = "0123456789abcdef";
-      out += "\\u00";
-      out += kDigits[static_cast<uint8_t>(c) >> 4];
-      out += kDigits[static_cast<uint8_t>(c) & 15];
-      continue;
-    }
-    if (c == '"' || c == '\\') {
-      out += '\\';
-    }
-    out += c;
-  }
-  return out + '"';
-}
-
 /// As a tokenizer.json would have it.
 SplitterSpec make_byte_splitter(const TokenizerTables& tables) {
   std::string steps;
@@ -175,7 +158,7 @@ SplitterSpec make_byte_splitter(const TokenizerTables& tables) {
   }
   for (const std::string& pattern : tables.split) {
     steps += R"({"type":"Split","behavior":"Isolated","invert":false,"pattern":{"Regex":)" +
-             quoted_json(pattern) + "}},";
+             json::quoted(pattern) + "}},";
   }
   return make_splitter(json::parse(
       R"({"type":"Sequence","pretokenizers":[)" + steps +
@@ -208,7 +191,7 @@ json::Value make_ends(const TokenizerTables& tables) {
     }
     sequence += str_cat(R"({"SpecialToken":{"id":")", name, R"(","type_id":0}},)");
     special += str_cat(special.empty() ? "" : ",", '"', name, R"(":{"id":")", name, R"(","ids":[)",
-                       id, R"(],"tokens":[)", quoted_json(tables.vocabulary->spelling(id)), "]}");
+                       id, R"(],"tokens":[)", json::quoted(tables.vocabulary->spelling(id)), "]}");
   };
   add("bos", tables.bos_id);
   sequence += R"({"Sequence":{"id":"A","type_id":0}},)";

@@ -9,6 +9,8 @@
 #include "text/files/file.h"
 #include "text/files/tokenizer_json.h"
 #include "text/json/fields.h"
+#include "text/json/write.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::text {
 namespace {
@@ -47,9 +49,17 @@ std::optional<bool> flag_of(const json::Value& config, std::string_view name) {
   return *value->boolean();
 }
 
+/// REQUIRES: neither null nor a list nor an object.
+std::string shown(const json::Value& value) {
+  if (value.boolean() != nullptr) return *value.boolean() ? "true" : "false";
+  if (value.integer() != nullptr) return std::to_string(*value.integer());
+  if (value.real() != nullptr) return std::to_string(*value.real());
+  return shortened(json::quoted(*value.string()));
+}
+
 [[noreturn]] void fail_id(const std::string& path, const std::string& content) {
-  throw_error(ErrorCode::kCorruptFile, path, ": the id of the added token \"", content,
-              "\" must be in 0..", Vocabulary::kMaxId);
+  throw_error(ErrorCode::kCorruptFile, path, ": the id of the added token ",
+              shortened(json::quoted(content)), " must be in 0..", Vocabulary::kMaxId);
 }
 
 class ConfigReader {
@@ -94,7 +104,8 @@ class ConfigReader {
       const json::Value* value = member(name);
       if (value == nullptr || !is_truthy(*value)) continue;
       if (value->list() == nullptr && value->object() == nullptr) {
-        throw_error(ErrorCode::kCorruptFile, path_, ": ", name, " must be a list");
+        throw_error(ErrorCode::kCorruptFile, path_, ": ", name, " must be a list, got ",
+                    shown(*value));
       }
       if (value->list() != nullptr) {
         for (const json::Value& item : *value->list()) add_extra(item);
@@ -134,7 +145,8 @@ class ConfigReader {
     for (const auto& [key, value] : *decoder->object()) {
       const std::string* content = content_of(&value);
       if (content == nullptr) {
-        throw_error(ErrorCode::kCorruptFile, path_, ": bad added token \"", key, "\"");
+        throw_error(ErrorCode::kCorruptFile, path_, ": bad added token ",
+                    shortened(json::quoted(key)));
       }
       AddedToken token;
       token.content = *content;

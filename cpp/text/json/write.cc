@@ -23,4 +23,10 @@ void append_string(std::string_view text, std::string* out) {
   *out += '"';
 }
 
+std::string quoted(std::string_view text) {
+  std::string out;
+  append_string(text, &out);
+  return out;
+}
+
 }  // namespace headrace::text::json

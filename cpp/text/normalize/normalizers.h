@@ -1,6 +1,6 @@
 #pragma once
 
-// The kinds of normalizers, for make_normalizer.
+// The kinds of normalizers, for make_normalizer and decoders.
 
 #include <memory>
 #include <string>

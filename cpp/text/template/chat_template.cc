@@ -23,7 +23,7 @@ namespace {
   const char* const what = fault.code == ErrorCode::kUnsupported ? "the chat template uses what "
                                                                    "Headrace doesn't have"
                                                                  : "the chat template failed";
-  throw Error(fault.code, what + place + ": " + text::jinja::shortened(fault.message, 300));
+  throw Error(fault.code, what + place + ": " + text::shortened(fault.message, 300));
 }
 
 /// Sizes of values have 32 bits, and the stack of 200 levels is what was measured.

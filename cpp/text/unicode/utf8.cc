@@ -132,4 +132,15 @@ size_t append_lossy(std::string_view bytes, std::string* text) {
   return at;
 }
 
+std::string shortened(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) {
+    return std::string(text);
+  }
+  size_t end = max_bytes;
+  while (end > 0 && utf8_continues(text[end])) {
+    --end;
+  }
+  return std::string(text.substr(0, end)) + "...";
+}
+
 }  // namespace headrace::text

@@ -60,4 +60,7 @@ void append_utf8(char32_t value, std::string* text);
 /// lossy one do).
 size_t append_lossy(std::string_view bytes, std::string* text);
 
+/// As an error shows it: if it is longer, at most so many bytes and "...".
+std::string shortened(std::string_view text, size_t max_bytes = 200);
+
 }  // namespace headrace::text

@@ -1,12 +1,14 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "bindings.h"
+#include "headrace/chat.h"
 #include "headrace/chat_template.h"
 #include "plain_values.h"
 #include "utf8.h"
@@ -40,6 +42,15 @@ py::str render(const ChatTemplate& chat, const py::dict& variables) {
   return py::reinterpret_steal<py::str>(made);
 }
 
+/// A folder's templates by name.
+std::map<std::string, std::string> chat_templates(const std::string& folder) {
+  const py::gil_scoped_release release;
+  const auto templates = ChatTemplates::load(folder);
+  std::map<std::string, std::string> by_name;
+  for (const std::string& name : templates->names()) by_name[name] = *templates->find(name);
+  return by_name;
+}
+
 }  // namespace
 
 void bind_chat_template(py::module_& module) {
@@ -49,6 +60,8 @@ void bind_chat_template(py::module_& module) {
       .def("variables", &ChatTemplate::variables,
            "The variables that it reads and doesn't set itself, sorted.")
       .def("render", &render, py::arg("variables"), "The text for these variables.");
+  module.def("chat_templates", &chat_templates, py::arg("folder"),
+             "The chat templates of a model folder, by name.");
 }
 
 }  // namespace headrace::python

@@ -12,8 +12,8 @@ from typing import Any
 from headrace.errors import UnsupportedError
 from headrace.quoting import quoted
 from headrace.text.batch_encoding import BatchEncoding, BatchShape, encode_batch, pad_batch
+from headrace.text.model_files import VOCABULARY_FILES
 from headrace.text.tokenizer import Tokenizer
-from headrace.text.tokenizer_files import VOCABULARY_FILES
 
 # What save_pretrained copies.
 _FILES = (

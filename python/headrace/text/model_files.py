@@ -10,6 +10,16 @@ from typing import Any
 
 from headrace.errors import TokenizerError
 
+# In the order of preference.
+VOCABULARY_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "spm.model",
+    "ernie_token_100k.model",
+    "qwen.tiktoken",
+    "tiktoken.model",
+    "tekken.json",
+)
 MAX_SIDE_FILE_BYTES = 16 << 20
 SPECIAL_TOKEN_KEYS = (
     "bos_token",

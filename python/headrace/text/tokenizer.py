@@ -6,19 +6,15 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex, TypeGuard, cast
 
 from headrace import _core
 from headrace._core import Detokenizer, TextTokenizer
 from headrace.errors import TokenizerError, UnsupportedError
 from headrace.quoting import quoted, shortened
+from headrace.text.model_files import VOCABULARY_FILES, read_json
 from headrace.text.templates.chat_template import find_template, render_template, template_variables
 from headrace.text.token_bytes import TokenBytes
-from headrace.text.tokenizer_files import (
-    VOCABULARY_FILES,
-    TokenizerFiles,
-    read_tokenizer_files,
-)
 
 _SHORT_TEXT = 1 << 16  # characters
 _CUT_MARGIN = 64  # tokens: those at the cut may differ from those of the whole text
@@ -33,9 +29,14 @@ class Tokenizer:
     prompt is tokenized exactly as written.
     """
 
-    def __init__(self, core: TextTokenizer, files: TokenizerFiles) -> None:
+    def __init__(self, core: TextTokenizer, templates: dict[str, str], folder: Path) -> None:
         self._core = core
-        self._files = files
+        self._templates = templates
+        self._folder = folder
+        self._config = read_json(folder / "tokenizer_config.json")
+        special = core.special()
+        self._special_tokens = {role: text for role, text, _ in special if role}
+        self._special_ids = {text: token_id for _, text, token_id in special}
         self._openings: dict[tuple[str | None, str], str] = {}
 
     @classmethod
@@ -56,11 +57,11 @@ class Tokenizer:
     @classmethod
     def _from_folder(cls, folder: Path) -> Tokenizer | None:
         """None if the folder has no tokenizer file."""
-        files = read_tokenizer_files(folder)
         if not any(os.path.lexists(folder / name) for name in VOCABULARY_FILES):
             return None
-        with _errors(f"cannot open {quoted(os.fspath(folder))}"):
-            return cls(TextTokenizer(os.fspath(folder)), files)
+        name = os.fspath(folder)
+        with _errors(f"cannot open {quoted(name)}"):
+            return cls(TextTokenizer(name), _core.chat_templates(name), folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process reads the folder again."""
@@ -72,12 +73,12 @@ class Tokenizer:
     @property
     def folder(self) -> Path:
         """Where its files are."""
-        return self._files.folder
+        return self._folder
 
     @property
     def config(self) -> dict[str, Any]:
         """tokenizer_config.json; {} without one."""
-        return self._files.config
+        return self._config
 
     # Text and ids.
 
@@ -112,9 +113,13 @@ class Tokenizer:
                 return ids[: before + most - added] + ids[before + len(bare) :]
         return ids[:most]
 
-    def decode(self, token_ids: int | Sequence[int], skip_special_tokens: bool = False) -> str:
-        """The text of ids. Unknown ids have no text."""
-        ids = [token_ids] if isinstance(token_ids, int) else token_ids
+    def decode(
+        self,
+        token_ids: SupportsIndex | Iterable[SupportsIndex],
+        skip_special_tokens: bool = False,
+    ) -> str:
+        """The text of an id or of several. Unknown ids have no text."""
+        ids: Any = token_ids if _is_iterable(token_ids) else [token_ids]
         with _errors("cannot decode the ids"):
             return self._core.decode(ids, skip_special_tokens)
 
@@ -169,11 +174,11 @@ class Tokenizer:
             return self.unk_token_id if token_id is None else token_id
         return [self.convert_tokens_to_ids(token) for token in tokens]
 
-    def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> Any:
+    def convert_ids_to_tokens(self, ids: SupportsIndex | Iterable[SupportsIndex]) -> Any:
         """The spelling of an id or of several; None for one not there."""
-        if isinstance(ids, int):
-            return self._core.spelling(ids)
-        return [self._core.spelling(token_id) for token_id in ids]
+        if _is_iterable(ids):
+            return [self._core.spelling(token_id) for token_id in ids]
+        return self._core.spelling(cast("SupportsIndex", ids))
 
     def __len__(self) -> int:
         return len(self._core)
@@ -188,35 +193,32 @@ class Tokenizer:
     @property
     def special_tokens_map(self) -> dict[str, str]:
         """The named special tokens, e.g. {"bos_token": "<s>"}."""
-        return dict(self._files.special_tokens)
+        return dict(self._special_tokens)
 
     @property
     def all_special_tokens(self) -> list[str]:
         """Every special token once, the named ones first."""
-        added = (token.content for token in self._files.added_tokens if token.special)
-        named = self._files.special_tokens.values()
-        return list(dict.fromkeys([*named, *self._files.additional_special_tokens, *added]))
+        return list(self._special_ids)
 
     @property
     def all_special_ids(self) -> list[int]:
-        ids = map(self._id_of, self.all_special_tokens)
-        return [token_id for token_id in ids if token_id is not None]
+        return [token_id for token_id in self._special_ids.values() if token_id >= 0]
 
     @property
     def bos_token(self) -> str | None:
-        return self._files.special_tokens.get("bos_token")
+        return self._special_tokens.get("bos_token")
 
     @property
     def eos_token(self) -> str | None:
-        return self._files.special_tokens.get("eos_token")
+        return self._special_tokens.get("eos_token")
 
     @property
     def unk_token(self) -> str | None:
-        return self._files.special_tokens.get("unk_token")
+        return self._special_tokens.get("unk_token")
 
     @property
     def pad_token(self) -> str | None:
-        return self._files.special_tokens.get("pad_token")
+        return self._special_tokens.get("pad_token")
 
     @property
     def bos_token_id(self) -> int | None:
@@ -246,7 +248,7 @@ class Tokenizer:
     @property
     def chat_template(self) -> str | None:
         """The folder's own template."""
-        return self._files.templates.get("default")
+        return self._templates.get("default")
 
     def apply_chat_template(
         self,
@@ -272,9 +274,9 @@ class Tokenizer:
         if isinstance(conversation, Mapping):
             messages = conversation.get("messages") or []
         text = render_template(
-            find_template(self._files.templates, chat_template, with_tools=bool(tools)),
+            find_template(self._templates, chat_template, with_tools=bool(tools)),
             {
-                **self._files.special_tokens,
+                **self._special_tokens,
                 **variables,
                 "messages": messages,
                 "tools": tools,
@@ -313,7 +315,7 @@ class Tokenizer:
     @property
     def chat_templates(self) -> dict[str, str]:
         """The folder's templates by name; its own is "default"."""
-        return dict(self._files.templates)
+        return dict(self._templates)
 
     def template_variables(
         self, chat_template: str | None = None, with_tools: bool = False
@@ -322,7 +324,18 @@ class Tokenizer:
 
         Raises TemplateError, as it would.
         """
-        return template_variables(find_template(self._files.templates, chat_template, with_tools))
+        return template_variables(find_template(self._templates, chat_template, with_tools))
+
+
+def _is_iterable(
+    ids: SupportsIndex | Iterable[SupportsIndex],
+) -> TypeGuard[Iterable[SupportsIndex]]:
+    """Whether it is several ids. An array or tensor without dimensions has `__iter__`, too."""
+    try:
+        iter(ids)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

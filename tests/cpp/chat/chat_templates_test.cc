@@ -85,7 +85,12 @@ TEST(ChatTemplates, BadFoldersAreNamed) {
   folder.write("chat_template.jinja", "{% if %}");
   EXPECT_FAILS(load()->render(kMessages), kInvalidArgument, "line 1");
   folder.write("chat_template.jinja", "\xFF");
-  EXPECT_FAILS(load()->render(kMessages), kInvalidArgument, "UTF-8");
+  EXPECT_FAILS(load(), kCorruptFile, "chat_template.jinja is not UTF-8 at byte 0");
+  {
+    const ChatFolder other;
+    other.write("additional_chat_templates/\xFF.jinja", "x");
+    EXPECT_FAILS(ChatTemplates::load(other.path()), kCorruptFile, "name is not UTF-8");
+  }
   for (int i = 0; i < 101; ++i) {
     folder.write("additional_chat_templates/" + std::to_string(i) + ".jinja", "x");
   }
@@ -189,7 +194,11 @@ TEST(ChatTemplates, ToolCallsHaveArgumentsThatAreObjects) {
   for (const char* none : {"null", "\"\"", "\"  \"", "\"null\""}) {
     EXPECT_EQ(arguments(none), "{}") << none;
   }
-  EXPECT_EQ(arguments(R"("{\"a\": ")"), R"({"INVALID_JSON": "{\"a\": "})");
+  EXPECT_EQ(arguments(R"(" {\"a\": \"b\"}\n ")"), R"({"a": "b"})");
+  for (const char* broken : {R"("{\"a\": ")", R"("{")", R"("{]")", R"("{a}")", R"("\"")",
+                             R"("\"a")", R"("nul")", R"("3 4")", R"("{} }")", R"("[")"}) {
+    EXPECT_EQ(arguments(broken), R"({"INVALID_JSON": )" + std::string(broken) + "}");
+  }
   EXPECT_EQ(arguments("[1]"), R"({"INVALID_JSON": [1]})");
   EXPECT_EQ(arguments("3"), R"({"INVALID_JSON": 3})");
   const std::string deep = std::string(200, '[') + std::string(200, ']');
@@ -251,10 +260,31 @@ TEST(ChatTemplates, TooMuchIsRefused) {
                "messages");
   EXPECT_FAILS(small->render(kMessages, {.tools_json = long_one + "[]", .chat_template = kShow}),
                kLimitExceeded, "tools");
-  EXPECT_FAILS(render(std::string(100'000, '[')), kLimitExceeded, "nested too deeply");
-  const std::string deep = std::string(99, '[') + std::string(99, ']');
-  EXPECT_FAILS(render(R"([{"role": "user", "content": "", "x": )" + deep + "}]"), kLimitExceeded,
-               "nested too deeply");
+  EXPECT_FAILS(render(std::string(100'000, '[')), kLimitExceeded, "messages: JSON is nested");
+  const auto lists = [](int levels) { return std::string(levels, '[') + std::string(levels, ']'); };
+  const auto given = [&](int levels) {
+    render(R"([{"role": "user", "content": "", "x": )" + lists(levels) + "}]");
+  };
+  given(96);
+  EXPECT_FAILS(given(97), kLimitExceeded, "messages: JSON is nested too deeply");
+  const auto call = [&](int levels) {
+    render(R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": )" + lists(levels) +
+           "}}]}]");
+  };
+  call(93);
+  EXPECT_FAILS(call(94), kLimitExceeded, "messages: JSON is nested too deeply");
+  const auto tools = [&](int levels) {
+    render(kMessages, {.tools_json = R"([{"function": {"name": "f", "x": )" + lists(levels) + "}}]",
+                       .chat_template = "{{ tools }}"});
+  };
+  tools(96);
+  EXPECT_FAILS(tools(97), kLimitExceeded, "tools: JSON is nested too deeply");
+  const auto variables = [&](int levels) {
+    render(kMessages,
+           {.chat_template = "{{ x }}", .variables_json = "{\"x\": " + lists(levels) + "}"});
+  };
+  variables(99);
+  EXPECT_FAILS(variables(100), kLimitExceeded, "variables: JSON is nested too deeply");
 }
 
 TEST(ChatTemplates, AnAnswerGoesOn) {

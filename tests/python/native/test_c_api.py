@@ -10,11 +10,24 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from c_api import FOREVER, CApi, LoraInfos, ModelOptions, Output, RequestOptions, SamplingParams
+from c_api import (
+    FOREVER,
+    CApi,
+    ChatOptions,
+    LoraInfos,
+    ModelOptions,
+    Output,
+    RequestOptions,
+    SamplingParams,
+    Text,
+)
 
 import headrace
+from headrace.errors import UnsupportedError
+from headrace.text.templates.messages import parse_messages
 
 MODEL = Path(__file__).resolve().parents[3] / "examples/tiny_model/checkpoint"
 NOT_FOUND, INVALID_ARGUMENT = 2, 1
@@ -171,3 +184,75 @@ def test_errors_have_code_and_message(api: CApi, engine: ctypes.c_void_p) -> Non
     with pytest.raises(RuntimeError, match="1: the prompt is empty"):
         submit(api, engine, [], 1)
     assert api.last_error_code() == INVALID_ARGUMENT
+
+
+def shown_messages(api: CApi, messages: object) -> str:
+    """What a template of the library's sees of them, in JSON."""
+    templates, text = ctypes.c_void_p(), ctypes.POINTER(Text)()
+    api.check(api.chat_templates_load(os.fsencode(MODEL), ctypes.byref(templates)))
+    options = ChatOptions(ctypes.sizeof(ChatOptions), None, b"{{ messages | tojson }}")
+    try:
+        api.check(
+            api.chat_render(templates, json.dumps(messages).encode(), options, ctypes.byref(text))
+        )
+        return str(text.contents.data.decode())
+    finally:
+        api.text_release(text)
+        api.chat_templates_release(templates)
+
+
+ARGUMENTS: tuple[Any, ...] = (
+    None, "", " \n", "null", '{"a": 1}', '"{\\"a\\": 1}"', '""', '"\\"{}\\""', '{"a": 1', "[1]",
+    "3", "true", '{"a": NaN}', "Infinity", '{"a": 1, "a": 2}', "[" * 10_000, "{'a': 1}",
+    '{"a": "é\\u00e9\\n"}', {"a": {"b": [1.5, None]}}, [], 7, False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "a\"\\\n\x00é😀"},
+        {"content": None, "role": "user", "name": "x"},
+        {"role": "user", "content": []},
+        {"role": "user", "content": [{"type": "text", "text": "a\n"}, "b", ""]},
+        {"role": "tool", "content": "3", "tool_call_id": "c1"},
+        {"role": "assistant", "content": "a", "reasoning": "r", "thinking": "t"},
+        {"role": "assistant", "content": "a", "thinking": "t", "reasoning_content": None},
+        {"role": "assistant", "content": "a", "thinking": "t", "reasoning_content": "c"},
+        {"role": "assistant", "content": "a", "reasoning": {"not": "text"}},
+        {"role": "assistant", "content": "a", "tool_calls": []},
+        {"role": "assistant", "content": "a", "tool_calls": None},
+        {"role": "assistant", "tool_calls": [7, {"id": "1"}, {"function": None}, {"function": {}}]},
+        *(
+            {"role": "assistant", "tool_calls": [
+                {"id": "1", "function": {"arguments": given, "name": "f"}, "type": "function"}]}
+            for given in ARGUMENTS
+        ),
+    ],
+    ids=lambda message: json.dumps(message)[:60],
+)  # fmt: skip
+def test_messages_become_the_same_in_cpp_and_in_python(api: CApi, message: dict[str, Any]) -> None:
+    """Both have these rules: Python's messages are objects of any kind, those of C++ are JSON."""
+    expected = json.dumps(parse_messages([message]), ensure_ascii=False)
+    assert shown_messages(api, [message]) == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        7, [], {}, {"role": "user"}, {"role": "", "content": "a"}, {"role": 1, "content": "a"},
+        {"role": "user", "content": 3}, {"role": "user", "content": {"type": "text", "text": "a"}},
+        {"role": "user", "content": [3]}, {"role": "user", "content": [{}]},
+        {"role": "user", "content": [{"type": "text", "text": None}]},
+        {"role": "user", "content": [{"type": "smell"}]},
+        {"role": "user", "content": [{"type": "image_url"}]},
+        {"role": "user", "content": [{"type": "input_audio"}]},
+        {"role": "user", "tool_calls": []}, {"role": "assistant", "content": "a", "tool_calls": 3},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_messages_that_neither_takes(api: CApi, message: object) -> None:
+    with pytest.raises((ValueError, UnsupportedError)):
+        parse_messages([message])
+    with pytest.raises(RuntimeError, match=r"messages\[0\]: "):
+        shown_messages(api, [message])

@@ -121,6 +121,18 @@ class Output(ctypes.Structure):
     )
 
 
+class Text(ctypes.Structure):
+    _fields_ = (("struct_size", c_size_t), ("data", c_char_p), ("length", c_size_t))
+
+
+class ChatOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("tools_json", c_char_p),
+        ("chat_template", c_char_p),
+    )
+
+
 class CApi:
     """The library's functions, with their types."""
 
@@ -147,6 +159,14 @@ class CApi:
             ("request_cancel", c_int32, (handle,)),
             ("request_release", None, (handle,)),
             ("output_release", None, (POINTER(Output),)),
+            ("chat_templates_load", c_int32, (c_char_p, POINTER(handle))),
+            ("chat_templates_release", None, (handle,)),
+            (
+                "chat_render",
+                c_int32,
+                (handle, c_char_p, POINTER(ChatOptions), POINTER(POINTER(Text))),
+            ),
+            ("text_release", None, (POINTER(Text),)),
         ):
             function = self._library[f"headrace_{name}"]
             function.restype = result

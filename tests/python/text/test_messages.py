@@ -57,6 +57,8 @@ def test_sounds_are_for_no_model() -> None:
         ([{"content": "x"}], "a message must have a role, got None"),
         ([{"role": 5, "content": "x"}], "a message must have a role, got 5"),
         ([{"role": "user"}], "the message of role 'user' has no content"),
+        ([{"role": "user", "tool_calls": 5}], "tool_calls must be a list, got 5"),
+        ([{"role": "user", "content": "x", "tool_calls": {"a": 1}}], "tool_calls must be a list"),
         ([{"role": "user", "content": 5}], "must be a string or a list of parts, got int"),
         ([{"role": "user", "content": [{"type": "smell"}]}], "Unknown content part type: smell"),
         ([{"role": "user", "content": [{"type": "text"}]}], "a text part must have a string"),
@@ -96,6 +98,8 @@ def test_tool_calls_are_read() -> None:
         ('""', {}),
         ('{"a": 1', {"INVALID_JSON": '{"a": 1'}),
         ("[1]", {"INVALID_JSON": [1]}),
+        ('{"a": NaN}', {"INVALID_JSON": '{"a": NaN}'}),
+        ("-Infinity", {"INVALID_JSON": "-Infinity"}),
     ],
 )
 def test_arguments_of_earlier_calls_are_objects(written: Any, read: Any) -> None:

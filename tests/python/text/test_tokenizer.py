@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import model_folders
+import numpy as np
 import pytest
 import sentencepiece
 from headrace.input.ernie4_5_tokenizer import Ernie4_5Tokenizer
@@ -75,6 +76,52 @@ def test_special_tokens(tmp_path: Path) -> None:
     assert own.convert_tokens_to_ids(["<s>", "no such token"]) == [1, 0]
     assert own.convert_ids_to_tokens([1, 10**9]) == ["<s>", None]
     assert len(own) == own.vocab_size
+
+
+class Index:
+    """An integer of a type that Python doesn't know."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+
+def test_ids_are_of_any_integer_type(tmp_path: Path) -> None:
+    own = byte_level(tmp_path)
+    ids = own.encode("hello there")
+    text = own.decode(ids)
+    for several in (
+        tuple(ids),
+        iter(ids),
+        np.array(ids),
+        np.array(ids, np.uint16),
+        map(Index, ids),
+    ):
+        assert own.decode(several) == text
+    tokens = own.convert_ids_to_tokens(ids)
+    assert own.convert_ids_to_tokens(np.array(ids)) == tokens
+    for one in (ids[0], np.int64(ids[0]), np.array(ids[0]), Index(ids[0])):
+        assert own.decode(one) == own.decode(ids[:1])
+        assert own.convert_ids_to_tokens(one) == tokens[0]
+    assert own.convert_ids_to_tokens(np.array(ids[:1])) == tokens[:1]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (5.0, "float"), ([5.0], "float"), (None, "NoneType"), ("12", "str"), ([[1]], "list"),
+        (np.array([1.5]), "numpy.float64"), ({"input_ids": [1]}, "str"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_no_id(given: Any, kind: str, tmp_path: Path) -> None:
+    own = byte_level(tmp_path)
+    words = f"^a token id must be an int, got a value of type {kind}$"
+    for call in (own.decode, own.convert_ids_to_tokens):
+        with pytest.raises(TypeError, match=words):
+            call(given)
 
 
 def test_special_tokens_map_fills_the_gaps(tmp_path: Path) -> None:
@@ -237,19 +284,23 @@ def test_no_tokenizer(tmp_path: Path) -> None:
         ("tokenizer.json", "{", "tokenizer.json: not valid JSON"),
         ("tokenizer.json", '{"version": "1.0"}', "tokenizer.json: it has no model"),
         ("tokenizer_config.json", "[1]", "must hold a JSON object, not a list"),
-        ("tokenizer_config.json", "{", "is not valid JSON"),
-        ("tokenizer_config.json", "[" * 100_000, "is not valid JSON"),
+        ("tokenizer_config.json", "{", r"tokenizer_config\.json: not valid JSON"),
+        ("tokenizer_config.json", "[" * 100_000, r"tokenizer_config\.json: JSON is nested too"),
         ("tokenizer_config.json", '{"added_tokens_decoder": 3}', "added_tokens_decoder must be"),
         (
             "tokenizer_config.json",
             '{"added_tokens_decoder": {"x": "a"}}',
-            "the id of the added token 'a' must be",
+            'the id of the added token "a" must be',
         ),
-        ("tokenizer_config.json", '{"chat_template": [{"name": "a"}]}', "chat_template: bad entry"),
+        (
+            "tokenizer_config.json",
+            '{"chat_template": [{"name": "a"}]}',
+            r"tokenizer_config\.json: an entry of chat_template needs a name and a template",
+        ),
         (
             "added_tokens.json",
             '{"a": "b"}',
-            "added_tokens.json: the id of the added token 'a' must be",
+            'added_tokens.json: the id of the added token "a" must be',
         ),
         ("chat_template.jinja", b"\xff\xfe", "is not UTF-8"),
     ],

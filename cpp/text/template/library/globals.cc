@@ -4,6 +4,7 @@
 #include "text/template/library/arguments.h"
 #include "text/template/library/tables.h"
 #include "text/template/values/dict.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::text::jinja {
 namespace {

@@ -9,6 +9,7 @@
 #include "text/template/run/members.h"
 #include "text/template/values/dict.h"
 #include "text/template/values/loop.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::text::jinja {
 namespace {

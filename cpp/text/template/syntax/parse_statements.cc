@@ -1,4 +1,5 @@
 #include "text/template/syntax/parser.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::text::jinja {
 

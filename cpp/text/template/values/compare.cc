@@ -6,6 +6,7 @@
 #include "text/template/values/chars.h"
 #include "text/template/values/dict.h"
 #include "text/template/values/repr.h"
+#include "text/unicode/utf8.h"
 
 namespace headrace::text::jinja {
 namespace {

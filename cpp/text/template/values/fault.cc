@@ -33,15 +33,4 @@ void fail_unsupported(uint32_t line, Parts message) {
 
 void fail_big_integer() { fail_unsupported(0, {"computing with integers of more than 64 bits"}); }
 
-std::string shortened(std::string_view text, size_t max_bytes) {
-  if (text.size() <= max_bytes) {
-    return std::string(text);
-  }
-  size_t end = max_bytes;
-  while (end > 0 && utf8_continues(text[end])) {
-    --end;
-  }
-  return std::string(text.substr(0, end)) + "...";
-}
-
 }  // namespace headrace::text::jinja

@@ -33,7 +33,4 @@ using Parts = std::initializer_list<std::string_view>;
 /// As above: Python's integers have no largest one.
 [[noreturn]] void fail_big_integer();
 
-/// As an error shows it: cut to a few words if it is long.
-std::string shortened(std::string_view text, size_t max_bytes = 200);
-
 }  // namespace headrace::text::jinja

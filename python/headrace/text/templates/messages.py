@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from headrace.errors import UnsupportedError
 from headrace.quoting import quoted, shortened
@@ -37,15 +37,16 @@ def _message(message: Any, media: bool) -> dict[str, Any]:
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise ValueError(f"a message must have a role, got {quoted(role)}")
-    if "content" not in message and not message.get("tool_calls"):
+    calls = _tool_calls(message.get("tool_calls"))
+    if "content" not in message and not calls:
         raise ValueError(f"the message of role {quoted(role)} has no content")
     parsed = {**message, "content": _content(message.get("content"), media)}
     for name in ("reasoning", "thinking"):
         # As other servers and clients call it; templates know one name.
         if isinstance(message.get(name), str) and message.get("reasoning_content") is None:
             parsed["reasoning_content"] = message[name]
-    if message.get("tool_calls"):
-        parsed["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
+    if calls:
+        parsed["tool_calls"] = calls
     return parsed
 
 
@@ -88,11 +89,23 @@ def _part(part: Any, media: bool) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
+def _tool_calls(calls: Any) -> list[Any]:
+    if calls is None:
+        return []
+    if not isinstance(calls, Iterable) or isinstance(calls, (str, Mapping)):
+        raise ValueError(f"tool_calls must be a list, got {quoted(calls)}")
+    return [_tool_call(call) for call in calls]
+
+
 def _tool_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
         return call
     return {**call, "function": {**function, "arguments": _arguments(function.get("arguments"))}}
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no {name}")
 
 
 def _arguments(value: Any) -> Mapping[str, Any]:
@@ -105,7 +118,7 @@ def _arguments(value: Any) -> Mapping[str, Any]:
         if not isinstance(value, str):
             break
         try:
-            value = json.loads(value)
+            value = json.loads(value, parse_constant=_no_constant)
         except (ValueError, RecursionError):
             break
     if value is None:

@@ -37,12 +37,15 @@ class HostileFolder : public testing::Test {
     return Tokenizer::load(folder_.string());
   }
   ErrorCode code_of(const std::string& model, const std::string& others = "") {
+    return error_of(model, others).code();
+  }
+  Error error_of(const std::string& model, const std::string& others = "") {
     try {
       load(model, others);
     } catch (const Error& error) {
-      return error.code();
+      return error;
     }
-    return ErrorCode::kOk;
+    return {ErrorCode::kOk, ""};
   }
 
  private:
@@ -94,6 +97,24 @@ TEST_F(HostileFolder, ManySpecialTokensAreLookedUpOnce) {
   EXPECT_EQ(found[0].role, "bos_token");
   EXPECT_EQ(found[1].text, "t0");
   EXPECT_EQ(found[2].text, "t2");
+}
+
+TEST_F(HostileFolder, ErrorsQuoteAPartOfLongValues) {
+  const std::string name(1'000'000, 'x');
+  std::vector<std::string> errors = {
+      error_of(R"({"type":")" + name + "\"}").what(),
+      error_of(kModel, R"("added_tokens":[{"content":")" + name + "\"}],").what(),
+      error_of(kModel, R"("normalizer":{"type":")" + name + "\"},").what()};
+  for (const char* part : {R"({"%":"x"})", R"({"9999999":"%"})", R"({"%":1})"}) {
+    std::string decoder = part;
+    decoder.replace(decoder.find('%'), 1, name);
+    write("tokenizer_config.json", R"({"added_tokens_decoder":)" + decoder + "}");
+    errors.push_back(error_of(kModel).what());
+  }
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find(".json: "), std::string::npos) << error.substr(0, 1000);
+    EXPECT_LT(error.size(), 1000u);
+  }
 }
 
 TEST_F(HostileFolder, AnyBoundOnTokensMayBeGiven) {
