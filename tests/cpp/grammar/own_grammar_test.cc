@@ -382,6 +382,34 @@ TEST_F(OwnGrammar, OneOutputsCostIsNobodyElses) {
   EXPECT_EQ(judge(*constraint, "abbbbbbbbbc"), Verdict::kWhole);
 }
 
+/// An output that runs out of steps leaves behind what it has found out: there is nothing that
+/// others have filled, so neither it nor the next one begins again.
+TEST_F(OwnGrammar, StepsAreNotSpentTwice) {
+  GrammarLimits limits;
+  limits.token_fuel = 1500;
+  GrammarCompiler compiler(all_bytes(), limits);
+  std::string pattern = "a(?:z";
+  for (char c = 'a'; c < 'z'; ++c) {
+    pattern += std::string("|[") + c + static_cast<char>(c + 1) + "][0-9]" + c;
+  }
+  const auto constraint = compiler.compile(GrammarKind::kRegex, pattern + ")");
+  const auto goes_on = [&] {
+    const auto matcher = constraint->start();
+    matcher->append('a');
+    return ask(*matcher, kWords).tokens.size() == 26;
+  };
+  expect_error(ErrorCode::kLimitExceeded, {"more steps"}, goes_on);
+  int failures = 1;
+  for (bool done = false; !done && failures < 20;) {
+    try {
+      done = goes_on();
+    } catch (const Error&) {
+      ++failures;
+    }
+  }
+  EXPECT_LT(failures, 20);
+}
+
 TEST_F(OwnGrammar, ManyThreadsFollowOne) {
   const auto constraint = schema(R"({"type":"array","items":{"type":"object"}})");
   std::vector<std::thread> threads;
