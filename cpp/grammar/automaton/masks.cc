@@ -36,9 +36,9 @@ void Masks::add(PlaceSets* sets, const Places& places, std::span<uint32_t> allow
 
 bool Masks::is_wide(PlaceSets* sets, Expr rest, Budget* budget) {
   if (wide_.size() > kMostWidths) wide_.clear();
-  const auto [found, is_new] = wide_.try_emplace(rest, false);
-  if (is_new) found->second = width(sets, rest, budget) > kWide;
-  return found->second;
+  if (const auto known = wide_.find(rest); known != wide_.end()) return known->second;
+  const bool found = width(sets, rest, budget) > kWide;
+  return wide_[rest] = found;
 }
 
 /// Tokens whose first two bytes fit.
