@@ -122,7 +122,7 @@ std::optional<char32_t> PatternReader::take_char_escape(char32_t letter, size_t 
     case 'U':
       return take_code(8, place);
     case '0':
-      if (ascii_ && (peek() < '0' || peek() > '9')) return 0;
+      if (ecma_ && (peek() < '0' || peek() > '9')) return 0;
       return std::nullopt;
     default:
       break;
@@ -137,10 +137,10 @@ std::optional<CharSet> PatternReader::take_class(char32_t letter, size_t place) 
   switch (letter) {
     case 'd':
     case 'D':
-      return negated(ascii_ ? ranges({{'0', '9'}}) : text::digit_set(), letter == 'D');
+      return negated(ecma_ ? ranges({{'0', '9'}}) : text::digit_set(), letter == 'D');
     case 'w':
     case 'W':
-      return negated(words(ascii_), letter == 'W');
+      return negated(words(ecma_), letter == 'W');
     case 's':
     case 'S':
       return negated(text::space_set(), letter == 'S');
@@ -179,7 +179,7 @@ std::variant<char32_t, CharSet> PatternReader::take_escape(bool in_brackets) {
   const size_t place = this->place() - 1;
   if (done()) wrong("a backslash at the end", place);
   const char32_t letter = next();
-  if (in_brackets && ascii_ && letter == 'b') return char32_t{'\b'};
+  if (in_brackets && ecma_ && letter == 'b') return char32_t{'\b'};
   if (const std::optional<char32_t> value = take_char_escape(letter, place)) return *value;
   if (std::optional<CharSet> set = take_class(letter, place)) {
     budget_.step(set->ranges().size());  // sets of Unicode are large
@@ -221,13 +221,16 @@ char32_t PatternReader::take_range_end(const PatternFlags& flags) {
   return std::get<char32_t>(found);
 }
 
+bool PatternReader::take_inner_set(const PatternFlags& flags, int depth, CharSet* out) {
+  if (take_posix(out)) return true;
+  if (!take("[")) return false;
+  out->add(take_brackets(flags, depth + 1));
+  return true;
+}
+
 void PatternReader::take_item(const PatternFlags& flags, int depth, CharSet* out) {
   const size_t place = this->place();
-  if (take_posix(out)) return;
-  if (take("[")) {
-    out->add(take_brackets(flags, depth + 1));
-    return;
-  }
+  if (!ecma_ && take_inner_set(flags, depth, out)) return;
   char32_t first = 0;
   if (take("\\")) {
     const auto found = take_escape(true);
@@ -241,7 +244,7 @@ void PatternReader::take_item(const PatternFlags& flags, int depth, CharSet* out
   }
   skip_space(flags);
   char32_t last = first;
-  if (looking_at("-") && !looking_at("-]") && !looking_at("--")) {
+  if (looking_at("-") && !looking_at("-]") && (ecma_ || !looking_at("--"))) {
     take("-");
     last = take_range_end(flags);
     if (last < first) wrong("a range whose end comes before its start", place);
@@ -272,12 +275,12 @@ CharSet PatternReader::take_brackets(const PatternFlags& flags, int depth) {
     }
     own = CharSet();
   };
-  bool first = true;
+  bool first = !ecma_;  // there "[]" matches nothing
   skip_space(flags);
   while (first || !take("]")) {
     if (done()) wrong("brackets without their end", place);
     const char32_t sign = peek();
-    if (!first && (take("&&") || take("--") || take("~~"))) {
+    if (!ecma_ && !first && (take("&&") || take("--") || take("~~"))) {
       combine();
       op = sign;
     } else {

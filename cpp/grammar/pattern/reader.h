@@ -23,9 +23,9 @@ struct PatternFlags {
 
 class PatternReader : public text::PatternCursor {
  public:
-  /// `pattern`: in UTF-8.
-  PatternReader(std::string_view pattern, bool ascii, Budget* budget)
-      : PatternCursor(pattern), ascii_(ascii), budget_(*budget) {}
+  /// `pattern`: in UTF-8. ecma: see PatternRules.
+  PatternReader(std::string_view pattern, bool ecma, Budget* budget)
+      : PatternCursor(pattern), ecma_(ecma), budget_(*budget) {}
 
   /// Up to `end`, which is taken, too, and must come.
   std::string_view take_until(char end);
@@ -52,10 +52,12 @@ class PatternReader : public text::PatternCursor {
   char32_t take_code(size_t digits, size_t place);
   text::CharSet take_property(size_t place);
   void take_item(const PatternFlags& flags, int depth, text::CharSet* out);
+  /// [:name:], or brackets within brackets. false: something else comes.
+  bool take_inner_set(const PatternFlags& flags, int depth, text::CharSet* out);
   bool take_posix(text::CharSet* out);
   char32_t take_range_end(const PatternFlags& flags);
 
-  bool ascii_;
+  bool ecma_;
   Budget& budget_;
 };
 

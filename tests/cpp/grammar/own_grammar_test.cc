@@ -200,6 +200,18 @@ TEST_F(OwnGrammar, StringsAreJson) {
          {R"("a b")", R"("//x")", R"("http://[x]/")"});
 }
 
+TEST_F(OwnGrammar, BracketsOfSchemasAreThoseOfEcmaScript) {
+  const auto pattern = [](const std::string& text) {
+    return R"({"type":"string","pattern":")" + text + R"("})";
+  };
+  expect(pattern(R"(^[^[\\]]+$)"), {R"("a(")"}, {R"("[")", R"("a]")", R"("")"});
+  expect(pattern("^[a&&b~~c]$"), {R"("a")", R"("&")", R"("~")", R"("c")"}, {R"("d")"});
+  expect(pattern("^[+--]$"), {R"("+")", R"(",")", R"("-")"}, {R"(".")"});
+  expect(pattern("^[[:x]$"), {R"("[")", R"(":")", R"("x")"}, {R"("y")"});
+  expect(pattern("^[^]$"), {R"("a")", R"("\n")", R"("]")"}, {R"("")"});
+  refuse_schema(ErrorCode::kInvalidArgument, pattern("^[]$"), {"no finite JSON"});
+}
+
 TEST_F(OwnGrammar, RecursionOfAnyDepth) {
   const auto constraint = schema(R"({"type":"array","items":{"$ref":"#"}})");
   const auto deep = constraint->start();
