@@ -24,7 +24,9 @@ void Masks::add(PlaceSets* sets, const Places& places, std::span<uint32_t> allow
   std::vector<Place> wide;
   Places narrow;
   for (const Place& place : places.list) {
-    (is_wide(sets, place.rest, budget) ? wide : narrow.list).push_back(place);
+    // Behind a menu's texts come different things, so it is followed where it stands.
+    const bool is_menu = sets->program().node(place.node).kind == ProgramNode::Kind::kMenu;
+    (!is_menu && is_wide(sets, place.rest, budget) ? wide : narrow.list).push_back(place);
   }
   if (wide.size() > kMostWideAtOnce) {
     narrow.list = places.list;
