@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -171,14 +172,15 @@ bool Expressions::alive(Expr e, Budget* budget) {
   }
 }
 
-// Follows the derivatives until one is known to match something. If none is, all of them are dead.
+// Follows the derivatives until one is known to match something, those first that have the fewest
+// bytes to go. If none is, all of them are dead.
 bool Expressions::search(Expr e, Budget* budget) {
   std::unordered_map<Expr, Expr> from = {{e, e}};
-  std::vector<Expr> waiting = {e};
+  std::set<std::pair<uint32_t, Expr>> waiting = {{nodes_[e].shortest, e}};
   const size_t class_count = classes();
   while (!waiting.empty()) {
-    const Expr at = waiting.back();
-    waiting.pop_back();
+    const Expr at = waiting.begin()->second;
+    waiting.erase(waiting.begin());
     for (size_t c = 0; c < class_count; ++c) {
       const Expr next = derive(at, static_cast<uint8_t>(c), budget);
       if (next == kNothing || nodes_[next].life == 2) continue;
@@ -188,7 +190,7 @@ bool Expressions::search(Expr e, Budget* budget) {
           if (back == e) return true;
         }
       }
-      if (from.try_emplace(next, at).second) waiting.push_back(next);
+      if (from.try_emplace(next, at).second) waiting.emplace(nodes_[next].shortest, next);
     }
   }
   for (const auto& [dead, parent] : from) nodes_[dead].life = 2;

@@ -116,6 +116,25 @@ void Expressions::describe(Node* node) const {
     }
   }
   node->positive = node->positive || node->nullable;
+  node->shortest = node->nullable ? 0 : shortest_of(*node);
+}
+
+/// Of one that the empty text doesn't match.
+uint32_t Expressions::shortest_of(const Node& node) const {
+  constexpr uint64_t kMost = UINT32_MAX;
+  const auto of = [&](Expr e) -> uint64_t { return nodes_[e].shortest; };
+  switch (node.kind) {
+    case Kind::kConcat:
+      return static_cast<uint32_t>(std::min(of(node.a) + of(node.b), kMost));
+    case Kind::kRepeat:
+      return static_cast<uint32_t>(std::min(of(node.a) * node.b, kMost));
+    case Kind::kChoice:
+      return nodes_[*std::ranges::min_element(list(node), {}, of)].shortest;
+    case Kind::kBoth:
+      return nodes_[*std::ranges::max_element(list(node), {}, of)].shortest;
+    default:
+      return 1;
+  }
 }
 
 Expr Expressions::bytes(const ByteSet& set) {

@@ -127,6 +127,7 @@ class Expressions {
     bool nullable = false;
     bool positive = false;  // known to match something
     uint8_t life = 0;       // found out: 0 nothing, 1 alive, 2 dead
+    uint32_t shortest = 0;  // no match has fewer bytes
     uint32_t a = 0;
     uint32_t b = 0;
     uint32_t c = 0;
@@ -150,6 +151,7 @@ class Expressions {
   /// Finds it or adds it.
   Expr intern(const Key& key);
   void describe(Node* node) const;
+  uint32_t shortest_of(const Node& node) const;
   std::span<const Expr> list(const Node& node) const {
     return std::span(lists_).subspan(node.a, node.b);
   }

@@ -61,10 +61,11 @@ EXPECT_NO_TAIL_PADDING(headrace_output, reserved);
   [[maybe_unused]] const auto& [i0, i1, i2, i3, i4, i5, i6, quantized, parameters,
                                 active_parameters, experts, active_experts, vocab, hidden, layers,
                                 heads, kv_heads, head_dim, intermediate, i15, i16, i17, i18, i19,
-                                i20, host_blocks, ranks_too, replicas_too, nodes, i22, i23, causal,
-                                generates, vision, embeddings, most_encoded, encoded_bytes,
-                                tower_bytes, token_bytes, i24, i25, i26, reserved, left, host_bytes,
-                                mapped_weights, packed_file, replaced, load, eos] = info;
+                                i20, host_blocks, kv_groups, ranks_too, replicas_too, nodes, i22,
+                                i23, causal, generates, vision, embeddings, most_encoded,
+                                encoded_bytes, tower_bytes, token_bytes, i24, i25, i26, reserved,
+                                left, host_bytes, mapped_weights, packed_file, replaced, load,
+                                eos] = info;
   [[maybe_unused]] const auto& [state, running_replicas, waiting, running, total, free, cached,
                                 host_cached, finished, preempted, interrupted, steps, prompts,
                                 generated, hits, misses, host_hits, to_host, from_host, busy, masks,

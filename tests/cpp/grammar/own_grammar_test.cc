@@ -431,6 +431,20 @@ TEST_F(OwnGrammar, LongPartsCountAsOftenAsTheyAreRead) {
   }
 }
 
+// A search for a match that tries the farthest first gets lost in what may be in front of it.
+TEST_F(OwnGrammar, LongPatternsWithinALengthAreCheap) {
+  const GrammarCompiler compiler(all_bytes(), {.compile_fuel = 200'000});
+  for (const char* pattern :
+       {"arn:(aws|aws-us-gov):sso:::permissionSet/(sso)?ins-[a-zA-Z0-9-.]{16}/ps-[a-zA-Z0-9-.]{16}",
+        "^arn:[^:]{1,63}:ec2:[^:]{0,63}:[^:]{0,63}:vpn/vpn-[0-9a-f]{8,17}$"}) {
+    EXPECT_NO_THROW(
+        compiler.compile(GrammarKind::kJsonSchema,
+                         R"({"type":"string","minLength":10,"maxLength":1224,"pattern":")" +
+                             std::string(pattern) + "\"}"))
+        << pattern;
+  }
+}
+
 TEST_F(OwnGrammar, OneOutputsCostIsNobodyElses) {
   GrammarLimits limits;
   limits.max_lexer_states = 300;
