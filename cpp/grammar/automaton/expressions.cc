@@ -124,6 +124,8 @@ uint32_t Expressions::shortest_of(const Node& node) const {
   constexpr uint64_t kMost = UINT32_MAX;
   const auto of = [&](Expr e) -> uint64_t { return nodes_[e].shortest; };
   switch (node.kind) {
+    case Kind::kMark:
+      return 0;
     case Kind::kConcat:
       return static_cast<uint32_t>(std::min(of(node.a) + of(node.b), kMost));
     case Kind::kRepeat:

@@ -139,29 +139,39 @@ void Rules::make_waiting() {
   while (!waiting_.empty()) {
     const auto [schemas, jump] = std::move(waiting_.back());
     waiting_.pop_back();
-    const std::vector<Schemas> leaves = leaves_.of(schemas);
-    std::vector<NodeId> choices;
-    Texts texts;  // of branches that list their values: one tree, as if they were one enum
-    const auto lists = [](const Schemas& own) {
-      return std::ranges::any_of(own, [](const Value* schema) {
-        return schema->find("const") != nullptr || schema->find("enum") != nullptr;
-      });
-    };
-    const bool joined = std::ranges::count_if(leaves, lists) > 1;
-    for (const Schemas& own : leaves) {
-      if (joined && lists(own)) {
-        add_texts(own, *listed(own), &texts);
-      } else {
-        choices.push_back(leaf(own));
-      }
-    }
-    if (joined) choices.push_back(program_.match(e_.any_of(std::move(texts)), end_));
-    e_.pay(&budget_);
-    program_.land(jump, program_.split(choices));
+    program_.land(jump, branches(leaves_.of(schemas)));
     for (const Leaves::Exclusive& pair : leaves_.take_exclusive()) {
       exclusive_.emplace_back(pair.owner, rule(pair.pair));
     }
   }
+}
+
+/// Any of the leaves. Those that list their values are one tree, as if they were one enum.
+NodeId Rules::branches(const std::vector<Schemas>& leaves) {
+  // Each is a place of its own, and each step costs all that are still possible.
+  constexpr std::ptrdiff_t kMostBranches = 256;
+  const auto lists = [](const Schemas& own) {
+    return std::ranges::any_of(own, [](const Value* schema) {
+      return schema->find("const") != nullptr || schema->find("enum") != nullptr;
+    });
+  };
+  const std::ptrdiff_t listing = std::ranges::count_if(leaves, lists);
+  if (std::ssize(leaves) - listing > kMostBranches) {
+    throw_error(ErrorCode::kLimitExceeded, "its anyOf come to more than ", kMostBranches,
+                " combinations without enum or const, which is the limit");
+  }
+  std::vector<NodeId> choices;
+  Texts texts;
+  for (const Schemas& own : leaves) {
+    if (listing > 1 && lists(own)) {
+      add_texts(own, *listed(own), &texts);
+    } else {
+      choices.push_back(leaf(own));
+    }
+  }
+  if (listing > 1) choices.push_back(program_.match(e_.any_of(std::move(texts)), end_));
+  e_.pay(&budget_);
+  return program_.split(choices);
 }
 
 void Rules::check_exclusive() {

@@ -44,6 +44,7 @@ class Rules {
   NodeId rule(const Schemas& schemas);
   void make_waiting();
   void check_exclusive();
+  NodeId branches(const std::vector<Schemas>& leaves);
   NodeId leaf(const Schemas& schemas);
 
   // rules.cc
