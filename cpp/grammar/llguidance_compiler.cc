@@ -19,7 +19,6 @@ namespace {
 // stack for each byte of text, as measured.
 constexpr size_t kStackBytes = 8 << 20;
 constexpr size_t kStackBytesPerByte = 4096;
-constexpr std::chrono::seconds kPatience{5};
 // llguidance ends the process when it gets no memory. This covers what its limits let a grammar
 // take and what the C library reserves for a thread, as measured.
 constexpr size_t kRoomToCompile = size_t{192} << 20;
@@ -99,10 +98,11 @@ const char* type_name(GrammarKind kind) {
 class LlguidanceCompiler final : public AnyCompiler {
  public:
   LlguidanceCompiler(const std::string& library, const VocabularyBytes& vocabulary,
-                     const GrammarLimits& limits)
+                     const GrammarLimits& limits, std::chrono::nanoseconds patience)
       : api_(Llguidance::load(library)),
         vocabulary_(std::make_shared<const GrammarVocabulary>(api_, vocabulary)),
-        limits_(limits) {}
+        limits_(limits),
+        patience_(patience) {}
 
   std::shared_ptr<TokenConstraint> compile(GrammarKind kind,
                                            const std::string& text) const override {
@@ -113,7 +113,7 @@ class LlguidanceCompiler final : public AnyCompiler {
     check_room(stack + kRoomToCompile, shown);
     try {
       call_on_deep_stack(
-          stack, [&] { compiled = attempt.run(parse(type_name(kind), text)); }, kPatience,
+          stack, [&] { compiled = attempt.run(parse(type_name(kind), text)); }, patience_,
           [&] { attempt.interrupt(); });
     } catch (const InternalError&) {
       throw;
@@ -149,14 +149,16 @@ class LlguidanceCompiler final : public AnyCompiler {
   const std::shared_ptr<const Llguidance> api_;
   const std::shared_ptr<const GrammarVocabulary> vocabulary_;
   const GrammarLimits limits_;
+  const std::chrono::nanoseconds patience_;
 };
 
 }  // namespace
 
 std::unique_ptr<AnyCompiler> make_llguidance_compiler(const std::string& library,
                                                       const VocabularyBytes& vocabulary,
-                                                      const GrammarLimits& limits) {
-  return std::make_unique<LlguidanceCompiler>(library, vocabulary, limits);
+                                                      const GrammarLimits& limits,
+                                                      std::chrono::nanoseconds patience) {
+  return std::make_unique<LlguidanceCompiler>(library, vocabulary, limits, patience);
 }
 
 }  // namespace headrace::internal

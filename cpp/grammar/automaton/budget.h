@@ -30,20 +30,25 @@ class Budget {
     --items_;
   }
   /// For loops over the vocabulary, which are bounded: does anybody still want the answer?
-  void check_stop() const {
+  void check_stop() {
     if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) [[unlikely]] {
+      is_spent_ = true;
       throw_error(ErrorCode::kLimitExceeded, "it takes too long");
     }
   }
+  /// It has thrown. What else throws kLimitExceeded are tables that are full.
+  bool is_spent() const { return is_spent_; }
 
  private:
-  [[noreturn]] static void out(const char* what) {
+  [[noreturn]] void out(const char* what) {
+    is_spent_ = true;
     throw_error(ErrorCode::kLimitExceeded, "it needs more ", what, " than its limit allows");
   }
 
   uint64_t steps_;
   size_t items_;
   const std::atomic<bool>* stop_;
+  bool is_spent_ = false;
 };
 
 }  // namespace headrace::grammar

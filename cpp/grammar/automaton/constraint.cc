@@ -36,19 +36,20 @@ class OwnMatcher final : public TokenMatcher {
   void interrupt() noexcept override { stop_.store(true, std::memory_order_relaxed); }
 
  private:
-  /// Within its budget. What others have left behind may fill the shared follower: then this one
-  /// goes on alone.
+  /// Within its budget. What others have left behind may fill the shared follower's tables: then
+  /// this one goes on alone. A budget that is spent would go no further there: all would have to be
+  /// found out again.
   template <class Work>
   void run(const char* what, const Work& work) {
     try {
+      Budget budget = own_budget();
       try {
-        Budget budget = own_budget();
         return work(&budget);
       } catch (const Error& error) {
-        if (error.code() != ErrorCode::kLimitExceeded || alone_ || stop_) throw;
+        if (error.code() != ErrorCode::kLimitExceeded || alone_ || budget.is_spent()) throw;
       }
       begin_alone();
-      Budget budget = own_budget();
+      budget = own_budget();
       work(&budget);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kLimitExceeded) throw;

@@ -70,6 +70,7 @@ Expr Expressions::derive(Expr e, uint8_t byte_class, Budget* budget) {
   switch (node.kind) {
     case Kind::kNone:
     case Kind::kUnit:
+    case Kind::kMark:
       return kNothing;
     case Kind::kBytes:
       return sets_[node.a].has(byte_of_[byte_class]) ? kEmpty : kNothing;

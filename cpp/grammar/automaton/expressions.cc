@@ -85,6 +85,7 @@ void Expressions::describe(Node* node) const {
     case Kind::kNone:
     case Kind::kUnit:
       break;
+    case Kind::kMark:
     case Kind::kBytes:
       node->positive = true;
       break;
@@ -123,6 +124,8 @@ uint32_t Expressions::shortest_of(const Node& node) const {
   constexpr uint64_t kMost = UINT32_MAX;
   const auto of = [&](Expr e) -> uint64_t { return nodes_[e].shortest; };
   switch (node.kind) {
+    case Kind::kMark:
+      return 0;
     case Kind::kConcat:
       return static_cast<uint32_t>(std::min(of(node.a) + of(node.b), kMost));
     case Kind::kRepeat:
@@ -166,33 +169,42 @@ Expr Expressions::literal(std::string_view text) {
   return out;
 }
 
-Expr Expressions::literals(std::vector<std::string_view> texts) {
+Expr Expressions::literals(const std::vector<std::string_view>& texts) {
+  std::vector<std::vector<Expr>> all;
+  for (const std::string_view text : texts) {
+    std::vector<Expr>& parts = all.emplace_back();
+    for (const char c : text) parts.push_back(byte(static_cast<uint8_t>(c)));
+  }
+  return any_of(std::move(all));
+}
+
+Expr Expressions::any_of(std::vector<std::vector<Expr>> texts) {
   std::ranges::sort(texts);
   const auto same = std::ranges::unique(texts);
   texts.erase(same.begin(), same.end());
-  return texts_from(texts, 0);
+  return tree_of(texts, 0);
 }
 
-// A tree by their bytes, so that a step costs what differs, not all of them. `texts` are sorted and
-// share their first `depth` bytes.
-Expr Expressions::texts_from(std::span<const std::string_view> texts, size_t depth) {
-  std::vector<Expr> parts;
+// `texts` are sorted and share their first `depth` parts.
+Expr Expressions::tree_of(std::span<const std::vector<Expr>> texts, size_t depth) {
+  std::vector<Expr> branches;
   if (!texts.empty() && texts.front().size() == depth) {
-    parts.push_back(kEmpty);
+    branches.push_back(kEmpty);
     texts = texts.subspan(1);
   }
   while (!texts.empty()) {
+    const std::vector<Expr>& first = texts.front();
     size_t count = 1;
-    while (count < texts.size() && texts[count][depth] == texts.front()[depth]) ++count;
-    const std::string_view first = texts.front();
-    const std::string_view last = texts[count - 1];
-    size_t common = depth + 1;
-    while (common < first.size() && common < last.size() && first[common] == last[common]) ++common;
-    parts.push_back(concat(literal(first.substr(depth, common - depth)),
-                           texts_from(texts.first(count), common)));
+    while (count < texts.size() && texts[count][depth] == first[depth]) ++count;
+    const std::vector<Expr>& last = texts[count - 1];
+    const auto differ = std::ranges::mismatch(first, last);
+    const auto common = static_cast<size_t>(differ.in1 - first.begin());
+    Expr branch = tree_of(texts.first(count), common);
+    for (size_t i = common; i-- > depth;) branch = concat(first[i], branch);
+    branches.push_back(branch);
     texts = texts.subspan(count);
   }
-  return choice(std::move(parts));
+  return choice(std::move(branches));
 }
 
 Expr Expressions::concat(Expr first, Expr second) {

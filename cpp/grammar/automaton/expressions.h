@@ -43,7 +43,10 @@ class Expressions {
   Expr byte(uint8_t value) { return bytes(ByteSet::of(value)); }
   Expr literal(std::string_view text);
   /// Any of the texts.
-  Expr literals(std::vector<std::string_view> texts);
+  Expr literals(const std::vector<std::string_view>& texts);
+  /// Any of the texts, each given by its parts: a tree, so that a step costs what differs, not all
+  /// of them.
+  Expr any_of(std::vector<std::vector<Expr>> texts);
   Expr concat(Expr first, Expr second);
   Expr concat(std::initializer_list<Expr> parts);
   Expr choice(std::vector<Expr> parts);
@@ -54,6 +57,12 @@ class Expressions {
   Expr repeat(Expr part, uint32_t min, uint32_t max);
   Expr optional(Expr part) { return repeat(part, 0, 1); }
   Expr star(Expr part) { return repeat(part, 0, kUnbounded); }
+  /// The end of one text of several, by its number. Nothing may stand behind it. What has come to
+  /// it isn't nullable: mark_of() tells which it was.
+  Expr mark(uint32_t number) { return intern({Kind::kMark, number, 0, 0, {}}); }
+  bool is_mark(Expr e) const { return nodes_[e].kind == Kind::kMark; }
+  /// REQUIRES: is_mark(e).
+  uint32_t mark_of(Expr e) const { return nodes_[e].a; }
   /// Decimal digits, of which `decimals` at most may stand behind a point, whose value is a
   /// multiple of modulus / 10^decimals. REQUIRES: modulus > 0.
   Expr multiple_of(uint32_t modulus, uint32_t decimals);
@@ -104,6 +113,7 @@ class Expressions {
   enum class Kind : uint8_t {
     kNone,
     kUnit,
+    kMark,        // a: its number
     kBytes,       // a: the set
     kConcat,      // a, b; a is none itself
     kChoice,      // a: where its list begins, b: how long it is
@@ -149,7 +159,7 @@ class Expressions {
     const std::span<const Expr> found = list(node);
     return {found.begin(), found.end()};
   }
-  Expr texts_from(std::span<const std::string_view> texts, size_t depth);
+  Expr tree_of(std::span<const std::vector<Expr>> texts, size_t depth);
   void merge_repeats(std::vector<Expr>* parts);
   Expr multiple(uint32_t modulus, uint32_t remainder, uint32_t decimals);
 

@@ -24,7 +24,9 @@ void Masks::add(PlaceSets* sets, const Places& places, std::span<uint32_t> allow
   std::vector<Place> wide;
   Places narrow;
   for (const Place& place : places.list) {
-    (is_wide(sets, place.rest, budget) ? wide : narrow.list).push_back(place);
+    // Behind a menu's texts come different things, so it is followed where it stands.
+    const bool is_menu = sets->program().node(place.node).kind == ProgramNode::Kind::kMenu;
+    (!is_menu && is_wide(sets, place.rest, budget) ? wide : narrow.list).push_back(place);
   }
   if (wide.size() > kMostWideAtOnce) {
     narrow.list = places.list;
@@ -36,9 +38,9 @@ void Masks::add(PlaceSets* sets, const Places& places, std::span<uint32_t> allow
 
 bool Masks::is_wide(PlaceSets* sets, Expr rest, Budget* budget) {
   if (wide_.size() > kMostWidths) wide_.clear();
-  const auto [found, is_new] = wide_.try_emplace(rest, false);
-  if (is_new) found->second = width(sets, rest, budget) > kWide;
-  return found->second;
+  if (const auto known = wide_.find(rest); known != wide_.end()) return known->second;
+  const bool found = width(sets, rest, budget) > kWide;
+  return wide_[rest] = found;
 }
 
 /// Tokens whose first two bytes fit.

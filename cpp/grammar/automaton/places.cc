@@ -91,6 +91,10 @@ void PlaceSets::enter(const Pending& at, std::vector<Pending>* waiting, Places* 
       if (node.value != kEmpty) out->list.push_back({node.value, at.node, at.frame});
       if (expressions_.nullable(node.value)) waiting->push_back({node.next, at.frame});
       return;
+    case Kind::kMenu:
+      if (node.value != kNothing) out->list.push_back({node.value, at.node, at.frame});
+      waiting->push_back({node.next, at.frame});
+      return;
     case Kind::kSplit:
       for (const NodeId choice : program_.choices(node)) waiting->push_back({choice, at.frame});
       return;
@@ -178,6 +182,11 @@ SetId PlaceSets::find_step(SetId id, uint8_t byte_class, Budget* budget) {
     budget->step();
     const Expr rest = expressions_.step_class(place.rest, byte_class, budget);
     if (rest == kNothing) continue;
+    if (expressions_.is_mark(rest)) {
+      const ProgramNode& menu = program_.node(place.node);
+      close({program_.behind(menu, expressions_.mark_of(rest)), place.frame}, &out, budget);
+      continue;
+    }
     if (rest != kEmpty) out.list.push_back({rest, place.node, place.frame});
     if (expressions_.nullable(rest)) {
       close({program_.node(place.node).next, place.frame}, &out, budget);

@@ -38,7 +38,7 @@ class PlaceSets {
 
   /// At `start`, which is a call of the outermost rule.
   Places start(NodeId start, Budget* budget);
-  /// Behind the expression of a place that has come to its end.
+  /// Behind the expression of a place that has come to its end. Not of a menu.
   SetId behind(const Place& place, Budget* budget);
 
   SetId number(const Places& places, Budget* budget);

@@ -15,13 +15,18 @@ NodeId Program::add(const ProgramNode& node) {
 
 NodeId Program::split(std::span<const NodeId> choices) {
   if (choices.size() == 1) return choices.front();
-  if (choices_.size() + choices.size() > 4 * max_nodes_) {
+  const uint32_t begin = list(choices);
+  return add({.kind = Kind::kSplit, .value = begin, .high = static_cast<uint32_t>(choices.size())});
+}
+
+uint32_t Program::list(std::span<const NodeId> nodes) {
+  if (choices_.size() + nodes.size() > 4 * max_nodes_) {
     throw_error(ErrorCode::kLimitExceeded, "it has more than ", 4 * max_nodes_,
                 " alternatives, which is the limit");
   }
   const auto begin = static_cast<uint32_t>(choices_.size());
-  choices_.insert(choices_.end(), choices.begin(), choices.end());
-  return add({.kind = Kind::kSplit, .value = begin, .high = static_cast<uint32_t>(choices.size())});
+  choices_.insert(choices_.end(), nodes.begin(), nodes.end());
+  return begin;
 }
 
 bool Program::leads_on(const ProgramNode& node, Expressions* expressions, Budget* budget) const {
@@ -32,6 +37,8 @@ bool Program::leads_on(const ProgramNode& node, Expressions* expressions, Budget
       return std::ranges::any_of(choices(node), [&](NodeId id) { return nodes_[id].productive; });
     case Kind::kCall:
       return nodes_[node.value].productive && nodes_[node.next].productive;
+    case Kind::kMenu:
+      return nodes_[node.high].productive || nodes_[node.next].productive;
     case Kind::kMatch:
       return nodes_[node.next].productive && expressions->alive(node.value, budget);
     case Kind::kJump:
@@ -55,6 +62,7 @@ void Program::link(Expressions* expressions, Budget* budget) {
     } else if (node.kind != Kind::kReturn) {
       users[node.next].push_back(id);
       if (node.kind == Kind::kCall) users[node.value].push_back(id);
+      if (node.kind == Kind::kMenu) users[node.high].push_back(id);
     }
   }
   while (!waiting.empty()) {

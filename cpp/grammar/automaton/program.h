@@ -24,6 +24,7 @@ struct ProgramNode {
     kJump,    ///< `next`, which may be set later
     kCount,   ///< adds 1 to the rule's count, which stops at `value`; then `next`
     kGuard,   ///< `next` if the rule's count is from `value` to `high`
+    kMenu,    ///< any text of `value`, then the node that its end names; or `next`
   };
   Kind kind;
   bool productive = false;  ///< an end can be reached from here
@@ -32,7 +33,7 @@ struct ProgramNode {
   NodeId next = 0;
 };
 
-/// Made node by node, from the back or through jumps; then link() once.
+/// Made node by node, from the back or through jumps; then link() once, then write() for each menu.
 class Program {
  public:
   /// max_nodes: more throw Error(kLimitExceeded).
@@ -56,6 +57,21 @@ class Program {
     return add({.kind = Kind::kGuard, .value = least, .high = most, .next = next});
   }
 
+  /// A choice by a text, which write() gives it: a place in one expression, where a split would
+  /// have one for each text. Until then it is known only that `taken` may follow one of them.
+  NodeId menu(NodeId taken, NodeId otherwise) {
+    return add({.kind = Kind::kMenu, .high = taken, .next = otherwise});
+  }
+  /// Nodes that ends of texts name, by number. The place of the list, for write().
+  uint32_t list(std::span<const NodeId> nodes);
+  /// texts: mark i at an end of them stands for the node i of the list, which must be productive.
+  /// Or the output goes on at `otherwise`.
+  void write(NodeId menu, Expr texts, uint32_t list, NodeId otherwise) {
+    nodes_[menu].value = texts;
+    nodes_[menu].high = list;
+    nodes_[menu].next = otherwise;
+  }
+
   /// Finds out which nodes lead to an end. The others are never entered: whatever the automaton
   /// allows can be finished. Guards are taken for passable, which whoever builds has to see to.
   void link(Expressions* expressions, Budget* budget);
@@ -63,6 +79,10 @@ class Program {
   const ProgramNode& node(NodeId id) const { return nodes_[id]; }
   std::span<const NodeId> choices(const ProgramNode& node) const {
     return std::span(choices_).subspan(node.value, node.high);
+  }
+  /// Behind a text of a menu that ends in mark `number`.
+  NodeId behind(const ProgramNode& menu, uint32_t number) const {
+    return choices_[menu.high + number];
   }
   size_t size() const { return nodes_.size(); }
 

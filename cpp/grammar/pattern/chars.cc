@@ -57,11 +57,6 @@ Expr Chars::any(Spelling spelling) {
   return any_of(set, spelling);
 }
 
-Expr Chars::literal(std::string_view text, Spelling spelling) {
-  if (spelling == Spelling::kPlain) return expressions_.literal(text);
-  return expressions_.literal(quoted_text(text));
-}
-
 Expr Chars::escapes(const CharSet& set) {
   ByteSet letters;
   for (const ShortEscape& escape : kShortEscapes) {

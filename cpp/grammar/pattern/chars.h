@@ -28,8 +28,6 @@ class Chars {
   Expr any_of(const text::CharSet& set, Spelling spelling);
   /// Any character.
   Expr any(Spelling spelling);
-  /// A text in UTF-8. Quoted: each escape in its shortest form.
-  Expr literal(std::string_view text, Spelling spelling);
 
  private:
   using Ranges = std::vector<text::CodeRange>;
@@ -43,7 +41,8 @@ class Chars {
   std::map<std::pair<Spelling, std::vector<std::pair<char32_t, char32_t>>>, Expr> known_;
 };
 
-/// A text in UTF-8 as a string of JSON, without its quotation marks.
+/// A text in UTF-8 as a string of JSON, without its quotation marks. Each escape is in its shortest
+/// form.
 std::string quoted_text(std::string_view text);
 
 }  // namespace headrace::grammar

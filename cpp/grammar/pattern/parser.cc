@@ -18,8 +18,8 @@ constexpr uint32_t kMostCount = 1'000'000'000;
 
 class Parser {
  public:
-  Parser(std::string_view pattern, bool ascii, Budget* budget)
-      : reader_(pattern, ascii, budget), budget_(*budget) {}
+  Parser(std::string_view pattern, bool ecma, Budget* budget)
+      : reader_(pattern, ecma, budget), budget_(*budget) {}
 
   PatternTree parse() {
     PatternFlags flags;
@@ -189,12 +189,12 @@ class Parser {
 
 }  // namespace
 
-PatternTree parse_pattern(std::string_view pattern, bool ascii, Budget* budget) {
+PatternTree parse_pattern(std::string_view pattern, bool ecma, Budget* budget) {
   const size_t wrong = text::invalid_utf8_at(pattern);
   if (wrong != text::kValid) {
     throw_error(ErrorCode::kInvalidArgument, "it is not UTF-8 at byte ", wrong);
   }
-  return Parser(pattern, ascii, budget).parse();
+  return Parser(pattern, ecma, budget).parse();
 }
 
 }  // namespace headrace::grammar

@@ -98,7 +98,7 @@ class Builder {
 
 Expr read_pattern(std::string_view pattern, const PatternRules& rules, Expressions* expressions,
                   Chars* chars, Budget* budget) {
-  const PatternTree tree = parse_pattern(pattern, rules.ascii, budget);
+  const PatternTree tree = parse_pattern(pattern, rules.ecma, budget);
   return Builder(tree, rules, expressions, chars, budget).build(tree.root, {true, true});
 }
 

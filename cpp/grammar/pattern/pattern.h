@@ -12,7 +12,9 @@ namespace headrace::grammar {
 struct PatternRules {
   Spelling spelling = Spelling::kPlain;
   bool search = false;  ///< a match may stand anywhere in the text; else it is the whole text
-  bool ascii = false;   ///< \d and \w are of ASCII, as in JavaScript
+  /// As JSON schemas' patterns are, by ECMA-262: \d and \w are of ASCII, and within brackets "["
+  /// and "&&" are characters like all others.
+  bool ecma = false;
 };
 
 /// The texts that a pattern matches. Throws Error: kInvalidArgument for what is no pattern,

@@ -66,38 +66,22 @@ CharSet PatternReader::in_any_case(CharSet set, const PatternFlags& flags) {
   return set;
 }
 
-std::optional<uint32_t> PatternReader::take_number(uint32_t base, size_t most_digits) {
-  uint32_t value = 0;
-  size_t digits = 0;
-  for (; at_ < pattern_.size() && digits < most_digits; ++at_, ++digits) {
-    const char c = pattern_[at_];
-    const auto lower = static_cast<char>(c | 0x20);
-    const uint32_t digit = c >= '0' && c <= '9'           ? static_cast<uint32_t>(c - '0')
-                           : lower >= 'a' && lower <= 'f' ? static_cast<uint32_t>(lower - 'a') + 10
-                                                          : base;
-    if (digit >= base) break;
-    value = value * base + digit;
-  }
-  return digits == 0 ? std::nullopt : std::optional(value);
-}
-
 std::string_view PatternReader::take_until(char end) {
-  const size_t found = pattern_.find(end, at_);
-  if (found == std::string_view::npos) wrong(str_cat("a '", end, "' is missing"), at_);
-  const std::string_view text = pattern_.substr(at_, found - at_);
-  at_ = found + 1;
-  return text;
+  const size_t from = place();
+  const std::optional<std::string_view> found = PatternCursor::take_until(end);
+  if (!found) wrong(str_cat("a '", end, "' is missing"), from);
+  return *found;
 }
 
 void PatternReader::skip_space(const PatternFlags& flags) {
   if (!flags.spaced) return;
   while (!done()) {
-    const size_t place = at_;
+    const size_t before = place();
     const char32_t value = next();
     if (value == '#') {
       while (!done() && !take("\n")) next();
     } else if (!text::space_set().contains(value)) {
-      at_ = place;
+      go_back(before);
       return;
     }
   }
@@ -106,9 +90,9 @@ void PatternReader::skip_space(const PatternFlags& flags) {
 char32_t PatternReader::take_code(size_t digits, size_t place) {
   constexpr size_t kMostDigits = 8;
   const bool braces = take("{");
-  const size_t begin = at_;
+  const size_t begin = this->place();
   const std::optional<uint32_t> value = take_number(16, braces ? kMostDigits : digits);
-  if (!value || (braces ? !take("}") : at_ - begin != digits)) {
+  if (!value || (braces ? !take("}") : this->place() - begin != digits)) {
     wrong("this escape has no such number of digits", place);
   }
   if (*value > text::kLastChar || (*value >= 0xD800 && *value <= 0xDFFF)) {
@@ -138,7 +122,7 @@ std::optional<char32_t> PatternReader::take_char_escape(char32_t letter, size_t 
     case 'U':
       return take_code(8, place);
     case '0':
-      if (ascii_ && (done() || pattern_[at_] < '0' || pattern_[at_] > '9')) return 0;
+      if (ecma_ && (peek() < '0' || peek() > '9')) return 0;
       return std::nullopt;
     default:
       break;
@@ -153,10 +137,10 @@ std::optional<CharSet> PatternReader::take_class(char32_t letter, size_t place) 
   switch (letter) {
     case 'd':
     case 'D':
-      return negated(ascii_ ? ranges({{'0', '9'}}) : text::digit_set(), letter == 'D');
+      return negated(ecma_ ? ranges({{'0', '9'}}) : text::digit_set(), letter == 'D');
     case 'w':
     case 'W':
-      return negated(words(ascii_), letter == 'W');
+      return negated(words(ecma_), letter == 'W');
     case 's':
     case 'S':
       return negated(text::space_set(), letter == 'S');
@@ -192,10 +176,10 @@ CharSet PatternReader::take_property(size_t place) {
 }
 
 std::variant<char32_t, CharSet> PatternReader::take_escape(bool in_brackets) {
-  const size_t place = at_ - 1;
+  const size_t place = this->place() - 1;
   if (done()) wrong("a backslash at the end", place);
   const char32_t letter = next();
-  if (in_brackets && ascii_ && letter == 'b') return char32_t{'\b'};
+  if (in_brackets && ecma_ && letter == 'b') return char32_t{'\b'};
   if (const std::optional<char32_t> value = take_char_escape(letter, place)) return *value;
   if (std::optional<CharSet> set = take_class(letter, place)) {
     budget_.step(set->ranges().size());  // sets of Unicode are large
@@ -212,24 +196,24 @@ std::variant<char32_t, CharSet> PatternReader::take_escape(bool in_brackets) {
 }
 
 bool PatternReader::take_posix(CharSet* out) {
-  const size_t place = at_;
+  const size_t before = place();
   if (!take("[:")) return false;
   const bool negative = take("^");
-  const size_t end = pattern_.find(":]", at_);
+  const size_t size = rest().find(":]");
   const std::optional<CharSet> set =
-      end == std::string_view::npos ? std::nullopt : posix_set(pattern_.substr(at_, end - at_));
+      size == std::string_view::npos ? std::nullopt : posix_set(rest().substr(0, size));
   if (!set) {
-    at_ = place;
+    go_back(before);
     return false;
   }
-  at_ = end + 2;
+  go_back(place() + size + 2);
   out->add(negated(*set, negative));
   return true;
 }
 
 char32_t PatternReader::take_range_end(const PatternFlags& flags) {
   skip_space(flags);
-  const size_t place = at_;
+  const size_t place = this->place();
   if (done()) wrong("brackets without their end", place);
   if (!take("\\")) return next();
   const auto found = take_escape(true);
@@ -237,13 +221,16 @@ char32_t PatternReader::take_range_end(const PatternFlags& flags) {
   return std::get<char32_t>(found);
 }
 
+bool PatternReader::take_inner_set(const PatternFlags& flags, int depth, CharSet* out) {
+  if (take_posix(out)) return true;
+  if (!take("[")) return false;
+  out->add(take_brackets(flags, depth + 1));
+  return true;
+}
+
 void PatternReader::take_item(const PatternFlags& flags, int depth, CharSet* out) {
-  const size_t place = at_;
-  if (take_posix(out)) return;
-  if (take("[")) {
-    out->add(take_brackets(flags, depth + 1));
-    return;
-  }
+  const size_t place = this->place();
+  if (!ecma_ && take_inner_set(flags, depth, out)) return;
   char32_t first = 0;
   if (take("\\")) {
     const auto found = take_escape(true);
@@ -257,7 +244,7 @@ void PatternReader::take_item(const PatternFlags& flags, int depth, CharSet* out
   }
   skip_space(flags);
   char32_t last = first;
-  if (looking_at("-") && !looking_at("-]") && !looking_at("--")) {
+  if (looking_at("-") && !looking_at("-]") && (ecma_ || !looking_at("--"))) {
     take("-");
     last = take_range_end(flags);
     if (last < first) wrong("a range whose end comes before its start", place);
@@ -267,12 +254,12 @@ void PatternReader::take_item(const PatternFlags& flags, int depth, CharSet* out
 
 CharSet PatternReader::take_brackets(const PatternFlags& flags, int depth) {
   constexpr int kMostBrackets = 50;
-  const size_t place = at_;
+  const size_t place = this->place();
   if (depth > kMostBrackets) wrong("brackets nested more than 50 deep", place);
   const bool negative = take("^");
   CharSet all;
   CharSet own;
-  char op = '|';
+  char32_t op = '|';
   const auto combine = [&] {
     own = in_any_case(own, flags);
     if (op == '|') {
@@ -288,12 +275,12 @@ CharSet PatternReader::take_brackets(const PatternFlags& flags, int depth) {
     }
     own = CharSet();
   };
-  bool first = true;
+  bool first = !ecma_;  // there "[]" matches nothing
   skip_space(flags);
   while (first || !take("]")) {
     if (done()) wrong("brackets without their end", place);
-    const char sign = pattern_[at_];
-    if (!first && (take("&&") || take("--") || take("~~"))) {
+    const char32_t sign = peek();
+    if (!ecma_ && !first && (take("&&") || take("--") || take("~~"))) {
       combine();
       op = sign;
     } else {

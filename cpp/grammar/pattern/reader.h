@@ -10,7 +10,7 @@
 
 #include "grammar/automaton/budget.h"
 #include "text/regex/pattern/char_set.h"
-#include "text/unicode/utf8.h"
+#include "text/regex/pattern/cursor.h"
 
 namespace headrace::grammar {
 
@@ -21,26 +21,13 @@ struct PatternFlags {
   bool spaced = false;      ///< x
 };
 
-class PatternReader {
+class PatternReader : public text::PatternCursor {
  public:
-  /// `pattern`: in UTF-8.
-  PatternReader(std::string_view pattern, bool ascii, Budget* budget)
-      : pattern_(pattern), ascii_(ascii), budget_(*budget) {}
+  /// `pattern`: in UTF-8. ecma: see PatternRules.
+  PatternReader(std::string_view pattern, bool ecma, Budget* budget)
+      : PatternCursor(pattern), ecma_(ecma), budget_(*budget) {}
 
-  bool done() const { return at_ == pattern_.size(); }
-  size_t place() const { return at_; }
-  void go_back(size_t place) { at_ = place; }
-  bool looking_at(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
-  bool take(std::string_view text) {
-    const bool found = looking_at(text);
-    at_ += found ? text.size() : 0;
-    return found;
-  }
-  /// REQUIRES: !done().
-  char32_t next() { return text::next_char(pattern_, &at_); }
-  /// A number of up to 9 digits; nothing if none begins here.
-  std::optional<uint32_t> take_number(uint32_t base, size_t most_digits);
-  /// Up to `end`, which is taken, too.
+  /// Up to `end`, which is taken, too, and must come.
   std::string_view take_until(char end);
   /// White space and comments, where flag x says that they mean nothing.
   void skip_space(const PatternFlags& flags);
@@ -65,12 +52,12 @@ class PatternReader {
   char32_t take_code(size_t digits, size_t place);
   text::CharSet take_property(size_t place);
   void take_item(const PatternFlags& flags, int depth, text::CharSet* out);
+  /// [:name:], or brackets within brackets. false: something else comes.
+  bool take_inner_set(const PatternFlags& flags, int depth, text::CharSet* out);
   bool take_posix(text::CharSet* out);
   char32_t take_range_end(const PatternFlags& flags);
 
-  std::string_view pattern_;
-  size_t at_ = 0;
-  bool ascii_;
+  bool ecma_;
   Budget& budget_;
 };
 

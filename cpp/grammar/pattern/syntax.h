@@ -26,7 +26,7 @@ struct PatternTree {
   uint32_t root = 0;
 };
 
-/// ascii: see PatternRules. Throws what read_pattern does.
-PatternTree parse_pattern(std::string_view pattern, bool ascii, Budget* budget);
+/// ecma: see PatternRules. Throws what read_pattern does.
+PatternTree parse_pattern(std::string_view pattern, bool ecma, Budget* budget);
 
 }  // namespace headrace::grammar

@@ -42,7 +42,7 @@ NodeId Rules::array(const Schemas& leaf) {
     if (const auto count = text_.count(*schema, "maxItems")) most = std::min(most, *count);
   }
   // No array has so many. Guards take it for granted that some number will do.
-  if (least > most) return program_.split({});
+  if (least > most) return nothing_;
   const Expr space = marks_.space;
   const size_t own = own_places(leaf);
   // From the back: `next` is what may come behind the items so far.

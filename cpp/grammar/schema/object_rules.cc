@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 
+#include "grammar/schema/name_tree.h"
 #include "grammar/schema/rules.h"
 
 namespace headrace::grammar {
@@ -102,7 +104,7 @@ void Rules::add_names(ObjectParts* parts) {
       matching[j] = e_.matches(parts->patterns[j].names, texts[i], &budget_);
     }
     const bool fits = e_.matches(allowed, texts[i], &budget_);
-    const NodeId value = fits ? rule(values(*parts, order[i], matching)) : program_.split({});
+    const NodeId value = fits ? rule(values(*parts, order[i], matching)) : nothing_;
     parts->names.push_back({order[i], known[*order[i]], value});
   }
   const Expr free =
@@ -179,23 +181,23 @@ Expr Rules::property_names(const Schemas& leaf) {
         continue;
       }
       const Expr others = strings_.of(own);
+      Texts texts;
       for (const Value* const value : *values) {
         if (value->string() == nullptr) continue;
         const std::string text = quoted_text(*value->string());
-        if (e_.matches(others, text, &budget_)) parts.push_back(e_.literal(text));
+        if (e_.matches(others, text, &budget_)) spell_text(text, &texts.emplace_back());
         e_.pay(&budget_);
       }
+      parts.push_back(e_.any_of(std::move(texts)));
     }
     all.push_back(e_.choice(std::move(parts)));
   }
   return e_.both(std::move(all));
 }
 
-NodeId Rules::pair(Expr name, NodeId value, bool first, NodeId next) {
-  const Expr space = marks_.space;
-  return lexeme({first ? kEmpty : e_.concat(space, marks_.comma), space, quoted(name), space,
-                 marks_.colon, space},
-                program_.call(value, next));
+/// What may come behind a value, or first: a name, or the end.
+NodeId Rules::turn(bool first, NodeId name, NodeId close) {
+  return program_.split(std::array{program_.match(first ? first_name_ : next_name_, name), close});
 }
 
 /// From the back, place by place: after so many names, with so many properties (or more of them
@@ -203,50 +205,98 @@ NodeId Rules::pair(Expr name, NodeId value, bool first, NodeId next) {
 NodeId Rules::object(const Schemas& leaf) {
   const ObjectParts parts = object_parts(leaf);
   // No object has so many. Guards take it for granted that some number will do.
-  if (parts.least > parts.most) return program_.split({});
+  if (parts.least > parts.most) return nothing_;
   const bool bounded = parts.most != SchemaText::kHuge;
   const size_t cap = std::max({size_t{1}, size_t{parts.least}, size_t{bounded ? parts.most : 0}});
   const size_t count = parts.names.size();
+  NodeId close = lexeme({marks_.space, e_.byte('}')}, end_);
+  const auto end = [&](size_t had) { return had >= parts.least ? close : nothing_; };
+  const auto names = std::make_shared<std::vector<Menus::Named>>();
+  std::vector<Menus> menus;
   std::vector<NodeId> next;
   for (size_t had = 0; had <= std::min(count, cap); ++had) {
-    next.push_back(more_pairs(parts, static_cast<uint32_t>(had)));
+    const NodeId others = other_names(parts, static_cast<uint32_t>(had), close);
+    menus.push_back({.names = names, .taken = {}, .menus = {}, .otherwise = others});
+    next.push_back(turn(had == 0, others, end(had)));
   }
   for (size_t place = count; place-- > 0;) {
     const ObjectParts::Named& named = parts.names[place];
-    const Expr name = strings_.literal(*named.name);
+    names->push_back({quoted_text(*named.name) + '"', named.required});
+    if (named.required) close = nothing_;
+    const NodeId value = program_.match(colon_, program_.call(named.value, end_));
     std::vector<NodeId> now;
     for (size_t had = 0; had <= std::min(place, cap); ++had) {
-      std::vector<NodeId> choices;
-      if (had < parts.most) {
-        choices.push_back(pair(name, named.value, had == 0, next[std::min(had + 1, cap)]));
-      }
-      if (!named.required) choices.push_back(next[had]);
-      now.push_back(program_.split(choices));
+      Menus& own = menus[had];
+      const NodeId last = own.menus.empty() ? own.otherwise : own.menus.back();
+      own.taken.push_back(had < parts.most ? program_.call(value, next[std::min(had + 1, cap)])
+                                           : nothing_);
+      own.menus.push_back(program_.menu(own.taken.back(), named.required ? nothing_ : last));
+      now.push_back(turn(had == 0, own.menus.back(), end(had)));
     }
     next = std::move(now);
   }
+  menus_.insert(menus_.end(), menus.begin(), menus.end());
   return lexeme({e_.byte('{')}, next.front());
 }
 
-/// Behind all names, with `before` properties: the others, in any order.
-NodeId Rules::more_pairs(const ObjectParts& parts, uint32_t before) {
-  const NodeId close = lexeme({marks_.space, e_.byte('}')}, end_);
-  std::vector<NodeId> choices;
-  if (before >= parts.least) choices.push_back(close);
-  if (before >= parts.most || parts.others.empty()) return program_.split(choices);
+/// Where a name begins, behind all names and with `before` properties: the others, in any order.
+NodeId Rules::other_names(const ObjectParts& parts, uint32_t before, NodeId close) {
+  if (before >= parts.most || parts.others.empty()) return nothing_;
   const uint32_t fewest = parts.least > before ? parts.least - before : 0;
   const bool bounded = parts.most != SchemaText::kHuge;
   const uint32_t limit = bounded ? parts.most - before : kUnbounded;
   const NodeId again = program_.jump();
-  std::vector<NodeId> later = {program_.guard(fewest, kUnbounded, close)};
+  std::vector<NodeId> choices;
   for (const ObjectParts::Others& others : parts.others) {
-    choices.push_back(pair(others.name, others.value, before == 0, again));
-    if (limit == 1) continue;
-    const NodeId another = pair(others.name, others.value, false, again);
-    later.push_back(bounded ? program_.guard(0, limit - 1, another) : another);
+    choices.push_back(
+        lexeme({others.name, e_.byte('"'), colon_}, program_.call(others.value, again)));
   }
+  const NodeId name = program_.split(choices);
+  const NodeId more = limit > 1 ? turn(false, name, nothing_) : nothing_;
+  const NodeId later[] = {program_.guard(fewest, kUnbounded, close),
+                          bounded ? program_.guard(0, limit - 1, more) : more};
   program_.land(again, program_.count(bounded ? limit : fewest, program_.split(later)));
-  return program_.split(choices);
+  return name;
+}
+
+/// Now that it is known which values there can be.
+void Rules::write_menus() {
+  const Menus* last = nullptr;
+  std::vector<bool> live;
+  std::vector<Expr> texts;
+  for (const Menus& menus : menus_) {
+    std::vector<bool> own;
+    for (const NodeId taken : menus.taken) own.push_back(program_.node(taken).productive);
+    // Most often only the number of properties sets menus of an object apart.
+    const bool known = last != nullptr && last->names == menus.names && own.size() <= live.size() &&
+                       std::equal(own.begin(), own.end(), live.begin());
+    if (!known) {
+      texts = menu_texts(*menus.names, own);
+      live = std::move(own);
+      last = &menus;
+    }
+    const uint32_t list = program_.list(menus.taken);
+    NodeId otherwise = menus.otherwise;
+    for (size_t i = 0; i < menus.menus.size(); ++i) {
+      budget_.step();
+      if ((*menus.names)[i].required) otherwise = nothing_;
+      program_.write(menus.menus[i], texts[i], list, otherwise);
+    }
+  }
+}
+
+/// For each name, from the last one: it and those that may come in its place.
+std::vector<Expr> Rules::menu_texts(const std::vector<Menus::Named>& names,
+                                    const std::vector<bool>& live) {
+  NameTree tree(&e_);
+  std::vector<Expr> out;
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (names[i].required) tree.clear();
+    if (live[i]) tree.add(names[i].text, e_.mark(static_cast<uint32_t>(i)));
+    e_.pay(&budget_);
+    out.push_back(tree.whole());
+  }
+  return out;
 }
 
 }  // namespace headrace::grammar

@@ -105,16 +105,21 @@ Rules::Rules(const SchemaText& text, size_t max_nodes, Expressions* expressions,
       e_(*expressions),
       budget_(*budget),
       marks_(read_punctuation(text, expressions, chars, budget)),
+      first_name_(e_.concat(marks_.space, e_.byte('"'))),
+      next_name_(e_.concat({marks_.space, marks_.comma, first_name_})),
+      colon_(e_.concat({marks_.space, marks_.colon, marks_.space})),
       strings_(text, expressions, chars, budget),
       leaves_(text, marks_.coerce_one_of, budget),
       program_(max_nodes),
-      end_(program_.finish()) {}
+      end_(program_.finish()),
+      nothing_(program_.split({})) {}
 
 Program Rules::make(NodeId* start) {
   *start = program_.call(rule({&text_.root()}), end_);
   make_waiting();
   program_.link(&e_, &budget_);
   check_exclusive();
+  write_menus();
   if (!program_.node(*start).productive) {
     throw_error(ErrorCode::kInvalidArgument, "no finite JSON meets it");
   }
@@ -134,13 +139,39 @@ void Rules::make_waiting() {
   while (!waiting_.empty()) {
     const auto [schemas, jump] = std::move(waiting_.back());
     waiting_.pop_back();
-    std::vector<NodeId> choices;
-    for (const Schemas& own : leaves_.of(schemas)) choices.push_back(leaf(own));
-    program_.land(jump, program_.split(choices));
+    program_.land(jump, branches(leaves_.of(schemas)));
     for (const Leaves::Exclusive& pair : leaves_.take_exclusive()) {
       exclusive_.emplace_back(pair.owner, rule(pair.pair));
     }
   }
+}
+
+/// Any of the leaves. Those that list their values are one tree, as if they were one enum.
+NodeId Rules::branches(const std::vector<Schemas>& leaves) {
+  // Each is a place of its own, and each step costs all that are still possible.
+  constexpr std::ptrdiff_t kMostBranches = 256;
+  const auto lists = [](const Schemas& own) {
+    return std::ranges::any_of(own, [](const Value* schema) {
+      return schema->find("const") != nullptr || schema->find("enum") != nullptr;
+    });
+  };
+  const std::ptrdiff_t listing = std::ranges::count_if(leaves, lists);
+  if (std::ssize(leaves) - listing > kMostBranches) {
+    throw_error(ErrorCode::kLimitExceeded, "its anyOf come to more than ", kMostBranches,
+                " combinations without enum or const, which is the limit");
+  }
+  std::vector<NodeId> choices;
+  Texts texts;
+  for (const Schemas& own : leaves) {
+    if (listing > 1 && lists(own)) {
+      add_texts(own, *listed(own), &texts);
+    } else {
+      choices.push_back(leaf(own));
+    }
+  }
+  if (listing > 1) choices.push_back(program_.match(e_.any_of(std::move(texts)), end_));
+  e_.pay(&budget_);
+  return program_.split(choices);
 }
 
 void Rules::check_exclusive() {
@@ -156,22 +187,30 @@ void Rules::check_exclusive() {
 NodeId Rules::leaf(const Schemas& schemas) {
   const auto [found, is_new] = leaf_rules_.try_emplace(schemas, 0);
   if (!is_new) return found->second;
-  unsigned kinds = kAll;
-  constexpr size_t kMembersPerStep = 4;  // each is looked at for many a keyword
-  for (const Value* const schema : schemas) {
-    budget_.step(1 + schema->object()->size() / kMembersPerStep);
-  }
-  for (const Value* const schema : schemas) kinds &= kinds_of(text_, *schema);
   std::vector<NodeId> choices;
   if (const auto values = listed(schemas)) {
-    choices.push_back(program_.match(literals(schemas, kinds, *values), end_));
+    Texts texts;
+    add_texts(schemas, *values, &texts);
+    choices.push_back(program_.match(e_.any_of(std::move(texts)), end_));
   } else {
+    const unsigned kinds = this->kinds(schemas);
     choices.push_back(program_.match(scalars(schemas, kinds), end_));
     if ((kinds & kArray) != 0) choices.push_back(array(schemas));
     if ((kinds & kObject) != 0) choices.push_back(object(schemas));
   }
   e_.pay(&budget_);
   return leaf_rules_[schemas] = program_.split(choices);
+}
+
+/// What kinds of values a leaf leaves.
+unsigned Rules::kinds(const Schemas& leaf) {
+  constexpr size_t kMembersPerStep = 4;  // each is looked at for many a keyword
+  unsigned out = kAll;
+  for (const Value* const schema : leaf) {
+    budget_.step(1 + schema->object()->size() / kMembersPerStep);
+    out &= kinds_of(text_, *schema);
+  }
+  return out;
 }
 
 bool Rules::allows_strings(const Schemas& leaf) const {
@@ -186,11 +225,11 @@ Expr Rules::scalars(const Schemas& leaf, unsigned kinds) {
   if ((kinds & kWhole) != 0) {
     parts.push_back(number_expression(text_, leaf, (kinds & kBroken) == 0, &e_));
   }
-  if ((kinds & kString) != 0) parts.push_back(quoted(strings_.of(leaf)));
+  if ((kinds & kString) != 0) {
+    parts.push_back(e_.concat({e_.byte('"'), strings_.of(leaf), e_.byte('"')}));
+  }
   return e_.choice(std::move(parts));
 }
-
-Expr Rules::quoted(Expr text) { return e_.concat({e_.byte('"'), text, e_.byte('"')}); }
 
 /// plain_text, which is as long as the schema likes.
 std::string Rules::text_of(const Value& value) const {
@@ -226,9 +265,9 @@ std::optional<std::vector<const Value*>> Rules::listed(const Schemas& leaf) cons
   return out;
 }
 
-Expr Rules::literals(const Schemas& leaf, unsigned kinds, const std::vector<const Value*>& values) {
-  std::vector<std::string> texts;
-  std::vector<Expr> parts;
+/// The texts of the values that meet a leaf.
+void Rules::add_texts(const Schemas& leaf, const std::vector<const Value*>& values, Texts* out) {
+  const unsigned kinds = this->kinds(leaf);
   std::map<unsigned, Expr> rules;  // what the leaf says of a kind beside its enum and const
   for (const Value* const value : values) {
     budget_.step();
@@ -237,16 +276,14 @@ Expr Rules::literals(const Schemas& leaf, unsigned kinds, const std::vector<cons
     if ((kind & kinds) == 0) continue;
     if ((kind & (kArray | kObject)) != 0) {
       check_plain(leaf);
-      parts.push_back(literal(*value));
+      spell(*value, &out->emplace_back());
       continue;
     }
     const auto [found, is_new] = rules.try_emplace(kind, kNothing);
     if (is_new) found->second = scalars(leaf, kind == kBroken ? kWhole | kBroken : kind);
-    std::string text = text_of(*value);
-    if (e_.matches(found->second, text, &budget_)) texts.push_back(std::move(text));
+    const std::string text = text_of(*value);
+    if (e_.matches(found->second, text, &budget_)) spell_text(text, &out->emplace_back());
   }
-  parts.push_back(e_.literals({texts.begin(), texts.end()}));
-  return e_.choice(std::move(parts));
 }
 
 void Rules::check_plain(const Schemas& leaf) const {
@@ -258,28 +295,31 @@ void Rules::check_plain(const Schemas& leaf) const {
   }
 }
 
+void Rules::spell_text(std::string_view text, std::vector<Expr>* out) {
+  for (const char c : text) out->push_back(e_.byte(static_cast<uint8_t>(c)));
+}
+
 /// A value with the white space that may stand between its parts.
-Expr Rules::literal(const Value& value) {
-  const Expr space = marks_.space;
-  const Expr comma = e_.concat(space, marks_.comma);
-  // From the back: expressions are lists that grow at their front.
-  if (const Value::List* const list = value.list()) {
-    Expr out = e_.concat(space, e_.byte(']'));
-    for (size_t i = list->size(); i-- > 0;) {
-      out = e_.concat({i == 0 ? kEmpty : comma, space, literal((*list)[i]), out});
-    }
-    return e_.concat(e_.byte('['), out);
+void Rules::spell(const Value& value, std::vector<Expr>* out) {
+  const Value::List* const list = value.list();
+  const Value::Object* const object = value.object();
+  if (list == nullptr && object == nullptr) return spell_text(plain_text(value), out);
+  const auto between = [&](bool first) {
+    if (!first) out->insert(out->end(), {marks_.space, marks_.comma});
+    out->push_back(marks_.space);
+  };
+  out->push_back(e_.byte(list != nullptr ? '[' : '{'));
+  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    between(i == 0);
+    spell((*list)[i], out);
   }
-  if (const Value::Object* const object = value.object()) {
-    Expr out = e_.concat(space, e_.byte('}'));
-    for (size_t i = object->size(); i-- > 0;) {
-      const auto& [key, member] = (*object)[i];
-      out = e_.concat({i == 0 ? kEmpty : comma, space, quoted(strings_.literal(key)), space,
-                       marks_.colon, space, literal(member), out});
-    }
-    return e_.concat(e_.byte('{'), out);
+  for (size_t i = 0; object != nullptr && i < object->size(); ++i) {
+    between(i == 0);
+    spell_text('"' + quoted_text((*object)[i].first) + '"', out);
+    out->push_back(colon_);
+    spell((*object)[i].second, out);
   }
-  return e_.literal(plain_text(value));
+  out->insert(out->end(), {marks_.space, e_.byte(list != nullptr ? ']' : '}')});
 }
 
 SchemaProgram compile_schema(std::string_view text, const GrammarLimits& limits) {

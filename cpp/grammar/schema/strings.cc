@@ -34,8 +34,8 @@ Expr Strings::of(const Schemas& schemas) {
 
 Expr Strings::pattern(const Value& schema, std::string_view keyword, const std::string& pattern) {
   try {
-    return read_pattern(pattern, {.spelling = Spelling::kQuoted, .search = true, .ascii = true},
-                        &e_, &chars_, &budget_);
+    return read_pattern(pattern, {.spelling = Spelling::kQuoted, .search = true, .ecma = true}, &e_,
+                        &chars_, &budget_);
   } catch (const InternalError&) {
     throw;
   } catch (const Error& error) {

@@ -20,7 +20,6 @@ class Strings {
   Expr any();
   /// Texts that meet minLength, maxLength, pattern and format of all of some schemas.
   Expr of(const Schemas& schemas);
-  Expr literal(std::string_view text) { return chars_.literal(text, Spelling::kQuoted); }
   /// Texts in which a pattern matches somewhere. Of `keyword` of the schema, for messages.
   Expr pattern(const Value& schema, std::string_view keyword, const std::string& pattern);
 

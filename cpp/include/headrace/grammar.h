@@ -69,8 +69,10 @@ struct GrammarLimits {
 /// anyOf, oneOf (of branches that exclude each other), $ref within the text, nullable, and
 /// x-guidance (whitespace_flexible, whitespace_pattern, item_separator, key_separator,
 /// coerce_one_of). Annotations have no effect. It refuses every other keyword by name. Properties
-/// come in the schema's order, others behind them. Between the parts of the JSON there may be a
-/// space, or a line break and an indent, unless x-guidance says otherwise.
+/// come in the schema's order, others behind them; a name that is repeated among those counts twice
+/// for min/maxProperties. A `pattern` has the brackets, \d and \w of JavaScript. Between the parts
+/// of the JSON there may be a space, or a line break and an indent, unless x-guidance says
+/// otherwise.
 class HEADRACE_API GrammarCompiler {
  public:
   /// The own engine, for kJsonSchema and kRegex. Throws Error(kInvalidArgument) for a vocabulary

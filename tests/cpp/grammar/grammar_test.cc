@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "cpp/engine/expect_error.h"
 #include "cpp/grammar/ask.h"
 #include "grammar/deep_stack.h"
+#include "grammar/llguidance_compiler.h"
 #include "headrace/grammar.h"
 
 namespace headrace {
@@ -104,9 +106,10 @@ TEST(Grammar, BadGrammarsAreNamed) {
 }
 
 TEST(Grammar, OneThatTakesForEverIsGivenUp) {
-  GrammarCompiler compiler(GOOD_LIBRARY, vocabulary());
+  const auto compiler = internal::make_llguidance_compiler(GOOD_LIBRARY, vocabulary(), {},
+                                                           std::chrono::milliseconds(20));
   expect_error(ErrorCode::kInvalidArgument, {"takes too long"},
-               [&] { compiler.compile(GrammarKind::kRegex, "loop"); });
+               [&] { compiler->compile(GrammarKind::kRegex, "loop"); });
 }
 
 #if !defined(HEADRACE_ASAN) && !defined(HEADRACE_TSAN)  // they take all address space

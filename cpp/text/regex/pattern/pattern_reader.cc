@@ -4,30 +4,13 @@
 
 namespace headrace::text {
 
-std::optional<uint32_t> PatternReader::take_number(uint32_t base, size_t most, uint32_t limit) {
-  uint64_t value = 0;
-  size_t digits = 0;
-  for (; digits < most && at_ < pattern_.size(); ++digits, ++at_) {
-    const char c = pattern_[at_];
-    const char low = static_cast<char>(c | 0x20);
-    const uint32_t digit = c >= '0' && c <= '9'       ? static_cast<uint32_t>(c - '0')
-                           : low >= 'a' && low <= 'f' ? static_cast<uint32_t>(low - 'a') + 10
-                                                      : 16;
-    if (digit >= base) {
-      break;
-    }
-    value = std::min<uint64_t>(value * base + digit, UINT32_MAX);
-  }
-  return digits == 0 || value > limit ? std::nullopt : std::optional(static_cast<uint32_t>(value));
-}
-
 std::string_view PatternReader::shown() const {
   constexpr size_t kShown = 60;
-  size_t size = std::min(pattern_.size(), kShown);
-  while (size > 0 && size < pattern_.size() && utf8_continues(pattern_[size])) {
+  size_t size = std::min(pattern().size(), kShown);
+  while (size > 0 && size < pattern().size() && utf8_continues(pattern()[size])) {
     --size;
   }
-  return pattern_.substr(0, size);
+  return pattern().substr(0, size);
 }
 
 namespace {
