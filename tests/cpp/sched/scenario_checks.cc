@@ -69,7 +69,7 @@ void Scenario::check_interrupted(const StepPlan& plan, int32_t lacking, const Op
     }));
     for (const auto& [id, job] : jobs_) {
       if (!job.running || job.computed + 1 != static_cast<int32_t>(job.tokens.size())) continue;
-      if (job.computed >= job.ready) continue;
+      if (job.postponed || job.computed >= job.ready) continue;
       ASSERT_EQ(std::ranges::count(plan.seqs, id, &PlannedSeq::id), 1) << id << " rests";
     }
   }
