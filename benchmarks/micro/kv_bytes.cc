@@ -78,7 +78,7 @@ void print_shapes(int32_t context, int32_t block_size) {
       return static_cast<double>(backend->kv_block_bytes(layout)) * blocks / (1 << 20);
     };
     const CacheLayout uniform = layout_of(shape, options);
-    options.windows = true;
+    options.windows_below = context;
     const CacheLayout groups = layout_of(shape, options);
     const double all = mib(uniform, run(uniform, context).last);
     const Held held = run(groups, context);

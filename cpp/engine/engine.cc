@@ -112,8 +112,9 @@ void Engine::Impl::log_installed(const ModelInfo& info) {
       "): ", info.weight_bytes >> 20, " MiB of weights, ", info.scratch_bytes >> 20,
       " MiB of scratch, ", info.reserved_bytes >> 20, " MiB reserved for steps, ",
       info.kv_cache_bytes >> 20, " MiB of KV cache (", info.num_kv_blocks, " blocks of ",
-      info.block_size, " tokens), ", info.device_free_bytes >> 20, " MiB left free, loaded in ",
-      info.load_seconds, " s");
+      info.block_size, " tokens",
+      info.num_kv_groups > 1 ? str_cat(", for ", info.num_kv_groups, " groups of layers") : "",
+      "), ", info.device_free_bytes >> 20, " MiB left free, loaded in ", info.load_seconds, " s");
 }
 
 std::unique_ptr<Engine> internal::EngineAccess::make(EngineOptions options, ModelLoader loader) {

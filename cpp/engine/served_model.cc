@@ -57,12 +57,10 @@ std::vector<LoraLoader> lora_loaders(std::vector<LoadedModel>& loaded,
 
 std::optional<Router> make_router(const std::vector<LoadedModel>& replicas) {
   if (replicas.size() == 1) return std::nullopt;
-  std::vector<int64_t> num_blocks;
-  for (const LoadedModel& each : replicas) {
-    num_blocks.push_back(int64_t{each.scheduler.num_blocks} + each.scheduler.num_host_blocks);
-  }
+  std::vector<int64_t> columns;
+  for (const LoadedModel& each : replicas) columns.push_back(cacheable_columns(each.scheduler));
   const SchedulerConfig& config = replicas.front().scheduler;
-  return std::optional<Router>(std::in_place, num_blocks, config.block_size,
+  return std::optional<Router>(std::in_place, columns, config.block_size,
                                config.enable_prefix_caching);
 }
 

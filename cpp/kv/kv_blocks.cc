@@ -22,7 +22,7 @@ int32_t count_nodes(int32_t num_blocks, int32_t num_host_blocks, const KvGroups&
                                                  : blocks);
 }
 
-const KvGroups& checked(const KvGroups& groups) {
+KvGroups checked(KvGroups groups) {
   const auto keeps_all = [](int32_t window) { return window == 0; };
   HEADRACE_CHECK(groups.size() > 0 && groups.block_size > 0 && groups.step_rows > 0,
                  groups.block_size);
@@ -35,11 +35,11 @@ const KvGroups& checked(const KvGroups& groups) {
 
 KvBlocks::KvBlocks(int32_t num_blocks, KvGroups groups, bool enable_prefix_caching,
                    int32_t num_host_blocks)
-    : groups_(std::move(groups)),
+    : groups_(checked(std::move(groups))),
       enabled_(enable_prefix_caching),
       pool_(num_blocks),
       host_pool_(enable_prefix_caching ? num_host_blocks : 0),
-      index_(enable_prefix_caching ? count_nodes(num_blocks, num_host_blocks, checked(groups_)) : 0,
+      index_(enable_prefix_caching ? count_nodes(num_blocks, num_host_blocks, groups_) : 0,
              groups_.block_size) {
   if (!enabled_) num_host_blocks = 0;
   const int32_t num_nodes = enabled_ ? count_nodes(num_blocks, num_host_blocks, groups_) : 0;

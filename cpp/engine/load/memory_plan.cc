@@ -159,10 +159,13 @@ size_t useful_blocks(const MemoryRequest& request, int32_t max_model_len) {
          static_cast<size_t>(request.groups.most_blocks(max_model_len));
 }
 
-[[noreturn]] void refuse_length(const MemoryRequest& request, int64_t tokens, bool by_option) {
+[[noreturn]] void refuse_length(const MemoryRequest& request, int32_t blocks, int64_t tokens,
+                                bool by_option) {
   throw_error(by_option ? ErrorCode::kLimitExceeded : ErrorCode::kOutOfMemory, "max_model_len ",
-              request.max_model_len, " needs a KV cache of as many tokens, but ",
-              by_option ? "the one asked for" : "the one that fits the memory", " holds ", tokens,
+              request.max_model_len, " needs a KV cache of ",
+              request.groups.most_blocks(request.max_model_len), " blocks, but ",
+              by_option ? "the one asked for" : "the one that fits the memory", " has ", blocks,
+              ", which hold ", tokens, " tokens",
               by_option ? ": raise kv_cache_bytes or num_kv_blocks, or lower max_model_len."
                         : str_cat(": lower max_model_len, raise ", share_option(request),
                                   " or free memory."));
@@ -197,7 +200,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   plan.num_host_blocks =
       std::min(plan.num_host_blocks, std::numeric_limits<int32_t>::max() - plan.num_kv_blocks);
   const int64_t tokens = request.groups.most_tokens(plan.num_kv_blocks);
-  if (request.max_model_len > tokens) refuse_length(request, tokens, by_option);
+  if (request.max_model_len > tokens) {
+    refuse_length(request, plan.num_kv_blocks, tokens, by_option);
+  }
   plan.max_model_len = static_cast<int32_t>(std::min<int64_t>(wanted_len, tokens));
   return plan;
 }

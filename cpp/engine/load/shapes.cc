@@ -91,7 +91,10 @@ Shapes choose_shapes(const ModelOptions& options, const ModelConfig& config, DTy
   out.cache.dtype = parse_kv_dtype(options.kv_cache_dtype, out.decoder.storage);
   // A draft model finds its own rows by the model's tables, and an MTP block writes some late.
   const std::string& method = options.speculative.method;
-  out.cache.windows = !is_draft && method != "draft_model" && method != "mtp";
+  if (!is_draft && method != "draft_model" && method != "mtp") {
+    out.cache.windows_below =
+        options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
+  }
   out.windows = group_windows(rank_layout(out.cache, config, {}));
   return out;
 }

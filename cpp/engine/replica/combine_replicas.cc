@@ -63,6 +63,7 @@ RequestLimits common_limits(const std::vector<LoadedModel>& replicas) {
   limits.has_head = first.has_head;
   limits.max_model_len = first.scheduler.max_model_len;
   limits.num_kv_blocks = first.scheduler.num_blocks;
+  limits.num_kv_groups = static_cast<int32_t>(first.scheduler.windows.size());
   limits.block_size = first.scheduler.block_size;
   limits.kv_tokens = std::numeric_limits<int64_t>::max();
   limits.dynamic_rope_max = first.dynamic_rope_max;

@@ -20,7 +20,7 @@ std::vector<uint64_t> prefix_hashes(const SeqSpec& spec, int32_t block_size);
 /// there, without the least recently used ones. Not thread safe.
 class PrefixTrace {
  public:
-  /// `capacity`: the number of the replica's blocks.
+  /// `capacity`: the blocks of tokens that the replica can keep.
   explicit PrefixTrace(size_t capacity) : capacity_(capacity) {}
 
   /// The number of leading blocks that the cache probably holds.

@@ -5,10 +5,15 @@
 
 namespace headrace::internal {
 
-Router::Router(const std::vector<int64_t>& num_blocks, int32_t block_size, bool caches_prefixes)
+int64_t cacheable_columns(const SchedulerConfig& config) {
+  return (int64_t{config.num_blocks} + config.num_host_blocks) /
+         static_cast<int64_t>(config.windows.size());
+}
+
+Router::Router(const std::vector<int64_t>& num_columns, int32_t block_size, bool caches_prefixes)
     : block_size_(block_size), caches_prefixes_(caches_prefixes) {
-  for (const int64_t blocks : num_blocks) {
-    replicas_.push_back({std::make_shared<Workload>(0), PrefixTrace(static_cast<size_t>(blocks))});
+  for (const int64_t columns : num_columns) {
+    replicas_.push_back({std::make_shared<Workload>(0), PrefixTrace(static_cast<size_t>(columns))});
   }
 }
 

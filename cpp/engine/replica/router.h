@@ -13,6 +13,10 @@
 
 namespace headrace::internal {
 
+/// Blocks of tokens whose keys and values a replica can keep, in device memory and in main memory:
+/// each takes a KV block of every group.
+int64_t cacheable_columns(const SchedulerConfig& config);
+
 /// Chooses the replica that computes a request: the replica with the fewest rows, including the new
 /// request's. If a row took equally long everywhere, this replica would finish the request first.
 /// Prompt rows that a replica's prefix cache probably holds don't count. So requests with a common
@@ -23,8 +27,8 @@ class Router {
   /// estimate.
   static constexpr int64_t kExpectedOutput = 256;
 
-  /// `num_blocks`: KV blocks of each replica, in device memory and in main memory.
-  Router(const std::vector<int64_t>& num_blocks, int32_t block_size, bool caches_prefixes);
+  /// `num_columns`: cacheable_columns() of each replica.
+  Router(const std::vector<int64_t>& num_columns, int32_t block_size, bool caches_prefixes);
 
   struct Choice {
     size_t replica = 0;

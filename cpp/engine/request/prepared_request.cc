@@ -75,6 +75,13 @@ void check_kind(const RequestOptions& options, const RequestLimits& limits) {
   }
 }
 
+std::string describe_cache(const RequestLimits& limits) {
+  const std::string groups =
+      limits.num_kv_groups > 1 ? str_cat(", for ", limits.num_kv_groups, " groups of layers") : "";
+  return str_cat("the KV cache of ", limits.kv_tokens, " tokens (", limits.num_kv_blocks,
+                 " blocks of ", limits.block_size, groups, ")");
+}
+
 void check_pooled_length(int64_t prompt_len, const RequestLimits& limits) {
   if (prompt_len > limits.max_model_len) {
     throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len,
@@ -89,10 +96,8 @@ void check_pooled_length(int64_t prompt_len, const RequestLimits& limits) {
                 "Shorten the prompt or raise max_num_batched_tokens (and max_prefill_chunk).");
   }
   if (!limits.fits(prompt_len, 0)) {
-    throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len,
-                " tokens exceeds the KV cache of ", limits.kv_tokens, " tokens (",
-                limits.num_kv_blocks, " blocks of ", limits.block_size,
-                "): shorten it or give the cache more memory.");
+    throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len, " tokens exceeds ",
+                describe_cache(limits), ": shorten it or give the cache more memory.");
   }
 }
 
@@ -113,9 +118,8 @@ int64_t output_limit(const RequestOptions& options, const RequestLimits& limits)
   const int64_t max_tokens = wanted == 0 ? room : std::min(wanted, room);
   if (!limits.fits(prompt_len, max_tokens)) {
     throw_error(ErrorCode::kLimitExceeded, "a prompt of ", prompt_len, " tokens and up to ",
-                max_tokens, " generated exceed the KV cache of ", limits.kv_tokens, " tokens (",
-                limits.num_kv_blocks, " blocks of ", limits.block_size,
-                "): lower max_tokens or give it more memory.");
+                max_tokens, " generated exceed ", describe_cache(limits),
+                ": lower max_tokens or give it more memory.");
   }
   return max_tokens;
 }

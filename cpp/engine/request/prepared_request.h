@@ -22,8 +22,8 @@ namespace headrace::internal {
 struct RequestLimits {
   int32_t vocab_size = 0, hidden_size = 0;
   int32_t max_model_len = 0;
-  int32_t max_num_batched_tokens = 0, max_prefill_chunk = 0;  ///< for messages
-  int32_t num_kv_blocks = 0, block_size = 0;                  ///< for messages, as the next one
+  int32_t max_num_batched_tokens = 0, max_prefill_chunk = 0;     ///< for messages
+  int32_t num_kv_blocks = 0, num_kv_groups = 1, block_size = 0;  ///< for messages, as the next one
   int64_t kv_tokens = 0;  ///< of one sequence, that the blocks hold
   /// RopeSpec::dynamic_original_max: longer prompts share no blocks with prompts of other lengths.
   int32_t dynamic_rope_max = 0;

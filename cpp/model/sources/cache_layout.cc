@@ -58,7 +58,7 @@ CacheLayout make_cache_layout(std::vector<PagedRows> layers, const CacheOptions&
   HEADRACE_CHECK(!layers.empty());
   for (PagedRows& rows : layers) {
     rows.dtype = options.dtype;
-    if (!options.windows) rows.window = 0;
+    if (rows.window >= options.windows_below) rows.window = 0;
   }
   const std::vector<Kind> kinds = list_kinds(layers);
   const int32_t size = choose_group_size(kinds, layers.size());

@@ -17,8 +17,9 @@ std::vector<PagedRows> list_cache_rows(const ModelSources& sources);
 struct CacheOptions {
   int32_t block_size = 64;
   DType dtype = DType::kF32;
-  /// Layers with a window are groups of their own. False: all layers keep all rows.
-  bool windows = false;
+  /// Layers with windows below it are groups of their own; the others keep all rows. Those of a
+  /// window as long as the longest sequence have nothing to give back.
+  int32_t windows_below = 0;
 };
 
 /// REQUIRES: layers, whose rows differ in nothing but the window.

@@ -15,6 +15,9 @@ constexpr size_t kFirstSlots = 1024;
 constexpr size_t kMaxProbes = 1024;  // more only happen if a file was made for it
 constexpr size_t kMaxArena = UINT32_MAX;
 
+constexpr uint64_t kFactor = 0xA0761D6478BD642F;
+constexpr uint64_t kOther = 0xE7037ED1A0B428DB;
+
 __extension__ using Product = unsigned __int128;
 
 uint64_t mix(uint64_t a, uint64_t b) noexcept {
@@ -46,22 +49,11 @@ std::string quoted_token(std::string_view spelling) {
 }  // namespace
 
 uint32_t Vocabulary::hash(std::string_view bytes) noexcept {
-  constexpr uint64_t kFactor = 0xA0761D6478BD642F;
-  constexpr uint64_t kOther = 0xE7037ED1A0B428DB;
   const char* at = bytes.data();
   size_t left = bytes.size();
   uint64_t state = left * kOther;
   for (; left > 8; left -= 8, at += 8) state = mix(state ^ load(at, 8), kFactor);
-  // The rest in two loads of fixed size, which may overlap.
-  uint64_t rest = 0;
-  if (left >= 4) {
-    rest = load(at, 4) << 32 | load(at + left - 4, 4);
-  } else if (left > 0) {
-    rest = static_cast<uint64_t>(static_cast<uint8_t>(at[0])) << 16 |
-           static_cast<uint64_t>(static_cast<uint8_t>(at[left / 2])) << 8 |
-           static_cast<uint8_t>(at[left - 1]);
-  }
-  return static_cast<uint32_t>(mix(state ^ rest ^ kFactor, kOther));
+  return static_cast<uint32_t>(mix(state ^ load_padded(at, left) ^ kFactor, kOther));
 }
 
 Vocabulary::Key Vocabulary::key_of(std::string_view bytes) noexcept {
@@ -69,8 +61,6 @@ Vocabulary::Key Vocabulary::key_of(std::string_view bytes) noexcept {
 }
 
 Vocabulary::Key Vocabulary::key_of(std::string_view bytes, bool spelled) noexcept {
-  constexpr uint64_t kFactor = 0xA0761D6478BD642F;
-  constexpr uint64_t kOther = 0xE7037ED1A0B428DB;
   const size_t size = bytes.size();
   Key key;
   if (size <= kShort) {

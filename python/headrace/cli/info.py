@@ -136,6 +136,7 @@ def _loaded(args: argparse.Namespace) -> dict[str, Any]:
             "kv_cache_dtype": info.kv_cache_dtype,
             "kv_cache_bytes": info.kv_cache_bytes,
             "num_kv_blocks": info.num_kv_blocks,
+            "num_kv_groups": info.num_kv_groups,
             "host_kv_cache_bytes": info.host_kv_cache_bytes,
             "num_host_kv_blocks": info.num_host_kv_blocks,
             "block_size": info.block_size,

@@ -96,7 +96,8 @@ class EngineArgs(metaclass=TakesVllmNames):
     max_num_seqs: sequences that run at once, 1 .. 4096; more wait.
     max_num_batched_tokens: tokens computed in one step; None lets the engine choose.
     block_size: tokens per KV block: 16, 32, 64, 128 or 256.
-    num_gpu_blocks_override: number of KV blocks; None: from kv_cache_bytes.
+    num_gpu_blocks_override: number of KV blocks, of all groups of layers together
+        (model_info.num_kv_groups); None: from kv_cache_bytes.
     kv_cache_bytes: memory for the KV cache; 0: from gpu_memory_utilization, at most what
         max_num_seqs sequences of max_model_len tokens can use.
     gpu_memory_utilization: share of the free memory the model may take, in (0, 1].

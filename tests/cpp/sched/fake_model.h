@@ -84,7 +84,7 @@ class KvStore {
   }
 
   int32_t block_size_;
-  std::vector<int32_t> windows_;  ///< by group; 0 or >= 2
+  std::vector<int32_t> windows_;  ///< by group; the first is not 1
   std::vector<uint64_t> values_, host_values_;
 };
 

@@ -86,6 +86,7 @@ auto Scenario::with_failing_allocations(const Options& options, const Call& call
       return result;
     } catch (const std::bad_alloc&) {
       options.arm(-1);
+      ran_out_of_memory_ = true;
     }
   }
   return call();

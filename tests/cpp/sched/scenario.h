@@ -139,6 +139,7 @@ class Scenario {
   std::vector<int32_t> last_drawn_;  ///< and what they drew
   std::set<SeqId> sent_back_;        ///< by an abandoned step, and not yet said by a plan
   SchedulerStats stats_;
+  bool ran_out_of_memory_ = false;
   int to_add_ = 0;
   double now_ = 0;
   uint64_t tokens_generated_ = 0;

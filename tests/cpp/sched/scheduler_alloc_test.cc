@@ -12,6 +12,7 @@ namespace headrace::fake {
 namespace {
 
 TEST(SchedulerAllocations, AFailureLosesNothing) {
+  const std::vector<int32_t> kMixed = {0, 5, 3}, kSliding = {4, 2};
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     SchedulerConfig config;
@@ -22,6 +23,8 @@ TEST(SchedulerAllocations, AFailureLosesNothing) {
     config.num_blocks = static_cast<int32_t>(10 + seed % 40);
     config.out_of_blocks = static_cast<OutOfBlocks>(seed % 3);
     config.num_host_blocks = seed % 4 == 0 ? 30 : 0;
+    if (seed % 5 > 2) config.windows = seed % 5 == 3 ? kMixed : kSliding;
+    config.num_blocks *= static_cast<int32_t>(config.windows.size());
     Scenario scenario(config, seed);
     scenario.run({.drafts = seed % 2 == 0, .ahead = seed % 3 == 0, .arm = [](int64_t n) {
                     allocations_left = n;

@@ -35,192 +35,176 @@ SchedulerConfig random_config(uint64_t seed) {
   return config;
 }
 
-TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
-  uint64_t tokens = 0, preemptions = 0, hits = 0;
-  for (uint64_t seed = 1; seed <= scaled(10000); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Scenario scenario(random_config(seed), seed);
-    scenario.run({});
-    if (HasFailure()) return;
+/// What scenarios reach together.
+struct Reached {
+  uint64_t tokens = 0, hits = 0, host_hits = 0, moved = 0, lost_caches = 0, given_back = 0;
+  uint64_t preemptions = 0, interrupted = 0, guessed = 0, ahead = 0, given_up = 0;
+  uint64_t rests = 0, postponed = 0;
+
+  void add(const Scenario& scenario) {
+    const SchedulerStats& stats = scenario.last_stats();
     tokens += scenario.tokens_generated();
-    preemptions += scenario.last_stats().preemptions;
-    hits += scenario.last_stats().prefix_hit_tokens;
+    hits += stats.prefix_hit_tokens;
+    host_hits += stats.prefix_host_hit_tokens;
+    moved += stats.moved_to_host;
+    lost_caches += scenario.lost_caches();
+    given_back += scenario.given_back();
+    preemptions += stats.preemptions;
+    interrupted += scenario.interrupted();
+    guessed += scenario.guessed();
+    ahead += scenario.ahead();
+    given_up += scenario.given_up();
+    rests += scenario.rests();
+    postponed += scenario.postponed();
   }
-  // The scenarios reach what they are meant to reach.
-  EXPECT_GT(tokens, scaled(50000));
-  EXPECT_GT(preemptions, scaled(1000));
-  EXPECT_GT(hits, scaled(10000));
+};
+
+/// A scenario for each seed up to `count`, until one fails: of the random configuration that
+/// `adapt` has changed, with the options that it returns.
+template <class Adapt>
+Reached run_scenarios(uint64_t count, const Adapt& adapt) {
+  Reached reached;
+  for (uint64_t seed = 1; seed <= count && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SchedulerConfig config = random_config(seed);
+    const Scenario::Options options = adapt(seed, config);
+    Scenario scenario(config, seed);
+    scenario.run(options);
+    reached.add(scenario);
+  }
+  return reached;
+}
+
+using Options = Scenario::Options;
+
+TEST(SchedulerProperty, EveryRequestGivesWhatItGivesAlone) {
+  const Reached reached =
+      run_scenarios(scaled(10000), [](uint64_t, SchedulerConfig&) { return Options{}; });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.tokens, scaled(50000));
+  EXPECT_GT(reached.preemptions, scaled(1000));
+  EXPECT_GT(reached.hits, scaled(10000));
 }
 
 TEST(SchedulerProperty, HostBlocksChangeNothingButWhatIsComputed) {
-  uint64_t hits = 0, moved = 0, preemptions = 0, lost_caches = 0;
-  for (uint64_t seed = 1; seed <= scaled(6000); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    SchedulerConfig config = random_config(seed);
+  const Reached reached = run_scenarios(scaled(6000), [](uint64_t seed, SchedulerConfig& config) {
     config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
-    Scenario scenario(config, seed);
-    scenario.run({.drafts = seed % 3 == 0});
-    if (HasFailure()) return;
-    hits += scenario.last_stats().prefix_host_hit_tokens;
-    moved += scenario.last_stats().moved_to_host;
-    preemptions += scenario.last_stats().preemptions;
-    lost_caches += scenario.lost_caches();
-  }
-  EXPECT_GT(hits, scaled(5000));
-  EXPECT_GT(moved, scaled(20000));
-  EXPECT_GT(preemptions, scaled(500));
-  EXPECT_GT(lost_caches, scaled(500));
+    return Options{.drafts = seed % 3 == 0};
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.host_hits, scaled(5000));
+  EXPECT_GT(reached.moved, scaled(20000));
+  EXPECT_GT(reached.preemptions, scaled(500));
+  EXPECT_GT(reached.lost_caches, scaled(500));
 }
 
-/// Up to two groups that keep all rows, then up to two with windows; at least one.
+/// Of all kinds of rows and plans.
+Options mixed_options(uint64_t seed) {
+  return {.priorities = seed % 3 != 0,
+          .drafts = seed % 5 == 0,
+          .media = seed % 2 == 0,
+          .rests = seed % 7 == 0,
+          .postponed = seed % 21 == 7,
+          .ahead = seed % 4 == 1};
+}
+
+/// Up to two groups that keep all rows, then up to two, or twenty, with windows; at least one.
+/// Windows may be shorter than a block, and longer than all sequences. The first is not 1: the
+/// fake model reads the position before a row.
 std::vector<int32_t> random_windows(uint64_t seed) {
   std::mt19937_64 random(seed * 104729);
   std::vector<int32_t> windows(random() % 3, 0);
-  for (uint64_t n = random() % 3; n > 0 || windows.empty(); n -= n > 0 ? 1 : 0) {
-    windows.push_back(2 + static_cast<int32_t>(random() % 12));
+  uint64_t sliding = random() % 20 == 0 ? 20 : random() % 3;
+  if (windows.empty()) sliding = std::max<uint64_t>(sliding, 1);
+  for (; sliding > 0; --sliding) {
+    const auto shortest = windows.empty() ? 2 : 1;
+    const bool is_long = random() % 10 == 0;
+    windows.push_back(is_long ? 1 << 30 : shortest + static_cast<int32_t>(random() % 12));
   }
   return windows;
 }
 
 TEST(SchedulerProperty, GroupsAndWindowsChangeNothingButTheBlocksThatAreHeld) {
-  uint64_t tokens = 0, hits = 0, preemptions = 0, given_back = 0, interrupted = 0, guessed = 0;
-  uint64_t host_hits = 0, ahead = 0;
-  for (uint64_t seed = 1; seed <= scaled(8000); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    SchedulerConfig config = random_config(seed);
+  const Reached reached = run_scenarios(scaled(8000), [](uint64_t seed, SchedulerConfig& config) {
     config.windows = random_windows(seed);
     config.num_blocks *= static_cast<int32_t>(config.windows.size());
     if (seed % 3 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 70);
-    Scenario scenario(config, seed);
-    scenario.run({.priorities = seed % 3 != 0,
-                  .drafts = seed % 5 == 0,
-                  .media = seed % 2 == 0,
-                  .rests = seed % 7 == 0,
-                  .postponed = seed % 21 == 7,
-                  .ahead = seed % 4 == 1});
-    if (HasFailure()) return;
-    tokens += scenario.tokens_generated();
-    hits += scenario.last_stats().prefix_hit_tokens;
-    host_hits += scenario.last_stats().prefix_host_hit_tokens;
-    preemptions += scenario.last_stats().preemptions;
-    given_back += scenario.given_back();
-    interrupted += scenario.interrupted();
-    guessed += scenario.guessed();
-    ahead += scenario.ahead();
-  }
-  EXPECT_GT(tokens, scaled(40000));
-  EXPECT_GT(hits, scaled(8000));
-  EXPECT_GT(host_hits, scaled(1000));
-  EXPECT_GT(preemptions, scaled(500));
-  EXPECT_GT(given_back, scaled(50000));
-  EXPECT_GT(interrupted, scaled(100));
-  EXPECT_GT(guessed, scaled(1000));
-  EXPECT_GT(ahead, scaled(5000));
+    return mixed_options(seed);
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.tokens, scaled(40000));
+  EXPECT_GT(reached.hits, scaled(8000));
+  EXPECT_GT(reached.host_hits, scaled(1000));
+  EXPECT_GT(reached.preemptions, scaled(500));
+  EXPECT_GT(reached.given_back, scaled(50000));
+  EXPECT_GT(reached.interrupted, scaled(100));
+  EXPECT_GT(reached.guessed, scaled(1000));
+  EXPECT_GT(reached.ahead, scaled(5000));
 }
 
 TEST(SchedulerProperty, MediaShareBlocksWithTheirLikeAlone) {
-  uint64_t tokens = 0, hits = 0;
-  for (uint64_t seed = 1; seed <= scaled(1000); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    SchedulerConfig config = random_config(seed);
+  const Reached reached = run_scenarios(scaled(1000), [](uint64_t seed, SchedulerConfig& config) {
     config.out_of_blocks = OutOfBlocks::kPreempt;
     config.num_host_blocks = static_cast<int32_t>(seed % 30);
-    Scenario scenario(config, seed);
-    scenario.run({.media = true, .ahead = seed % 2 == 0});
-    if (HasFailure()) return;
-    tokens += scenario.tokens_generated();
-    hits += scenario.last_stats().prefix_hit_tokens;
-  }
-  EXPECT_GT(tokens, scaled(5000));
-  EXPECT_GT(hits, scaled(1000));
+    return Options{.media = true, .ahead = seed % 2 == 0};
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.tokens, scaled(5000));
+  EXPECT_GT(reached.hits, scaled(1000));
 }
 
 TEST(SchedulerProperty, RowsThatAreNotReadyChangeNothingButWhenTheyAreComputed) {
-  uint64_t tokens = 0, rests = 0, hits = 0, preemptions = 0, interrupted = 0, ahead = 0;
-  uint64_t postponed = 0;
-  for (uint64_t seed = 1; seed <= scaled(4000); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    SchedulerConfig config = random_config(seed);
+  const Reached reached = run_scenarios(scaled(4000), [](uint64_t seed, SchedulerConfig& config) {
     if (seed % 4 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
-    Scenario scenario(config, seed);
-    scenario.run({.priorities = seed % 3 != 0,
-                  .drafts = seed % 5 == 0,
-                  .media = seed % 2 == 0,
-                  .rests = true,
-                  .postponed = seed % 3 == 1,
-                  .ahead = seed % 4 == 1});
-    if (HasFailure()) return;
-    tokens += scenario.tokens_generated();
-    postponed += scenario.postponed();
-    rests += scenario.rests();
-    hits += scenario.last_stats().prefix_hit_tokens;
-    preemptions += scenario.last_stats().preemptions;
-    interrupted += scenario.interrupted();
-    ahead += scenario.ahead();
-  }
-  EXPECT_GT(tokens, scaled(20000));
-  EXPECT_GT(postponed, scaled(1500));
-  EXPECT_GT(rests, scaled(1000));
-  EXPECT_GT(hits, scaled(4000));
-  EXPECT_GT(preemptions, scaled(200));
-  EXPECT_GT(interrupted, scaled(50));
-  EXPECT_GT(ahead, scaled(1000));
+    Options options = mixed_options(seed);
+    options.rests = true;
+    options.postponed = seed % 3 == 1;
+    return options;
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.tokens, scaled(20000));
+  EXPECT_GT(reached.postponed, scaled(1500));
+  EXPECT_GT(reached.rests, scaled(1000));
+  EXPECT_GT(reached.hits, scaled(4000));
+  EXPECT_GT(reached.preemptions, scaled(200));
+  EXPECT_GT(reached.interrupted, scaled(50));
+  EXPECT_GT(reached.ahead, scaled(1000));
 }
 
 TEST(SchedulerProperty, InterruptedOnesGiveTheBeginningAndTheOthersAll) {
   for (const OutOfBlocks policy : {OutOfBlocks::kInterruptLongest, OutOfBlocks::kInterruptRandom}) {
-    uint64_t tokens = 0, interrupted = 0;
-    for (uint64_t seed = 1; seed <= scaled(2000); ++seed) {
-      SCOPED_TRACE(testing::Message() << "seed " << seed);
-      SchedulerConfig config = random_config(seed);
-      config.out_of_blocks = policy;
-      Scenario scenario(config, seed);
-      scenario.run({.priorities = seed % 3 == 0});
-      if (HasFailure()) return;
-      tokens += scenario.tokens_generated();
-      interrupted += scenario.interrupted();
-    }
-    EXPECT_GT(tokens, scaled(10000));
-    EXPECT_GT(interrupted, scaled(200));
+    const Reached reached =
+        run_scenarios(scaled(2000), [&](uint64_t seed, SchedulerConfig& config) {
+          config.out_of_blocks = policy;
+          return Options{.priorities = seed % 3 == 0};
+        });
+    if (HasFailure()) return;
+    EXPECT_GT(reached.tokens, scaled(10000));
+    EXPECT_GT(reached.interrupted, scaled(200));
   }
 }
 
 TEST(SchedulerProperty, GuessesChangeNothingButTheNumberOfSteps) {
-  uint64_t guessed = 0, preemptions = 0, interrupted = 0;
-  for (uint64_t seed = 1; seed <= scaled(5000); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Scenario scenario(random_config(seed), seed);
-    scenario.run({.priorities = seed % 3 == 0, .drafts = true});
-    if (HasFailure()) return;
-    guessed += scenario.guessed();
-    preemptions += scenario.last_stats().preemptions;
-    interrupted += scenario.interrupted();
-  }
-  EXPECT_GT(guessed, scaled(10000));
-  EXPECT_GT(preemptions, scaled(500));
-  EXPECT_GT(interrupted, scaled(100));
+  const Reached reached = run_scenarios(scaled(5000), [](uint64_t seed, SchedulerConfig&) {
+    return Options{.priorities = seed % 3 == 0, .drafts = true};
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.guessed, scaled(10000));
+  EXPECT_GT(reached.preemptions, scaled(500));
+  EXPECT_GT(reached.interrupted, scaled(100));
 }
 
 TEST(SchedulerProperty, PlansMadeAheadChangeNothingButWhenStepsBegin) {
-  uint64_t tokens = 0, ahead = 0, given_up = 0, preemptions = 0, interrupted = 0;
-  for (uint64_t seed = 1; seed <= scaled(10000); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    SchedulerConfig config = random_config(seed);
+  const Reached reached = run_scenarios(scaled(10000), [](uint64_t seed, SchedulerConfig& config) {
     if (seed % 4 == 0) config.num_host_blocks = static_cast<int32_t>(1 + seed % 50);
-    Scenario scenario(config, seed);
-    scenario.run({.priorities = seed % 3 == 0, .drafts = seed % 5 == 0, .ahead = true});
-    if (HasFailure()) return;
-    tokens += scenario.tokens_generated();
-    ahead += scenario.ahead();
-    given_up += scenario.given_up();
-    preemptions += scenario.last_stats().preemptions;
-    interrupted += scenario.interrupted();
-  }
-  EXPECT_GT(tokens, scaled(50000));
-  EXPECT_GT(ahead, scaled(50000));
-  EXPECT_GT(given_up, scaled(5000));
-  EXPECT_GT(preemptions, scaled(500));
-  EXPECT_GT(interrupted, scaled(200));
+    return Options{.priorities = seed % 3 == 0, .drafts = seed % 5 == 0, .ahead = true};
+  });
+  if (HasFailure()) return;
+  EXPECT_GT(reached.tokens, scaled(50000));
+  EXPECT_GT(reached.ahead, scaled(50000));
+  EXPECT_GT(reached.given_up, scaled(5000));
+  EXPECT_GT(reached.preemptions, scaled(500));
+  EXPECT_GT(reached.interrupted, scaled(200));
 }
 
 TEST(SchedulerProperty, ThousandRequestsWithRoomForATenth) {

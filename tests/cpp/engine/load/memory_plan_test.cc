@@ -152,10 +152,23 @@ TEST(MemoryPlan, RefusesALengthThatDoesNotFit) {
   MemoryRequest request = base();
   request.max_model_len = 20000;
   expect_mentions(refusal(request, ErrorCode::kOutOfMemory),
-                  {"max_model_len 20000", "19200", "lower max_model_len"});
+                  {"max_model_len 20000", "313 blocks", "300", "19200", "lower max_model_len"});
   request.num_kv_blocks = 100;
   expect_mentions(refusal(request, ErrorCode::kLimitExceeded),
-                  {"max_model_len 20000", "6400", "num_kv_blocks"});
+                  {"max_model_len 20000", "313 blocks", "100", "6400", "num_kv_blocks"});
+}
+
+// What the message asks for suffices, and one block less does not.
+TEST(MemoryPlan, GroupsOfLayersShareTheBlocks) {
+  MemoryRequest request = base();
+  request.groups.windows = {0, 128, 128};
+  request.groups.step_rows = 32;
+  request.max_model_len = 6400;
+  request.num_kv_blocks = 100 + 2 * 5 - 1;  // 127 + 64 positions, and two blocks
+  expect_mentions(refusal(request, ErrorCode::kLimitExceeded),
+                  {"6400 needs a KV cache of 110 blocks", "has 109", "hold 6336 tokens"});
+  request.num_kv_blocks = 110;
+  EXPECT_EQ(plan_memory(request).max_model_len, 6400);
 }
 
 TEST(MemoryPlan, RefusesWhatTheBudgetCannotHold) {

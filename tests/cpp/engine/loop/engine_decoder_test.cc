@@ -195,6 +195,12 @@ TEST(EngineDecoderModel, WindowsGiveBlocksBackAndChangeNothing) {
     Engine engine;
     engine.install_model("m", options);
     EXPECT_LT(engine.model_info("m").max_model_len, 256);
+    options.max_model_len = 256;
+    expect_error(ErrorCode::kLimitExceeded, {all ? "needs a KV cache of 9 blocks" : "of 34 blocks"},
+                 [&] { engine.install_model("n", options); });
+    options.max_model_len = 20;
+    engine.install_model("n", options);
+    EXPECT_EQ(engine.model_info("n").num_kv_groups, 1) << "nothing is ever behind the window";
   }
 }
 

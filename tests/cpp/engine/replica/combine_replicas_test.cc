@@ -28,9 +28,15 @@ TEST(CommonLimits, AreWhatTheSmallerOneTakes) {
   replicas[1].scheduler.max_num_batched_tokens = 32;
   replicas[1].encoder.limits.cache_bytes = 800;
   replicas[1].encoder.limits.most_scratch = 400;
+  for (LoadedModel& each : replicas) each.scheduler.windows = {0, 128};
+  replicas[0].scheduler.num_blocks = 40;
+  replicas[1].scheduler.num_blocks = 30;
   const RequestLimits limits = common_limits(replicas);
   EXPECT_EQ(limits.max_model_len, 100);
   EXPECT_EQ(limits.max_num_batched_tokens, 32);
+  EXPECT_EQ(limits.num_kv_blocks, 30);
+  EXPECT_EQ(limits.num_kv_groups, 2);
+  EXPECT_EQ(limits.kv_tokens, 64 * (30 - 5)) << "127 positions and a step's, and two blocks";
   EXPECT_EQ(limits.media.cache_bytes, 800u);
   EXPECT_EQ(limits.media.most_scratch, 400u);
   EXPECT_EQ(limits.media.refusal, "");

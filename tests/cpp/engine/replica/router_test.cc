@@ -32,6 +32,12 @@ SeqSpec spec(std::vector<int32_t> prompt, int32_t max_tokens = 10) {
 
 bool all(size_t) { return true; }
 
+TEST(CacheableColumns, HaveABlockOfEachGroup) {
+  EXPECT_EQ(cacheable_columns({.num_blocks = 100, .num_host_blocks = 20}), 120);
+  const std::vector<int32_t> windows = {0, 64, 64};
+  EXPECT_EQ(cacheable_columns({.num_blocks = 100, .num_host_blocks = 20, .windows = windows}), 40);
+}
+
 TEST(PrefixHashes, StandForFullBlocksAndWhatIsBeforeThem) {
   const auto a = prefix_hashes(spec(tokens(40)), kBlock);
   ASSERT_EQ(a.size(), 2u);

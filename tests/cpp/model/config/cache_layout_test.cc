@@ -9,7 +9,7 @@
 namespace headrace {
 namespace {
 
-constexpr CacheOptions kWindows{.block_size = 32, .dtype = DType::kBF16, .windows = true};
+constexpr CacheOptions kWindows{.block_size = 32, .dtype = DType::kBF16, .windows_below = 4096};
 
 std::vector<PagedRows> layers_of(const std::vector<int32_t>& windows) {
   std::vector<PagedRows> out;
@@ -58,6 +58,11 @@ TEST(CacheLayout, WithoutWindowsIsOneGroup) {
   const CacheLayout layout = make_cache_layout(layers_of({16, 0, 16, 0}), {.dtype = DType::kBF16});
   expect_places(layout, {0, 0, 0, 0});
   EXPECT_EQ(layout.num_groups(), 1);
+}
+
+TEST(CacheLayout, WindowsThatReachTheLongestSequenceAreNone) {
+  const CacheLayout layout = make_cache_layout(layers_of({4096, 0, 4095, 1 << 30}), kWindows);
+  expect_places(layout, {0, 0, 4095, 0});
 }
 
 // 5 layers of all rows in 34, as Gemma 3 has them, and others: few groups, and little unused.
